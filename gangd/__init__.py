@@ -1,0 +1,1 @@
+"""Broadcast-synchronised gang scheduling of jobs that share cores under Slurm."""

@@ -1,0 +1,1 @@
+"""What is computed from RUN directories: metrics, comparisons, reports."""

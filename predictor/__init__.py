@@ -1,0 +1,1 @@
+"""Which applications may share a core, learnt from performance counters."""

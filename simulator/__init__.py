@@ -1,0 +1,1 @@
+"""The same traces and policies without a cluster."""

@@ -1,0 +1,1 @@
+"""The Standard Workload Format, version 2.2: typed reader and writer."""
