@@ -1,0 +1,103 @@
+"""The messages between the controller and its agents: typed, bounded, versioned, and never trusted.
+
+Down (PUB/SUB, frames ``[topic, body]``), see ``gangd.wire.down``
+    ``SlicePlan`` the schedule of one node; ``PlanChange`` a difference; ``Beat`` nothing changed;
+    ``ThawNow`` at once. An agent subscribes to ``topic(node)`` and ``ALL_NODES_TOPIC``.
+Up and replies (DEALER/ROUTER, frames ``[body]``), see ``gangd.wire.up``
+    ``Hello`` -> ``Welcome`` or ``Refused``, ``Ping`` -> ``Pong``, ``Report``, ``Resend``, ``Farewell``.
+
+``decode_down``, ``decode_up`` and ``decode_reply`` raise a ``WireError`` (a ``PeerError``) for anything
+that is not a valid message; the caller counts it under ``error.kind`` and drops the message.
+"""
+
+from __future__ import annotations
+
+from gangd.wire.down import (
+    Beat,
+    Controller,
+    DownMessage,
+    Message,
+    PlanChange,
+    SlicePlan,
+    SliceSets,
+    ThawNow,
+    Track,
+)
+from gangd.wire.faults import (
+    ForeignControllerError,
+    MalformedError,
+    MissedPlanError,
+    ReplayedError,
+    VersionError,
+    WireError,
+    WrongNodeError,
+)
+from gangd.wire.frames import (
+    ALL_NODES_TOPIC,
+    VERSION,
+    decode_down,
+    decode_reply,
+    decode_up,
+    encode,
+    encode_down,
+    topic,
+)
+from gangd.wire.up import (
+    Farewell,
+    Fault,
+    FoundState,
+    Hello,
+    JobSample,
+    Leak,
+    Ping,
+    Pong,
+    Refused,
+    ReplyMessage,
+    Report,
+    Resend,
+    SliceReport,
+    UpMessage,
+    Welcome,
+)
+
+__all__ = [
+    "ALL_NODES_TOPIC",
+    "VERSION",
+    "Beat",
+    "Controller",
+    "DownMessage",
+    "Farewell",
+    "Fault",
+    "ForeignControllerError",
+    "FoundState",
+    "Hello",
+    "JobSample",
+    "Leak",
+    "MalformedError",
+    "Message",
+    "MissedPlanError",
+    "Ping",
+    "PlanChange",
+    "Pong",
+    "Refused",
+    "ReplayedError",
+    "ReplyMessage",
+    "Report",
+    "Resend",
+    "SlicePlan",
+    "SliceReport",
+    "SliceSets",
+    "ThawNow",
+    "Track",
+    "UpMessage",
+    "VersionError",
+    "Welcome",
+    "WireError",
+    "WrongNodeError",
+    "decode_down",
+    "decode_reply",
+    "decode_up",
+    "encode",
+    "encode_down",
+    "topic",
+]

@@ -1,0 +1,120 @@
+"""Messages from the controller to its agents, on PUB/SUB.
+
+Every message names the controller, its epoch and a sequence number, when it was sent, and the lease: for
+``lease_ns`` after its arrival (measured on the agent's own clock) the agent may hold jobs. Slices are
+numbered from the controller's start. A plan is a set of *tracks*, one for each group of jobs that share
+cores; each track repeats its own list of slices, so that a steady schedule is sent once. A revision has a
+higher epoch and begins at ``first_slice``, which lies beyond every earlier message's ``horizon``: a slice
+below the horizon never changes. A job that no track holds runs.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from gangd.wire import fields as f
+
+
+class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", kw_only=True):
+    """Root of every message: ``version`` is the protocol's, checked before anything else."""
+
+    version: Literal[1] = 1
+
+
+class Controller(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """Which controller speaks: a random 128-bit ``incarnation``, and its wall-clock start (ns).
+
+    Of two that speak, the one with the later ``(started_ns, incarnation)`` is followed.
+    """
+
+    incarnation: f.Incarnation
+    started_ns: f.InstantNs
+
+
+class SliceSets(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """One slice of a track on this node: the jobs that own it and the jobs that are frozen in it."""
+
+    run: f.Jobs
+    held: f.Jobs
+
+
+class Track(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """The slices of one group of jobs that share cores; tracks of a plan are independent of each other.
+
+    Slice ``n >= first_slice`` of the track is ``slices[(n - first_slice) % len(slices)]`` if ``repeat``;
+    otherwise ``slices[n - first_slice]``, and past the end every job of the track runs.
+    """
+
+    track: f.JobId  # least job id of the group: a name, unique within a plan
+    first_slice: f.SliceNumber
+    repeat: bool
+    slices: Annotated[tuple[SliceSets, ...], msgspec.Meta(min_length=1, max_length=f.MAX_SLICES)]
+
+
+class Down(Message, frozen=True, kw_only=True):
+    """What every message of the controller carries. ``(epoch, seq)`` grows strictly on each topic."""
+
+    controller: Controller
+    node: f.NodeName | None  # None: for all nodes
+    epoch: f.Epoch
+    seq: f.Sequence
+    sent_ns: f.InstantNs
+    lease_ns: f.LeaseNs
+
+
+class SlicePlan(Down, frozen=True, kw_only=True, tag="plan"):
+    """The whole schedule of one node from ``first_slice`` on; it replaces what was known from there on.
+
+    Slice ``n >= first_slice`` begins at ``first_start_ns + (n - first_slice) * quantum_ns``. Slices below
+    ``horizon`` are final. Jobs in ``never_freeze`` (they terminate, or a stranger suspended them) and
+    ``opt_out`` are thawed on arrival, if this agent froze them, and never frozen while they are listed
+    by the newest message; ``never_freeze`` is latched until the job is gone.
+    """
+
+    first_slice: f.SliceNumber
+    first_start_ns: f.InstantNs
+    quantum_ns: f.QuantumNs
+    horizon: f.SliceNumber
+    tracks: Annotated[tuple[Track, ...], msgspec.Meta(max_length=f.MAX_TRACKS)]
+    never_freeze: f.Jobs = ()
+    opt_out: f.Jobs = ()
+
+
+class PlanChange(Down, frozen=True, kw_only=True, tag="change"):
+    """A difference against the plan of epoch ``base_epoch``, in force from ``first_slice`` on.
+
+    ``tracks`` are new or replace the one of the same name, ``drop`` names tracks that end. Time base and
+    ``opt_out`` stay as they are; ``never_freeze`` is added to.
+    """
+
+    base_epoch: f.Epoch
+    first_slice: f.SliceNumber
+    horizon: f.SliceNumber
+    tracks: Annotated[tuple[Track, ...], msgspec.Meta(max_length=f.MAX_TRACKS)] = ()
+    drop: Annotated[tuple[f.JobId, ...], msgspec.Meta(max_length=f.MAX_TRACKS)] = ()
+    never_freeze: f.Jobs = ()
+
+
+class Beat(Down, frozen=True, kw_only=True, tag="beat"):
+    """Nothing changed: renews the lease of the plan of this ``epoch`` and moves its ``horizon``.
+
+    An agent that does not hold the plan of this epoch has missed it: it thaws and sends ``Resend``.
+    """
+
+    horizon: f.SliceNumber
+
+
+class ThawNow(Down, frozen=True, kw_only=True, tag="thaw"):
+    """Thaw at once, without waiting for a slice: the named jobs, or all if ``jobs`` is None.
+
+    With ``jobs`` None the plan is void as well (the controller leaves); otherwise the named jobs are
+    latched: never frozen again.
+    """
+
+    jobs: f.Jobs | None
+    reason: f.Text
+
+
+DownMessage = SlicePlan | PlanChange | Beat | ThawNow
