@@ -70,7 +70,8 @@ class SlicePlan(Down, frozen=True, kw_only=True, tag="plan"):
     Slice ``n >= first_slice`` begins at ``first_start_ns + (n - first_slice) * quantum_ns``. Slices below
     ``horizon`` are final. Jobs in ``never_freeze`` (they terminate, or a stranger suspended them) and
     ``opt_out`` are thawed on arrival, if this agent froze them, and never frozen while they are listed
-    by the newest message; ``never_freeze`` is latched until the job is gone.
+    by the newest message; ``never_freeze`` is latched until the job is gone. Jobs in ``suspended`` are
+    Slurm's: the agent neither thaws nor freezes them, not even those that it froze, while they are listed.
     """
 
     first_slice: f.SliceNumber
@@ -80,13 +81,14 @@ class SlicePlan(Down, frozen=True, kw_only=True, tag="plan"):
     tracks: Annotated[tuple[Track, ...], msgspec.Meta(max_length=f.MAX_TRACKS)]
     never_freeze: f.Jobs = ()
     opt_out: f.Jobs = ()
+    suspended: f.Jobs = ()
 
 
 class PlanChange(Down, frozen=True, kw_only=True, tag="change"):
     """A difference against the plan of epoch ``base_epoch``, in force from ``first_slice`` on.
 
     ``tracks`` are new or replace the one of the same name, ``drop`` names tracks that end. Time base and
-    ``opt_out`` stay as they are; ``never_freeze`` is added to.
+    ``opt_out`` stay as they are; ``never_freeze`` is added to; ``suspended`` replaces, None leaves as it is.
     """
 
     base_epoch: f.Epoch
@@ -95,6 +97,7 @@ class PlanChange(Down, frozen=True, kw_only=True, tag="change"):
     tracks: Annotated[tuple[Track, ...], msgspec.Meta(max_length=f.MAX_TRACKS)] = ()
     drop: Annotated[tuple[f.JobId, ...], msgspec.Meta(max_length=f.MAX_TRACKS)] = ()
     never_freeze: f.Jobs = ()
+    suspended: f.Jobs | None = None
 
 
 class Beat(Down, frozen=True, kw_only=True, tag="beat"):
