@@ -1,1 +1,32 @@
-"""The Standard Workload Format, version 2.2: typed reader and writer."""
+"""The Standard Workload Format, version 2.2: typed reader and writer.
+
+Start with ``job.py`` for what a job is, then ``reader.py``.
+"""
+
+from __future__ import annotations
+
+from workloads.swf.columns import SwfColumns, load_columns
+from workloads.swf.header import SwfComment, SwfHeader
+from workloads.swf.job import SWF_FIELDS, SwfField, SwfJob
+from workloads.swf.pattern import InteractivePattern
+from workloads.swf.reader import SwfReader, iter_swf, read_swf
+from workloads.swf.trace import ReadReport, SwfTrace
+from workloads.swf.writer import swf_lines, write_swf
+
+__all__ = [
+    "SWF_FIELDS",
+    "InteractivePattern",
+    "ReadReport",
+    "SwfColumns",
+    "SwfComment",
+    "SwfField",
+    "SwfHeader",
+    "SwfJob",
+    "SwfReader",
+    "SwfTrace",
+    "iter_swf",
+    "load_columns",
+    "read_swf",
+    "swf_lines",
+    "write_swf",
+]
