@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import gzip
+import os
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from osub.errors import InputError
+from workloads.swf import SwfTrace, iter_swf, load_columns, read_swf
+
+HEAD = b"; Version: 2.2\n; MaxProcs: 8\n"
+JOB_1 = b"1 0 5 10 4 -1 -1 4 60 -1 1 7 1 -1 0 -1 -1 -1\n"
+JOB_2 = b"2 30 -1 7.5 1 6.25 2048 1 60 4096 0 8 1 3 1 2 1 15\n"
+
+
+def write(tmp_path: Path, content: bytes, name: str = "t.swf") -> Path:
+    path = tmp_path / name
+    path.write_bytes(content)
+    return path
+
+
+def test_fields_are_typed_and_minus_one_is_none(tmp_path: Path) -> None:
+    first, second = read_swf(write(tmp_path, HEAD + JOB_1 + JOB_2)).jobs
+    assert (first.job_number, first.submit_s, first.wait_s, first.run_s) == (1, 0, 5, 10)
+    assert first.cpu_s is None
+    assert first.used_memory_kib is None
+    assert first.partition is None
+    assert first.queue == 0
+    assert (second.wait_s, second.run_s, second.cpu_s) == (None, 7.5, 6.25)
+    assert (second.preceding_job, second.think_s) == (1, 15)
+
+
+def test_processors_and_memory_fall_back_to_the_other_field(tmp_path: Path) -> None:
+    first, second = read_swf(write(tmp_path, JOB_1 + JOB_2)).jobs
+    assert replace(first, allocated_procs=None, requested_procs=3).procs == 3
+    assert second.memory_kib == 4096
+    assert replace(second, requested_memory_kib=None).memory_kib == 2048
+    assert first.memory_kib is None
+
+
+def test_gzip_is_known_by_its_bytes_not_its_name(tmp_path: Path) -> None:
+    plain_named_gz = write(tmp_path, HEAD + JOB_1, "plain.swf.gz")
+    packed_named_plain = write(tmp_path, gzip.compress(HEAD + JOB_1), "packed.swf")
+    assert read_swf(plain_named_gz).jobs == read_swf(packed_named_plain).jobs
+    assert load_columns(packed_named_plain).frame["run_s"].to_list() == [10.0]
+
+
+def test_a_pipe_is_read_like_a_file(tmp_path: Path) -> None:
+    fifo = tmp_path / "pipe"
+    os.mkfifo(fifo)
+    writer = threading.Thread(target=fifo.write_bytes, args=(gzip.compress(HEAD + JOB_1),))
+    writer.start()
+    jobs = read_swf(fifo).jobs
+    writer.join()
+    assert len(jobs) == 1
+
+
+def test_trace_is_named_after_its_file(tmp_path: Path) -> None:
+    assert read_swf(write(tmp_path, JOB_1, "KTH-SP2.swf.gz")).name == "KTH-SP2"
+    assert load_columns(write(tmp_path, JOB_1, "KTH-SP2.swf")).name == "KTH-SP2"
+
+
+MALFORMED = [
+    (b"1 2 3\n", "too few fields", "field 4 (run time) is missing"),
+    (JOB_1.replace(b" 10 ", b" abc "), "not a number", "field 4 (run time): 'abc' is not a number"),
+    (JOB_1.replace(b" 10 ", b" 1-0 "), "not a number", "field 4 (run time): '1-0' is not a number"),
+    (JOB_1.replace(b" 10 ", b" 1_0 "), "not a number", "field 4 (run time): '1_0' is not a number"),
+    (JOB_1.replace(b" 10 ", b" -- "), "not a number", "field 4 (run time): '--' is not a number"),
+    (JOB_1.replace(b" 10 ", b" nan "), "not a number", "field 4 (run time): 'nan' is not a number"),
+    (JOB_1.replace(b" 10 ", b" 1e999 "), "number too large", "field 4 (run time): 1e999 is too large"),
+    (JOB_1.replace(b" 10 ", b" 9" + b"9" * 30 + b" "), "number too large", "is too large"),
+    (JOB_1.replace(b" 10 ", b" -10 "), "negative number", "field 4 (run time): -10 is negative"),
+    (JOB_1.replace(b"1 0 5", b"1 -1 5"), "negative number", "field 2 (submit time): -1 is negative"),
+    (JOB_1.replace(b" 4 60", b" 2.5 60"), "fraction", "field 8 (requested number of processors): 2.5"),
+    (JOB_1.replace(b" 10 ", b" 1\x000 "), "NUL byte", "NUL byte at character 8"),
+    (JOB_1.replace(b"-1\n", b"-1 1 2 x\n"), "not a number", "column 21: 'x' is not a number"),
+    (b"1" * (1 << 20) + b" " + b"1" * (1 << 20) + b"\n", "line too long", "longer than 1048576 characters"),
+]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason", "words"), MALFORMED, ids=[words[:30] for _, _, words in MALFORMED]
+)
+def test_malformed_line_is_an_error_with_place_or_is_counted(
+    tmp_path: Path, line: bytes, reason: str, words: str
+) -> None:
+    path = write(tmp_path, HEAD + JOB_1 + line + JOB_2)
+    for read in (read_swf, load_columns):
+        with pytest.raises(InputError) as caught:
+            read(path)
+        message = str(caught.value)
+        assert message.startswith(f"{path}:4: ")
+        assert words in message
+        assert "\n" not in message
+        report = read(path, strict=False).report
+        assert report.jobs == 2
+        assert report.skipped == {reason: 1}
+        assert report.examples == (message,)
+
+
+def test_lenient_readers_keep_what_a_truncated_gzip_still_has(tmp_path: Path) -> None:
+    lines = [
+        b"%d %d 0 9 1 -1 -1 1 60 -1 1 %d 1 -1 0 -1 -1 -1\n" % (i, i, i * 7919 % 1000) for i in range(1, 20000)
+    ]
+    packed = gzip.compress(HEAD + b"".join(lines))
+    path = write(tmp_path, packed[: len(packed) // 2])
+    for read in (read_swf, load_columns):
+        with pytest.raises(InputError, match="truncated"):
+            read(path)
+    trace, columns = read_swf(path, strict=False), load_columns(path, strict=False)
+    assert trace.report == columns.report
+    assert trace.report.skipped == {"damaged end of file": 1}
+    assert len(trace.jobs) > 5000
+    assert [job.job_number for job in trace.jobs] == columns.frame["job_number"].to_list()
+
+
+def test_damaged_gzip_is_an_input_error(tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress(HEAD + JOB_1 * 1000))
+    packed[-6] ^= 0xFF
+    path = write(tmp_path, bytes(packed))
+    for read in (read_swf, load_columns):
+        with pytest.raises(InputError, match="gzip file that is damaged"):
+            read(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is empty"),
+        (HEAD, "has only comments"),
+        (gzip.compress(b""), "is empty"),
+        (b"PK\x03\x04rest", "is a zip file: unpack it first"),
+    ],
+)
+@pytest.mark.parametrize("strict", [True, False])
+def test_file_without_jobs_is_an_input_error(
+    tmp_path: Path, content: bytes, words: str, strict: bool
+) -> None:
+    path = write(tmp_path, content)
+    for read in (read_swf, load_columns):
+        with pytest.raises(InputError, match=words):
+            read(path, strict)
+
+
+def test_binary_file_is_an_input_error_also_when_lenient(tmp_path: Path) -> None:
+    path = write(tmp_path, b"\x7fELF" + bytes(range(256)) * 20000)
+    for read in (read_swf, load_columns):
+        with pytest.raises(InputError, match=r"t\.swf:1: "):
+            read(path)
+        with pytest.raises(InputError, match="has no readable job; skipped: "):
+            read(path, strict=False)
+
+
+def test_missing_file_and_folder_are_input_errors(tmp_path: Path) -> None:
+    for read in (read_swf, load_columns):
+        with pytest.raises(InputError, match=r"none\.swf: No such file"):
+            read(tmp_path / "none.swf")
+        with pytest.raises(InputError, match="Is a directory"):
+            read(tmp_path)
+
+
+def test_unsorted_and_repeated_jobs_are_accepted_and_counted(tmp_path: Path) -> None:
+    path = write(tmp_path, JOB_2 + JOB_1 + JOB_2)
+    for report in (read_swf(path).report, load_columns(path).report):
+        assert (report.jobs, report.unsorted, report.duplicates) == (3, 1, 1)
+        assert report.skipped_lines == 0
+
+
+def test_streaming_reader_tells_header_and_report_as_it_goes(tmp_path: Path) -> None:
+    reader = iter_swf(write(tmp_path, HEAD + JOB_1 + b"; mid\n" + JOB_2))
+    assert next(reader).job_number == 1
+    assert reader.header.max_procs == 8
+    assert reader.report.jobs == 1
+    assert next(reader).job_number == 2
+    assert reader.header.comments[-1].after_jobs == 1
+    reader.close()
+
+
+def test_changed_job_loses_its_text_and_keeps_its_values(tmp_path: Path) -> None:
+    job = read_swf(write(tmp_path, JOB_1.replace(b" ", b"   "))).jobs[0]
+    assert job.line() == JOB_1.replace(b" ", b"   ")
+    assert replace(job, run_s=11).line() == JOB_1.replace(b" 10 ", b" 11 ")
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
+def test_both_readers_agree_on_odd_but_legal_files(tmp_path: Path, line_end: bytes) -> None:
+    content = HEAD + JOB_1 + b"\n; between\n" + JOB_2 + JOB_1.replace(b"-1\n", b"-1 19 20 21 5 5 2 5 20 15\n")
+    path = write(tmp_path, content.replace(b"\n", line_end).rstrip())
+    trace, columns = read_swf(path), load_columns(path)
+    assert_same(trace, columns.frame.rows())
+    assert columns.extensions == {2: (19, 20, 21, 5, 5, 2, 5, 20, 15)}
+    assert columns.header == trace.header
+    assert columns.report == trace.report
+
+
+def assert_same(trace: SwfTrace, rows: list[tuple[float | None, ...]]) -> None:
+    assert [job.values() for job in trace.jobs] == rows
