@@ -16,6 +16,7 @@ from gangd.wire.down import (
     Beat,
     Controller,
     DownMessage,
+    Exempt,
     Message,
     PlanChange,
     SlicePlan,
@@ -42,6 +43,7 @@ from gangd.wire.frames import (
     encode_down,
     topic,
 )
+from gangd.wire.timeline import Plan, Timeline
 from gangd.wire.up import (
     Farewell,
     Fault,
@@ -66,6 +68,7 @@ __all__ = [
     "Beat",
     "Controller",
     "DownMessage",
+    "Exempt",
     "Farewell",
     "Fault",
     "ForeignControllerError",
@@ -77,6 +80,7 @@ __all__ = [
     "Message",
     "MissedPlanError",
     "Ping",
+    "Plan",
     "PlanChange",
     "Pong",
     "Refused",
@@ -88,6 +92,7 @@ __all__ = [
     "SliceReport",
     "SliceSets",
     "ThawNow",
+    "Timeline",
     "Track",
     "UpMessage",
     "VersionError",

@@ -53,8 +53,33 @@ class Track(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=
     slices: Annotated[tuple[SliceSets, ...], msgspec.Meta(min_length=1, max_length=f.MAX_SLICES)]
 
 
+class Exempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """Jobs of this node that no track may hold; in force on arrival, not at a slice's instant.
+
+    Parameters
+    ----------
+    never_freeze
+        They terminate. Thaw them if this agent froze them, and never freeze them again, whatever later
+        messages say, until they are gone.
+    opt_out
+        They or their site do not want it, or a node of theirs has no agent. Thaw them if this agent froze
+        them; do not freeze them while they are listed.
+    suspended
+        Somebody else suspended them. Neither freeze nor thaw them, also not when the lease ends, and
+        forget that this agent froze them: whoever suspended them will resume them.
+    """
+
+    never_freeze: f.Jobs = ()
+    opt_out: f.Jobs = ()
+    suspended: f.Jobs = ()
+
+
 class Down(Message, frozen=True, kw_only=True):
-    """What every message of the controller carries. ``(epoch, seq)`` grows strictly on each topic."""
+    """What every message of the controller carries.
+
+    ``seq`` grows strictly over all messages of a controller incarnation, on whatever topic. ``epoch``
+    counts the plans of a node and never shrinks; 0 in a message to all nodes.
+    """
 
     controller: Controller
     node: f.NodeName | None  # None: for all nodes
@@ -68,10 +93,7 @@ class SlicePlan(Down, frozen=True, kw_only=True, tag="plan"):
     """The whole schedule of one node from ``first_slice`` on; it replaces what was known from there on.
 
     Slice ``n >= first_slice`` begins at ``first_start_ns + (n - first_slice) * quantum_ns``. Slices below
-    ``horizon`` are final. Jobs in ``never_freeze`` (they terminate, or a stranger suspended them) and
-    ``opt_out`` are thawed on arrival, if this agent froze them, and never frozen while they are listed
-    by the newest message; ``never_freeze`` is latched until the job is gone. Jobs in ``suspended`` are
-    Slurm's: the agent neither thaws nor freezes them, not even those that it froze, while they are listed.
+    ``horizon`` are final.
     """
 
     first_slice: f.SliceNumber
@@ -79,16 +101,14 @@ class SlicePlan(Down, frozen=True, kw_only=True, tag="plan"):
     quantum_ns: f.QuantumNs
     horizon: f.SliceNumber
     tracks: Annotated[tuple[Track, ...], msgspec.Meta(max_length=f.MAX_TRACKS)]
-    never_freeze: f.Jobs = ()
-    opt_out: f.Jobs = ()
-    suspended: f.Jobs = ()
+    exempt: Exempt = Exempt()
 
 
 class PlanChange(Down, frozen=True, kw_only=True, tag="change"):
     """A difference against the plan of epoch ``base_epoch``, in force from ``first_slice`` on.
 
-    ``tracks`` are new or replace the one of the same name, ``drop`` names tracks that end. Time base and
-    ``opt_out`` stay as they are; ``never_freeze`` is added to; ``suspended`` replaces, None leaves as it is.
+    ``tracks`` are new or replace the one of the same name, ``drop`` names tracks that end; the time base
+    stays as it is. ``exempt`` replaces the former one at once; None leaves it.
     """
 
     base_epoch: f.Epoch
@@ -96,8 +116,7 @@ class PlanChange(Down, frozen=True, kw_only=True, tag="change"):
     horizon: f.SliceNumber
     tracks: Annotated[tuple[Track, ...], msgspec.Meta(max_length=f.MAX_TRACKS)] = ()
     drop: Annotated[tuple[f.JobId, ...], msgspec.Meta(max_length=f.MAX_TRACKS)] = ()
-    never_freeze: f.Jobs = ()
-    suspended: f.Jobs | None = None
+    exempt: Exempt | None = None
 
 
 class Beat(Down, frozen=True, kw_only=True, tag="beat"):
@@ -112,8 +131,8 @@ class Beat(Down, frozen=True, kw_only=True, tag="beat"):
 class ThawNow(Down, frozen=True, kw_only=True, tag="thaw"):
     """Thaw at once, without waiting for a slice: the named jobs, or all if ``jobs`` is None.
 
-    With ``jobs`` None the plan is void as well (the controller leaves); otherwise the named jobs are
-    latched: never frozen again.
+    With ``jobs`` None the plan is void as well (the controller leaves) until a new ``SlicePlan`` comes;
+    otherwise the named jobs are latched as ``never_freeze``.
     """
 
     jobs: f.Jobs | None

@@ -1,0 +1,254 @@
+"""What an agent knows from the controller: one pure object that judges each message and answers "slice n?".
+
+``Timeline`` follows one controller, refuses replays and strangers, keeps the plans that overlap in time
+(a revision becomes known before it is in force) and the lease. It owns no clock: instants are arguments.
+An agent's loop is::
+
+    message = decode_down(frames, node)             # WireError: count and drop
+    timeline.accept(message, arrival_ns, offset_ns)    # WireError: count and drop; MissedPlanError: Resend
+    ...
+    if timeline.lease_over(now_ns): thaw everything
+    held = timeline.held(timeline.slice_at(now_ns + offset_ns))
+
+A message that is refused changes nothing, with two exceptions that are there for safety: a
+``MissedPlanError`` voids the plans, so that ``held`` is empty until the whole plan has come again; and
+the first message of a later controller, whatever becomes of it, voids those of the earlier one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gangd.wire.down import Beat, Controller, DownMessage, Exempt, PlanChange, SlicePlan, ThawNow, Track
+from gangd.wire.faults import ForeignControllerError, MalformedError, MissedPlanError, ReplayedError
+
+_NO_JOBS: frozenset[int] = frozenset()
+MAX_PENDING_PLANS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One revision: the tracks in force from ``first_slice`` until the next revision's."""
+
+    epoch: int
+    first_slice: int
+    base_slice: int
+    base_ns: int
+    quantum_ns: int
+    tracks: dict[int, Track]
+
+
+class Timeline:
+    """The schedule of one node as its agent knows it.
+
+    Attributes
+    ----------
+    controller
+        The controller that is followed, None before the first message.
+    exempt
+        The newest exemptions, with ``never_freeze`` latched over all messages.
+    horizon
+        Slices below are final.
+    """
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.controller: Controller | None = None
+        self.exempt = Exempt()
+        self.horizon = 0
+        self._plans: list[Plan] = []
+        self._epoch: int | None = None
+        self._seq = -1
+        self._lease_until_ns: int | None = None
+
+    @property
+    def epoch(self) -> int | None:
+        """Epoch of the newest plan; None while there is none (as ``Resend.have_epoch`` wants it)."""
+        return self._epoch
+
+    @property
+    def lease_until_ns(self) -> int | None:
+        """End of the lease on the agent's clock; None before the first message and after a thaw of all."""
+        return self._lease_until_ns
+
+    def lease_over(self, now_ns: int) -> bool:
+        """Whether nothing may be held at ``now_ns`` (agent's clock), because no valid message is recent."""
+        return self._lease_until_ns is None or now_ns >= self._lease_until_ns
+
+    def accept(self, message: DownMessage, arrival_ns: int, offset_ns: int = 0) -> None:
+        """Take in a decoded message.
+
+        Parameters
+        ----------
+        message
+            From ``decode_down``.
+        arrival_ns
+            When it arrived, on the agent's clock.
+        offset_ns
+            Controller's clock minus agent's clock. The lease runs from when the message was *sent*, if
+            that is the earlier: one that was stuck in a buffer for a minute renews nothing.
+
+        Raises
+        ------
+        ForeignControllerError
+            It is from a controller other than the one followed, and not from a later one.
+        ReplayedError
+            Its sequence number or epoch did not grow.
+        MalformedError
+            It contradicts what was promised final.
+        MissedPlanError
+            It builds on a plan that never came; the plans are void now.
+        """
+        if self.controller is not None and message.controller != self.controller:
+            known = (self.controller.started_ns, self.controller.incarnation)
+            if (message.controller.started_ns, message.controller.incarnation) < known:
+                raise ForeignControllerError(f"{self.node}: an earlier controller is still speaking")
+            self._follow(message.controller)
+        if message.seq <= self._seq:
+            raise ReplayedError(f"{self.node}: sequence {message.seq} came after {self._seq}")
+        if message.node is not None and self._epoch is not None and message.epoch < self._epoch:
+            raise ReplayedError(f"{self.node}: epoch {message.epoch} came after {self._epoch}")
+        self._take(message)
+        self.controller = message.controller
+        self._seq = message.seq
+        if not (isinstance(message, ThawNow) and message.jobs is None):
+            sent_ns = min(arrival_ns, message.sent_ns - offset_ns)
+            self._lease_until_ns = max(self._lease_until_ns or 0, sent_ns + message.lease_ns)
+
+    def forget(self, jobs: frozenset[int]) -> None:
+        """End the latch of jobs that are gone from this node."""
+        kept = tuple(job for job in self.exempt.never_freeze if job not in jobs)
+        self.exempt = Exempt(kept, self.exempt.opt_out, self.exempt.suspended)
+
+    def held(self, number: int) -> frozenset[int]:
+        """Jobs that are frozen in slice ``number`` on this node, exemptions applied; lease not looked at."""
+        plan = self._plan(number)
+        if plan is None:
+            return _NO_JOBS
+        held = {job for track in plan.tracks.values() for job in _sets(track, number)[1]}
+        exempt = self.exempt
+        return frozenset(held.difference(exempt.never_freeze, exempt.opt_out, exempt.suspended))
+
+    def run(self, number: int) -> frozenset[int]:
+        """Jobs that own slice ``number`` on this node."""
+        plan = self._plan(number)
+        if plan is None:
+            return _NO_JOBS
+        return frozenset(job for track in plan.tracks.values() for job in _sets(track, number)[0])
+
+    def jobs(self, number: int) -> frozenset[int]:
+        """All jobs that the plan in force in slice ``number`` names."""
+        plan = self._plan(number)
+        if plan is None:
+            return _NO_JOBS
+        return frozenset(
+            job for track in plan.tracks.values() for sets in track.slices for job in (*sets.run, *sets.held)
+        )
+
+    def slice_at(self, instant_ns: int) -> int | None:
+        """Tell the slice of an instant of the controller's clock; None before any plan is in force."""
+        for plan in reversed(self._plans):
+            number = plan.base_slice + (instant_ns - plan.base_ns) // plan.quantum_ns
+            if number >= plan.first_slice:
+                return number
+        return None
+
+    def start_ns(self, number: int) -> int | None:
+        """Start of slice ``number`` on the controller's clock; None before any plan is in force."""
+        plan = self._plan(number)
+        return None if plan is None else plan.base_ns + (number - plan.base_slice) * plan.quantum_ns
+
+    def epoch_of(self, number: int) -> int | None:
+        """Epoch of the plan in force in slice ``number``."""
+        plan = self._plan(number)
+        return None if plan is None else plan.epoch
+
+    def first_slice(self) -> int | None:
+        """First slice of the oldest plan that is kept: where to begin when there is no slice yet."""
+        return self._plans[0].first_slice if self._plans else None
+
+    def _plan(self, number: int) -> Plan | None:
+        return next((plan for plan in reversed(self._plans) if plan.first_slice <= number), None)
+
+    def _take(self, message: DownMessage) -> None:
+        if isinstance(message, SlicePlan):
+            self._check_final(message)
+            tracks = {track.track: track for track in message.tracks}
+            base = (message.first_slice, message.first_start_ns, message.quantum_ns)
+            self._install(Plan(message.epoch, message.first_slice, *base, tracks), message.horizon)
+            self._set_exempt(message.exempt)
+        elif isinstance(message, PlanChange):
+            if self._epoch is None or message.base_epoch != self._epoch:
+                raise self._missed(message.base_epoch)
+            self._check_final(message)
+            last = self._plans[-1]
+            tracks = {name: track for name, track in last.tracks.items() if name not in message.drop}
+            tracks |= {track.track: track for track in message.tracks}
+            base = (last.base_slice, last.base_ns, last.quantum_ns)
+            self._install(Plan(message.epoch, message.first_slice, *base, tracks), message.horizon)
+            if message.exempt is not None:
+                self._set_exempt(message.exempt)
+        elif isinstance(message, Beat):
+            if self._epoch is None or message.epoch != self._epoch:
+                raise self._missed(message.epoch)
+            self.horizon = max(self.horizon, message.horizon)
+        elif message.jobs is None:
+            self._void()
+            self._lease_until_ns = None
+        else:
+            self._set_exempt(Exempt(message.jobs, self.exempt.opt_out, self.exempt.suspended))
+
+    def _check_final(self, message: SlicePlan | PlanChange) -> None:
+        names = [track.track for track in message.tracks]
+        if len(set(names)) != len(names):
+            raise MalformedError(f"{self.node}: two tracks of one name in epoch {message.epoch}")
+        if any(track.first_slice > message.first_slice for track in message.tracks):
+            raise MalformedError(f"{self.node}: a track begins after its plan of epoch {message.epoch}")
+        if self._epoch is not None and message.epoch > self._epoch and message.first_slice < self.horizon:
+            raise MalformedError(
+                f"{self.node}: epoch {message.epoch} changes slice {message.first_slice}, "
+                f"but those below {self.horizon} are final"
+            )
+
+    def _install(self, plan: Plan, horizon: int) -> None:
+        earlier = [known for known in self._plans if known.first_slice < plan.first_slice]
+        self._plans = [*earlier[-MAX_PENDING_PLANS:], plan]
+        self._epoch = plan.epoch
+        self.horizon = max(self.horizon, horizon)
+
+    def prune(self, number: int) -> None:
+        """Drop the plans that ended before slice ``number``: the agent calls it as slices pass."""
+        while len(self._plans) > 1 and self._plans[1].first_slice <= number:
+            del self._plans[0]
+
+    def _set_exempt(self, exempt: Exempt) -> None:
+        latched = dict.fromkeys((*self.exempt.never_freeze, *exempt.never_freeze))
+        self.exempt = Exempt(tuple(latched), exempt.opt_out, exempt.suspended)
+
+    def _missed(self, epoch: int) -> MissedPlanError:
+        have = self._epoch
+        self._void()
+        return MissedPlanError(f"{self.node}: the plan of epoch {epoch} never came, the newest is of {have}")
+
+    def _void(self) -> None:
+        self._plans = []
+        self._epoch = None
+        self.horizon = 0
+
+    def _follow(self, controller: Controller) -> None:
+        """Turn to a later controller: what the earlier one said is void, but for the latch."""
+        self._void()
+        self.controller = controller
+        self.exempt = Exempt(never_freeze=self.exempt.never_freeze)
+        self._seq = -1
+        self._lease_until_ns = None
+
+
+def _sets(track: Track, number: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Run-set and held-set of a track in a slice; both empty past the end of one that does not repeat."""
+    place = number - track.first_slice
+    if track.repeat:
+        place %= len(track.slices)
+    if not 0 <= place < len(track.slices):
+        return (), ()
+    return track.slices[place].run, track.slices[place].held
