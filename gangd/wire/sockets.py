@@ -1,0 +1,169 @@
+"""The four sockets, all CURVE: PUB and ROUTER bound by the controller, SUB and DEALER of an agent.
+
+Choices and why:
+
+* PUB drops for a subscriber whose queue is full (``SNDHWM``) instead of waiting for it: one stuck node
+  must not delay the others. What was dropped shows as an epoch that does not match the next ``Beat``.
+* SUB has no ``CONFLATE``: it would keep only the newest message, a ``Beat``, and lose the plan before it
+  (and it cannot hold two frames).
+* DEALER is ``IMMEDIATE`` with a short queue: reports to an absent controller are dropped, not hoarded.
+* ROUTER hands an identity over to a newcomer, so that a restarted agent is not locked out by its own ghost.
+* Heartbeats find a dead peer within seconds; ``LINGER`` 0 lets a process end whatever its peers do.
+* Frames above the protocol's bound are refused by the library before they are read into memory.
+* The authenticator (ZAP) lets in the keys of the allow-list alone and names each message's key, so that
+  an agent can speak for its own node only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import zmq
+import zmq.auth.thread
+
+from gangd.keys import SHARED_AGENT, AgentKeys, ControllerKeys
+from gangd.wire.faults import MalformedError, WrongNodeError
+from gangd.wire.fields import MAX_FRAME_BYTES
+from gangd.wire.frames import ALL_NODES_TOPIC, topic
+from osub.errors import HostError
+
+PUBLISH_QUEUE = 2_000
+REPORT_QUEUE = 10_000
+AGENT_QUEUE = 200
+HEARTBEAT_MS = 1_000
+HEARTBEAT_TIMEOUT_MS = 3_000
+
+
+class ControllerSockets:
+    """The controller's bound sockets and the authenticator behind them; close it, or use ``with``."""
+
+    def __init__(self, keys: ControllerKeys, publish_endpoint: str, report_endpoint: str) -> None:
+        self._keys = keys
+        self._context = zmq.Context()
+        self._authenticator = zmq.auth.thread.ThreadAuthenticator(self._context)
+        self._authenticator.start()
+        self._owners: dict[str, str] = {}
+        self.reload_keys()
+        self.publish = self._context.socket(zmq.PUB)
+        self.publish.setsockopt(zmq.SNDHWM, PUBLISH_QUEUE)
+        self.reports = self._context.socket(zmq.ROUTER)
+        self.reports.setsockopt(zmq.ROUTER_HANDOVER, 1)
+        self.reports.setsockopt(zmq.RCVHWM, REPORT_QUEUE)
+        self.reports.setsockopt(zmq.SNDHWM, PUBLISH_QUEUE)
+        for socket, endpoint in ((self.publish, publish_endpoint), (self.reports, report_endpoint)):
+            _common(socket)
+            socket.setsockopt(zmq.CURVE_SERVER, 1)
+            socket.setsockopt(zmq.CURVE_SECRETKEY, keys.own.secret)
+            socket.setsockopt(zmq.ZAP_DOMAIN, b"gangd")
+            try:
+                socket.bind(endpoint)
+            except zmq.ZMQError as error:
+                self.close()
+                raise HostError(f"cannot listen on {endpoint}: {error}; is another gangd running?") from error
+
+    @property
+    def publish_endpoint(self) -> str:
+        """Where PUB is bound, a wildcard port resolved."""
+        return self.publish.getsockopt_string(zmq.LAST_ENDPOINT)
+
+    @property
+    def report_endpoint(self) -> str:
+        """Where ROUTER is bound, a wildcard port resolved."""
+        return self.reports.getsockopt_string(zmq.LAST_ENDPOINT)
+
+    def reload_keys(self) -> None:
+        """Read the allow-list again; peers that are connected already stay until they reconnect."""
+        self._authenticator.configure_curve(domain="gangd", location=str(self._keys.agents_dir))
+        self._owners = self._keys.agents()
+
+    def receive(self) -> tuple[str, bytes] | None:
+        """Next waiting upward message as (node name, body), None if there is none.
+
+        Raises
+        ------
+        MalformedError, WrongNodeError
+            Framing is wrong, or the key that signed the connection is not that node's.
+        """
+        try:
+            frames = self.reports.recv_multipart(zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            return None
+        if len(frames) != 2:
+            raise MalformedError(f"expected identity and body, got {len(frames)} frames")
+        identity = frames[0].bytes
+        try:
+            node = identity.decode("ascii")
+            owner = self._owners.get(str(frames[1].get("User-Id")))
+        except (UnicodeDecodeError, zmq.ZMQError) as error:
+            raise MalformedError(f"identity {identity[:64]!r} is no node name") from error
+        if owner not in (node, SHARED_AGENT):
+            raise WrongNodeError(f"the key of {owner or 'a removed agent'} speaks for node {node[:64]!r}")
+        return node, frames[1].bytes
+
+    def close(self) -> None:
+        """Close everything; queued messages are given a moment to leave."""
+        for name in ("publish", "reports"):
+            socket = getattr(self, name, None)
+            if socket is not None:
+                socket.close(linger=200)
+        self._authenticator.stop()
+        self._context.term()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSockets:
+    """The agent's connected sockets; close it, or use ``with``."""
+
+    context: zmq.Context[zmq.Socket[bytes]]
+    plans: zmq.Socket[bytes]
+    reports: zmq.Socket[bytes]
+
+    def close(self) -> None:
+        """Close everything; a farewell that is queued is given a moment to leave."""
+        self.plans.close(linger=0)
+        self.reports.close(linger=200)
+        self.context.term()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def connect_agent(keys: AgentKeys, node: str, publish_endpoint: str, report_endpoint: str) -> AgentSockets:
+    """Connect the agent of ``node``; returns at once, the library connects and reconnects behind it."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    plans = context.socket(zmq.SUB)
+    plans.setsockopt(zmq.RCVHWM, AGENT_QUEUE)
+    plans.setsockopt(zmq.SUBSCRIBE, topic(node))
+    plans.setsockopt(zmq.SUBSCRIBE, ALL_NODES_TOPIC)
+    reports = context.socket(zmq.DEALER)
+    reports.setsockopt(zmq.IDENTITY, node.encode("ascii"))
+    reports.setsockopt(zmq.IMMEDIATE, 1)
+    reports.setsockopt(zmq.SNDHWM, AGENT_QUEUE)
+    reports.setsockopt(zmq.RCVHWM, AGENT_QUEUE)
+    for socket, endpoint in ((plans, publish_endpoint), (reports, report_endpoint)):
+        _common(socket)
+        socket.setsockopt(zmq.CURVE_PUBLICKEY, keys.own.public)
+        socket.setsockopt(zmq.CURVE_SECRETKEY, keys.own.secret)
+        socket.setsockopt(zmq.CURVE_SERVERKEY, keys.controller_public)
+        socket.setsockopt(zmq.RECONNECT_IVL, 100)
+        socket.setsockopt(zmq.RECONNECT_IVL_MAX, 2_000)
+        socket.connect(endpoint)
+    return AgentSockets(context, plans, reports)
+
+
+def _common(socket: zmq.Socket[bytes]) -> None:
+    socket.setsockopt(zmq.LINGER, 0)
+    socket.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME_BYTES)
+    socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
+    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
+    socket.setsockopt(zmq.IPV6, 1)

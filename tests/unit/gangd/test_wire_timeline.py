@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gangd.wire import (
+    Beat,
+    Controller,
+    Exempt,
+    ForeignControllerError,
+    MalformedError,
+    MissedPlanError,
+    Ping,
+    PlanChange,
+    ReplayedError,
+    SlicePlan,
+    SliceSets,
+    ThawNow,
+    Timeline,
+    Track,
+    VersionError,
+    WrongNodeError,
+    decode_down,
+    decode_up,
+    encode,
+    encode_down,
+)
+
+MS = 1_000_000
+QUANTUM = 250 * MS
+LEASE = 2_000 * MS
+FIRST = Controller(b"1" * 16, 100)
+LATER = Controller(b"0" * 16, 200)
+
+
+def turns(track: int, first: int, *pairs: tuple[int, int], repeat: bool = True) -> Track:
+    return Track(track, first, repeat, tuple(SliceSets((run,), (held,)) for run, held in pairs))
+
+
+def head(seq: int, epoch: int, *, sent_ns: int = 0, controller: Controller = FIRST) -> dict[str, Any]:
+    return {
+        "controller": controller,
+        "node": "n1",
+        "epoch": epoch,
+        "seq": seq,
+        "sent_ns": sent_ns,
+        "lease_ns": LEASE,
+    }
+
+
+def plan(seq: int = 1, epoch: int = 1, *tracks: Track, first: int = 10, **more: Any) -> SlicePlan:
+    controller = more.pop("controller", FIRST)
+    sent_ns = more.pop("sent_ns", 0)
+    return SlicePlan(
+        **head(seq, epoch, controller=controller, sent_ns=sent_ns),
+        first_slice=first,
+        first_start_ns=first * QUANTUM,
+        quantum_ns=QUANTUM,
+        horizon=first + 2,
+        tracks=tracks or (turns(7, first, (7, 8), (8, 7)),),
+        **more,
+    )
+
+
+def change(seq: int, epoch: int, base: int, first: int, *tracks: Track, **more: Any) -> PlanChange:
+    return PlanChange(
+        **head(seq, epoch), base_epoch=base, first_slice=first, horizon=first + 2, tracks=tracks, **more
+    )
+
+
+def beat(seq: int, epoch: int, horizon: int = 0, sent_ns: int = 0) -> Beat:
+    return Beat(**head(seq, epoch, sent_ns=sent_ns), horizon=horizon)
+
+
+def test_a_repeating_track_goes_round() -> None:
+    timeline = Timeline("n1")
+    timeline.accept(plan(), 0)
+    assert [sorted(timeline.held(n)) for n in range(9, 14)] == [[], [8], [7], [8], [7]]
+    assert timeline.run(12) == {7}
+    assert timeline.slice_at(10 * QUANTUM) == 10
+    assert timeline.slice_at(12 * QUANTUM - 1) == 11
+    assert timeline.slice_at(0) is None
+    assert timeline.start_ns(13) == 13 * QUANTUM
+
+
+def test_a_track_that_does_not_repeat_ends_with_everything_running() -> None:
+    timeline = Timeline("n1")
+    timeline.accept(plan(1, 1, turns(7, 10, (7, 8), (8, 7), repeat=False)), 0)
+    assert [sorted(timeline.held(n)) for n in range(10, 13)] == [[8], [7], []]
+
+
+def test_a_revision_is_in_force_from_its_first_slice_only() -> None:
+    timeline = Timeline("n1")
+    timeline.accept(plan(), 0)
+    timeline.accept(change(2, 2, 1, 13, turns(3, 13, (3, 4), (4, 3)), drop=(7,)), 0)
+    assert [sorted(timeline.held(n)) for n in range(11, 16)] == [[7], [8], [4], [3], [4]]
+    assert timeline.epoch_of(12) == 1
+    assert timeline.epoch_of(13) == 2
+
+
+def test_a_difference_leaves_the_other_tracks_in_phase() -> None:
+    timeline = Timeline("n1")
+    timeline.accept(plan(), 0)
+    timeline.accept(change(2, 2, 1, 13, turns(3, 13, (3, 4), (4, 3))), 0)
+    assert timeline.held(13) == {7, 4}
+    assert timeline.held(14) == {8, 3}
+
+
+def test_final_slices_cannot_be_changed() -> None:
+    timeline = Timeline("n1")
+    timeline.accept(plan(), 0)
+    with pytest.raises(MalformedError, match="those below 12 are final"):
+        timeline.accept(change(2, 2, 1, 11), 0)
+    assert timeline.held(11) == {7}
+
+
+def test_a_beat_makes_more_slices_final() -> None:
+    timeline = Timeline("n1")
+    timeline.accept(plan(), 0)
+    timeline.accept(beat(2, 1, horizon=20), 0)
+    with pytest.raises(MalformedError, match="those below 20 are final"):
+        timeline.accept(change(3, 2, 1, 19), 0)
+
+
+def test_replayed_and_reordered_messages_are_refused() -> None:
+    timeline = Timeline("n1")
+    timeline.accept(plan(seq=5), 0)
+    for message in (plan(seq=5), plan(seq=4), beat(3, 1)):
+        with pytest.raises(ReplayedError):
+            timeline.accept(message, 0)
+    with pytest.raises(ReplayedError, match="epoch 0 came after 1"):
+        timeline.accept(beat(6, 0), 0)
+
+
+def test_a_lost_plan_voids_the_schedule_until_it_is_sent_again() -> None:
+    timeline = Timeline("n1")
+    timeline.accept(plan(), 0)
+    with pytest.raises(MissedPlanError, match="epoch 2 never came, the newest is of 1"):
+        timeline.accept(beat(3, 2), 0)
+    assert timeline.held(10) == frozenset()
+    assert timeline.epoch is None
+    timeline.accept(plan(4, 2), 0)
+    assert timeline.held(10) == {8}
+
+
+def test_a_difference_against_an_unknown_plan_is_a_lost_plan() -> None:
+    with pytest.raises(MissedPlanError):
+        Timeline("n1").accept(change(2, 2, 1, 13), 0)
+
+
+def test_the_lease_runs_from_the_sending() -> None:
+    timeline = Timeline("n1")
+    assert timeline.lease_over(0)
+    timeline.accept(plan(sent_ns=50 * MS), arrival_ns=100 * MS)
+    assert not timeline.lease_over(50 * MS + LEASE - 1)
+    assert timeline.lease_over(50 * MS + LEASE)
+    stuck = beat(2, 1, sent_ns=60 * MS)
+    timeline.accept(stuck, arrival_ns=60_000 * MS)
+    assert timeline.lease_over(60_000 * MS)
+
+
+def test_the_lease_honours_the_clock_offset_but_never_outlasts_the_arrival() -> None:
+    timeline = Timeline("n1")
+    timeline.accept(plan(sent_ns=7_050 * MS), arrival_ns=100 * MS, offset_ns=7_000 * MS)
+    assert timeline.lease_until_ns == 50 * MS + LEASE
+    timeline = Timeline("n1")
+    timeline.accept(plan(sent_ns=9_999 * MS), arrival_ns=100 * MS, offset_ns=0)
+    assert timeline.lease_until_ns == 100 * MS + LEASE
+
+
+def test_exemptions_hold_at_once_and_the_latch_outlives_the_list() -> None:
+    timeline = Timeline("n1")
+    timeline.accept(plan(), 0)
+    timeline.accept(change(2, 2, 1, 13, exempt=Exempt(never_freeze=(8,), opt_out=(7,))), 0)
+    assert timeline.held(10) == timeline.held(11) == frozenset()
+    timeline.accept(change(3, 3, 2, 15, exempt=Exempt()), 0)
+    assert timeline.held(10) == frozenset()
+    assert timeline.held(11) == {7}
+    timeline.forget(frozenset({8}))
+    assert timeline.held(10) == {8}
+
+
+def test_a_thaw_of_all_voids_plan_and_lease() -> None:
+    timeline = Timeline("n1")
+    timeline.accept(plan(), 0)
+    timeline.accept(ThawNow(**head(2, 0) | {"node": None}, jobs=None, reason="the controller leaves"), 0)
+    assert timeline.lease_over(1)
+    assert timeline.held(10) == frozenset()
+
+
+def test_a_thaw_of_some_latches_them() -> None:
+    timeline = Timeline("n1")
+    timeline.accept(plan(), 0)
+    timeline.accept(ThawNow(**head(2, 1), jobs=(8,), reason="cancelled"), 0)
+    assert timeline.held(10) == frozenset()
+    assert timeline.held(11) == {7}
+
+
+def test_a_later_controller_takes_over_and_the_earlier_one_is_a_stranger() -> None:
+    timeline = Timeline("n1")
+    timeline.accept(plan(seq=900, epoch=50, exempt=Exempt(never_freeze=(8,))), 0)
+    timeline.accept(plan(1, 1, turns(7, 0, (7, 8), (8, 9)), first=0, controller=LATER), 0)
+    assert timeline.controller == LATER
+    assert timeline.held(0) == frozenset()
+    assert timeline.held(1) == {9}
+    with pytest.raises(ForeignControllerError):
+        timeline.accept(plan(seq=901, epoch=51), 0)
+
+
+def test_a_later_controller_voids_the_old_plan_even_if_its_own_was_lost() -> None:
+    timeline = Timeline("n1")
+    timeline.accept(plan(), 0)
+    lost = Beat(**head(3, 2, controller=LATER), horizon=0)
+    with pytest.raises(MissedPlanError):
+        timeline.accept(lost, 0)
+    assert timeline.held(10) == frozenset()
+    assert timeline.lease_over(1)
+
+
+def test_passed_plans_are_dropped() -> None:
+    timeline = Timeline("n1")
+    timeline.accept(plan(), 0)
+    timeline.accept(change(2, 2, 1, 13), 0)
+    timeline.prune(12)
+    assert timeline.first_slice() == 10
+    timeline.prune(13)
+    assert timeline.first_slice() == 13
+    assert timeline.slice_at(13 * QUANTUM) == 13
+
+
+def test_messages_for_others_are_refused() -> None:
+    frames = encode_down(plan())
+    with pytest.raises(WrongNodeError):
+        decode_down(frames, "n10")
+    with pytest.raises(WrongNodeError):
+        decode_down([b"*/", frames[1]], "n1")
+    with pytest.raises(MalformedError):
+        decode_down(frames[1:], "n1")
+    with pytest.raises(WrongNodeError):
+        decode_up(encode(Ping(node="n1", agent_ns=0)), "n2")
+
+
+def test_another_protocol_version_is_told_from_rubbish() -> None:
+    raw = msgspec.msgpack.decode(encode(Ping(node="n1", agent_ns=0)))
+    raw["version"] = 2
+    with pytest.raises(VersionError, match="upgrade the older one"):
+        decode_up(msgspec.msgpack.encode(raw), "n1")
+    raw["version"] = 1
+    raw["surprise"] = 1
+    with pytest.raises(MalformedError, match="surprise"):
+        decode_up(msgspec.msgpack.encode(raw), "n1")
+
+
+@pytest.mark.parametrize("quantum", [19_999_999, 5_000_000_001])
+def test_times_out_of_bounds_are_refused(quantum: int) -> None:
+    frames = encode_down(plan())
+    raw = msgspec.msgpack.decode(frames[1])
+    raw["quantum_ns"] = quantum
+    with pytest.raises(MalformedError):
+        decode_down([frames[0], msgspec.msgpack.encode(raw)], "n1")
