@@ -147,8 +147,14 @@ class SwfHeader:
 
     @property
     def unix_start_time_s(self) -> int | None:
-        """Unix time of the trace's second 0; ``None`` also for 0, which generated traces write."""
-        return self._number("UnixStartTime") or None
+        """Unix time of the trace's second 0 (0 where the submit times are Unix times themselves)."""
+        return self._number("UnixStartTime")
+
+    @property
+    def time_zone_offset_s(self) -> int | None:
+        """TimeZone, seconds east of Greenwich (deprecated in SWF 2.2 for its silence on summer time)."""
+        found = _LEADING_NUMBER.match(self._text("TimeZone") or "")
+        return int(found[0]) if found else None
 
     @property
     def time_zone_name(self) -> str | None:
@@ -174,6 +180,11 @@ class SwfHeader:
     def max_procs(self) -> int | None:
         """Processors of the machine."""
         return self._number("MaxProcs")
+
+    @property
+    def system_procs(self) -> int | None:
+        """MaxProcs, else MaxNodes: traces of one-processor nodes name only these."""
+        return self.max_procs or self.max_nodes or None
 
     @property
     def max_runtime_s(self) -> int | None:

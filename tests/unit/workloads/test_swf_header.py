@@ -41,6 +41,7 @@ def test_fields_are_typed() -> None:
     assert head.allow_overuse is False
     assert head.unix_start_time_s == 1400749079
     assert head.time_zone is not None
+    assert header(b"; TimeZone: -3600\n").time_zone_offset_s == -3600
 
 
 def test_absent_and_ill_typed_fields_are_none() -> None:
@@ -48,7 +49,8 @@ def test_absent_and_ill_typed_fields_are_none() -> None:
     assert head.max_procs is None
     assert head.max_nodes is None
     assert head.time_zone is None
-    assert head.unix_start_time_s is None
+    assert head.unix_start_time_s == 0
+    assert head.time_zone_offset_s is None
     assert head.allow_overuse is None
     assert head.notes == ()
 

@@ -1,0 +1,40 @@
+"""``osub trace``: look at job traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+
+from osub.cli.trace_tables import summary_tables
+from workloads.swf import load_columns
+from workloads.trace.summary import summarize
+
+app = typer.Typer(name="trace", help="Look at job traces and transform them.", no_args_is_help=True)
+
+
+@app.callback()
+def trace() -> None:
+    """Look at job traces and transform them."""
+
+
+@app.command()
+def info(
+    trace: Annotated[Path, typer.Argument(help="SWF file, plain or gzip.", metavar="TRACE")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    lenient: Annotated[
+        bool,
+        typer.Option("--lenient", help="Skip and count malformed lines instead of stopping at the first."),
+    ] = False,
+) -> None:
+    """Show a trace's system, span, sizes, run times, queues, arrivals, load, and what to clean."""
+    summary = summarize(load_columns(trace, strict=not lenient))
+    if as_json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(summary), indent=2).decode())
+        return
+    console = Console()
+    for part in summary_tables(summary):
+        console.print(part)

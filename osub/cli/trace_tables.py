@@ -1,0 +1,124 @@
+"""A trace's summary as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from workloads.trace.clock import DAY_S
+from workloads.trace.summary import PERCENTILES, TraceSummary
+
+BAR_CELLS = 40
+
+
+def summary_tables(summary: TraceSummary) -> Iterator[RenderableType]:
+    """Yield the parts to print, from general to particular."""
+    yield _facts(summary)
+    yield _spreads(summary)
+    yield _bars(
+        "Processors a job", {name: float(count) for name, count in summary.size_counts.items()}, "jobs", 0
+    )
+    yield _queues(summary)
+    hours = {f"{hour:02d}:00": rate for hour, rate in enumerate(summary.arrivals_by_hour)}
+    where = "local hour of day" if summary.first_submit else "hour since the trace's start, modulo 24"
+    yield _bars(f"Submissions by {where}", hours, "an hour", 2)
+    for remark in summary.remarks or ("nothing to remark",):
+        yield f"[yellow]Remark:[/yellow] {_plain(remark)}" if summary.remarks else f"Remarks: {remark}"
+    for thanks in summary.acknowledge:
+        yield f"Acknowledge where you publish: {_plain(thanks)}"
+
+
+def duration(seconds: float) -> str:
+    """Return ``seconds`` for people: 5 s, 12.0 min, 3.5 h, 2.0 d."""
+    for unit_s, name in ((DAY_S, "d"), (3600, "h"), (60, "min")):
+        if seconds >= unit_s:
+            return f"{seconds / unit_s:.1f} {name}"
+    return f"{seconds:.3g} s"
+
+
+def _plain(text: str) -> str:
+    """Return ``text`` for the terminal: no markup, no control characters from somebody's file."""
+    return escape("".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text))
+
+
+def _percent(share: float | None) -> str:
+    return "not known" if share is None else f"{share:.1%}"
+
+
+def _facts(summary: TraceSummary) -> Table:
+    table = Table(title=f"Trace {_plain(summary.name)}", show_header=False, title_justify="left")
+    system = " · ".join(part for part in (summary.installation, summary.computer) if part)
+    size = [f"{summary.max_nodes:,} nodes"] if summary.max_nodes else []
+    size += [f"{summary.max_procs:,} processors"] if summary.max_procs else []
+    table.add_row("System", _plain(system) or "not named")
+    table.add_row("Size", ", ".join(size) or "not known")
+    table.add_row("Jobs", f"{summary.jobs:,}")
+    table.add_row("Users", "not known" if summary.users is None else f"{summary.users:,}")
+    if summary.first_submit and summary.last_submit:
+        table.add_row("First submission", summary.first_submit)
+        table.add_row("Last submission", summary.last_submit)
+    table.add_row("Span", duration(summary.span_s))
+    table.add_row("Offered load", _percent(summary.offered_load))
+    table.add_row("Serial jobs", _percent(summary.serial_share))
+    table.add_row("Power of two (2, 4, 8, ...)", _percent(summary.power_of_two_share))
+    table.add_row("With requested time", _percent(summary.requested_time_share))
+    table.add_row("With requested memory", _percent(summary.requested_memory_share))
+    table.add_row("With CPU time", _percent(summary.cpu_time_share))
+    table.add_row("With busy and idle periods", f"{summary.interactive_patterns:,}")
+    table.add_row("Status", ", ".join(f"{name} {count:,}" for name, count in summary.status_counts.items()))
+    return table
+
+
+def _spreads(summary: TraceSummary) -> Table:
+    table = Table(title="Spread over the jobs", title_justify="left")
+    quantities = (
+        ("run time", summary.run_s, duration),
+        ("waiting time", summary.wait_s, duration),
+        ("processors", summary.size, _count),
+    )
+    columns = [(name, spread, shown) for name, spread, shown in quantities if spread is not None]
+    table.add_column("percentile", justify="right")
+    for name, _, _ in columns:
+        table.add_column(name, justify="right")
+    for percentile in PERCENTILES:
+        named = {0: "smallest", 50: "median", 100: "largest"}.get(percentile, f"{percentile} %")
+        table.add_row(named, *(shown(spread.percentiles[percentile]) for _, spread, shown in columns))
+    table.add_row("mean", *(shown(spread.mean) for _, spread, shown in columns))
+    table.add_row("jobs with it", *(f"{spread.known:,}" for _, spread, _ in columns))
+    return table
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}" if value.is_integer() else f"{value:,.1f}"
+
+
+def _queues(summary: TraceSummary) -> Table:
+    table = Table(title="Queues", title_justify="left")
+    table.add_column("queue", justify="right")
+    table.add_column("jobs", justify="right")
+    table.add_column("share", justify="right")
+    table.add_column("processor hours", justify="right")
+    table.add_column("description")
+    for queue in summary.queues:
+        table.add_row(
+            "not known" if queue.queue is None else str(queue.queue),
+            f"{queue.jobs:,}",
+            _percent(queue.jobs / summary.jobs),
+            f"{queue.processor_s / 3600:,.0f}",
+            _plain(queue.description),
+        )
+    return table
+
+
+def _bars(title: str, values: dict[str, float], unit: str, decimals: int) -> Table:
+    table = Table(title=title, title_justify="left", show_header=False)
+    table.add_column("", justify="right")
+    table.add_column(unit, justify="right")
+    table.add_column("")
+    largest = max(values.values(), default=0.0) or 1.0
+    for name, value in values.items():
+        table.add_row(name, f"{value:,.{decimals}f} {unit}", "█" * round(BAR_CELLS * value / largest))
+    return table
