@@ -1,1 +1,59 @@
-"""The RUN directory: what a real and a simulated run leave behind, validated on read and write."""
+"""The RUN directory: what a real and a simulated run leave behind, validated on write and on read.
+
+A replay writes with `RunWriter`, a simulation with `write_run`; everything else reads with `load_run`.
+The columns are fixed by the structs in ``rows.py`` and ``run_info.py``.
+"""
+
+from __future__ import annotations
+
+from osub.records.bulk import write_run
+from osub.records.columns import ALLOCATIONS, JOBS, SLICES
+from osub.records.placement import PLACEMENT_DTYPE, PlacementArrays, format_cores, parse_cores
+from osub.records.reader import Run, load_run
+from osub.records.row_journal import RowJournal, read_journal
+from osub.records.rows import (
+    AllocationCause,
+    AllocationRecord,
+    Elasticity,
+    JobKind,
+    JobRecord,
+    JobState,
+    Placement,
+    SliceRecord,
+    SliceRole,
+)
+from osub.records.run_info import SCHEMA_VERSION, GangSettings, HostInfo, RunInfo
+from osub.records.trace_copy import TRACE_NAME, trace_sha256
+from osub.records.writer import RunWriter, utc_now
+
+__all__ = [
+    "ALLOCATIONS",
+    "JOBS",
+    "PLACEMENT_DTYPE",
+    "SCHEMA_VERSION",
+    "SLICES",
+    "TRACE_NAME",
+    "AllocationCause",
+    "AllocationRecord",
+    "Elasticity",
+    "GangSettings",
+    "HostInfo",
+    "JobKind",
+    "JobRecord",
+    "JobState",
+    "Placement",
+    "PlacementArrays",
+    "RowJournal",
+    "Run",
+    "RunInfo",
+    "RunWriter",
+    "SliceRecord",
+    "SliceRole",
+    "format_cores",
+    "load_run",
+    "parse_cores",
+    "read_journal",
+    "trace_sha256",
+    "utc_now",
+    "write_run",
+]

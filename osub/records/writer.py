@@ -1,0 +1,224 @@
+"""Writes a RUN as it happens; a kill at any instant loses no row that was reported as written.
+
+While a run goes on its rows are in journals (``jobs.journal``, ...). ``finish`` turns them into Parquet
+tables; ``jobs.parquet`` appears last, in one rename, and from then on the run is finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, cast
+
+import msgspec
+import polars as pl
+
+from osub.errors import InputError, OutputError
+from osub.records.columns import ALLOCATIONS, JOBS, SLICES, TABLES, Table
+from osub.records.folder import (
+    LOG_NAME,
+    FolderLock,
+    is_finished,
+    journal_path,
+    new_folder,
+    read_info,
+    write_info,
+    write_start,
+)
+from osub.records.journal import AppendFile
+from osub.records.row_journal import RowJournal, good_lines_length, read_journal, read_rows
+from osub.records.rows import AllocationRecord, JobRecord, SliceRecord
+from osub.records.run_info import RunInfo
+from osub.records.tables import write_table
+
+
+def utc_now() -> str:
+    """Return this instant in ISO 8601, UTC, with milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class RunWriter:
+    """A RUN that is being written; made by ``create`` or ``reopen``, a context manager that closes it.
+
+    Leaving the context without ``finish`` keeps the journals, and ``reopen`` goes on from there.
+
+    Parameters
+    ----------
+    path
+        The RUN, which has its ``run.json``.
+    info
+        What is in it.
+    lock
+        The lock on it, which this object now owns.
+    now
+        Clock for the log, an ISO 8601 text.
+    """
+
+    def __init__(
+        self, path: Path, info: RunInfo, lock: FolderLock, *, now: Callable[[], str] = utc_now
+    ) -> None:
+        self.path = path
+        self.info = info
+        self._lock = lock
+        self._now = now
+        self._journals: dict[str, RowJournal] = {}
+        self._log: AppendFile | None = None
+
+    @classmethod
+    def create(cls, path: Path, info: RunInfo, trace: Path, *, now: Callable[[], str] = utc_now) -> RunWriter:
+        """Make the RUN with its ``run.json`` and its copy of ``trace``, both or nothing.
+
+        Raises
+        ------
+        InputError
+            The trace cannot be read, or ``info`` is not valid.
+        OutputError
+            ``path`` holds something already, cannot be made, or the disk is full.
+        """
+        with new_folder(path) as made:
+            info = write_start(made, info, trace)
+            lock = FolderLock(made)
+        return cls(path, info, lock, now=now)
+
+    @classmethod
+    def reopen(cls, path: Path, *, now: Callable[[], str] = utc_now) -> RunWriter:
+        """Open a RUN that was not finished, to go on with it.
+
+        Raises
+        ------
+        InputError
+            ``path`` is not a RUN, or a journal is damaged.
+        OutputError
+            The run is finished, or another process is writing it.
+        """
+        info = read_info(path)
+        lock = FolderLock(path)
+        if is_finished(path):
+            lock.release()
+            raise OutputError(f"the run in {path} is finished; there is nothing to resume")
+        return cls(path, info, lock, now=now)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def jobs(self) -> dict[int, JobRecord]:
+        """Return the jobs written so far by ``trace_job``; of rows with the same key, the last."""
+        rows = cast("list[JobRecord]", list(read_rows(journal_path(self.path, JOBS), JOBS)))
+        return {row.trace_job: row for row in rows}
+
+    def append_job(self, *records: JobRecord) -> None:
+        """Append jobs; a job written again (same ``trace_job``) replaces what was written before.
+
+        Raises
+        ------
+        InputError
+            A row breaks a rule; nothing is written.
+        OutputError
+            The disk is full; nothing is written.
+        """
+        self._journal(JOBS).append(*records)
+
+    def append_allocation(self, *records: AllocationRecord) -> None:
+        """Append allocations; raises as ``append_job`` does."""
+        self._journal(ALLOCATIONS).append(*records)
+
+    def append_slice(self, *records: SliceRecord) -> None:
+        """Append time slices, best all rows of a slice in one call; raises as ``append_job`` does."""
+        self._journal(SLICES).append(*records)
+
+    def event(self, kind: str, **fields: object) -> None:
+        """Append an event to ``log.jsonl``: ``at`` (UTC), ``kind`` and the fields.
+
+        Raises
+        ------
+        InputError
+            A field is not plain data.
+        OutputError
+            The disk is full.
+        """
+        path = self.path / LOG_NAME
+        if self._log is None:
+            self._log = AppendFile(path, good_bytes=good_lines_length(path))
+        try:
+            line = msgspec.json.encode({"at": self._now(), "kind": kind, **fields})
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{path}: event {kind} has a field that JSON cannot hold: {error}") from error
+        self._log.append(line + b"\n")
+
+    def update_info(self, **changes: Any) -> None:
+        """Change fields of ``run.json``, such as ``slurm_version`` once it is known."""
+        self.info = msgspec.structs.replace(self.info, **changes)
+        write_info(self.path, self.info)
+
+    def sync(self) -> None:
+        """Wait until the disk has every row and event."""
+        for file in self._open_files():
+            file.sync()
+
+    def finish(
+        self,
+        *,
+        wall_s: float,
+        cpu_s: float | None = None,
+        engine_cpu_s: float | None = None,
+        slices: pl.DataFrame | None = None,
+    ) -> None:
+        """Turn the journals into tables, complete ``run.json``, and close.
+
+        Parameters
+        ----------
+        wall_s, cpu_s, engine_cpu_s
+            See ``RunInfo``.
+        slices
+            Slices that another process recorded, instead of those appended here.
+
+        Raises
+        ------
+        InputError
+            A job has no state, or a table breaks a rule.
+        OutputError
+            The disk is full. The journals are still there: ``reopen`` and ``finish`` again.
+        """
+        self._close_files()
+        self._write(ALLOCATIONS)
+        self._write(SLICES, slices)
+        self.update_info(wall_s=wall_s, cpu_s=cpu_s, engine_cpu_s=engine_cpu_s)
+        write_table(read_journal(journal_path(self.path, JOBS), JOBS), JOBS, self.path)
+        for table in TABLES:
+            journal_path(self.path, table).unlink(missing_ok=True)
+        self.close()
+
+    def close(self) -> None:
+        """Close the files and let other processes write; closing twice is allowed."""
+        try:
+            self._close_files()
+        finally:
+            self._lock.release()
+
+    def _write(self, table: Table, frame: pl.DataFrame | None = None) -> None:
+        journal = journal_path(self.path, table)
+        if frame is None and journal.exists():
+            frame = read_journal(journal, table)
+        if frame is not None:
+            write_table(frame, table, self.path)
+
+    def _journal(self, table: Table) -> RowJournal:
+        if table.name not in self._journals:
+            self._journals[table.name] = RowJournal(journal_path(self.path, table), table)
+        return self._journals[table.name]
+
+    def _open_files(self) -> list[RowJournal | AppendFile]:
+        return [*self._journals.values(), *([self._log] if self._log else [])]
+
+    def _close_files(self) -> None:
+        for file in self._open_files():
+            file.close()
+        self._journals = {}
+        self._log = None
