@@ -1,0 +1,283 @@
+"""The program as a job runs it: real processes, real signals, several nodes played on one host."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+DEADLINE_S = 60.0
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline_s, "deadline passed"
+        time.sleep(0.01)
+
+
+class Launcher:
+    """Starts the program and ends what a failed test leaves."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.started: list[subprocess.Popen[str]] = []
+
+    def __call__(self, *arguments: str, **slurm: str) -> subprocess.Popen[str]:
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "OSUB"))}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "workloads.eiba", *arguments],
+            cwd=self.folder,
+            env=environment | slurm,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.started.append(process)
+        return process
+
+
+@pytest.fixture
+def eiba(tmp_path: Path) -> Iterator[Launcher]:
+    launcher = Launcher(tmp_path)
+    yield launcher
+    for process in launcher.started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, dict[str, Any], str]:
+    out, err = process.communicate(timeout=DEADLINE_S)
+    return process.returncode, json.loads(out) if out else {}, err
+
+
+def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    try:
+        return list(psutil.Process(process.pid).children())
+    except psutil.NoSuchProcess:
+        return []
+
+
+def test_every_worker_consumes_the_busy_time(eiba: Launcher) -> None:
+    code, report, err = finish(eiba("--workers", "2", "4", "0.2", "0.15", "0.05", "0.1"))
+    assert (code, err) == (0, "")
+    assert (report["app"], report["state"], report["tasks"]) == ("eiba", "completed", 2)
+    assert (report["periods"], report["periods_done"]) == (4, 4)
+    assert report["busy_asked_s"] == pytest.approx(0.25)
+    assert report["idle_asked_s"] == pytest.approx(0.25)
+    assert report["busy_s"] >= 0.25
+    assert report["busy_wall_s"] >= 0.25
+    assert report["idle_s"] >= 0.25
+    assert report["cpu_s"] >= 2 * 0.25
+    assert report["end_ms"] - report["start_ms"] >= 500
+    assert len(report["affinity"]) == 2
+    assert report["hosts"] == [socket.gethostname()]
+
+
+def test_report_file_holds_the_printed_line(eiba: Launcher, tmp_path: Path) -> None:
+    code, report, _ = finish(eiba("--report", "out.json", "1", "0"))
+    assert code == 0
+    assert json.loads((tmp_path / "out.json").read_text()) == report
+    assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "complaint"),
+    [
+        ([], 2, "no periods given"),
+        (["2", "1"], 2, "2 periods announced"),
+        (["1", "nan"], 2, "t0 is 'nan'"),
+        (["--report", "missing/out.json", "1", "0"], 1, "missing is missing or not writable"),
+        (["--report", ".", "1", "0"], 1, "is a folder"),
+    ],
+)
+def test_wrong_use_is_one_line_and_an_exit_code(
+    eiba: Launcher, arguments: list[str], code: int, complaint: str
+) -> None:
+    actual, report, err = finish(eiba(*arguments))
+    assert actual == code
+    assert report == {}
+    assert complaint in err
+    assert err.startswith("eiba: ")
+    assert err.count("\n") == 1
+
+
+def test_slurm_says_how_many_workers_there_are(eiba: Launcher) -> None:
+    _, report, _ = finish(eiba("1", "0", SLURM_CPUS_ON_NODE="3"))
+    assert report["tasks"] == 3
+
+
+def test_several_tasks_on_a_node_are_refused(eiba: Launcher) -> None:
+    slurm = {"SLURM_JOB_ID": "1", "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NUM_TASKS": "2"}
+    code, _, err = finish(eiba("1", "0", **slurm))
+    assert code == 2
+    assert "--ntasks-per-node=1" in err
+
+
+@pytest.mark.parametrize("period", [["1", "600"], ["2", "0", "600"]])
+def test_terminated_job_reports_and_leaves_no_worker(eiba: Launcher, period: list[str]) -> None:
+    process = eiba("--workers", "2", *period)
+    wait_until(lambda: len(workers_of(process)) == 2)
+    workers = workers_of(process)
+    # As Slurm does it: every process of the job gets the signal.
+    for victim in [*workers, psutil.Process(process.pid)]:
+        victim.send_signal(signal.SIGTERM)
+    code, report, err = finish(process)
+    assert (code, err) == (143, "")
+    assert report["state"] == "terminated"
+    assert report["periods_done"] < report["periods"]
+    assert not any(worker.is_running() for worker in workers)
+
+
+def test_interrupt_ends_the_job_as_a_shell_expects(eiba: Launcher) -> None:
+    process = eiba("1", "600")
+    wait_until(lambda: workers_of(process))
+    process.send_signal(signal.SIGINT)
+    code, report, _ = finish(process)
+    assert (code, report["state"]) == (130, "terminated")
+
+
+def test_dead_worker_ends_the_job_with_its_name(eiba: Launcher) -> None:
+    process = eiba("--workers", "2", "2", "0", "600")
+    wait_until(lambda: len(workers_of(process)) == 2)
+    victim, other = workers_of(process)
+    victim.kill()
+    code, report, err = finish(process)
+    assert code == 1
+    assert "was killed by SIGKILL" in err
+    assert err.count("\n") == 1
+    assert report["state"] == "failed"
+    assert f"(pid {victim.pid}) was killed by SIGKILL" in report["failure"]
+    assert not other.is_running()
+
+
+def test_busy_workers_end_when_their_coordinator_is_killed(eiba: Launcher) -> None:
+    process = eiba("--workers", "2", "2", "0", "600")
+    wait_until(lambda: len(workers_of(process)) == 2)
+    workers = workers_of(process)
+    wait_until(lambda: all(worker.cpu_times().user > 0.1 for worker in workers))
+    process.kill()
+    wait_until(lambda: not any(worker.is_running() for worker in workers))
+
+
+def test_idle_job_consumes_no_cpu_time(eiba: Launcher) -> None:
+    """While two workers idle, their and their coordinator's CPU clocks stand still."""
+    process = eiba("--workers", "2", "1", "600")
+    wait_until(lambda: len(workers_of(process)) == 2)
+    job = [psutil.Process(process.pid), *workers_of(process)]
+    wait_until(lambda: all(member.status() == psutil.STATUS_SLEEPING for member in job))
+
+    def consumed() -> int:
+        # On-CPU nanoseconds, the first field.
+        return sum(int(Path(f"/proc/{member.pid}/schedstat").read_text().split()[0]) for member in job)
+
+    # Members may still be on their way to the wait; once there, twenty looks find nothing added.
+    seen: list[int] = []
+
+    def stands_still() -> bool:
+        seen.append(consumed())
+        return len(seen) >= 20 and len(set(seen[-20:])) == 1
+
+    wait_until(stands_still)
+
+
+SLURM_PAIR = {"SLURM_JOB_ID": "41", "SLURM_STEP_ID": "0", "SLURM_NNODES": "2"}
+
+
+def meeting_pair(eiba: Launcher, *arguments: str) -> dict[str, subprocess.Popen[str]]:
+    """Start a job on two nodes; return its programs by node index once they have met."""
+    notice = eiba.folder / "meet"
+    first = eiba("--rendezvous", "meet", *arguments, **SLURM_PAIR, SLURM_NODEID="0")
+    wait_until(notice.exists)
+    second = eiba("--rendezvous", "meet", *arguments, **SLURM_PAIR, SLURM_NODEID="1")
+    wait_until(lambda: not notice.exists())
+    return {"0": first, "1": second}
+
+
+def test_two_nodes_meet_and_the_first_reports_for_both(eiba: Launcher, tmp_path: Path) -> None:
+    arguments = ["--workers", "1", "--rendezvous", "meet", "4", "0.1", "0.1", "0.1", "0.1"]
+    second = eiba(*arguments, **SLURM_PAIR, SLURM_NODEID="1", SLURMD_NODENAME="n2")
+    first = eiba(*arguments, **SLURM_PAIR, SLURM_NODEID="0", SLURMD_NODENAME="n1")
+    code, report, err = finish(first)
+    assert (code, err) == (0, "")
+    assert (report["nodes"], report["tasks"], report["hosts"]) == (2, 2, ["n1", "n2"])
+    assert report["cpu_s"] >= 2 * 0.2
+    assert finish(second) == (0, {}, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_slower_node_holds_the_others_at_the_barrier(eiba: Launcher) -> None:
+    slow = eiba("--rendezvous", "meet", "2", "0.8", "0", **SLURM_PAIR, SLURM_NODEID="1")
+    first = eiba("--rendezvous", "meet", "2", "0", "0", **SLURM_PAIR, SLURM_NODEID="0")
+    code, report, _ = finish(first)
+    assert code == 0
+    assert report["end_ms"] - report["start_ms"] >= 700
+    assert finish(slow)[0] == 0
+
+
+def test_rendezvous_file_is_the_users_alone(eiba: Launcher, tmp_path: Path) -> None:
+    eiba("--rendezvous", "meet", "1", "0", **SLURM_PAIR, SLURM_NODEID="0")
+    wait_until((tmp_path / "meet").exists)
+    assert stat.S_IMODE((tmp_path / "meet").stat().st_mode) == 0o600
+
+
+def test_strangers_at_the_rendezvous_are_turned_away(eiba: Launcher, tmp_path: Path) -> None:
+    first = eiba("--rendezvous", "meet", "1", "0", **SLURM_PAIR, SLURM_NODEID="0")
+    wait_until((tmp_path / "meet").exists)
+    notice = json.loads((tmp_path / "meet").read_text())
+    with (
+        socket.create_connection(("127.0.0.1", notice["port"])) as talker,
+        socket.create_connection(("127.0.0.1", notice["port"])),
+    ):
+        talker.sendall(b"GET / HTTP/1.0\r\n\r\n" + bytes(64))
+        second = eiba("--rendezvous", "meet", "1", "0", **SLURM_PAIR, SLURM_NODEID="1")
+        assert finish(first)[0] == 0
+        assert finish(second)[0] == 0
+
+
+def test_rendezvous_of_another_job_is_not_taken_for_ours(eiba: Launcher, tmp_path: Path) -> None:
+    (tmp_path / "meet").write_text(json.dumps({"identity": "40.0.0"}))
+    arguments = ["--rendezvous", "meet", "--rendezvous-wait-s", "0.3", "1", "0"]
+    code, _, err = finish(eiba(*arguments, **SLURM_PAIR, SLURM_NODEID="1"))
+    assert code == 1
+    assert "the file is of job 40.0.0" in err
+
+
+def test_missing_node_is_named_after_the_wait(eiba: Launcher) -> None:
+    arguments = ["--rendezvous", "meet", "--rendezvous-wait-s", "0.3", "1", "0"]
+    code, report, err = finish(eiba(*arguments, **SLURM_PAIR, SLURM_NODEID="0"))
+    assert code == 1
+    assert "only 1 of 2 nodes came" in err
+    assert report["state"] == "failed"
+
+
+@pytest.mark.parametrize(("killed", "survivor"), [("0", "1"), ("1", "0")])
+def test_lost_node_ends_the_job_on_the_others(eiba: Launcher, killed: str, survivor: str) -> None:
+    arguments = ["--workers", "1", "3", "0.1", "0", "600"]
+    jobs = meeting_pair(eiba, *arguments)
+    jobs[killed].kill()
+    code, _, err = finish(jobs[survivor])
+    assert code == 1
+    assert f"node {killed} is gone" in err
+
+
+@pytest.mark.parametrize(("told", "other"), [("0", "1"), ("1", "0")])
+def test_termination_of_one_node_terminates_all(eiba: Launcher, told: str, other: str) -> None:
+    arguments = ["--workers", "1", "3", "0.1", "0", "600"]
+    jobs = meeting_pair(eiba, *arguments)
+    jobs[told].send_signal(signal.SIGTERM)
+    reports = {node: finish(job) for node, job in jobs.items()}
+    assert reports[told][0] == reports[other][0] == 143
+    assert reports["0"][1]["state"] == "terminated"

@@ -1,0 +1,1 @@
+"""EIBA, the application that emulates interactive behaviour: idle, busy, idle, ... on every worker."""

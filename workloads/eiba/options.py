@@ -1,0 +1,100 @@
+"""The command line of ``eiba``, read without loading what a short job does not need."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from osub.errors import UsageError
+from workloads.eiba.busy import KERNELS
+from workloads.eiba.periods import Periods, parse_periods
+
+WORKER_LIMIT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class EibaOptions:
+    """What the user asked for; ``workers`` None means as many as Slurm gave the job here."""
+
+    periods: Periods
+    workers: int | None
+    report: Path | None
+    rendezvous: Path | None
+    rendezvous_wait_s: float
+    kernel: str
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose complaint is one line and an exception."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what ``argparse`` would print."""
+        raise UsageError(f"{message}; see {self.prog} --help")
+
+
+def parse_options(arguments: Sequence[str]) -> EibaOptions:
+    """Read the command line.
+
+    Raises
+    ------
+    UsageError
+        It cannot be carried out as given.
+    """
+    parser = Parser(
+        prog="eiba",
+        allow_abbrev=False,
+        description="Be idle and busy in turn, as a user's interactive job is. "
+        "Idle is wall time; busy is CPU time of every worker; all workers meet after each period.",
+    )
+    parser.add_argument(
+        "--workers", metavar="W", help="worker processes on this node (default: the job's CPUs)"
+    )
+    parser.add_argument("--report", metavar="FILE", type=Path, help="also write the report here")
+    parser.add_argument(
+        "--rendezvous",
+        metavar="FILE",
+        type=Path,
+        help="where the nodes of a job find each other, on a file system that all see "
+        "(default: .eiba-JOB.STEP.RESTART.rendezvous in the working directory)",
+    )
+    parser.add_argument(
+        "--rendezvous-wait-s",
+        metavar="S",
+        default="60",
+        help="how long to wait for the other nodes (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--kernel", choices=sorted(KERNELS), default="smoother", help="what to compute (default: %(default)s)"
+    )
+    parser.add_argument("periods", nargs="*", metavar="N t0 t1 ...", help="count, then seconds, idle first")
+    options = parser.parse_args(list(arguments))
+    return EibaOptions(
+        periods=parse_periods(options.periods),
+        workers=_workers(options.workers),
+        report=options.report,
+        rendezvous=options.rendezvous,
+        rendezvous_wait_s=_wait(options.rendezvous_wait_s),
+        kernel=options.kernel,
+    )
+
+
+def _workers(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= WORKER_LIMIT:
+        raise UsageError(f"--workers is {text!r}; expected a whole number from 1 to {WORKER_LIMIT}")
+    return int(text)
+
+
+def _wait(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise UsageError(f"--rendezvous-wait-s is {text!r}; expected a number of seconds above 0")
+    return seconds

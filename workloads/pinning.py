@@ -1,0 +1,96 @@
+"""Bind a task of a job to the very core that Slurm gave it, where several nodes share one host.
+
+On the embedded cluster a node's slurmd is confined to a set of CPUs, and Slurm's core ids are places
+in the sorted list of that set. Whoever starts the job sets ``OSUB_PIN=1`` and ``OSUB_JOB_CORES``,
+Slurm's core ids of the job by node: ``node1:0,1;node2:0-3,6``. What cannot be carried out is a
+warning in the job's report, never a failed job: an unpinned task still does its work.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+# More than any node has: a typing error such as 0-99999999 must not fill the memory.
+CORE_ID_LIMIT = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """What is to be bound: to ``cpu``, or to nothing, and then ``warning`` says why if it was asked for."""
+
+    cpu: int | None = None
+    warning: str | None = None
+
+
+def parse_job_cores(text: str) -> dict[str, tuple[int, ...]]:
+    """Return Slurm's core ids of a job by node name, ascending.
+
+    Raises
+    ------
+    ValueError
+        ``text`` has not the form ``node1:0,1;node2:0-3,6``; the message quotes the part at fault.
+    """
+    cores: dict[str, tuple[int, ...]] = {}
+    for part in filter(None, text.split(";")):
+        node, colon, ids = part.partition(":")
+        if not node or not colon or node in cores:
+            raise ValueError(f"{part!r} is not of the form node:0,1 with each node once")
+        cores[node] = tuple(sorted({core for item in ids.split(",") for core in _core_range(item)}))
+    return cores
+
+
+def _core_range(item: str) -> range:
+    match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", item)
+    if match is None:
+        raise ValueError(f"{item!r} is not a core id or a range of them")
+    first, last = int(match[1]), int(match[2] or match[1])
+    if last < first or last >= CORE_ID_LIMIT:
+        raise ValueError(f"{item!r} is not a range of core ids below {CORE_ID_LIMIT}")
+    return range(first, last + 1)
+
+
+def choose_pin(environment: Mapping[str, str], node: str | None, index: int, allowed: Collection[int]) -> Pin:
+    """Return the CPU for the task at place ``index`` of the job's tasks on ``node``.
+
+    Parameters
+    ----------
+    environment
+        Holds ``OSUB_PIN`` and ``OSUB_JOB_CORES``.
+    node
+        Slurm's name of this node.
+    index
+        The task's place among the job's tasks on the node, from 0.
+    allowed
+        The CPUs to which the node is confined.
+    """
+    text = environment.get("OSUB_JOB_CORES")
+    if environment.get("OSUB_PIN") != "1" or text is None:
+        return Pin()
+    try:
+        cores = parse_job_cores(text)
+    except ValueError as error:
+        return Pin(warning=f"not pinned: OSUB_JOB_CORES: {error}")
+    if node is None or node not in cores:
+        return Pin(warning=f"not pinned: OSUB_JOB_CORES does not name node {node}")
+    if index >= len(cores[node]):
+        return Pin(
+            warning=f"not pinned: {node} has {len(cores[node])} cores of this job, none for task {index}"
+        )
+    core, cpus = cores[node][index], sorted(allowed)
+    if core >= len(cpus):
+        return Pin(warning=f"not pinned: core {core} of {node}, but only {len(cpus)} CPUs are allowed there")
+    return Pin(cpu=cpus[core])
+
+
+def apply_pin(pin: Pin) -> Pin:
+    """Bind this process as ``pin`` says; return what came of it."""
+    if pin.cpu is None:
+        return pin
+    try:
+        os.sched_setaffinity(0, {pin.cpu})
+    except OSError as error:
+        return Pin(warning=f"not pinned: CPU {pin.cpu}: {error.strerror}")
+    return pin
