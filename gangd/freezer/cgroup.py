@@ -1,0 +1,280 @@
+"""Freezing through cgroups of either generation, with control files kept open.
+
+A write to an open control file costs tens of microseconds; opening one costs as much again, so files are
+opened when a step is discovered. The kernel freezes asynchronously: ``freeze`` does not wait for it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gangd.freezer.layout import find_steps, slurm_roots
+from gangd.freezer.model import Did, Ledger, Outcome, Step, StepKey, StepState
+from gangd.freezer.tree import CGROUP1, Dialect, is_gone, open_dir, open_file, subdirectories
+from osub.errors import HostError
+
+
+@dataclass(slots=True)
+class _Handle:
+    """The open files of one cgroup. ``ours``: we froze it and have not thawed it yet."""
+
+    path: str
+    control_fd: int
+    state_fd: int
+    procs_fd: int
+    slot: int | None
+    ours: bool = False
+
+    def close(self) -> None:
+        for fd in {self.control_fd, self.state_fd, self.procs_fd}:
+            os.close(fd)
+
+
+@dataclass(slots=True)
+class _Known:
+    step: Step
+    handles: dict[str, _Handle] = field(default_factory=dict)
+
+
+class CgroupFreezer:
+    """Freezes the cgroups that Slurm made for the steps of one node.
+
+    Parameters
+    ----------
+    root
+        Mount of the freezer hierarchy (v1) or of the unified one (v2), or a copy of its shape in a test.
+    dialect
+        ``CGROUP1`` or ``CGROUP2``.
+    node
+        Slurm's name of this node: only its cgroups are touched.
+    ledger
+        Remembers what we froze, for the guardian.
+    cpuacct_root
+        Mount of the v1 ``cpuacct`` hierarchy; None if there is none. v2 accounts by itself.
+
+    Raises
+    ------
+    HostError
+        ``root`` is no directory.
+    """
+
+    def __init__(
+        self, root: Path, dialect: Dialect, node: str, ledger: Ledger, cpuacct_root: Path | None = None
+    ) -> None:
+        self.name = dialect.name
+        self.root = root
+        self.dialect = dialect
+        self._node = node
+        self._ledger = ledger
+        self._cpuacct_root = cpuacct_root
+        self._bases: tuple[str, ...] = ()
+        self._known: dict[StepKey, _Known] = {}
+        try:
+            self._root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise HostError(
+                f"cannot open the {dialect.name} hierarchy {root}: {error.strerror}; give its mount as --root"
+            ) from error
+
+    def look(self) -> tuple[Step, ...]:
+        """See ``Freezer``. Costs one directory listing per user, job and step."""
+        if not self._bases or not (self.root / self._bases[0]).is_dir():
+            self._bases = slurm_roots(self.root, self.dialect, self._node)
+        return find_steps(self.root, self.dialect, self._bases)
+
+    def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
+        """See ``Freezer``."""
+        steps = {step.key: step for step in found}
+        for key in [key for key in self._known if key not in steps]:
+            self._forget(key)
+        for key, step in steps.items():
+            known = self._known.setdefault(key, _Known(step))
+            self._reopen(known, step)
+            if not known.handles:
+                del self._known[key]
+        return tuple(known.step for known in self._known.values())
+
+    def freeze(self, key: StepKey) -> Outcome:
+        """See ``Freezer``. Refuses, as a failure, what the ledger has no room to remember."""
+        return self._write(key, ours=True)
+
+    def thaw(self, key: StepKey) -> Outcome:
+        """See ``Freezer``."""
+        return self._write(key, ours=False)
+
+    def disown(self, key: StepKey) -> None:
+        """See ``Freezer``."""
+        for handle in self._handles(key):
+            if handle.ours and handle.slot is not None:
+                self._ledger.release(handle.slot)
+            handle.ours = False
+
+    def state(self, key: StepKey) -> StepState:
+        """See ``Freezer``. A step whose cgroups differ is FREEZING."""
+        states = {self._state_of(handle) for handle in self._handles(key)} - {StepState.GONE}
+        if not states:
+            return StepState.GONE
+        return states.pop() if len(states) == 1 else StepState.FREEZING
+
+    def pids(self, key: StepKey) -> tuple[int, ...]:
+        """See ``Freezer``. Cgroups that the job made below its own are included."""
+        return tuple(pid for handle in self._handles(key) for pid in self._pids_of(handle))
+
+    def cpu_ns(self, key: StepKey) -> int | None:
+        """See ``Freezer``."""
+        total: int | None = None
+        for handle in self._handles(key):
+            used = self._usage_of(handle)
+            if used is not None:
+                total = used if total is None else total + used
+        return total
+
+    def control_files(self, key: StepKey) -> tuple[str, ...]:
+        """See ``Freezer``."""
+        return tuple(str(self.root / handle.path / self.dialect.control) for handle in self._handles(key))
+
+    def close(self) -> None:
+        """See ``Freezer``."""
+        for key in list(self._known):
+            self._forget(key)
+        os.close(self._root_fd)
+
+    def _handles(self, key: StepKey) -> Iterable[_Handle]:
+        known = self._known.get(key)
+        return () if known is None else known.handles.values()
+
+    def _forget(self, key: StepKey) -> None:
+        for handle in self._known.pop(key).handles.values():
+            self._discard(handle)
+
+    def _discard(self, handle: _Handle) -> None:
+        handle.close()
+        if handle.slot is not None:
+            self._ledger.drop(handle.slot)
+
+    def _reopen(self, known: _Known, step: Step) -> None:
+        """Open what is new, close what is gone; a cgroup of the same name may be a new one (requeue)."""
+        for path, handle in list(known.handles.items()):
+            if path not in step.paths or self._state_of(handle) is StepState.GONE:
+                self._discard(known.handles.pop(path))
+        for path in step.paths:
+            if path not in known.handles:
+                handle_or_none = self._open(path, step.key.job)
+                if handle_or_none is not None:
+                    known.handles[path] = handle_or_none
+        known.step = step
+
+    def _open(self, path: str, job: int) -> _Handle | None:
+        """Files of one cgroup, or None if it vanished or a component of its path is not what it seems."""
+        opened: list[int] = []
+        try:
+            dir_fd = open_dir(self._root_fd, path)
+            try:
+                opened.append(open_file(dir_fd, self.dialect.control, os.O_RDWR))
+                opened.append(open_file(dir_fd, "cgroup.procs", os.O_RDONLY))
+                if self.dialect is not CGROUP1:
+                    opened.append(open_file(dir_fd, "cgroup.events", os.O_RDONLY))
+            finally:
+                os.close(dir_fd)
+        except OSError:
+            for fd in opened:
+                os.close(fd)
+            return None
+        slot = self._ledger.claim_cgroup(self.dialect.kind, path, job)
+        return _Handle(path, opened[0], opened[-1] if len(opened) > 2 else opened[0], opened[1], slot)
+
+    def _write(self, key: StepKey, *, ours: bool) -> Outcome:
+        known = self._known.get(key)
+        if known is None:
+            return Outcome(key, Did.GONE)
+        did, text = Did.NOTHING, None
+        gone = 0
+        for handle in known.handles.values():
+            if handle.ours is ours:
+                continue
+            if handle.slot is None:
+                did, text = Did.FAILED, "the ledger is full: not frozen"
+                continue
+            if ours:
+                self._ledger.hold(handle.slot)
+            try:
+                os.pwrite(handle.control_fd, self.dialect.freeze if ours else self.dialect.thaw, 0)
+            except OSError as error:
+                if not is_gone(error):
+                    did, text = Did.FAILED, f"{handle.path}/{self.dialect.control}: {error.strerror}"
+                    if ours:
+                        self._ledger.release(handle.slot)
+                    continue
+                gone += 1
+            else:
+                did = did if did is Did.FAILED else Did.WROTE
+            handle.ours = ours
+            if not ours:
+                self._ledger.release(handle.slot)
+        if gone == len(known.handles):
+            return Outcome(key, Did.GONE)
+        return Outcome(key, did, text)
+
+    def _state_of(self, handle: _Handle) -> StepState:
+        try:
+            raw = os.pread(handle.state_fd, 256, 0)
+        except OSError as error:
+            if is_gone(error):
+                return StepState.GONE
+            raise
+        if self.dialect is CGROUP1:
+            return _STATES1.get(raw.strip(), StepState.FREEZING)
+        if b"frozen 1" in raw:
+            return StepState.FROZEN
+        return StepState.FREEZING if handle.ours and b"populated 1" in raw else StepState.THAWED
+
+    def _pids_of(self, handle: _Handle) -> list[int]:
+        try:
+            found = [int(word) for word in _read_all(handle.procs_fd).split()]
+            path = self.root / handle.path
+            if path.stat().st_nlink > 2:
+                found += _pids_below(path)
+        except OSError as error:
+            if is_gone(error):
+                return []
+            raise
+        return found
+
+    def _usage_of(self, handle: _Handle) -> int | None:
+        try:
+            if self.dialect is not CGROUP1:
+                raw = (self.root / handle.path / "cpu.stat").read_bytes()
+                return 1000 * int(raw.split(b"usage_usec ", 1)[1].split(None, 1)[0])
+            if self._cpuacct_root is None:
+                return None
+            return int((self._cpuacct_root / handle.path / "cpuacct.usage").read_bytes())
+        except (OSError, IndexError, ValueError):
+            return None
+
+
+_STATES1 = {b"THAWED": StepState.THAWED, b"FREEZING": StepState.FREEZING, b"FROZEN": StepState.FROZEN}
+
+
+def _read_all(fd: int) -> bytes:
+    """Whole of a seq file that is kept open, whatever its length."""
+    raw = b""
+    while True:
+        part = os.pread(fd, 1 << 16, len(raw))
+        if not part:
+            return raw
+        raw += part
+
+
+def _pids_below(path: Path) -> list[int]:
+    found: list[int] = []
+    for name in subdirectories(str(path)):
+        try:
+            found += [int(word) for word in (path / name / "cgroup.procs").read_bytes().split()]
+        except OSError as error:
+            if not is_gone(error):
+                raise
+        found += _pids_below(path / name)
+    return found

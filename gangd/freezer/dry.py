@@ -1,0 +1,71 @@
+"""A dry run of any freezer: finds and reads the real steps, and only pretends to freeze them."""
+
+from __future__ import annotations
+
+from gangd.freezer.model import Did, Freezer, Outcome, Step, StepKey, StepState
+
+
+class DryFreezer:
+    """Wraps ``inner``; ``freeze`` and ``thaw`` change a set in memory and nothing on the host.
+
+    ``state`` shows a step as frozen while we pretend to hold it, so that the agent above behaves as it would.
+    """
+
+    def __init__(self, inner: Freezer) -> None:
+        self.name = inner.name
+        self._inner = inner
+        self._held: set[StepKey] = set()
+        self._known: set[StepKey] = set()
+
+    def look(self) -> tuple[Step, ...]:
+        """See ``Freezer``."""
+        return self._inner.look()
+
+    def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
+        """See ``Freezer``."""
+        steps = self._inner.adopt(found)
+        self._known = {step.key for step in steps}
+        self._held &= self._known
+        return steps
+
+    def freeze(self, key: StepKey) -> Outcome:
+        """See ``Freezer``."""
+        return self._pretend(key, hold=True)
+
+    def thaw(self, key: StepKey) -> Outcome:
+        """See ``Freezer``."""
+        return self._pretend(key, hold=False)
+
+    def disown(self, key: StepKey) -> None:
+        """See ``Freezer``."""
+        self._held.discard(key)
+
+    def state(self, key: StepKey) -> StepState:
+        """See ``Freezer``."""
+        real = self._inner.state(key)
+        return StepState.FROZEN if key in self._held and real is not StepState.GONE else real
+
+    def pids(self, key: StepKey) -> tuple[int, ...]:
+        """See ``Freezer``."""
+        return self._inner.pids(key)
+
+    def cpu_ns(self, key: StepKey) -> int | None:
+        """See ``Freezer``."""
+        return self._inner.cpu_ns(key)
+
+    def control_files(self, key: StepKey) -> tuple[str, ...]:
+        """See ``Freezer``: what others write is of no concern to somebody who writes nothing."""
+        del key
+        return ()
+
+    def close(self) -> None:
+        """See ``Freezer``."""
+        self._inner.close()
+
+    def _pretend(self, key: StepKey, *, hold: bool) -> Outcome:
+        if key not in self._known:
+            return Outcome(key, Did.GONE)
+        if (key in self._held) is hold:
+            return Outcome(key, Did.NOTHING)
+        (self._held.add if hold else self._held.discard)(key)
+        return Outcome(key, Did.WROTE)

@@ -1,0 +1,101 @@
+"""Where Slurm keeps the tasks of job steps, for both generations of cgroups.
+
+cgroup v1 (22.05, ``proctrack/cgroup``): ``<freezer>/slurm[_<node>]/uid_U/job_J/step_S``; slurmstepd itself
+stays in ``job_J``, which is therefore never frozen.
+
+cgroup v2: ``.../[<node>_]slurmstepd.scope/job_J/step_S/{slurm,user/task_N}``; slurmstepd lives in ``slurm``.
+The ``task_*`` are frozen rather than ``user``: Slurm suspends a job through ``user``, and the two bits then
+stay independent of each other. A step without task folders is frozen through ``user``.
+
+With the node's name in a path, only the paths of this agent's node count: several nodes may share a host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from gangd.freezer.model import Step, StepKey
+from gangd.freezer.tree import CGROUP1, CGROUP2, Dialect, subdirectories
+
+_SCOPE_DEPTH = 4
+
+
+def slurm_roots(root: Path, dialect: Dialect, node: str) -> tuple[str, ...]:
+    """Folders below ``root`` that belong to Slurm's node ``node``, as relative paths.
+
+    A folder that carries the node's name wins over the one without a name.
+    """
+    if dialect is CGROUP1:
+        own = f"slurm_{node}"
+        found = [name for name in subdirectories(str(root)) if name in ("slurm", own)]
+    else:
+        own = f"{node}_slurmstepd.scope"
+        found = list(_scopes(root, "", node, _SCOPE_DEPTH))
+    named = [path for path in found if path.rsplit("/", 1)[-1] == own]
+    return tuple(named or found)
+
+
+def watched_folders(root: Path, dialect: Dialect, node: str) -> Iterator[str]:
+    """Folders in which a new job or step shows up, relative to ``root``; for inotify."""
+    for base in slurm_roots(root, dialect, node):
+        yield base
+        parents = [base]
+        if dialect is CGROUP1:
+            parents = [f"{base}/{uid}" for uid in subdirectories(str(root / base)) if uid.startswith("uid_")]
+            yield from parents
+        for parent in parents:
+            for job in subdirectories(str(root / parent)):
+                if job.startswith("job_"):
+                    yield f"{parent}/{job}"
+                    if dialect is CGROUP2:
+                        yield from _users(root, f"{parent}/{job}")
+
+
+def find_steps(root: Path, dialect: Dialect, bases: tuple[str, ...]) -> tuple[Step, ...]:
+    """Return every step below the folders ``bases`` (from ``slurm_roots``), with the paths to freeze."""
+    walk = _steps1 if dialect is CGROUP1 else _steps2
+    return tuple(step for base in bases for step in walk(root, base))
+
+
+def _scopes(root: Path, base: str, node: str, depth: int) -> Iterator[str]:
+    for name in subdirectories(str(root / base) if base else str(root)):
+        path = f"{base}/{name}" if base else name
+        if name in ("slurmstepd.scope", f"{node}_slurmstepd.scope"):
+            yield path
+        elif depth > 1 and not name.startswith("job_"):
+            yield from _scopes(root, path, node, depth - 1)
+
+
+def _users(root: Path, job: str) -> Iterator[str]:
+    for step in subdirectories(str(root / job)):
+        if step.startswith("step_"):
+            yield f"{job}/{step}/user"
+
+
+def _steps1(root: Path, base: str) -> Iterator[Step]:
+    for uid in subdirectories(str(root / base)):
+        if not uid.startswith("uid_"):
+            continue
+        for job in subdirectories(f"{root}/{base}/{uid}"):
+            if not job.startswith("job_"):
+                continue
+            for step in subdirectories(f"{root}/{base}/{uid}/{job}"):
+                path = f"{base}/{uid}/{job}/{step}"
+                match = CGROUP1.allows(path)
+                if match is not None:
+                    key = StepKey(int(match["job"]), match["step"])
+                    yield Step(key, int(match["uid"]), (path,))
+
+
+def _steps2(root: Path, base: str) -> Iterator[Step]:
+    for job in subdirectories(str(root / base)):
+        if not job.startswith("job_"):
+            continue
+        for user in _users(root, f"{base}/{job}"):
+            match = CGROUP2.allows(user)
+            if match is None:
+                continue
+            names = subdirectories(str(root / user))
+            tasks = sorted(f"{user}/{name}" for name in names if CGROUP2.allows(f"{user}/{name}"))
+            yield Step(StepKey(int(match["job"]), match["step"]), None, tuple(tasks) or (user,))

@@ -1,0 +1,150 @@
+"""The protocol of all freezers and the values that travel through it.
+
+A freezer knows *steps*: the tasks of one job step on this node. ``freeze`` and ``thaw`` only write (they
+run in the switch thread and take microseconds); whether a freeze took effect, ``state`` shows afterwards, and
+tasks that were born meanwhile are caught by the next ``look``, ``adopt`` and ``freeze``. What vanishes
+meanwhile is a value (``StepState.GONE``, ``Did.GONE``), never an exception.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StepKey:
+    """Name of a step on this node: raw Slurm job id, and step name (``0``, ``batch``, ``extern`` ...)."""
+
+    job: int
+    step: str
+
+    def __str__(self) -> str:
+        return f"{self.job}.{self.step}"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step that was found: its key, its user if known, and where its tasks are (relative to the root)."""
+
+    key: StepKey
+    uid: int | None
+    paths: tuple[str, ...] = ()
+
+
+class StepState(enum.Enum):
+    """State of a step's tasks, as the kernel tells it."""
+
+    THAWED = "thawed"
+    FREEZING = "freezing"  # some tasks do not stand still yet
+    FROZEN = "frozen"
+    GONE = "gone"  # no such step any more
+
+
+class Did(enum.Enum):
+    """What a call of ``freeze`` or ``thaw`` came to."""
+
+    WROTE = "wrote"
+    NOTHING = "nothing"  # it was so already: only differences are written
+    GONE = "gone"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Result of a freeze or thaw of one step; ``text`` says what went wrong if it failed."""
+
+    key: StepKey
+    did: Did
+    text: str | None = None
+
+
+class Ledger(Protocol):
+    """Crash-safe memory of what is ours to thaw; written *before* the freeze it records.
+
+    Slots are numbers; ``claim_*`` returns None when the ledger is full, and what has no slot must not be
+    frozen. ``hold`` and ``release`` flip a flag in memory and neither block nor allocate.
+    """
+
+    def claim_cgroup(self, kind: int, path: str, job: int) -> int | None:
+        """Reserve a slot for the cgroup ``path`` (relative to the freezer's root)."""
+
+    def claim_process(self, pid: int, start_ticks: int, job: int) -> int | None:
+        """Reserve a slot for a process, named so that a reused pid is never taken for it."""
+
+    def hold(self, slot: int) -> None:
+        """Record that the slot is about to be frozen by us."""
+
+    def release(self, slot: int) -> None:
+        """Record that the slot is no longer frozen by us."""
+
+    def drop(self, slot: int) -> None:
+        """Give the slot back: what it named is gone."""
+
+
+class Freezer(Protocol):
+    """One way of freezing steps.
+
+    Two threads share a freezer: one looks, adopts and reads, the other only freezes and thaws at
+    a slice's instant. ``look``, ``state``, ``pids`` and ``cpu_ns`` change nothing and may take milliseconds;
+    everything else is called under one lock and is quick.
+    """
+
+    name: str
+
+    def look(self) -> tuple[Step, ...]:
+        """Find the steps that exist now; changes nothing."""
+
+    def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
+        """Make the steps of ``look`` known to the other methods and forget all others; returns the known."""
+
+    def freeze(self, key: StepKey) -> Outcome:
+        """Begin to freeze the tasks of a step that are not frozen by us yet."""
+
+    def thaw(self, key: StepKey) -> Outcome:
+        """Let the tasks that this freezer froze run again; others stay as they are."""
+
+    def disown(self, key: StepKey) -> None:
+        """Forget that we froze the step, and leave it frozen: it is somebody else's now."""
+
+    def state(self, key: StepKey) -> StepState:
+        """State of a step now, whoever caused it."""
+
+    def pids(self, key: StepKey) -> tuple[int, ...]:
+        """Return the processes of the step; empty if it is gone."""
+
+    def cpu_ns(self, key: StepKey) -> int | None:
+        """CPU time of the step from its accounting cgroup, ended processes included; None without one."""
+
+    def control_files(self, key: StepKey) -> tuple[str, ...]:
+        """Absolute paths of the files whose modification by others matters (empty if there are none)."""
+
+    def close(self) -> None:
+        """Release file descriptors. Does not thaw."""
+
+
+class NoLedger:
+    """A ledger that remembers nothing, for uses that end before anybody could have to clean up."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def claim_cgroup(self, kind: int, path: str, job: int) -> int | None:  # noqa: ARG002
+        """Return a fresh number."""
+        self._next += 1
+        return self._next
+
+    def claim_process(self, pid: int, start_ticks: int, job: int) -> int | None:  # noqa: ARG002
+        """Return a fresh number."""
+        self._next += 1
+        return self._next
+
+    def hold(self, slot: int) -> None:
+        """Do nothing."""
+
+    def release(self, slot: int) -> None:
+        """Do nothing."""
+
+    def drop(self, slot: int) -> None:
+        """Do nothing."""

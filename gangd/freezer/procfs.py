@@ -1,0 +1,145 @@
+"""Facts about processes from ``/proc``: identity that survives pid reuse, state, and who is slurmstepd.
+
+Standard library only: the guardian uses this module too. Field numbers are those of proc(5).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+SLURM_DAEMONS = frozenset({"slurmstepd", "slurmd", "slurmctld", "slurmdbd", "slurmrestd", "munged"})
+
+
+@dataclass(frozen=True, slots=True)
+class ProcStat:
+    """One process as ``/proc/<pid>/stat`` shows it; pid and ``start_ticks`` (since boot) identify it."""
+
+    pid: int
+    comm: str
+    state: str  # R S D T t Z X I
+    parent: int
+    session: int
+    start_ticks: int
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Pid and start: never the same for two processes of one boot."""
+        return self.pid, self.start_ticks
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still run: neither a zombie nor dead."""
+        return self.state not in "ZXx"
+
+
+def read_stat(pid: int, proc: Path = PROC) -> ProcStat | None:
+    """Read one process; None if it is gone."""
+    raw = _read(f"{proc}/{pid}/stat")
+    if raw is None:
+        return None
+    text = raw.decode("utf-8", "surrogateescape")
+    left, right = text.find("("), text.rfind(")")
+    fields = text[right + 2 :].split()
+    if left < 0 or len(fields) < 20:
+        return None
+    return ProcStat(pid, text[left + 1 : right], fields[0], int(fields[1]), int(fields[3]), int(fields[19]))
+
+
+def scan(proc: Path = PROC) -> Iterator[ProcStat]:
+    """Every process of the host, in ascending order of pid."""
+    with os.scandir(proc) as entries:
+        pids = sorted(int(entry.name) for entry in entries if entry.name.isdigit())
+    for pid in pids:
+        found = read_stat(pid, proc)
+        if found is not None:
+            yield found
+
+
+def pending_signals(pid: int, proc: Path = PROC) -> int:
+    """Bit mask of the signals that wait for a process (``SigPnd`` and ``ShdPnd``); bit n-1 is signal n."""
+    raw = _read(f"{proc}/{pid}/status")
+    if raw is None:
+        return 0
+    mask = 0
+    start = raw.find(b"\nSigPnd:")
+    for line in raw[start + 1 : start + 128].split(b"\n")[:2] if start >= 0 else ():
+        name, _, value = line.partition(b":")
+        if name in (b"SigPnd", b"ShdPnd"):
+            mask |= int(value, 16)
+    return mask
+
+
+def environment(pid: int, names: frozenset[bytes], proc: Path = PROC) -> dict[bytes, bytes]:
+    """Read the initial environment of a process, only ``names``; empty if it is gone or not ours to read."""
+    raw = _read(f"{proc}/{pid}/environ")
+    found: dict[bytes, bytes] = {}
+    for item in (raw or b"").split(b"\0"):
+        name, _, value = item.partition(b"=")
+        if name in names:
+            found[name] = value
+    return found
+
+
+def command_line(pid: int, proc: Path = PROC) -> str:
+    """Command line of a process with spaces between the words; empty if it is gone."""
+    raw = _read(f"{proc}/{pid}/cmdline") or b""
+    return raw.replace(b"\0", b" ").decode("utf-8", "replace").strip()
+
+
+def owner(pid: int, proc: Path = PROC) -> int | None:
+    """Effective user of a process; None if it is gone."""
+    try:
+        return Path(f"{proc}/{pid}").stat().st_uid
+    except OSError:
+        return None
+
+
+def is_slurmstepd(pid: int, proc: Path = PROC) -> bool:
+    """Whether a process is slurmstepd (or a child of it that has not started the task yet).
+
+    Its name alone does not prove it, or a user could escape by taking it: the executable must be called
+    so, belong to root or to ourselves, and, where we are root, run as root.
+    """
+    raw = _read(f"{proc}/{pid}/comm")
+    if raw is None or raw.rstrip(b"\n") != b"slurmstepd":
+        return False
+    exe = Path(f"{proc}/{pid}/exe")
+    try:
+        target = str(exe.readlink()).removesuffix(" (deleted)")
+        found = exe.stat()
+    except OSError:
+        return True  # unreadable: as a plain user, believe the name
+    if not target.endswith("/slurmstepd") or not stat.S_ISREG(found.st_mode):
+        return False
+    own = os.geteuid()
+    return found.st_uid in (0, own) and (own != 0 or owner(pid, proc) == 0)
+
+
+def boot_id(proc: Path = PROC) -> str:
+    """Random name of this boot of the host."""
+    return (_read(f"{proc}/sys/kernel/random/boot_id") or b"unknown").decode().strip()
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        raw = os.read(fd, 1 << 16)
+        while len(raw) >= 1 << 16:
+            more = os.read(fd, 1 << 20)
+            if not more:
+                break
+            raw += more
+    except OSError:  # ESRCH: it died between open and read; EACCES: not ours
+        return None
+    else:
+        return raw
+    finally:
+        os.close(fd)

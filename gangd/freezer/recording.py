@@ -1,0 +1,92 @@
+"""A freezer without processes: remembers who is frozen and what was written, and freezes nothing.
+
+For tests of the agent, and for many agents on one host; also the model of what a dry run pretends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gangd.freezer.model import Did, Outcome, Step, StepKey, StepState
+
+
+class RecordingFreezer:
+    """Steps that exist because the caller says so (``steps`` may be changed at any time).
+
+    Attributes
+    ----------
+    frozen
+        Keys that are frozen now, whoever froze them.
+    ours
+        Keys that this freezer froze.
+    writes
+        Every write in order: ``("freeze" | "thaw", key)``.
+    """
+
+    name = "recording"
+
+    def __init__(self, steps: Iterable[StepKey] = ()) -> None:
+        self.steps: set[StepKey] = set(steps)
+        self.frozen: set[StepKey] = set()
+        self.ours: set[StepKey] = set()
+        self.members: dict[StepKey, tuple[int, ...]] = {}
+        self.writes: list[tuple[str, StepKey]] = []
+        self._known: set[StepKey] = set()
+
+    def look(self) -> tuple[Step, ...]:
+        """See ``Freezer``."""
+        return tuple(Step(key, None) for key in sorted(self.steps))
+
+    def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
+        """See ``Freezer``."""
+        self._known = {step.key for step in found}
+        self.ours &= self._known
+        self.frozen &= self.steps
+        return found
+
+    def freeze(self, key: StepKey) -> Outcome:
+        """See ``Freezer``."""
+        if key not in self._known or key not in self.steps:
+            return Outcome(key, Did.GONE)
+        if key in self.ours:
+            return Outcome(key, Did.NOTHING)
+        self.writes.append(("freeze", key))
+        self.ours.add(key)
+        self.frozen.add(key)
+        return Outcome(key, Did.WROTE)
+
+    def thaw(self, key: StepKey) -> Outcome:
+        """See ``Freezer``."""
+        if key not in self._known or key not in self.steps:
+            return Outcome(key, Did.GONE)
+        if key not in self.ours:
+            return Outcome(key, Did.NOTHING)
+        self.writes.append(("thaw", key))
+        self.ours.discard(key)
+        self.frozen.discard(key)
+        return Outcome(key, Did.WROTE)
+
+    def disown(self, key: StepKey) -> None:
+        """See ``Freezer``."""
+        self.ours.discard(key)
+
+    def state(self, key: StepKey) -> StepState:
+        """See ``Freezer``."""
+        if key not in self.steps:
+            return StepState.GONE
+        return StepState.FROZEN if key in self.frozen else StepState.THAWED
+
+    def pids(self, key: StepKey) -> tuple[int, ...]:
+        """See ``Freezer``."""
+        return self.members.get(key, ()) if key in self.steps else ()
+
+    def cpu_ns(self, key: StepKey) -> int | None:  # noqa: ARG002
+        """See ``Freezer``: nothing runs, so nothing is known."""
+        return None
+
+    def control_files(self, key: StepKey) -> tuple[str, ...]:  # noqa: ARG002
+        """See ``Freezer``: there are none."""
+        return ()
+
+    def close(self) -> None:
+        """See ``Freezer``."""

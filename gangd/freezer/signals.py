@@ -1,0 +1,235 @@
+"""Freezing without cgroups: SIGSTOP and SIGCONT over the processes of a step. The last resort.
+
+Stops are visible to parents (shells, mpiexec) and a process may leave the tree between two looks, so a
+caller looks, adopts and freezes again until ``freeze`` finds nothing new. Only processes that we stopped
+are continued: whoever was stopped already is left alone. Every process is addressed through a pidfd whose
+start time was checked, so a reused pid can't be hit. Parents are stopped before and continued after their
+children, and so never see them stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+
+from gangd.freezer.membership import (
+    JOB_VARIABLES,
+    Claim,
+    Identity,
+    Members,
+    assign,
+    claim_of,
+    step_of_title,
+)
+from gangd.freezer.model import Did, Ledger, Outcome, Step, StepKey, StepState
+from gangd.freezer.procfs import (
+    PROC,
+    ProcStat,
+    command_line,
+    environment,
+    is_slurmstepd,
+    owner,
+    pending_signals,
+    read_stat,
+    scan,
+)
+
+_STOPPED = "Tt"
+_STOP_BIT = 1 << (signal.SIGSTOP - 1)
+
+
+@dataclass(slots=True)
+class _Member:
+    pid: int
+    start_ticks: int
+    pidfd: int
+    slot: int | None
+    ours: bool = False
+
+
+class SignalFreezer:
+    """Stops and continues the processes of the steps of ``node``.
+
+    Parameters
+    ----------
+    node
+        Slurm's name of this node.
+    ledger
+        Remembers every process that we stopped, by pid and start time.
+    spare
+        Pids that are never stopped (the agent's guardian); the caller's own is added.
+    """
+
+    name = "signals"
+
+    def __init__(self, node: str, ledger: Ledger, spare: frozenset[int] = frozenset()) -> None:
+        self._node = node
+        self._ledger = ledger
+        self.spare = spare | {1, os.getpid()}
+        self._seen = Members()
+        self._claims: dict[Identity, Claim] = {}
+        self._known: dict[StepKey, dict[Identity, _Member]] = {}
+
+    def look(self) -> tuple[Step, ...]:
+        """See ``Freezer``. Reads every process of the host: milliseconds."""
+        table = {stat.pid: stat for stat in scan(PROC)}
+        stepds: dict[int, StepKey] = {}
+        for stat in table.values():
+            if stat.comm == "slurmstepd":
+                key = step_of_title(command_line(stat.pid))
+                if key is not None and is_slurmstepd(stat.pid):
+                    stepds[stat.pid] = key
+        self._seen = assign(table, stepds, self._seen, self._claim, self._node, self.spare)
+        alive = {stat.identity for stat in table.values()}
+        self._claims = {identity: claim for identity, claim in self._claims.items() if identity in alive}
+        return tuple(Step(key, self._seen.uids.get(key)) for key in sorted(self._seen.steps))
+
+    def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
+        """See ``Freezer``."""
+        wanted = {step.key: self._seen.steps.get(step.key, []) for step in found}
+        for key in list(self._known):
+            identities = {stat.identity for stat in wanted.get(key, ())}
+            members = self._known[key]
+            for identity in [identity for identity in members if identity not in identities]:
+                self._discard(members.pop(identity))
+            if key not in wanted:
+                del self._known[key]
+        for key, stats in wanted.items():
+            members = self._known.setdefault(key, {})
+            for stat in stats:
+                if stat.identity not in members:
+                    member = self._open(stat, key.job)
+                    if member is not None:
+                        members[stat.identity] = member
+        return found
+
+    def freeze(self, key: StepKey) -> Outcome:
+        """See ``Freezer``."""
+        members = self._known.get(key)
+        if members is None:
+            return Outcome(key, Did.GONE)
+        did, text = Did.NOTHING, None
+        for member in members.values():
+            if member.ours:
+                continue
+            stat = read_stat(member.pid)
+            if (
+                stat is None
+                or stat.start_ticks != member.start_ticks
+                or not stat.alive
+                or stat.state in _STOPPED
+            ):
+                continue
+            if member.slot is None:
+                did, text = Did.FAILED, "the ledger is full: not stopped"
+                continue
+            self._ledger.hold(member.slot)
+            trouble = _send(member, signal.SIGSTOP)
+            if trouble is None:
+                member.ours = True
+                did = did if did is Did.FAILED else Did.WROTE
+            else:
+                self._ledger.release(member.slot)
+                if trouble:
+                    did, text = Did.FAILED, f"cannot stop process {member.pid}: {trouble}"
+        return Outcome(key, did, text)
+
+    def thaw(self, key: StepKey) -> Outcome:
+        """See ``Freezer``."""
+        members = self._known.get(key)
+        if members is None:
+            return Outcome(key, Did.GONE)
+        did, text = Did.NOTHING, None
+        for member in reversed(members.values()):
+            if not member.ours or member.slot is None:
+                continue
+            trouble = _send(member, signal.SIGCONT)
+            if trouble:
+                did, text = Did.FAILED, f"cannot continue process {member.pid}: {trouble}"
+                continue
+            member.ours = False
+            self._ledger.release(member.slot)
+            did = did if did is Did.FAILED else Did.WROTE
+        return Outcome(key, did, text)
+
+    def disown(self, key: StepKey) -> None:
+        """See ``Freezer``."""
+        for member in self._known.get(key, {}).values():
+            if member.ours and member.slot is not None:
+                self._ledger.release(member.slot)
+            member.ours = False
+
+    def state(self, key: StepKey) -> StepState:
+        """See ``Freezer``. FREEZING while a stop of ours has not stopped all; THAWED if none of ours is left."""
+        alive = [
+            (member, stat.state in _STOPPED)
+            for member in self._known.get(key, {}).values()
+            if (stat := read_stat(member.pid)) is not None
+            and stat.alive
+            and stat.start_ticks == member.start_ticks
+        ]
+        if not alive:
+            return StepState.GONE
+        if all(stopped for _, stopped in alive):
+            return StepState.FROZEN
+        ours = [(member.pid, stopped) for member, stopped in alive if member.ours]
+        if any(stopped or pending_signals(pid) & _STOP_BIT for pid, stopped in ours):
+            return StepState.FREEZING
+        return StepState.THAWED
+
+    def pids(self, key: StepKey) -> tuple[int, ...]:
+        """See ``Freezer``."""
+        return tuple(member.pid for member in self._known.get(key, {}).values())
+
+    def cpu_ns(self, key: StepKey) -> int | None:  # noqa: ARG002
+        """See ``Freezer``: there is no account of ended processes."""
+        return None
+
+    def control_files(self, key: StepKey) -> tuple[str, ...]:  # noqa: ARG002
+        """See ``Freezer``: there are none."""
+        return ()
+
+    def close(self) -> None:
+        """See ``Freezer``."""
+        for members in self._known.values():
+            for member in members.values():
+                self._discard(member)
+        self._known.clear()
+
+    def _claim(self, stat: ProcStat) -> Claim:
+        claim = self._claims.get(stat.identity)
+        if claim is None:
+            claim = claim_of(environment(stat.pid, JOB_VARIABLES), owner(stat.pid))
+            self._claims[stat.identity] = claim
+        return claim
+
+    def _open(self, stat: ProcStat, job: int) -> _Member | None:
+        try:
+            pidfd = os.pidfd_open(stat.pid)
+        except OSError:  # it ended; or no descriptors are left, and then it must not be stopped
+            return None
+        now = read_stat(stat.pid)
+        if now is None or now.start_ticks != stat.start_ticks:
+            os.close(pidfd)
+            return None
+        slot = self._ledger.claim_process(stat.pid, stat.start_ticks, job)
+        return _Member(stat.pid, stat.start_ticks, pidfd, slot)
+
+    def _discard(self, member: _Member) -> None:
+        if member.ours:  # it is gone, or it left the step; nobody else would continue it
+            _send(member, signal.SIGCONT)
+        os.close(member.pidfd)
+        if member.slot is not None:
+            self._ledger.drop(member.slot)
+
+
+def _send(member: _Member, number: signal.Signals) -> str | None:
+    """Send a signal; None if it was sent, an empty text if the process is gone, else what went wrong."""
+    try:
+        signal.pidfd_send_signal(member.pidfd, number)
+    except ProcessLookupError:
+        return ""
+    except OSError as error:
+        return error.strerror or str(error)
+    return None

@@ -1,0 +1,121 @@
+"""The one way to a cgroup's files: validated path, component by component, no symbolic link followed.
+
+Which paths are allowed is a property of the layout (``Layout.allows``): Slurm's own job cgroups and nothing
+else. Standard library only: the guardian uses this module too.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_STEP = r"step_(?P<step>[a-z]+|[0-9]+(?:\+[0-9]+)?)"
+_V1 = r"slurm(?:_(?P<node>[A-Za-z0-9._-]+))?/uid_(?P<uid>[0-9]+)/job_(?P<job>[0-9]+)/" + _STEP
+_V2 = (
+    r"(?:[A-Za-z0-9._@:\\-]+/){0,4}(?:(?P<node>[A-Za-z0-9._-]+)_)?slurmstepd\.scope/job_(?P<job>[0-9]+)/"
+    + _STEP
+    + r"/user(?:/task_(?:[0-9]+|special))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How one generation of cgroups is spoken to.
+
+    ``kind`` is its number in the ledger; ``control`` is the file that freezes on ``freeze`` and thaws on
+    ``thaw``; ``pattern`` is what a path below the mount must look like (Slurm 22.05, cgroup plugins v1 and
+    v2: ``src/plugins/cgroup``). Kernel: ``cgroup-v1/freezer-subsystem.rst``, ``cgroup-v2.rst``.
+    """
+
+    name: str
+    kind: int
+    control: str
+    freeze: bytes
+    thaw: bytes
+    pattern: re.Pattern[str]
+
+    def allows(self, path: str) -> re.Match[str] | None:
+        """Match of a path (relative to the root) that may be frozen, or None."""
+        if any(part in ("", ".", "..") for part in path.split("/")):
+            return None
+        return self.pattern.fullmatch(path)
+
+
+CGROUP1 = Dialect("cgroup1", 1, "freezer.state", b"FROZEN", b"THAWED", re.compile(_V1))
+CGROUP2 = Dialect("cgroup2", 2, "cgroup.freeze", b"1", b"0", re.compile(_V2))
+DIALECTS = {dialect.kind: dialect for dialect in (CGROUP1, CGROUP2)}
+
+_GONE = frozenset({errno.ENOENT, errno.ESRCH, errno.ENODEV})
+_DIR_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def open_dir(root_fd: int, path: str) -> int:
+    """Descriptor of the directory ``path`` below ``root_fd``; the caller closes it.
+
+    Raises
+    ------
+    OSError
+        ``ENOENT`` if it is gone; ``ELOOP`` or ``ENOTDIR`` if a component is a symbolic link or no directory.
+    """
+    fd = os.dup(root_fd)
+    for part in path.split("/"):
+        try:
+            inner = os.open(part, _DIR_FLAGS, dir_fd=fd)
+        finally:
+            os.close(fd)
+        fd = inner
+    return fd
+
+
+def open_file(dir_fd: int, name: str, flags: int) -> int:
+    """Descriptor of the file ``name`` in the directory, not through a link; raises as ``open_dir``."""
+    return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
+
+
+def write_control(root: Path, dialect: Dialect, path: str, data: bytes) -> bool:
+    """Write a control file once, by path; False if the cgroup is gone or the path is not allowed.
+
+    For guardian and operator, who hold no open descriptors. Raises OSError for any other failure.
+    """
+    if dialect.allows(path) is None:
+        return False
+    try:
+        root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            dir_fd = open_dir(root_fd, path)
+        finally:
+            os.close(root_fd)
+        try:
+            fd = open_file(dir_fd, dialect.control, os.O_WRONLY)
+        finally:
+            os.close(dir_fd)
+        try:
+            os.write(fd, data)
+        finally:
+            os.close(fd)
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    except OSError as error:
+        if is_gone(error):
+            return False
+        raise
+    return True
+
+
+def is_gone(error: OSError) -> bool:
+    """Whether an error means that the cgroup or process is no longer there: an expected race."""
+    return error.errno in _GONE
+
+
+def subdirectories(path: str | int) -> tuple[str, ...]:
+    """Names of the real directories in a directory; none if it is gone."""
+    try:
+        with os.scandir(path) as entries:
+            return tuple(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError as error:
+        if is_gone(error):
+            return ()
+        raise

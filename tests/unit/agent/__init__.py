@@ -1,0 +1,1 @@
+"""Tests of freezers, guardian, clock and agent."""

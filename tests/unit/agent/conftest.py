@@ -1,0 +1,53 @@
+"""Fixtures that make cgroups and processes, and leave nothing behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .host import V1_MOUNT, V2_MOUNTS, FakeV1, RealCgroups
+
+
+@pytest.fixture
+def fake_v1(tmp_path: Path) -> FakeV1:
+    return FakeV1(tmp_path / "freezer")
+
+
+@pytest.fixture
+def real_v1() -> Iterator[RealCgroups]:
+    if os.geteuid() != 0 or not (V1_MOUNT / "cgroup.procs").exists():
+        pytest.skip("needs root and a cgroup v1 freezer hierarchy")
+    cgroups = RealCgroups(V1_MOUNT / f"osubtest_{os.getpid()}", "freezer.state", "THAWED")
+    yield cgroups
+    cgroups.clean()
+
+
+@pytest.fixture
+def real_v2() -> Iterator[RealCgroups]:
+    mount = next((path for path in V2_MOUNTS if (path / "cgroup.controllers").exists()), None)
+    if os.geteuid() != 0 or mount is None:
+        pytest.skip("needs root and a cgroup v2 hierarchy")
+    cgroups = RealCgroups(mount / f"osubtest_{os.getpid()}", "cgroup.freeze", "0")
+    yield cgroups
+    cgroups.clean()
+
+
+@pytest.fixture
+def children() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """A list whose processes are continued, killed and reaped at the end."""
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    for child in started:
+        with contextlib.suppress(ProcessLookupError):
+            child.send_signal(signal.SIGCONT)
+        child.kill()
+        child.wait()
+        for stream in (child.stdin, child.stdout, child.stderr):
+            if stream is not None:
+                stream.close()

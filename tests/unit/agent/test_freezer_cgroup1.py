@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gangd.freezer.cgroup import CgroupFreezer
+from gangd.freezer.model import Did, NoLedger, StepKey, StepState
+from gangd.freezer.tree import CGROUP1
+from osub.errors import HostError
+
+from .host import SPIN, FakeV1, RealCgroups, runs, stands, until
+
+BATCH = StepKey(12, "batch")
+
+
+def freezer_on(root: Path, node: str = "a") -> CgroupFreezer:
+    return CgroupFreezer(root, CGROUP1, node, NoLedger())
+
+
+def seen(freezer: CgroupFreezer) -> list[str]:
+    return sorted(str(step.key) for step in freezer.adopt(freezer.look()))
+
+
+def test_finds_the_steps_of_its_node_and_no_others(fake_v1: FakeV1) -> None:
+    fake_v1.step(12, "batch")
+    fake_v1.step(12, "0")
+    fake_v1.step(13, "extern")
+    fake_v1.step(14, "0", node="b")
+    (fake_v1.root / "slurm_a/uid_7/job_12/task_0").mkdir()
+    (fake_v1.root / "slurm_a/uid_7/job_x/step_0").mkdir(parents=True)
+    (fake_v1.root / "system.slice/job_1/step_0").mkdir(parents=True)
+    assert seen(freezer_on(fake_v1.root)) == ["12.0", "12.batch", "13.extern"]
+
+
+def test_takes_the_unnamed_folder_only_without_one_of_its_own_name(fake_v1: FakeV1) -> None:
+    path = fake_v1.root / "slurm/uid_7/job_3/step_0"
+    path.mkdir(parents=True)
+    (path / "freezer.state").write_text("THAWED")
+    (path / "cgroup.procs").write_text("")
+    assert seen(freezer_on(fake_v1.root)) == ["3.0"]
+    fake_v1.step(4, "0")
+    assert seen(freezer_on(fake_v1.root)) == ["4.0"]
+
+
+def test_writes_only_differences(fake_v1: FakeV1) -> None:
+    path = fake_v1.step(12, "batch")
+    freezer = freezer_on(fake_v1.root)
+    seen(freezer)
+    assert freezer.thaw(BATCH).did is Did.NOTHING
+    assert freezer.freeze(BATCH).did is Did.WROTE
+    assert (path / "freezer.state").read_text() == "FROZEN"
+    assert freezer.freeze(BATCH).did is Did.NOTHING
+    assert freezer.thaw(BATCH).did is Did.WROTE
+    assert (path / "freezer.state").read_text() == "THAWED"
+
+
+def test_does_not_thaw_what_it_did_not_freeze(fake_v1: FakeV1) -> None:
+    path = fake_v1.step(12, "batch")
+    (path / "freezer.state").write_text("FROZEN")
+    freezer = freezer_on(fake_v1.root)
+    seen(freezer)
+    assert freezer.thaw(BATCH).did is Did.NOTHING
+    assert freezer.state(BATCH) is StepState.FROZEN
+
+
+def test_disowned_step_stays_frozen(fake_v1: FakeV1) -> None:
+    path = fake_v1.step(12, "batch")
+    freezer = freezer_on(fake_v1.root)
+    seen(freezer)
+    freezer.freeze(BATCH)
+    freezer.disown(BATCH)
+    assert freezer.thaw(BATCH).did is Did.NOTHING
+    assert (path / "freezer.state").read_text() == "FROZEN"
+
+
+def test_follows_no_symbolic_link(fake_v1: FakeV1, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "freezer.state").write_text("THAWED")
+    (outside / "cgroup.procs").write_text("")
+    path = fake_v1.step(12, "batch")
+    (path.parent / "step_5").symlink_to(outside)
+    freezer = freezer_on(fake_v1.root)
+    found = freezer.look()
+    assert [str(step.key) for step in found] == ["12.batch"]
+    path.rename(tmp_path / "moved")
+    path.symlink_to(outside)  # swapped between look and open
+    assert freezer.adopt(found) == ()
+    assert freezer.freeze(BATCH).did is Did.GONE
+    assert (outside / "freezer.state").read_text() == "THAWED"
+
+
+def test_vanished_step_is_a_value(fake_v1: FakeV1) -> None:
+    path = fake_v1.step(12, "batch")
+    freezer = freezer_on(fake_v1.root)
+    seen(freezer)
+    fake_v1.remove(path)
+    assert seen(freezer) == []
+    assert freezer.freeze(BATCH).did is Did.GONE
+    assert freezer.state(BATCH) is StepState.GONE
+    assert freezer.pids(BATCH) == ()
+
+
+def test_missing_hierarchy_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match="--root"):
+        freezer_on(tmp_path / "absent")
+
+
+def test_real_step_stands_still_and_goes_on(real_v1: RealCgroups) -> None:
+    step = real_v1.make("slurm_a/uid_0/job_12/step_batch")
+    spinner = real_v1.spawn(step, SPIN)
+    other = real_v1.spawn(real_v1.make("slurm_a/uid_0/job_13/step_0"), SPIN)
+    freezer = freezer_on(real_v1.root)
+    assert seen(freezer) == ["12.batch", "13.0"]
+    assert freezer.pids(BATCH) == (spinner,)
+    freezer.freeze(BATCH)
+    until(lambda: freezer.state(BATCH) is StepState.FROZEN)
+    assert stands(spinner)
+    assert runs(other)
+    freezer.thaw(BATCH)
+    assert freezer.state(BATCH) is StepState.THAWED
+    assert runs(spinner)
+    freezer.close()
+
+
+def test_real_step_that_is_removed_while_open_is_gone(real_v1: RealCgroups) -> None:
+    step = real_v1.make("slurm_a/uid_0/job_12/step_batch")
+    freezer = freezer_on(real_v1.root)
+    seen(freezer)
+    step.rmdir()
+    assert freezer.state(BATCH) is StepState.GONE
+    assert freezer.freeze(BATCH).did is Did.GONE
+    step.mkdir()  # requeued: same name, new cgroup
+    assert seen(freezer) == ["12.batch"]
+    assert freezer.freeze(BATCH).did is Did.WROTE
+    freezer.close()
+
+
+def test_real_processes_in_cgroups_of_the_job_itself_are_found(real_v1: RealCgroups) -> None:
+    inner = real_v1.make("slurm_a/uid_0/job_12/step_batch/own")
+    spinner = real_v1.spawn(inner, SPIN)
+    freezer = freezer_on(real_v1.root)
+    seen(freezer)
+    assert freezer.pids(BATCH) == (spinner,)
+    freezer.freeze(BATCH)
+    until(lambda: freezer.state(BATCH) is StepState.FROZEN)
+    assert stands(spinner)
+    freezer.close()
+
+
+def test_real_process_born_in_a_frozen_step_is_frozen(real_v1: RealCgroups) -> None:
+    step = real_v1.make("slurm_a/uid_0/job_12/step_batch")
+    forking = "import os\nwhile True:\n    os.fork() or os._exit(0)\n    os.wait()"
+    real_v1.spawn(step, ["python3", "-c", forking])
+    freezer = freezer_on(real_v1.root)
+    seen(freezer)
+    for _ in range(20):
+        freezer.freeze(BATCH)
+        until(lambda: freezer.state(BATCH) is StepState.FROZEN, what="FROZEN under a fork storm")
+        freezer.thaw(BATCH)
+    freezer.close()

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from gangd.freezer.cgroup import CgroupFreezer
+from gangd.freezer.model import Did, NoLedger, StepKey, StepState
+from gangd.freezer.tree import CGROUP2
+
+from .host import SPIN, RealCgroups, runs, stands, until
+
+SCOPE = "system.slice/a_slurmstepd.scope"
+KEY = StepKey(12, "0")
+
+
+def freezer_on(root: Path) -> CgroupFreezer:
+    return CgroupFreezer(root, CGROUP2, "a", NoLedger())
+
+
+def test_only_task_cgroups_below_user_may_be_frozen() -> None:
+    assert CGROUP2.allows(f"{SCOPE}/job_1/step_0/user/task_0")
+    assert CGROUP2.allows(f"{SCOPE}/job_1/step_extern/user/task_special")
+    assert CGROUP2.allows("slurmstepd.scope/job_1/step_0/user")
+    for path in (
+        f"{SCOPE}/job_1/step_0/slurm",
+        f"{SCOPE}/job_1/step_0",
+        f"{SCOPE}/job_1",
+        f"{SCOPE}/system",
+        "system.slice/sshd.service",
+        f"{SCOPE}/job_1/step_0/user/../slurm",
+        f"../{SCOPE}/job_1/step_0/user",
+        f"{SCOPE}/job_1/step_0/user/task_0\n",
+    ):
+        assert CGROUP2.allows(path) is None, path
+
+
+def test_freezes_tasks_and_leaves_slurmstepds_cgroup_alone(real_v2: RealCgroups) -> None:
+    first = real_v2.spawn(real_v2.make(f"{SCOPE}/job_12/step_0/user/task_0"), SPIN)
+    second = real_v2.spawn(real_v2.make(f"{SCOPE}/job_12/step_0/user/task_1"), SPIN)
+    stepd = real_v2.spawn(real_v2.make(f"{SCOPE}/job_12/step_0/slurm"), SPIN)
+    freezer = freezer_on(real_v2.root)
+    (step,) = freezer.adopt(freezer.look())
+    assert step.key == KEY
+    assert len(step.paths) == 2
+    assert set(freezer.pids(KEY)) == {first, second}
+    assert freezer.freeze(KEY).did is Did.WROTE
+    until(lambda: freezer.state(KEY) is StepState.FROZEN)
+    assert stands(first)
+    assert stands(second)
+    assert runs(stepd)
+    freezer.thaw(KEY)
+    until(lambda: freezer.state(KEY) is StepState.THAWED)
+    assert runs(first)
+    assert runs(second)
+    freezer.close()
+
+
+def test_task_that_starts_in_a_held_step_is_caught_by_the_next_look(real_v2: RealCgroups) -> None:
+    real_v2.spawn(real_v2.make(f"{SCOPE}/job_12/step_0/user/task_0"), SPIN)
+    freezer = freezer_on(real_v2.root)
+    freezer.adopt(freezer.look())
+    freezer.freeze(KEY)
+    until(lambda: freezer.state(KEY) is StepState.FROZEN)
+    late = real_v2.spawn(real_v2.make(f"{SCOPE}/job_12/step_0/user/task_1"), SPIN)
+    assert runs(late)
+    freezer.adopt(freezer.look())
+    assert freezer.freeze(KEY).did is Did.WROTE
+    until(lambda: freezer.state(KEY) is StepState.FROZEN)
+    assert stands(late)
+    freezer.close()
+
+
+def test_suspension_by_slurm_outlives_our_thaw(real_v2: RealCgroups) -> None:
+    spinner = real_v2.spawn(real_v2.make(f"{SCOPE}/job_12/step_0/user/task_0"), SPIN)
+    freezer = freezer_on(real_v2.root)
+    freezer.adopt(freezer.look())
+    freezer.freeze(KEY)
+    (real_v2.root / SCOPE / "job_12/step_0/user/cgroup.freeze").write_text("1")  # as Slurm suspends
+    freezer.thaw(KEY)
+    until(lambda: freezer.state(KEY) is StepState.FROZEN)
+    assert stands(spinner)
+    freezer.close()
+
+
+def test_accounts_the_cpu_time_of_ended_processes_too(real_v2: RealCgroups) -> None:
+    task = real_v2.make(f"{SCOPE}/job_12/step_0/user/task_0")
+    freezer = freezer_on(real_v2.root)
+    freezer.adopt(freezer.look())
+    real_v2.spawn(task, ["sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"])
+    until(lambda: freezer.pids(KEY) == (), what="the end of the task")
+    until(lambda: (freezer.cpu_ns(KEY) or 0) > 1_000_000, what="accounted CPU time")
+    freezer.close()
+
+
+def test_killed_while_frozen_dies(real_v2: RealCgroups) -> None:
+    """Unlike in v1: a kill of a frozen job needs no thaw."""
+    spinner = real_v2.spawn(real_v2.make(f"{SCOPE}/job_12/step_0/user/task_0"), SPIN)
+    freezer = freezer_on(real_v2.root)
+    freezer.adopt(freezer.look())
+    freezer.freeze(KEY)
+    until(lambda: freezer.state(KEY) is StepState.FROZEN)
+    (real_v2.root / SCOPE / "job_12/cgroup.kill").write_text("1")
+    until(lambda: spinner not in freezer.pids(KEY), what="death of the frozen task")
+    freezer.close()
+
+
+def test_look_is_quick_enough_for_every_slice(real_v2: RealCgroups) -> None:
+    for job in range(20):
+        real_v2.make(f"{SCOPE}/job_{job}/step_0/user/task_0")
+    freezer = freezer_on(real_v2.root)
+    start = time.perf_counter()
+    assert len(freezer.adopt(freezer.look())) == 20
+    print(f"first look at 20 steps: {1e3 * (time.perf_counter() - start):.2f} ms")
+    freezer.close()

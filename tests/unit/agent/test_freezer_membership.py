@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from gangd.freezer.membership import Claim, Members, assign, claim_of, step_of_title
+from gangd.freezer.model import StepKey
+from gangd.freezer.procfs import ProcStat
+
+KEY = StepKey(12, "0")
+HERE = Claim(7, "a")
+
+
+def process(
+    pid: int,
+    parent: int = 1,
+    *,
+    session: int = 0,
+    comm: str = "app",
+    state: str = "S",
+    start: int | None = None,
+) -> ProcStat:
+    return ProcStat(pid, comm, state, parent, session, pid if start is None else start)
+
+
+def assigned(
+    *processes: ProcStat,
+    before: Members | None = None,
+    claims: dict[int, Claim] | None = None,
+    stepds: dict[int, StepKey] | None = None,
+    spare: frozenset[int] = frozenset(),
+) -> tuple[dict[StepKey, list[int]], Members]:
+    table = {stat.pid: stat for stat in processes}
+    stepds = {10: KEY} if stepds is None else stepds
+    result = assign(
+        table,
+        {pid: key for pid, key in stepds.items() if pid in table},
+        before or Members(),
+        lambda stat: (claims or {}).get(stat.pid, HERE if stat.pid > 10 else Claim(0)),
+        "a",
+        spare,
+    )
+    return {key: [stat.pid for stat in stats] for key, stats in result.steps.items()}, result
+
+
+def test_descendants_of_slurmstepd_are_members_and_it_is_not() -> None:
+    steps, _ = assigned(
+        process(10, comm="slurmstepd"),
+        process(11, 10),
+        process(12, 11),
+        process(13, 10, comm="slurmstepd"),
+        process(14, 10, state="Z"),
+        process(20, 1, comm="sshd"),
+        claims={20: Claim(0)},
+    )
+    assert steps == {KEY: [11, 12]}
+
+
+def test_step_of_another_node_on_this_host_is_left_out() -> None:
+    steps, _ = assigned(process(10, comm="slurmstepd"), process(11, 10), claims={11: Claim(7, "b")})
+    assert steps == {}
+
+
+def test_first_process_that_names_a_node_decides() -> None:
+    steps, _ = assigned(
+        process(10, comm="slurmstepd"), process(11, 10), process(12, 10), claims={11: Claim(7)}
+    )
+    assert steps == {KEY: [11, 12]}
+
+
+def test_orphan_in_a_members_session_is_a_member() -> None:
+    steps, _ = assigned(
+        process(10), process(11, 10, session=11), process(30, 1, session=11), claims={30: Claim(7)}
+    )
+    assert steps == {KEY: [11, 30]}
+
+
+def test_orphan_that_was_a_member_stays_one() -> None:
+    _, before = assigned(process(10), process(11, 10), process(12, 11))
+    steps, _ = assigned(process(10), process(11, 10), process(12, 1), before=before, claims={12: Claim(7)})
+    assert steps == {KEY: [11, 12]}
+
+
+def test_reused_pid_is_no_member() -> None:
+    _, before = assigned(process(10), process(11, 10), process(12, 11))
+    steps, _ = assigned(
+        process(10), process(11, 10), process(12, 1, start=999), before=before, claims={12: Claim(7)}
+    )
+    assert steps == {KEY: [11]}
+
+
+def test_double_fork_into_a_new_session_is_found_by_its_environment() -> None:
+    steps, _ = assigned(
+        process(10), process(11, 10), process(40, 1, session=40), claims={40: Claim(7, "a", KEY)}
+    )
+    assert steps == {KEY: [11, 40]}
+
+
+def test_environment_of_another_user_proves_nothing() -> None:
+    steps, _ = assigned(
+        process(10), process(11, 10), process(40, 1, session=40), claims={40: Claim(8, "a", KEY)}
+    )
+    assert steps == {KEY: [11]}
+
+
+def test_environment_of_another_node_proves_nothing() -> None:
+    steps, _ = assigned(process(10), process(11, 10), process(40), claims={40: Claim(7, "b", KEY)})
+    assert steps == {KEY: [11]}
+
+
+def test_spared_processes_are_never_members() -> None:
+    steps, _ = assigned(process(10), process(11, 10), process(12, 11), spare=frozenset({12}))
+    assert steps == {KEY: [11]}
+
+
+def test_parents_come_before_children() -> None:
+    steps, _ = assigned(process(10), process(90, 10, start=1), process(20, 90, start=2))
+    assert steps == {KEY: [90, 20]}
+
+
+def test_reads_titles_and_environments() -> None:
+    assert step_of_title("slurmstepd: [12.batch]") == StepKey(12, "batch")
+    assert step_of_title("slurmstepd: [12.3]") == StepKey(12, "3")
+    assert step_of_title("/usr/sbin/slurmstepd infinity") is None
+    batch = {b"SLURM_JOB_ID": b"12", b"SLURMD_NODENAME": b"a"}
+    assert claim_of(batch, 7) == Claim(7, "a", StepKey(12, "batch"))
+    assert claim_of(batch | {b"SLURM_STEP_ID": b"0"}, 7) == Claim(7, "a", KEY)
+    assert claim_of({b"SLURM_JOB_ID": b"12"}, 7) == Claim(7)  # salloc's shell on a login node
+    assert claim_of({b"SLURM_JOB_ID": b"x", b"SLURMD_NODENAME": b"a"}, 7) == Claim(7, "a")

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gangd.freezer.model import Did, NoLedger, StepKey, StepState
+from gangd.freezer.procfs import is_slurmstepd, read_stat, scan
+from gangd.freezer.signals import SignalFreezer
+
+from .host import SPIN, runs, stands, until
+
+Children = list[subprocess.Popen[bytes]]
+KEY = StepKey(987654, "0")
+TASK_ENV = {
+    "PATH": os.environ["PATH"],
+    "SLURM_JOB_ID": "987654",
+    "SLURM_STEP_ID": "0",
+    "SLURMD_NODENAME": "a",
+}
+
+ESCAPE = """
+import os
+if os.fork() == 0:
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+while True:
+    pass
+"""
+
+
+def start_step(tmp_path: Path, children: Children, task: list[str], env: dict[str, str] = TASK_ENV) -> int:
+    """Start a shell that looks like slurmstepd, with ``task`` below it; returns slurmstepd's pid."""
+    stepd = tmp_path / "slurmstepd"
+    if not stepd.exists():
+        shutil.copy(shutil.which("dash") or "/bin/sh", stepd)
+    variables = " ".join(f"{name}='{value}'" for name, value in env.items())
+    words = " ".join(f"'{word}'" for word in task)
+    child = subprocess.Popen(
+        ["slurmstepd: [987654.0]", "-c", f"env -i {variables} {words} & wait"],
+        executable=stepd,
+        start_new_session=True,
+    )
+    children.append(child)
+    return child.pid
+
+
+@pytest.fixture
+def freezer() -> SignalFreezer:
+    return SignalFreezer("a", NoLedger())
+
+
+@pytest.fixture(autouse=True)
+def _no_task_survives() -> object:
+    yield
+    for stat in scan():
+        if b"SLURM_JOB_ID=987654" in _environ(stat.pid):
+            os.kill(stat.pid, signal.SIGCONT)
+            os.kill(stat.pid, signal.SIGKILL)
+
+
+def _environ(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
+
+
+def members(freezer: SignalFreezer) -> tuple[int, ...]:
+    freezer.adopt(freezer.look())
+    return freezer.pids(KEY)
+
+
+def hold(freezer: SignalFreezer) -> None:
+    """Look, adopt and freeze until nothing new turns up, as the agent does."""
+    for _ in range(20):
+        freezer.adopt(freezer.look())
+        if freezer.freeze(KEY).did is Did.NOTHING:
+            return
+    raise AssertionError("the step never stood still")
+
+
+def test_stops_the_tree_but_not_slurmstepd(
+    tmp_path: Path, children: Children, freezer: SignalFreezer
+) -> None:
+    stepd = start_step(tmp_path, children, ["sh", "-c", "while :; do :; done & while :; do :; done"])
+    until(lambda: len(members(freezer)) == 2, what="two tasks")
+    parent, child = freezer.pids(KEY)
+    assert is_slurmstepd(stepd)
+    hold(freezer)
+    until(lambda: freezer.state(KEY) is StepState.FROZEN)
+    assert stands(parent)
+    assert stands(child)
+    stat = read_stat(stepd)
+    assert stat is not None
+    assert stat.state != "T"
+    assert freezer.thaw(KEY).did is Did.WROTE
+    assert runs(parent)
+    assert runs(child)
+    freezer.close()
+
+
+def test_double_fork_into_a_session_of_its_own_is_stopped(
+    tmp_path: Path, children: Children, freezer: SignalFreezer
+) -> None:
+    script = tmp_path / "escape.py"
+    script.write_text(ESCAPE)
+    start_step(tmp_path, children, [sys.executable, str(script)])
+
+    def escaped() -> list[int]:
+        stats = [read_stat(pid) for pid in members(freezer)]
+        return [stat.pid for stat in stats if stat is not None and stat.parent == 1]
+
+    until(lambda: len(escaped()) == 1, what="the orphan among the members")
+    (orphan,) = escaped()
+    hold(freezer)
+    assert stands(orphan)
+    freezer.thaw(KEY)
+    assert runs(orphan)
+    freezer.close()
+
+
+def test_continues_only_what_it_stopped(tmp_path: Path, children: Children, freezer: SignalFreezer) -> None:
+    start_step(tmp_path, children, ["sh", "-c", "while :; do :; done & while :; do :; done"])
+    until(lambda: len(members(freezer)) == 2, what="two tasks")
+    stopped, other = freezer.pids(KEY)
+    os.kill(stopped, signal.SIGSTOP)
+    until(lambda: stands(stopped), what="the user's own stop")
+    hold(freezer)
+    freezer.thaw(KEY)
+    assert runs(other)
+    assert stands(stopped)
+    freezer.close()
+
+
+def test_steps_of_another_node_are_left_alone(
+    tmp_path: Path, children: Children, freezer: SignalFreezer
+) -> None:
+    start_step(tmp_path, children, SPIN, TASK_ENV | {"SLURMD_NODENAME": "b"})
+    other = SignalFreezer("b", NoLedger())
+    until(lambda: len(members(other)) == 1, what="the task on its own node")
+    assert members(freezer) == ()
+    other.close()
+
+
+def test_name_alone_makes_nobody_slurmstepd(tmp_path: Path, children: Children) -> None:
+    impostor = tmp_path / "slurmstepd-not"
+    shutil.copy(shutil.which("dash") or "/bin/sh", impostor)
+    child = subprocess.Popen(
+        ["x", "-c", "printf slurmstepd > /proc/$$/comm; while :; do :; done"], executable=impostor
+    )
+    children.append(child)
+    until(lambda: (stat := read_stat(child.pid)) is not None and stat.comm == "slurmstepd")
+    assert not is_slurmstepd(child.pid)
+
+
+def test_killed_while_stopped_dies_and_is_a_value(
+    tmp_path: Path, children: Children, freezer: SignalFreezer
+) -> None:
+    start_step(tmp_path, children, SPIN)
+    until(lambda: len(members(freezer)) == 1, what="one task")
+    (task,) = freezer.pids(KEY)
+    hold(freezer)
+    os.kill(task, signal.SIGKILL)
+    until(lambda: freezer.state(KEY) is StepState.GONE)
+    assert freezer.thaw(KEY).did is Did.WROTE  # nothing left to continue; the record is released
+    freezer.close()
