@@ -161,7 +161,7 @@ class SignalFreezer:
             member.ours = False
 
     def state(self, key: StepKey) -> StepState:
-        """See ``Freezer``. FREEZING while a stop of ours has not stopped all; THAWED if none of ours is left."""
+        """See ``Freezer``. FREEZING while a stop of ours is under way, THAWED if none is left."""
         alive = [
             (member, stat.state in _STOPPED)
             for member in self._known.get(key, {}).values()

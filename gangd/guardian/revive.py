@@ -1,0 +1,68 @@
+"""Thawing from the records of a state file: what guardian, operator and a restarted agent have in common.
+
+Only what the records mark as held is touched, only through the validated way to a control file, and only
+processes whose start time is the recorded one. FREEZING is thawed like FROZEN.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from gangd.freezer.procfs import read_stat
+from gangd.freezer.tree import DIALECTS, write_control
+from gangd.guardian.statefile import PROCESS_KIND, Held, StateFile
+
+
+@dataclass(frozen=True, slots=True)
+class Revived:
+    """What one pass did: jobs thawed, records whose cgroup or process was gone, and failures as text."""
+
+    jobs: frozenset[int] = frozenset()
+    gone: int = 0
+    failures: tuple[str, ...] = ()
+
+
+def thaw_held(state: StateFile) -> Revived:
+    """Thaw everything that ``state`` marks as held. The marks stay: they belong to the agent."""
+    jobs: set[int] = set()
+    gone = 0
+    failures: list[str] = []
+    root = state.root()
+    # Children are continued before their parents: later records first.
+    for held in sorted(state.held(), key=lambda held: (held.start_ticks, held.pid), reverse=True):
+        try:
+            done = _continue(held) if held.kind == PROCESS_KIND else _thaw(root, held)
+        except OSError as error:
+            failures.append(f"job {held.job}: {held.path or held.pid}: {error.strerror}")
+            continue
+        if done:
+            jobs.add(held.job)
+        else:
+            gone += 1
+    return Revived(frozenset(jobs), gone, tuple(failures))
+
+
+def _thaw(root: Path, held: Held) -> bool:
+    dialect = DIALECTS.get(held.kind)
+    return dialect is not None and write_control(root, dialect, held.path, dialect.thaw)
+
+
+def _continue(held: Held) -> bool:
+    """Continue a process if it is still the recorded one: the pidfd pins it before its start is compared."""
+    try:
+        pidfd = os.pidfd_open(held.pid)
+    except ProcessLookupError:
+        return False
+    try:
+        stat = read_stat(held.pid)
+        if stat is None or stat.start_ticks != held.start_ticks:
+            return False
+        signal.pidfd_send_signal(pidfd, signal.SIGCONT)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(pidfd)
+    return True

@@ -1,0 +1,115 @@
+"""The agent's side of its guardian: start it, notice that it is dead or asleep, and say farewell."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import gangd
+from gangd.guardian.statefile import StateFile, Word
+from gangd.guardian.watch import BEAT_NS
+from osub.errors import HostError
+
+START_TIMEOUT_S = 5.0
+ASLEEP_NS = 6 * BEAT_NS
+"""A guardian that has not looked for so long is stopped or starved: it is replaced."""
+
+_BOOT = "import sys; sys.path[:0] = sys.argv.pop(1).split(':'); from gangd.guardian.main import run; \
+run(*map(int, sys.argv[1:]))"
+
+
+class Guardian:
+    """A running guardian of this process.
+
+    Attributes
+    ----------
+    pid
+        Its process.
+    pidfd
+        Readable once it is dead: put it into the agent's poll set.
+    """
+
+    def __init__(self, state: StateFile, pid: int, pidfd: int, pipe_fd: int) -> None:
+        self.pid = pid
+        self.pidfd = pidfd
+        self._state = state
+        self._pipe_fd = pipe_fd
+
+    @classmethod
+    def start(cls, state: StateFile, timeout_s: float = START_TIMEOUT_S) -> Guardian:
+        """Start a guardian for ``state`` and wait until it watches.
+
+        Raises
+        ------
+        HostError
+            It did not report in time. The caller must not freeze anything then.
+        """
+        pipe_read, pipe_write = os.pipe2(os.O_CLOEXEC)
+        ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
+        try:
+            words = [str(fd) for fd in (state.fd, pipe_read, ready_write)]
+            child = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _BOOT, _import_path(), *words, str(os.getpid())],
+                pass_fds=(state.fd, pipe_read, ready_write),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                cwd="/",
+                env={"PATH": os.defpath},
+            )
+            os.close(ready_write)
+            ready_write = -1
+            ready, _, _ = select.select([ready_read], [], [], timeout_s)
+            word = os.read(ready_read, 1) if ready else b""
+            child.kill() if not word else None
+            child.wait()
+            if not word:
+                raise HostError(
+                    "the guardian process did not start within "
+                    f"{timeout_s:g} s; nothing may be frozen without it (see its messages on standard error)"
+                )
+            pid = state.word(Word.GUARDIAN_PID)
+            return cls(state, pid, os.pidfd_open(pid), pipe_write)
+        except BaseException:
+            os.close(pipe_write)
+            raise
+        finally:
+            os.close(pipe_read)
+            os.close(ready_read)
+            if ready_write >= 0:
+                os.close(ready_write)
+
+    def well(self) -> bool:
+        """Whether it lives and has looked lately."""
+        if select.select([self.pidfd], [], [], 0)[0]:
+            return False
+        return time.monotonic_ns() - self._state.word(Word.GUARDIAN_BEAT_NS) < ASLEEP_NS
+
+    def farewell(self) -> None:
+        """Tell it that everything is thawed and that we leave."""
+        with contextlib.suppress(OSError):
+            os.write(self._pipe_fd, b"q")
+        self._close()
+
+    def replace(self) -> None:
+        """End it, so that a new one can be started: it is dead or asleep, and must not wake up beside it."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+        self._close()
+
+    def _close(self) -> None:
+        os.close(self._pipe_fd)
+        os.close(self.pidfd)
+
+
+def _import_path() -> str:
+    """Return the folders that hold ``gangd`` and ``osub``: the guardian runs without site-packages."""
+    import osub
+
+    folders = {str(Path(next(iter(package.__path__))).parent) for package in (gangd, osub)}
+    return ":".join(sorted(folders))
