@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gangd.clock.offset import KEEP, MAX_BOUND_NS, SURE_PROBES, OffsetEstimate
+
+MS = 1_000_000
+SECOND = 1_000 * MS
+
+
+@dataclass
+class Host:
+    """An agent's clock beside a controller's: ``offset_ns`` apart and drifting, with delays either way."""
+
+    offset_ns: int = 40 * SECOND
+    drift_ppm: int = 0
+    now_ns: int = 1_000 * SECOND
+    estimate: OffsetEstimate = field(default_factory=OffsetEstimate)
+
+    def controller_ns(self) -> int:
+        return self.now_ns + self.true_offset()
+
+    def true_offset(self) -> int:
+        return self.offset_ns + (self.now_ns - 1_000 * SECOND) * self.drift_ppm // 1_000_000
+
+    def probe(self, out_ns: int = MS // 10, back_ns: int = MS // 10, busy_ns: int = MS // 5) -> None:
+        sent = self.now_ns
+        self.now_ns += out_ns
+        received = self.controller_ns()
+        self.now_ns += busy_ns
+        answered = self.controller_ns()
+        self.now_ns += back_ns
+        self.estimate = self.estimate.on_probe(sent, received, answered, self.now_ns)
+
+    def rest(self, ns: int = SECOND) -> None:
+        self.now_ns += ns
+
+    def error_ns(self) -> int:
+        estimate = self.estimate.at(self.now_ns)
+        assert estimate is not None
+        return abs(estimate.offset_ns - self.true_offset())
+
+
+def joined(drift_ppm: int = 0) -> Host:
+    host = Host(drift_ppm=drift_ppm)
+    for _ in range(SURE_PROBES):
+        host.probe()
+    assert host.estimate.trusted(host.now_ns)
+    return host
+
+
+def test_nothing_is_known_before_the_first_probe_nor_trusted_before_several() -> None:
+    host = Host()
+    assert host.estimate.at(0) is None
+    for _ in range(SURE_PROBES - 1):
+        host.probe()
+        assert not host.estimate.trusted(host.now_ns)
+    host.probe()
+    assert host.estimate.trusted(host.now_ns)
+
+
+def test_shortest_round_trip_wins() -> None:
+    host = joined()
+    host.probe(out_ns=20 * MS, back_ns=0)
+    assert host.error_ns() == 0
+
+
+def test_asymmetry_stays_within_the_bound() -> None:
+    host = Host()
+    for _ in range(SURE_PROBES):
+        host.probe(out_ns=3 * MS, back_ns=0)
+    estimate = host.estimate.at(host.now_ns)
+    assert estimate is not None
+    assert host.error_ns() <= estimate.bound_ns
+    assert estimate.rtt_ns == 3 * MS
+
+
+def test_follows_drift() -> None:
+    host = joined(drift_ppm=200)
+    for _ in range(600):
+        host.rest()
+        host.probe()
+        assert host.estimate.trusted(host.now_ns)
+        assert host.error_ns() < MS
+    assert host.estimate.jumps == 0
+    assert len(host.estimate.probes) == KEEP
+
+
+def test_long_silence_ends_trust() -> None:
+    host = joined()
+    host.rest(60 * SECOND)
+    assert not host.estimate.trusted(host.now_ns)
+    host.probe()
+    assert host.estimate.trusted(host.now_ns)
+
+
+def test_jump_ends_trust_at_once_and_is_taken_over_when_it_is_sure() -> None:
+    host = joined()
+    host.offset_ns += 5 * SECOND
+    host.probe()
+    assert not host.estimate.trusted(host.now_ns)
+    for _ in range(SURE_PROBES - 1):
+        host.probe()
+    assert host.estimate.trusted(host.now_ns)
+    assert host.estimate.jumps == 1
+    assert host.error_ns() == 0
+
+
+def test_one_lie_is_forgotten() -> None:
+    host = joined()
+    host.estimate = host.estimate.on_probe(host.now_ns, 0, 0, host.now_ns + MS)
+    assert not host.estimate.trusted(host.now_ns)
+    host.probe()
+    assert host.estimate.trusted(host.now_ns)
+    assert host.estimate.jumps == 0
+
+
+def test_impossible_round_trips_are_refused() -> None:
+    estimate = (
+        OffsetEstimate().on_probe(100, 50, 40, 200).on_probe(100, 0, 500, 200).on_probe(0, 0, 0, 10**12)
+    )
+    assert estimate.probes == ()
+    assert estimate.refused == 3
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3 * MS), st.integers(0, 3 * MS), st.integers(0, 2 * SECOND)), min_size=3
+    ),
+    st.integers(-(10**15), 10**15),
+    st.integers(-400, 400),
+)
+def test_true_offset_is_always_within_the_bound(
+    trips: list[tuple[int, int, int]], offset_ns: int, drift_ppm: int
+) -> None:
+    host = Host(offset_ns=offset_ns, drift_ppm=drift_ppm)
+    for out_ns, back_ns, rest_ns in trips:
+        host.probe(out_ns, back_ns)
+        host.rest(rest_ns)
+        estimate = host.estimate.at(host.now_ns)
+        assert estimate is not None
+        assert host.error_ns() <= estimate.bound_ns
+    assert host.estimate.jumps == 0
+    last = host.estimate.at(host.now_ns)
+    assert last is not None
+    assert host.estimate.trusted(host.now_ns) is (last.bound_ns <= MAX_BOUND_NS)
