@@ -1,1 +1,24 @@
-"""The one view of Slurm: jobs with node and core ids, nodes, partitions, and the few verbs we need."""
+"""The one view of Slurm: jobs with node and core ids, nodes, partitions, and the few verbs we need.
+
+``SlurmClient`` (in ``client``) is the protocol that everything else is written against.
+``CommandSlurm`` speaks to a live cluster through Slurm's commands and their stable text;
+``FakeSlurm`` is an in-memory cluster for tests that refuses what it does not know.
+A client on the C library (pyslurm) would be one more class beside them.
+"""
+
+from osub.slurm.client import SlurmClient, SubmitRequest
+from osub.slurm.command import CommandSlurm
+from osub.slurm.fake import FakeSlurm
+from osub.slurm.types import Job, JobState, Node, NodeCores, Partition
+
+__all__ = [
+    "CommandSlurm",
+    "FakeSlurm",
+    "Job",
+    "JobState",
+    "Node",
+    "NodeCores",
+    "Partition",
+    "SlurmClient",
+    "SubmitRequest",
+]

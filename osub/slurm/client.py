@@ -1,0 +1,110 @@
+"""The protocol that every view of Slurm fulfils, and the request to submit a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from osub.slurm.types import Job, Node, Partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitRequest:
+    """A batch job to submit.
+
+    Attributes
+    ----------
+    script
+        The batch script's text, from its ``#!`` line on.
+    name
+        Job name.
+    partition
+        Partition; None for the default one.
+    nodes
+        Number of nodes, at least 1.
+    tasks_per_node
+        Tasks on each node, one core each, at least 1.
+    memory_per_cpu_mib
+        Memory a core, MiB; None for the partition's default.
+    time_limit_minutes
+        Wall-clock limit, whole minutes; None for the partition's default.
+    output
+        Where stdout and stderr go; None discards them.
+    comment
+        Free text that Slurm keeps with the job.
+    environment
+        The job's whole environment.
+    constraint
+        Node features asked for.
+    """
+
+    script: str
+    name: str
+    nodes: int = 1
+    tasks_per_node: int = 1
+    partition: str | None = None
+    memory_per_cpu_mib: int | None = None
+    time_limit_minutes: int | None = None
+    output: Path | None = None
+    comment: str | None = None
+    constraint: str | None = None
+    working_directory: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class SlurmClient(Protocol):
+    """What the toolkit needs of Slurm.
+
+    Every method raises :class:`osub.errors.ClusterError` (or one of the kinds in
+    ``osub.slurm.faults``) when Slurm cannot be reached, does not answer in time, or refuses.
+    """
+
+    def version(self) -> str:
+        """Return Slurm's version, such as ``22.05.8``."""
+        ...
+
+    def config(self) -> Mapping[str, str]:
+        """Return slurmctld's running configuration (``scontrol show config``)."""
+        ...
+
+    def jobs(self) -> Sequence[Job]:
+        """Return every job slurmctld still knows, finished ones within MinJobAge included."""
+        ...
+
+    def job(self, job_id: int) -> Job | None:
+        """Return one job, or None where slurmctld does not know it (any more)."""
+        ...
+
+    def nodes(self) -> Sequence[Node]:
+        """Return every node."""
+        ...
+
+    def partitions(self) -> Sequence[Partition]:
+        """Return every partition."""
+        ...
+
+    def submit(self, request: SubmitRequest) -> int:
+        """Submit a batch job and return its id.
+
+        Raises
+        ------
+        SubmitUncertainError
+            Slurm did not answer in time: the job may or may not exist.
+        SlurmRefusedError
+            Slurm refused the job.
+        """
+        ...
+
+    def cancel(self, job_ids: Iterable[int]) -> None:
+        """Cancel jobs; one that has ended already is no error."""
+        ...
+
+    def move_end(self, job_id: int, end_time: int) -> None:
+        """Move a running job's end to ``end_time``, seconds since the epoch (operators only)."""
+        ...
+
+    def signal(self, job_id: int, signal_name: str) -> None:
+        """Send a signal such as ``USR1`` to a job's steps."""
+        ...

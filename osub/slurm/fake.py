@@ -1,0 +1,250 @@
+"""An in-memory Slurm for tests: allocates cores, lets time pass, refuses what it does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from osub.slurm.client import SubmitRequest
+from osub.slurm.faults import SlurmRefusedError, SlurmUnreachableError, SubmitUncertainError
+from osub.slurm.types import Job, JobState, Node, NodeCores, Partition
+
+
+@dataclass(slots=True)
+class _Entry:
+    job: Job
+    request: SubmitRequest
+    ends_at: float | None = None
+
+
+class FakeSlurm:
+    """A cluster of equal nodes whose time stands still until :meth:`advance`.
+
+    Jobs start in order of submission (no backfilling) on the least loaded cores, at most
+    ``multiplicity`` a core, and end after ``run_time(request)`` seconds.
+
+    Parameters
+    ----------
+    nodes, cores
+        Number of nodes (named ``n1`` ...) and cores on each.
+    multiplicity
+        Most jobs a core.
+    run_time
+        Seconds a job runs, from its request.
+    start_time
+        The epoch second at which the cluster's clock stands first.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 2,
+        cores: int = 1,
+        multiplicity: int = 1,
+        run_time: Callable[[SubmitRequest], float] = lambda _: 10.0,
+        start_time: float = 1_000_000_000.0,
+    ) -> None:
+        self.now = start_time
+        self.reachable = True
+        self.lose_next_answer = False
+        self.signals: list[tuple[int, str]] = []
+        self._cores = cores
+        self._multiplicity = multiplicity
+        self._run_time = run_time
+        self._nodes = [f"n{index + 1}" for index in range(nodes)]
+        self._entries: dict[int, _Entry] = {}
+        self._next_id = 1
+
+    def version(self) -> str:
+        """Return a version that says what this is."""
+        self._reach()
+        return "fake"
+
+    def config(self) -> Mapping[str, str]:
+        """Return the few keys that the toolkit asks for."""
+        self._reach()
+        return {
+            "SLURM_VERSION": "fake",
+            "PreemptMode": "OFF",
+            "MessageTimeout": "10 sec",
+            "SelectTypeParameters": "CR_CORE_MEMORY,CR_LLN",
+            "KillWait": "30 sec",
+        }
+
+    def jobs(self) -> Sequence[Job]:
+        """Return every job ever submitted."""
+        self._reach()
+        return [entry.job for entry in self._entries.values()]
+
+    def job(self, job_id: int) -> Job | None:
+        """Return one job, or None."""
+        self._reach()
+        entry = self._entries.get(job_id)
+        return entry.job if entry else None
+
+    def nodes(self) -> Sequence[Node]:
+        """Return the nodes, all idle or allocated."""
+        self._reach()
+        load = self._load()
+        return [
+            Node(
+                name=name,
+                states=frozenset({"ALLOCATED" if any(load[name]) else "IDLE"}),
+                cores=self._cores,
+                threads_per_core=1,
+                memory_mib=4000,
+                cpus_allocated=sum(1 for jobs in load[name] if jobs),
+                features=frozenset(),
+            )
+            for name in self._nodes
+        ]
+
+    def partitions(self) -> Sequence[Partition]:
+        """Return the one partition, ``main``."""
+        self._reach()
+        return [
+            Partition(
+                name="main",
+                nodes=tuple(self._nodes),
+                multiplicity=self._multiplicity,
+                forced=self._multiplicity > 1,
+                is_default=True,
+                is_up=True,
+                preempt_mode="OFF",
+            )
+        ]
+
+    def submit(self, request: SubmitRequest) -> int:
+        """Queue a job; refuses an unknown partition, a job that can never fit, an empty script."""
+        self._reach()
+        if request.partition not in {None, "main"}:
+            raise SlurmRefusedError(f"invalid partition specified: {request.partition}")
+        if request.nodes > len(self._nodes) or request.tasks_per_node > self._cores:
+            raise SlurmRefusedError(f"{request.name}: Requested node configuration is not available")
+        if not request.script.startswith("#!"):
+            raise SlurmRefusedError(f"{request.name}: This does not look like a batch script")
+        job_id, self._next_id = self._next_id, self._next_id + 1
+        limit = request.time_limit_minutes
+        job = Job(
+            job_id=job_id,
+            name=request.name,
+            user="tester",
+            uid=1000,
+            partition="main",
+            state=JobState.PENDING,
+            reason="None",
+            num_nodes=request.nodes,
+            num_cpus=request.nodes * request.tasks_per_node,
+            submit_time=int(self.now),
+            time_limit_s=limit * 60 if limit is not None else None,
+            comment=request.comment,
+        )
+        self._entries[job_id] = _Entry(job, request)
+        self._schedule()
+        if self.lose_next_answer:
+            self.lose_next_answer = False
+            raise SubmitUncertainError(
+                f"submission of {request.name}: Socket timed out on send/recv operation"
+            )
+        return job_id
+
+    def cancel(self, job_ids: Iterable[int]) -> None:
+        """Cancel jobs; unknown ids are refused, ended ones left."""
+        self._reach()
+        for job_id in job_ids:
+            entry = self._known(job_id)
+            if not entry.job.state.is_over:
+                self._end(entry, JobState.CANCELLED, self.now)
+        self._schedule()
+
+    def move_end(self, job_id: int, end_time: int) -> None:
+        """Move a running job's limit so that it ends at ``end_time``."""
+        self._reach()
+        entry = self._known(job_id)
+        if entry.job.state is not JobState.RUNNING or entry.job.start_time is None:
+            raise SlurmRefusedError(f"job {job_id} is not running: its end cannot be moved")
+        entry.job = replace(entry.job, end_time=end_time, time_limit_s=end_time - entry.job.start_time)
+
+    def signal(self, job_id: int, signal_name: str) -> None:
+        """Note a signal to a running job."""
+        self._reach()
+        if self._known(job_id).job.state is not JobState.RUNNING:
+            raise SlurmRefusedError(f"job {job_id} is not running: it cannot be signalled")
+        self.signals.append((job_id, signal_name))
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass: jobs end at their instants and waiting ones start."""
+        target = self.now + seconds
+        while True:
+            ends = [entry for entry in self._entries.values() if entry.ends_at is not None]
+            ending = min(ends, key=lambda entry: (entry.ends_at, entry.job.job_id), default=None)
+            if ending is None or ending.ends_at is None or ending.ends_at > target:
+                break
+            self.now = max(self.now, ending.ends_at)
+            self._end(ending, self._outcome(ending), ending.ends_at)
+            self._schedule()
+        self.now = target
+
+    def forget_ended(self) -> None:
+        """Drop ended jobs, as slurmctld does after MinJobAge."""
+        self._entries = {key: entry for key, entry in self._entries.items() if not entry.job.state.is_over}
+
+    def suspend(self, job_id: int, *, suspended: bool = True) -> None:
+        """Suspend or resume a job, as ``scontrol`` would; its end is not moved."""
+        entry = self._known(job_id)
+        entry.job = replace(entry.job, state=JobState.SUSPENDED if suspended else JobState.RUNNING)
+
+    def _outcome(self, entry: _Entry) -> JobState:
+        limit, start = entry.job.time_limit_s, entry.job.start_time
+        timed_out = limit is not None and start is not None and self._run_time(entry.request) > limit
+        return JobState.TIMEOUT if timed_out else JobState.COMPLETED
+
+    def _end(self, entry: _Entry, state: JobState, at: float) -> None:
+        entry.ends_at = None
+        code = 0 if state is JobState.COMPLETED else None
+        entry.job = replace(entry.job, state=state, end_time=int(at), exit_code=code)
+
+    def _schedule(self) -> None:
+        for entry in self._entries.values():
+            if entry.job.state is not JobState.PENDING:
+                continue
+            cores = self._place(entry.request)
+            if cores is None:
+                return
+            limit = entry.job.time_limit_s
+            run_s = self._run_time(entry.request)
+            entry.ends_at = self.now + (min(run_s, limit) if limit is not None else run_s)
+            entry.job = replace(
+                entry.job,
+                state=JobState.RUNNING,
+                cores=cores,
+                start_time=int(self.now),
+                end_time=int(self.now) + limit if limit is not None else None,
+            )
+
+    def _place(self, request: SubmitRequest) -> tuple[NodeCores, ...] | None:
+        load = self._load()
+        placed: list[NodeCores] = []
+        for name in sorted(self._nodes, key=lambda node: (sum(load[node]), self._nodes.index(node))):
+            free = [core for core in range(self._cores) if load[name][core] < self._multiplicity]
+            free.sort(key=lambda core, loads=load[name]: (loads[core], core))  # type: ignore[misc]
+            if len(free) >= request.tasks_per_node and len(placed) < request.nodes:
+                placed.append(NodeCores(name, tuple(sorted(free[: request.tasks_per_node]))))
+        return tuple(placed) if len(placed) == request.nodes else None
+
+    def _load(self) -> dict[str, list[int]]:
+        load = {name: [0] * self._cores for name in self._nodes}
+        for entry in self._entries.values():
+            if entry.job.state.holds_cores:
+                for held in entry.job.cores:
+                    for core in held.cores:
+                        load[held.node][core] += 1
+        return load
+
+    def _known(self, job_id: int) -> _Entry:
+        if job_id not in self._entries:
+            raise SlurmRefusedError(f"Invalid job id specified: {job_id}")
+        return self._entries[job_id]
+
+    def _reach(self) -> None:
+        if not self.reachable:
+            raise SlurmUnreachableError("Slurm does not answer (fake outage); is slurmctld running?")

@@ -1,0 +1,17 @@
+"""How talking to Slurm fails."""
+
+from __future__ import annotations
+
+from osub.errors import ClusterError
+
+
+class SlurmUnreachableError(ClusterError):
+    """Slurm's controller did not answer: it is down, restarting, or too busy."""
+
+
+class SlurmRefusedError(ClusterError):
+    """Slurm understood and said no; doing the same again will not help."""
+
+
+class SubmitUncertainError(ClusterError):
+    """A submission timed out: the job may or may not exist. Look for its name before another try."""

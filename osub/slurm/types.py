@@ -1,0 +1,172 @@
+"""What Slurm says of jobs, nodes and partitions, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class JobState(StrEnum):
+    """Slurm's base job states (``scontrol show job``, JobState; squeue(1), JOB STATE CODES)."""
+
+    PENDING = "PENDING"
+    CONFIGURING = "CONFIGURING"
+    RUNNING = "RUNNING"
+    SUSPENDED = "SUSPENDED"
+    COMPLETING = "COMPLETING"
+    COMPLETED = "COMPLETED"
+    CANCELLED = "CANCELLED"
+    FAILED = "FAILED"
+    TIMEOUT = "TIMEOUT"
+    NODE_FAIL = "NODE_FAIL"
+    PREEMPTED = "PREEMPTED"
+    BOOT_FAIL = "BOOT_FAIL"
+    DEADLINE = "DEADLINE"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    REQUEUED = "REQUEUED"
+    REQUEUE_HOLD = "REQUEUE_HOLD"
+    REQUEUE_FED = "REQUEUE_FED"
+    RESIZING = "RESIZING"
+    REVOKED = "REVOKED"
+    SIGNALING = "SIGNALING"
+    SPECIAL_EXIT = "SPECIAL_EXIT"
+    STAGE_OUT = "STAGE_OUT"
+    STOPPED = "STOPPED"
+
+    @property
+    def holds_cores(self) -> bool:
+        """Whether a job in this state has cores allocated."""
+        return self in _WITH_CORES
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a job in this state will never run again."""
+        return self in _OVER
+
+
+_WITH_CORES = frozenset(
+    {
+        JobState.CONFIGURING,
+        JobState.RUNNING,
+        JobState.SUSPENDED,
+        JobState.COMPLETING,
+        JobState.RESIZING,
+        JobState.SIGNALING,
+        JobState.STAGE_OUT,
+        JobState.STOPPED,
+    }
+)
+_OVER = frozenset(
+    {
+        JobState.COMPLETED,
+        JobState.CANCELLED,
+        JobState.FAILED,
+        JobState.TIMEOUT,
+        JobState.NODE_FAIL,
+        JobState.PREEMPTED,
+        JobState.BOOT_FAIL,
+        JobState.DEADLINE,
+        JobState.OUT_OF_MEMORY,
+        JobState.REVOKED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCores:
+    """The cores of one node that a job holds.
+
+    Attributes
+    ----------
+    node
+        Slurm's NodeName.
+    cores
+        Core indices in Slurm's abstract numbering, ascending, from 0. (Slurm prints CPU ids;
+        with T threads a core, CPU id c belongs to core c // T.)
+    memory_mib
+        Memory allocated on the node, MiB; None where memory is not a resource.
+    """
+
+    node: str
+    cores: tuple[int, ...]
+    memory_mib: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One job as ``scontrol show job`` has it.
+
+    Times are seconds since the Unix epoch and whole, as Slurm stamps them; None where Slurm
+    says Unknown. ``time_limit_s`` is None for UNLIMITED. ``array_job_id`` and ``het_job_id``
+    are None for jobs that are neither. ``exit_code`` is the batch script's, ``exit_signal``
+    the signal that ended it (None for none).
+    """
+
+    job_id: int
+    name: str
+    user: str
+    uid: int
+    partition: str
+    state: JobState
+    reason: str
+    num_nodes: int
+    num_cpus: int
+    cores: tuple[NodeCores, ...] = ()
+    array_job_id: int | None = None
+    array_task_id: int | None = None
+    het_job_id: int | None = None
+    het_job_offset: int | None = None
+    submit_time: int | None = None
+    start_time: int | None = None
+    end_time: int | None = None
+    time_limit_s: int | None = None
+    restarts: int = 0
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    features: str | None = None
+    comment: str | None = None
+    batch_host: str | None = None
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The names of the nodes the job holds, in Slurm's order."""
+        return tuple(held.node for held in self.cores)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One node: ``states`` is the set of state and flags, such as {"IDLE", "DRAIN"}."""
+
+    name: str
+    states: frozenset[str]
+    cores: int
+    threads_per_core: int
+    memory_mib: int
+    cpus_allocated: int
+    features: frozenset[str]
+    reason: str | None = None
+    address: str | None = None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the node can take a job, now or when it has room."""
+        bad = {"DOWN", "DRAIN", "FAIL", "FAILING", "UNKNOWN", "NOT_RESPONDING", "FUTURE", "MAINT"}
+        return not self.states & bad
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """One partition.
+
+    ``multiplicity`` is the cap on allocated jobs a core (OverSubscribe=FORCE:M or YES:M), 1
+    where cores are not shared; ``forced`` tells FORCE from YES.
+    """
+
+    name: str
+    nodes: tuple[str, ...]
+    multiplicity: int
+    forced: bool
+    is_default: bool
+    is_up: bool
+    preempt_mode: str
+    priority_tier: int = 1
