@@ -16,6 +16,7 @@ from osub.errors import InputError
 from osub.records.columns import Column, Row, Table, table_of
 from osub.records.placement import PLACEMENT_DTYPE, parse_cores
 
+_PLACEMENTS_AT_ONCE = 32_768
 R = TypeVar("R", bound=Row)
 
 
@@ -117,6 +118,11 @@ def _check_column(frame: pl.DataFrame, column: Column, table: Table, source: str
 
 def check_placements(series: pl.Series, source: str, column: str) -> None:
     """Fail unless each entry is a node with ascending core ids, and no job names a node twice."""
+    for first in range(0, len(series), _PLACEMENTS_AT_ONCE):
+        _check_some_placements(series.slice(first, _PLACEMENTS_AT_ONCE), source, column)
+
+
+def _check_some_placements(series: pl.Series, source: str, column: str) -> None:
     if (series.list.len() == 0).any():
         raise InputError(f"{source}: column {column}: a placement is empty; null is for an unknown one")
     entries = series.drop_nulls().explode(empty_as_null=False).struct.unnest()

@@ -1,9 +1,9 @@
 """Append-only journals that survive ``kill -9``: a row is with the kernel before its append returns.
 
-A journal is a sequence of frames: length (4 bytes, big-endian), CRC-32 of the payload (4 bytes), payload
-(one row in msgpack). What a kill can leave is a torn last frame; it is recognised and cut off when the
-journal is opened again. Damage anywhere else is an error: rows that were reported as written are never
-dropped silently.
+A journal is a sequence of frames: length of the payload, CRC-32 of the payload, CRC-32 of these two (4
+bytes each, big-endian), payload (one row in msgpack). What a kill can leave is a torn last frame; it is
+recognised and cut off when the journal is opened again. Damage anywhere else is an error: rows that were
+reported as written are never dropped silently.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 
 from osub.errors import InputError, OutputError
 
-_HEAD = struct.Struct(">II")
-MAX_PAYLOAD_BYTES = 64 * 2**20
+_HEAD = struct.Struct(">III")
+_GUARDED = 8
 SYNC_EVERY_S = 1.0
 
 
@@ -106,8 +106,9 @@ class AppendFile:
 
 
 def frame(payload: bytes) -> bytes:
-    """Return ``payload`` with its length and checksum in front."""
-    return _HEAD.pack(len(payload), zlib.crc32(payload)) + payload
+    """Return ``payload`` with its head in front."""
+    head = _HEAD.pack(len(payload), zlib.crc32(payload), 0)[:_GUARDED]
+    return head + zlib.crc32(head).to_bytes(4, "big") + payload
 
 
 def read_frames(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -127,23 +128,20 @@ def read_frames(path: Path) -> Iterator[tuple[int, bytes]]:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     position = 0
     with stream:
-        while position < size:
-            head = stream.read(_HEAD.size)
+        while head := stream.read(_HEAD.size):
             if len(head) < _HEAD.size:
                 return
-            length, checksum = _HEAD.unpack(head)
-            if length == 0 and not any(stream.read()):
-                return  # a power cut can leave a tail of zeros
-            end = position + _HEAD.size + length
-            payload = stream.read(length) if length <= MAX_PAYLOAD_BYTES else b""
-            if len(payload) < length and end >= size:
+            length, checksum, head_checksum = _HEAD.unpack(head)
+            whole = zlib.crc32(head[:_GUARDED]) == head_checksum
+            payload = stream.read(length) if whole else b""
+            if whole and position + _HEAD.size + length > size:
                 return
-            if not payload or zlib.crc32(payload) != checksum or len(payload) < length:
-                if end >= size:
-                    return
+            if not whole or zlib.crc32(payload) != checksum:
+                if not any(stream.read()):
+                    return  # the last row; a power cut can leave zeros behind it
                 raise InputError(f"{path} is damaged at byte {position}; the rows after it cannot be trusted")
-            position = end
-            yield end, payload
+            position += _HEAD.size + length
+            yield position, payload
 
 
 def good_length(path: Path) -> int:

@@ -22,6 +22,7 @@ from osub.errors import InputError
 PLACEMENT_DTYPE = pl.List(pl.Struct({"node": pl.String, "cores": pl.String}))
 """Type of a ``placement`` column."""
 
+_JOBS_AT_ONCE = 32_768
 CORES_PATTERN = r"^(0|[1-9]\d*)(-[1-9]\d*)?(,[1-9]\d*(-[1-9]\d*)?)*$"
 """What a text of core ids looks like; ``parse_cores`` also checks the order."""
 
@@ -109,10 +110,12 @@ class PlacementArrays:
                 raise InputError(f"{source}: column placement: {error}") from error
         if not all(self.node_names) or len(set(self.node_names)) != len(self.node_names):
             raise InputError(f"{source}: column placement: the names of the nodes are empty or repeated")
-        jobs = np.repeat(np.arange(len(self)), np.diff(offsets))
-        pairs = np.sort(jobs * len(self.node_names) + self.node)
-        if (pairs[1:] == pairs[:-1]).any():
-            raise InputError(f"{source}: column placement: a job has a node twice")
+        for first in range(0, len(self), _JOBS_AT_ONCE):
+            some = offsets[first : first + _JOBS_AT_ONCE + 1]
+            jobs = np.repeat(np.arange(len(some) - 1), np.diff(some))
+            pairs = np.sort(jobs * len(self.node_names) + self.node[some[0] : some[-1]])
+            if (pairs[1:] == pairs[:-1]).any():
+                raise InputError(f"{source}: column placement: a job has a node twice")
 
     def reorder(self, order: npt.NDArray[np.integer]) -> PlacementArrays:
         """Return the placements of the jobs in another order (``order[i]`` is the old index)."""

@@ -103,7 +103,9 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     seeds: Annotated[dict[str, int], Meta(description="Seeds of what was drawn at random, by name.")] = {}
     speedup: Annotated[Positive, Meta(description="Factor by which the trace's times were divided.")] = 1.0
     trial: Annotated[Count, Meta(description="Number of the repetition.")] = 1
-    tool_version: Annotated[str, Meta(description="Version of osub.")] = __version__
+    tool_version: Annotated[str, Meta(description="Version of osub.")] = msgspec.field(
+        default_factory=lambda: __version__
+    )
     slurm_version: Annotated[str | None, Meta(description="Version of Slurm; null if simulated.")] = None
     host: Annotated[HostInfo | None, Meta(description="Machine on which the command ran.")] = None
     started: Annotated[

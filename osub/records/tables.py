@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -115,9 +116,14 @@ def write_table(
         with partial.open("rb") as stream:
             os.fsync(stream.fileno())
         partial.replace(path)
-    except BaseException:
+    except OSError as error:
+        raise output_error("write", path, error) from error
+    except pl.exceptions.PolarsError as error:
+        if "No space left" in str(error):  # Polars wraps the writer's own errors in texts
+            raise output_error("write", path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))) from error
+        raise OutputError(f"cannot write {path}: {error}") from error
+    finally:
         partial.unlink(missing_ok=True)
-        raise
 
 
 def _with_placements(
@@ -138,7 +144,9 @@ def _pieces(frame: pl.DataFrame, placements: PlacementArrays | None) -> Iterator
         if placements is not None:
             column = placements.column(first, first + piece.height)
             piece = piece.with_columns(column.alias("placement"))
-        yield piece
+        # Gathering every row gives all pieces one layout in memory, and so the file the same bytes however
+        # the frame came about; rechunk() leaves the buffers of a slice as they are.
+        yield piece.select(pl.all().gather(pl.int_range(pl.len())))
 
 
 def _sink(pieces: Iterator[pl.DataFrame], table: Table, path: Path) -> None:
@@ -151,21 +159,14 @@ def _sink(pieces: Iterator[pl.DataFrame], table: Table, path: Path) -> None:
         for piece in pieces:
             yield piece if with_columns is None else piece.select(with_columns)
 
-    try:
-        register_io_source(source, schema=table.schema).sink_parquet(
-            path,
-            compression="zstd",
-            compression_level=3,
-            statistics=True,
-            row_group_size=ROWS_A_GROUP,
-            maintain_order=True,
-        )
-    except OSError as error:
-        raise output_error("write", path, error) from error
-    except pl.exceptions.PolarsError as error:
-        if "No space left" in str(error):
-            raise output_error("write", path, OSError(28, "No space left on device")) from error
-        raise OutputError(f"cannot write {path}: {error}") from error
+    register_io_source(source, schema=table.schema).sink_parquet(
+        path,
+        compression="zstd",
+        compression_level=3,
+        statistics=True,
+        row_group_size=ROWS_A_GROUP,
+        maintain_order=True,
+    )
 
 
 def read_table(

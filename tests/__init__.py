@@ -1,0 +1,1 @@
+"""The tests; a package, so that builders in ``tests.fixtures`` have one name."""
