@@ -1,1 +1,10 @@
-"""The embedded cluster: a real Slurm on this host, each node pinned to its own CPUs."""
+"""The embedded cluster: a real Slurm on this host, each node pinned to its own CPUs.
+
+Start reading at ``cluster`` (up, status, down); ``shape`` says what a cluster looks like,
+``host`` what this host offers, ``conf`` writes Slurm's configuration.
+"""
+
+from deploy.local.cluster import LocalCluster
+from deploy.local.shape import Gang, Queues, Scheduler, Shape, natural_shape
+
+__all__ = ["Gang", "LocalCluster", "Queues", "Scheduler", "Shape", "natural_shape"]

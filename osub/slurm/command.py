@@ -15,7 +15,7 @@ from osub.slurm.faults import SlurmRefusedError, SlurmUnreachableError, SubmitUn
 from osub.slurm.text import read_config, read_jobs, read_nodes, read_partitions
 from osub.slurm.types import Job, Node, Partition
 
-# Slurm's words for a controller that is away or restarting: nothing was done, the same call may be made again.
+# Slurm's words for a controller that is away or restarting: nothing was done, so one may try again.
 _NEVER_ARRIVED = (
     "Unable to contact slurm controller",
     "connect failure",

@@ -1,0 +1,54 @@
+"""The cgroups that Slurm makes for an embedded cluster's nodes: thawed and removed on the way down."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+
+
+def node_cgroups(node_names: Iterable[str], root: Path = CGROUP_ROOT) -> list[Path]:
+    """Return the top cgroup of each node in each hierarchy (v1: ``<controller>/slurm_<node>``)."""
+    names = list(node_names)
+    found = [hierarchy / f"slurm_{name}" for hierarchy in _children(root) for name in names]
+    for name in names:
+        found += [root / "system.slice" / f"{name}_slurmstepd.scope", root / f"{name}_slurmstepd.scope"]
+    return [path for path in found if path.is_dir()]
+
+
+def thaw_all(tops: Iterable[Path]) -> None:
+    """Thaw every cgroup below, so that what lives in them can die."""
+    for top in tops:
+        for below in [top, *(path for path in top.rglob("*") if path.is_dir())]:
+            for control, word in (("freezer.state", "THAWED"), ("cgroup.freeze", "0")):
+                with suppress(OSError):
+                    if (below / control).exists():
+                        (below / control).write_text(word)
+
+
+def remove_all(tops: Iterable[Path], within_s: float) -> list[Path]:
+    """Remove cgroups from the leaves up; returns those still there after ``within_s`` seconds."""
+    left = list(tops)
+    deadline = time.monotonic() + within_s
+    while left:
+        for top in left:
+            below = sorted((path for path in top.rglob("*") if path.is_dir()), reverse=True)
+            for path in [*below, top]:
+                with suppress(OSError):
+                    path.rmdir()
+        left = [top for top in left if top.exists()]
+        if left and time.monotonic() > deadline:
+            break
+        if left:
+            time.sleep(0.02)
+    return left
+
+
+def _children(root: Path) -> list[Path]:
+    try:
+        return [path for path in root.iterdir() if path.is_dir() and not path.is_symlink()]
+    except OSError:
+        return []

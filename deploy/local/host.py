@@ -1,0 +1,99 @@
+"""What this host offers an embedded cluster: Slurm's programs, CPUs, memory, a cgroup freezer."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import socket
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import psutil
+
+from osub.errors import HostError
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scancel", "scontrol", "srun", "taskset")
+_PACKAGES = "slurmctld slurmd slurm-client munge util-linux"
+_SBIN = "/usr/sbin:/sbin:/usr/local/sbin"
+
+
+class CgroupVersion(StrEnum):
+    """The hierarchy in which jobs can be tracked and frozen; NONE for a plain user or a bare container."""
+
+    V1 = "v1"
+    V2 = "v2"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """This host, as an embedded cluster sees it.
+
+    Attributes
+    ----------
+    name
+        Short host name.
+    user
+        Who runs the daemons (and the jobs).
+    is_root
+        Whether that is root.
+    cpus
+        CPUs that this process may use, ascending.
+    memory_mib
+        Physical memory, MiB.
+    cgroup
+        The hierarchy for process tracking.
+    programs
+        Path of each program by name.
+    """
+
+    name: str
+    user: str
+    is_root: bool
+    cpus: tuple[int, ...]
+    memory_mib: int
+    cgroup: CgroupVersion
+    programs: dict[str, str]
+
+
+def find_program(name: str) -> str | None:
+    """Return a program's path, also where sbin is not on the user's PATH."""
+    return shutil.which(name, path=os.environ.get("PATH", os.defpath) + ":" + _SBIN)
+
+
+def look_at_host(cgroup_root: Path = Path("/sys/fs/cgroup")) -> Host:
+    """Look at this host.
+
+    Raises
+    ------
+    HostError
+        One of Slurm's programs is missing; the message says which packages bring them.
+    """
+    found = {name: find_program(name) for name in PROGRAMS}
+    missing = [name for name, path in found.items() if path is None]
+    if missing:
+        raise HostError(
+            f"not installed here: {', '.join(missing)}. As an administrator: apt-get install {_PACKAGES}"
+        )
+    is_root = os.geteuid() == 0
+    return Host(
+        name=socket.gethostname().partition(".")[0],
+        user=getpass.getuser() if not is_root else "root",
+        is_root=is_root,
+        cpus=tuple(sorted(os.sched_getaffinity(0))),
+        memory_mib=psutil.virtual_memory().total // 2**20,
+        cgroup=usable_cgroup(cgroup_root) if is_root else CgroupVersion.NONE,
+        programs={name: path for name, path in found.items() if path},
+    )
+
+
+def usable_cgroup(root: Path = Path("/sys/fs/cgroup")) -> CgroupVersion:
+    """Return the hierarchy in which a root-owned Slurm can track jobs here."""
+    freezer = root / "freezer"
+    if (freezer / "cgroup.procs").exists() and os.access(freezer, os.W_OK):
+        return CgroupVersion.V1
+    if (root / "cgroup.controllers").exists() and os.access(root, os.W_OK):
+        return CgroupVersion.V2
+    return CgroupVersion.NONE

@@ -1,0 +1,78 @@
+"""Waiting until an embedded cluster takes jobs, and saying why where it doesn't."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Sequence
+
+from deploy.local.daemons import Daemon, find_process
+from deploy.local.layout import Layout
+from osub.errors import ClusterError
+from osub.slurm import CommandSlurm
+from osub.slurm.faults import SlurmUnreachableError
+
+_DEADLINE_S = 60.0
+_POLL_S = 0.02
+
+
+def wait_for_socket(layout: Layout, munged: Daemon) -> None:
+    """Wait until munged takes connections; raises ClusterError where it died or takes too long."""
+
+    def answers() -> bool:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            try:
+                probe.connect(str(layout.munge_socket))
+            except OSError:
+                return False
+            return True
+
+    _wait(layout, [munged], answers, "munged takes no connections")
+
+
+def wait_for_port(layout: Layout, daemons: Sequence[Daemon]) -> None:
+    """Wait until slurmctld takes connections (asking it earlier costs a client many seconds)."""
+
+    def answers() -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", layout.controller_port), timeout=1.0).close()
+        except OSError:
+            return False
+        return True
+
+    _wait(layout, daemons, answers, "slurmctld takes no connections")
+
+
+def wait_for_nodes(layout: Layout, daemons: Sequence[Daemon], client: CommandSlurm) -> None:
+    """Wait until every node has registered and can take jobs."""
+
+    def all_up() -> bool:
+        try:
+            nodes = client.nodes()
+        except SlurmUnreachableError:
+            return False
+        return len(nodes) == len(layout.nodes) and all(node.is_up for node in nodes)
+
+    _wait(layout, daemons, all_up, "not every node came up")
+
+
+def _wait(layout: Layout, daemons: Sequence[Daemon], done: Callable[[], bool], complaint: str) -> None:
+    deadline = time.monotonic() + _DEADLINE_S
+    while not done():
+        for daemon in daemons:
+            if find_process(daemon) is None:
+                raise ClusterError(f"{daemon.role} ended at once: {last_words(layout, daemon.role)}")
+        if time.monotonic() > deadline:
+            raise ClusterError(f"{complaint} after {_DEADLINE_S:g} s; see {layout.logs}")
+        time.sleep(_POLL_S)
+
+
+def last_words(layout: Layout, role: str) -> str:
+    """Return the last error, else the last line, that a daemon logged."""
+    name = role.replace(" ", "-")
+    lines: list[str] = []
+    for path in (layout.logs / f"{name}.log", layout.logs / f"{name}.out"):
+        if path.exists():
+            lines += [line for line in path.read_text(errors="replace").splitlines() if line.strip()]
+    faults = [line for line in lines if "fatal" in line or "Error:" in line or "already in use" in line]
+    return (faults or lines or ["it logged nothing"])[-1].strip()

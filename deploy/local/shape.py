@@ -1,0 +1,133 @@
+"""What an embedded cluster looks like: nodes, cores, queues and sharing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from osub.errors import UsageError
+
+MOST_NODES = 512
+MOST_CORES = 256
+MOST_MULTIPLICITY = 8
+
+
+class Gang(StrEnum):
+    """Who takes turns on shared cores: nobody, Slurm's gang scheduler, or gangd."""
+
+    NONE = "none"
+    SLURM = "slurm"
+    OSUB = "osub"
+
+
+class Queues(StrEnum):
+    """One queue over all nodes (SQ), or interactive and batch nodes apart (MQ)."""
+
+    SQ = "sq"
+    MQ = "mq"
+
+
+class Scheduler(StrEnum):
+    """Slurm's SchedulerType: ``sched/backfill`` or ``sched/builtin`` (first come, first served)."""
+
+    BACKFILL = "backfill"
+    BUILTIN = "builtin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """An embedded cluster's shape.
+
+    Attributes
+    ----------
+    nodes, cores
+        Number of nodes, and cores on each.
+    virtual
+        Whether nodes may declare more cores than the host has; their jobs are then not pinned.
+    multiplicity
+        Most allocated jobs a core, M (in MQ: of the batch nodes, M_B), 1 to 8.
+    gang
+        Who takes turns on shared cores.
+    queues
+        SQ or MQ.
+    interactive_nodes
+        MQ: number of nodes for interactive jobs; None in SQ.
+    multiplicity_interactive
+        MQ: most jobs a core on them, M_I.
+    scheduler
+        Slurm's scheduler.
+    settings
+        Further ``Key=Value`` lines of slurm.conf; they win over our own.
+
+    Raises
+    ------
+    UsageError
+        A number is out of range, or two of them contradict each other.
+    """
+
+    nodes: int
+    cores: int
+    virtual: bool = False
+    multiplicity: int = 1
+    gang: Gang = Gang.NONE
+    queues: Queues = Queues.SQ
+    interactive_nodes: int | None = None
+    multiplicity_interactive: int = 4
+    scheduler: Scheduler = Scheduler.BACKFILL
+    settings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _within("--nodes", self.nodes, MOST_NODES)
+        _within("--cores", self.cores, MOST_CORES)
+        _within("--multiplicity", self.multiplicity, MOST_MULTIPLICITY)
+        _within("--multiplicity-interactive", self.multiplicity_interactive, MOST_MULTIPLICITY)
+        if self.queues is Queues.MQ:
+            if self.nodes < 2:
+                raise UsageError("--queues mq needs at least 2 nodes: one interactive, one batch")
+            if self.interactive_nodes is not None and not 1 <= self.interactive_nodes < self.nodes:
+                raise UsageError(f"--interactive-nodes must be 1 to {self.nodes - 1} of {self.nodes} nodes")
+        elif self.interactive_nodes is not None:
+            raise UsageError("--interactive-nodes goes with --queues mq")
+        for setting in self.settings:
+            key, equals, value = setting.partition("=")
+            if not (key.isidentifier() and equals and value) or "\n" in setting:
+                raise UsageError(f"--set takes Key=Value as in slurm.conf, not {setting!r}")
+
+    @property
+    def system(self) -> str:
+        """The shape in the notation of the literature, such as ``N12C12``."""
+        return f"N{self.nodes}C{self.cores}"
+
+    @property
+    def interactive_count(self) -> int:
+        """MQ: how many nodes are interactive (one unless it was said); SQ: 0."""
+        return (self.interactive_nodes or 1) if self.queues is Queues.MQ else 0
+
+
+def _within(option: str, value: int, most: int) -> None:
+    if not 1 <= value <= most:
+        raise UsageError(f"{option} must be 1 to {most}, not {value}")
+
+
+def natural_shape(host_cpus: int) -> tuple[int, int]:
+    """Return (nodes, cores a node) that split a host's CPUs: 2 nodes, 4 from 16 CPUs on, 1 for one CPU."""
+    nodes = 1 if host_cpus < 2 else 2 if host_cpus < 16 else 4
+    return nodes, host_cpus // nodes
+
+
+def pin_cpus(shape: Shape, host_cpus: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """Return the host CPUs of each node, disjoint; empty tuples for a virtual cluster.
+
+    Raises
+    ------
+    UsageError
+        The host has fewer CPUs than the cluster declares cores.
+    """
+    if shape.virtual:
+        return ((),) * shape.nodes
+    if shape.nodes * shape.cores > len(host_cpus):
+        raise UsageError(
+            f"{shape.system} needs {shape.nodes * shape.cores} CPUs and this host has {len(host_cpus)}: "
+            "ask for fewer, or add --virtual (cores are then declared, not pinned)"
+        )
+    return tuple(host_cpus[index * shape.cores : (index + 1) * shape.cores] for index in range(shape.nodes))
