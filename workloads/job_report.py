@@ -26,6 +26,7 @@ class JobReport:
     """One job's own account of itself; times in the unit that ends the name, null for what is unknown."""
 
     app: str
+    kernel: str
     state: str
     start_ms: int
     end_ms: int

@@ -21,7 +21,6 @@ from workloads.eiba.inbox import Inbox
 from workloads.eiba.messages import Message, PeerGoneError, Terminated
 from workloads.eiba.nodes import Alone, Nodes, gather_nodes
 from workloads.eiba.options import EibaOptions, parse_options
-from workloads.eiba.periods import Periods
 from workloads.eiba.replay import Progress, replay
 from workloads.eiba.workers import WorkerPool
 from workloads.job_report import COMPLETED, FAILED, TERMINATED, JobReport
@@ -71,7 +70,7 @@ def _run(options: EibaOptions, task: SlurmTask, begin: ProcessStart, environment
             if pool is not None:
                 pool.kill()
     if task.node_index == 0:
-        job_report.publish(_report(options.periods, task, begin, progress, end), options.report)
+        job_report.publish(_report(options, task, begin, progress, end), options.report)
     if isinstance(end, Terminated):
         return 128 + end.signal_number
     if end is not None:
@@ -93,7 +92,7 @@ def _start_workers(
 
 
 def _report(
-    periods: Periods,
+    options: EibaOptions,
     task: SlurmTask,
     begin: ProcessStart,
     progress: Progress,
@@ -105,6 +104,7 @@ def _report(
     state = {type(None): COMPLETED, Terminated: TERMINATED}.get(type(end), FAILED)
     return JobReport(
         app="eiba",
+        kernel=options.kernel,
         state=state,
         start_ms=begin.epoch_ms,
         end_ms=round(time.time() * 1000),
@@ -115,14 +115,14 @@ def _report(
         pinned=all(account.get("pinned", False) for account in accounts),
         # Of the other nodes as they said it last; of this one to the end, its reaped workers included.
         cpu_s=own_cpu_s + math.fsum(account["cpu_s"] for account in accounts[1:]),
-        busy_asked_s=periods.busy_s,
+        busy_asked_s=options.periods.busy_s,
         busy_s=max(progress.busy_s, *(account.get("busy_s", 0.0) for account in accounts)),
         busy_wall_s=progress.busy_wall_s,
-        idle_asked_s=periods.idle_s,
+        idle_asked_s=options.periods.idle_s,
         idle_s=progress.idle_s,
         startup_s=progress.startup_s,
         skew_max_s=max(progress.skew_max_s, *(account.get("skew_max_s", 0.0) for account in accounts)),
-        periods=len(periods.seconds),
+        periods=len(options.periods.seconds),
         periods_done=progress.done,
         warnings=[warning for account in accounts for warning in account.get("warnings", [])],
         failure=str(end) if state == FAILED else None,

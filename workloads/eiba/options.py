@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 from osub.errors import UsageError
+from workloads.command_line import LineParser
 from workloads.eiba.busy import KERNELS
 from workloads.eiba.periods import Periods, parse_periods
 
@@ -28,14 +27,6 @@ class EibaOptions:
     kernel: str
 
 
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaint is one line and an exception."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raise what ``argparse`` would print."""
-        raise UsageError(f"{message}; see {self.prog} --help")
-
-
 def parse_options(arguments: Sequence[str]) -> EibaOptions:
     """Read the command line.
 
@@ -44,7 +35,7 @@ def parse_options(arguments: Sequence[str]) -> EibaOptions:
     UsageError
         It cannot be carried out as given.
     """
-    parser = Parser(
+    parser = LineParser(
         prog="eiba",
         allow_abbrev=False,
         description="Be idle and busy in turn, as a user's interactive job is. "

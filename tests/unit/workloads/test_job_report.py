@@ -10,7 +10,15 @@ from osub.errors import OutputError
 from workloads.job_report import JobReport, check_writable, publish, write_whole
 
 REPORT = JobReport(
-    app="eiba", state="completed", start_ms=1, end_ms=2, nodes=1, tasks=1, busy_s=0.12345678, residual=1e-300
+    app="eiba",
+    kernel="smoother",
+    state="completed",
+    start_ms=1,
+    end_ms=2,
+    nodes=1,
+    tasks=1,
+    busy_s=0.12345678,
+    residual=1e-300,
 )
 
 

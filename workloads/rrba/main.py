@@ -1,0 +1,80 @@
+"""The program ``rrba``: read the command line, take the core, start MPI, run the job.
+
+Started with one process for each rank (``srun --mpi=pmi2 rrba ...`` or ``mpiexec -n 4 rrba ...``), or
+as it is for one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+
+from osub.errors import HostError, OsubError
+from workloads.pinning import apply_pin, choose_pin
+from workloads.process_clock import ProcessStart, process_start
+from workloads.rrba.options import RrbaOptions, parse_options
+from workloads.slurm_task import SlurmTask, slurm_task
+
+# A wrapper's stamp further back than this is not of this start of the program.
+LAUNCH_LIMIT_S = 5.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program; return its exit code."""
+    begin = process_start()
+    try:
+        options = parse_options(sys.argv[1:] if arguments is None else arguments)
+        return _run(options, begin, slurm_task(os.environ))
+    except OsubError as error:
+        if _is_first(os.environ):
+            print(f"rrba: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def launch_s(environment: Mapping[str, str], begin: ProcessStart) -> float:
+    """Return the seconds from the job's start, stamped by its wrapper, to this process's; 0 if unknown."""
+    text = environment.get("OSUB_WRAPPER_START_MS", "")
+    if not text.isascii() or not text.isdigit():
+        return 0.0
+    seconds = (begin.epoch_ms - int(text)) / 1000
+    return seconds if 0 <= seconds <= LAUNCH_LIMIT_S else 0.0
+
+
+def _is_first(environment: Mapping[str, str]) -> bool:
+    """Say, without MPI, whether this is the rank that speaks for all."""
+    return environment.get("PMI_RANK", environment.get("SLURM_PROCID", "0")) == "0"
+
+
+def _run(options: RrbaOptions, begin: ProcessStart, task: SlurmTask) -> int:
+    # Before numpy and MPI start: memory and helper threads then stay with the core.
+    pin = apply_pin(choose_pin(os.environ, task.node_name, task.local_index, os.sched_getaffinity(0)))
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = "1"
+    try:
+        import mpi4py
+
+        mpi4py.rc.initialize = False
+        mpi4py.rc.finalize = False
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise HostError(
+            f"no MPI library: {error}; install the package mpich, or mpi4py for this host"
+        ) from error
+    from workloads.rrba.run import Origin, run_job
+
+    # The only other thread, the termination watch, makes no call of MPI.
+    MPI.Init_thread(MPI.THREAD_FUNNELED)
+    try:
+        code = run_job(options, Origin(begin, task, pin, launch_s(os.environ, begin)))
+    except OsubError:
+        MPI.Finalize()
+        raise
+    except BaseException:
+        # The other ranks wait for this one in a call that will never return.
+        traceback.print_exc()
+        MPI.COMM_WORLD.Abort(1)
+        raise
+    MPI.Finalize()
+    return code

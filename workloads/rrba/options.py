@@ -1,0 +1,101 @@
+"""The command line of ``rrba``, read before anything heavy is loaded."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from osub.errors import UsageError
+from workloads.command_line import LineParser
+from workloads.rrba.application import APPLICATIONS, Application, application_named
+from workloads.rrba.grid import Grid, parse_grid
+
+STEP_LIMIT = 10**12
+
+
+@dataclass(frozen=True, slots=True)
+class RrbaOptions:
+    """What the user asked for; exactly one of ``target_s``, ``steps`` and ``calibrate_s`` is set.
+
+    ``grid`` None means the default for the number of ranks.
+    """
+
+    application: Application
+    target_s: float | None
+    steps: int | None
+    calibrate_s: float | None
+    grid: Grid | None
+    calibration: Path | None
+    report: Path | None
+
+
+def parse_options(arguments: Sequence[str]) -> RrbaOptions:
+    """Read the command line.
+
+    Raises
+    ------
+    UsageError
+        It cannot be carried out as given.
+    """
+    apps = "; ".join(f"{app.name} ({app.summary})" for app in APPLICATIONS.values())
+    parser = LineParser(
+        prog="rrba",
+        allow_abbrev=False,
+        description="Compute coupled time steps on MPI ranks: as many as take a given run time "
+        "on dedicated cores.",
+    )
+    parser.add_argument("--app", metavar="NAME", required=True, help=f"what to compute: {apps}")
+    length = parser.add_mutually_exclusive_group(required=True)
+    length.add_argument("--target-s", metavar="T", help="run time to reproduce, in seconds")
+    length.add_argument("--steps", metavar="K", help="number of steps")
+    length.add_argument("--calibrate-s", metavar="S", help="step for S seconds and store what a step takes")
+    parser.add_argument(
+        "--grid", metavar="G", help="the job's grid: an edge, or 128x64x64 (default: 64, more beyond 8 ranks)"
+    )
+    parser.add_argument(
+        "--calibration",
+        metavar="FILE",
+        type=Path,
+        help="stored step times: read, or with --calibrate-s written",
+    )
+    parser.add_argument("--report", metavar="FILE", type=Path, help="also write the report here")
+    return _checked(parser.parse_args(list(arguments)))
+
+
+def _checked(words: argparse.Namespace) -> RrbaOptions:
+    if words.calibrate_s is not None and words.calibration is None:
+        raise UsageError("--calibrate-s needs --calibration FILE to store in")
+    if words.steps is not None and words.calibration is not None:
+        raise UsageError("--steps needs no --calibration; give one of them")
+    return RrbaOptions(
+        application=application_named(words.app),
+        target_s=_seconds("--target-s", words.target_s),
+        steps=_steps(words.steps),
+        calibrate_s=_seconds("--calibrate-s", words.calibrate_s),
+        grid=None if words.grid is None else parse_grid(words.grid),
+        calibration=words.calibration,
+        report=words.report,
+    )
+
+
+def _seconds(name: str, text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise UsageError(f"{name} is {text!r}; expected a number of seconds above 0")
+    return seconds
+
+
+def _steps(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= STEP_LIMIT:
+        raise UsageError(f"--steps is {text!r}; expected a whole number from 1 to {STEP_LIMIT}")
+    return int(text)
