@@ -1,0 +1,120 @@
+"""Beginning a replay: the trace in the run's own seconds, and the RUN folder that holds it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from osub.errors import OutputError, UsageError
+from osub.records import TRACE_NAME, HostInfo, RunInfo, RunWriter
+from osub.slurm import SlurmClient
+from submitter.apps import read_apps
+from submitter.options import ReplayOptions
+from submitter.plan import Plan, make_plan
+from submitter.target import Target, look_at_target
+from workloads.swf import SwfTrace, read_swf, write_swf
+from workloads.trace.compress import compress
+from workloads.trace.interactive import embed_patterns
+from workloads.trace.window import cut_window
+
+APPS_NAME = "apps.csv"
+JOBS_FOLDER = "jobs"
+# From the beginning to the run's second 0: time to write the RUN and to start the submitting thread.
+_LEAD_S = 0.5
+
+
+def prepare_trace(trace: SwfTrace, options: ReplayOptions) -> SwfTrace:
+    """Return the trace in the run's own seconds: cut, with interactive periods, compressed.
+
+    The first submission of the part becomes second 0 unless ``options.start_s`` says otherwise.
+    """
+    if options.speedup <= 0:
+        raise UsageError(f"--speedup must be positive, not {options.speedup:g}")
+    if trace.jobs:
+        first = min(job.submit_s for job in trace.jobs)
+        last = max(job.submit_s for job in trace.jobs)
+        start = first if options.start_s is None else options.start_s
+        length = options.length_s if options.length_s is not None else max(1.0, last - start + 1.0)
+        trace = cut_window(trace, start, length)
+    if options.interactive_queue is not None:
+        trace = embed_patterns(trace, options.interactive_queue, options.seed)
+    return compress(trace, options.speedup) if options.speedup != 1 else trace
+
+
+def begin_run(
+    trace_path: Path, out: Path, client: SlurmClient, options: ReplayOptions, apps: Path | None = None
+) -> tuple[RunWriter, Plan]:
+    """Read the trace, look at the cluster, make the plan and, when nothing is wrong, the RUN.
+
+    Raises
+    ------
+    InputError, UsageError, ClusterError, OutputError
+        As the parts raise; nothing is submitted and no RUN is left behind.
+    """
+    trace = prepare_trace(read_swf(trace_path), options)
+    choices = read_apps(apps) if apps else None
+    target = look_at_target(client)
+    plan = make_plan(trace, target, options.plan_options(target.batch.multiplicity), choices)
+    info = _run_info(trace, target, client, options)
+    with tempfile.TemporaryDirectory(prefix="osub-") as scratch:
+        prepared = Path(scratch, "trace.swf")
+        write_swf(prepared, trace)
+        writer = RunWriter.create(out, info, prepared)
+    try:
+        (out / JOBS_FOLDER).mkdir()
+        if apps:
+            shutil.copyfile(apps, out / APPS_NAME)
+    except OSError as error:
+        writer.close()
+        raise OutputError(f"cannot write in {out}: {error.strerror}") from error
+    return writer, plan
+
+
+def plan_again(writer: RunWriter, client: SlurmClient, options: ReplayOptions) -> Plan:
+    """Make the plan of a RUN that was begun earlier from the files in it."""
+    trace = read_swf(writer.path / TRACE_NAME)
+    apps = writer.path / APPS_NAME
+    target = look_at_target(client)
+    if target.system != writer.info.system:
+        raise UsageError(f"the run was begun on {writer.info.system}; this cluster is {target.system}")
+    multiplicity = writer.info.multiplicity
+    return make_plan(
+        trace, target, options.plan_options(multiplicity), read_apps(apps) if apps.exists() else None
+    )
+
+
+def _run_info(trace: SwfTrace, target: Target, client: SlurmClient, options: ReplayOptions) -> RunInfo:
+    config = client.config()
+    scheduler = config.get("SchedulerType", "sched/backfill")
+    instant = datetime.fromtimestamp(time.time() + _LEAD_S, UTC)
+    gang = options.gang.kind
+    share = f"M={target.batch.multiplicity}" + ("" if gang == "none" else f", gang {gang}")
+    return RunInfo(
+        kind="real",
+        label=options.label or f"{target.system} {'MQ' if target.is_mq else 'SQ'} {share}",
+        trace_name=trace.name,
+        system=target.system,
+        node_names=target.node_names,
+        queues="mq" if target.is_mq else "sq",
+        policy="fcfs" if scheduler.endswith("builtin") else "backfill",
+        scheduler=scheduler,
+        multiplicity=target.batch.multiplicity,
+        multiplicity_interactive=target.interactive.multiplicity if target.is_mq else None,
+        interactive_nodes=target.interactive.nodes if target.is_mq else None,
+        gang=options.gang,
+        seeds={"interactive": options.seed},
+        speedup=options.speedup,
+        trial=options.trial,
+        slurm_version=config.get("SLURM_VERSION"),
+        host=HostInfo.here(),
+        started=instant.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        options=options.stored(),
+    )
+
+
+def origin_of(info: RunInfo) -> float:
+    """Return the epoch second of the run's second 0."""
+    return datetime.fromisoformat(info.started).timestamp()

@@ -1,0 +1,239 @@
+"""The plan of a replay: a pure function from a trace to timed submissions.
+
+The trace comes in the run's own seconds: cut, compressed and with its interactive patterns embedded, just
+as it is stored in the RUN, so that a simulation of that file meets the same jobs.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from osub.errors import InputError, UsageError
+from osub.units import kib_to_mib, seconds_to_minutes_up
+from submitter.apps import AppChoice
+from submitter.target import Pool, Target
+from workloads.job_shape import JobShape
+from workloads.swf import SwfJob, SwfTrace
+
+EIBA = "eiba"
+RRBA = "rrba"
+
+
+class Oversize(StrEnum):
+    """What to do with a job that can never run on the cluster."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+    CLIP = "clip"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """How a trace becomes submissions.
+
+    Attributes
+    ----------
+    interactive_queue
+        SWF queue number of interactive jobs; None: there are none.
+    request_factor
+        What the requested time is multiplied by: M without gang scheduling, 1 under gangd, which moves
+        the end itself.
+    oversize
+        What to do with jobs that can never run.
+    use_memory
+        Whether to ask Slurm for the trace's memory; otherwise the partition's default holds.
+    rrba_app
+        The kernel of batch jobs that no table names.
+    """
+
+    interactive_queue: int | None = 0
+    request_factor: int = 1
+    oversize: Oversize = Oversize.FAIL
+    use_memory: bool = True
+    rrba_app: str = "jacobi"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedJob:
+    """One submission; seconds are the run's own, ``due_s`` from its second 0."""
+
+    trace_job: int
+    kind: Literal["batch", "interactive"]
+    app: str
+    args: tuple[str, ...]
+    partition: str
+    nodes: int
+    cores_per_node: int
+    due_s: float
+    memory_per_core_mib: int | None
+    requested_s: float | None
+    limit_minutes: int | None
+    dedicated_s: float
+    busy_s: float
+    user: str | None
+
+    @property
+    def cores(self) -> int:
+        """Cores on all nodes together."""
+        return self.nodes * self.cores_per_node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Submissions in order of ``due_s``, and what was left out or changed on the way."""
+
+    jobs: tuple[PlannedJob, ...]
+    skipped_oversize: int = 0
+    clipped_oversize: int = 0
+    clipped_memory: int = 0
+    skipped_empty: int = 0
+
+
+def make_plan(
+    trace: SwfTrace,
+    target: Target,
+    options: PlanOptions,
+    apps: Mapping[int, AppChoice] | None = None,
+) -> Plan:
+    """Turn a trace into timed submissions.
+
+    Jobs without a processor or with a run time of zero or unknown do not run and are counted as empty.
+    Ties in the submit time keep the trace's order.
+
+    Raises
+    ------
+    InputError
+        The trace has no job that can run, a job number comes twice, or a job is larger than the cluster
+        and ``options.oversize`` is ``fail``.
+    UsageError
+        ``apps`` names jobs that the trace does not have.
+    """
+    _check_numbers(trace, apps or {})
+    planned: list[PlannedJob] = []
+    counts = {"skipped_oversize": 0, "clipped_oversize": 0, "clipped_memory": 0, "skipped_empty": 0}
+    for job in sorted(trace.jobs, key=lambda job: job.submit_s):
+        if not job.run_s or not job.procs:
+            counts["skipped_empty"] += 1
+            continue
+        interactive = options.interactive_queue is not None and job.queue == options.interactive_queue
+        pool = target.interactive if interactive else target.batch
+        shape = pool.shape(job.procs)
+        if shape is None:
+            shape = _oversize(job, pool, target, options.oversize)
+            counts["clipped_oversize" if shape else "skipped_oversize"] += 1
+            if shape is None:
+                continue
+        memory, clipped = _memory(job, pool, shape) if options.use_memory else (None, False)
+        counts["clipped_memory"] += clipped
+        choice = (apps or {}).get(job.job_number)
+        planned.append(_planned(job, pool, shape, memory, choice, options, interactive=interactive))
+    if not planned:
+        raise InputError(f"trace {trace.name} has no job to replay ({_empty_because(trace, counts)})")
+    first = planned[0].due_s
+    if first < 0:
+        raise InputError(f"trace {trace.name} submits job {planned[0].trace_job} before its second 0")
+    return Plan(jobs=tuple(planned), **counts)
+
+
+def _check_numbers(trace: SwfTrace, apps: Mapping[int, AppChoice]) -> None:
+    numbers: set[int] = set()
+    for job in trace.jobs:
+        if job.job_number in numbers:
+            raise InputError(
+                f"trace {trace.name} has job {job.job_number} twice; a replay needs unique numbers"
+            )
+        numbers.add(job.job_number)
+    strangers = sorted(set(apps) - numbers)
+    if strangers:
+        raise UsageError(f"--apps names jobs that the trace does not have, such as {strangers[0]}")
+
+
+def _empty_because(trace: SwfTrace, counts: Mapping[str, int]) -> str:
+    if not trace.jobs:
+        return "it has no jobs at all"
+    return ", ".join(f"{value} {key.replace('_', ' ')}" for key, value in counts.items() if value)
+
+
+def _oversize(job: SwfJob, pool: Pool, target: Target, rule: Oversize) -> JobShape | None:
+    if rule is Oversize.FAIL:
+        raise InputError(
+            f"job {job.job_number} asks for {job.procs} cores and can never run on the {pool.nodes} nodes of "
+            f"{pool.cores} cores of partition {pool.partition} ({target.system}): scale the trace to the "
+            "cluster, or choose --oversize skip or clip"
+        )
+    if rule is Oversize.SKIP:
+        return None
+    procs = min(job.procs or 1, pool.nodes * pool.cores)
+    return next(shape for size in range(procs, 0, -1) if (shape := pool.shape(size)))
+
+
+def _memory(job: SwfJob, pool: Pool, shape: JobShape) -> tuple[int | None, bool]:
+    """Return MiB a core to ask for, cut to what a node has, and whether it was cut."""
+    if job.memory_kib is None:
+        return None, False
+    asked, most = max(1, kib_to_mib(job.memory_kib)), pool.memory_mib // shape.cores
+    return min(asked, most), asked > most
+
+
+def _planned(
+    job: SwfJob,
+    pool: Pool,
+    shape: JobShape,
+    memory: int | None,
+    choice: AppChoice | None,
+    options: PlanOptions,
+    *,
+    interactive: bool,
+) -> PlannedJob:
+    run_s = float(job.run_s or 0)
+    requested = None if job.requested_s is None else max(float(job.requested_s), run_s)
+    app, args, busy_s = _application(job, choice, options, run_s, interactive=interactive)
+    return PlannedJob(
+        trace_job=job.job_number,
+        kind="interactive" if interactive else "batch",
+        app=app,
+        args=args,
+        partition=pool.partition,
+        nodes=shape.nodes,
+        cores_per_node=shape.cores,
+        due_s=float(job.submit_s),
+        memory_per_core_mib=memory,
+        requested_s=requested,
+        limit_minutes=None
+        if requested is None
+        else seconds_to_minutes_up(requested * options.request_factor),
+        dedicated_s=run_s,
+        busy_s=busy_s,
+        user=None if job.user is None else str(job.user),
+    )
+
+
+def _application(
+    job: SwfJob, choice: AppChoice | None, options: PlanOptions, run_s: float, *, interactive: bool
+) -> tuple[str, tuple[str, ...], float]:
+    """Return application, arguments and busy seconds."""
+    pattern = job.pattern if interactive else None
+    busy_s = pattern.busy_s if pattern else run_s
+    if choice is not None:
+        return choice.app, choice.args, busy_s
+    if not interactive:
+        return RRBA, ("--app", options.rrba_app, "--target-s", _plain(run_s)), busy_s
+    if pattern is None:
+        # A session that nobody described is busy all the time: no idle period, then one busy one.
+        return EIBA, ("2", "0", _plain(run_s)), busy_s
+    periods = pattern.periods_s
+    return EIBA, (str(len(periods)), *map(_plain, periods)), busy_s
+
+
+def _plain(seconds: float) -> str:
+    """Return seconds to the millisecond, without an exponent."""
+    return f"{seconds:.3f}".rstrip("0").rstrip(".")
+
+
+def quoted(args: tuple[str, ...]) -> str:
+    """Return arguments as one shell-quoted line, as the RUN records them."""
+    return shlex.join(args)

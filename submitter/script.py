@@ -1,0 +1,92 @@
+"""The batch script of one job: stamps real start and end in milliseconds around the application.
+
+The stamps lie in the RUN's ``jobs`` folder, which every node must see: ``<job>.start`` with the Slurm job
+id, ``<job>.end`` with the exit code, ``<job>.report`` with the application's own account, ``<job>.out`` with
+what it printed. ``sh`` and ``date`` are all it needs, and cost about 2 ms.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+from submitter.plan import EIBA, RRBA, PlannedJob
+
+_HEAD = """\
+#!/bin/sh
+# Job {trace_job} of the replay in {run}
+at={stem}
+stamp() {{ date +%s%3N; }}
+note() {{ printf '%s\\n' "$2" > "$at.$1.partial" && mv "$at.$1.partial" "$at.$1"; }}
+note start "{{\\"slurm_job\\":$SLURM_JOB_ID,\\"ms\\":$(stamp)}}"
+"""
+
+_PIN = """\
+OSUB_PIN=1
+OSUB_JOB_CORES=$(scontrol show -o -d job "$SLURM_JOB_ID" | grep -o ' Nodes=[^ ]* CPU_IDs=[^ ]*' |
+  while read -r nodes ids; do
+    for node in $(scontrol show hostnames "${nodes#Nodes=}"); do
+      printf '%s:%s;' "$node" "${ids#CPU_IDs=}"
+    done
+  done)
+OSUB_JOB_CORES=${OSUB_JOB_CORES%;}
+export OSUB_PIN OSUB_JOB_CORES
+"""
+
+_TAIL = """\
+{command} &
+child=$!
+trap 'kill -TERM "$child" 2>/dev/null' TERM
+wait "$child"
+code=$?
+while kill -0 "$child" 2>/dev/null; do wait "$child"; code=$?; done
+note end "{{\\"ms\\":$(stamp),\\"exit_code\\":$code}}"
+exit "$code"
+"""
+
+
+def batch_script(job: PlannedJob, run: Path, *, pin: bool = False, calibration: Path | None = None) -> str:
+    """Return the batch script of a job.
+
+    Parameters
+    ----------
+    job
+        The planned job.
+    run
+        The RUN folder, absolute.
+    pin
+        Whether ranks and workers bind themselves to the cores that Slurm gave them (nodes of an embedded
+        cluster with several cores, where Slurm itself can't).
+    calibration
+        Stored step times for rrba.
+    """
+    stem = run / "jobs" / str(job.trace_job)
+    head = _HEAD.format(trace_job=job.trace_job, run=shlex.quote(str(run)), stem=shlex.quote(str(stem)))
+    command = shlex.join(_command(job, stem, calibration))
+    return head + (_PIN if pin else "") + _TAIL.format(command=command)
+
+
+def _command(job: PlannedJob, stem: Path, calibration: Path | None) -> list[str]:
+    report = ["--report", f"{stem}.report"]
+    nodes, cores = str(job.nodes), str(job.cores_per_node)
+    if job.app == EIBA:
+        eiba = [sys.executable, "-P", "-m", "workloads.eiba", "--workers", cores, *report]
+        if job.nodes == 1:
+            return [*eiba, *job.args]
+        across = ["srun", "--nodes", nodes, "--ntasks", nodes, "--ntasks-per-node", "1"]
+        return [*across, *eiba, "--rendezvous", f"{stem}.rendezvous", *job.args]
+    if job.app == RRBA:
+        known = ["--calibration", str(calibration)] if calibration else []
+        ranks = [
+            "srun",
+            "--mpi=pmi2",
+            "--nodes",
+            nodes,
+            "--ntasks",
+            str(job.cores),
+            "--ntasks-per-node",
+            cores,
+        ]
+        return [*ranks, sys.executable, "-P", "-m", "workloads.rrba", *job.args, *known, *report]
+    return [job.app, *job.args]
