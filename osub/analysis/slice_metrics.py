@@ -1,0 +1,215 @@
+"""What the time slices of a gang scheduler say: usage intervals, fairness, lateness.
+
+Sources: the usage interval distribution is the thesis's (section 7.4.4 and Table 7.7); the fairness index
+is Jain's (Jain, Chiu, Hawe, 1984). A job uses a slice where its role is ``run`` or ``free``; it is busy
+there if it uses it or is ``held``. Idle slices do not count.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import polars as pl
+
+from osub.analysis.occupancy import core_lists
+from osub.analysis.percentiles import nearest_rank
+
+USED = pl.col("role").is_in(["run", "free"])
+
+
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
+    """A spread in microseconds over all rows that know the value; null without any."""
+
+    known: int
+    missing: int
+    min: float | None
+    p50: float | None
+    p90: float | None
+    p99: float | None
+    max: float | None
+
+
+class SliceMetrics(msgspec.Struct, frozen=True, kw_only=True):
+    """The metrics of a run's time slices.
+
+    Parameters
+    ----------
+    slices
+        Number of different slices.
+    length_s
+        Median length of a slice.
+    jobs
+        Jobs that occur in them.
+    intervals
+        How often each usage interval occurs, all jobs together; the keys are whole numbers.
+    fairness
+        Jain's index over attained/entitled of the contended jobs: 1 is fair, 1/n is one job of n served.
+    contended_jobs
+        Jobs that the index is over.
+    fairness_missing
+        Busy jobs that it lacks, because their placement is not known.
+    skew_us, freeze_us
+        Lateness of the nodes, and time until all tasks were frozen or thawed.
+    switching_share
+        Share of the slices' time, from the published start to the last task thawed, mean over slices and
+        nodes.
+    """
+
+    slices: int
+    length_s: float | None
+    jobs: int
+    intervals: dict[str, int]
+    fairness: float | None
+    contended_jobs: int
+    fairness_missing: int
+    skew_us: Spread
+    freeze_us: Spread
+    switching_share: float | None
+
+
+def measure_slices(slices: pl.DataFrame, jobs: pl.DataFrame) -> SliceMetrics:
+    """Compute the metrics of the ``slices`` table, with the placements from the ``jobs`` table."""
+    counted = usage_intervals(slices).group_by("interval").agg(pl.col("count").sum()).sort("interval")
+    shares, missing = attained_shares(slices, jobs)
+    return SliceMetrics(
+        slices=slices.get_column("slice").n_unique(),
+        length_s=slices.select(pl.col("length_s").median()).item(),
+        jobs=slices.get_column("job").n_unique(),
+        intervals={str(interval): count for interval, count in counted.iter_rows()},
+        fairness=jain_index(shares.get_column("ratio")),
+        contended_jobs=shares.height,
+        fairness_missing=missing,
+        skew_us=spread(slices.get_column("skew_us")),
+        freeze_us=spread(slices.get_column("freeze_us")),
+        switching_share=_switching_share(slices),
+    )
+
+
+def busy_slices(slices: pl.DataFrame) -> pl.DataFrame:
+    """Return one row for each slice in which a job is busy: ``job``, ``slice``, ``length_s``, ``used``."""
+    return (
+        slices.filter(pl.col("role") != "idle")
+        .group_by("job", "slice")
+        .agg(pl.col("length_s").first(), USED.any().alias("used"))
+        .sort("job", "slice")
+    )
+
+
+def usage_intervals(slices: pl.DataFrame) -> pl.DataFrame:
+    """Return how often each usage interval occurs for each job: ``job``, ``interval``, ``count``.
+
+    The interval of two uses in successive slices is 1; one busy slice without use between them makes it 2.
+    """
+    return (
+        busy_slices(slices)
+        .with_columns(turn=pl.int_range(pl.len()).over("job"))
+        .filter("used")
+        .with_columns(interval=pl.col("turn").diff().over("job"))
+        .drop_nulls("interval")
+        .group_by("job", "interval")
+        .agg(pl.len().cast(pl.Int64).alias("count"))
+        .sort("job", "interval")
+    )
+
+
+def attained_shares(slices: pl.DataFrame, jobs: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    """Return what each contended job got of what it was entitled to.
+
+    In a slice in which a job is busy and shares a core with another busy job it is entitled to the slice
+    over m, the largest number of busy jobs on one of its cores, itself included; it attains the slice if it
+    uses it.
+
+    Returns
+    -------
+    shares
+        ``job``, ``entitled_s``, ``attained_s``, ``ratio``.
+    missing
+        Busy jobs without a known placement; they are left out, also as sharers of others.
+    """
+    busy = slices.filter(pl.col("role") != "idle").select("slice", "node", "job").unique()
+    crowd = (
+        busy.sort("slice", "node", "job")
+        .group_by("slice", "node", maintain_order=True)
+        .agg(pl.col("job").cast(pl.String).alias("crowd"))
+        .with_columns(pl.col("crowd").list.join(","))
+    )
+    cores = _cores_of_jobs(jobs)
+    missing = busy.get_column("job").unique().is_in(cores.get_column("job").unique().implode())
+    multiplicity = crowd.join(_multiplicities(crowd, cores), on=("node", "crowd"))
+    largest = multiplicity.group_by("slice", "job").agg(pl.col("m").max())
+    shares = (
+        busy_slices(slices)
+        .join(largest.filter(pl.col("m") > 1), on=("slice", "job"))
+        .group_by("job")
+        .agg(
+            entitled_s=(pl.col("length_s") / pl.col("m")).sum(),
+            attained_s=pl.col("length_s").filter("used").sum(),
+        )
+        .sort("job")
+        .with_columns(ratio=pl.col("attained_s") / pl.col("entitled_s"))
+    )
+    return shares, int((~missing).sum())
+
+
+def _cores_of_jobs(jobs: pl.DataFrame) -> pl.DataFrame:
+    """Return ``job``, ``node``, ``core``: a row for each core of each job with a number and a placement."""
+    entries = (
+        jobs.select(pl.col("job_id").alias("job"), "placement")
+        .drop_nulls()
+        .explode("placement", empty_as_null=False)
+        .unnest("placement")
+    )
+    listed = entries.join(core_lists(entries), on="cores")
+    return listed.select("job", "node", "core").explode("core", empty_as_null=False)
+
+
+def _multiplicities(crowds: pl.DataFrame, cores: pl.DataFrame) -> pl.DataFrame:
+    """Return ``node``, ``crowd``, ``job``, ``m``: m of each job of each different crowd on a node.
+
+    A pattern of slices repeats, so the different crowds are few, however long the run is.
+    """
+    members = (
+        crowds.select("node", "crowd")
+        .unique()
+        .with_columns(job=pl.col("crowd").str.split(",").cast(pl.List(pl.Int64)))
+        .explode("job", empty_as_null=False)
+        .join(cores, on=("node", "job"))
+    )
+    return (
+        members.with_columns(m=pl.len().over("node", "crowd", "core"))
+        .group_by("node", "crowd", "job")
+        .agg(pl.col("m").max())
+    )
+
+
+def jain_index(ratios: pl.Series) -> float | None:
+    """Return Jain's index, (sum x)^2 / (n sum x^2); None without any, 1 if all are zero."""
+    values = ratios.to_numpy()
+    if not len(values):
+        return None
+    squares = float((values**2).sum())
+    return float(values.sum()) ** 2 / (len(values) * squares) if squares else 1.0
+
+
+def spread(values: pl.Series) -> Spread:
+    """Summarise a column of microseconds."""
+    known = values.drop_nulls().sort()
+    return Spread(
+        known=len(known),
+        missing=values.null_count(),
+        min=float(known[0]) if len(known) else None,
+        p50=nearest_rank(known, 50),
+        p90=nearest_rank(known, 90),
+        p99=nearest_rank(known, 99),
+        max=nearest_rank(known, 100),
+    )
+
+
+def _switching_share(slices: pl.DataFrame) -> float | None:
+    known = slices.filter((pl.col("role") == "run") & pl.col("skew_us").is_not_null())
+    if not known.height:
+        return None
+    lost_us = pl.col("skew_us") + pl.col("freeze_us").fill_null(0)
+    per_node = known.group_by("slice", "node").agg(
+        share=lost_us.max().clip(lower_bound=0) / 1e6 / pl.col("length_s").first()
+    )
+    return float(per_node.get_column("share").mean())  # type: ignore[arg-type]

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from osub.analysis.slice_metrics import attained_shares, jain_index, measure_slices, spread, usage_intervals
+from osub.records import JOBS, SLICES, Placement, SliceRecord, SliceRole
+from osub.records.tables import frame_of
+from tests.fixtures.records import make_ended
+
+ROLES: dict[str, SliceRole] = {"r": "run", "h": "held", "i": "idle", "f": "free"}
+
+
+def slices_of(patterns: dict[int, str], nodes: tuple[str, ...] = ("n1",)) -> pl.DataFrame:
+    """Build slices of one second from a letter a slice: run, held, idle, free, or . for no row."""
+    rows = [
+        SliceRecord(slice=number, start_s=number, length_s=1, job=job, node=node, role=ROLES[letter])
+        for job, pattern in patterns.items()
+        for number, letter in enumerate(pattern)
+        if letter != "."
+        for node in nodes
+    ]
+    return frame_of(rows, SLICES)
+
+
+def jobs_on(places: dict[int, dict[str, tuple[int, ...]]]) -> pl.DataFrame:
+    """Build jobs with a number of their own and the cores that they hold on each node."""
+    rows = [
+        make_ended(job, job_id=job, placement=tuple(Placement(node, cores) for node, cores in place.items()))
+        for job, place in places.items()
+    ]
+    return frame_of(rows, JOBS)
+
+
+def intervals(pattern: str, nodes: tuple[str, ...] = ("n1",)) -> dict[int, int]:
+    return {
+        interval: count for _, interval, count in usage_intervals(slices_of({7: pattern}, nodes)).iter_rows()
+    }
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("rrrr", {1: 3}),
+        ("rhrhr", {2: 2}),
+        ("rhhr", {3: 1}),
+        ("riir", {1: 1}),
+        ("rhiihr", {3: 1}),
+        ("r...r", {1: 1}),
+        ("rhfr", {1: 1, 2: 1}),
+        ("hhrhh", {}),
+        ("ii", {}),
+    ],
+)
+def test_usage_intervals_count_busy_slices_between_uses(pattern: str, expected: dict[int, int]) -> None:
+    assert intervals(pattern) == expected
+
+
+def test_a_job_on_two_nodes_counts_once() -> None:
+    assert intervals("rhr", ("n1", "n2")) == {2: 1}
+
+
+def test_two_jobs_that_take_turns_are_treated_fairly() -> None:
+    shares, missing = attained_shares(
+        slices_of({1: "rhrh", 2: "hrhr"}), jobs_on({1: {"n1": (0,)}, 2: {"n1": (0, 1)}})
+    )
+    assert shares["entitled_s"].to_list() == [2, 2]
+    assert shares["attained_s"].to_list() == [2, 2]
+    assert (jain_index(shares["ratio"]), missing) == (1, 0)
+
+
+def test_only_contended_busy_slices_count_for_fairness() -> None:
+    # Job 2 is idle in the last two slices: what job 1 does then takes nothing from anybody.
+    shares, _ = attained_shares(
+        slices_of({1: "rrhrr", 2: "hhrii"}), jobs_on({1: {"n1": (0,)}, 2: {"n1": (0,)}})
+    )
+    assert shares["entitled_s"].to_list() == [1.5, 1.5]
+    assert shares["attained_s"].to_list() == [2, 1]
+    assert jain_index(shares["ratio"]) == pytest.approx(0.9)
+
+
+def test_jobs_on_other_cores_or_nodes_do_not_contend() -> None:
+    shares, _ = attained_shares(
+        slices_of({1: "rr", 2: "rr", 3: "rr"}),
+        jobs_on({1: {"n1": (0,)}, 2: {"n1": (1,)}, 3: {"n2": (0,)}}),
+    )
+    assert shares.height == 0
+    assert jain_index(shares["ratio"]) is None
+
+
+def test_the_most_crowded_core_decides_what_a_job_is_entitled_to() -> None:
+    shares, _ = attained_shares(
+        slices_of({1: "r", 2: "h", 3: "h"}), jobs_on({1: {"n1": (0, 1)}, 2: {"n1": (0,)}, 3: {"n1": (0,)}})
+    )
+    assert shares["entitled_s"].to_list() == pytest.approx([1 / 3] * 3)
+    wide, _ = attained_shares(
+        slices_of({1: "r", 2: "h", 3: "h"}), jobs_on({1: {"n1": (0, 1)}, 2: {"n1": (0,)}, 3: {"n1": (1,)}})
+    )
+    assert wide["entitled_s"].to_list() == [0.5, 0.5, 0.5]
+
+
+def test_a_busy_job_without_a_known_place_is_counted_as_missing() -> None:
+    _, missing = attained_shares(slices_of({1: "r", 9: "h"}), jobs_on({1: {"n1": (0,)}}))
+    assert missing == 1
+
+
+@pytest.mark.parametrize(
+    ("ratios", "expected"),
+    [([1.0, 1.0], 1), ([1.0, 0.0], 0.5), ([2.0, 1.0], 0.9), ([0.0, 0.0], 1), ([], None)],
+)
+def test_jain_index(ratios: list[float], expected: float | None) -> None:
+    assert jain_index(pl.Series(ratios, dtype=pl.Float64)) == pytest.approx(expected)
+
+
+def test_a_spread_says_what_it_lacks() -> None:
+    values = spread(pl.Series([5.0, None, -1.0, 3.0]))
+    assert (values.known, values.missing, values.min, values.p50, values.p99, values.max) == (
+        3,
+        1,
+        -1,
+        3,
+        5,
+        5,
+    )
+    assert spread(pl.Series([None], dtype=pl.Float64)).p99 is None
+
+
+def test_the_share_lost_to_switching_is_up_to_the_last_task_thawed() -> None:
+    rows = [
+        SliceRecord(
+            slice=0, start_s=0, length_s=0.25, job=1, node="a", role="run", skew_us=500, freeze_us=500
+        ),
+        SliceRecord(
+            slice=0, start_s=0, length_s=0.25, job=3, node="a", role="run", skew_us=500, freeze_us=2000
+        ),
+        SliceRecord(
+            slice=0, start_s=0, length_s=0.25, job=2, node="a", role="held", skew_us=500, freeze_us=9000
+        ),
+        SliceRecord(slice=0, start_s=0, length_s=0.25, job=1, node="b", role="run", skew_us=-50),
+    ]
+    metrics = measure_slices(frame_of(rows, SLICES), frame_of([], JOBS))
+    assert metrics.switching_share == pytest.approx((0.01 + 0) / 2)
