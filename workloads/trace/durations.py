@@ -27,13 +27,15 @@ def stretch(pattern: InteractivePattern, total_ms: int) -> InteractivePattern:
     """Return ``pattern`` stretched or compressed in proportion so that it takes exactly ``total_ms``.
 
     The instants between the periods are rounded, not the periods, so the sum is exact and no error
-    adds up. A pattern without any length becomes one idle period.
+    adds up. A pattern without any length is idle for ``total_ms`` before its empty busy periods.
     """
     periods = (pattern.prologue_s, *_alternate(pattern), pattern.epilogue_s)
     ends_ms = list(accumulate(map(to_ms, periods)))
     length_ms = ends_ms[-1]
     if length_ms == 0:
-        return InteractivePattern(to_s(total_ms), 0, (), ())
+        return InteractivePattern(
+            to_s(total_ms), 0, (0,) * len(pattern.activations_s), (0,) * len(pattern.idles_s)
+        )
     moved = [0, *((2 * end_ms * total_ms + length_ms) // (2 * length_ms) for end_ms in ends_ms)]
     lengths = [to_s(end_ms - start_ms) for start_ms, end_ms in pairwise(moved)]
     return InteractivePattern(lengths[0], lengths[-1], tuple(lengths[1:-1:2]), tuple(lengths[2:-1:2]))

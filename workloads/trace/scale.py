@@ -114,7 +114,7 @@ def scale_trace(
     size_before = from_procs if from_procs is not None else trace.header.system_procs
     if size_before is None:
         raise UsageError(
-            f"the header of {trace.name} does not tell the system's size: give the number of processors"
+            f"the header of {trace.name} does not tell its system's size: give the number of processors"
         )
     if min(to_nodes, to_cores_per_node, size_before) < 1 or intensity <= 0 or not 0 <= interactive_share <= 1:
         raise UsageError(

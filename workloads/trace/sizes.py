@@ -52,7 +52,8 @@ def nearest_of_kind(size: int, kind: int, widest: int) -> int | None:
     if kind == SERIAL:
         return 1
     if kind == OTHER:
-        near = (size, size - 1, size + 1, 3)
+        inside = min(size, widest)
+        near = (inside, inside - 1, inside + 1, 3)
         return next(found for found in near if 3 <= found <= widest and kind_of(found) == OTHER)
     below = 1 << max(1, min(size, widest).bit_length() - 1)
     above = below * 2

@@ -6,6 +6,7 @@ interactive activity; half-hour slots; 11:00 to 3:30 around the active hours 14:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -65,7 +66,7 @@ def find_window(
 
     Activity is the submissions of interactive jobs by half-hour slot, or all submissions where the trace
     has no job in ``interactive_queue``. Among whole weekdays (all whole days where the trace has no
-    dates) with activity in the upper quarter, the one is chosen whose course over the day, of activity
+    dates) in the upper quarter by activity, the one is chosen whose course over the day, of activity
     and of the other jobs' cores, is most like the mean; then the more active, then the earlier. Its active
     phase is the shortest run of slots with ``active_share`` of its activity. A trace without a whole
     day is one window.
@@ -88,16 +89,17 @@ def find_window(
         days, times, np.where(interactive, 1.0, 0.0) if interactive.any() else np.ones(len(cores))
     )
     place = _typical_busy(activity, _profiles(days, times, np.where(interactive, 0.0, cores)))
+    first_s = to_s(to_ms(float(submits.min())))
     if place is None:
-        first_s, end_s = submits.min(), to_s(to_ms(submits.max())) + 1
+        end_s = to_s(to_ms(float(submits.max()))) + 1
         return Window(first_s, first_s, end_s, end_s, "the whole trace, which has no whole day")
     low, high = _active_slots(activity[place], active_share)
-    active_start_s = clock.trace_s(days[place], low * SLOT_S)
-    active_end_s = active_start_s + (high - low) * SLOT_S
+    active_start_s = max(first_s, clock.trace_s(days[place], low * SLOT_S))
+    active_end_s = clock.trace_s(days[place], low * SLOT_S) + (high - low) * SLOT_S
     date = clock.date(active_start_s)
     named = date.date().isoformat() if date else f"day {days[place]}"
     return Window(
-        max(submits.min(), active_start_s - warm_up_s),
+        max(first_s, active_start_s - warm_up_s),
         active_start_s,
         active_end_s,
         active_end_s + cool_down_s,
@@ -133,9 +135,10 @@ def _typical_busy(activity: Profile, load: Profile) -> int | None:
     if not np.any(totals > 0):
         return None
     strangeness = np.round(_strangeness(activity) + _strangeness(load), 6)
-    busy = np.flatnonzero(totals >= max(np.percentile(totals[totals > 0], 75), 1))
-    order = np.lexsort((busy, -totals[busy], strangeness[busy]))
-    return int(busy[order[0]])
+    places = np.arange(len(totals))
+    busiest = np.lexsort((places, strangeness, -totals))[: math.ceil(np.count_nonzero(totals) / 4)]
+    order = np.lexsort((busiest, -totals[busiest], strangeness[busiest]))
+    return int(busiest[order[0]])
 
 
 def _strangeness(profiles: Profile) -> Profile:
