@@ -22,6 +22,7 @@ from workloads.trace.window import cut_window
 
 APPS_NAME = "apps.csv"
 JOBS_FOLDER = "jobs"
+LEFT_OUT = ("skipped_oversize", "clipped_oversize", "clipped_memory", "skipped_empty")
 # From the beginning to the run's second 0: time to write the RUN and to start the submitting thread.
 _LEAD_S = 0.5
 
@@ -63,6 +64,7 @@ def begin_run(
         prepared = Path(scratch, "trace.swf")
         write_swf(prepared, trace)
         writer = RunWriter.create(out, info, prepared)
+    writer.event("begun", jobs=len(plan.jobs), **{name: getattr(plan, name) for name in LEFT_OUT})
     try:
         (out / JOBS_FOLDER).mkdir()
         if apps:

@@ -165,7 +165,8 @@ class LocalCluster:
         if state.shape != shape:
             raise ClusterError(
                 f"{self.folder} holds a cluster of another shape ({state.shape.system}, "
-                f"M={state.shape.multiplicity}, gang {state.shape.gang}); `osub cluster down --state {self.folder}` first"
+                f"M={state.shape.multiplicity}, gang {state.shape.gang}); "
+                f"`osub cluster down --state {self.folder}` first"
             )
         return self._start_missing(self._prepare(state, host), host, say)
 

@@ -1,0 +1,7 @@
+.PHONY: demo test
+
+demo:
+	@scripts/demo
+
+test:
+	@scripts/test

@@ -1,0 +1,149 @@
+"""Examining a host: each thing that the toolkit can use, whether it is here, and how to get it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import struct
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import psutil
+
+from deploy.local.host import CgroupVersion, find_program, usable_cgroup
+from deploy.local.shape import natural_shape
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing: whether it is here, what was found, and what it is for or how to get it."""
+
+    what: str
+    here: Literal["yes", "no", "partly"]
+    found: str
+    advice: str
+
+
+def examine_host(cgroup_root: Path = Path("/sys/fs/cgroup")) -> list[Finding]:
+    """Look at everything; nothing is changed."""
+    return [
+        *_machine(),
+        _programs(
+            "Slurm", ("slurmctld", "slurmd", "sbatch", "srun", "scontrol"), "slurmctld slurmd slurm-client"
+        ),
+        _programs("munge", ("munged",), "munge"),
+        _mpi(),
+        _cgroup(cgroup_root),
+        _freezer(cgroup_root),
+        _realtime(),
+        _pmu(),
+    ]
+
+
+def _machine() -> Iterator[Finding]:
+    cpus = sorted(os.sched_getaffinity(0))
+    nodes, cores = natural_shape(len(cpus))
+    memory = psutil.virtual_memory()
+    load = os.getloadavg()[0]
+    yield Finding(
+        "CPUs",
+        "yes",
+        f"{len(cpus)} usable of {os.cpu_count()}, load {load:.2f}",
+        f"the embedded cluster is N{nodes}C{cores} by default",
+    )
+    yield Finding(
+        "memory",
+        "yes",
+        f"{memory.total / 2**30:.1f} GiB, {memory.available / 2**30:.1f} free",
+        "Slurm shares it out",
+    )
+    yield Finding("kernel", "yes", f"{platform.system()} {platform.release()}", "")
+    who = "root" if os.geteuid() == 0 else f"user id {os.geteuid()}"
+    yield Finding(
+        "privilege",
+        "yes" if os.geteuid() == 0 else "partly",
+        who,
+        "root: cgroup freezer and tracking; a plain user: signals and process trees",
+    )
+
+
+def _programs(what: str, names: tuple[str, ...], packages: str) -> Finding:
+    found = {name: find_program(name) for name in names}
+    missing = [name for name, path in found.items() if path is None]
+    if missing:
+        return Finding(what, "no", f"missing: {', '.join(missing)}", f"apt-get install {packages}")
+    return Finding(what, "yes", _version(str(found[names[0]])), "")
+
+
+def _version(path: str) -> str:
+    with suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run([path, "-V"], capture_output=True, text=True, timeout=10, check=False)
+        return (done.stdout + done.stderr).strip().splitlines()[0]
+    return path
+
+
+def _mpi() -> Finding:
+    try:
+        found = f"mpi4py {metadata.version('mpi4py')}, MPICH {metadata.version('mpich')}"
+    except metadata.PackageNotFoundError as error:
+        return Finding("MPI", "no", f"no {error.name}", "pip install mpi4py mpich (rrba needs them)")
+    plugins = [Path("/usr/lib"), Path("/usr/lib64"), Path("/usr/local/lib")]
+    pmi2 = any(next(root.glob("**/slurm*/mpi_pmi2.so"), None) for root in plugins if root.is_dir())
+    if not pmi2:
+        return Finding(
+            "MPI", "partly", found, "no Slurm plugin mpi_pmi2 found: jobs of several ranks can't start"
+        )
+    return Finding("MPI", "yes", f"{found}, srun --mpi=pmi2", "")
+
+
+def _cgroup(root: Path) -> Finding:
+    unified = (root / "cgroup.controllers").exists()
+    legacy = (root / "freezer").is_dir()
+    kind = "v2" if unified else "v1" if legacy else "none mounted"
+    if legacy and (root / "unified").is_dir():
+        kind = "v1 and v2 (hybrid)"
+    usable = usable_cgroup(root) if os.geteuid() == 0 else CgroupVersion.NONE
+    here: Literal["yes", "no"] = "no" if usable is CgroupVersion.NONE else "yes"
+    advice = "Slurm tracks processes in it" if here == "yes" else "needs root; process trees are used instead"
+    return Finding("cgroup", here, kind, advice)
+
+
+def _freezer(root: Path) -> Finding:
+    usable = usable_cgroup(root) if os.geteuid() == 0 else CgroupVersion.NONE
+    if usable is CgroupVersion.NONE:
+        return Finding(
+            "freezer", "partly", "signals (SIGSTOP, SIGCONT)", "the cgroup freezer is better: run as root"
+        )
+    return Finding("freezer", "yes", f"cgroup {usable}", "")
+
+
+def _realtime() -> Finding:
+    policy, parameter = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except PermissionError:
+        return Finding(
+            "SCHED_FIFO", "no", "not permitted", "exact switching wants CAP_SYS_NICE or an rtprio limit"
+        )
+    os.sched_setscheduler(0, policy, parameter)
+    return Finding("SCHED_FIFO", "yes", "permitted", "time slices begin to the fraction of a millisecond")
+
+
+def _pmu() -> Finding:
+    """Try to open a hardware instruction counter for this process (perf_event_open(2))."""
+    attribute = struct.pack("IIQQQQQ", 0, 112, 1, 0, 0, 0, 1 << 5 | 1 << 6).ljust(112, b"\0")
+    libc = ctypes.CDLL(None, use_errno=True)
+    number = {"x86_64": 298, "aarch64": 241}.get(platform.machine())
+    descriptor = -1 if number is None else libc.syscall(number, attribute, 0, -1, -1, 0)
+    if descriptor < 0:
+        why = os.strerror(ctypes.get_errno()) if number else f"unknown machine {platform.machine()}"
+        return Finding(
+            "PMU", "no", why.lower(), "performance counters: needs hardware, or a lower perf_event_paranoid"
+        )
+    os.close(descriptor)
+    return Finding("PMU", "yes", "instructions can be counted", "")

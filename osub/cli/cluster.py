@@ -1,0 +1,136 @@
+"""``osub cluster up|status|down``: the embedded cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from deploy.local import Gang, LocalCluster, Queues, Scheduler, Shape, natural_shape
+from deploy.local.cluster import Status
+from deploy.local.host import look_at_host
+
+app = typer.Typer(help="A real Slurm on this host, for experiments.", no_args_is_help=True)
+
+State = Annotated[Path, typer.Option("--state", help="Folder that holds the cluster.", file_okay=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command()
+def up(
+    state: State,
+    nodes: Annotated[int | None, typer.Option(help="Nodes; by default what suits this host.")] = None,
+    cores: Annotated[int | None, typer.Option(help="Cores on each node.")] = None,
+    virtual: Annotated[
+        bool, typer.Option("--virtual", help="Declare more cores than the host has; nothing is pinned.")
+    ] = False,
+    multiplicity: Annotated[int, typer.Option(help="Most jobs a core, M (MQ: of batch nodes).")] = 1,
+    gang: Annotated[Gang, typer.Option(help="Who takes turns on shared cores.")] = Gang.NONE,
+    queues: Annotated[Queues, typer.Option(help="One queue, or interactive nodes apart.")] = Queues.SQ,
+    interactive_nodes: Annotated[int | None, typer.Option(help="MQ: nodes for interactive jobs.")] = None,
+    multiplicity_interactive: Annotated[int, typer.Option(help="MQ: most jobs a core on them.")] = 4,
+    scheduler: Annotated[Scheduler, typer.Option(help="Slurm's scheduler.")] = Scheduler.BACKFILL,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="Further Key=Value of slurm.conf; may be repeated.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Start the cluster, or whatever has died of it, and wait until it takes jobs."""
+    natural = natural_shape(len(look_at_host().cpus))
+    shape = Shape(
+        nodes=nodes or (natural[0] if cores is None else max(1, natural[0] * natural[1] // cores)),
+        cores=cores or max(1, natural[0] * natural[1] // (nodes or natural[0])),
+        virtual=virtual,
+        multiplicity=multiplicity,
+        gang=gang,
+        queues=queues,
+        interactive_nodes=interactive_nodes,
+        multiplicity_interactive=multiplicity_interactive,
+        scheduler=scheduler,
+        settings=tuple(setting or ()),
+    )
+    cluster = LocalCluster(state)
+    console = Console(stderr=True)
+    with console.status("starting") as spinner:
+        cluster.up(shape, lambda what: spinner.update(what))
+    status_now = cluster.status()
+    if as_json:
+        typer.echo(json.dumps(_facts(status_now)))
+    else:
+        typer.echo(f"{shape.system} is up: export SLURM_CONF={cluster.conf}")
+
+
+@app.command()
+def status(state: State, as_json: Json = False) -> None:
+    """Say which daemons live, what the nodes do, and how many jobs there are."""
+    status_now = LocalCluster(state).status()
+    if as_json:
+        typer.echo(json.dumps(_facts(status_now)))
+    else:
+        _print(status_now)
+    raise typer.Exit(0 if status_now.is_whole else 1)
+
+
+@app.command()
+def down(
+    state: State,
+    keep_logs: Annotated[bool, typer.Option("--keep-logs", help="Leave the daemons' logs.")] = False,
+    as_json: Json = False,
+) -> None:
+    """End the cluster and its jobs, and remove everything that `up` made."""
+    existed = LocalCluster(state).down(keep_logs=keep_logs)
+    if as_json:
+        typer.echo(json.dumps({"ended": existed}))
+    else:
+        typer.echo(f"the cluster in {state} is gone" if existed else f"no cluster in {state}")
+
+
+def _facts(status_now: Status) -> dict[str, object]:
+    state = status_now.state
+    return {
+        "system": state.shape.system,
+        "shape": msgspec.to_builtins(state.shape),
+        "conf": str(state.layout.conf),
+        "cgroup": state.cgroup,
+        "daemons": status_now.daemons,
+        "nodes": None
+        if status_now.nodes is None
+        else {node.name: "+".join(sorted(node.states)) for node in status_now.nodes},
+        "jobs": None if status_now.jobs is None else _job_counts(status_now),
+        "whole": status_now.is_whole,
+    }
+
+
+def _job_counts(status_now: Status) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for job in status_now.jobs or ():
+        counts[str(job.state)] = counts.get(str(job.state), 0) + 1
+    return counts
+
+
+def _print(status_now: Status) -> None:
+    state = status_now.state
+    console = Console()
+    console.print(
+        f"{state.shape.system} M={state.shape.multiplicity} queues={state.shape.queues} "
+        f"gang={state.shape.gang},"
+        f" processes tracked by {f'cgroup {state.cgroup}' if state.cgroup != 'none' else 'parentage'}",
+        highlight=False,
+    )
+    table = Table("daemon", "state", "CPUs", "Slurm says")
+    pins = {f"slurmd {node.name}": node for node in state.layout.nodes}
+    said = {f"slurmd {node.name}": "+".join(sorted(node.states)) for node in status_now.nodes or ()}
+    for role, alive in status_now.daemons.items():
+        cpus = ",".join(map(str, pins[role].cpus)) if role in pins else ""
+        table.add_row(role, "alive" if alive else "[red]dead[/red]", cpus, said.get(role, ""))
+    console.print(table)
+    if status_now.jobs is None:
+        console.print("slurmctld does not answer; `osub cluster up` starts what has died")
+    else:
+        counts = ", ".join(f"{count} {name.lower()}" for name, count in _job_counts(status_now).items())
+        console.print(f"jobs: {counts or 'none'}", highlight=False)

@@ -1,0 +1,65 @@
+"""``osub demo``: one trace under several settings on the embedded cluster, and one report."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+
+from deploy.local import natural_shape
+from deploy.local.host import look_at_host
+from osub.analysis.metrics import measure
+from osub.analysis.report import write_report
+from osub.analysis.table import metrics_table
+from osub.cli.demo_run import SETTINGS, choose_trace, replay_under
+from osub.errors import OutputError
+from osub.records import Run, load_run
+from workloads.swf import write_swf
+
+
+def demo(
+    trace: Annotated[
+        Path | None, typer.Option("--trace", help="A real trace in SWF; without it one is generated.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder for runs and report.")] = Path("osub-demo"),
+    seconds: Annotated[
+        float, typer.Option(min=20, max=3600, help="How long one replay takes, about, with one job a core.")
+    ] = 45.0,
+    seed: Annotated[int, typer.Option(help="For everything that is drawn at random.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
+) -> None:
+    """Replay a busy day, scaled to this host and to a minute, under several settings; write a report.
+
+    Runs of an earlier demo in the same folder are replaced; nothing else in it is touched.
+    """
+    console = Console(stderr=as_json)
+    began = time.monotonic()
+    nodes, cores = natural_shape(len(look_at_host().cpus))
+    console.print(f"This host is a cluster of {nodes} nodes with {cores} cores each.", highlight=False)
+    chosen = choose_trace(trace, nodes, cores, seconds, seed)
+    console.print(chosen.story, highlight=False)
+    runs: list[Run] = []
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot make {out}: {error.strerror}") from error
+    swf = out / "trace.swf.gz"
+    write_swf(swf, chosen.trace)
+    for setting in SETTINGS:
+        console.print(f"[bold]{setting.label}[/bold]: {setting.explanation}", highlight=False)
+        path = replay_under(setting, swf, out, nodes, cores)
+        runs.append(load_run(path))
+    page = out / "report.html"
+    write_report(runs, page)
+    metrics = [measure(run) for run in runs]
+    if as_json:
+        facts = {"report": str(page), "runs": [msgspec.to_builtins(metric) for metric in metrics]}
+        typer.echo(json.dumps(facts))
+        return
+    console.print(metrics_table(metrics, short=True))
+    console.print(f"{time.monotonic() - began:.0f} s in all. Report: {page.resolve()}", highlight=False)

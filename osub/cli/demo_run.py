@@ -1,0 +1,108 @@
+"""The demo's parts: the trace it replays, the settings it compares, one replay under a setting."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.local import Gang, LocalCluster, Shape
+from osub.cli.replay import gang_of, watch_replay
+from osub.errors import ClusterError, OutputError
+from submitter.options import ReplayOptions
+from submitter.replay import Replay
+from workloads.swf import SwfTrace, read_swf
+from workloads.trace.generate import generate_trace
+from workloads.trace.miniature import make_miniature
+
+_GENERATED_JOBS = 4000
+_GENERATED_NODES, _GENERATED_CORES = 32, 12
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One way to share the cluster."""
+
+    folder: str
+    label: str
+    explanation: str
+    multiplicity: int
+    gang: Gang
+
+
+SETTINGS = (
+    Setting("m1", "M=1", "every core has one job at a time; the others wait", 1, Gang.NONE),
+    Setting("m2-naive", "M=2 naive", "two jobs a core, left to the operating system", 2, Gang.NONE),
+    Setting(
+        "m2-slurm", "M=2 Slurm gang", "two jobs a core, Slurm's gang scheduler, 5 s slices", 2, Gang.SLURM
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The trace to replay, and where it comes from in a sentence or two."""
+
+    trace: SwfTrace
+    story: str
+
+
+def choose_trace(path: Path | None, nodes: int, cores: int, seconds: float, seed: int) -> Chosen:
+    """Make the miniature of a real trace, or of a generated one where ``path`` is None."""
+    if path is not None:
+        original, origin = read_swf(path), f"the trace {path.name}"
+    else:
+        original = generate_trace(
+            _GENERATED_JOBS, _GENERATED_NODES, _GENERATED_CORES, seed=seed, interactive_share=0.2
+        )
+        origin = f"a trace drawn from the Lublin-Feitelson model ({_GENERATED_JOBS} jobs, seed {seed})"
+    small = make_miniature(original, nodes, cores, seconds, seed=seed)
+    interactive = sum(job.queue == 0 for job in small.trace.jobs)
+    window = small.window
+    story = (
+        f"From {origin}: {len(small.trace.jobs)} jobs ({interactive} interactive) stand for the "
+        f"{window.length_s / 3600:.1f} busy hours from second {window.start_s:.0f} on, scaled to this "
+        f"cluster and {small.arrivals_speedup:.0f} times as fast; run times are compressed to "
+        f"{seconds / 4:.0f} s at most."
+    )
+    return Chosen(small.trace, story)
+
+
+def replay_under(setting: Setting, swf: Path, out: Path, nodes: int, cores: int) -> Path:
+    """Replay under one setting on a cluster of its own; returns the RUN.
+
+    Raises
+    ------
+    ClusterError
+        The user detached: the demo has nothing to go on with.
+    """
+    path = out / setting.folder
+    _clear(path)
+    shape = Shape(nodes=nodes, cores=cores, multiplicity=setting.multiplicity, gang=setting.gang)
+    state = Path(tempfile.mkdtemp(prefix="osub-demo-"))
+    cluster = LocalCluster(state)
+    try:
+        cluster.up(shape)
+        client = cluster.client()
+        options = ReplayOptions(
+            label=setting.label,
+            gang=gang_of(cluster.state(), client),
+            pin=cores > 1,
+            use_memory=False,  # the trace's machine had other memory than this host
+        )
+        if not watch_replay(Replay.begin(swf, path, client, options), setting.label):
+            raise ClusterError("the demo was interrupted; its clusters are gone, its finished runs are kept")
+    finally:
+        cluster.down()
+        shutil.rmtree(state, ignore_errors=True)
+    return path
+
+
+def _clear(path: Path) -> None:
+    """Remove an earlier demo's run; refuse anything that is none."""
+    if not path.exists():
+        return
+    if not (path / "run.json").exists():
+        raise OutputError(f"{path} is no run of an earlier demo; choose another --out")
+    shutil.rmtree(path)
