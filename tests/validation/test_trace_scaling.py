@@ -1,0 +1,94 @@
+"""Scaling of the real trace that the thesis scaled, beside what the thesis reports of its own."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from workloads.swf import SwfTrace, read_swf, swf_lines, write_swf
+from workloads.trace.clock import TraceClock
+from workloads.trace.miniature import make_miniature
+from workloads.trace.scale import scale_trace
+from workloads.trace.window import THESIS_WINDOW, cut_window, find_window
+
+SHARED = Path(os.environ.get("OSUB_SHARED", Path(__file__).resolve().parents[2].parent / "shared"))
+TRACES = SHARED / "traces"
+GAIA = TRACES / "UniLu-Gaia-2014-1.swf.gz"
+
+needs_gaia = pytest.mark.skipif(
+    not GAIA.exists(), reason="needs UniLu-Gaia-2014-1.swf.gz in OSUB_SHARED/traces"
+)
+
+
+@pytest.fixture(scope="module")
+def gaia() -> SwfTrace:
+    return read_swf(GAIA)
+
+
+@needs_gaia
+def test_thesis_window_starts_with_job_2814_on_a_thursday(gaia: SwfTrace) -> None:
+    window = cut_window(gaia, THESIS_WINDOW.start_s, THESIS_WINDOW.length_s)
+    assert window.jobs[0].job_number == 2814
+    date = TraceClock.of(window.header, 0).date(0)
+    assert date is not None
+    assert date.isoformat() == "2014-06-05T11:42:14+02:00"
+
+
+@needs_gaia
+@pytest.mark.parametrize("seed", range(5))
+def test_thesis_window_scaled_to_its_cluster_keeps_its_character(gaia: SwfTrace, seed: int) -> None:
+    window = cut_window(gaia, THESIS_WINDOW.start_s, THESIS_WINDOW.length_s)
+    scaled, report = scale_trace(window, 12, 12, seed, from_procs=1800)
+    widest = max(job.procs or 0 for job in scaled.jobs)
+    # thesis Table 7.2: 68 batch jobs, the widest has 25 cores
+    print(
+        f"seed {seed}: {report.jobs_after} batch jobs, widest {widest}, {report.slots_within} of "
+        f"{len(report.slot_targets)} slots within 10 %, KS {report.arrival_distance:.3f}"
+    )
+    assert 40 <= report.jobs_after <= 100
+    assert widest <= 144
+    assert report.slots_within >= 0.8 * len(report.slot_targets)
+    assert report.cores == pytest.approx(report.target_cores, rel=0.05)
+    assert report.serial_after == pytest.approx(report.serial_before, abs=0.06)
+    assert report.power_of_two_after == pytest.approx(report.power_of_two_before, abs=0.06)
+    assert report.arrival_distance < 0.12
+
+
+@needs_gaia
+def test_busy_day_of_gaia_becomes_a_minute_on_two_cores(gaia: SwfTrace) -> None:
+    small = make_miniature(gaia, 2, 1, 70)
+    assert small.makespan_s <= 70
+    assert len(small.trace.jobs) >= 10
+    assert small.made_interactive == 0
+    assert small.clipping.raised <= 0.25 * len(small.trace.jobs)
+
+
+@needs_gaia
+def test_a_busy_weekday_is_found(gaia: SwfTrace) -> None:
+    window = find_window(gaia)
+    date = TraceClock.of(gaia.header, 0).date(window.active_start_s)
+    assert date is not None
+    assert date.weekday() < 5
+    assert 7 <= date.hour <= 15
+    assert 4 * 3600 <= window.active_end_s - window.active_start_s <= 12 * 3600
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["UniLu-Gaia-2014-1", "KTH-SP2-1996-2.1-cln", "theta_2022", "lublin_256"],
+)
+def test_real_traces_come_back_byte_for_byte(name: str, tmp_path: Path) -> None:
+    source = TRACES / f"{name}.swf.gz"
+    if not source.exists():
+        pytest.skip(f"needs {name}.swf.gz in OSUB_SHARED/traces")
+    trace = read_swf(source)
+    write_swf(tmp_path / "copy.swf", trace)
+    assert (tmp_path / "copy.swf").read_bytes() == gzip.decompress(source.read_bytes())
+    plain = replace(trace, jobs=tuple(replace(job) for job in trace.jobs))
+    assert b"".join(swf_lines(plain.header, plain.jobs)).count(b"\n") == len(trace.jobs) + len(
+        trace.header.comments
+    )
