@@ -36,6 +36,11 @@ def distance(one: Sample, other: Sample) -> float:
     return float(np.abs(shares[0] - shares[1]).max())
 
 
+def _gaps(submits_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    seconds = np.floor(submits_s)
+    return seconds[1:] - seconds[:-1]
+
+
 def critical(one: Sample, other: Sample) -> float:
     """Return the distance that samples of one distribution exceed once in a thousand."""
     return 1.95 * float(np.sqrt(1 / len(one) + 1 / len(other)))
@@ -52,8 +57,8 @@ def test_lublin_model_draws_from_the_distributions_of_its_authors_program() -> N
         "size": (sizes, reference["allocated_procs"].to_numpy()),
         "run time": (runs_s, reference["run_s"].to_numpy()),
         "gap between arrivals": (
-            np.diff(submits_s.astype(np.int64)),
-            np.diff(reference["submit_s"].to_numpy()),
+            _gaps(submits_s),
+            _gaps(reference["submit_s"].to_numpy()),
         ),
     }
     report = {name: (distance(*pair), critical(*pair)) for name, pair in samples.items()}
