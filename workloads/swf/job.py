@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from osub.errors import InputError
 from workloads.swf.pattern import InteractivePattern
 
 
@@ -129,9 +130,12 @@ class SwfJob:
         Raises
         ------
         InputError
-            The columns are there but do not make a pattern.
+            The columns are there but do not make a pattern; the message names the job.
         """
-        return InteractivePattern.from_extension(self.extension)
+        try:
+            return InteractivePattern.from_extension(self.extension)
+        except InputError as error:
+            raise InputError(f"job {self.job_number}: {error}") from error
 
     def values(self) -> tuple[float | None, ...]:
         """Return the 18 fields in the file's order."""

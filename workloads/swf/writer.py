@@ -55,9 +55,12 @@ def write_swf(path: Path, trace: SwfTrace, packed: bool | None = None) -> None:
     Raises
     ------
     OutputError
-        The folder is missing or not writable, ``path`` is a folder, or the disk is full.
+        The folder is missing or not writable, ``path`` is a folder or a device, or the disk is full.
     """
     pack = path.suffix == ".gz" if packed is None else packed
+    if path.exists() and not path.is_file():
+        # as root, the rename below would put a file in the place of a device such as /dev/null
+        raise OutputError(f"cannot write trace {path}: it is not a regular file; give the name of a file")
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with draft.open("xb") as stream:

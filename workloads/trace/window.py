@@ -74,10 +74,12 @@ def find_window(
     Raises
     ------
     UsageError
-        ``active_share`` is not above 0 and at most 1, or a phase is negative.
+        The trace has no job, ``active_share`` is not above 0 and at most 1, or a phase is negative.
     """
     if not 0 < active_share <= 1 or warm_up_s < 0 or cool_down_s < 0:
         raise UsageError("a window needs an active share above 0 and at most 1, and phases of 0 s or more")
+    if not trace.jobs:
+        raise UsageError(f"trace {trace.name} has no job, so no window: take another trace")
     submits = np.array([job.submit_s for job in trace.jobs], dtype=np.float64)
     cores = np.array([job.procs or 0 for job in trace.jobs], dtype=np.float64)
     interactive = np.array(interactive_flags(trace, interactive_queue), dtype=np.bool_)

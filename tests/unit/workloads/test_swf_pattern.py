@@ -41,8 +41,8 @@ def test_job_that_is_never_busy_is_one_idle_period() -> None:
     ],
 )
 def test_columns_that_do_not_fit_are_an_input_error(extension: tuple[float, ...], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        _ = SwfJob(1, 0, extension=extension).pattern
+    with pytest.raises(InputError, match=f"job 17: .*{words}"):
+        _ = SwfJob(17, 0, extension=extension).pattern
 
 
 def test_impossible_patterns_are_refused() -> None:

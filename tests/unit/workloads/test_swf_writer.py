@@ -66,6 +66,12 @@ def test_unwritable_target_is_an_output_error(tmp_path: Path, target: str) -> No
     assert list(tmp_path.iterdir()) == []
 
 
+def test_device_is_not_replaced_by_a_file() -> None:
+    with pytest.raises(OutputError, match="not a regular file"):
+        write_swf(Path("/dev/null"), SwfTrace(SwfHeader(), (SwfJob(1, 0),)))
+    assert Path("/dev/null").is_char_device()
+
+
 def test_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     target = tmp_path / "t.swf"
     target.write_bytes(b"old")

@@ -108,6 +108,11 @@ def test_empty_window_is_a_usage_error_that_says_where_jobs_are() -> None:
         cut_window(SwfTrace(SwfHeader(), (SwfJob(1, 90), SwfJob(2, 60))), 500, 100)
 
 
+def test_trace_without_jobs_has_no_window() -> None:
+    with pytest.raises(UsageError, match="has no job"):
+        find_window(SwfTrace(SwfHeader(), ()))
+
+
 def test_phases_out_of_range_are_a_usage_error() -> None:
     for arguments in ({"active_share": 0.0}, {"warm_up_s": -1.0}, {"cool_down_s": -1.0}):
         with pytest.raises(UsageError):
