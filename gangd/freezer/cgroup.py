@@ -6,6 +6,7 @@ opened when a step is discovered. The kernel freezes asynchronously: ``freeze`` 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -106,11 +107,16 @@ class CgroupFreezer:
         return self._write(key, ours=False)
 
     def disown(self, key: StepKey) -> None:
-        """See ``Freezer``."""
+        """See ``Freezer``. A v2 task has a bit of its own beside Slurm's: ours is cleared, Slurm's stays."""
         for handle in self._handles(key):
-            if handle.ours and handle.slot is not None:
-                self._ledger.release(handle.slot)
+            if not handle.ours:
+                continue
+            if self.dialect is not CGROUP1 and not handle.path.endswith("/user"):
+                with contextlib.suppress(OSError):
+                    os.pwrite(handle.control_fd, self.dialect.thaw, 0)
             handle.ours = False
+            if handle.slot is not None:
+                self._ledger.release(handle.slot)
 
     def state(self, key: StepKey) -> StepState:
         """See ``Freezer``. A step whose cgroups differ is FREEZING."""

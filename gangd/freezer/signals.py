@@ -35,6 +35,8 @@ from gangd.freezer.procfs import (
     scan,
 )
 
+_READS = 8
+"""How often an environment without a node is read again: a process may exec into another."""
 _STOPPED = "Tt"
 _STOP_BIT = 1 << (signal.SIGSTOP - 1)
 
@@ -68,7 +70,7 @@ class SignalFreezer:
         self._ledger = ledger
         self.spare = spare | {1, os.getpid()}
         self._seen = Members()
-        self._claims: dict[Identity, Claim] = {}
+        self._claims: dict[Identity, tuple[Claim, int]] = {}
         self._known: dict[StepKey, dict[Identity, _Member]] = {}
 
     def look(self) -> tuple[Step, ...]:
@@ -82,7 +84,7 @@ class SignalFreezer:
                     stepds[stat.pid] = key
         self._seen = assign(table, stepds, self._seen, self._claim, self._node, self.spare)
         alive = {stat.identity for stat in table.values()}
-        self._claims = {identity: claim for identity, claim in self._claims.items() if identity in alive}
+        self._claims = {identity: known for identity, known in self._claims.items() if identity in alive}
         return tuple(Step(key, self._seen.uids.get(key)) for key in sorted(self._seen.steps))
 
     def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
@@ -198,10 +200,10 @@ class SignalFreezer:
         self._known.clear()
 
     def _claim(self, stat: ProcStat) -> Claim:
-        claim = self._claims.get(stat.identity)
-        if claim is None:
+        claim, reads = self._claims.get(stat.identity, (None, 0))
+        if claim is None or (claim.node is None and reads < _READS):
             claim = claim_of(environment(stat.pid, JOB_VARIABLES), owner(stat.pid))
-            self._claims[stat.identity] = claim
+            self._claims[stat.identity] = claim, reads + 1
         return claim
 
     def _open(self, stat: ProcStat, job: int) -> _Member | None:

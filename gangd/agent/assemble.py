@@ -1,0 +1,173 @@
+"""Puts an agent together from its settings, thaws what an earlier one left, and runs it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from gangd.agent.checks import Checks
+from gangd.agent.conversation import Conversation
+from gangd.agent.decide import Limits
+from gangd.agent.gate import Gate, Lease
+from gangd.agent.hammer import state_path, thaw_recorded
+from gangd.agent.jsonlog import JsonLog
+from gangd.agent.loop import Loop
+from gangd.agent.node import Node
+from gangd.agent.realtime import SWITCH_PRIORITY, prepare_process, rest_collector, set_fifo
+from gangd.agent.slicebook import SliceBook
+from gangd.agent.steps import StepTable
+from gangd.agent.strangers import Memory
+from gangd.agent.switch import SwitchThread
+from gangd.agent.watch import Watch
+from gangd.freezer.cgroup import CgroupFreezer
+from gangd.freezer.choose import Choice, choose, make_freezer
+from gangd.freezer.dry import DryFreezer
+from gangd.freezer.layout import watched_folders
+from gangd.freezer.model import Freezer
+from gangd.freezer.procfs import boot_id
+from gangd.guardian.statefile import StateFile
+from gangd.keys import load_agent_keys
+from gangd.wire import Hello
+from gangd.wire.sockets import AgentSockets, connect_agent
+from osub.errors import HostError, OsubError
+from osub.slurm import CommandSlurm
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that the command line says about one agent."""
+
+    node: str
+    state_dir: Path
+    keys_dir: Path
+    publish: str
+    reports: str
+    freezer: str = "auto"
+    root: Path | None = None
+    slurm_conf: Path | None = None
+    grace_s: float = 0.2
+    longest_s: float = 5.0
+    hold_extern: bool = True
+    realtime: bool = True
+    dry_run: bool = False
+
+
+def serve(settings: Settings) -> int:
+    """Run the agent until it is told to leave; returns the exit code.
+
+    Raises
+    ------
+    HostError
+        Another agent of this node runs, the state folder cannot be written, or no hierarchy can be opened.
+    InputError, UsageError
+        Keys are missing or not secret; the freezer asked for does not exist here.
+    """
+    log = JsonLog(2, settings.node)
+    lock_fd = _lock(settings)
+    keys = load_agent_keys(settings.keys_dir, settings.node)
+    left = thaw_recorded(settings.state_dir, settings.node, only_expired=False)
+    if left.jobs or left.failures:
+        log("thawed_at_start", jobs=sorted(left.jobs), failures=left.failures)
+    choice = choose(settings.freezer, settings.root, _proctrack(settings))
+    standing = prepare_process(wanted=settings.realtime)
+    state = StateFile.create(
+        state_path(settings.state_dir, settings.node), settings.node, str(choice.root or "/")
+    )
+    freezer = make_freezer(choice, settings.node, state)
+    if settings.dry_run:
+        freezer = DryFreezer(freezer)
+    log(
+        "start",
+        freezer=choice.kind,
+        why=choice.reason,
+        root=str(choice.root),
+        dry_run=settings.dry_run,
+        **standing.as_fields(),
+    )
+    sockets = connect_agent(keys, settings.node, settings.publish, settings.reports)
+    loop = _assemble(settings, choice, freezer, state, sockets, log)
+    rest_collector()
+    try:
+        return loop.run()
+    finally:
+        freezer.close()
+        state.close()
+        os.close(lock_fd)
+
+
+def _assemble(
+    settings: Settings,
+    choice: Choice,
+    freezer: Freezer,
+    state: StateFile,
+    sockets: AgentSockets,
+    log: JsonLog,
+) -> Loop:
+    hello = Hello(
+        node=settings.node,
+        incarnation=secrets.token_bytes(16),
+        boot_id=boot_id(),
+        pid=os.getpid(),
+        agent_version=version("osub"),
+        freezer=choice.kind,
+        dry_run=settings.dry_run,
+    )
+    lease = Lease(state)
+    gate = Gate(freezer, lease)
+    switch = SwitchThread(gate, lambda: settings.realtime and set_fifo(SWITCH_PRIORITY))
+    table, memory, book = StepTable(gate), Memory(), SliceBook()
+    inner = freezer if isinstance(freezer, CgroupFreezer) else None
+    watch = None if inner is None else Watch()
+    node = Node(
+        talk=Conversation(hello),
+        gate=gate,
+        switch=switch,
+        table=table,
+        checks=Checks(gate, table, memory, book, watch),
+        memory=memory,
+        book=book,
+        limits=Limits(int(settings.grace_s * 1e9), int(settings.longest_s * 1e9), settings.hold_extern),
+        guarded=False,
+    )
+
+    def folders() -> list[str]:
+        if inner is None:
+            return []
+        found = watched_folders(inner.root, inner.dialect, settings.node)
+        return [str(inner.root), *(str(inner.root / path) for path in found)]
+
+    return Loop(node, sockets, switch, state, watch, folders, log)
+
+
+def _lock(settings: Settings) -> int:
+    """Make sure that one agent serves this node from this folder; the lock ends with the process."""
+    try:
+        settings.state_dir.mkdir(parents=True, exist_ok=True)
+        fd = os.open(
+            settings.state_dir / f"agent-{settings.node}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
+    except OSError as error:
+        raise HostError(f"cannot write to {settings.state_dir}: {error.strerror}; choose --state") from error
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(fd)
+        raise HostError(
+            f"an agent of node {settings.node} already runs with {settings.state_dir}; stop it first"
+        ) from error
+    return fd
+
+
+def _proctrack(settings: Settings) -> str | None:
+    """Slurm's way of tracking processes, if it answers and if it matters."""
+    if settings.freezer != "auto":
+        return None
+    try:
+        slurm = CommandSlurm(settings.slurm_conf, timeout_s=5.0, tries=1)
+        return slurm.config().get("ProctrackType")
+    except OsubError:
+        return None

@@ -1,0 +1,149 @@
+"""Looking after what was left: freezes that do not settle, strangers' writes, deadly signals.
+
+Everything that is found goes into ``Memory`` (which decides what it means) and into the report. The caller
+decides and acts anew afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gangd.agent.gate import Gate
+from gangd.agent.slicebook import SliceBook
+from gangd.agent.steps import StepTable
+from gangd.agent.strangers import Act, Memory, Sighting
+from gangd.agent.watch import Watch
+from gangd.freezer.model import StepKey, StepState
+from gangd.freezer.procfs import pending_signals, read_stat
+from gangd.freezer.settling import Next, Patience, Settling
+
+REST_OF_SLICE_NS = 2**62
+_BREATH_NS = 2_000_000
+_PROBES = 8
+"""Processes whose signals are looked at in one pass, over all steps; at least one of each."""
+
+
+class Checks:
+    """The agent's second look at the steps of the jobs that the schedule names.
+
+    Attributes
+    ----------
+    stuck
+        Steps that must not be frozen again in this slice before an instant (ns).
+    due_ns
+        When a freeze that has not settled wants to be looked at again; None if all have.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        table: StepTable,
+        memory: Memory,
+        book: SliceBook,
+        watch: Watch | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        self.stuck: dict[StepKey, int] = {}
+        self.due_ns: int | None = None
+        self._gate = gate
+        self._table = table
+        self._memory = memory
+        self._book = book
+        self._watch = watch
+        self._patience = patience or Patience()
+        self._settling: dict[StepKey, Settling] = {}
+        self._settled: set[StepKey] = set()
+        self._sees_stops = gate.freezer.name.startswith("cgroup")
+
+    def stuck_at(self, now_ns: int) -> frozenset[StepKey]:
+        """Return the steps that must not be frozen at ``now_ns``."""
+        self.stuck = {key: until_ns for key, until_ns in self.stuck.items() if now_ns < until_ns}
+        return frozenset(self.stuck)
+
+    def begin_slice(self) -> None:
+        """Forget what concerned the slice that is over."""
+        self.stuck.clear()
+
+    def on_events(self, now_ns: int) -> bool:
+        """Read what inotify has to say; returns whether folders changed."""
+        if self._watch is None:
+            return False
+        (changed, writes), ours = self._gate.observe(self._watch.read)
+        for key in writes.keys() - ours:
+            held = key in self._gate.held
+            state = self._gate.freezer.state(key)
+            self._note(
+                self._memory.on_state(
+                    key, state, now_ns, ours=held, settled=key in self._settled, written=held
+                )
+            )
+        return changed
+
+    def watch_files(self) -> bool:
+        """Watch the control files of all steps; False if inotify has no room for some."""
+        return self._watch is None or self._watch.set_files(self._table.control_files())
+
+    def on_states(self, keys: Iterable[StepKey], now_ns: int) -> None:
+        """Look at the state of steps, those that we hold included."""
+        held = self._gate.held
+        self._settling = {
+            key: settling for key, settling in self._settling.items() if key in held or key in self.stuck
+        }
+        self._settled &= held.keys()
+        for key in {*keys, *held}:
+            ours = key in held
+            state = self._gate.freezer.state(key)
+            if ours and key not in self._settled and not self._settle(key, state, now_ns):
+                continue
+            self._note(self._memory.on_state(key, state, now_ns, ours=ours, settled=key in self._settled))
+        times = [each.look_ns(now_ns) for each in self._settling.values()]
+        times += [until_ns for until_ns in self.stuck.values() if until_ns < REST_OF_SLICE_NS]
+        self.due_ns = min(times, default=None)
+
+    def on_signals(self, keys: list[StepKey], now_ns: int) -> None:
+        """Look for signals that wait for held tasks, and for tasks that a stranger stopped."""
+        count = max(1, _PROBES // max(1, len(keys)))
+        for key in keys:
+            ours = key in self._gate.held
+            pids = self._table.probe(key, count)
+            pending, stopped = 0, False
+            if ours:
+                for pid in pids:
+                    pending |= pending_signals(pid)
+            elif pids and self._sees_stops:
+                stats = [read_stat(pid) for pid in pids]
+                stopped = all(stat is not None and stat.state == "T" for stat in stats)
+            known = key.job in self._memory.dying
+            self._note(self._memory.on_signals(key, pending, stopped=stopped, now_ns=now_ns, ours=ours))
+            if key.job in self._memory.dying and not known:
+                self._book.on_dying({key.job})
+
+    def _settle(self, key: StepKey, state: StepState, now_ns: int) -> bool:
+        """Follow a freeze until it has taken effect; returns whether it has."""
+        settling = self._settling.get(key) or Settling(self._gate.held[key], now_ns)
+        settling, following = settling.on_state(state, now_ns, self._patience)
+        if following is Next.DONE:
+            self._settling.pop(key, None)
+            self._settled.add(key)
+            return True
+        self._settling[key] = settling
+        if following is Next.RETRY:
+            # A thaw and a freeze in one breath change nothing: it is frozen again a moment later.
+            self._gate.apply((), (key,))
+            self.stuck[key] = now_ns + _BREATH_NS
+            self._book.on_fault("freeze_retried", f"step {key} did not freeze", key.job)
+        elif following is Next.GIVE_UP:
+            del self._settling[key]
+            self.stuck[key] = REST_OF_SLICE_NS
+            self._book.on_fault("freeze_failed", f"step {key} does not freeze and runs this slice", key.job)
+        return False
+
+    def _note(self, sighting: Sighting | None) -> None:
+        if sighting is None:
+            return
+        left = "frozen" if sighting.held else "thawed"
+        self._book.on_found(sighting.key.job, left, sighting.act.value)
+        if sighting.held and sighting.act is Act.FROZE:
+            self._gate.disown((sighting.key,))
+        elif sighting.held:
+            self._gate.apply((), (sighting.key,))

@@ -1,0 +1,161 @@
+"""Which steps to hold now: pure, a function of what is known at one instant.
+
+Rules, each with its name in ``Why``; a step is held if its job is planned to be held and none applies:
+
+* ``CLOSED``: nothing is held without lease, trusted clock and guardian, nor while the operator says so.
+* ``DYING``: a job with SIGTERM or SIGKILL on its way is never held again, or it could not die.
+* ``SLURMSTEPD``: a step that has slurmstepd among its processes is never held; Slurm would hang.
+* ``STRANGER``: somebody else froze or thawed the step; hands off. Other steps of that job are not frozen
+  either; those that we hold are kept for ``SUSPEND_NS``, while Slurm makes its round, and then thawed.
+* ``LAUNCHING``: a step younger than the launch grace runs, so that its launch can complete.
+* ``STUCK``: its freeze did not take effect in this slice; better all of it runs than a part.
+* ``LONG``: it has been held for as long as anything may be (peers and Slurm's own time-outs).
+* ``EXTERN``: the site lets ``step_extern`` run.
+
+Every step that we froze and that the verdict does not hold is to be thawed, unless a stranger has it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gangd.freezer.model import StepKey
+
+SUSPEND_NS = 3_000_000_000
+
+
+class Why(enum.Enum):
+    """Why a step that is planned to be held is not."""
+
+    CLOSED = "closed"
+    DYING = "dying"
+    SLURMSTEPD = "slurmstepd"
+    STRANGER = "stranger"
+    LAUNCHING = "launching"
+    STUCK = "stuck"
+    LONG = "long"
+    EXTERN = "extern"
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """What matters about a step: when it was first seen, and whether slurmstepd is in it."""
+
+    key: StepKey
+    first_seen_ns: int
+    has_stepd: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Times and choices of the site, in ns."""
+
+    grace_ns: int = 200_000_000
+    longest_ns: int = 5_000_000_000
+    hold_extern: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Everything that a verdict depends on.
+
+    Attributes
+    ----------
+    now_ns
+        The instant for which to decide, on the agent's clock.
+    open
+        Whether anything may be held at all.
+    planned
+        Jobs that the schedule holds now, exemptions applied.
+    steps
+        All steps on this node.
+    ours
+        Steps that we hold now, and since when.
+    dying
+        Jobs that are latched.
+    strangers
+        Steps that somebody else froze or thawed, and since when.
+    stuck
+        Steps whose freeze was given up in this slice.
+    """
+
+    now_ns: int
+    open: bool
+    planned: frozenset[int]
+    steps: tuple[StepView, ...]
+    ours: Mapping[StepKey, int] = field(default_factory=dict)
+    dying: frozenset[int] = frozenset()
+    strangers: Mapping[StepKey, int] = field(default_factory=dict)
+    stuck: frozenset[StepKey] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Steps to hold; why others of planned jobs are not held; when to decide again though nothing happens."""
+
+    hold: frozenset[StepKey]
+    spared: Mapping[StepKey, Why]
+    again_ns: int | None = None
+
+
+def decide(situation: Situation, limits: Limits) -> Verdict:
+    """Apply the rules above to every step."""
+    strange_jobs: dict[int, int] = {}
+    for key, since_ns in situation.strangers.items():
+        strange_jobs[key.job] = min(since_ns, strange_jobs.get(key.job, since_ns))
+    hold: set[StepKey] = set()
+    spared: dict[StepKey, Why] = {}
+    times: list[int] = []
+    for step in situation.steps:
+        strange_ns = strange_jobs.get(step.key.job)
+        if strange_ns is not None:
+            until_ns = strange_ns + SUSPEND_NS
+            kept = step.key in situation.ours and step.key not in situation.strangers
+            if (
+                kept
+                and situation.open
+                and step.key.job not in situation.dying
+                and situation.now_ns < until_ns
+            ):
+                hold.add(step.key)
+                times.append(until_ns)
+            else:
+                spared[step.key] = Why.STRANGER
+            continue
+        if step.key.job not in situation.planned:
+            continue
+        why, again_ns = _spare(step, situation, limits)
+        if why is None:
+            hold.add(step.key)
+        else:
+            spared[step.key] = why
+        if again_ns is not None:
+            times.append(again_ns)
+    return Verdict(frozenset(hold), spared, min(times, default=None))
+
+
+def _spare(step: StepView, situation: Situation, limits: Limits) -> tuple[Why | None, int | None]:
+    """Why the step is not held, if it is not, and when that may change by itself."""
+    since_ns = situation.ours.get(step.key)
+    grace_ends_ns = step.first_seen_ns + limits.grace_ns
+    why: Why | None = None
+    again_ns: int | None = None
+    if not situation.open:
+        why = Why.CLOSED
+    elif step.key.job in situation.dying:
+        why = Why.DYING
+    elif step.has_stepd:
+        why = Why.SLURMSTEPD
+    elif step.key in situation.stuck:
+        why = Why.STUCK
+    elif step.key.step == "extern" and not limits.hold_extern:
+        why = Why.EXTERN
+    elif situation.now_ns < grace_ends_ns:
+        why, again_ns = Why.LAUNCHING, grace_ends_ns
+    elif since_ns is not None:
+        again_ns = since_ns + limits.longest_ns
+        if situation.now_ns >= again_ns:
+            why, again_ns = Why.LONG, None
+    return why, again_ns

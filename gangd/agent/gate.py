@@ -1,0 +1,173 @@
+"""The only place where anything is frozen: lease checked before and after, everything under one lock.
+
+Both threads come through here, so a thaw for a dying job and the switch thread's prepared freeze can't
+cross. The ledger learns of a freeze before it is written (the freezer sees to that).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from gangd.freezer.model import Did, Freezer, Outcome, Step, StepKey
+from gangd.guardian.statefile import StateFile, Word
+
+T = TypeVar("T")
+
+
+class Lease:
+    """How long anything may be held, in the state file where the guardian sees it too."""
+
+    def __init__(self, state: StateFile | None) -> None:
+        self._state = state
+        self._until_ns = 0
+
+    def until_ns(self) -> int:
+        """Instant (agent's clock) at which everything must be thawed; 0 for at once."""
+        return self._until_ns
+
+    def set_until(self, until_ns: int) -> None:
+        """Renew or end the lease."""
+        self._until_ns = until_ns
+        if self._state is not None:
+            self._state.set_word(Word.LEASE_NS, until_ns)
+
+    def paused_until_ns(self) -> int:
+        """Instant before which the operator wants nothing frozen."""
+        return 0 if self._state is None else self._state.word(Word.PAUSED_UNTIL_NS)
+
+    def trips(self) -> int:
+        """How often somebody thawed behind our back (guardian, operator)."""
+        return 0 if self._state is None else self._state.word(Word.GUARDIAN_TRIPS)
+
+    def valid(self, now_ns: int) -> bool:
+        """Whether anything may be held at ``now_ns``."""
+        return now_ns < self._until_ns and now_ns >= self.paused_until_ns()
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """One pass through the gate: its instants (agent's clock), and every outcome but ``NOTHING``.
+
+    ``begin_ns`` before the first write, ``frozen_ns`` after the last freeze, ``end_ns`` after the last thaw.
+    ``refused`` if the lease did not allow the freezes.
+    """
+
+    begin_ns: int
+    frozen_ns: int
+    end_ns: int
+    outcomes: tuple[Outcome, ...]
+    refused: bool
+
+
+class Gate:
+    """Freezes and thaws steps through one freezer, while the lease allows it.
+
+    Attributes
+    ----------
+    held
+        Steps that we hold, and since when (ns); read by the loop, written under the lock.
+    turn
+        Counts switches: what was decided before a switch must not be applied after it.
+    """
+
+    def __init__(self, freezer: Freezer, lease: Lease, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        self.freezer = freezer
+        self.lease = lease
+        self.held: dict[StepKey, int] = {}
+        self.turn = 0
+        self._barred: frozenset[int] = frozenset()
+        self._written: set[StepKey] = set()
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    def bar(self, jobs: frozenset[int]) -> None:
+        """Freeze no step of these jobs from now on, whatever was prepared; does not thaw."""
+        self._barred = jobs
+
+    def apply(
+        self,
+        freeze: Iterable[StepKey],
+        thaw: Iterable[StepKey],
+        *,
+        turn: int | None = None,
+        next_turn: bool = False,
+    ) -> Applied:
+        """Freeze, then thaw. Without a valid lease nothing is frozen and all that we hold is thawed.
+
+        Parameters
+        ----------
+        freeze, thaw
+            The steps.
+        turn
+            The turn for which the lists were made; if another has begun since, nothing is done.
+        next_turn
+            Whether this begins a new turn: the switch thread says so.
+        """
+        with self._lock:
+            begin_ns = self._clock()
+            if turn is not None and turn != self.turn:
+                return Applied(begin_ns, begin_ns, begin_ns, (), refused=False)
+            self.turn += next_turn
+            refused = not self.lease.valid(begin_ns)
+            outcomes = []
+            if not refused:
+                outcomes = [self._freeze(key, begin_ns) for key in freeze if key.job not in self._barred]
+            frozen_ns = self._clock()
+            outcomes += [self._thaw(key) for key in (list(self.held) if refused else thaw)]
+            end_ns = self._clock()
+            if self.held and not self.lease.valid(end_ns):
+                # The process was stopped between check and write, or the lease ended under it.
+                refused = True
+                outcomes += [self._thaw(key) for key in list(self.held)]
+        return Applied(begin_ns, frozen_ns, end_ns, _notable(outcomes), refused)
+
+    def thaw_all(self) -> Applied:
+        """Thaw everything that we hold."""
+        with self._lock:
+            begin_ns = self._clock()
+            outcomes = [self._thaw(key) for key in list(self.held)]
+            return Applied(begin_ns, begin_ns, self._clock(), _notable(outcomes), refused=False)
+
+    def disown(self, keys: Iterable[StepKey]) -> None:
+        """Forget that we hold these steps, and leave them as they are."""
+        with self._lock:
+            for key in keys:
+                self.freezer.disown(key)
+                self.held.pop(key, None)
+
+    def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
+        """Let the freezer know the steps that were found; what vanished is no longer held."""
+        with self._lock:
+            steps = self.freezer.adopt(found)
+            known = {step.key for step in steps}
+            for key in [key for key in self.held if key not in known]:
+                del self.held[key]
+            return steps
+
+    def observe(self, read: Callable[[], T]) -> tuple[T, set[StepKey]]:
+        """Call ``read`` while no write is under way; returns its result and the steps we wrote since."""
+        with self._lock:
+            written, self._written = self._written, set()
+            return read(), written
+
+    def _freeze(self, key: StepKey, now_ns: int) -> Outcome:
+        outcome = self.freezer.freeze(key)
+        if outcome.did is not Did.GONE:
+            self.held.setdefault(key, now_ns)
+            self._written.add(key)
+        return outcome
+
+    def _thaw(self, key: StepKey) -> Outcome:
+        outcome = self.freezer.thaw(key)
+        if outcome.did is not Did.FAILED:
+            self.held.pop(key, None)
+        self._written.add(key)
+        return outcome
+
+
+def _notable(outcomes: list[Outcome]) -> tuple[Outcome, ...]:
+    return tuple(outcome for outcome in outcomes if outcome.did is not Did.NOTHING)

@@ -1,0 +1,134 @@
+"""``gang-agent thaw``: thaw what agents of this host left frozen, with no daemon and no network.
+
+It goes by the agents' state files, which name exactly what they froze, and so leaves alone what Slurm
+suspended. ``--scan`` does not: it thaws every frozen job cgroup. Standard library only, like the guardian.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gangd.freezer.layout import find_steps, slurm_roots
+from gangd.freezer.tree import CGROUP1, CGROUP2, Dialect, subdirectories, write_control
+from gangd.guardian.revive import thaw_held
+from gangd.guardian.statefile import StateFile, Word, time_offset_ns
+from osub.errors import HostError
+
+V1_MOUNT = Path("/sys/fs/cgroup/freezer")
+V2_MOUNTS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
+
+
+@dataclass(slots=True)
+class Blow:
+    """What was done: state files seen, jobs thawed, cgroups thawed by the scan, and what failed."""
+
+    files: int = 0
+    jobs: set[int] = field(default_factory=set)
+    scanned: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+
+def state_path(folder: Path, node: str) -> Path:
+    """Where the agent of ``node`` keeps its state file."""
+    return folder / f"agent-{node}.state"
+
+
+def thaw_recorded(
+    folder: Path, node: str | None, *, only_expired: bool, pause_s: float = 0.0, dry_run: bool = False
+) -> Blow:
+    """Thaw what the state files in ``folder`` record as held.
+
+    Parameters
+    ----------
+    folder, node
+        Which agents: all in the folder, or one.
+    only_expired
+        Leave agents alone that live and whose lease runs.
+    pause_s
+        Tell living agents to freeze nothing for so long, seconds.
+    dry_run
+        Only find out.
+    """
+    blow = Blow()
+    for path in sorted(folder.glob("agent-*.state") if node is None else [state_path(folder, node)]):
+        try:
+            state = StateFile.open(path)
+        except FileNotFoundError:
+            continue
+        except (OSError, HostError) as error:
+            blow.failures.append(str(error))
+            continue
+        blow.files += 1
+        if state.this_boot():  # after a reboot nothing is frozen, and names may be others'
+            _strike(state, blow, only_expired=only_expired, pause_s=pause_s, dry_run=dry_run)
+        state.close()
+    return blow
+
+
+def _strike(state: StateFile, blow: Blow, *, only_expired: bool, pause_s: float, dry_run: bool) -> None:
+    alive = state.agent_alive()
+    if only_expired and alive and state.lease_left_ns() > 0:
+        return
+    if dry_run:
+        blow.jobs |= {held.job for held in state.held()}
+        return
+    if alive and pause_s > 0:
+        here_ns = time.monotonic_ns() - time_offset_ns() + state.word(Word.TIME_OFFSET_NS)
+        state.set_word(Word.PAUSED_UNTIL_NS, here_ns + int(pause_s * 1e9))
+    revived = thaw_held(state)
+    blow.jobs |= revived.jobs
+    blow.failures += revived.failures
+    if alive:
+        state.set_word(Word.GUARDIAN_TRIPS, state.word(Word.GUARDIAN_TRIPS) + 1)
+    elif not revived.failures:
+        state.void()
+
+
+def thaw_scanned(root: Path | None, node: str | None, blow: Blow, *, dry_run: bool = False) -> None:
+    """Thaw every job cgroup of Slurm that is frozen, in ``root`` or wherever cgroups are mounted."""
+    for mount, dialect in _hierarchies(root):
+        for path in _paths(mount, dialect, node):
+            try:
+                frozen = (mount / path / dialect.control).read_bytes().strip() != dialect.thaw
+                if frozen and (dry_run or write_control(mount, dialect, path, dialect.thaw)):
+                    blow.scanned.append(str(mount / path))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                blow.failures.append(f"{mount / path}: {error.strerror}")
+
+
+def _hierarchies(root: Path | None) -> Iterator[tuple[Path, Dialect]]:
+    for mount in (V1_MOUNT,) if root is None else (root,):
+        if mount.is_dir():
+            yield mount, CGROUP1
+    for mount in V2_MOUNTS if root is None else (root,):
+        if (mount / "cgroup.procs").exists():
+            yield mount, CGROUP2
+
+
+def _paths(mount: Path, dialect: Dialect, node: str | None) -> Iterator[str]:
+    """Every path that a freezer may freeze; with v2 also the step's ``user``, where Slurm suspends."""
+    nodes = [node] if node is not None else _nodes(mount, dialect)
+    bases = tuple(dict.fromkeys(base for name in nodes for base in slurm_roots(mount, dialect, name)))
+    for step in find_steps(mount, dialect, bases):
+        yield from step.paths
+        for path in step.paths:
+            user, slash, _ = path.rpartition("/user/")
+            if slash:
+                yield f"{user}/user"
+
+
+def _nodes(mount: Path, dialect: Dialect) -> list[str]:
+    """Names of all nodes that have a folder here; the empty name finds a folder without one."""
+    if dialect is CGROUP1:
+        names = [
+            name.removeprefix("slurm_") for name in subdirectories(str(mount)) if name.startswith("slurm_")
+        ]
+        return [*names, ""]
+    found = {path.name for path in mount.glob("*slurmstepd.scope")}
+    found |= {path.name for path in mount.glob("*/*slurmstepd.scope")}
+    return [name.removesuffix("slurmstepd.scope").rstrip("_") for name in sorted(found)]

@@ -1,0 +1,222 @@
+"""The daemon's one visible loop: wait for sockets, switches, cgroups, guardian and signals; pass them on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import zmq
+
+from gangd.agent.conversation import GOOD_NEWS
+from gangd.agent.jsonlog import JsonLog
+from gangd.agent.node import Node
+from gangd.agent.strays import find_strays
+from gangd.agent.switch import SwitchThread
+from gangd.agent.watch import Watch
+from gangd.guardian.spawn import Guardian
+from gangd.guardian.statefile import StateFile
+from gangd.wire import Farewell, Message, encode
+from gangd.wire.sockets import AgentSockets
+from osub.errors import HostError
+
+GUARDIAN_LOOK_NS = 1_000_000_000
+GUARDIAN_RETRY_NS = 5_000_000_000
+STRAYS_NS = 10_000_000_000
+_FRAMES_A_TURN = 64
+_LEAVE = (signal.SIGTERM, signal.SIGINT)
+
+
+@dataclass
+class Loop:
+    """Runs one node's agent until it is told to leave.
+
+    Parameters
+    ----------
+    node
+        The agent's mind.
+    sockets
+        To the controller.
+    switch
+        The thread that switches.
+    state
+        The state file that the guardian shares.
+    watch
+        Slurm's folders; None without cgroups.
+    folders
+        Names the folders to watch now.
+    log
+        Where events go.
+    """
+
+    node: Node
+    sockets: AgentSockets
+    switch: SwitchThread
+    state: StateFile
+    watch: Watch | None
+    folders: Callable[[], list[str]]
+    log: JsonLog
+    _guardian: Guardian | None = None
+    _guardian_ns: int = 0
+    _strays_ns: int = 0
+    _signals: tuple[int, int] = (-1, -1)
+    _poller: select.poll = field(default_factory=select.poll)
+    _stale_folders: bool = True
+
+    def run(self) -> int:
+        """Serve until SIGTERM or SIGINT; everything is thawed on every way out. Returns the exit code."""
+        self._signals = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        old = signal.set_wakeup_fd(self._signals[1])
+        for number in _LEAVE:
+            signal.signal(number, lambda *_: None)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        reason = "failed"
+        try:
+            self._start_guardian(time.monotonic_ns())
+            reason = self._serve()
+        finally:
+            self.node.leave()
+            self._leave(reason)
+            signal.set_wakeup_fd(old)
+        return 0
+
+    def _serve(self) -> str:
+        poller = self._poller
+        readers = [self.switch.done_fd, self._signals[0], _option(self.sockets.plans, zmq.FD)]
+        readers.append(_option(self.sockets.reports, zmq.FD))
+        if self.watch is not None:
+            readers.append(self.watch.fd)
+        for fd in readers:
+            poller.register(fd, select.POLLIN)
+        while True:
+            now_ns = time.monotonic_ns()
+            wait_ns = min(self.node.due_ns(now_ns), self._guardian_ns, self._strays_ns) - now_ns
+            if self._readable():
+                wait_ns = 0
+            for fd, _ in poller.poll(max(0.0, wait_ns / 1e6)):
+                if self._guardian is not None and fd == self._guardian.pidfd:
+                    self._guardian_ns = now_ns
+                elif fd == self._signals[0]:
+                    return signal.Signals(int(os.read(fd, 16)[-1])).name
+            if self.switch.failure is not None:
+                raise self.switch.failure
+            self._turn(time.monotonic_ns())
+
+    def _turn(self, now_ns: int) -> None:
+        """Take in everything that waits, then do what is due."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self.switch.done_fd)
+            self.node.on_switches(now_ns)
+        if self._receive():
+            self.node.on_plan(time.monotonic_ns())
+        if self.watch is not None and self.node.on_events(now_ns):
+            self._stale_folders = True
+            self.node.look(now_ns)
+        now_ns = time.monotonic_ns()
+        self.node.on_time(now_ns)
+        if self._stale_folders and self.watch is not None:
+            self._stale_folders = False
+            self.watch.set_folders(self.folders())
+        if now_ns >= self._guardian_ns:
+            self._look_after_guardian(now_ns)
+        if now_ns >= self._strays_ns:
+            self._strays_ns = now_ns + STRAYS_NS
+            self._tell_strays()
+        if self.node.wants_report(now_ns) and self._writable():
+            self.node.report(now_ns)
+        self._send()
+        for event in self.node.talk.events:
+            self.log(event.kind, text=event.text)
+            if event.kind not in GOOD_NEWS:
+                self.node.book.on_fault(event.kind, event.text)
+        self.node.talk.events.clear()
+        self.switch.rearm()
+
+    def _receive(self) -> bool:
+        changed = False
+        for _ in range(_FRAMES_A_TURN):
+            try:
+                frames = self.sockets.plans.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                break
+            changed = self.node.talk.on_down(frames, time.monotonic_ns()) or changed
+        for _ in range(_FRAMES_A_TURN):
+            try:
+                body = self.sockets.reports.recv_multipart(zmq.NOBLOCK)[-1]
+            except zmq.Again:
+                break
+            changed = self.node.talk.on_reply(body, time.monotonic_ns()) or changed
+        return changed
+
+    def _send(self) -> None:
+        outbox = self.node.talk.outbox
+        while outbox:
+            self._send_one(outbox.popleft())
+
+    def _send_one(self, message: Message) -> None:
+        with contextlib.suppress(zmq.Again):  # no controller: what it misses it asks for, or it is too old
+            self.sockets.reports.send(encode(message), zmq.NOBLOCK)
+
+    def _readable(self) -> bool:
+        """Whether a message waits that the descriptors did not announce (they tell of changes only)."""
+        sockets = (self.sockets.plans, self.sockets.reports)
+        return any(_option(socket, zmq.EVENTS) & zmq.POLLIN for socket in sockets)
+
+    def _writable(self) -> bool:
+        return bool(_option(self.sockets.reports, zmq.EVENTS) & zmq.POLLOUT)
+
+    def _look_after_guardian(self, now_ns: int) -> None:
+        """Replace a guardian that is dead or asleep; without one everything is thawed and stays so."""
+        self._guardian_ns = now_ns + GUARDIAN_LOOK_NS
+        if self._guardian is not None and self._guardian.well():
+            return
+        self.node.guarded = False
+        self.node.act(now_ns)
+        if self._guardian is not None:
+            self.log("guardian_lost", pid=self._guardian.pid)
+            self._poller.unregister(self._guardian.pidfd)
+            self._guardian.replace()
+            self._guardian = None
+        self._start_guardian(now_ns)
+
+    def _start_guardian(self, now_ns: int) -> None:
+        try:
+            self._guardian = Guardian.start(self.state)
+        except (HostError, OSError) as error:
+            self.node.guarded = False
+            self._guardian_ns = now_ns + GUARDIAN_RETRY_NS
+            self.log("guardian_missing", text=str(error))
+            self.node.book.on_fault("guardian_missing", str(error))
+        else:
+            self.node.guarded = True
+            self._poller.register(self._guardian.pidfd, select.POLLIN)
+            self._guardian_ns = now_ns + GUARDIAN_LOOK_NS
+            self.log("guardian_started", pid=self._guardian.pid)
+
+    def _tell_strays(self) -> None:
+        for uid, pids in find_strays(self.node.table.uids()).items():
+            text = f"{len(pids)} processes of user {uid} run outside of jobs, process {pids[0]} for one"
+            self.node.book.on_fault("stray", text)
+            self.log("stray", uid=uid, pids=pids[:8])
+
+    def _leave(self, reason: str) -> None:
+        hello = self.node.talk.hello
+        self._send_one(Farewell(node=hello.node, incarnation=hello.incarnation, reason=reason))
+        if self._guardian is not None:
+            if self.node.gate.held:
+                self._guardian.abandon()  # something could not be thawed: the guardian goes on trying
+            else:
+                self._guardian.farewell()
+        self.log("left", reason=reason)
+        self.switch.stop()
+        self.sockets.close()
+        for fd in self._signals:
+            os.close(fd)
+
+
+def _option(socket: zmq.Socket[bytes], option: int) -> int:
+    return int(socket.getsockopt(option))

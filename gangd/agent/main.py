@@ -1,0 +1,81 @@
+"""Entry of ``gang-agent``: ``run`` serves a node, ``thaw`` is the operator's hammer."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from collections.abc import Sequence
+
+from gangd.agent.hammer import Blow, thaw_recorded, thaw_scanned
+from gangd.agent.options import endpoints, parser, with_command
+from osub.errors import OsubError
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    command_line = parser()
+    options = command_line.parse_args(with_command(list(sys.argv[1:] if arguments is None else arguments)))
+    try:
+        sys.exit(_thaw(options) if options.command == "thaw" else _run(command_line, options))
+    except OsubError as error:
+        print(f"gang-agent: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+def _run(command_line: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    from gangd.agent.assemble import Settings, serve  # the hammer does without all that this imports
+
+    try:
+        publish, reports = endpoints(options.controller)
+    except ValueError as error:
+        command_line.error(str(error))
+    return serve(
+        Settings(
+            node=options.node,
+            state_dir=options.state,
+            keys_dir=options.keys,
+            publish=publish,
+            reports=reports,
+            freezer=options.freezer,
+            root=options.root,
+            slurm_conf=options.slurm_conf,
+            grace_s=options.grace,
+            longest_s=options.longest,
+            hold_extern=options.extern == "hold",
+            realtime=not options.no_realtime,
+            dry_run=options.dry_run,
+        )
+    )
+
+
+def _thaw(options: argparse.Namespace) -> int:
+    pause_s = options.pause if options.all else 0.0
+    blow = thaw_recorded(
+        options.state, options.node, only_expired=options.expired, pause_s=pause_s, dry_run=options.dry_run
+    )
+    if options.all and (options.scan or blow.files == 0):
+        thaw_scanned(options.root, options.node, blow, dry_run=options.dry_run)
+    _tell(blow, options)
+    return 1 if blow.failures else 0
+
+
+def _tell(blow: Blow, options: argparse.Namespace) -> None:
+    jobs = sorted(blow.jobs)
+    if options.json:
+        fields = {"files": blow.files, "jobs": jobs, "scanned": blow.scanned, "failures": blow.failures}
+        print(json.dumps(fields | {"dry_run": options.dry_run}))
+        return
+    verb = "would thaw" if options.dry_run else "thawed"
+    for text in blow.failures:
+        print(f"gang-agent: cannot thaw {text}", file=sys.stderr)
+    named = f": {', '.join(map(str, jobs))}" if jobs else ""
+    with contextlib.suppress(BrokenPipeError):
+        print(f"{verb} {len(jobs)} jobs that agents held{named}; {blow.files} state files")
+        for path in blow.scanned:
+            print(f"{verb} {path}")
+
+
+if __name__ == "__main__":
+    main()

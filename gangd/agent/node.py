@@ -1,0 +1,305 @@
+"""The agent's mind: what is known, what follows from it, and the order in which things are done.
+
+One pass has the same order whatever caused it: take in what happened, renew or end the lease, look at the
+steps, decide, act on the difference, prepare the next switch. No sockets, no waiting; the loop (``loop``) or
+a fleet of many agents in one process calls it with the time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gangd.agent.checks import REST_OF_SLICE_NS, Checks
+from gangd.agent.conversation import Conversation
+from gangd.agent.decide import Limits, Situation, Verdict, Why, decide
+from gangd.agent.gate import Applied, Gate
+from gangd.agent.meters import JobMeters
+from gangd.agent.slicebook import Sender, SliceBook
+from gangd.agent.steps import StepTable
+from gangd.agent.strangers import Memory
+from gangd.agent.switch import Prepared, Switch, Switched
+from gangd.freezer.model import Did
+from gangd.freezer.recording import RecordingFreezer
+
+REPORT_NS = 1_000_000_000
+IDLE_LOOK_NS = 1_000_000_000
+LEAK_LOOK_NS = 2_000_000_000
+
+
+@dataclass
+class Node:
+    """One node's agent without its senses; see the module.
+
+    Attributes
+    ----------
+    guarded
+        Whether the guardian watches; nothing is held without it.
+    """
+
+    talk: Conversation
+    gate: Gate
+    switch: Switch
+    table: StepTable
+    checks: Checks
+    memory: Memory
+    book: SliceBook
+    meters: JobMeters = field(default_factory=JobMeters)
+    limits: Limits = field(default_factory=Limits)
+    guarded: bool = True
+    _current: int | None = None
+    _again_ns: int | None = None
+    _slice_ns: int | None = None
+    _look_ns: int = 0
+    _report_ns: int = 0
+    _leak_ns: int = 0
+    _trips: int = 0
+
+    def on_plan(self, now_ns: int) -> None:
+        """Follow a schedule, exemptions or a lease that may have changed."""
+        suspended = frozenset(self.talk.timeline.exempt.suspended)
+        if suspended:
+            self.gate.disown(self.table.keys_of(suspended))
+        recording = self.gate.freezer
+        if isinstance(recording, RecordingFreezer):
+            recording.expect(self._jobs(now_ns))
+        self.act(now_ns)
+
+    def on_switches(self, now_ns: int) -> None:
+        """Switches were made: close the slice that ended, look at everything, and prepare the next."""
+        for switched in self.switch.collect():
+            self._on_switched(switched, now_ns)
+        while self.switch.expired:
+            self._on_applied(self.switch.expired.popleft())
+        self._prepare(now_ns)
+        self.look(now_ns)
+
+    def look(self, now_ns: int) -> None:
+        """Look for steps, processes, strangers and signals, and act on what was found."""
+        self._look_ns = now_ns + IDLE_LOOK_NS
+        changes = self.table.refresh(now_ns)
+        if changes.ended:
+            self.book.on_ended(changes.ended)
+            self.memory.forget(changes.ended)
+            self.talk.timeline.forget(changes.ended)
+        if changes.new and not self.checks.watch_files():
+            self.book.on_fault("inotify", "no room for more watches: raise fs.inotify.max_user_watches")
+        jobs = self._jobs(now_ns)
+        self.meters.track({job: self.table.pids_of_job(job) for job in jobs}, now_ns)
+        self.check(now_ns)
+        self.act(now_ns, reassert=True)
+
+    def check(self, now_ns: int) -> None:
+        """Look at states and signals of the steps that concern us."""
+        self.checks.on_events(now_ns)
+        keys = self.table.keys_of(self._jobs(now_ns) - set(self.talk.timeline.exempt.suspended))
+        self.checks.on_states(keys, now_ns)
+        self.checks.on_signals(keys, now_ns)
+
+    def on_events(self, now_ns: int) -> bool:
+        """Take in inotify's events, ours and strangers'; returns whether folders changed."""
+        strangers = self.memory.strangers()
+        changed = self.checks.on_events(now_ns)
+        if self.memory.strangers() != strangers:
+            self.act(now_ns)
+        return changed
+
+    def act(self, now_ns: int, *, reassert: bool = False) -> None:
+        """Renew the lease, decide for now, write the difference, and prepare the next switch.
+
+        With ``reassert`` steps that are held already are frozen again, which catches tasks that were born
+        since (a freezer writes only what is not frozen yet).
+        """
+        turn = self.gate.turn
+        self._renew(now_ns)
+        verdict = self._decide(self._planned(self._current), now_ns)
+        held = list(self.gate.held)
+        freeze = [key for key in verdict.hold if reassert or key not in held]
+        thaw = [key for key in held if key not in verdict.hold]
+        if freeze or thaw:
+            self._on_applied(self.gate.apply(freeze, thaw, turn=turn))
+        self._again_ns = verdict.again_ns
+        for key, why in verdict.spared.items():
+            if why is Why.LONG:
+                self.checks.stuck[key] = REST_OF_SLICE_NS
+            if why in (Why.LONG, Why.SLURMSTEPD):
+                self.book.on_fault(f"spared_{why.value}", f"step {key} is not held", key.job)
+        self._prepare(now_ns)
+
+    def on_time(self, now_ns: int) -> None:
+        """Do what is due at ``now_ns``."""
+        self.talk.on_time(now_ns)
+        if self.checks.due_ns is not None and now_ns >= self.checks.due_ns:
+            self.check(now_ns)
+            self.act(now_ns)
+        if now_ns >= self._look_ns:
+            self.look(now_ns)
+        elif self._must_act(now_ns):
+            self.act(now_ns)
+        if now_ns >= self._leak_ns and self.gate.held:
+            self._look_for_leaks(now_ns)
+
+    def due_ns(self, now_ns: int) -> int:
+        """When ``on_time`` has something to do again."""
+        times = [self.talk.due_ns(now_ns), self._look_ns, self._report_ns]
+        times += [time for time in (self._again_ns, self._slice_ns, self.checks.due_ns) if time is not None]
+        if self.gate.held:
+            times += [self.gate.lease.until_ns(), max(self._leak_ns, now_ns)]
+        return min(times)
+
+    def wants_report(self, now_ns: int) -> bool:
+        """Whether a report should be sent now."""
+        return now_ns >= self._report_ns or self.book.has_urgent()
+
+    def report(self, now_ns: int) -> None:
+        """Put a report into the outbox."""
+        self._report_ns = now_ns + REPORT_NS
+        offset = self.talk.offset(now_ns)
+        sender = Sender(
+            self.talk.node,
+            self.talk.hello.incarnation,
+            self.talk.follows(),
+            0 if offset is None else offset.offset_ns,
+            0 if offset is None else offset.rtt_ns,
+        )
+        self.book.on_dying(self.memory.dying)
+        self.talk.outbox.append(self.book.report(sender, self.talk.foreign))
+        self.talk.foreign = 0
+
+    def leave(self) -> Applied:
+        """Thaw everything and hold nothing any more."""
+        self.guarded = False
+        self.gate.lease.set_until(0)
+        self.switch.prepare(None)
+        return self.gate.thaw_all()
+
+    def _renew(self, now_ns: int) -> None:
+        timeline = self.talk.timeline
+        trips = self.gate.lease.trips()
+        if trips != self._trips:
+            self._trips = trips
+            self.gate.thaw_all()  # it is thawed already; this makes it known here
+            self.book.on_fault("thawed_by_guardian", "the guardian or an operator thawed what was held here")
+        trusted = self.talk.offset(now_ns) is not None
+        self.gate.lease.set_until((timeline.lease_until_ns or 0) if trusted and self.guarded else 0)
+        exempt = timeline.exempt
+        self.gate.bar(
+            frozenset((*self.memory.dying, *exempt.never_freeze, *exempt.opt_out, *exempt.suspended))
+        )
+        if timeline.epoch is None:
+            self._current = None
+
+    def _decide(self, planned: frozenset[int], now_ns: int, *, next_slice: bool = False) -> Verdict:
+        situation = Situation(
+            now_ns=now_ns,
+            open=next_slice or self.gate.lease.valid(now_ns),
+            planned=planned,
+            steps=self.table.views(),
+            ours=self.gate.held,
+            dying=frozenset(self.memory.dying),
+            strangers=self.memory.strangers(),
+            stuck=frozenset() if next_slice else self.checks.stuck_at(now_ns),
+        )
+        return decide(situation, self.limits)
+
+    def _prepare(self, now_ns: int) -> None:
+        """Prepare the switch into the slice after the one that runs."""
+        offset = self.talk.offset(now_ns)
+        timeline = self.talk.timeline
+        self._slice_ns = None
+        number = None if offset is None else self._next_number(now_ns + offset.offset_ns, now_ns)
+        start_ns = None if number is None else timeline.start_ns(number)
+        if offset is None or number is None or start_ns is None:
+            self.switch.prepare(None)
+            return
+        instant_ns = start_ns - offset.offset_ns
+        if not timeline.jobs(number) and not self.gate.held:
+            self.switch.prepare(None)
+            self._close_slice(now_ns, offset.offset_ns)
+            self._slice_ns = max(instant_ns, now_ns + 1_000_000)
+            return
+        verdict = self._decide(self._planned(number), max(now_ns, instant_ns), next_slice=True)
+        held = self.gate.held
+        prepared = Prepared(
+            number,
+            timeline.epoch_of(number) or 0,
+            instant_ns,
+            tuple(key for key in verdict.hold if key not in held),
+            tuple(key for key in held if key not in verdict.hold),
+        )
+        if prepared != self.switch.prepared():
+            self.switch.prepare(prepared)
+
+    def _next_number(self, controller_ns: int, now_ns: int) -> int | None:
+        pending = self.switch.prepared()
+        if pending is not None and pending.instant_ns <= now_ns:
+            return pending.number  # its instant has come, and the switch thread is about to act on it
+        running = self.talk.timeline.slice_at(controller_ns)
+        if running is None:
+            return self.talk.timeline.first_slice()
+        return running + 1 if self._current is None else max(running, self._current) + 1
+
+    def _on_switched(self, switched: Switched, now_ns: int) -> None:
+        offset = self.talk.offset(now_ns)
+        offset_ns = 0 if offset is None else offset.offset_ns
+        self._sample(now_ns)
+        self.book.on_switch(switched, offset_ns)
+        self._current = switched.prepared.number
+        self.talk.timeline.prune(self._current)
+        self.checks.begin_slice()
+        self.meters.on_held(switched.held, switched.applied.frozen_ns)
+        self._on_applied(switched.applied)
+        self._report_ns = now_ns
+
+    def _close_slice(self, now_ns: int, offset_ns: int) -> None:
+        if self.book.current is not None:
+            self._sample(now_ns)
+            self.book.end_slice(offset_ns)
+
+    def _sample(self, now_ns: int) -> None:
+        """Read the jobs that ran in the slice that is ending."""
+        ending = self.book.current
+        if ending is None:
+            return
+        for job in sorted(self.talk.timeline.jobs(ending.prepared.number) - ending.held):
+            if self.meters.due(job, now_ns):
+                sample = self.meters.sample(job, self._cgroups_ns(job), now_ns)
+                if sample is not None:
+                    self.book.on_sample(sample)
+
+    def _look_for_leaks(self, now_ns: int) -> None:
+        self._leak_ns = now_ns + LEAK_LOOK_NS
+        for job in {key.job for key in self.gate.held}:
+            leaked_ns = self.meters.leak(job, self._cgroups_ns(job))
+            if leaked_ns is not None:
+                self.book.on_leak(job, leaked_ns)
+
+    def _cgroups_ns(self, job: int) -> dict[str, int]:
+        used = {str(key): self.gate.freezer.cpu_ns(key) for key in self.table.keys_of(frozenset((job,)))}
+        return {name: cpu_ns for name, cpu_ns in used.items() if cpu_ns is not None}
+
+    def _on_applied(self, applied: Applied) -> None:
+        self.meters.on_held(frozenset(key.job for key in self.gate.held), applied.end_ns)
+        if applied.refused:
+            self.book.on_fault("lease_over", "the lease did not allow to hold: everything was thawed")
+        for outcome in applied.outcomes:
+            if outcome.did is Did.FAILED:
+                self.book.on_fault("write_failed", f"step {outcome.key}: {outcome.text}", outcome.key.job)
+
+    def _planned(self, number: int | None) -> frozenset[int]:
+        return frozenset() if number is None else self.talk.timeline.held(number)
+
+    def _jobs(self, now_ns: int) -> frozenset[int]:
+        """Jobs that the schedule names around now."""
+        number = self._current
+        if number is None:
+            offset = self.talk.offset(now_ns)
+            number = None if offset is None else self._next_number(now_ns + offset.offset_ns, now_ns)
+        if number is None:
+            return frozenset()
+        return self.talk.timeline.jobs(number) | self.talk.timeline.jobs(number + 1)
+
+    def _must_act(self, now_ns: int) -> bool:
+        """Whether time alone changes what is to be held."""
+        if self.gate.held and not self.gate.lease.valid(now_ns):
+            return True
+        return any(time is not None and now_ns >= time for time in (self._again_ns, self._slice_ns))

@@ -1,0 +1,127 @@
+"""The agent's record of what it did, until it is reported: slices, samples, faults, strangers, ended jobs.
+
+A slice is reported when it is over, with the samples of the jobs that were not held in it. Faults of one
+kind and job are counted together. Nothing here grows without bound while the controller is away.
+"""
+
+from __future__ import annotations
+
+import collections
+from dataclasses import dataclass
+
+from gangd.agent.switch import Switched
+from gangd.wire import Fault, FoundState, JobSample, Leak, Report, SliceReport
+
+MAX_SLICES = 64
+MAX_FAULTS = 128
+MAX_FOUND = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """What each report says of its sender."""
+
+    node: str
+    incarnation: bytes
+    follows: bytes | None
+    offset_ns: int
+    rtt_ns: int
+
+
+class SliceBook:
+    """Collects, and turns into a ``Report``."""
+
+    def __init__(self) -> None:
+        self._seq = 0
+        self._current: Switched | None = None
+        self._slices: collections.deque[SliceReport] = collections.deque(maxlen=MAX_SLICES)
+        self._samples: dict[int, JobSample] = {}
+        self._faults: dict[tuple[str, int | None], Fault] = {}
+        self._found: dict[int, FoundState] = {}
+        self._leaks: dict[int, int] = {}
+        self._ended: set[int] = set()
+        self._dying: set[int] = set()
+
+    @property
+    def current(self) -> Switched | None:
+        """The switch that began the slice that runs now."""
+        return self._current
+
+    def on_switch(self, switched: Switched, offset_ns: int) -> None:
+        """Begin a slice; the one before is complete then."""
+        self.end_slice(offset_ns)
+        self._current = switched
+
+    def end_slice(self, offset_ns: int) -> None:
+        """Complete the slice that runs, if there is one."""
+        switched, self._current = self._current, None
+        if switched is None:
+            return
+        applied = switched.applied
+        self._slices.append(
+            SliceReport(
+                number=switched.prepared.number,
+                epoch=switched.prepared.epoch,
+                applied_ns=max(0, applied.end_ns + offset_ns),
+                skew_us=switched.late_ns // 1000,
+                freeze_us=max(0, applied.end_ns - switched.prepared.instant_ns) // 1000,
+                held=tuple(sorted(switched.held)),
+                samples=tuple(self._samples.values()),
+            )
+        )
+        self._samples = {}
+
+    def on_sample(self, sample: JobSample) -> None:
+        """Note what a job used in the slice that is about to end."""
+        self._samples[sample.job] = sample
+
+    def on_fault(self, kind: str, text: str, job: int | None = None) -> None:
+        """Count an error."""
+        key = (kind[:64] or "fault", job)
+        known = self._faults.get(key)
+        if known is not None or len(self._faults) < MAX_FAULTS:
+            self._faults[key] = Fault(key[0], 1 + (0 if known is None else known.count), text[:512], job)
+
+    def on_found(self, job: int, left: str, found: str) -> None:
+        """Note that somebody else changed a job's state."""
+        if len(self._found) < MAX_FOUND:
+            self._found[job] = FoundState(job, left, found)
+
+    def on_leak(self, job: int, cpu_ns: int) -> None:
+        """Add CPU time that a held job used."""
+        self._leaks[job] = self._leaks.get(job, 0) + cpu_ns
+
+    def on_ended(self, jobs: frozenset[int]) -> None:
+        """Note jobs whose last process is gone."""
+        self._ended |= jobs
+
+    def on_dying(self, jobs: set[int]) -> None:
+        """Note jobs that were found to be dying."""
+        self._dying |= jobs
+
+    def has_urgent(self) -> bool:
+        """Whether something waits that the controller should know before the next slice ends."""
+        return bool(self._found or self._ended or self._dying)
+
+    def report(self, sender: Sender, foreign: int) -> Report:
+        """Make a report of everything collected, and begin anew."""
+        self._seq += 1
+        report = Report(
+            node=sender.node,
+            incarnation=sender.incarnation,
+            follows=sender.follows,
+            seq=self._seq,
+            offset_ns=sender.offset_ns,
+            rtt_us=sender.rtt_ns // 1000,
+            slices=tuple(self._slices),
+            ended=tuple(sorted(self._ended)),
+            dying=tuple(sorted(self._dying)),
+            found=tuple(self._found.values()),
+            leaks=tuple(Leak(job, cpu_ns // 1000) for job, cpu_ns in self._leaks.items()),
+            faults=tuple(self._faults.values()),
+            foreign_controllers=foreign,
+        )
+        self._slices.clear()
+        self._faults, self._found, self._leaks = {}, {}, {}
+        self._ended, self._dying = set(), set()
+        return report

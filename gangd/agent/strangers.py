@@ -1,0 +1,129 @@
+"""Noticing that somebody else freezes, thaws or kills a job: pure memory of what was left and what was found.
+
+Slurm suspends with the freeze bit that we use (cgroup v1), thaws to kill, and so may an administrator. What
+was left and what is found are compared:
+
+=================  =====================================  ===================================================
+we left it         found                                  what follows
+=================  =====================================  ===================================================
+thawed             frozen                                 ``FROZE``: hands off until it is found thawed
+frozen (settled)   thawed                                 ``THAWED``: hands off for ``COOL_NS``
+frozen             still frozen, but somebody wrote       ``FROZE``: it is theirs now, and stays frozen
+either             SIGTSTP waits, or tasks are stopped    ``STOPPING``: thaw, hands off for ``STOP_NS``
+=================  =====================================  ===================================================
+
+The last row: Slurm sends SIGTSTP two seconds before it suspends; thawing lets the tasks take it, and the
+suspension then shows as the first row instead of hiding behind our own freeze.
+
+SIGTERM and SIGKILL that wait for a held job latch it: it is dying (``Memory.dying``), whoever sent them.
+"""
+
+from __future__ import annotations
+
+import enum
+import signal
+from dataclasses import dataclass, field
+
+from gangd.freezer.model import StepKey, StepState
+
+COOL_NS = 30_000_000_000
+STOP_NS = 10_000_000_000
+_DEADLY = 1 << (signal.SIGTERM - 1) | 1 << (signal.SIGKILL - 1)
+_STOPPING = 1 << (signal.SIGTSTP - 1)
+
+
+class Act(enum.Enum):
+    """What a stranger did to a step."""
+
+    FROZE = "froze"
+    THAWED = "thawed"
+    STOPPING = "stopping"
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """Something new about a step: the stranger's act, and what we had left (``held``)."""
+
+    key: StepKey
+    act: Act
+    held: bool
+
+
+@dataclass(slots=True)
+class Memory:
+    """What strangers did to the steps of this node, until it is over.
+
+    Attributes
+    ----------
+    dying
+        Jobs that were seen with a deadly signal waiting; until ``forget``.
+    """
+
+    dying: set[int] = field(default_factory=set)
+    _acts: dict[StepKey, tuple[Act, int]] = field(default_factory=dict)
+
+    def strangers(self) -> dict[StepKey, int]:
+        """Return the steps with a stranger's hand on them, and since when (ns)."""
+        return {key: since_ns for key, (_, since_ns) in self._acts.items()}
+
+    def act_of(self, key: StepKey) -> Act | None:
+        """Tell what was done to the step, if anything."""
+        entry = self._acts.get(key)
+        return None if entry is None else entry[0]
+
+    def on_state(
+        self, key: StepKey, state: StepState, now_ns: int, *, ours: bool, settled: bool, written: bool = False
+    ) -> Sighting | None:
+        """Compare what was found with what was left; returns what is new.
+
+        Parameters
+        ----------
+        key, state
+            The step and the state in which it was found at ``now_ns``.
+        ours
+            Whether we hold it.
+        settled
+            Whether our freeze has taken effect before: THAWED then means that somebody thawed it.
+        written
+            Whether somebody else wrote its control file while we held it.
+        """
+        act = self.act_of(key)
+        if act is not None:
+            self._end(key, act, state, now_ns)
+            return None
+        if not ours:
+            return self._note(key, Act.FROZE, now_ns, held=False) if state is StepState.FROZEN else None
+        if written and state is not StepState.THAWED:
+            return self._note(key, Act.FROZE, now_ns, held=True)
+        if state is StepState.THAWED and (settled or written):
+            return self._note(key, Act.THAWED, now_ns, held=True)
+        return None
+
+    def on_signals(
+        self, key: StepKey, pending: int, *, stopped: bool, now_ns: int, ours: bool
+    ) -> Sighting | None:
+        """Take in the signals that wait for a task of the step, and whether it is stopped (state T)."""
+        if pending & _DEADLY:
+            self.dying.add(key.job)
+        if (pending & _STOPPING or stopped) and key not in self._acts:
+            return self._note(key, Act.STOPPING, now_ns, held=ours)
+        return None
+
+    def forget(self, jobs: frozenset[int]) -> None:
+        """Drop everything about jobs that are gone."""
+        self.dying -= jobs
+        self._acts = {key: entry for key, entry in self._acts.items() if key.job not in jobs}
+
+    def _end(self, key: StepKey, act: Act, state: StepState, now_ns: int) -> None:
+        since_ns = self._acts[key][1]
+        if act is Act.FROZE:
+            if state is StepState.THAWED:
+                del self._acts[key]
+        elif state is StepState.FROZEN:
+            self._acts[key] = (Act.FROZE, since_ns)
+        elif now_ns - since_ns >= (COOL_NS if act is Act.THAWED else STOP_NS):
+            del self._acts[key]
+
+    def _note(self, key: StepKey, act: Act, now_ns: int, *, held: bool) -> Sighting:
+        self._acts[key] = (act, now_ns)
+        return Sighting(key, act, held)

@@ -1,0 +1,171 @@
+"""The thread that switches: sleeps until an absolute instant, then freezes and thaws what was prepared.
+
+It decides nothing and allocates next to nothing. At a slice's instant it freezes the outgoing steps, then
+thaws the incoming ones, and records the instants. When the lease ends it thaws everything, even if the rest
+of the agent hangs. The loop prepares the next switch and collects what was done.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import select
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gangd.agent.gate import Applied, Gate
+from gangd.agent.kernel import Alarm
+from gangd.freezer.model import StepKey
+
+_SAME_NS = 10_000_000  # less than any quantum: instants of one slice, as the clock's offset is refined
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A switch to come: slice ``number`` of plan ``epoch`` begins at ``instant_ns`` (agent's clock)."""
+
+    number: int
+    epoch: int
+    instant_ns: int
+    freeze: tuple[StepKey, ...]
+    thaw: tuple[StepKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Switched:
+    """A switch that was made, and the jobs that are held since."""
+
+    prepared: Prepared
+    applied: Applied
+    held: frozenset[int]
+
+    @property
+    def late_ns(self) -> int:
+        """How long after its instant the switch began."""
+        return self.applied.begin_ns - self.prepared.instant_ns
+
+
+class Switch:
+    """What has to happen at which instant; made to happen by whoever calls ``fire``."""
+
+    def __init__(self, gate: Gate, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        self._gate = gate
+        self._clock = clock
+        self._next: Prepared | None = None
+        self._last: Prepared | None = None
+        self._lock = threading.Lock()
+        self._done: collections.deque[Switched] = collections.deque(maxlen=64)
+        self.expired: collections.deque[Applied] = collections.deque(maxlen=8)
+
+    def prepare(self, prepared: Prepared | None) -> None:
+        """Replace what is to happen next; None for nothing. A switch that was just made is not made again."""
+        with self._lock:
+            last = self._last
+            if (
+                prepared is not None
+                and last is not None
+                and prepared.number == last.number
+                and abs(prepared.instant_ns - last.instant_ns) < _SAME_NS
+            ):
+                return
+            self._next = prepared
+
+    def prepared(self) -> Prepared | None:
+        """Return what is to happen next."""
+        return self._next
+
+    def due_ns(self) -> int | None:
+        """When ``fire`` must be called: the prepared instant, or the end of the lease if anything is held."""
+        following = self._next
+        times = [] if following is None else [following.instant_ns]
+        if self._gate.held:
+            times.append(self._gate.lease.until_ns())
+        return min(times, default=None)
+
+    def fire(self) -> None:
+        """Do what is due now."""
+        now_ns = self._clock()
+        with self._lock:
+            prepared = self._next
+            if prepared is not None and prepared.instant_ns <= now_ns:
+                self._next, self._last = None, prepared
+            else:
+                prepared = None
+        if prepared is not None:
+            applied = self._gate.apply(prepared.freeze, prepared.thaw, next_turn=True)
+            held = frozenset(key.job for key in self._gate.held)
+            self._done.append(Switched(prepared, applied, held))
+        elif self._gate.held and not self._gate.lease.valid(now_ns):
+            self.expired.append(self._gate.thaw_all())
+
+    def collect(self) -> list[Switched]:
+        """Return the switches that were made since the last call, oldest first."""
+        made = []
+        while self._done:
+            made.append(self._done.popleft())
+        return made
+
+
+class SwitchThread(Switch):
+    """A ``Switch`` with a thread of its own; ``done_fd`` is readable after each switch.
+
+    Parameters
+    ----------
+    gate
+        Where it acts.
+    on_start
+        Called in the thread before anything else (to take its priority).
+    """
+
+    def __init__(self, gate: Gate, on_start: Callable[[], object]) -> None:
+        super().__init__(gate)
+        self.done_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.failure: BaseException | None = None
+        self._alarm = Alarm()
+        self._command_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._stopping = False
+        self._on_start = on_start
+        self._thread = threading.Thread(target=self._main, name="switch", daemon=True)
+        self._thread.start()
+
+    def prepare(self, prepared: Prepared | None) -> None:
+        """See ``Switch``."""
+        super().prepare(prepared)
+        self.rearm()
+
+    def rearm(self) -> None:
+        """Set the alarm anew; to be called when the lease or what is held has changed."""
+        due_ns = self.due_ns()
+        if due_ns is None:
+            self._alarm.clear()
+        else:
+            self._alarm.set(due_ns)
+
+    def stop(self) -> None:
+        """End the thread; nothing is thawed."""
+        self._stopping = True
+        os.eventfd_write(self._command_fd, 1)
+        self._thread.join()
+        for fd in (self.done_fd, self._command_fd):
+            os.close(fd)
+        self._alarm.close()
+
+    def _main(self) -> None:
+        self._on_start()
+        poller = select.poll()
+        poller.register(self._alarm.fd, select.POLLIN)
+        poller.register(self._command_fd, select.POLLIN)
+        try:
+            while True:
+                poller.poll()
+                if self._stopping:
+                    return
+                if self._alarm.rang():
+                    self.fire()
+                    self.rearm()
+                    os.eventfd_write(self.done_fd, 1)
+        except BaseException as error:  # the loop must learn of it, thaw and end the agent
+            self.failure = error
+            os.eventfd_write(self.done_fd, 1)
