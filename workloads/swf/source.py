@@ -59,7 +59,7 @@ def open_trace(path: Path) -> Iterator[io.BufferedReader]:
     try:
         stream = path.open("rb")
     except OSError as error:
-        raise InputError(f"cannot read trace {path}: {error.strerror}") from error
+        raise InputError(f"cannot read trace {path}: {error.strerror}; give an SWF file") from error
     with stream:
         try:
             start = stream.peek(8)
