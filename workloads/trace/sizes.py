@@ -71,7 +71,7 @@ def mend_kinds(
     """Return ``sizes`` moved to their neighbours so that the kinds have ``shares`` of the jobs.
 
     Jobs are looked at in random order, once. One of a kind that is too frequent becomes one of a kind
-    that is too rare where its size changes by at most a third, or one core, and its slot has room.
+    that is too rare where its size changes by at most a third, or two cores, and its slot has room.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def mend_kinds(
             near = nearest_of_kind(size, other, widest) if counts[other] < wanted[other] else None
             if (
                 near is None
-                or abs(near - size) > max(1, size // 3)
+                or abs(near - size) > max(2, size // 3)
                 or not room(slot, cores[slot] + near - size)
             ):
                 continue
