@@ -42,6 +42,7 @@ def slurm_conf(shape: Shape, host: Host, layout: Layout) -> str:
         "SwitchType": "switch/none",
         "ReturnToService": "2",
         "JobRequeue": "0",
+        "EnforcePartLimits": "ALL",
         "MaxJobCount": "200000",
         "MinJobAge": "3600",
         "JobCompType": "jobcomp/filetxt",

@@ -171,4 +171,4 @@ def _present(text: str | None) -> str | None:
 
 def _comment(tail: str) -> str | None:
     found = _COMMENT.search(" " + tail)
-    return _present(found.group(1)) if found else None
+    return _present(found.group(1).strip()) if found else None

@@ -1,0 +1,118 @@
+"""Shapes, pins, names and configuration of embedded clusters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deploy.local.conf import cgroup_conf, slurm_conf
+from deploy.local.host import CgroupVersion, Host, usable_cgroup
+from deploy.local.layout import free_ports, make_layout
+from deploy.local.shape import Gang, Queues, Shape, natural_shape, pin_cpus
+from osub.errors import UsageError
+
+HOST = Host("host1", "alice", False, (0, 1, 2, 3), 16_000, CgroupVersion.NONE, {})
+ROOT = Host("host1", "root", True, (0, 1, 2, 3), 16_000, CgroupVersion.V1, {})
+
+
+def conf(shape: Shape, host: Host = HOST, state: Path = Path("/var/lib/c")) -> dict[str, str]:
+    text = slurm_conf(shape, host, make_layout(state, shape, ((),) * shape.nodes))
+    return dict(
+        line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("Node")
+    )
+
+
+@pytest.mark.parametrize(
+    ("cpus", "shape"), [(1, (1, 1)), (2, (2, 1)), (3, (2, 1)), (8, (2, 4)), (64, (4, 16))]
+)
+def test_the_natural_shape_splits_the_host(cpus: int, shape: tuple[int, int]) -> None:
+    assert natural_shape(cpus) == shape
+
+
+def test_nodes_are_pinned_to_disjoint_cpus() -> None:
+    assert pin_cpus(Shape(nodes=2, cores=2), (0, 1, 4, 5)) == ((0, 1), (4, 5))
+
+
+def test_too_many_cores_are_refused_and_virtual_nodes_are_not() -> None:
+    with pytest.raises(UsageError, match="--virtual"):
+        pin_cpus(Shape(nodes=12, cores=12), (0, 1))
+    assert pin_cpus(Shape(nodes=2, cores=12, virtual=True), (0, 1)) == ((), ())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"nodes": 0},
+        {"cores": 0},
+        {"multiplicity": 9},
+        {"queues": Queues.MQ, "nodes": 1},
+        {"queues": Queues.MQ, "interactive_nodes": 2},
+        {"interactive_nodes": 1},
+        {"settings": ("KillWait",)},
+        {"settings": ("KillWait=5\nSlurmUser=root",)},
+    ],
+)
+def test_contradictions_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
+        Shape(**({"nodes": 2, "cores": 1} | wrong))  # type: ignore[arg-type]
+
+
+def test_memory_is_a_resource_and_lets_m_jobs_share_a_core() -> None:
+    lines = conf(Shape(nodes=2, cores=2, multiplicity=4))
+    assert lines["SelectTypeParameters"] == "CR_Core_Memory,CR_LLN"
+    part = lines["PartitionName"]
+    assert "OverSubscribe=FORCE:4" in part
+    assert "DefMemPerCPU=900 " in part
+
+
+def test_a_plain_user_runs_without_cgroups_and_root_with() -> None:
+    shape = Shape(nodes=1, cores=1)
+    assert conf(shape)["ProctrackType"] == "proctrack/linuxproc"
+    assert conf(shape)["SlurmdUser"] == "alice"
+    assert conf(shape, ROOT)["ProctrackType"] == "proctrack/cgroup"
+    assert "CgroupPlugin=cgroup/v1" in cgroup_conf(ROOT)
+
+
+def test_only_slurms_gang_scheduler_switches_preemption_on() -> None:
+    modes = {gang: conf(Shape(nodes=1, cores=1, multiplicity=2, gang=gang))["PreemptMode"] for gang in Gang}
+    assert modes == {Gang.NONE: "OFF", Gang.SLURM: "GANG", Gang.OSUB: "OFF"}
+
+
+def test_two_queues_split_the_nodes() -> None:
+    shape = Shape(nodes=3, cores=1, queues=Queues.MQ, interactive_nodes=1, multiplicity_interactive=4)
+    text = slurm_conf(shape, HOST, make_layout(Path("/var/lib/c"), shape, ((),) * 3))
+    batch, interactive = [line for line in text.splitlines() if line.startswith("PartitionName")]
+    assert "Default=YES" in batch
+    assert "OverSubscribe=NO" in batch
+    assert batch.count("-n") == 2
+    assert "OverSubscribe=FORCE:4" in interactive
+
+
+def test_settings_win_over_ours_whatever_their_case() -> None:
+    lines = conf(Shape(nodes=1, cores=1, settings=("killwait=5", "minjobage=10")))
+    assert lines["killwait"] == "5"
+    assert lines["minjobage"] == "10"
+    assert "MinJobAge" not in lines
+
+
+def test_names_differ_from_folder_to_folder_and_long_paths_get_a_short_home(tmp_path: Path) -> None:
+    shape = Shape(nodes=1, cores=1)
+    one, two = (make_layout(tmp_path / name, shape, ((),)) for name in ("a", "b"))
+    assert one.nodes[0].name != two.nodes[0].name
+    deep = make_layout(tmp_path / ("x" * 80), shape, ((),))
+    assert len(str(deep.munge_socket)) < 100
+    assert Path(deep.short) in deep.own_paths()
+
+
+def test_free_ports_are_distinct() -> None:
+    assert len(set(free_ports(50))) == 50
+
+
+def test_a_host_without_cgroups_is_known(tmp_path: Path) -> None:
+    assert usable_cgroup(tmp_path) is CgroupVersion.NONE
+    (tmp_path / "cgroup.controllers").touch()
+    assert usable_cgroup(tmp_path) is CgroupVersion.V2
+    (tmp_path / "freezer").mkdir()
+    (tmp_path / "freezer" / "cgroup.procs").touch()
+    assert usable_cgroup(tmp_path) is CgroupVersion.V1

@@ -1,0 +1,150 @@
+"""The plan: a pure function from a trace to timed submissions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from osub.errors import InputError, UsageError
+from submitter.apps import AppChoice, read_apps
+from submitter.plan import Oversize, PlanOptions, make_plan
+from submitter.target import Pool, Target
+from workloads.job_shape import JobShape, job_shape
+from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace
+
+POOL = Pool(partition="main", nodes=4, cores=8, memory_mib=8000, multiplicity=2)
+TARGET = Target(node_names=("a", "b", "c", "d"), cores=8, batch=POOL, interactive=POOL)
+
+
+def job(number: int = 1, **fields: object) -> SwfJob:
+    known: dict[str, object] = {"submit_s": 0.0, "run_s": 10, "allocated_procs": 1, "queue": 1}
+    return SwfJob(job_number=number, **(known | fields))  # type: ignore[arg-type]
+
+
+def trace(*jobs: SwfJob) -> SwfTrace:
+    return SwfTrace(SwfHeader(), jobs)
+
+
+def test_a_batch_job_becomes_an_rrba_with_its_run_time() -> None:
+    (planned,) = make_plan(
+        trace(job(allocated_procs=16, run_s=90, requested_s=100)), TARGET, PlanOptions()
+    ).jobs
+    assert (planned.kind, planned.app, planned.args) == (
+        "batch",
+        "rrba",
+        ("--app", "jacobi", "--target-s", "90"),
+    )
+    assert (planned.nodes, planned.cores_per_node) == (2, 8)
+    assert planned.limit_minutes == 2
+
+
+def test_an_interactive_job_becomes_an_eiba_with_its_periods() -> None:
+    """Thesis section 6.3.3: job B is "5 5 2 5 20 15": idle 5, busy 5, idle 15, busy 20, idle 5."""
+    pattern = InteractivePattern(5, 5, (5, 20), (15,))
+    session = job(queue=0, run_s=50, extension=pattern.to_extension())
+    (planned,) = make_plan(trace(session), TARGET, PlanOptions()).jobs
+    assert (planned.kind, planned.app) == ("interactive", "eiba")
+    assert planned.args == ("5", "5", "5", "15", "20", "5")
+    assert planned.busy_s == 25
+
+
+def test_without_gang_scheduling_the_request_is_multiplied_and_rounded_up_to_minutes() -> None:
+    one = make_plan(trace(job(requested_s=61)), TARGET, PlanOptions(request_factor=2)).jobs[0]
+    assert one.limit_minutes == 3
+    assert one.requested_s == 61
+
+
+def test_a_request_below_the_run_time_is_raised_to_it() -> None:
+    assert make_plan(trace(job(requested_s=1, run_s=10)), TARGET, PlanOptions()).jobs[0].requested_s == 10
+
+
+def test_jobs_are_ordered_by_submission_and_ties_keep_their_order() -> None:
+    jobs = trace(job(3, submit_s=5.0), job(2, submit_s=0.0), job(1, submit_s=5.0))
+    assert [planned.trace_job for planned in make_plan(jobs, TARGET, PlanOptions()).jobs] == [2, 3, 1]
+
+
+def test_jobs_that_do_not_run_are_counted() -> None:
+    plan = make_plan(trace(job(1), job(2, run_s=0), job(3, run_s=None)), TARGET, PlanOptions())
+    assert (len(plan.jobs), plan.skipped_empty) == (1, 2)
+
+
+def test_an_oversize_job_is_an_error_that_names_it_and_the_ways_out() -> None:
+    with pytest.raises(InputError, match=r"job 7 asks for 33 cores .* --oversize skip or clip"):
+        make_plan(trace(job(7, allocated_procs=33)), TARGET, PlanOptions())
+
+
+def test_oversize_jobs_can_be_skipped_or_clipped() -> None:
+    jobs = trace(job(1), job(7, allocated_procs=33))
+    skipped = make_plan(jobs, TARGET, PlanOptions(oversize=Oversize.SKIP))
+    clipped = make_plan(jobs, TARGET, PlanOptions(oversize=Oversize.CLIP))
+    assert (len(skipped.jobs), skipped.skipped_oversize) == (1, 1)
+    assert (clipped.jobs[1].cores, clipped.clipped_oversize) == (32, 1)
+
+
+def test_memory_is_asked_for_a_core_and_cut_to_what_a_node_has() -> None:
+    jobs = trace(
+        job(1, requested_memory_kib=1025.0),
+        job(2, used_memory_kib=9e7, allocated_procs=8),
+        job(3),
+    )
+    plan = make_plan(jobs, TARGET, PlanOptions())
+    assert [planned.memory_per_core_mib for planned in plan.jobs] == [2, 1000, None]
+    assert plan.clipped_memory == 1
+
+
+@pytest.mark.parametrize("jobs", [(), (job(run_s=0),)])
+def test_a_trace_without_a_job_to_run_is_an_error(jobs: tuple[SwfJob, ...]) -> None:
+    with pytest.raises(InputError, match="no job to replay"):
+        make_plan(trace(*jobs), TARGET, PlanOptions())
+
+
+def test_a_job_number_that_comes_twice_is_an_error() -> None:
+    with pytest.raises(InputError, match="job 1 twice"):
+        make_plan(trace(job(1), job(1)), TARGET, PlanOptions())
+
+
+def test_a_table_of_applications_wins() -> None:
+    choice = AppChoice("/opt/lu", ("a", "b c"))
+    (planned,) = make_plan(trace(job(1)), TARGET, PlanOptions(), {1: choice}).jobs
+    assert (planned.app, planned.args) == ("/opt/lu", ("a", "b c"))
+    with pytest.raises(UsageError, match="such as 9"):
+        make_plan(trace(job(1)), TARGET, PlanOptions(), {9: choice})
+
+
+def test_the_table_is_read_and_its_faults_are_told_with_the_line(tmp_path: Path) -> None:
+    table = tmp_path / "apps.csv"
+    table.write_text('trace_job,app,args\n3,eiba,"2 0 1"\n')
+    assert read_apps(table) == {3: AppChoice("eiba", ("2", "0", "1"))}
+    for text, complaint in [
+        ("job,app\n", "must begin"),
+        ("trace_job,app,args\nx,eiba,\n", "line 2"),
+        ("trace_job,app,args\n1,eiba,\n1,eiba,\n", "job 1 again"),
+        ("trace_job,app,args\n1,eiba,'\n", "line 2"),
+    ]:
+        table.write_text(text)
+        with pytest.raises(UsageError, match=complaint):
+            read_apps(table)
+    with pytest.raises(InputError):
+        read_apps(tmp_path / "missing.csv")
+
+
+def test_shapes_follow_the_thesis() -> None:
+    """Section 5.2.4: 16 cores on eight-core nodes are n2c8; 15 are n3c5, and n5c3 where memory is short."""
+    assert job_shape(16, 16, 8) == JobShape(2, 8)
+    assert job_shape(15, 16, 8) == JobShape(3, 5)
+    assert job_shape(15, 16, 8, memory_mib=1000, node_memory_mib=4000) == JobShape(5, 3)
+    assert job_shape(17, 4, 8) is None
+
+
+@given(st.integers(1, 200), st.integers(1, 12), st.integers(1, 16))
+def test_a_shape_is_the_job_and_fits(procs: int, nodes: int, cores: int) -> None:
+    shape = job_shape(procs, nodes, cores)
+    if shape is None:
+        assert not any(procs % n == 0 and procs // n <= cores for n in range(1, nodes + 1))
+    else:
+        assert shape.nodes * shape.cores == procs
+        assert shape.nodes <= nodes
+        assert shape.cores <= cores

@@ -1,0 +1,233 @@
+"""A whole replay on a fake Slurm: rows, resume, detach, cancel, outage, lost answers."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from osub.errors import ClusterError, InputError, OutputError
+from osub.records import load_run
+from osub.slurm import FakeSlurm, Job, SubmitRequest
+from submitter import pace, replay
+from submitter.options import ReplayOptions
+from submitter.replay import Progress, Replay, Wish
+
+TRACE = "".join(
+    f"{number} {submit} -1 1 {procs} -1 -1 {procs} 60 -1 1 1 1 -1 {queue} -1 -1 -1\n"
+    for number, submit, procs, queue in [(1, 0, 1, 1), (2, 0, 2, 1), (3, 1, 1, 0), (4, 1, 1, 1)]
+)
+
+
+class LiveFake(FakeSlurm):
+    """A fake whose clock is the real one and whose jobs write the stamps that their wrapper would."""
+
+    def __init__(self, run_s: float = 0.3) -> None:
+        super().__init__(nodes=2, cores=1, multiplicity=2, run_time=lambda _: run_s, start_time=time.time())
+        self.submitted: list[str] = []
+
+    def submit(self, request: SubmitRequest) -> int:
+        self.submitted.append(request.name)
+        return super().submit(request)
+
+    def jobs(self) -> Sequence[Job]:
+        self.advance(max(0.0, time.time() - self.now))
+        return super().jobs()
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "_POLL_S", 0.05)
+    monkeypatch.setattr(replay, "_TURN_S", 0.02)
+    monkeypatch.setattr(pace, "_AWAY_PAUSE_S", 0.05)
+    monkeypatch.setattr(pace, "_LOOK_FOR_S", 0.2)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "small.swf"
+    path.write_text(TRACE)
+    return path
+
+
+def rows(run: Path) -> list[dict[str, object]]:
+    return load_run(run).jobs.sort("trace_job").to_dicts()
+
+
+def test_every_job_of_the_trace_has_one_row(trace: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert Replay.begin(trace, out, LiveFake(), ReplayOptions()).run()
+    run = load_run(out)
+    assert run.complete
+    assert run.jobs["trace_job"].to_list() == [1, 2, 3, 4]
+    assert set(run.jobs["state"]) == {"COMPLETED"}
+    assert run.info.system == "N2C1"
+    assert run.info.multiplicity == 2
+    assert run.jobs.filter(pl.col("start_s") < pl.col("submit_s")).is_empty()
+    assert not (out / "jobs").exists()
+
+
+def test_an_existing_run_is_refused_without_resume(trace: Path, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "precious").touch()
+    with pytest.raises(OutputError):
+        Replay.begin(trace, tmp_path / "run", LiveFake(), ReplayOptions())
+
+
+def test_a_detached_replay_is_resumed_without_loss_or_double(trace: Path, tmp_path: Path) -> None:
+    slurm, out = LiveFake(), tmp_path / "run"
+
+    def detach_early(now: Progress) -> Wish:
+        return Wish.DETACH if now.total - now.unsubmitted >= 2 else Wish.GO_ON
+
+    assert not Replay.begin(trace, out, slurm, ReplayOptions()).run(detach_early)
+    assert not load_run(out).complete
+    assert Replay.resume(out, slurm).run()
+    assert [row["state"] for row in rows(out)] == ["COMPLETED"] * 4
+    assert len(slurm.submitted) == len(set(slurm.submitted)) == 4
+
+
+def test_a_job_submitted_just_before_a_kill_is_found_by_its_name(trace: Path, tmp_path: Path) -> None:
+    """The kill comes between Slurm's answer and the row: the row is missing, the job is not doubled."""
+    slurm, out = LiveFake(), tmp_path / "run"
+    first = Replay.begin(trace, out, slurm, ReplayOptions())
+    run_id = load_run(out).info.options["run_id"]
+    first._writer.close()
+    slurm.submit(SubmitRequest(script="#!/bin/sh\n", name=f"osub-{run_id}-1"))
+    assert Replay.resume(out, slurm).run()
+    assert len(slurm.submitted) == len(set(slurm.submitted)) == 4
+
+
+def test_a_job_that_slurm_has_forgotten_is_known_by_its_own_stamps(trace: Path, tmp_path: Path) -> None:
+    slurm, out = LiveFake(), tmp_path / "run"
+    first = Replay.begin(trace, out, slurm, ReplayOptions())
+    origin = first._origin
+    first._writer.close()
+    ms = int(origin * 1000)
+    (out / "jobs" / "1.start").write_text(json.dumps({"slurm_job": 77, "ms": ms + 100}))
+    (out / "jobs" / "1.end").write_text(json.dumps({"ms": ms + 400, "exit_code": 0}))
+    (out / "jobs" / "1.report").write_text(json.dumps({"cpu_s": 0.25, "app": "rrba"}))
+    assert Replay.resume(out, slurm).run()
+    first_row = rows(out)[0]
+    assert (first_row["job_id"], first_row["state"], first_row["cpu_s"]) == (77, "COMPLETED", 0.25)
+    assert first_row["end_s"] == pytest.approx(0.4)
+    assert not any(name.endswith("-1") for name in slurm.submitted)
+
+
+def test_cancel_ends_all_jobs_and_finishes_the_run(trace: Path, tmp_path: Path) -> None:
+    slurm, out = LiveFake(run_s=60.0), tmp_path / "run"
+
+    def cancel(now: Progress) -> Wish:
+        return Wish.CANCEL if now.running else Wish.GO_ON
+
+    assert Replay.begin(trace, out, slurm, ReplayOptions()).run(cancel)
+    assert {row["state"] for row in rows(out)} == {"CANCELLED"}
+    assert all(job.state.is_over for job in slurm.jobs())
+
+
+def test_an_answer_that_is_lost_makes_no_second_job(trace: Path, tmp_path: Path) -> None:
+    slurm, out = LiveFake(), tmp_path / "run"
+    slurm.lose_next_answer = True
+    assert Replay.begin(trace, out, slurm, ReplayOptions()).run()
+    assert len(slurm.submitted) == 4
+    assert [row["state"] for row in rows(out)] == ["COMPLETED"] * 4
+
+
+def test_an_outage_is_waited_out(trace: Path, tmp_path: Path) -> None:
+    slurm, out = LiveFake(), tmp_path / "run"
+    turns = count()
+
+    def outage(_: Progress) -> Wish:
+        turn = next(turns)
+        if turn in (3, 15):
+            slurm.reachable = turn == 15
+        return Wish.GO_ON
+
+    assert Replay.begin(trace, out, slurm, ReplayOptions()).run(outage)
+    assert [row["state"] for row in rows(out)] == ["COMPLETED"] * 4
+    assert {"slurm away", "slurm back"} <= {event["kind"] for event in load_run(out).events()}
+
+
+def test_a_job_nobody_knows_any_more_is_lost(trace: Path, tmp_path: Path) -> None:
+    slurm, out = LiveFake(run_s=0.01), tmp_path / "run"
+
+    def forget(now: Progress) -> Wish:
+        if now.unsubmitted == 0:
+            slurm.forget_ended()
+        return Wish.GO_ON
+
+    original: Callable[[], Sequence[Job]] = slurm.jobs
+
+    def amnesiac() -> Sequence[Job]:
+        original()
+        slurm.forget_ended()
+        return FakeSlurm.jobs(slurm)
+
+    slurm.jobs = amnesiac  # type: ignore[method-assign]
+    assert Replay.begin(trace, out, slurm, ReplayOptions()).run(forget)
+    assert {row["state"] for row in rows(out)} == {"LOST"}
+
+
+def test_a_refused_job_has_a_row_and_a_reason(tmp_path: Path) -> None:
+    class Picky(LiveFake):
+        def submit(self, request: SubmitRequest) -> int:
+            if request.nodes == 2:
+                request = SubmitRequest(script="no script", name=request.name)
+            return super().submit(request)
+
+    trace = tmp_path / "small.swf"
+    trace.write_text(TRACE)
+    assert Replay.begin(trace, tmp_path / "run", Picky(), ReplayOptions()).run()
+    refused = rows(tmp_path / "run")[1]
+    assert (refused["state"], refused["job_id"], refused["start_s"]) == ("REFUSED", None, None)
+    assert any(event["kind"] == "refused" for event in load_run(tmp_path / "run").events())
+
+
+def test_the_run_holds_the_trace_in_its_own_seconds(tmp_path: Path) -> None:
+    trace = tmp_path / "late.swf"
+    trace.write_text(
+        re.sub(r"^(\d) (\d)", lambda m: f"{m[1]} {1000 + 10 * int(m[2])}", TRACE, flags=re.MULTILINE)
+    )
+    assert Replay.begin(trace, tmp_path / "run", LiveFake(), ReplayOptions(speedup=10)).run()
+    run = load_run(tmp_path / "run")
+    assert run.jobs["due_s"].to_list() == [0.0, 0.0, 1.0, 1.0]
+    assert run.jobs["dedicated_s"].to_list() == pytest.approx([0.1] * 4)
+
+
+def test_slurm_away_at_the_beginning_is_an_error_and_leaves_nothing(trace: Path, tmp_path: Path) -> None:
+    slurm = LiveFake()
+    slurm.reachable = False
+    with pytest.raises(ClusterError, match="does not answer"):
+        Replay.begin(trace, tmp_path / "run", slurm, ReplayOptions())
+    assert not (tmp_path / "run").exists()
+
+
+def _bad_traces() -> Iterator[tuple[str, bytes]]:
+    yield "empty", b""
+    yield "comments", b"; Version: 2.2\n; nothing else\n"
+    yield "nul", b"1 0 -1 10 1 -1 -1 1 60 -1 1 1 1 -1 1 -1\0-1 -1\n"
+    yield "negative", b"1 -5 -1 10 1 -1 -1 1 60 -1 1 1 1 -1 1 -1 -1 -1\n"
+    yield "short", b"1 0 -1 10\n"
+
+
+@pytest.mark.parametrize(("name", "content"), list(_bad_traces()))
+def test_a_bad_trace_is_an_error_and_leaves_nothing(name: str, content: bytes, tmp_path: Path) -> None:
+    trace = tmp_path / f"{name}.swf"
+    trace.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        Replay.begin(trace, tmp_path / "run", LiveFake(), ReplayOptions())
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_unsorted_submissions_are_sorted(tmp_path: Path) -> None:
+    trace = tmp_path / "unsorted.swf"
+    trace.write_text("".join(reversed(TRACE.splitlines(keepends=True))))
+    assert Replay.begin(trace, tmp_path / "run", LiveFake(), ReplayOptions()).run()
+    assert load_run(tmp_path / "run").jobs.height == 4
