@@ -1,1 +1,104 @@
-"""Pure gang scheduling: typed events in, typed commands out; no socket, file, clock or log inside."""
+"""Pure gang scheduling: typed events in, typed commands out; no socket, file, clock, log or random number.
+
+::
+
+    cores = CoreMap({"n1": 12, "n2": 12})
+    scheduler = GangScheduler(Settings(), start_ns=now, cores=cores)
+    for node in ("n1", "n2"):
+        scheduler.handle(AgentJoined(now, node))
+    jobs = (JobView(7, 7, cores.pack({"n1": range(12)})), JobView(8, 8, cores.pack({"n1": range(12)})))
+    scheduler.handle(SlurmSnapshot(now, now, wall_s, jobs))
+    commands = scheduler.handle(Tick(now + 1_500_000_000))    # [Publish(...)]
+
+Events (``events``)
+    ``SlurmSnapshot`` all jobs that hold nodes, at an interval; ``NodeReport`` what a node did and saw;
+    ``AgentJoined``, ``AgentLost``; ``Tick`` one in each slice, at which slices are decided; ``Reload``;
+    ``Shutdown``. Instants are integer nanoseconds of one clock that never goes back. A refused event
+    raises ``InvalidEvent`` and changes nothing.
+Commands (``commands``)
+    ``Publish`` tracks in force from a slice on; ``Exempt`` jobs that are not to be held, at once;
+    ``ThawAll``; ``MoveEnd``; ``Record`` rows; ``Alarm``; ``AskSlurm``.
+Questions
+    ``scheduler.gangs``, ``neighbours``, ``owners(slice)``, ``time`` (where slices lie), ``horizon``,
+    ``agents``, ``limits_state()``.
+
+Read ``states`` first (the tables and the theory), then ``compose`` (who owns a slice, and why nobody
+starves), ``rotation`` (only what changed is worked out), ``scheduler``.
+
+A simulator that knows the demand of its jobs sends ``AgentJoined`` for every node once and a
+``NodeReport`` now and then (a lease without one loses the node), uses ``Settings(grace_ns=0)``, and reads
+``Publish``: a track's slice ``n`` is ``run[(n - first_slice) % len(run)]`` if it repeats.
+"""
+
+from __future__ import annotations
+
+from gangd.core.commands import (
+    Alarm,
+    AskSlurm,
+    Command,
+    Exempt,
+    ExemptKind,
+    Member,
+    MoveEnd,
+    Publish,
+    Record,
+    SliceRow,
+    ThawAll,
+    TrackPlan,
+)
+from gangd.core.cores import CoreMap, CoreSet
+from gangd.core.events import (
+    AgentJoined,
+    AgentLost,
+    Event,
+    JobState,
+    JobView,
+    NodeReport,
+    Reload,
+    Sample,
+    Shutdown,
+    SliceUse,
+    SlurmSnapshot,
+    Tick,
+)
+from gangd.core.faults import CoreError, InvalidEvent, InvalidSettings, InvalidTransition
+from gangd.core.scheduler import GangScheduler
+from gangd.core.settings import Settings
+from gangd.core.states import AgentState, GangState
+
+__all__ = [
+    "AgentJoined",
+    "AgentLost",
+    "AgentState",
+    "Alarm",
+    "AskSlurm",
+    "Command",
+    "CoreError",
+    "CoreMap",
+    "CoreSet",
+    "Event",
+    "Exempt",
+    "ExemptKind",
+    "GangScheduler",
+    "GangState",
+    "InvalidEvent",
+    "InvalidSettings",
+    "InvalidTransition",
+    "JobState",
+    "JobView",
+    "Member",
+    "MoveEnd",
+    "NodeReport",
+    "Publish",
+    "Record",
+    "Reload",
+    "Sample",
+    "Settings",
+    "Shutdown",
+    "SliceRow",
+    "SliceUse",
+    "SlurmSnapshot",
+    "ThawAll",
+    "Tick",
+    "TrackPlan",
+]

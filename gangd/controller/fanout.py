@@ -1,0 +1,252 @@
+"""From the core's decisions to messages: each node gets what concerns it, and only when it changes.
+
+Pure: no socket, no clock. The core speaks of groups of gangs over the whole cluster; a node hears of a
+group as a track with only the jobs that it runs itself. Every message of a node counts its epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from gangd.core.commands import Exempt, ExemptKind, Member, Publish, TrackPlan
+from gangd.core.cores import CoreMap
+from gangd.core.timebase import Timebase
+from gangd.wire import Beat, Controller, DownMessage, PlanChange, SlicePlan, SliceSets, ThawNow, Track
+from gangd.wire import Exempt as WireExempt
+
+
+@dataclass(slots=True)
+class NodePlan:
+    """What one node was told.
+
+    Attributes
+    ----------
+    epoch
+        Of its newest message.
+    tracks
+        By name.
+    exempt
+        Jobs by kind, in the order in which they came.
+    """
+
+    epoch: int = 0
+    tracks: dict[int, Track] = field(default_factory=dict)
+    exempt: dict[ExemptKind, dict[int, None]] = field(
+        default_factory=lambda: {kind: {} for kind in ExemptKind}
+    )
+
+    def exemptions(self) -> WireExempt:
+        """Return the exemptions as they are sent."""
+        return WireExempt(
+            never_freeze=tuple(self.exempt[ExemptKind.TERMINATING]),
+            opt_out=tuple(self.exempt[ExemptKind.FREE]),
+            suspended=tuple(self.exempt[ExemptKind.SUSPENDED]),
+        )
+
+
+@dataclass(slots=True)
+class _Change:
+    """What a node has not been told yet."""
+
+    tracks: dict[int, Track] = field(default_factory=dict)
+    drop: dict[int, None] = field(default_factory=dict)
+    first_slice: int = 0
+    exempt: bool = False
+    whole: bool = False
+
+    def begin(self, track: Track) -> None:
+        self.tracks[track.track] = track
+        self.drop.pop(track.track, None)
+
+    def end(self, name: int) -> None:
+        self.drop[name] = None
+        self.tracks.pop(name, None)
+
+
+class Fanout:
+    """The plans of all nodes, and the messages that bring agents up to date.
+
+    Parameters
+    ----------
+    controller
+        Who speaks.
+    cores
+        The core's numbers of nodes and cores.
+    time
+        The core's slices.
+    lease_ns
+        Lease that every message grants.
+    """
+
+    def __init__(self, controller: Controller, cores: CoreMap, time: Timebase, lease_ns: int) -> None:
+        self.controller = controller
+        self.lease_ns = lease_ns
+        self.plans: dict[str, NodePlan] = {}
+        self._cores = cores
+        self._time = time
+        self._seq = 0
+        self._nodes_of: dict[int, set[str]] = {}
+        self._pending: dict[str, _Change] = {}
+
+    def publish(self, command: Publish) -> None:
+        """Note the tracks that change."""
+        first = command.first_slice
+        for name in command.drop:
+            for node in self._nodes_of.pop(name, ()):
+                self._change(node, first).end(name)
+        for plan in command.tracks:
+            before = self._nodes_of.get(plan.name, set())
+            tracks = _split(plan, self._cores)
+            for node in before - tracks.keys():
+                self._change(node, first).end(plan.name)
+            for node, track in tracks.items():
+                self._change(node, first).begin(track)
+            self._nodes_of[plan.name] = set(tracks)
+        if command.rebase:
+            for node in self.plans:
+                self._change(node, first).whole = True
+
+    def exempt(self, command: Exempt) -> None:
+        """Note an exemption that begins or ends, on all nodes of the gang's jobs."""
+        for job, node in _places(command.member, self._cores):
+            listed = self._plan(node).exempt[command.kind]
+            if command.on:
+                listed[job] = None
+            else:
+                listed.pop(job, None)
+            if command.on or command.kind is not ExemptKind.TERMINATING:
+                self._pending.setdefault(node, _Change()).exempt = True
+
+    def resend(self, node: str) -> None:
+        """Note that ``node`` needs its whole plan: its agent is new, or missed a message."""
+        self._plan(node)
+        self._pending.setdefault(node, _Change()).whole = True
+
+    def messages(self, now_ns: int, horizon: int) -> list[DownMessage]:
+        """Messages for all that was noted; slices below ``horizon`` are final now."""
+        messages: list[DownMessage] = []
+        for node, change in self._pending.items():
+            plan = self._plan(node)
+            before = plan.epoch
+            first = max(change.first_slice, horizon)
+            plan.epoch += 1
+            for name in change.drop:
+                plan.tracks.pop(name, None)
+            plan.tracks |= change.tracks
+            if change.whole or not before:
+                messages.append(self._whole(node, plan, now_ns, first))
+            else:
+                self._seq += 1
+                messages.append(
+                    PlanChange(
+                        controller=self.controller,
+                        node=node,
+                        epoch=plan.epoch,
+                        seq=self._seq,
+                        sent_ns=now_ns,
+                        lease_ns=self.lease_ns,
+                        base_epoch=before,
+                        first_slice=first,
+                        horizon=horizon,
+                        tracks=tuple(change.tracks.values()),
+                        drop=tuple(change.drop),
+                        exempt=plan.exemptions() if change.exempt else None,
+                    )
+                )
+        self._pending = {}
+        return messages
+
+    def beats(self, nodes: Iterable[str], now_ns: int, horizon: int) -> list[DownMessage]:
+        """Messages that renew the lease of ``nodes``; of those that have a plan."""
+        messages: list[DownMessage] = []
+        for node in nodes:
+            plan = self.plans.get(node)
+            if plan is not None and plan.epoch:
+                self._seq += 1
+                messages.append(
+                    Beat(
+                        controller=self.controller,
+                        node=node,
+                        epoch=plan.epoch,
+                        seq=self._seq,
+                        sent_ns=now_ns,
+                        lease_ns=self.lease_ns,
+                        horizon=horizon,
+                    )
+                )
+        return messages
+
+    def thaw_all(self, now_ns: int, reason: str) -> DownMessage:
+        """Message that thaws everything everywhere and voids all plans."""
+        self._seq += 1
+        return ThawNow(
+            controller=self.controller,
+            node=None,
+            epoch=0,
+            seq=self._seq,
+            sent_ns=now_ns,
+            lease_ns=self.lease_ns,
+            jobs=None,
+            reason=reason,
+        )
+
+    def _whole(self, node: str, plan: NodePlan, now_ns: int, first: int) -> SlicePlan:
+        self._seq += 1
+        return SlicePlan(
+            controller=self.controller,
+            node=node,
+            epoch=plan.epoch,
+            seq=self._seq,
+            sent_ns=now_ns,
+            lease_ns=self.lease_ns,
+            first_slice=first,
+            first_start_ns=self._time.start_ns(first),
+            quantum_ns=self._time.length_ns(first),
+            horizon=first,
+            tracks=tuple(plan.tracks.values()),
+            exempt=plan.exemptions(),
+        )
+
+    def _plan(self, node: str) -> NodePlan:
+        plan = self.plans.get(node)
+        if plan is None:
+            plan = self.plans[node] = NodePlan()
+        return plan
+
+    def _change(self, node: str, first: int) -> _Change:
+        self._plan(node)
+        change = self._pending.setdefault(node, _Change())
+        change.first_slice = first
+        return change
+
+
+def _places(member: Member, cores: CoreMap) -> list[tuple[int, str]]:
+    return [(job, cores.name(node)) for job, placed in member.jobs for node in placed.nodes]
+
+
+def _split(plan: TrackPlan, cores: CoreMap) -> dict[str, Track]:
+    """Tracks of one group by node: there, only the jobs that the node runs."""
+    jobs: dict[str, list[tuple[int, int]]] = {}
+    for column, member in enumerate(plan.members):
+        for job, placed in member.jobs:
+            for node in placed.nodes:
+                jobs.setdefault(cores.name(node), []).append((job, column))
+    rows = plan.run.tolist()
+    return {
+        node: Track(
+            plan.name,
+            plan.first_slice,
+            plan.repeat,
+            tuple(
+                [
+                    SliceSets(
+                        tuple([job for job, column in here if row[column]]),
+                        tuple([job for job, column in here if not row[column]]),
+                    )
+                    for row in rows
+                ]
+            ),
+        )
+        for node, here in jobs.items()
+    }

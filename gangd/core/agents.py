@@ -1,0 +1,70 @@
+"""Which nodes have an agent that reports, as the scheduler believes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gangd.core.states import AGENT_TABLE, AgentInput, AgentState, transition
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A node's agent began or ceased to count; ``first`` if it never did before."""
+
+    joined: bool
+    first: bool
+
+
+class Agents:
+    """State of the agent of each node, by node number."""
+
+    def __init__(self) -> None:
+        self._states: list[AgentState] = []
+        self._heard_ns: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self._joined: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+        self._reported: list[int] = []
+
+    def grow(self, nodes: int) -> None:
+        """Make room for ``nodes`` nodes."""
+        missing = nodes - len(self._states)
+        if missing > 0:
+            self._states.extend([AgentState.UNKNOWN] * missing)
+            self._reported.extend([-1] * missing)
+            self._heard_ns = np.concatenate((self._heard_ns, np.zeros(missing, dtype=np.int64)))
+            self._joined = np.concatenate((self._joined, np.zeros(missing, dtype=np.bool_)))
+
+    def state(self, node: int) -> AgentState:
+        """Return the state of the agent of a node."""
+        return self._states[node] if node < len(self._states) else AgentState.UNKNOWN
+
+    def joined(self, node: int) -> bool:
+        """Whether the agent of a node counts."""
+        return self.state(node) is AgentState.JOINED
+
+    def fresh(self, node: int, number: int) -> bool:
+        """Whether slice ``number`` of a node was not reported before; it is now."""
+        if number <= self._reported[node]:
+            return False
+        self._reported[node] = number
+        return True
+
+    def happen(self, node: int, happened: AgentInput, now_ns: int, name: str) -> Change | None:
+        """Apply an input; returns what changed."""
+        before = self._states[node]
+        after = transition(AGENT_TABLE, before, happened, f"agent of {name}")
+        self._states[node] = after
+        joined = after is AgentState.JOINED
+        self._joined[node] = joined
+        if joined:
+            self._heard_ns[node] = now_ns
+        if (before is AgentState.JOINED) == joined:
+            return None
+        return Change(joined, before is AgentState.UNKNOWN)
+
+    def silent(self, now_ns: int, lease_ns: int) -> list[int]:
+        """List the joined nodes that were not heard of for a lease."""
+        late = self._joined & (self._heard_ns + lease_ns <= now_ns)
+        return [int(node) for node in np.flatnonzero(late)]

@@ -1,0 +1,184 @@
+"""Which gangs own a slice: virtual time, and how slices are composed.
+
+Virtual time counts what a gang was given, in ``UNIT / weight`` a slice, while it contends. For each slice:
+
+1. *Overdue* gangs come first, the longest waiting before the others. A gang is overdue when it has
+   waited ``(c - 1) x sum over its contenders x of max(1, weight_x / weight)`` slices, where ``c`` is the
+   number of gangs on its most crowded core; with equal weights, ``c - 1`` times its contenders.
+2. Then gangs that just woke or entered awake, once, unless they are as far ahead as a lead may be.
+3. Then the others by virtual time; of equals the one that waits longer, then the lower gang id.
+
+In this order every gang whose cores are all free is placed, so the first is always placed, no core idles
+that a rotated gang could use, and wide gangs do not starve. After the slice, owners are charged, and
+no gang may be further ahead of the last of its contenders than ``c`` of its own quanta.
+
+*No gang waits longer than c times its contenders* (equal weights; ``d`` = the most contenders it had
+while it waited). It is overdue after at most ``(c - 1) d`` slices. From then on only gangs that are overdue
+and have waited longer can take a slice from it. Those were contenders when its wait began, at most ``d``,
+and each can do so once, for having run it waits shorter. ``(c - 1) d + d = c d``. Whoever arrives
+or wakes meanwhile waits shorter and cannot come before it.
+
+*No gang is frozen longer than the cap.* One that has waited ``cap`` slices runs in the next in any case,
+beside the owner if need be. It is treated as overdue from half of the cap on, so this stays rare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gangd.core.group import Block, Bools, Group, Ints
+
+UNIT = 720_720  # divisible by 1 to 16: whole weights charge without rounding
+FAR = np.int64(2**62)
+WAIT_BITS = 20
+WAIT_MASK = (1 << WAIT_BITS) - 1
+
+
+def compose(
+    groups: Sequence[Group],
+    neighbours: Sequence[list[int]],
+    charge: Ints,
+    crowd: Ints,
+    cap_slices: int,
+    slices: int,
+) -> None:
+    """Compose the next ``slices`` slices of ``groups`` and look for repetition.
+
+    Parameters
+    ----------
+    groups
+        Groups to go on with; they share no gang.
+    neighbours
+        By slot: slots that share a core, in the groups or not.
+    charge, crowd
+        By slot: virtual time of a slice; gangs on the most crowded core.
+    cap_slices
+        Slices after which a gang that waits runs in any case.
+    """
+    batch = _Batch(groups, neighbours, charge, crowd, cap_slices)
+    for _ in range(slices):
+        batch.step()
+    batch.store()
+
+
+class _Batch:
+    """The gangs of some groups side by side in arrays."""
+
+    def __init__(
+        self,
+        groups: Sequence[Group],
+        neighbours: Sequence[list[int]],
+        charge: Ints,
+        crowd: Ints,
+        cap_slices: int,
+    ) -> None:
+        self.groups = groups
+        self.neighbours = neighbours
+        block = groups[0].block
+        self.shared = all(group.block is block for group in groups) and sum(
+            group.end - group.begin for group in groups
+        ) == len(block.slots)
+        sizes = np.array([group.end - group.begin for group in groups])
+        self.starts = np.cumsum(sizes) - sizes
+        self.group_of = np.repeat(np.arange(len(groups)), sizes)
+        if self.shared:
+            self.slots, times, waits, woken = block.slots, block.times[-1], block.waits[-1], block.woken[-1]
+        else:
+            mine = [(group.block, slice(group.begin, group.end)) for group in groups]
+            self.slots = np.concatenate([block.slots[part] for block, part in mine])
+            times = np.concatenate([block.times[-1, part] for block, part in mine])
+            waits = np.concatenate([block.waits[-1, part] for block, part in mine])
+            woken = np.concatenate([block.woken[-1, part] for block, part in mine])
+        self.times, self.waits, self.woken = [times], [waits], [woken]
+        self.run: list[Bools] = []
+        self.charge = charge[self.slots]
+        self.cap_slices = cap_slices
+
+        lists = [neighbours[slot] for slot in self.slots.tolist()]
+        lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
+        self.edges = np.fromiter(chain.from_iterable(lists), dtype=np.int64, count=int(lengths.sum()))
+        self.edge_starts = np.cumsum(lengths) - lengths
+        self.by_slot = np.full(len(neighbours), FAR, dtype=np.int64)
+        member = np.zeros(len(neighbours), dtype=np.bool_)
+        member[self.slots] = True
+        crowded = crowd[self.slots]
+        ratio = np.maximum(1.0, np.repeat(self.charge, lengths) / charge[self.edges])
+        rivals = np.add.reduceat(np.where(member[self.edges], ratio, 0.0), self.edge_starts)
+        patience = np.ceil((crowded - 1) * rivals - 1e-9).astype(np.int64)
+        self.patience = np.minimum(np.maximum(patience, 1), max(1, cap_slices // 2))
+        self.most_ahead = crowded * self.charge
+
+    def step(self) -> None:
+        """Compose one slice."""
+        times, waits, woken = self.times[-1], self.waits[-1], self.woken[-1]
+        relative = times - np.minimum.reduceat(times, self.starts)[self.group_of]
+        key = (relative << (WAIT_BITS + 1)) | (1 << WAIT_BITS) | (WAIT_MASK - np.minimum(waits, WAIT_MASK))
+        key[woken] = 0
+        overdue = waits >= self.patience
+        key[overdue] = -1 - waits[overdue]
+        run = self._place(np.argsort(key, kind="stable")) | (waits >= self.cap_slices)
+
+        times = times + np.where(run, self.charge, 0)
+        self.by_slot[self.slots] = times
+        last = np.minimum.reduceat(self.by_slot[self.edges], self.edge_starts)
+        self.run.append(run)
+        self.times.append(np.minimum(times, last + self.most_ahead))
+        self.waits.append(np.where(run, 0, waits + 1))
+        self.woken.append(woken & ~run)
+
+    def _place(self, order: NDArray[np.intp]) -> Bools:
+        """Place each gang of ``order`` whose cores are all free."""
+        blocked = bytearray(len(self.neighbours))
+        neighbours = self.neighbours
+        owners = []
+        for slot in self.slots[order].tolist():
+            if not blocked[slot]:
+                owners.append(slot)
+                for other in neighbours[slot]:
+                    blocked[other] = 1
+        owns = np.zeros(len(self.neighbours), dtype=np.bool_)
+        owns[owners] = True
+        placed: Bools = owns[self.slots]
+        return placed
+
+    def store(self) -> None:
+        """Give the composed slices to their groups."""
+        first = self.groups[0].end_slice
+        run, times = np.stack(self.run), np.stack(self.times)
+        waits, woken = np.stack(self.waits), np.stack(self.woken)
+        block = Block(first, self.slots, run, times, waits, woken)
+        periods, pure = self._periods(block)
+        if self.shared and not len(self.groups[0].block.run):
+            for group, period, whole in zip(self.groups, periods, pure, strict=True):
+                group.block = block
+                group.period = period or None
+                group.pure = whole
+            return
+        ends = [*self.starts[1:].tolist(), len(self.slots)]
+        for group, begin, end in zip(self.groups, self.starts.tolist(), ends, strict=True):
+            mine = (slice(None), slice(begin, end))
+            group.go_on(
+                Block(
+                    group.end_slice, self.slots[begin:end], run[mine], times[mine], waits[mine], woken[mine]
+                )
+            )
+            group.find_period()
+
+    def _periods(self, block: Block) -> tuple[list[int], list[bool]]:
+        """Find, by group, the shortest repetition at the end or 0, and whether all before is part of it."""
+        times, waits, woken, run = block.times, block.waits, block.woken, block.run
+        relative = times - np.minimum.reduceat(times, self.starts, axis=1)[:, self.group_of]
+        periods = np.zeros(len(self.groups), dtype=np.int64)
+        pure = np.zeros(len(self.groups), dtype=np.bool_)
+        for period in range(1, len(times)):
+            same = (relative[-1] == relative[-1 - period]) & (waits[-1] == waits[-1 - period])
+            fresh = (periods == 0) & np.logical_and.reduceat(same & ~woken[-1 - period], self.starts)
+            if fresh.any():
+                periods[fresh] = period
+                alike = (run[:-period] == run[period:]).all(axis=0)
+                pure |= fresh & np.logical_and.reduceat(alike, self.starts)
+        return periods.tolist(), pure.tolist()

@@ -1,0 +1,147 @@
+"""What the core is told. Each event has ``now_ns``, the controller's CLOCK_MONOTONIC, never going back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gangd.core.cores import CoreSet
+from gangd.core.settings import Settings
+
+
+class JobState(StrEnum):
+    """What Slurm says of a job that holds its nodes."""
+
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    TERMINATING = "terminating"
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """One job as a snapshot sees it. Pass the same object again while nothing changed: it is faster.
+
+    Attributes
+    ----------
+    job
+        Slurm's raw job id.
+    gang
+        Equal for all components of a heterogeneous job (the leader's id); else the job's own id.
+    cores
+        From ``CoreMap.pack``.
+    start_s
+        Wall-clock start in seconds; another start under the same id is another run (a requeue).
+    end_s
+        Wall-clock end that Slurm enforces, None if unlimited.
+    weight
+        Share relative to others; 2 gets twice the slices of 1 where they contend.
+    opt_out
+        It must not be held.
+    """
+
+    job: int
+    gang: int
+    cores: CoreSet
+    state: JobState = JobState.RUNNING
+    start_s: float = 0.0
+    end_s: float | None = None
+    weight: float = 1.0
+    opt_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmSnapshot:
+    """All jobs that hold nodes. ``asked_ns``: when Slurm was asked; ``wall_s``: wall clock at ``now_ns``."""
+
+    now_ns: int
+    asked_ns: int
+    wall_s: float
+    jobs: tuple[JobView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """CPU time and run-queue delay of a job on one node over ``span_us`` in which it was not held."""
+
+    job: int
+    cpu_us: int
+    delay_us: int
+    span_us: int
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class SliceUse:
+    """A slice as a node applied it: how late, how long the switch took, who was held, what was sampled."""
+
+    number: int
+    skew_us: int
+    freeze_us: int
+    held: tuple[int, ...]
+    samples: tuple[Sample, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """What an agent reports.
+
+    Attributes
+    ----------
+    slices
+        Slices since the last report.
+    ended
+        Jobs without a process on this node any more.
+    dying
+        Jobs with SIGTERM or SIGKILL pending.
+    strange
+        Jobs whose freeze state is not the one that the agent left.
+    """
+
+    now_ns: int
+    node: str
+    slices: tuple[SliceUse, ...] = ()
+    ended: tuple[int, ...] = ()
+    dying: tuple[int, ...] = ()
+    strange: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AgentJoined:
+    """An agent said hello."""
+
+    now_ns: int
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentLost:
+    """An agent said farewell or obeys somebody else; silence is noticed by the core itself."""
+
+    now_ns: int
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time passes. One in each slice, soon after its start; the core decides on slices at ticks only."""
+
+    now_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """New settings; those that shape slices count from the first slice that is not final."""
+
+    now_ns: int
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """The controller leaves: everything is thawed; later events are refused."""
+
+    now_ns: int
+
+
+Event = SlurmSnapshot | NodeReport | AgentJoined | AgentLost | Tick | Reload | Shutdown

@@ -1,0 +1,154 @@
+"""One gang: its jobs, what is known about it, and which input of its state machine follows from that."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gangd.core.commands import ExemptKind, Member
+from gangd.core.cores import CoreSet
+from gangd.core.demand import Demand, Level
+from gangd.core.events import JobState, JobView
+from gangd.core.states import GangInput, GangState
+
+EXEMPT_IN = {
+    GangState.TERMINATING: ExemptKind.TERMINATING,
+    GangState.FOREIGN: ExemptKind.SUSPENDED,
+    GangState.FREE: ExemptKind.FREE,
+}
+
+
+class Gang:
+    """A job, or the components of a heterogeneous job.
+
+    Attributes
+    ----------
+    gang, slot
+        Its id and its number in the arrays.
+    views
+        Its jobs by id, as Slurm sees them.
+    cores
+        All cores of all its jobs.
+    since_ns
+        When it appeared.
+    looked_ns
+        When its frozen time was last accounted.
+    missing
+        How many of its nodes have no joined agent.
+    dying
+        Whether an agent saw a job of it being killed; never taken back.
+    strange_ns
+        When an agent last found a freeze state that it did not leave, until Slurm says that it runs.
+    ended
+        Places (job, node number) without processes.
+    stirred
+        Slice in which it began to wake.
+    exempt, exempted
+        The exemption that the agents were told of, and for which jobs.
+    """
+
+    __slots__ = (
+        "cores",
+        "demand",
+        "dying",
+        "ended",
+        "exempt",
+        "exempted",
+        "gang",
+        "looked_ns",
+        "member",
+        "missing",
+        "opt_out",
+        "places",
+        "since_ns",
+        "slot",
+        "state",
+        "stirred",
+        "strange_ns",
+        "suspended",
+        "terminating",
+        "views",
+    )
+
+    def __init__(self, gang: int, slot: int, views: dict[int, JobView], now_ns: int) -> None:
+        self.gang = gang
+        self.slot = slot
+        self.state = GangState.NEW
+        self.demand = Demand()
+        self.since_ns = self.looked_ns = now_ns
+        self.missing = 0
+        self.dying = False
+        self.strange_ns: int | None = None
+        self.ended: set[tuple[int, int]] = set()
+        self.stirred = 0
+        self.exempt: ExemptKind | None = None
+        self.exempted: Member | None = None
+        self.member = Member(gang, ())
+        self.describe(views)
+
+    def describe(self, views: dict[int, JobView]) -> None:
+        """Take in how Slurm sees the jobs now."""
+        self.views = views
+        self.cores = _union([view.cores for view in views.values()])
+        self.terminating = any(view.state is JobState.TERMINATING for view in views.values())
+        self.suspended = any(view.state is JobState.SUSPENDED for view in views.values())
+        self.opt_out = any(view.opt_out for view in views.values())
+        self.places = sum(len(view.cores.nodes) for view in views.values())
+        jobs = tuple([(job, view.cores) for job, view in views.items()])
+        if self.member.jobs != jobs:
+            self.member = Member(self.gang, jobs)
+
+    @property
+    def weight(self) -> float:
+        """Greatest weight of its jobs."""
+        return max(view.weight for view in self.views.values())
+
+    def slurm_answered(self, asked_ns: int) -> None:
+        """Slurm was asked at ``asked_ns`` and said what ``views`` hold: older suspicions are settled."""
+        if self.strange_ns is not None and asked_ns > self.strange_ns:
+            self.strange_ns = None
+
+    def is_settled(self, now_ns: int, grace_ns: int) -> bool:
+        """Whether its launch grace is over, or it left the state in which that counts."""
+        return self.state is not GangState.NEW or now_ns >= self.since_ns + grace_ns
+
+    def following(self, now_ns: int, grace_ns: int, shares: bool) -> GangInput | None:
+        """Next input of the state machine that the facts call for; None if the state agrees with them."""
+        state = self.state
+        if state is GangState.TERMINATING:
+            return None
+        if self.dying or self.terminating:
+            return GangInput.TERMINATE
+        if self.strange_ns is not None or self.suspended:
+            return None if state is GangState.FOREIGN else GangInput.SUSPEND
+        if state is GangState.FOREIGN:
+            return GangInput.RESUME
+        if self.missing or self.opt_out:
+            return None if state is GangState.FREE else GangInput.RELEASE
+        if state is GangState.FREE:
+            return GangInput.RECLAIM
+        if state is GangState.NEW:
+            return GangInput.SETTLE if self.is_settled(now_ns, grace_ns) else None
+        return self._demanded(shares)
+
+    def _demanded(self, shares: bool) -> GangInput | None:
+        state, level = self.state, self.demand.level
+        if not shares:
+            return None if state is GangState.SOLO else GangInput.UNSHARE
+        if state is GangState.SOLO:
+            return GangInput.SHARE_IDLE if level is Level.IDLE else GangInput.SHARE_BUSY
+        if state is GangState.IDLE:
+            return None if level is Level.IDLE else GangInput.STIR
+        if level is Level.IDLE:
+            return GangInput.REST
+        if state is GangState.WAKING and level is Level.BUSY:
+            return GangInput.CONFIRM
+        return None
+
+
+def _union(sets: list[CoreSet]) -> CoreSet:
+    if len(sets) == 1:
+        return sets[0]
+    cores = np.unique(np.concatenate([cores.numbers() for cores in sets]))
+    return CoreSet(
+        cores.astype(np.int32).tobytes(), tuple(sorted({node for one in sets for node in one.nodes}))
+    )

@@ -1,0 +1,254 @@
+"""A group of gangs that contend with each other, directly or through others, and its composed slices.
+
+The state of a group (leads, waits, who is woken) before a slice decides everything after it; once the
+state has been the same twice, the slices between repeat for ever and need not be composed again.
+
+Groups that were composed together lie side by side in one ``Block``: thousands of small groups cost a few
+array operations, not thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+KEPT_SLICES = 40
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+class Block:
+    """Slices of gangs side by side; row ``r`` belongs to slice ``first_slice + r``.
+
+    Attributes
+    ----------
+    slots
+        The gangs, shape (n,): group by group, in a group ascending by gang id.
+    run
+        Who owns each composed slice, shape (t, n).
+    times, waits, woken
+        Virtual time, slices waited, and whether first in line, before each composed slice and after the
+        last, shape (t + 1, n).
+    """
+
+    __slots__ = ("_held", "first_slice", "run", "slots", "times", "waits", "woken")
+
+    def __init__(
+        self, first_slice: int, slots: Ints, run: Bools, times: Ints, waits: Ints, woken: Bools
+    ) -> None:
+        self.first_slice = first_slice
+        self.slots = slots
+        self.run = run
+        self.times = times
+        self.waits = waits
+        self.woken = woken
+        self._held: Ints | None = None
+
+    def held_before(self, rows: Ints, columns: Ints, periods: Ints) -> Ints:
+        """Count the rows before ``rows[i]`` in which gang ``columns[i]`` is held; shape as ``rows``.
+
+        Past the last row a gang repeats its last ``periods[i]`` rows, or is never held if that is 0.
+        """
+        if self._held is None:
+            self._held = np.zeros((len(self.run) + 1, len(self.slots)), dtype=np.int64)
+            np.cumsum(~self.run, axis=0, out=self._held[1:])
+        held, end = self._held, len(self.run)
+        counts: Ints = held[np.minimum(rows, end), columns]
+        beyond = np.flatnonzero((rows > end) & (periods > 0))
+        if len(beyond):
+            column, period = columns[beyond], periods[beyond]
+            rounds, rest = np.divmod(rows[beyond] - end, period)
+            before = held[end - period, column]
+            counts[beyond] += (
+                rounds * (held[end, column] - before) + held[end - period + rest, column] - before
+            )
+        return counts
+
+
+class Group:
+    """The gangs ``begin`` to ``end`` of a block.
+
+    Attributes
+    ----------
+    name
+        Least gang id.
+    period
+        The last ``period`` slices repeat for ever; None while no repetition is known.
+    pure
+        Whether the slices before those are part of the same repetition.
+    published_end
+        Slices below are published; None if published as repeating.
+    settled
+        Slices below are in the account of frozen time, but for ``backlog``.
+    backlog
+        Held slices by gang that were forgotten before they were accounted; None if there are none.
+    """
+
+    __slots__ = (
+        "backlog", "begin", "block", "end", "name", "period", "published_end", "pure", "settled"
+    )  # fmt: skip
+
+    def __init__(self, name: int, block: Block, begin: int, end: int) -> None:
+        self.name = name
+        self.block = block
+        self.begin = begin
+        self.end = end
+        self.period: int | None = None
+        self.pure = False
+        self.published_end: int | None = None
+        self.settled = block.first_slice
+        self.backlog: Ints | None = None
+
+    @property
+    def slots(self) -> Ints:
+        """The gangs' slots."""
+        return self.block.slots[self.begin : self.end]
+
+    @property
+    def end_slice(self) -> int:
+        """First slice that is not composed."""
+        return self.block.first_slice + len(self.block.run)
+
+    def row(self, number: int) -> int | None:
+        """Row that holds for slice ``number``; None before the first, and past the end without a period."""
+        row = number - self.block.first_slice
+        return self._fold(row) if row >= 0 else None
+
+    def owners(self, number: int) -> list[int]:
+        """Slots that own slice ``number``; all of them if nothing is composed for it."""
+        row = self.row(number)
+        slots = self.slots
+        return [
+            int(slot)
+            for slot in (slots if row is None else slots[self.block.run[row, self.begin : self.end]])
+        ]
+
+    def state_row(self, number: int) -> int:
+        """Row of the state before slice ``number``; the last one if nothing is composed that far."""
+        row = self._fold(max(0, number - self.block.first_slice))
+        return len(self.block.run) if row is None else row
+
+    def repeats_from(self, number: int) -> bool:
+        """Whether the slices from ``number`` on are a repetition."""
+        if self.period is None:
+            return False
+        return self.pure or number >= self.end_slice - self.period
+
+    def rows(self, number: int) -> list[int]:
+        """Rows of the block from slice ``number`` on: one round of the repetition, or what is composed."""
+        begin = number - self.block.first_slice
+        if self.period is not None and self.repeats_from(number):
+            folded = [self._fold(begin + place) for place in range(self.period)]
+            return [row for row in folded if row is not None]
+        return list(range(begin, len(self.block.run)))
+
+    def go_on(self, rows: Block) -> None:
+        """Append composed slices of this group alone, and forget all but the newest ones."""
+        old, mine = self.block, slice(self.begin, self.end)
+        drop = max(0, len(old.run) + len(rows.run) - KEPT_SLICES)
+        first = old.first_slice + drop
+        if drop and self.settled < first:
+            self.backlog = settle([self], first)[1]
+        self.block = Block(
+            first,
+            old.slots[mine],
+            np.concatenate((old.run[:, mine], rows.run))[drop:],
+            np.concatenate((old.times[:, mine], rows.times[1:]))[drop:],
+            np.concatenate((old.waits[:, mine], rows.waits[1:]))[drop:],
+            np.concatenate((old.woken[:, mine], rows.woken[1:]))[drop:],
+        )
+        self.begin, self.end = 0, len(self.block.slots)
+
+    def find_period(self) -> None:
+        """Look for the shortest repetition at the end of the slices that are kept."""
+        block, mine = self.block, slice(self.begin, self.end)
+        times, waits, woken, run = block.times[:, mine], block.waits[:, mine], block.woken[:, mine], block.run
+        last = times[-1] - times[-1].min()
+        for period in range(1, len(run) + 1):
+            if (
+                np.array_equal(waits[-1], waits[-1 - period])
+                and np.array_equal(last, times[-1 - period] - times[-1 - period].min())
+                and not woken[-1 - period].any()
+            ):
+                self.period = period
+                self.pure = bool((run[:-period, mine] == run[period:, mine]).all())
+                return
+
+    def _fold(self, row: int) -> int | None:
+        """Row of ``run`` that holds for a row that may lie past its end; None if none does."""
+        if row < len(self.block.run):
+            return row
+        if self.period is None:
+            return None
+        begin = len(self.block.run) - self.period
+        return begin + (row - begin) % self.period
+
+
+def by_block(groups: Iterable[Group]) -> list[list[Group]]:
+    """Sort groups by the block that they lie in."""
+    blocks: dict[int, list[Group]] = {}
+    for group in groups:
+        blocks.setdefault(id(group.block), []).append(group)
+    return list(blocks.values())
+
+
+def settle(groups: Sequence[Group], end: int) -> tuple[Ints, Ints]:
+    """Count the slices before ``end`` in which gangs were held and that no call counted yet.
+
+    Parameters
+    ----------
+    groups
+        Groups of one block.
+
+    Returns
+    -------
+    slots, held
+        The gangs of all groups in their order, and their new held slices.
+    """
+    block = groups[0].block
+    columns, sizes = _columns(groups)
+    begin = np.array([max(group.settled, block.first_slice) - block.first_slice for group in groups])
+    periods = np.repeat([group.period or 0 for group in groups], sizes)
+    rows = np.repeat(np.maximum(begin, end - block.first_slice), sizes)
+    held = block.held_before(rows, columns, periods)
+    held -= block.held_before(np.repeat(begin, sizes), columns, periods)
+    place = 0
+    for group in groups:
+        group.settled = max(end, group.settled)
+        if group.backlog is not None:
+            held[place : place + len(group.backlog)] += group.backlog
+            group.backlog = None
+        place += group.end - group.begin
+    return block.slots[columns], held
+
+
+def states(groups: Sequence[Group], number: int) -> tuple[Ints, Ints, Ints, Bools]:
+    """State before slice ``number``.
+
+    Parameters
+    ----------
+    groups
+        Groups of one block.
+
+    Returns
+    -------
+    slots, times, waits, woken
+        The gangs of all groups in their order, and their state; the least time of each group is 0.
+    """
+    block = groups[0].block
+    columns, sizes = _columns(groups)
+    rows = np.repeat([group.state_row(number) for group in groups], sizes)
+    times = block.times[rows, columns]
+    times -= np.repeat(np.minimum.reduceat(times, np.cumsum(sizes) - sizes), sizes)
+    return block.slots[columns], times, block.waits[rows, columns], block.woken[rows, columns]
+
+
+def _columns(groups: Sequence[Group]) -> tuple[Ints, Ints]:
+    """Columns of the block that the groups take, and how many each."""
+    begins = np.array([group.begin for group in groups], dtype=np.int64)
+    sizes = np.array([group.end for group in groups], dtype=np.int64) - begins
+    first = np.cumsum(sizes) - sizes
+    return np.repeat(begins - first, sizes) + np.arange(int(sizes.sum())), sizes

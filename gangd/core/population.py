@@ -1,0 +1,168 @@
+"""All gangs: who they are, which slots they have, which nodes they are on, and how snapshots change that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gangd.core.agents import Agents
+from gangd.core.conflicts import ConflictGraph
+from gangd.core.cores import CoreSet
+from gangd.core.events import JobView
+from gangd.core.gang import Gang
+from gangd.core.limits import Limits
+from gangd.core.rotation import Rotation
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Gangs that are gone, that are new, and that a snapshot may have changed (the new ones among them)."""
+
+    gone: list[Gang]
+    new: list[Gang]
+    changed: list[Gang]
+
+
+class Population:
+    """The gangs and their places.
+
+    Attributes
+    ----------
+    gangs
+        By id.
+    by_slot
+        By slot; a gang that is gone stays until its slot is given to another.
+    """
+
+    def __init__(self, graph: ConflictGraph, rotation: Rotation, limits: Limits, agents: Agents) -> None:
+        self.gangs: dict[int, Gang] = {}
+        self.by_slot: list[Gang] = []
+        self._graph = graph
+        self._rotation = rotation
+        self._limits = limits
+        self._agents = agents
+        self._views: dict[int, JobView] = {}
+        self._free: list[int] = []
+        self._leaving: list[int] = []
+        self._on_node: dict[int, set[int]] = {}
+
+    def gang_of(self, job: int) -> Gang | None:
+        """Return the gang that a job belongs to; None if no snapshot knows the job."""
+        view = self._views.get(job)
+        return None if view is None else self.gangs.get(view.gang)
+
+    def on_node(self, node: int) -> list[Gang]:
+        """List the gangs on a node, by id."""
+        return [self.gangs[number] for number in sorted(self._on_node.get(node, ()))]
+
+    def neighbours(self, gang: Gang) -> list[Gang]:
+        """List the gangs that share a core with ``gang``."""
+        return [self.by_slot[slot] for slot in self._graph.neighbours[gang.slot]]
+
+    def shares(self, gang: Gang) -> bool:
+        """Whether another gang sits on one of its cores."""
+        return bool(self._graph.neighbours[gang.slot])
+
+    def release_slots(self) -> None:
+        """Let the slots of gone gangs be used again: no group has them any more."""
+        self._free += self._leaving
+        self._leaving.clear()
+
+    def update(self, jobs: tuple[JobView, ...], now_ns: int, total_cores: int) -> Update:
+        """Take in what Slurm says of all jobs."""
+        members = self._touched(jobs)
+        gone: list[Gang] = []
+        new: list[Gang] = []
+        changed: list[Gang] = []
+        changes: dict[int, CoreSet | None] = {}
+        for number, views in members.items():
+            gang = self.gangs.get(number)
+            if gang is not None and (not views or _restarted(gang, views)):
+                changes[gang.slot] = None
+                self._remove(gang)
+                gone.append(gang)
+                gang = None
+            if not views:
+                continue
+            if gang is None:
+                gang = self._create(number, views, now_ns)
+                changes[gang.slot] = gang.cores
+                new.append(gang)
+            elif self._redescribe(gang, views):
+                changes[gang.slot] = gang.cores
+            for view in views.values():
+                self._limits.see(view)
+            changed.append(gang)
+        if changes:
+            dirty = self._graph.update(changes, total_cores)
+            self._rotation.touch(dirty)
+            living = (self.by_slot[slot] for slot in sorted(dirty))
+            changed += [gang for gang in living if self.gangs.get(gang.gang) is gang]
+        return Update(gone, new, changed)
+
+    def _touched(self, jobs: tuple[JobView, ...]) -> dict[int, dict[int, JobView]]:
+        """Jobs, by gang, of all gangs in which anything changed."""
+        views: dict[int, JobView] = {}
+        known = self._views
+        touched: dict[int, dict[int, JobView]] = {}
+        for view in jobs:
+            views[view.job] = view
+            old = known.get(view.job)
+            if old is not view and old != view:
+                touched[view.gang] = {}
+                if old is not None:
+                    touched[old.gang] = {}
+        for job in sorted(known.keys() - views.keys()):
+            touched[known[job].gang] = {}
+            self._limits.forget(job)
+        if touched:
+            for job, view in views.items():
+                if view.gang in touched:
+                    touched[view.gang][job] = view
+        self._views = views
+        return touched
+
+    def _create(self, number: int, views: dict[int, JobView], now_ns: int) -> Gang:
+        slot = self._free.pop() if self._free else len(self.by_slot)
+        gang = Gang(number, slot, views, now_ns)
+        if slot == len(self.by_slot):
+            self.by_slot.append(gang)
+        else:
+            self.by_slot[slot] = gang
+        self.gangs[number] = gang
+        self._rotation.enter(slot, number, gang.weight)
+        self._inhabit(gang)
+        return gang
+
+    def _redescribe(self, gang: Gang, views: dict[int, JobView]) -> bool:
+        """Take in changed views; True if the cores changed."""
+        cores, weight, member = gang.cores, gang.weight, gang.member
+        self._desert(gang)
+        gang.describe(views)
+        self._inhabit(gang)
+        if gang.weight != weight:
+            self._rotation.reweigh(gang.slot, gang.weight)
+        if gang.member is not member:
+            gang.ended.clear()
+            self._rotation.touch((gang.slot,))
+        return gang.cores != cores
+
+    def _remove(self, gang: Gang) -> None:
+        self._desert(gang)
+        del self.gangs[gang.gang]
+        self._leaving.append(gang.slot)
+
+    def _inhabit(self, gang: Gang) -> None:
+        for node in gang.cores.nodes:
+            self._on_node.setdefault(node, set()).add(gang.gang)
+        joined = self._agents.joined
+        gang.missing = sum([not joined(node) for node in gang.cores.nodes])
+
+    def _desert(self, gang: Gang) -> None:
+        for node in gang.cores.nodes:
+            self._on_node[node].discard(gang.gang)
+
+
+def _restarted(gang: Gang, views: Mapping[int, JobView]) -> bool:
+    """Whether a job of the gang runs anew (a requeue): nothing that was known of it holds."""
+    return any(job in gang.views and gang.views[job].start_s != view.start_s for job, view in views.items())

@@ -1,0 +1,41 @@
+"""Rows of the slice record, from what a node reports of a slice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gangd.core.commands import SliceRow
+from gangd.core.events import SliceUse
+from gangd.core.gang import Gang
+from gangd.core.states import GangState
+from gangd.core.timebase import Timebase
+
+ROLE = {GangState.BUSY: "run", GangState.IDLE: "idle"}
+
+
+def slice_rows(node: str, use: SliceUse, time: Timebase, gangs: Iterable[Gang]) -> tuple[SliceRow, ...]:
+    """One row for each job of ``gangs`` on ``node``.
+
+    ``held`` is what the node says that it froze; a job that ran has the role of its gang's state at the
+    time of the report: ``run`` for a busy one, ``idle``, or ``free`` for all that the slices do not rule.
+    """
+    held = frozenset(use.held)
+    cpu_us = {sample.job: sample.cpu_us for sample in use.samples}
+    rows = []
+    for gang in gangs:
+        for job in gang.views:
+            role = "held" if job in held else ROLE.get(gang.state, "free")
+            rows.append(
+                SliceRow(
+                    use.number,
+                    time.start_ns(use.number),
+                    time.length_ns(use.number),
+                    job,
+                    node,
+                    role,
+                    cpu_us.get(job),
+                    use.skew_us,
+                    use.freeze_us,
+                )
+            )
+    return tuple(rows)

@@ -1,0 +1,274 @@
+"""All groups of contending gangs: who joins and leaves them, and their slices as time goes on.
+
+Only what changed is worked out again. A change touches gangs; their groups and those of their neighbours
+are taken apart at the first slice that is not final, the gangs among them that still contend are
+grouped anew, and go on with the virtual time and the waits that they had. All other groups go on as they
+are, and those that repeat cost nothing at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gangd.core.compose import UNIT, compose
+from gangd.core.conflicts import ConflictGraph
+from gangd.core.group import Block, Bools, Group, Ints, by_block, settle, states
+
+FIRST_SLICES = 4  # composed at once for a group that is new
+STEP_SLICES = 2  # composed at a tick for a group that goes on
+AHEAD_SLICES = 16  # composed ahead at most: then the group is published anew
+COMPOSE_BUDGET = 20_000  # gang-slices at once: a small system finds its repetition at the first attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """What is new from a slice on: groups to publish, names of groups that ended."""
+
+    publish: list[Group]
+    drop: list[int]
+
+
+class Rotation:
+    """The groups, and by slot what they need to know of a gang.
+
+    Attributes
+    ----------
+    groups
+        By slot, the group that the gang is in, None while it does not contend.
+    held_ns
+        By slot, time for which the gang was held, as far as its group is settled.
+    """
+
+    def __init__(self, graph: ConflictGraph, quantum_ns: int) -> None:
+        self.graph = graph
+        self._quantum_ns = quantum_ns
+        self.groups: list[Group | None] = []
+        self.held_ns: Ints = np.zeros(0, dtype=np.int64)
+        self._gang: Ints = np.zeros(0, dtype=np.int64)
+        self._charge: Ints = np.zeros(0, dtype=np.int64)
+        self._wants: list[bool] = []
+        self._lead: Ints = np.zeros(0, dtype=np.int64)
+        self._debt: Ints = np.zeros(0, dtype=np.int64)
+        self._left: Ints = np.zeros(0, dtype=np.int64)
+        self._wait: Ints = np.zeros(0, dtype=np.int64)
+        self._woken: Bools = np.zeros(0, dtype=np.bool_)
+        self._dirty: set[int] = set()
+        self._windows: dict[int, Group] = {}
+        self._all: dict[int, Group] = {}
+
+    def enter(self, slot: int, gang: int, weight: float) -> None:
+        """Give ``slot`` to a gang; a slot that is used again starts without past."""
+        if slot >= len(self.groups):
+            missing = max(slot + 1, 2 * len(self.groups), 64) - len(self.groups)
+            self.groups.extend([None] * missing)
+            self._wants.extend([False] * missing)
+            for name in ("held_ns", "_gang", "_charge", "_lead", "_debt", "_left", "_wait", "_woken"):
+                old = getattr(self, name)
+                setattr(self, name, np.concatenate((old, np.zeros(missing, dtype=old.dtype))))
+        self._gang[slot] = gang
+        self._lead[slot] = self._debt[slot] = self._left[slot] = self.held_ns[slot] = 0
+        self.reweigh(slot, weight)
+
+    def reweigh(self, slot: int, weight: float) -> None:
+        """Set the weight of a gang."""
+        self._charge[slot] = max(1, round(UNIT / weight))
+        self._dirty.add(slot)
+
+    def want(self, slot: int, wants: bool, *, woke_for: int | None = None) -> None:
+        """Say whether a gang wants its cores, and may be held for others.
+
+        Parameters
+        ----------
+        slot
+            The gang.
+        wants
+            Whether it does from now on.
+        woke_for
+            If it just woke: slices in which it ran beside the owners, for which it is charged half.
+        """
+        if self._wants[slot] != wants:
+            self._wants[slot] = wants
+            self._dirty.add(slot)
+        if woke_for is not None:
+            self._woken[slot] = True
+            self._debt[slot] = woke_for * int(self._charge[slot]) // 2
+
+    def touch(self, slots: Iterable[int]) -> None:
+        """Neighbours of ``slots`` changed."""
+        self._dirty.update(slots)
+
+    def touch_all(self) -> None:
+        """Everything is to be worked out again."""
+        self._dirty.update(slot for slot, wants in enumerate(self._wants) if wants)
+
+    def advance(self, first: int, cap_slices: int, quantum_ns: int) -> Advance:
+        """Work out what holds from slice ``first`` on, the first one that is not final.
+
+        Parameters
+        ----------
+        first
+            Never smaller than in an earlier call.
+        cap_slices
+            ``Settings.cap_slices``.
+        quantum_ns
+            Length of the slices from ``first`` on; after a change, call ``touch_all`` before.
+        """
+        retired, fresh = self._regroup(first)
+        self._quantum_ns = quantum_ns
+        windows = [self._revive(group, first) for group in self._windows.values()]
+        self._compose(fresh, cap_slices, FIRST_SLICES)
+        self._compose(
+            [group for group in windows if group.period is None and group.end_slice < first + AHEAD_SLICES],
+            cap_slices,
+            STEP_SLICES,
+        )
+        due = [group for group in windows if group.published_end is None or group.published_end < first + 2]
+        publish = [*fresh, *due]
+        for group in publish:
+            if group.repeats_from(first):
+                group.published_end = None
+                self._windows.pop(group.name, None)
+            else:
+                group.published_end = group.end_slice
+                self._windows[group.name] = group
+        names = {group.name for group in fresh}
+        return Advance(publish, [group.name for group in retired if group.name not in names])
+
+    def settle(self, groups: Iterable[Group], end: int) -> None:
+        """Account the held slices of groups before ``end``."""
+        for together in by_block(groups):
+            slots, held = settle(together, end)
+            self.held_ns[slots] += held * self._quantum_ns
+
+    def all_groups(self) -> list[Group]:
+        """Return the groups in force."""
+        return list(self._all.values())
+
+    def _compose(self, groups: list[Group], cap_slices: int, least: int) -> None:
+        """Compose slices until repetition is found: ``least`` of them at least, then as many as are cheap."""
+        gangs = sum(group.end - group.begin for group in groups)
+        left = max(least, min(AHEAD_SLICES, COMPOSE_BUDGET // max(1, gangs)))
+        slices = least
+        while groups and left > 0:
+            graph = self.graph
+            compose(groups, graph.neighbours, self._charge, graph.crowd, cap_slices, min(slices, left))
+            left -= slices
+            slices = AHEAD_SLICES
+            groups = [group for group in groups if group.period is None]
+
+    def _revive(self, group: Group, first: int) -> Group:
+        """Go on with a group; if slices passed that were never composed, from where it stopped."""
+        if group.period is not None or group.end_slice >= first:
+            return group
+        self.settle([group], first)
+        fresh = Group(
+            group.name, _start(first, *states([group], group.end_slice)), 0, group.end - group.begin
+        )
+        self._install(fresh)
+        return fresh
+
+    def _install(self, group: Group) -> None:
+        self._all[group.name] = group
+        groups = self.groups
+        for slot in group.slots.tolist():
+            groups[slot] = group
+
+    def _regroup(self, first: int) -> tuple[list[Group], list[Group]]:
+        if not self._dirty:
+            return [], []
+        neighbours, groups, wants = self.graph.neighbours, self.groups, self._wants
+        region = set(self._dirty)
+        for slot in self._dirty:
+            region.update(neighbours[slot])
+        retired = list({id(group): group for group in map(groups.__getitem__, region) if group}.values())
+        stayed = self._take_apart(retired, first)
+        region |= stayed
+        rotating = {slot for slot in region if wants[slot] and any(map(wants.__getitem__, neighbours[slot]))}
+        self._admit(rotating - stayed, stayed & rotating, first)
+        self._woken[list(self._dirty - rotating)] = False
+        self._dirty.clear()
+        return retired, self._begin(self._parts(rotating), first)
+
+    def _take_apart(self, retired: list[Group], first: int) -> set[int]:
+        """Dissolve groups; what their gangs had is kept by slot."""
+        self.settle(retired, first)
+        stayed: set[int] = set()
+        for together in by_block(retired):
+            slots, times, waits, woken = states(together, first)
+            self._lead[slots], self._wait[slots], self._woken[slots] = times, waits, woken
+            self._left[slots] = first
+            stayed.update(slots.tolist())
+        for group in retired:
+            del self._all[group.name]
+            self._windows.pop(group.name, None)
+        groups = self.groups
+        for slot in stayed:
+            groups[slot] = None
+        return stayed
+
+    def _admit(self, entrants: set[int], others: set[int], first: int) -> None:
+        """Place gangs that begin to contend: at their own lead or the last of those that do, if later.
+
+        An own lead from before melts while the gang is away, as fast as the others advance at least.
+        """
+        if not entrants:
+            return
+        slots = np.array(sorted(entrants), dtype=np.int64)
+        crowded = np.maximum(2, self.graph.crowd[slots])
+        melted = self._lead[slots] - (first - self._left[slots]) * UNIT // crowded
+        own = np.maximum(0, melted) + self._debt[slots]
+        self._debt[slots] = 0
+        last = np.zeros_like(own)
+        if others:
+            neighbours, lead = self.graph.neighbours, self._lead
+            for place, slot in enumerate(slots.tolist()):
+                last[place] = min((lead[other] for other in neighbours[slot] if other in others), default=0)
+        self._wait[slots] = 0
+        self._woken[slots] &= own - last < crowded * self._charge[slots]
+        self._lead[slots] = np.maximum(own, last)
+
+    def _parts(self, rotating: set[int]) -> tuple[list[int], list[int]]:
+        """List the gangs that contend, connected part by part, and the size of each part."""
+        neighbours = self.graph.neighbours
+        order: list[int] = []
+        sizes = []
+        left = set(rotating)
+        while left:
+            part = [left.pop()]
+            for slot in part:
+                for other in neighbours[slot]:
+                    if other in left:
+                        left.remove(other)
+                        part.append(other)
+            order += part
+            sizes.append(len(part))
+        return order, sizes
+
+    def _begin(self, parts: tuple[list[int], list[int]], first: int) -> list[Group]:
+        """Form groups without slices yet, one of each part, side by side in one block."""
+        order, sizes = np.array(parts[0], dtype=np.int64), np.array(parts[1], dtype=np.int64)
+        if not len(order):
+            return []
+        starts = np.cumsum(sizes) - sizes
+        part_of = np.repeat(np.arange(len(sizes)), sizes)
+        slots = order[np.lexsort((self._gang[order], part_of))]
+        times = self._lead[slots]
+        times -= np.minimum.reduceat(times, starts)[part_of]
+        block = _start(first, slots, times, self._wait[slots], self._woken[slots])
+        names, begins = self._gang[slots[starts]].tolist(), starts.tolist()
+        groups = [
+            Group(name, block, begin, begin + size)
+            for name, begin, size in zip(names, begins, parts[1], strict=True)
+        ]
+        for group in groups:
+            self._install(group)
+        return groups
+
+
+def _start(first: int, slots: Ints, times: Ints, waits: Ints, woken: Bools) -> Block:
+    """Block without slices yet, from the state before slice ``first``."""
+    run = np.zeros((0, len(slots)), dtype=np.bool_)
+    return Block(first, slots, run, times[None, :], waits[None, :], woken[None, :])

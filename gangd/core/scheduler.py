@@ -1,0 +1,307 @@
+"""The gang scheduler: typed events in, typed commands out. No socket, file, clock, log or random number.
+
+``states.py`` has the tables and the theory of operation, ``compose.py`` the rule by which slices are
+composed and why nobody starves, ``rotation.py`` how only what changed is worked out again.
+
+Time line of a change: it comes with an event and marks gangs as touched. The next ``Tick``, in slice
+``n``, works out the slices from ``n + lookahead`` on, for those before are final, and publishes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gangd.core.accounts import Accounts
+from gangd.core.agents import Agents
+from gangd.core.checks import check
+from gangd.core.commands import (
+    Alarm,
+    AskSlurm,
+    Command,
+    Exempt,
+    ExemptKind,
+    Publish,
+    Record,
+    ThawAll,
+    TrackPlan,
+)
+from gangd.core.conflicts import ConflictGraph
+from gangd.core.cores import CoreMap
+from gangd.core.events import (
+    AgentJoined,
+    AgentLost,
+    Event,
+    NodeReport,
+    Reload,
+    Sample,
+    Shutdown,
+    SlurmSnapshot,
+    Tick,
+)
+from gangd.core.gang import EXEMPT_IN, Gang
+from gangd.core.group import Group
+from gangd.core.limits import Limits, State
+from gangd.core.population import Population
+from gangd.core.record import slice_rows
+from gangd.core.rotation import Rotation
+from gangd.core.settings import SECOND, Settings
+from gangd.core.states import GANG_TABLE, AgentInput, GangInput, GangState, transition
+from gangd.core.timebase import Timebase
+
+
+class GangScheduler:
+    """The state machine.
+
+    Parameters
+    ----------
+    settings
+        What the administrator decided.
+    start_ns
+        Start of slice 0 on the clock that events carry.
+    cores
+        Numbers of nodes and cores; whoever makes ``JobView``s adds nodes to it as they become known.
+    limits
+        ``limits_state()`` of an earlier scheduler, so that ends are moved on and not anew.
+
+    Attributes
+    ----------
+    horizon
+        Slices below are final.
+    time
+        Where slices lie on the clock.
+    agents
+        Which agents report.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        start_ns: int,
+        cores: CoreMap,
+        limits: Mapping[str, Mapping[str, float]] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.cores = cores
+        self.agents = Agents()
+        self.time = Timebase(start_ns, settings.quantum_ns)
+        self.horizon = 0
+        self.now_ns = start_ns
+        self.closed = False
+        self._graph = ConflictGraph()
+        self._rotation = Rotation(self._graph, settings.quantum_ns)
+        self._limits = Limits(limits)
+        self._people = Population(self._graph, self._rotation, self._limits, self.agents)
+        self._accounts = Accounts(self._rotation, self._limits)
+        self._young: dict[int, Gang] = {}
+        self._wall_s = 0.0
+        self._wall_ns = start_ns
+        self._epoch = 0
+        self._rebase = False
+        self._out: list[Command] = []
+
+    @property
+    def gangs(self) -> Mapping[int, Gang]:
+        """All gangs by id; to be read only."""
+        return self._people.gangs
+
+    def handle(self, event: Event) -> list[Command]:
+        """Take in an event and return what is to be done about it, in order.
+
+        Raises
+        ------
+        InvalidEvent
+            The event contradicts the state or itself. Nothing was changed.
+        """
+        check(event, self)
+        self.now_ns = event.now_ns
+        self.agents.grow(len(self.cores))
+        self._out = []
+        match event:
+            case Tick():
+                self._tick()
+            case NodeReport():
+                self._report(event)
+            case SlurmSnapshot():
+                self._snapshot(event)
+            case AgentJoined():
+                self._agent(event.node, AgentInput.HELLO, "")
+            case AgentLost():
+                self._agent(event.node, AgentInput.LEAVE, event.reason)
+            case Reload():
+                self._reload(event.settings)
+            case Shutdown():
+                self.closed = True
+                self._out.append(ThawAll("the controller leaves"))
+        return self._out
+
+    def owners(self, number: int) -> set[int]:
+        """Gangs that are not held in slice ``number``, as far as it is worked out and still decided anew."""
+        running = set(self.gangs)
+        for group in self._rotation.all_groups():
+            held = set(group.slots.tolist()).difference(group.owners(number))
+            running.difference_update(self._people.by_slot[slot].gang for slot in held)
+        return running
+
+    def neighbours(self, gang: int) -> set[int]:
+        """Gangs that share a core with ``gang``."""
+        return {other.gang for other in self._people.neighbours(self.gangs[gang])}
+
+    def gang_of(self, job: int) -> Gang | None:
+        """Return the gang of a job, to be read only; None if no snapshot knows the job."""
+        return self._people.gang_of(job)
+
+    def limits_state(self) -> State:
+        """Return what the next controller needs to move ends on and not anew; JSON can hold it."""
+        return self._limits.state()
+
+    # Events
+
+    def _tick(self) -> None:
+        number = self.time.slice_at(self.now_ns)
+        first = max(self.horizon, number + self.settings.lookahead)
+        for node in self.agents.silent(self.now_ns, self.settings.lease_ns):
+            self._agent(self.cores.name(node), AgentInput.SILENCE, "it does not report")
+        settings = self.settings
+        grown = [gang for gang in self._young.values() if gang.is_settled(self.now_ns, settings.grace_ns)]
+        for gang in grown:
+            del self._young[gang.gang]
+            self._settle(gang)
+        self._publish(first)
+        self.horizon = first
+        wall_s = self._wall_s + (self.now_ns - self._wall_ns) / SECOND
+        self._out += self._accounts.look(self.gangs, number, self.now_ns, wall_s, settings)
+
+    def _publish(self, first: int) -> None:
+        if self._rebase:
+            self.time.change(first, self.settings.quantum_ns)
+            self._rotation.touch_all()
+        advance = self._rotation.advance(first, self.settings.cap_slices, self.settings.quantum_ns)
+        self._people.release_slots()
+        if advance.publish or advance.drop or self._rebase:
+            self._epoch += 1
+            rows: dict[object, list[int]] = {}
+            tracks = tuple([self._track(group, first, rows) for group in advance.publish])
+            self._out.append(Publish(self._epoch, first, tracks, tuple(advance.drop), self._rebase))
+            self._rebase = False
+
+    def _track(self, group: Group, first: int, known: dict[object, list[int]]) -> TrackPlan:
+        alike = (id(group.block), group.period, group.pure)
+        rows = known.get(alike)
+        if rows is None:
+            rows = known[alike] = group.rows(first)
+        gangs = self._people.by_slot
+        members = tuple([gangs[slot].member for slot in group.slots.tolist()])
+        return TrackPlan(
+            group.name, first, group.repeats_from(first), members, group.block.run, rows, group.begin
+        )
+
+    def _snapshot(self, snapshot: SlurmSnapshot) -> None:
+        self._wall_s, self._wall_ns = snapshot.wall_s, snapshot.now_ns
+        update = self._people.update(snapshot.jobs, self.now_ns, self.cores.total_cores)
+        for gang in update.gone:
+            self._young.pop(gang.gang, None)
+            self._apply(gang, GangInput.VANISH)
+        for gang in update.new:
+            self._young[gang.gang] = gang
+        for gang in [gang for gang in self.gangs.values() if gang.strange_ns is not None]:
+            gang.slurm_answered(snapshot.asked_ns)
+            self._settle(gang)
+        for gang in update.changed:
+            self._settle(gang)
+            self._exempt(gang, gang.exempt)  # on its present nodes
+
+    def _report(self, report: NodeReport) -> None:
+        node = self.cores.number(report.node)
+        self._agent(report.node, AgentInput.REPORT, "")
+        for use in report.slices:
+            if self.agents.fresh(node, use.number):
+                for sample in use.samples:
+                    self._sample(node, use.number, sample)
+                if self.settings.record:
+                    gangs = filter(self._people.shares, self._people.on_node(node))
+                    self._out.append(Record(slice_rows(report.node, use, self.time, gangs)))
+        for job in report.ended:
+            self._ended(node, job)
+        for job in report.dying:
+            gang = self._people.gang_of(job)
+            if gang is not None and not gang.dying:
+                gang.dying = True
+                self._settle(gang)
+                self._out.append(AskSlurm(f"job {job} is being killed"))
+        for job in report.strange:
+            gang = self._people.gang_of(job)
+            if gang is not None and gang.state is not GangState.TERMINATING:
+                gang.strange_ns = self.now_ns
+                self._settle(gang)
+                text = f"job {job} was suspended or resumed on {report.node} by somebody else"
+                self._out += (Alarm("foreign freeze", str(job), text), AskSlurm(text))
+
+    def _sample(self, node: int, number: int, sample: Sample) -> None:
+        gang = self._people.gang_of(sample.job)
+        if gang is None or not sample.span_us:
+            return
+        if sample.tasks and gang.ended:
+            gang.ended.discard((sample.job, node))
+        share = (sample.cpu_us + sample.delay_us) / sample.span_us
+        if gang.demand.sample(number, share, sample.tasks, gang.places, self.settings):
+            self._settle(gang)
+
+    def _ended(self, node: int, job: int) -> None:
+        gang = self._people.gang_of(job)
+        if gang is None:
+            return
+        gang.ended.add((job, node))
+        if len(gang.ended) == gang.places and gang.demand.empty():
+            self._settle(gang)
+            self._out.append(AskSlurm(f"job {job} has no process left"))
+
+    def _agent(self, name: str, happened: AgentInput, reason: str) -> None:
+        node = self.cores.number(name)
+        change = self.agents.happen(node, happened, self.now_ns, name)
+        if change is None:
+            return
+        if not change.first:
+            text = f"agent of {name} is back" if change.joined else f"agent of {name} is lost: {reason}"
+            self._out.append(Alarm("agent lost", name, text, cleared=change.joined))
+        for gang in self._people.on_node(node):
+            gang.missing += -1 if change.joined else 1
+            self._settle(gang)
+
+    def _reload(self, settings: Settings) -> None:
+        self._rebase = self._rebase or settings.quantum_ns != self.time.quantum_ns
+        self.settings = settings
+
+    # Gangs
+
+    def _settle(self, gang: Gang) -> None:
+        """Apply inputs until the state agrees with the facts."""
+        while True:
+            shares = self._people.shares(gang)
+            happened = gang.following(self.now_ns, self.settings.grace_ns, shares)
+            if happened is None:
+                return
+            self._apply(gang, happened)
+
+    def _apply(self, gang: Gang, happened: GangInput) -> None:
+        before = gang.state
+        gang.state = transition(GANG_TABLE, before, happened, f"gang {gang.gang}")
+        woke_for = None
+        if happened is GangInput.STIR:
+            gang.stirred = self.time.slice_at(self.now_ns)
+        elif happened is GangInput.CONFIRM:
+            woke_for = max(0, self.horizon - gang.stirred)
+        self._rotation.want(gang.slot, gang.state is GangState.BUSY, woke_for=woke_for)
+        kind = EXEMPT_IN.get(gang.state)
+        if kind is ExemptKind.FREE and before is GangState.NEW:
+            kind = None  # it was in no slice yet: there is nothing to take back
+        self._exempt(gang, kind)
+
+    def _exempt(self, gang: Gang, kind: ExemptKind | None) -> None:
+        """Bring what the agents were told of a gang's exemption in line."""
+        if kind is gang.exempt and (kind is None or gang.exempted is gang.member):
+            return
+        if gang.exempt is not None and gang.exempted is not None:
+            self._out.append(Exempt(gang.exempted, gang.exempt, on=False))
+        if kind is not None:
+            self._out.append(Exempt(gang.member, kind, on=True))
+        gang.exempt, gang.exempted = kind, gang.member

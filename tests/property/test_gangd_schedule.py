@@ -1,0 +1,214 @@
+"""The scheduler against a small world whose agents hear it through the wire, under every kind of churn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gangd.controller.fanout import Fanout
+from gangd.core.commands import Command, Exempt, Publish
+from gangd.core.cores import CoreMap
+from gangd.core.events import (
+    AgentJoined,
+    JobView,
+    NodeReport,
+    Sample,
+    SliceUse,
+    SlurmSnapshot,
+    Tick,
+)
+from gangd.core.scheduler import GangScheduler
+from gangd.core.settings import Settings
+from gangd.wire import Controller, Timeline, decode_down, encode_down
+
+MS = 1_000_000
+
+
+@dataclass
+class Job:
+    """A job as it really is; the scheduler learns of its demand from samples only."""
+
+    view: JobView
+    placement: dict[str, tuple[int, ...]]
+    busy: bool = True
+    waited: int = 0
+    rivals: int = 0
+    ran: int = 0
+    entitled: float = 0.0
+
+    @property
+    def cores(self) -> set[tuple[str, int]]:
+        return {(node, core) for node, cores in self.placement.items() for core in cores}
+
+
+@dataclass
+class World:
+    nodes: int = 3
+    cores: int = 2
+    multiplicity: int = 3
+    settings: Settings = field(default_factory=lambda: Settings(grace_ns=0, freeze_cap_ns=60_000 * MS))
+
+    def __post_init__(self) -> None:
+        self.names = [f"n{index}" for index in range(self.nodes)]
+        self.map = CoreMap(dict.fromkeys(self.names, self.cores))
+        self.scheduler = GangScheduler(self.settings, 0, self.map)
+        self.fanout = Fanout(Controller(b"c" * 16, 1), self.map, self.scheduler.time, self.settings.lease_ns)
+        self.agents = {name: Timeline(name) for name in self.names}
+        self.silent: set[str] = set()
+        self.jobs: dict[int, Job] = {}
+        self.known: dict[int, Job] = {}  # the ended ones too: final slices still name them
+        self.next_id = 1
+        self.slice = 0
+        for name in self.names:
+            self.tell(self.scheduler.handle(AgentJoined(0, name)))
+            self.fanout.resend(name)
+        self.send()
+
+    @property
+    def now_ns(self) -> int:
+        return self.scheduler.time.start_ns(self.slice) + self.settings.quantum_ns // 4
+
+    def start(self, wanted: dict[str, int], weight: float = 1.0, **more: object) -> Job | None:
+        """Start a job on the least loaded cores of some nodes, if there is room below the multiplicity."""
+        load = {
+            (name, core): sum((name, core) in job.cores for job in self.jobs.values())
+            for name in wanted
+            for core in range(self.cores)
+        }
+        placement = {}
+        for name, width in wanted.items():
+            free = sorted((load[name, core], core) for core in range(self.cores))
+            chosen = [core for loaded, core in free if loaded < self.multiplicity][:width]
+            if len(chosen) < width:
+                return None
+            placement[name] = tuple(chosen)
+        number = self.next_id
+        self.next_id += 1
+        view = JobView(number, number, self.map.pack(placement), weight=weight)
+        self.jobs[number] = self.known[number] = Job(view, placement)
+        return self.jobs[number]
+
+    def step(self) -> None:
+        """One slice: what was seen in the last one is reported, Slurm is asked, slices are decided."""
+        for name in self.names:
+            if name not in self.silent and self.slice:
+                self.tell(
+                    self.scheduler.handle(NodeReport(self.now_ns, name, (self.use(name, self.slice - 1),)))
+                )
+        views = tuple(job.view for job in self.jobs.values())
+        self.tell(self.scheduler.handle(SlurmSnapshot(self.now_ns, self.now_ns, 1e9, views)))
+        self.tell(self.scheduler.handle(Tick(self.now_ns)))
+        self.send()
+        self.check()
+        self.slice += 1
+
+    def use(self, name: str, number: int) -> SliceUse:
+        held = self.agents[name].held(number)
+        samples = tuple(
+            Sample(job.view.job, 900 * job.busy, 100 * job.busy, 1000, 1)
+            for job in self.jobs.values()
+            if name in job.placement and job.view.job not in held
+        )
+        return SliceUse(number, 0, 0, tuple(held), samples)
+
+    def tell(self, commands: list[Command]) -> None:
+        for command in commands:
+            if isinstance(command, Publish):
+                self.fanout.publish(command)
+            elif isinstance(command, Exempt):
+                self.fanout.exempt(command)
+
+    def send(self) -> None:
+        messages = self.fanout.messages(self.now_ns, self.scheduler.horizon)
+        messages += self.fanout.beats(self.names, self.now_ns, self.scheduler.horizon)
+        for message in messages:
+            for name in self.names if message.node is None else [message.node]:
+                self.agents[name].accept(decode_down(encode_down(message), name), self.now_ns)
+
+    def check(self) -> None:
+        """Judge the slice that just began."""
+        held = {name: self.agents[name].held(self.slice) for name in self.names}
+        named = {name: self.agents[name].jobs(self.slice) for name in self.names}
+        rotated = set().union(*named.values())
+        frozen = set().union(*held.values())
+        for number in self.jobs:
+            on = self.jobs[number].placement
+            assert {number in held[name] for name in on} in ({True}, {False}), "nodes disagree"
+        for name in self.names:
+            for core in range(self.cores):
+                here = {number for number, job in self.jobs.items() if (name, core) in job.cores}
+                owners = (here & rotated) - frozen
+                assert len(owners) <= 1, f"{owners} own core {core} of {name} together"
+        for number, job in self.jobs.items():
+            rivals = {other for other in rotated - {number} if self.known[other].cores & job.cores}
+            if number in frozen:
+                job.waited += 1
+                job.rivals = max(job.rivals, len(rivals))
+                assert rivals - frozen, f"job {number} is held for nobody"
+                assert job.waited <= self.multiplicity * job.rivals, f"job {number} waits {job.waited} slices"
+            else:
+                job.waited = job.rivals = 0
+            if number in rotated:
+                crowds = [sum(core in self.known[other].cores for other in rivals) for core in job.cores]
+                job.ran += number not in frozen
+                job.entitled += 1 / (max(crowds) + 1)
+
+
+def jain(values: list[float]) -> float:
+    shares = np.array(values)
+    return float(shares.sum() ** 2 / (len(shares) * (shares**2).sum()))
+
+
+def test_two_jobs_on_the_same_cores_take_turns() -> None:
+    world = World(nodes=2, cores=2, multiplicity=2)
+    one, two = world.start({"n0": 2, "n1": 2}), world.start({"n0": 2, "n1": 2})
+    for _ in range(40):
+        world.step()
+    assert one
+    assert two
+    assert abs(one.ran - two.ran) <= 1
+    assert one.ran + two.ran >= 36
+
+
+churn = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("start"),
+            st.dictionaries(st.sampled_from(["n0", "n1", "n2"]), st.integers(1, 2), min_size=1),
+        ),
+        st.tuples(st.just("end"), st.integers(0, 9)),
+        st.tuples(st.just("toggle"), st.integers(0, 9)),
+        st.tuples(st.just("wait"), st.integers(1, 9)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(churn, st.integers(2, 4))
+def test_one_gang_a_core_nobody_starves_and_all_nodes_agree(
+    script: list[tuple[str, object]], most: int
+) -> None:
+    world = World(multiplicity=most)
+    for what, which in script:
+        numbers = list(world.jobs)
+        if what == "start":
+            assert isinstance(which, dict)
+            world.start(which)
+        elif what == "wait":
+            assert isinstance(which, int)
+            for _ in range(which):
+                world.step()
+        elif numbers:
+            assert isinstance(which, int)
+            number = numbers[which % len(numbers)]
+            if what == "end":
+                del world.jobs[number]
+            else:
+                world.jobs[number].busy = not world.jobs[number].busy
+        world.step()
+    for _ in range(30):
+        world.step()
