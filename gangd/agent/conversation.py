@@ -31,6 +31,7 @@ from gangd.wire.timeline import Timeline
 
 PROBE_FAST_NS = 20_000_000
 PROBE_NS = 1_000_000_000
+OFFSET_NS = 50_000_000
 HELLO_NS = 1_000_000_000
 REFUSED_NS = 5_000_000_000
 RESEND_NS = 100_000_000
@@ -76,6 +77,8 @@ class Conversation:
         self.events: list[Happened] = []
         self.foreign = 0
         self._clock = OffsetEstimate()
+        self._offset: Offset | None = None
+        self._offset_until_ns = 0
         self._was_trusted = False
         self._waiting: collections.deque[tuple[tuple[bytes, ...], int]] = collections.deque(maxlen=_WAITING)
         self._welcome: bytes | None = None
@@ -86,7 +89,10 @@ class Conversation:
 
     def offset(self, now_ns: int) -> Offset | None:
         """Return the controller's clock minus ours and its bound, if it can be trusted now."""
-        return self._clock.at(now_ns) if self._clock.trusted(now_ns) else None
+        if now_ns >= self._offset_until_ns:
+            self._offset = self._clock.at(now_ns) if self._clock.trusted(now_ns) else None
+            self._offset_until_ns = now_ns + OFFSET_NS
+        return self._offset
 
     def follows(self) -> bytes | None:
         """Incarnation of the controller that is obeyed."""
@@ -142,6 +148,7 @@ class Conversation:
 
     def _on_pong(self, pong: Pong, now_ns: int) -> bool:
         jumps = self._clock.jumps
+        self._offset_until_ns = 0
         self._clock = self._clock.on_probe(pong.agent_ns, pong.received_ns, pong.sent_ns, now_ns)
         trusted = self._clock.trusted(now_ns)
         if self._clock.jumps != jumps:

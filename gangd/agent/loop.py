@@ -27,7 +27,6 @@ from osub.errors import HostError
 GUARDIAN_LOOK_NS = 1_000_000_000
 GUARDIAN_RETRY_NS = 5_000_000_000
 STRAYS_NS = 10_000_000_000
-_FRAMES_A_TURN = 64
 _LEAVE = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -66,6 +65,7 @@ class Loop:
     _signals: tuple[int, int] = (-1, -1)
     _poller: select.poll = field(default_factory=select.poll)
     _stale_folders: bool = True
+    _socket_fds: set[int] = field(default_factory=set)
 
     def run(self) -> int:
         """Serve until SIGTERM or SIGINT; everything is thawed on every way out. Returns the exit code."""
@@ -86,8 +86,8 @@ class Loop:
 
     def _serve(self) -> str:
         poller = self._poller
-        readers = [self.switch.done_fd, self._signals[0], _option(self.sockets.plans, zmq.FD)]
-        readers.append(_option(self.sockets.reports, zmq.FD))
+        self._socket_fds = {_option(socket, zmq.FD) for socket in (self.sockets.plans, self.sockets.reports)}
+        readers = [self.switch.done_fd, self._signals[0], *self._socket_fds]
         if self.watch is not None:
             readers.append(self.watch.fd)
         for fd in readers:
@@ -95,27 +95,25 @@ class Loop:
         while True:
             now_ns = time.monotonic_ns()
             wait_ns = min(self.node.due_ns(now_ns), self._guardian_ns, self._strays_ns) - now_ns
-            if self._readable():
-                wait_ns = 0
-            for fd, _ in poller.poll(max(0.0, wait_ns / 1e6)):
-                if self._guardian is not None and fd == self._guardian.pidfd:
-                    self._guardian_ns = now_ns
-                elif fd == self._signals[0]:
-                    return signal.Signals(int(os.read(fd, 16)[-1])).name
+            ready = {fd for fd, _ in poller.poll(max(0.0, wait_ns / 1e6))}
+            if self._signals[0] in ready:
+                return signal.Signals(int(os.read(self._signals[0], 16)[-1])).name
+            if self._guardian is not None and self._guardian.pidfd in ready:
+                self._guardian_ns = 0
+            self._turn(time.monotonic_ns(), ready)
+
+    def _turn(self, now_ns: int, ready: set[int]) -> None:
+        """Take in what waits, then do what is due."""
+        if self.switch.done_fd in ready:
+            os.eventfd_read(self.switch.done_fd)
             if self.switch.failure is not None:
                 raise self.switch.failure
-            self._turn(time.monotonic_ns())
-
-    def _turn(self, now_ns: int) -> None:
-        """Take in everything that waits, then do what is due."""
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self.switch.done_fd)
             self.node.on_switches(now_ns)
-        if self._receive():
-            self.node.on_plan(time.monotonic_ns())
-        if self.watch is not None and self.node.on_events(now_ns):
+        if self.watch is not None and self.watch.fd in ready and self.node.on_events(now_ns):
             self._stale_folders = True
             self.node.look(now_ns)
+        if ready & self._socket_fds:
+            self._take_messages()
         now_ns = time.monotonic_ns()
         self.node.on_time(now_ns)
         if self._stale_folders and self.watch is not None:
@@ -128,41 +126,47 @@ class Loop:
             self._tell_strays()
         if self.node.wants_report(now_ns) and self._writable():
             self.node.report(now_ns)
-        self._send()
+        if self.node.talk.outbox:
+            self._send()
+        self._tell_events()
+        self.switch.rearm()
+
+    def _take_messages(self) -> None:
+        if self._receive():
+            self.node.on_plan(time.monotonic_ns())
+
+    def _tell_events(self) -> None:
         for event in self.node.talk.events:
             self.log(event.kind, text=event.text)
             if event.kind not in GOOD_NEWS:
                 self.node.book.on_fault(event.kind, event.text)
         self.node.talk.events.clear()
-        self.switch.rearm()
 
     def _receive(self) -> bool:
-        changed = False
-        for _ in range(_FRAMES_A_TURN):
-            try:
-                frames = self.sockets.plans.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                break
-            changed = self.node.talk.on_down(frames, time.monotonic_ns()) or changed
-        for _ in range(_FRAMES_A_TURN):
-            try:
-                body = self.sockets.reports.recv_multipart(zmq.NOBLOCK)[-1]
-            except zmq.Again:
-                break
-            changed = self.node.talk.on_reply(body, time.monotonic_ns()) or changed
+        """Take in every message that waits; returns whether the schedule, exemptions or lease may differ."""
+        talk, changed = self.node.talk, False
+        while _option(self.sockets.plans, zmq.EVENTS) & zmq.POLLIN:
+            frames = self.sockets.plans.recv_multipart(zmq.NOBLOCK)
+            changed = talk.on_down(frames, time.monotonic_ns()) or changed
+        while _option(self.sockets.reports, zmq.EVENTS) & zmq.POLLIN:
+            body = self.sockets.reports.recv_multipart(zmq.NOBLOCK)[-1]
+            changed = talk.on_reply(body, time.monotonic_ns()) or changed
         return changed
 
     def _send(self) -> None:
         outbox = self.node.talk.outbox
         while outbox:
             self._send_one(outbox.popleft())
+        # Sending may swallow the sign that a message has come: descriptors tell of changes only.
+        if self._readable():
+            self._take_messages()
 
     def _send_one(self, message: Message) -> None:
         with contextlib.suppress(zmq.Again):  # no controller: what it misses it asks for, or it is too old
             self.sockets.reports.send(encode(message), zmq.NOBLOCK)
 
     def _readable(self) -> bool:
-        """Whether a message waits that the descriptors did not announce (they tell of changes only)."""
+        """Whether a message waits."""
         sockets = (self.sockets.plans, self.sockets.reports)
         return any(_option(socket, zmq.EVENTS) & zmq.POLLIN for socket in sockets)
 

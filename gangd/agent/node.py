@@ -22,6 +22,8 @@ from gangd.freezer.model import Did
 from gangd.freezer.recording import RecordingFreezer
 
 REPORT_NS = 1_000_000_000
+LOOK_AFTER_NS = 5_000_000
+AGAIN_NS = 1_000_000
 IDLE_LOOK_NS = 1_000_000_000
 LEAK_LOOK_NS = 2_000_000_000
 
@@ -65,13 +67,14 @@ class Node:
         self.act(now_ns)
 
     def on_switches(self, now_ns: int) -> None:
-        """Switches were made: close the slice that ended, look at everything, and prepare the next."""
+        """Close the slice that a switch has ended, prepare the next switch, and plan a look at everything."""
         for switched in self.switch.collect():
             self._on_switched(switched, now_ns)
         while self.switch.expired:
             self._on_applied(self.switch.expired.popleft())
         self._prepare(now_ns)
-        self.look(now_ns)
+        # A frozen task needs its core once more to stand still: looking at once would only be in its way.
+        self._look_ns = self._report_ns = now_ns + LOOK_AFTER_NS
 
     def look(self, now_ns: int) -> None:
         """Look for steps, processes, strangers and signals, and act on what was found."""
@@ -116,7 +119,10 @@ class Node:
         freeze = [key for key in verdict.hold if reassert or key not in held]
         thaw = [key for key in held if key not in verdict.hold]
         if freeze or thaw:
-            self._on_applied(self.gate.apply(freeze, thaw, turn=turn))
+            applied = self.gate.apply(freeze, thaw, turn=turn)
+            self._on_applied(applied)
+            if reassert and any(outcome.did is Did.WROTE for outcome in applied.outcomes):
+                self._look_ns = now_ns + AGAIN_NS  # more may have been born: look until nothing is new
         self._again_ns = verdict.again_ns
         for key, why in verdict.spared.items():
             if why is Why.LONG:
@@ -248,7 +254,6 @@ class Node:
         self.checks.begin_slice()
         self.meters.on_held(switched.held, switched.applied.frozen_ns)
         self._on_applied(switched.applied)
-        self._report_ns = now_ns
 
     def _close_slice(self, now_ns: int, offset_ns: int) -> None:
         if self.book.current is not None:

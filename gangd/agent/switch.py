@@ -124,6 +124,8 @@ class SwitchThread(Switch):
         self.done_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.failure: BaseException | None = None
         self._alarm = Alarm()
+        self._alarm_lock = threading.Lock()
+        self._armed_ns: int | None = None
         self._command_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stopping = False
         self._on_start = on_start
@@ -135,13 +137,17 @@ class SwitchThread(Switch):
         super().prepare(prepared)
         self.rearm()
 
-    def rearm(self) -> None:
-        """Set the alarm anew; to be called when the lease or what is held has changed."""
-        due_ns = self.due_ns()
-        if due_ns is None:
-            self._alarm.clear()
-        else:
-            self._alarm.set(due_ns)
+    def rearm(self, *, rang: bool = False) -> None:
+        """Set the alarm anew if it must ring at another time than it is set to (``rang``: is not set)."""
+        with self._alarm_lock:
+            due_ns = self.due_ns()
+            if due_ns == self._armed_ns and not rang:
+                return
+            self._armed_ns = due_ns
+            if due_ns is None:
+                self._alarm.clear()
+            else:
+                self._alarm.set(due_ns)
 
     def stop(self) -> None:
         """End the thread; nothing is thawed."""
@@ -164,7 +170,7 @@ class SwitchThread(Switch):
                     return
                 if self._alarm.rang():
                     self.fire()
-                    self.rearm()
+                    self.rearm(rang=True)
                     os.eventfd_write(self.done_fd, 1)
         except BaseException as error:  # the loop must learn of it, thaw and end the agent
             self.failure = error
