@@ -144,7 +144,7 @@ class Population:
             self._rotation.reweigh(gang.slot, gang.weight)
         if gang.member is not member:
             gang.ended.clear()
-            self._rotation.touch((gang.slot,))
+            self._rotation.move(gang.slot)
         return gang.cores != cores
 
     def _remove(self, gang: Gang) -> None:

@@ -25,9 +25,20 @@ COMPOSE_BUDGET = 20_000  # gang-slices at once: a small system finds its repetit
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """What is new from a slice on: groups to publish, names of groups that ended."""
+    """What is new from a slice on.
+
+    Attributes
+    ----------
+    publish
+        Groups that are new or have new slices.
+    watch
+        Slots of gangs that begin to be watched, or moved while they are: they run, but want sampling.
+    drop
+        Names of groups, and ids of gangs that were watched, that are no more.
+    """
 
     publish: list[Group]
+    watch: list[int]
     drop: list[int]
 
 
@@ -50,6 +61,9 @@ class Rotation:
         self._gang: Ints = np.zeros(0, dtype=np.int64)
         self._charge: Ints = np.zeros(0, dtype=np.int64)
         self._wants: list[bool] = []
+        self._shares: list[bool] = []
+        self._watched: dict[int, int] = {}
+        self._moved: set[int] = set()
         self._lead: Ints = np.zeros(0, dtype=np.int64)
         self._debt: Ints = np.zeros(0, dtype=np.int64)
         self._left: Ints = np.zeros(0, dtype=np.int64)
@@ -65,6 +79,7 @@ class Rotation:
             missing = max(slot + 1, 2 * len(self.groups), 64) - len(self.groups)
             self.groups.extend([None] * missing)
             self._wants.extend([False] * missing)
+            self._shares.extend([False] * missing)
             for name in ("held_ns", "_gang", "_charge", "_lead", "_debt", "_left", "_wait", "_woken"):
                 old = getattr(self, name)
                 setattr(self, name, np.concatenate((old, np.zeros(missing, dtype=old.dtype))))
@@ -77,7 +92,7 @@ class Rotation:
         self._charge[slot] = max(1, round(UNIT / weight))
         self._dirty.add(slot)
 
-    def want(self, slot: int, wants: bool, *, woke_for: int | None = None) -> None:
+    def want(self, slot: int, wants: bool, shares: bool, *, woke_for: int | None = None) -> None:
         """Say whether a gang wants its cores, and may be held for others.
 
         Parameters
@@ -86,15 +101,22 @@ class Rotation:
             The gang.
         wants
             Whether it does from now on.
+        shares
+            Whether it shares cores and is ruled by its demand, wanting or not: then it is sampled.
         woke_for
             If it just woke: slices in which it ran beside the owners, for which it is charged half.
         """
-        if self._wants[slot] != wants:
-            self._wants[slot] = wants
+        if self._wants[slot] != wants or self._shares[slot] != shares:
+            self._wants[slot], self._shares[slot] = wants, shares
             self._dirty.add(slot)
         if woke_for is not None:
             self._woken[slot] = True
             self._debt[slot] = woke_for * int(self._charge[slot]) // 2
+
+    def move(self, slot: int) -> None:
+        """Note that the jobs or cores of a gang changed."""
+        self._dirty.add(slot)
+        self._moved.add(slot)
 
     def touch(self, slots: Iterable[int]) -> None:
         """Neighbours of ``slots`` changed."""
@@ -102,7 +124,8 @@ class Rotation:
 
     def touch_all(self) -> None:
         """Everything is to be worked out again."""
-        self._dirty.update(slot for slot, wants in enumerate(self._wants) if wants)
+        self._dirty.update(slot for slot, shares in enumerate(self._shares) if shares)
+        self._moved.update(self._watched)
 
     def advance(self, first: int, cap_slices: int, quantum_ns: int) -> Advance:
         """Work out what holds from slice ``first`` on, the first one that is not final.
@@ -116,7 +139,7 @@ class Rotation:
         quantum_ns
             Length of the slices from ``first`` on; after a change, call ``touch_all`` before.
         """
-        retired, fresh = self._regroup(first)
+        retired, fresh, region = self._regroup(first)
         self._quantum_ns = quantum_ns
         windows = [self._revive(group, first) for group in self._windows.values()]
         self._compose(fresh, cap_slices, FIRST_SLICES)
@@ -134,8 +157,24 @@ class Rotation:
             else:
                 group.published_end = group.end_slice
                 self._windows[group.name] = group
-        names = {group.name for group in fresh}
-        return Advance(publish, [group.name for group in retired if group.name not in names])
+        watch, unwatched = self._watch(region)
+        names = {group.name for group in fresh}.union(self._watched[slot] for slot in watch)
+        ended = dict.fromkeys([*(group.name for group in retired), *unwatched])
+        return Advance(publish, watch, [name for name in ended if name not in names])
+
+    def _watch(self, region: set[int]) -> tuple[list[int], list[int]]:
+        """Slots that begin to be watched, and ids of gangs that cease to be."""
+        begun, ended = [], []
+        for slot in sorted(region):
+            watched = self._shares[slot] and self.groups[slot] is None
+            gang = self._watched.get(slot)
+            if gang is not None and not watched:
+                ended.append(self._watched.pop(slot))
+            elif watched and (gang is None or slot in self._moved):
+                self._watched[slot] = int(self._gang[slot])
+                begun.append(slot)
+        self._moved.clear()
+        return begun, ended
 
     def settle(self, groups: Iterable[Group], end: int) -> None:
         """Account the held slices of groups before ``end``."""
@@ -176,9 +215,10 @@ class Rotation:
         for slot in group.slots.tolist():
             groups[slot] = group
 
-    def _regroup(self, first: int) -> tuple[list[Group], list[Group]]:
+    def _regroup(self, first: int) -> tuple[list[Group], list[Group], set[int]]:
+        """Work out groups where something changed: those that end, those that begin, slots concerned."""
         if not self._dirty:
-            return [], []
+            return [], [], set()
         neighbours, groups, wants = self.graph.neighbours, self.groups, self._wants
         region = set(self._dirty)
         for slot in self._dirty:
@@ -190,7 +230,7 @@ class Rotation:
         self._admit(rotating - stayed, stayed & rotating, first)
         self._woken[list(self._dirty - rotating)] = False
         self._dirty.clear()
-        return retired, self._begin(self._parts(rotating), first)
+        return retired, self._begin(self._parts(rotating), first), region
 
     def _take_apart(self, retired: list[Group], first: int) -> set[int]:
         """Dissolve groups; what their gangs had is kept by slot."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from gangd.core.accounts import Accounts
 from gangd.core.agents import Agents
 from gangd.core.checks import check
@@ -47,6 +49,9 @@ from gangd.core.rotation import Rotation
 from gangd.core.settings import SECOND, Settings
 from gangd.core.states import GANG_TABLE, AgentInput, GangInput, GangState, transition
 from gangd.core.timebase import Timebase
+
+RULED_BY_DEMAND = frozenset({GangState.BUSY, GangState.IDLE, GangState.WAKING})
+ALWAYS = np.ones((1, 1), dtype=np.bool_)
 
 
 class GangScheduler:
@@ -177,11 +182,14 @@ class GangScheduler:
             self._rotation.touch_all()
         advance = self._rotation.advance(first, self.settings.cap_slices, self.settings.quantum_ns)
         self._people.release_slots()
-        if advance.publish or advance.drop or self._rebase:
+        if advance.publish or advance.watch or advance.drop or self._rebase:
             self._epoch += 1
             rows: dict[object, list[int]] = {}
-            tracks = tuple([self._track(group, first, rows) for group in advance.publish])
-            self._out.append(Publish(self._epoch, first, tracks, tuple(advance.drop), self._rebase))
+            tracks = [self._track(group, first, rows) for group in advance.publish]
+            for slot in advance.watch:
+                gang = self._people.by_slot[slot]
+                tracks.append(TrackPlan(gang.gang, first, True, (gang.member,), ALWAYS, [0], 0))
+            self._out.append(Publish(self._epoch, first, tuple(tracks), tuple(advance.drop), self._rebase))
             self._rebase = False
 
     def _track(self, group: Group, first: int, known: dict[object, list[int]]) -> TrackPlan:
@@ -290,7 +298,8 @@ class GangScheduler:
             gang.stirred = self.time.slice_at(self.now_ns)
         elif happened is GangInput.CONFIRM:
             woke_for = max(0, self.horizon - gang.stirred)
-        self._rotation.want(gang.slot, gang.state is GangState.BUSY, woke_for=woke_for)
+        wants = gang.state is GangState.BUSY
+        self._rotation.want(gang.slot, wants, gang.state in RULED_BY_DEMAND, woke_for=woke_for)
         kind = EXEMPT_IN.get(gang.state)
         if kind is ExemptKind.FREE and before is GangState.NEW:
             kind = None  # it was in no slice yet: there is nothing to take back

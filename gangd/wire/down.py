@@ -34,7 +34,10 @@ class Controller(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_
 
 
 class SliceSets(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
-    """One slice of a track on this node: the jobs that own it and the jobs that are frozen in it."""
+    """One slice of a track on this node: the jobs that own it and the jobs that are frozen in it.
+
+    A job that is in ``run`` of every slice of its track is there to be sampled.
+    """
 
     run: f.Jobs
     held: f.Jobs

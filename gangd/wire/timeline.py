@@ -145,6 +145,11 @@ class Timeline:
             job for track in plan.tracks.values() for sets in track.slices for job in (*sets.run, *sets.held)
         )
 
+    def tracks(self, number: int) -> tuple[Track, ...]:
+        """Tracks in force in slice ``number``."""
+        plan = self._plan(number)
+        return () if plan is None else tuple(plan.tracks.values())
+
     def slice_at(self, instant_ns: int) -> int | None:
         """Tell the slice of an instant of the controller's clock; None before any plan is in force."""
         for plan in reversed(self._plans):

@@ -128,11 +128,20 @@ class World:
             for name in self.names if message.node is None else [message.node]:
                 self.agents[name].accept(decode_down(encode_down(message), name), self.now_ns)
 
+    def rotated(self) -> set[int]:
+        """Jobs that contend in this slice: in a track with others, on whatever node."""
+        together: dict[int, set[int]] = {}
+        for name in self.names:
+            for track in self.agents[name].tracks(self.slice):
+                together.setdefault(track.track, set()).update(
+                    job for sets in track.slices for job in (*sets.run, *sets.held)
+                )
+        return {job for jobs in together.values() if len(jobs) > 1 for job in jobs}
+
     def check(self) -> None:
         """Judge the slice that just began."""
         held = {name: self.agents[name].held(self.slice) for name in self.names}
-        named = {name: self.agents[name].jobs(self.slice) for name in self.names}
-        rotated = set().union(*named.values())
+        rotated = self.rotated()
         frozen = set().union(*held.values())
         for number in self.jobs:
             on = self.jobs[number].placement

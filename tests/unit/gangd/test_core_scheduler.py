@@ -193,8 +193,10 @@ def test_an_idle_job_takes_no_slice_and_is_not_held() -> None:
         bench.see(1, 0.01)
     assert bench.state(1) is GangState.IDLE
     [publish] = only(bench.tick(), Publish)
-    assert publish.drop == (1,)
     assert bench.owners(publish.first_slice, 3) == [{1, 2}] * 3
+    assert [(track.name, track.run.tolist()) for track in publish.tracks] == [(1, [[True]]), (2, [[True]])], (
+        "both are to be sampled"
+    )
 
 
 def test_a_job_is_idle_only_if_all_of_its_nodes_are() -> None:
