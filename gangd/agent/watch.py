@@ -63,8 +63,7 @@ class Watch:
                 if key is not None:
                     writes[key] = writes.get(key, 0) + 1
             elif notice.mask & IN_IGNORED:
-                self._ended(notice.watch)
-                changed = True
+                changed = self._ended(notice.watch) or changed
             else:
                 changed = changed or bool(notice.mask & IN_Q_OVERFLOW) or bool(notice.name)
         return changed, writes
@@ -73,8 +72,10 @@ class Watch:
         """End all watches."""
         self._inotify.close()
 
-    def _ended(self, watch: int) -> None:
-        """Forget a watch that the kernel ended because its folder or file is gone."""
+    def _ended(self, watch: int) -> bool:
+        """Forget a watch that the kernel ended; returns whether its folder or file is gone (not our doing)."""
+        before = len(self._folders) + len(self._files)
         self._keys.pop(watch, None)
         self._folders = {path: known for path, known in self._folders.items() if known != watch}
         self._files = {path: entry for path, entry in self._files.items() if entry[0] != watch}
+        return len(self._folders) + len(self._files) < before

@@ -53,7 +53,9 @@ class Puppet:
         The lease in every message.
     """
 
-    def __init__(self, folder: Path, node: str = "a", quantum_s: float = 0.1, lease_ns: int = LEASE_NS) -> None:
+    def __init__(
+        self, folder: Path, node: str = "a", quantum_s: float = 0.1, lease_ns: int = LEASE_NS
+    ) -> None:
         self.keys = folder / "keys"
         make_keys(self.keys, [node])
         self.node = node

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from gangd.agent.checks import Checks
+from gangd.agent.gate import Gate, Lease
+from gangd.agent.slicebook import Sender, SliceBook
+from gangd.agent.steps import StepTable
+from gangd.agent.strangers import Memory
+from gangd.freezer.model import StepKey, StepState
+from gangd.freezer.recording import RecordingFreezer
+from gangd.freezer.settling import Patience
+from gangd.wire import Report
+
+KEY = StepKey(1, "0")
+MS = 1_000_000
+
+
+class StickyFreezer(RecordingFreezer):
+    """Stays in FREEZING for a number of freezes."""
+
+    name = "cgroup1"
+    sticks = 0
+
+    def state(self, key: StepKey) -> StepState:
+        state = super().state(key)
+        freezes = sum(what == "freeze" for what, _ in self.writes)
+        return StepState.FREEZING if state is StepState.FROZEN and 0 < freezes <= self.sticks else state
+
+
+class Bench:
+    """Checks over a recording freezer, with a clock in the test's hand."""
+
+    def __init__(self) -> None:
+        self.freezer = StickyFreezer([KEY])
+        self.now_ns = 0
+        self.gate = Gate(self.freezer, Lease(None), lambda: self.now_ns)
+        self.gate.lease.set_until(2**62)
+        self.table = StepTable(self.gate)
+        self.table.refresh(0)
+        self.memory = Memory()
+        self.book = SliceBook()
+        self.checks = Checks(
+            self.gate, self.table, self.memory, self.book, None, Patience(patience_ns=50 * MS, retries=2)
+        )
+
+    def pass_time(self, ms: int) -> None:
+        """Do what the loop does, millisecond by millisecond."""
+        for _ in range(ms):
+            self.now_ns += MS
+            if self.checks.due_ns is not None and self.now_ns >= self.checks.due_ns:
+                self.checks.on_states([KEY], self.now_ns)
+                if KEY not in self.checks.stuck_at(self.now_ns):
+                    self.gate.apply((KEY,), ())
+
+    def report(self) -> Report:
+        return self.book.report(Sender("a", bytes(16), None, 0, 0), 0)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_freeze_that_takes_effect_needs_no_second_look(bench: Bench) -> None:
+    bench.gate.apply((KEY,), ())
+    bench.checks.on_states([KEY], 1)
+    assert bench.checks.due_ns is None
+    assert bench.report().faults == ()
+
+
+def test_freeze_that_sticks_once_is_thawed_briefly_and_repeated(bench: Bench) -> None:
+    bench.freezer.sticks = 1
+    bench.gate.apply((KEY,), ())
+    bench.checks.on_states([KEY], 0)
+    bench.pass_time(200)
+    assert bench.freezer.writes == [("freeze", KEY), ("thaw", KEY), ("freeze", KEY)]
+    assert bench.checks.due_ns is None
+    assert [(fault.kind, fault.job) for fault in bench.report().faults] == [("freeze_retried", 1)]
+
+
+def test_freeze_that_always_sticks_is_given_up_for_this_slice(bench: Bench) -> None:
+    bench.freezer.sticks = 99
+    bench.gate.apply((KEY,), ())
+    bench.checks.on_states([KEY], 0)
+    bench.pass_time(1_000)
+    assert sum(what == "freeze" for what, _ in bench.freezer.writes) == 3
+    assert bench.checks.stuck_at(bench.now_ns) == {KEY}
+    assert {fault.kind for fault in bench.report().faults} == {"freeze_retried", "freeze_failed"}
+    bench.checks.begin_slice()
+    assert bench.checks.stuck_at(bench.now_ns) == frozenset()
+
+
+def test_step_frozen_by_somebody_else_is_reported(bench: Bench) -> None:
+    bench.freezer.frozen.add(KEY)
+    bench.checks.on_states([KEY], 1)
+    (found,) = bench.report().found
+    assert (found.job, found.left, found.found) == (1, "thawed", "froze")
+    assert bench.freezer.writes == []
+
+
+def test_step_thawed_under_us_is_given_back_and_reported(bench: Bench) -> None:
+    bench.gate.apply((KEY,), ())
+    bench.checks.on_states([KEY], 1)
+    bench.freezer.frozen.discard(KEY)
+    bench.checks.on_states([KEY], 2)
+    (found,) = bench.report().found
+    assert (found.left, found.found) == ("frozen", "thawed")
+    assert bench.gate.held == {}
+
+
+def test_signal_that_waits_for_a_held_process_latches_the_job(bench: Bench) -> None:
+    import subprocess
+    import time
+
+    child = subprocess.Popen(["sleep", "100"])
+    try:
+        child.send_signal(signal.SIGSTOP)
+        bench.freezer.members[KEY] = (child.pid,)
+        bench.table.refresh(1)
+        bench.gate.apply((KEY,), ())
+        bench.checks.on_signals([KEY], 2)
+        assert bench.memory.dying == set()
+        child.send_signal(signal.SIGTERM)  # waits: the process is stopped
+        deadline = time.monotonic() + 5
+        while not bench.memory.dying and time.monotonic() < deadline:
+            bench.checks.on_signals([KEY], 3)
+        assert bench.memory.dying == {1}
+        assert bench.report().dying == (1,)
+    finally:
+        child.kill()
+        child.wait()

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gangd.agent.gate import Gate, Lease
+from gangd.agent.switch import Prepared, Switch
+from gangd.freezer.model import Did, StepKey
+from gangd.freezer.recording import RecordingFreezer
+from gangd.guardian.statefile import StateFile, Word
+
+A, B = StepKey(1, "0"), StepKey(2, "0")
+
+
+class Clock:
+    """A clock that says what it is told, or walks through a script."""
+
+    def __init__(self) -> None:
+        self.now_ns = 1_000
+        self.script: list[int] = []
+
+    def __call__(self) -> int:
+        if self.script:
+            self.now_ns = self.script.pop(0)
+        return self.now_ns
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def freezer() -> RecordingFreezer:
+    recording = RecordingFreezer([A, B])
+    recording.adopt(recording.look())
+    return recording
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[StateFile]:
+    file = StateFile.create(tmp_path / "agent-a.state", "a", "/")
+    yield file
+    file.close()
+
+
+@pytest.fixture
+def gate(freezer: RecordingFreezer, clock: Clock, state: StateFile) -> Gate:
+    gate = Gate(freezer, Lease(state), clock)
+    gate.lease.set_until(10_000)
+    return gate
+
+
+def test_freezes_the_outgoing_before_it_thaws_the_incoming(gate: Gate, freezer: RecordingFreezer) -> None:
+    gate.apply((A,), ())
+    gate.apply((B,), (A,))
+    assert freezer.writes == [("freeze", A), ("freeze", B), ("thaw", A)]
+    assert set(gate.held) == {B}
+
+
+def test_without_a_lease_everything_is_thawed_instead(
+    gate: Gate, freezer: RecordingFreezer, clock: Clock
+) -> None:
+    gate.apply((A,), ())
+    clock.now_ns = 10_000
+    applied = gate.apply((B,), ())
+    assert applied.refused
+    assert freezer.frozen == set()
+    assert gate.held == {}
+
+
+def test_lease_that_ends_between_check_and_write_undoes_the_write(
+    gate: Gate, freezer: RecordingFreezer, clock: Clock
+) -> None:
+    clock.script = [9_999, 9_999, 50_000]
+    applied = gate.apply((A,), ())
+    assert applied.refused
+    assert freezer.writes == [("freeze", A), ("thaw", A)]
+
+
+def test_operator_can_pause_freezing(gate: Gate, freezer: RecordingFreezer, state: StateFile) -> None:
+    state.set_word(Word.PAUSED_UNTIL_NS, 5_000)
+    assert gate.apply((A,), ()).refused
+    assert freezer.frozen == set()
+
+
+def test_barred_job_is_not_frozen_whatever_was_prepared(gate: Gate, freezer: RecordingFreezer) -> None:
+    gate.bar(frozenset({1}))
+    gate.apply((A, B), ())
+    assert freezer.frozen == {B}
+
+
+def test_decision_of_an_earlier_turn_is_not_applied(gate: Gate, freezer: RecordingFreezer) -> None:
+    turn = gate.turn
+    gate.apply((A,), (), next_turn=True)
+    gate.apply((B,), (A,), turn=turn)
+    assert freezer.frozen == {A}
+
+
+def test_disowned_step_stays_frozen_and_is_not_thawed_again(gate: Gate, freezer: RecordingFreezer) -> None:
+    gate.apply((A,), ())
+    gate.disown((A,))
+    gate.thaw_all()
+    assert freezer.frozen == {A}
+
+
+def test_vanished_step_is_no_longer_held(gate: Gate, freezer: RecordingFreezer) -> None:
+    gate.apply((A, B), ())
+    freezer.steps.discard(A)
+    gate.adopt(freezer.look())
+    assert set(gate.held) == {B}
+    assert gate.apply((A,), ()).outcomes[0].did is Did.GONE
+
+
+def test_tells_own_writes_from_others(gate: Gate) -> None:
+    gate.apply((A,), ())
+    assert gate.observe(lambda: "read") == ("read", {A})
+    assert gate.observe(lambda: "read") == ("read", set())
+
+
+def test_switch_acts_at_its_instant_and_once(gate: Gate, freezer: RecordingFreezer, clock: Clock) -> None:
+    switch = Switch(gate, clock)
+    prepared = Prepared(7, 1, 2_000, (A,), ())
+    switch.prepare(prepared)
+    switch.fire()
+    assert freezer.frozen == set()
+    assert switch.due_ns() == 2_000
+    clock.now_ns = 2_300
+    switch.fire()
+    (switched,) = switch.collect()
+    assert (switched.late_ns, switched.held) == (300, frozenset({1}))
+    switch.prepare(prepared)
+    switch.fire()
+    assert switch.collect() == []
+
+
+def test_switch_thaws_everything_when_the_lease_ends(
+    gate: Gate, freezer: RecordingFreezer, clock: Clock
+) -> None:
+    switch = Switch(gate, clock)
+    switch.prepare(Prepared(7, 1, 1_000, (A,), ()))
+    switch.fire()
+    assert switch.due_ns() == 10_000
+    clock.now_ns = 10_000
+    switch.fire()
+    assert freezer.frozen == set()
+    assert len(switch.expired) == 1

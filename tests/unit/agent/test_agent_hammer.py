@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gangd.agent.hammer import state_path
+from gangd.agent.main import main
+from gangd.agent.options import endpoints, with_command
+from gangd.freezer.choose import choose
+from gangd.guardian.statefile import StateFile, Word
+from osub.errors import UsageError
+
+from .host import FakeV1
+
+
+class Left:
+    """State files of agents, with a held step each; the agent is this process, or a dead one."""
+
+    def __init__(self, tree: FakeV1, folder: Path) -> None:
+        self.tree = tree
+        self.folder = folder
+
+    def agent(self, node: str, job: int, *, alive: bool = True, lease_left_ns: int = 10**12) -> Path:
+        import time
+
+        step = self.tree.step(job, "0", node=node)
+        (step / "freezer.state").write_text("FROZEN")
+        state = StateFile.create(state_path(self.folder, node), node, str(self.tree.root))
+        slot = state.claim_cgroup(1, f"slurm_{node}/uid_7/job_{job}/step_0", job)
+        assert slot is not None
+        state.hold(slot)
+        state.set_word(Word.LEASE_NS, time.monotonic_ns() + lease_left_ns)
+        if not alive:
+            state.set_word(Word.AGENT_START, state.word(Word.AGENT_START) + 1)  # its pid is another's now
+        state.close()
+        return step
+
+    def word(self, node: str, word: Word) -> int:
+        state = StateFile.open(state_path(self.folder, node))
+        value = state.word(word)
+        state.close()
+        return value
+
+
+@pytest.fixture
+def left(fake_v1: FakeV1, tmp_path: Path) -> Left:
+    (tmp_path / "state").mkdir()
+    return Left(fake_v1, tmp_path / "state")
+
+
+def thaw(left: Left, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
+    with pytest.raises(SystemExit) as end:
+        main(["thaw", "--state", str(left.folder), "--json", *words])
+    assert end.value.code == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert isinstance(answer, dict)
+    return answer
+
+
+def frozen(step: Path) -> bool:
+    return (step / "freezer.state").read_text() == "FROZEN"
+
+
+def test_expired_spares_agents_that_live_and_have_a_lease(
+    left: Left, capsys: pytest.CaptureFixture[str]
+) -> None:
+    healthy = left.agent("a", 1)
+    late = left.agent("b", 2, lease_left_ns=-1)
+    dead = left.agent("c", 3, alive=False)
+    assert thaw(left, capsys, "--expired")["jobs"] == [2, 3]
+    assert [frozen(step) for step in (healthy, late, dead)] == [True, False, False]
+    assert thaw(left, capsys, "--expired")["jobs"] == [2]  # the dead one's file is clean now
+
+
+def test_all_thaws_healthy_agents_jobs_too_and_makes_them_pause(
+    left: Left, capsys: pytest.CaptureFixture[str]
+) -> None:
+    step = left.agent("a", 1)
+    assert thaw(left, capsys, "--all", "--pause", "5")["jobs"] == [1]
+    assert not frozen(step)
+    assert left.word("a", Word.PAUSED_UNTIL_NS) > 0
+    assert left.word("a", Word.GUARDIAN_TRIPS) == 1
+
+
+def test_leaves_alone_what_no_agent_froze(left: Left, capsys: pytest.CaptureFixture[str]) -> None:
+    left.agent("a", 1)
+    suspended = left.tree.step(9, "0")
+    (suspended / "freezer.state").write_text("FROZEN")
+    assert thaw(left, capsys, "--all")["jobs"] == [1]
+    assert frozen(suspended)
+
+
+def test_scan_thaws_every_frozen_job_cgroup(left: Left, capsys: pytest.CaptureFixture[str]) -> None:
+    suspended = left.tree.step(9, "0")
+    (suspended / "freezer.state").write_text("FROZEN")
+    root = str(left.tree.root)
+    assert thaw(left, capsys, "--all", "--dry-run", "--root", root)["scanned"] == [str(suspended)]
+    assert frozen(suspended)
+    assert thaw(left, capsys, "--all", "--scan", "--root", root)["scanned"] == [str(suspended)]
+    assert not frozen(suspended)
+
+
+def test_one_node_only(left: Left, capsys: pytest.CaptureFixture[str]) -> None:
+    one, other = left.agent("a", 1), left.agent("b", 2)
+    assert thaw(left, capsys, "--all", "--node", "b")["jobs"] == [2]
+    assert [frozen(step) for step in (one, other)] == [True, False]
+
+
+def test_file_of_an_earlier_boot_means_nothing(left: Left, capsys: pytest.CaptureFixture[str]) -> None:
+    step = left.agent("a", 1)
+    path = state_path(left.folder, "a")
+    raw = bytearray(path.read_bytes())
+    raw[258:262] = b"dead"
+    path.write_bytes(raw)
+    assert thaw(left, capsys, "--all", "--root", "/nowhere")["jobs"] == []
+    assert frozen(step)
+
+
+def test_damaged_file_is_reported_and_the_others_are_done(
+    left: Left, capsys: pytest.CaptureFixture[str]
+) -> None:
+    step = left.agent("b", 2)
+    state_path(left.folder, "a").write_bytes(b"rubbish")
+    with pytest.raises(SystemExit) as end:
+        main(["thaw", "--state", str(left.folder), "--all"])
+    assert end.value.code == 1
+    assert "remove it" in capsys.readouterr().err
+    assert not frozen(step)
+
+
+def test_command_line_needs_to_know_which(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["thaw"])
+    assert end.value.code == 2
+    assert "--expired" in capsys.readouterr().err
+
+
+def test_addresses() -> None:
+    assert endpoints("head") == ("tcp://head:7321", "tcp://head:7322")
+    assert endpoints("tcp://head:9000") == ("tcp://head:9000", "tcp://head:9001")
+    assert endpoints("ipc:///a,ipc:///b") == ("ipc:///a", "ipc:///b")
+    with pytest.raises(ValueError, match="HOST"):
+        endpoints("head:x")
+    assert with_command(["--node", "a"]) == ["run", "--node", "a"]
+    assert with_command(["thaw", "--all"]) == ["thaw", "--all"]
+    assert with_command(["--help"]) == ["--help"]
+
+
+def mount(tmp_path: Path, *names: str) -> Path:
+    for name in names:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    return tmp_path
+
+
+def test_chooses_the_unified_hierarchy_where_it_is_the_only_one(tmp_path: Path) -> None:
+    choice = choose("auto", None, "proctrack/cgroup", mount(tmp_path, "cgroup.controllers", "cgroup.procs"))
+    assert (choice.kind, choice.root) == ("cgroup2", tmp_path)
+
+
+def test_chooses_v1_on_a_hybrid_host_as_slurm_does(tmp_path: Path) -> None:
+    hybrid = mount(tmp_path, "freezer/cgroup.procs", "unified/cgroup.controllers", "unified/cgroup.procs")
+    choice = choose("auto", None, None, hybrid)
+    assert (choice.kind, choice.root) == ("cgroup1", tmp_path / "freezer")
+
+
+def test_chooses_signals_where_slurm_tracks_otherwise_or_nothing_can_be_written(tmp_path: Path) -> None:
+    v1 = mount(tmp_path, "freezer/cgroup.procs")
+    assert choose("auto", None, "proctrack/linuxproc", v1).kind == "signals"
+    assert choose("auto", None, None, tmp_path / "nothing").kind == "signals"
+
+
+def test_obeys_what_was_asked_for_or_says_why_not(tmp_path: Path) -> None:
+    assert choose("signals", None, "proctrack/cgroup", tmp_path).kind == "signals"
+    assert choose("cgroup2", tmp_path, None).root == tmp_path
+    with pytest.raises(UsageError, match="--root"):
+        choose("cgroup1", tmp_path / "absent", None)
+    with pytest.raises(UsageError, match="known are"):
+        choose("freon", None, None)

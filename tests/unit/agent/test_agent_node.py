@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import pytest
+
+from gangd.agent.decide import Limits
+from gangd.freezer.model import StepKey
+from gangd.wire import Controller, Hello, Resend
+from gangd.wire.down import Exempt
+
+from .simulated import MS, SECOND, SimulatedAgent
+
+ONE, TWO = StepKey(1, "0"), StepKey(2, "0")
+
+
+@pytest.fixture
+def agent() -> SimulatedAgent:
+    agent = SimulatedAgent(ONE, TWO)
+    agent.join()
+    return agent
+
+
+def test_alternates_as_published(agent: SimulatedAgent) -> None:
+    agent.rotate((1,), (2,))
+    agent.run(2 * SECOND)
+    numbers = sorted(agent.held_in)[:-1]
+    assert len(numbers) > 15
+    for number in numbers:
+        assert agent.held_in[number] == ({1} if number % 2 == 0 else {2}), number
+
+
+def test_acts_at_the_controllers_instants(agent: SimulatedAgent) -> None:
+    agent.rotate((1,), (2,))
+    agent.run(SECOND)
+    slices = [each for report in agent.reports for each in report.slices]
+    assert len(slices) > 5
+    for each in slices:
+        start_ns = agent.zero_ns + each.number * agent.quantum_ns
+        assert 0 <= each.applied_ns - start_ns <= MS
+        assert each.skew_us <= 1000
+
+
+def test_reports_every_slice_once_and_in_order(agent: SimulatedAgent) -> None:
+    agent.rotate((1,), (2,))
+    agent.run(2 * SECOND)
+    numbers = [each.number for report in agent.reports for each in report.slices]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    held = {each.number: set(each.held) for report in agent.reports for each in report.slices}
+    assert all(held[number] == agent.held_in[number] for number in numbers)
+
+
+def test_only_differences_are_written(agent: SimulatedAgent) -> None:
+    agent.rotate((1,), (1,), (2,), (2,))
+    agent.run(2 * SECOND)
+    assert len(agent.freezer.writes) <= 2 * 2 * 10 // 2 + 4
+    assert all(
+        one != other for one, other in zip(agent.freezer.writes, agent.freezer.writes[1:], strict=False)
+    )
+
+
+def test_silence_thaws_everything_within_the_lease(agent: SimulatedAgent) -> None:
+    agent.rotate((1,), (2,))
+    agent.run(SECOND)
+    agent.talking = False
+    agent.run(1_900 * MS)
+    assert agent.held()
+    agent.run(200 * MS)
+    assert agent.held() == set()
+    agent.run(5 * SECOND)
+    assert agent.held() == set()
+    agent.talking = True
+    agent.rotate((1,), (2,))
+    agent.run(SECOND)
+    assert agent.held()
+
+
+def test_message_that_was_stuck_on_the_way_renews_nothing(agent: SimulatedAgent) -> None:
+    from gangd.wire import Beat
+
+    agent.rotate((1,), (2,))
+    agent.run(SECOND)
+    agent.talking = False
+    agent.run(3 * SECOND)
+    sent_ns = agent.controller_ns() - 2_500 * MS
+    agent.say(Beat(**agent.head(sent_ns), horizon=10_000))  # type: ignore[arg-type]
+    agent.run(200 * MS)
+    assert agent.held() == set()
+
+
+def test_dying_job_is_thawed_at_once_and_never_held_again(agent: SimulatedAgent) -> None:
+    agent.rotate((1,), (2,))
+    agent.run(SECOND)
+    agent.memory.dying.add(1)
+    agent.run(20 * MS)
+    agent.held_in.clear()
+    agent.run(SECOND)
+    assert all(1 not in held for held in agent.held_in.values())
+    assert any(2 in held for held in agent.held_in.values())
+    assert (1,) in [report.dying for report in agent.reports]
+
+
+@pytest.mark.parametrize("exempt", [Exempt(never_freeze=(1,)), Exempt(opt_out=(1,))])
+def test_exempt_job_is_thawed_at_once_and_not_held(agent: SimulatedAgent, exempt: Exempt) -> None:
+    agent.rotate((1,), (1,))
+    agent.run(SECOND)
+    assert agent.held() == {1}
+    agent.rotate((1,), (1,), exempt=exempt)
+    assert agent.held() == set()
+    agent.run(SECOND)
+    assert agent.held() == set()
+
+
+def test_suspended_job_is_left_as_it_is(agent: SimulatedAgent) -> None:
+    agent.rotate((1,), (1,))
+    agent.run(SECOND)
+    agent.rotate((1,), (1,), exempt=Exempt(suspended=(1,)))
+    agent.freezer.writes.clear()
+    agent.run(SECOND)
+    agent.talking = False
+    agent.run(5 * SECOND)
+    assert agent.held() == {1}
+    assert agent.freezer.writes == []
+
+
+def test_thaw_now_of_one_job_latches_it(agent: SimulatedAgent) -> None:
+    agent.rotate((1,), (1,))
+    agent.run(SECOND)
+    agent.thaw_now((1,))
+    assert agent.held() == set()
+    agent.run(SECOND)
+    assert agent.held() == set()
+
+
+def test_thaw_now_of_all_voids_the_plan(agent: SimulatedAgent) -> None:
+    agent.rotate((1,), (2,))
+    agent.run(SECOND)
+    agent.thaw_now(None)
+    assert agent.held() == set()
+    agent.talking = False
+    agent.run(SECOND)
+    assert agent.held() == set()
+
+
+def test_step_born_while_its_job_is_held_is_held_after_the_grace() -> None:
+    agent = SimulatedAgent(ONE, limits=Limits(grace_ns=200 * MS))
+    agent.join()
+    agent.rotate((1,), (1,))
+    agent.run(SECOND)
+    late = StepKey(1, "5")
+    agent.freezer.steps.add(late)
+    agent.run(150 * MS)
+    assert late not in agent.freezer.frozen
+    agent.run(300 * MS)
+    assert late in agent.freezer.frozen
+
+
+def test_step_with_slurmstepd_is_never_held_and_reported() -> None:
+    agent = SimulatedAgent(ONE, TWO)
+    agent.freezer.members[ONE] = (999, 5)
+    agent.join()
+    agent.rotate((1, 2), (1, 2))
+    agent.run(SECOND)
+    assert agent.held() == {2}
+    assert any(fault.kind == "spared_slurmstepd" for report in agent.reports for fault in report.faults)
+
+
+def test_long_hold_ends_for_the_rest_of_the_slice() -> None:
+    agent = SimulatedAgent(ONE, limits=Limits(grace_ns=0, longest_ns=350 * MS))
+    agent.join()
+    agent.rotate((1,), (1,))
+    agent.run(3 * SECOND)
+    held = list(agent.held_in.values())
+    assert {1} in held
+    thaws = sum(what == "thaw" for what, _ in agent.freezer.writes)
+    assert thaws >= 5
+
+
+def test_nothing_is_held_without_a_guardian(agent: SimulatedAgent) -> None:
+    agent.rotate((1,), (2,))
+    agent.run(SECOND)
+    agent.node.guarded = False
+    agent.node.act(agent.now_ns)
+    assert agent.held() == set()
+    agent.run(SECOND)
+    assert agent.held() == set()
+    agent.node.guarded = True
+    agent.run(SECOND)
+    assert agent.held()
+
+
+def test_clock_jump_thaws_until_the_new_offset_is_sure(agent: SimulatedAgent) -> None:
+    agent.rotate((1,), (2,))
+    agent.run(SECOND)
+    agent.skew_ns += 3 * SECOND
+    agent.talking = False
+    agent.run(1_001 * MS)
+    assert any(event.kind == "clock_jump" for event in agent.node.talk.events)
+    agent.zero_ns = agent.controller_ns()
+    agent.talking = True
+    agent.controller = Controller(b"d" * 16, 2)
+    agent.rotate((1,), (2,))
+    agent.held_in.clear()
+    agent.run(SECOND)
+    assert agent.held()
+
+
+def test_missed_plan_thaws_and_is_asked_for_again(agent: SimulatedAgent) -> None:
+    agent.rotate((1,), (2,))
+    agent.run(SECOND)
+    agent.epoch += 1  # a plan that never arrives, then beats that build on it
+    agent.run(200 * MS)
+    assert agent.held() == set()
+    assert any(isinstance(message, Resend) for message in agent.sent)
+    agent.rotate((1,), (2,))
+    agent.run(SECOND)
+    assert agent.held()
+
+
+def test_later_controller_is_greeted_and_followed(agent: SimulatedAgent) -> None:
+    agent.rotate((1,), (1,))
+    agent.run(SECOND)
+    hellos = sum(isinstance(message, Hello) for message in agent.sent)
+    agent.controller = Controller(b"d" * 16, 2)
+    agent.rotate((2,), (2,))
+    assert agent.held() == set()
+    agent.run(2 * SECOND)
+    assert agent.held() == {2}
+    assert sum(isinstance(message, Hello) for message in agent.sent) > hellos
+    assert agent.reports[-1].follows == b"d" * 16
+
+
+def test_plan_that_comes_before_the_clock_is_known_waits() -> None:
+    agent = SimulatedAgent(ONE)
+    agent.rotate((1,), (1,))
+    assert agent.node.talk.timeline.epoch is None
+    agent.run(SECOND)
+    assert agent.held() == {1}
+
+
+def test_ended_job_is_reported_and_its_latch_ends(agent: SimulatedAgent) -> None:
+    agent.freezer.members[ONE] = (100,)
+    agent.rotate((1,), (2,))
+    agent.run(SECOND)
+    agent.memory.dying.add(1)
+    agent.freezer.steps.discard(ONE)
+    agent.run(SECOND)
+    assert (1,) in [report.ended for report in agent.reports]
+    assert agent.memory.dying == set()
+
+
+def test_leaving_thaws_everything(agent: SimulatedAgent) -> None:
+    agent.rotate((1,), (1,))
+    agent.run(SECOND)
+    agent.node.leave()
+    assert agent.held() == set()
+    agent.run(SECOND)
+    assert agent.held() == set()
+
+
+def test_node_without_shared_jobs_reports_once_a_second_and_writes_nothing(agent: SimulatedAgent) -> None:
+    agent.rotate()
+    agent.sent.clear()
+    agent.run(5 * SECOND)
+    assert 4 <= len(agent.reports) <= 6
+    assert agent.freezer.writes == []
+
+
+def test_rotation_that_ends_thaws_what_was_held(agent: SimulatedAgent) -> None:
+    agent.rotate((1,), (1,))
+    agent.run(SECOND)
+    agent.rotate()
+    agent.run(500 * MS)
+    assert agent.held() == set()

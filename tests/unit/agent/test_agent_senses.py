@@ -1,0 +1,170 @@
+"""Meters, watches and strays against real processes and files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from gangd.agent.kernel import Alarm
+from gangd.agent.meters import JobMeters
+from gangd.agent.strays import find_strays
+from gangd.agent.usage import UsageMeter
+from gangd.agent.watch import Watch
+from gangd.freezer.model import StepKey
+
+from .host import SPIN, RealCgroups, cpu_ns, until
+
+Children = list[subprocess.Popen[bytes]]
+KEY = StepKey(1, "0")
+THREADS = """
+import threading
+def spin():
+    while True:
+        pass
+for _ in range(2):
+    threading.Thread(target=spin).start()
+"""
+
+
+def test_meter_counts_all_threads_and_processes(children: Children) -> None:
+    threaded, single = subprocess.Popen([sys.executable, "-c", THREADS]), subprocess.Popen(SPIN)
+    children += [threaded, single]
+    until(lambda: len(list(Path(f"/proc/{threaded.pid}/task").iterdir())) == 3)
+    meter = UsageMeter()
+    meter.watch((threaded.pid, single.pid))
+    meter.read({})
+    before = cpu_ns(threaded.pid) + cpu_ns(single.pid)
+    until(lambda: cpu_ns(threaded.pid) + cpu_ns(single.pid) - before > 100_000_000)
+    reading = meter.read({})
+    used = cpu_ns(threaded.pid) + cpu_ns(single.pid) - before
+    assert reading.tasks == 2
+    assert abs(reading.cpu_ns - used) < 50_000_000
+    meter.close()
+
+
+def test_meter_sees_the_delay_of_processes_that_wait_for_a_core(children: Children) -> None:
+    children += [subprocess.Popen(["taskset", "-c", "0", *SPIN]) for _ in range(2)]
+    pids = tuple(child.pid for child in children)
+    until(lambda: all(cpu_ns(pid) > 20_000_000 for pid in pids))
+    meter = UsageMeter()
+    meter.watch(pids)
+    first = meter.read({})
+    until(lambda: meter.read({}).delay_ns - first.delay_ns > 20_000_000, what="run-queue delay")
+    meter.close()
+
+
+def test_meter_keeps_what_ended_processes_used(children: Children) -> None:
+    child = subprocess.Popen(SPIN)
+    children.append(child)
+    meter = UsageMeter()
+    meter.watch((child.pid,))
+    meter.read({})
+    until(lambda: meter.read({}).cpu_ns > 20_000_000)
+    used = meter.read({}).cpu_ns
+    child.kill()
+    child.wait()
+    meter.watch(())
+    assert meter.read({}).cpu_ns >= used
+
+
+def test_meter_prefers_the_accounting_cgroup() -> None:
+    meter = UsageMeter()
+    meter.watch((os.getpid(),))
+    meter.read({"1.0": 1_000})
+    assert meter.read({"1.0": 5_000, "1.1": 700}).cpu_ns == 4_000
+    assert meter.read({"1.0": 5_000, "1.1": 900}).cpu_ns == 4_200
+    meter.close()
+
+
+def test_meter_is_not_due_again_at_once() -> None:
+    meter = UsageMeter()
+    assert meter.due(0)
+    meter.read({})
+    assert not meter.due(time.monotonic_ns())
+    assert meter.due(time.monotonic_ns() + 10**9)
+
+
+def test_only_time_in_which_a_job_ran_is_its_span() -> None:
+    meters = JobMeters()
+    meters.track({1: ()}, 0)
+    assert meters.sample(1, {"s": 0}, 100_000) is None
+    meters.on_held(frozenset({1}), 300_000)
+    meters.on_held(frozenset(), 900_000)
+    sample = meters.sample(1, {"s": 350_000}, 1_000_000)
+    assert sample is not None
+    assert (sample.cpu_us, sample.span_us) == (350, 300)
+
+
+def test_what_a_held_job_uses_is_a_leak() -> None:
+    meters = JobMeters()
+    meters.track({1: ()}, 0)
+    meters.sample(1, {"s": 0}, 0)
+    meters.on_held(frozenset({1}), 100)
+    assert meters.leak(1, {"s": 9_000_000}) is None  # not read since its freeze: nothing to compare with
+    meters.sample(1, {"s": 10_000_000}, 200)
+    assert meters.leak(1, {"s": 10_000_000}) is None
+    assert meters.leak(1, {"s": 15_000_000}) == 5_000_000
+
+
+def test_watch_tells_of_new_folders_and_of_writes(tmp_path: Path) -> None:
+    watch = Watch()
+    control = tmp_path / "freezer.state"
+    control.write_text("THAWED")
+    assert watch.set_folders([str(tmp_path)])
+    assert watch.set_files({str(control): KEY})
+    assert watch.read() == (False, {})
+    control.write_text("FROZEN")
+    assert watch.read()[1].keys() == {KEY}
+    (tmp_path / "step_0").mkdir()
+    assert watch.read() == (True, {})
+    watch.set_files({})
+    control.write_text("THAWED")
+    assert watch.read() == (False, {})
+    assert not watch.set_folders([str(tmp_path), str(tmp_path / "absent")])
+    watch.close()
+
+
+def test_watch_sees_slurms_own_cgroups_come_and_a_stranger_write(real_v1: RealCgroups) -> None:
+    job = real_v1.make("slurm_a/uid_0/job_1")
+    watch = Watch()
+    watch.set_folders([str(job)])
+    step = real_v1.make("slurm_a/uid_0/job_1/step_0")
+    assert watch.read() == (True, {})
+    watch.set_files({str(step / "freezer.state"): KEY})
+    (step / "freezer.state").write_text("FROZEN")
+    assert watch.read() == (False, {KEY: 1})
+    (step / "freezer.state").write_text("THAWED")
+    step.rmdir()
+    assert watch.read()[0]
+    watch.close()
+
+
+def test_alarm_rings_at_its_instant_and_not_before() -> None:
+    import select
+
+    alarm = Alarm()
+    instant_ns = time.monotonic_ns() + 20_000_000
+    alarm.set(instant_ns)
+    assert not alarm.rang()
+    select.select([alarm.fd], [], [], 5)
+    assert time.monotonic_ns() >= instant_ns
+    assert alarm.rang()
+    alarm.set(time.monotonic_ns() + 10**12)
+    alarm.clear()
+    assert select.select([alarm.fd], [], [], 0)[0] == []
+    alarm.close()
+
+
+def test_stray_is_a_process_of_a_job_user_outside_every_job(tmp_path: Path) -> None:
+    for pid, cgroup in ((10, "1:freezer:/slurm_a/uid_1/job_5/step_0\n"), (11, "0::/user.slice\n")):
+        folder = tmp_path / str(pid)
+        folder.mkdir()
+        (folder / "stat").write_text(f"{pid} (app) S 1 1 1 " + "0 " * 15 + "77 0 0")
+        (folder / "cgroup").write_text(cgroup)
+        os.chown(folder, 1500, 1500) if os.geteuid() == 0 else None
+    uid = (tmp_path / "10").stat().st_uid
+    assert find_strays(frozenset({uid}), tmp_path) == ({1500: [11]} if uid == 1500 else {})
+    assert find_strays(frozenset({0}), tmp_path) == {}

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import signal
+
+from gangd.agent.strangers import COOL_NS, STOP_NS, Act, Memory, Sighting
+from gangd.freezer.model import StepKey, StepState
+
+KEY = StepKey(1, "batch")
+FROZEN, FREEZING, THAWED = StepState.FROZEN, StepState.FREEZING, StepState.THAWED
+
+
+def bit(number: signal.Signals) -> int:
+    return 1 << (number - 1)
+
+
+def test_what_is_as_it_was_left_is_nothing_new() -> None:
+    memory = Memory()
+    assert memory.on_state(KEY, THAWED, 0, ours=False, settled=False) is None
+    assert memory.on_state(KEY, FREEZING, 0, ours=True, settled=False) is None
+    assert memory.on_state(KEY, FROZEN, 0, ours=True, settled=True) is None
+    assert memory.strangers() == {}
+
+
+def test_frozen_by_somebody_else_is_theirs_until_they_thaw_it() -> None:
+    memory = Memory()
+    sighting = memory.on_state(KEY, FROZEN, 10, ours=False, settled=False)
+    assert sighting == Sighting(KEY, Act.FROZE, held=False)
+    assert memory.on_state(KEY, FROZEN, 10**15, ours=False, settled=False) is None
+    assert memory.strangers() == {KEY: 10}
+    memory.on_state(KEY, THAWED, 10**15, ours=False, settled=False)
+    assert memory.strangers() == {}
+
+
+def test_thawed_under_us_is_noticed_only_once_our_freeze_had_taken_effect() -> None:
+    memory = Memory()
+    assert memory.on_state(KEY, THAWED, 10, ours=True, settled=False) is None
+    sighting = memory.on_state(KEY, THAWED, 10, ours=True, settled=True)
+    assert sighting == Sighting(KEY, Act.THAWED, held=True)
+    memory.on_state(KEY, THAWED, 10 + COOL_NS - 1, ours=False, settled=False)
+    assert memory.strangers() == {KEY: 10}
+    memory.on_state(KEY, THAWED, 10 + COOL_NS, ours=False, settled=False)
+    assert memory.strangers() == {}
+
+
+def test_second_freeze_on_top_of_ours_makes_it_theirs() -> None:
+    memory = Memory()
+    sighting = memory.on_state(KEY, FROZEN, 10, ours=True, settled=True, written=True)
+    assert sighting == Sighting(KEY, Act.FROZE, held=True)
+
+
+def test_suspension_is_foreseen_by_its_first_signal() -> None:
+    memory = Memory()
+    sighting = memory.on_signals(KEY, bit(signal.SIGTSTP), stopped=False, now_ns=10, ours=True)
+    assert sighting == Sighting(KEY, Act.STOPPING, held=True)
+    memory.on_state(KEY, FROZEN, 20, ours=False, settled=False)  # Slurm's freeze, two seconds later
+    assert memory.act_of(KEY) is Act.FROZE
+    memory.on_state(KEY, THAWED, 30, ours=False, settled=False)
+    assert memory.strangers() == {}
+
+
+def test_stop_that_leads_to_nothing_is_forgotten() -> None:
+    memory = Memory()
+    memory.on_signals(KEY, 0, stopped=True, now_ns=10, ours=False)
+    memory.on_state(KEY, THAWED, 10 + STOP_NS, ours=False, settled=False)
+    assert memory.strangers() == {}
+
+
+def test_deadly_signals_latch_the_job_until_it_is_gone() -> None:
+    memory = Memory()
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        memory.forget(frozenset({1}))
+        memory.on_signals(KEY, bit(number), stopped=False, now_ns=10, ours=True)
+        memory.on_signals(KEY, 0, stopped=False, now_ns=11, ours=False)
+        assert memory.dying == {1}
+    memory.forget(frozenset({1}))
+    assert memory.dying == set()
+
+
+def test_other_signals_mean_nothing() -> None:
+    memory = Memory()
+    pending = bit(signal.SIGCHLD) | bit(signal.SIGCONT) | bit(signal.SIGUSR1)
+    assert memory.on_signals(KEY, pending, stopped=False, now_ns=1, ours=True) is None
+    assert memory.dying == set()
