@@ -15,7 +15,9 @@ from deploy.local import Gang, LocalCluster, Queues, Scheduler, Shape, natural_s
 from deploy.local.cluster import Status
 from deploy.local.host import look_at_host
 
-app = typer.Typer(help="A real Slurm on this host, for experiments.", no_args_is_help=True)
+app = typer.Typer(
+    help="A real Slurm on this host, for experiments.", no_args_is_help=True, add_completion=False
+)
 
 State = Annotated[Path, typer.Option("--state", help="Folder that holds the cluster.", file_okay=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -1,47 +1,71 @@
-"""``osub``: the commands, put together; every error becomes one line and an exit code."""
+"""``osub``: the commands, put together; every error becomes one line and an exit code.
+
+A command's module is imported when the command is called: what one of them needs (a compiler, a chart
+library) costs the others nothing.
+"""
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
-from typing import Annotated
 
 import click
 import typer
 
 from osub import __version__
-from osub.cli import cluster, demo, doctor, replay, report, trace
 from osub.errors import OsubError
 
-app = typer.Typer(
+# The order of `osub --help`: what a newcomer tries first comes first.
+COMMANDS = {
+    "demo": "One trace under several settings on this host, and one report.",
+    "doctor": "Say what this host offers: Slurm, MPI, freezer, cgroup, PMU, CPUs.",
+    "cluster": "A real Slurm on this host, for experiments.",
+    "trace": "Look at job traces and transform them.",
+    "replay": "Submit each job of a trace to Slurm at its instant, and write the RUN.",
+    "report": "Draw RUNs side by side on one page.",
+}
+
+
+class Commands(click.Group):
+    """A group whose members are the modules of ``osub.cli``, imported on use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the names in the order of ``COMMANDS``."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import the module of that name and return its ``app``, or its function as a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"osub.cli.{cmd_name}")
+        app = getattr(module, "app", None)
+        if app is None:
+            app = _application()
+            app.command(cmd_name)(getattr(module, cmd_name))
+        command: click.Command = typer.main.get_command(app)
+        command.name = cmd_name
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+def _application() -> typer.Typer:
+    return typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@click.group(
+    cls=Commands,
     name="osub",
     help="Oversubscribe a Slurm cluster, replay traces on it, and measure what comes of it.",
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
 )
-app.add_typer(cluster.app, name="cluster")
-app.add_typer(trace.app, name="trace")
-app.command("replay")(replay.replay)
-app.command("report")(report.report)
-app.command("demo")(demo.demo)
-app.command("doctor")(doctor.doctor)
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"osub {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
-    ] = False,
-) -> None:
-    """Oversubscribe a Slurm cluster, replay traces on it, and measure what comes of it."""
+@click.version_option(__version__, prog_name="osub")
+def root() -> None:
+    """Only the group: each command does its own work."""
 
 
 def main() -> None:
@@ -52,9 +76,12 @@ def main() -> None:
 def run(words: list[str]) -> int:
     """Run one command and return its exit code."""
     try:
-        code = app(words, prog_name="osub", standalone_mode=False)
+        code = root.main(words, prog_name="osub", standalone_mode=False)
     except OsubError as error:
         return _complain(str(error), error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)
+        return 2
     except click.UsageError as error:
         where = f" (see `{error.ctx.command_path} --help`)" if error.ctx else ""
         return _complain(f"{error.format_message().rstrip('.')}{where}", 2)

@@ -13,7 +13,9 @@ from osub.cli.trace_tables import summary_tables
 from workloads.swf import load_columns
 from workloads.trace.summary import summarize
 
-app = typer.Typer(name="trace", help="Look at job traces and transform them.", no_args_is_help=True)
+app = typer.Typer(
+    name="trace", help="Look at job traces and transform them.", no_args_is_help=True, add_completion=False
+)
 
 
 @app.callback()

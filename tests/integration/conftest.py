@@ -1,0 +1,67 @@
+"""Clusters for tests on a real Slurm: one that a module shares, and a maker of others."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.local import LocalCluster, Shape
+from deploy.local.cgroups import node_cgroups
+from deploy.local.daemons import marked_processes
+from deploy.local.host import PROGRAMS, find_program
+
+MISSING = [name for name in PROGRAMS if find_program(name) is None]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not MISSING:
+        return
+    skip = pytest.mark.skip(reason=f"no Slurm on this host: {', '.join(MISSING)} missing")
+    for item in items:
+        if item.get_closest_marker("slurm"):
+            item.add_marker(skip)
+
+
+@pytest.fixture
+def make_cluster() -> Iterator[Callable[[Shape], LocalCluster]]:
+    """Start clusters that are ended, and checked to have left nothing, after the test."""
+    with tempfile.TemporaryDirectory(prefix="osub-test-") as folder:
+        clusters: list[LocalCluster] = []
+
+        def make(shape: Shape) -> LocalCluster:
+            cluster = LocalCluster(Path(folder, f"c{len(clusters)}"))
+            clusters.append(cluster)
+            cluster.up(shape)
+            return cluster
+
+        try:
+            yield make
+        finally:
+            for cluster in clusters:
+                end_cluster(cluster)
+
+
+@pytest.fixture(scope="module")
+def shared_cluster() -> Iterator[LocalCluster]:
+    """Two nodes of one core, M=2, for tests that leave the cluster as it was."""
+    with tempfile.TemporaryDirectory(prefix="osub-test-") as folder:
+        cluster = LocalCluster(Path(folder, "c"))
+        cluster.up(Shape(nodes=2, cores=1, virtual=True, multiplicity=2))
+        try:
+            yield cluster
+        finally:
+            end_cluster(cluster)
+
+
+def end_cluster(cluster: LocalCluster) -> None:
+    """End a cluster and check that it left no process and no cgroup."""
+    if not (cluster.folder / "cluster.json").exists():
+        return
+    layout = cluster.state().layout
+    cluster.down()
+    assert marked_processes(layout.cluster_name) == []
+    assert node_cgroups(node.name for node in layout.nodes) == []
+    assert not cluster.folder.exists()

@@ -1,0 +1,211 @@
+"""The embedded cluster on this host's real Slurm: up, faults, down."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from deploy.local import LocalCluster, Queues, Shape
+from deploy.local.cgroups import node_cgroups
+from deploy.local.daemons import find_process, marked_processes
+from osub.errors import ClusterError
+from osub.slurm import CommandSlurm, JobState, SubmitRequest
+from tests.integration.waiting import wait_until
+
+pytestmark = pytest.mark.slurm
+
+Make = Callable[[Shape], LocalCluster]
+SLEEPER = SubmitRequest(
+    script="#!/bin/sh\nsleep 300\n", name="sleeper", environment={"PATH": "/bin:/usr/bin"}
+)
+# A task that leaves its session and its process tree: parentage does not find it.
+ESCAPER = SubmitRequest(
+    script="#!/bin/sh\n(setsid sleep 301 &) \nsleep 300\n",
+    name="escaper",
+    environment={"PATH": "/bin:/usr/bin"},
+)
+
+
+def state_of(client: CommandSlurm, job_id: int) -> JobState | None:
+    job = client.job(job_id)
+    return job.state if job else None
+
+
+def test_jobs_share_cores_and_their_cores_are_told(make_cluster: Make) -> None:
+    client = make_cluster(Shape(nodes=2, cores=2, virtual=True, multiplicity=2)).client()
+    wide = SubmitRequest(
+        script=SLEEPER.script, name="wide", nodes=2, tasks_per_node=2, environment=SLEEPER.environment
+    )
+    ids = [client.submit(wide) for _ in range(3)]
+    wait_until(lambda: state_of(client, ids[1]) is JobState.RUNNING, 20, "second job shares the cores")
+    jobs = {job.job_id: job for job in client.jobs()}
+    assert jobs[ids[0]].cores == jobs[ids[1]].cores
+    assert [held.cores for held in jobs[ids[0]].cores] == [(0, 1), (0, 1)]
+    assert jobs[ids[2]].state is JobState.PENDING
+    client.cancel(ids)
+    wait_until(lambda: all(job.state.is_over for job in client.jobs()), 20, "cancelled jobs end")
+
+
+def test_jobs_that_do_not_fit_in_memory_do_not_share(make_cluster: Make) -> None:
+    cluster = make_cluster(Shape(nodes=1, cores=1, virtual=True, multiplicity=2))
+    client = cluster.client()
+    hungry = SubmitRequest(
+        script=SLEEPER.script,
+        name="hungry",
+        memory_per_cpu_mib=client.nodes()[0].memory_mib * 6 // 10,
+        environment=SLEEPER.environment,
+    )
+    first, second = client.submit(hungry), client.submit(hungry)
+    wait_until(lambda: state_of(client, first) is JobState.RUNNING, 20, "first job runs")
+    wait_until(
+        lambda: (job := client.job(second)) is not None and job.reason == "Resources", 20, "second job waits"
+    )
+
+
+def test_a_jobs_end_can_be_moved(make_cluster: Make) -> None:
+    client = make_cluster(Shape(nodes=1, cores=1, virtual=True)).client()
+    number = client.submit(
+        SubmitRequest(script=SLEEPER.script, name="s", time_limit_minutes=5, environment=SLEEPER.environment)
+    )
+    wait_until(lambda: state_of(client, number) is JobState.RUNNING, 20, "job runs")
+    before = client.job(number)
+    assert before is not None
+    assert before.end_time is not None
+    client.move_end(number, before.end_time + 30)
+    after = client.job(number)
+    assert after is not None
+    assert after.end_time == before.end_time + 30
+
+
+def test_two_clusters_do_not_collide(make_cluster: Make) -> None:
+    shape = Shape(nodes=2, cores=1, virtual=True)
+    one, two = make_cluster(shape), make_cluster(shape)
+    job = one.client().submit(SLEEPER)
+    wait_until(lambda: state_of(one.client(), job) is JobState.RUNNING, 20, "job runs")
+    assert two.client().jobs() == []
+    two.down()
+    assert state_of(one.client(), job) is JobState.RUNNING
+
+
+@pytest.mark.parametrize("role", ["munged", "slurmctld", "slurmd"])
+def test_up_starts_what_was_killed_and_jobs_go_on(make_cluster: Make, role: str) -> None:
+    shape = Shape(nodes=2, cores=1, virtual=True)
+    cluster = make_cluster(shape)
+    job = cluster.client().submit(SLEEPER)
+    wait_until(lambda: state_of(cluster.client(), job) is JobState.RUNNING, 20, "job runs")
+    victim = role if role != "slurmd" else f"slurmd {cluster.state().layout.nodes[0].name}"
+    # Slurmctld saves its state some seconds after a change; what it had not saved is Slurm's to lose.
+    saved, changed = cluster.state().layout.controller_state / "job_state", time.time()
+    cluster.client().submit(SLEEPER)
+    wait_until(lambda: saved.exists() and saved.stat().st_mtime > changed, 20, "slurmctld saves its state")
+    daemon = next(daemon for daemon in cluster.state().daemons if daemon.role == victim)
+    os.kill(daemon.pid, signal.SIGKILL)
+    wait_until(lambda: find_process(daemon) is None, 10, "victim is dead")
+    assert not cluster.status().daemons[victim]
+    cluster.up(shape)
+    assert cluster.status().is_whole
+    assert state_of(cluster.client(), job) is JobState.RUNNING
+
+
+def test_down_leaves_nothing_after_every_daemon_was_killed(make_cluster: Make) -> None:
+    cluster = make_cluster(Shape(nodes=2, cores=1, virtual=True, multiplicity=2))
+    client = cluster.client()
+    jobs = [client.submit(SLEEPER), client.submit(ESCAPER)]
+    wait_until(lambda: all(state_of(client, job) is JobState.RUNNING for job in jobs), 20, "jobs run")
+    layout = cluster.state().layout
+    wait_until(lambda: len(marked_processes(layout.cluster_name)) >= 8, 10, "jobs have processes")
+    for daemon in cluster.state().daemons:
+        os.kill(daemon.pid, signal.SIGKILL)
+    assert cluster.down()
+    assert marked_processes(layout.cluster_name) == []
+    assert node_cgroups(node.name for node in layout.nodes) == []
+    assert not cluster.folder.exists()
+    assert not cluster.down()
+
+
+def test_down_ends_frozen_and_stopped_jobs(make_cluster: Make) -> None:
+    cluster = make_cluster(Shape(nodes=1, cores=1, virtual=True))
+    client = cluster.client()
+    job = client.submit(SLEEPER)
+    name = cluster.state().layout.cluster_name
+    wait_until(lambda: state_of(client, job) is JobState.RUNNING, 20, "job runs")
+    wait_until(lambda: any(p.name() == "sleep" for p in marked_processes(name)), 10, "the job sleeps")
+    steps = [
+        path for top in node_cgroups([cluster.state().layout.nodes[0].name]) for path in top.rglob("step_*")
+    ]
+    frozen = [step / "freezer.state" for step in steps if (step / "freezer.state").exists()]
+    for control in frozen:
+        control.write_text("FROZEN")
+    for process in marked_processes(name):
+        if process.name() == "sleep" and not frozen:
+            process.send_signal(signal.SIGSTOP)
+    cluster.down()
+    assert marked_processes(name) == []
+
+
+def test_another_shape_in_the_same_folder_is_refused(make_cluster: Make) -> None:
+    cluster = make_cluster(Shape(nodes=1, cores=1, virtual=True))
+    with pytest.raises(ClusterError, match="another shape"):
+        cluster.up(Shape(nodes=2, cores=1, virtual=True))
+
+
+def test_a_folder_with_somebody_elses_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "slurm.conf").write_text("ClusterName=production\n")
+    with pytest.raises(ClusterError, match="not ours"):
+        LocalCluster(tmp_path).up(Shape(nodes=1, cores=1, virtual=True))
+    assert (tmp_path / "slurm.conf").read_text() == "ClusterName=production\n"
+
+
+def test_a_daemon_that_does_not_start_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path / "c")
+    with pytest.raises(ClusterError, match="slurmctld"):
+        cluster.up(Shape(nodes=1, cores=1, virtual=True, settings=("SelectType=select/nonsense",)))
+    assert not (tmp_path / "c" / "cluster.json").exists()
+
+
+def test_two_queues_are_two_partitions(make_cluster: Make) -> None:
+    shape = Shape(nodes=3, cores=2, virtual=True, queues=Queues.MQ, multiplicity_interactive=3)
+    parts = {part.name: part for part in make_cluster(shape).client().partitions()}
+    assert (len(parts["batch"].nodes), parts["batch"].multiplicity) == (2, 1)
+    assert (len(parts["interactive"].nodes), parts["interactive"].multiplicity) == (1, 3)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_a_plain_user_has_a_cluster_too(tmp_path: Path) -> None:
+    """Everything as user `nobody`: own munged, no cgroups; the job runs and nothing is left."""
+    folder = Path("/tmp") / f"osub-nobody-{os.getpid()}"
+    script = (
+        "import os, time, encodings.idna; from pathlib import Path\n"
+        "from deploy.local import *; from osub.slurm import *\n"
+        # The interpreter may lie in root's home: everything is loaded before the change of user.
+        "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        f"c = LocalCluster(Path({str(folder)!r}))\n"
+        "s = c.up(Shape(nodes=2, cores=1, virtual=True, multiplicity=2)); assert s.cgroup == 'none'\n"
+        "j = c.client().submit(SubmitRequest(script='#!/bin/sh\\nsrun -n2 id -u\\n', name='j', nodes=2,"
+        " environment={'PATH': '/usr/bin:/bin'}))\n"
+        "deadline = time.time() + 30\n"
+        "while not c.client().job(j).state.is_over and time.time() < deadline: time.sleep(0.1)\n"
+        "print(c.client().job(j).state); c.down()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={"PATH": os.environ["PATH"], "HOME": "/tmp", "LOGNAME": "nobody", "USER": "nobody"},
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+        cwd="/tmp",
+    )
+    assert done.stdout.strip() == "COMPLETED", done.stderr
+    assert not folder.exists()
+    assert not [
+        p for p in psutil.process_iter(["name", "uids"]) if p.name() == "slurmd" and p.uids().real == 65534
+    ]

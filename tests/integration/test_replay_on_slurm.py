@@ -1,0 +1,162 @@
+"""Replays on a real Slurm: real applications, kills at any instant, the command line's errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from deploy.local import LocalCluster
+from osub.records import Run, load_run
+from tests.integration.waiting import wait_until
+
+pytestmark = pytest.mark.slurm
+
+
+def swf(path: Path, *jobs: tuple[int, float, float, int, int]) -> Path:
+    """Write jobs of (number, submit, run, procs, queue)."""
+    path.write_text(
+        "".join(
+            f"{n} {at} -1 {run} {procs} -1 -1 {procs} 60 -1 1 1 1 -1 {q} -1 -1 -1\n"
+            for n, at, run, procs, q in jobs
+        )
+    )
+    return path
+
+
+def words(trace: Path, cluster: LocalCluster, out: Path, *more: str) -> list[str]:
+    return [
+        *(sys.executable, "-m", "osub.cli.main", "replay", str(trace), "--cluster", str(cluster.folder)),
+        *("--out", str(out), *more),
+    ]
+
+
+def osub(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=150, check=False)
+
+
+def states(run: Run) -> list[str]:
+    return [str(state) for state in run.jobs.sort("trace_job")["state"]]
+
+
+def test_both_applications_run_across_nodes_and_report(shared_cluster: LocalCluster, tmp_path: Path) -> None:
+    trace = swf(tmp_path / "t.swf", (1, 0, 2, 2, 1), (2, 0.5, 3, 1, 0), (3, 1, 2, 2, 0), (4, 1, 1, 1, 1))
+    done = osub(*words(trace, shared_cluster, tmp_path / "run", "--json"))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["finished"] is True
+    run = load_run(tmp_path / "run")
+    assert states(run) == ["COMPLETED"] * 4
+    rows = {row["trace_job"]: row for row in run.jobs.to_dicts()}
+    assert [rows[n]["app"] for n in (1, 2, 3, 4)] == ["rrba", "eiba", "eiba", "rrba"]
+    assert all(row["cpu_s"] is not None for row in rows.values())
+    assert len(rows[1]["placement"]) == 2
+    assert all(row["end_s"] - row["start_s"] >= 0.9 * row["dedicated_s"] for row in rows.values())
+
+
+def test_killed_at_random_instants_no_job_is_lost_or_doubled(
+    shared_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    rng = random.Random(7)
+    trace = swf(tmp_path / "t.swf", *((n, n * 0.15, 0.2, 1, 1) for n in range(1, 31)))
+    apps = tmp_path / "apps.csv"
+    apps.write_text("trace_job,app,args\n" + "".join(f"{n},sleep,0.2\n" for n in range(1, 31)))
+    out, kills = tmp_path / "run", 0
+    command = words(trace, shared_cluster, out, "--apps", str(apps))
+    while True:
+        replay = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        if kills < 5:
+            # The instant is drawn from when the RUN is there, so that each kill meets a replay at work.
+            wait_until((out / "run.json").exists, 30, "RUN is there")
+            time.sleep(rng.uniform(0.6, 1.6))
+            replay.kill()
+        _, stderr = replay.communicate(timeout=120)
+        if replay.returncode != -signal.SIGKILL:
+            assert replay.returncode == 0, stderr
+            break
+        kills += 1
+        command = words(trace, shared_cluster, out, "--resume")
+    assert kills >= 3
+    run = load_run(out)
+    assert run.complete
+    assert run.jobs.sort("trace_job")["trace_job"].to_list() == list(range(1, 31))
+    assert states(run) == ["COMPLETED"] * 30
+    run_id = run.info.options["run_id"]
+    names = [job.name for job in shared_cluster.client().jobs() if job.name.startswith(f"osub-{run_id}-")]
+    assert len(names) == len(set(names)) == 30
+
+
+def test_ctrl_c_detaches_where_nobody_can_answer(shared_cluster: LocalCluster, tmp_path: Path) -> None:
+    trace = swf(tmp_path / "t.swf", (1, 0, 2, 1, 1), (2, 3, 1, 1, 1))
+    replay = subprocess.Popen(
+        words(trace, shared_cluster, tmp_path / "run"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_until(lambda: (tmp_path / "run" / "jobs" / "1.start").exists(), 30, "first job runs")
+    replay.send_signal(signal.SIGINT)
+    stdout, _ = replay.communicate(timeout=30)
+    assert replay.returncode == 0
+    assert "--resume" in stdout
+    assert osub(*words(trace, shared_cluster, tmp_path / "run", "--resume")).returncode == 0
+    assert states(load_run(tmp_path / "run")) == ["COMPLETED"] * 2
+
+
+def one_line_error(done: subprocess.CompletedProcess[str], code: int, complaint: str) -> None:
+    assert done.returncode == code, done.stderr
+    assert done.stderr.startswith("osub: ")
+    assert done.stderr.count("\n") == 1
+    assert complaint in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_every_bad_input_is_one_line_and_leaves_nothing(shared_cluster: LocalCluster, tmp_path: Path) -> None:
+    good, out = swf(tmp_path / "good.swf", (1, 0, 1, 1, 1)), tmp_path / "run"
+    big = swf(tmp_path / "big.swf", (1, 0, 1, 1, 1), (2, 0, 1, 3, 1))
+    one_line_error(osub(*words(big, shared_cluster, out)), 1, "--oversize")
+    one_line_error(osub(*words(tmp_path / "no.swf", shared_cluster, out)), 1, "no.swf")
+    one_line_error(osub(*words(good, shared_cluster, out, "--speedup", "0")), 2, "--speedup")
+    one_line_error(osub(*words(good, shared_cluster, out, "--bogus")), 2, "--bogus")
+    one_line_error(osub(*words(good, LocalCluster(tmp_path), out)), 1, "slurm.conf")
+    one_line_error(osub(*words(good, shared_cluster, out, "--resume")), 2, "no RUN")
+    assert not out.exists()
+    out.mkdir()
+    (out / "mine").touch()
+    one_line_error(osub(*words(good, shared_cluster, out)), 1, str(out))
+    assert [path.name for path in out.iterdir()] == ["mine"]
+
+
+def test_an_unwritable_folder_and_a_full_disk_are_one_line(
+    shared_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    good = swf(tmp_path / "good.swf", (1, 0, 1, 1, 1))
+    one_line_error(osub(*words(good, shared_cluster, Path("/proc/run"))), 1, "/proc/run")
+    if os.geteuid() != 0:
+        pytest.skip("a full disk is made with a tmpfs, which needs root")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=True)
+    try:
+        (disk / "filler").write_bytes(b"x" * (60 << 10))
+        one_line_error(osub(*words(good, shared_cluster, disk / "run")), 1, "disk")
+        assert [path.name for path in disk.iterdir()] == ["filler"]
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_an_unreachable_slurm_is_one_line(tmp_path: Path) -> None:
+    good = swf(tmp_path / "good.swf", (1, 0, 1, 1, 1))
+    (tmp_path / "slurm.conf").write_text(
+        "ClusterName=x\nSlurmctldHost=localhost(127.0.0.1)\nSlurmctldPort=1\nMessageTimeout=1\n"
+        "NodeName=localhost\nPartitionName=p Nodes=localhost\nAuthInfo=socket=/nonexistent/munge\n"
+    )
+    one_line_error(osub(*words(good, LocalCluster(tmp_path), tmp_path / "run")), 1, "Slurm")
+    assert not (tmp_path / "run").exists()
