@@ -24,6 +24,7 @@ from gangd.wire.faults import ForeignControllerError, MalformedError, MissedPlan
 
 _NO_JOBS: frozenset[int] = frozenset()
 MAX_PENDING_PLANS = 256
+REMEMBERED_CONTROLLERS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Timeline:
         self.horizon = 0
         self._plans: list[Plan] = []
         self._epoch: int | None = None
-        self._seq = -1
+        self._seqs: dict[Controller, int] = {}
         self._lease_until_ns: int | None = None
 
     @property
@@ -91,7 +92,8 @@ class Timeline:
         Raises
         ------
         ForeignControllerError
-            It is from a controller other than the one followed, and not from a later one.
+            It is from a controller other than the one followed, not from a later one, and the followed
+            one's lease still runs. (A later controller's host may have had its clock set back.)
         ReplayedError
             Its sequence number or epoch did not grow.
         MalformedError
@@ -101,16 +103,18 @@ class Timeline:
         """
         if self.controller is not None and message.controller != self.controller:
             known = (self.controller.started_ns, self.controller.incarnation)
-            if (message.controller.started_ns, message.controller.incarnation) < known:
+            earlier = (message.controller.started_ns, message.controller.incarnation) < known
+            if earlier and not self.lease_over(arrival_ns):
                 raise ForeignControllerError(f"{self.node}: an earlier controller is still speaking")
             self._follow(message.controller)
-        if message.seq <= self._seq:
-            raise ReplayedError(f"{self.node}: sequence {message.seq} came after {self._seq}")
+        seq = self._seqs.get(message.controller, -1)
+        if message.seq <= seq:
+            raise ReplayedError(f"{self.node}: sequence {message.seq} came after {seq}")
         if message.node is not None and self._epoch is not None and message.epoch < self._epoch:
             raise ReplayedError(f"{self.node}: epoch {message.epoch} came after {self._epoch}")
-        self._take(message)
         self.controller = message.controller
-        self._seq = message.seq
+        self._take(message)
+        self._seqs[message.controller] = message.seq
         if not (isinstance(message, ThawNow) and message.jobs is None):
             sent_ns = min(arrival_ns, message.sent_ns - offset_ns)
             self._lease_until_ns = max(self._lease_until_ns or 0, sent_ns + message.lease_ns)
@@ -245,7 +249,7 @@ class Timeline:
         self._void()
         self.controller = controller
         self.exempt = Exempt(never_freeze=self.exempt.never_freeze)
-        self._seq = -1
+        self._seqs = dict(list(self._seqs.items())[-REMEMBERED_CONTROLLERS:])
         self._lease_until_ns = None
 
 

@@ -219,6 +219,16 @@ def test_a_later_controller_voids_the_old_plan_even_if_its_own_was_lost() -> Non
     assert timeline.lease_over(1)
 
 
+def test_a_controller_whose_clock_was_set_back_is_followed_once_the_lease_is_over() -> None:
+    timeline = Timeline("n1")
+    timeline.accept(plan(controller=LATER), 0)
+    with pytest.raises(ForeignControllerError):
+        timeline.accept(plan(), LEASE - 1)
+    timeline.accept(plan(sent_ns=LEASE), LEASE)
+    assert timeline.controller == FIRST
+    assert timeline.held(10) == {8}
+
+
 def test_passed_plans_are_dropped() -> None:
     timeline = Timeline("n1")
     timeline.accept(plan(), 0)
