@@ -73,7 +73,7 @@ class Watch:
         self._inotify.close()
 
     def _ended(self, watch: int) -> bool:
-        """Forget a watch that the kernel ended; returns whether its folder or file is gone (not our doing)."""
+        """Forget a watch that the kernel ended; returns whether what it watched is gone."""
         before = len(self._folders) + len(self._files)
         self._keys.pop(watch, None)
         self._folders = {path: known for path, known in self._folders.items() if known != watch}

@@ -96,6 +96,10 @@ class Guardian:
             os.write(self._pipe_fd, b"q")
         self._close()
 
+    def abandon(self) -> None:
+        """Leave it to thaw what is still marked held: to it, we are dead."""
+        self._close()
+
     def replace(self) -> None:
         """End it, so that a new one can be started: it is dead or asleep, and must not wake up beside it."""
         with contextlib.suppress(ProcessLookupError):
