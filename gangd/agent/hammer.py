@@ -78,12 +78,12 @@ def _strike(state: StateFile, blow: Blow, *, only_expired: bool, pause_s: float,
     if alive and pause_s > 0:
         here_ns = time.monotonic_ns() - time_offset_ns() + state.word(Word.TIME_OFFSET_NS)
         state.set_word(Word.PAUSED_UNTIL_NS, here_ns + int(pause_s * 1e9))
+    if alive:
+        state.set_word(Word.GUARDIAN_TRIPS, state.word(Word.GUARDIAN_TRIPS) + 1)
     revived = thaw_held(state)
     blow.jobs |= revived.jobs
     blow.failures += revived.failures
-    if alive:
-        state.set_word(Word.GUARDIAN_TRIPS, state.word(Word.GUARDIAN_TRIPS) + 1)
-    elif not revived.failures:
+    if not alive and not revived.failures:
         state.void()
 
 

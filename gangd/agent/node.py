@@ -93,6 +93,7 @@ class Node:
 
     def check(self, now_ns: int) -> None:
         """Look at states and signals of the steps that concern us."""
+        self._resync()
         self.checks.on_events(now_ns)
         keys = self.table.keys_of(self._jobs(now_ns) - set(self.talk.timeline.exempt.suspended))
         self.checks.on_states(keys, now_ns)
@@ -100,6 +101,7 @@ class Node:
 
     def on_events(self, now_ns: int) -> bool:
         """Take in inotify's events, ours and strangers'; returns whether folders changed."""
+        self._resync()
         strangers = self.memory.strangers()
         changed = self.checks.on_events(now_ns)
         if self.memory.strangers() != strangers:
@@ -180,11 +182,7 @@ class Node:
 
     def _renew(self, now_ns: int) -> None:
         timeline = self.talk.timeline
-        trips = self.gate.lease.trips()
-        if trips != self._trips:
-            self._trips = trips
-            self.gate.thaw_all()  # it is thawed already; this makes it known here
-            self.book.on_fault("thawed_by_guardian", "the guardian or an operator thawed what was held here")
+        self._resync()
         trusted = self.talk.offset(now_ns) is not None
         self.gate.lease.set_until((timeline.lease_until_ns or 0) if trusted and self.guarded else 0)
         exempt = timeline.exempt
@@ -193,6 +191,14 @@ class Node:
         )
         if timeline.epoch is None:
             self._current = None
+
+    def _resync(self) -> None:
+        """Take note if guardian or operator thawed behind our back, before it looks like a stranger."""
+        trips = self.gate.lease.trips()
+        if trips != self._trips:
+            self._trips = trips
+            self.gate.thaw_all()
+            self.book.on_fault("thawed_by_guardian", "the guardian or an operator thawed what was held here")
 
     def _decide(self, planned: frozenset[int], now_ns: int, *, next_slice: bool = False) -> Verdict:
         situation = Situation(

@@ -1,0 +1,347 @@
+"""The whole daemon as a process, against a controller over sockets, real cgroups and real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gangd.freezer.procfs import read_stat
+from gangd.guardian.statefile import StateFile, Word
+from gangd.wire.down import Exempt
+
+from .host import SPIN, RealCgroups, runs, stands, until
+from .puppet import Puppet, farewells
+
+STEP = "slurm_a/uid_0/job_{}/step_0"
+
+
+class Daemon:
+    """A running gang-agent of node ``a``; its log is a list of dictionaries."""
+
+    def __init__(self, puppet: Puppet, folder: Path, *words: str) -> None:
+        self.state_dir = folder / "state"
+        self.log_path = folder / f"agent-{time.monotonic_ns()}.log"
+        common = ["--node", "a", "--controller", puppet.address, "--keys", str(puppet.keys)]
+        with self.log_path.open("wb") as log:
+            self.child = subprocess.Popen(
+                [sys.executable, "-m", "gangd.agent.main", *common, "--state", str(self.state_dir), *words],
+                stderr=log,
+            )
+
+    def log(self, event: str) -> list[dict[str, object]]:
+        lines = [json.loads(line) for line in self.log_path.read_text().splitlines() if line.startswith("{")]
+        return [line for line in lines if line["event"] == event]
+
+    def state(self) -> StateFile:
+        return StateFile.open(self.state_dir / "agent-a.state")
+
+    def guardian_pid(self) -> int:
+        state = self.state()
+        pid = state.word(Word.GUARDIAN_PID)
+        state.close()
+        return pid
+
+    def end(self) -> None:
+        if self.child.poll() is None:
+            self.child.send_signal(signal.SIGCONT)
+            self.child.terminate()
+            try:
+                self.child.wait(5)
+            except subprocess.TimeoutExpired:
+                self.child.kill()
+                self.child.wait()
+
+
+class Stage:
+    """Two jobs that spin on core 0, a controller, and agents as the test starts them."""
+
+    def __init__(self, cgroups: RealCgroups, puppet: Puppet, folder: Path) -> None:
+        self.cgroups = cgroups
+        self.puppet = puppet
+        self.folder = folder
+        self.steps = {job: cgroups.make(STEP.format(job)) for job in (1, 2)}
+        self.pids = {job: cgroups.spawn(path, SPIN) for job, path in self.steps.items()}
+        self.daemons: list[Daemon] = []
+
+    def start(self, *words: str) -> Daemon:
+        root = ["--freezer", "cgroup1", "--root", str(self.cgroups.root), "--grace", "0.05"]
+        daemon = Daemon(self.puppet, self.folder, *root, *words)
+        self.daemons.append(daemon)
+        return daemon
+
+    def state(self, job: int) -> str:
+        return (self.steps[job] / "freezer.state").read_text().strip()
+
+    def held(self, job: int, within_s: float = 10.0) -> None:
+        until(lambda: self.state(job) == "FROZEN", within_s, f"job {job} held")
+
+    def free(self, within_s: float) -> None:
+        """Wait until both jobs are thawed and stay so for several slices."""
+        until(lambda: all(self.state(job) == "THAWED" for job in self.steps), within_s, "everything thawed")
+        for _ in range(50):
+            time.sleep(0.01)
+            assert [self.state(job) for job in self.steps] == ["THAWED", "THAWED"]
+
+
+@pytest.fixture
+def puppet(tmp_path: Path) -> Iterator[Puppet]:
+    puppet = Puppet(tmp_path)
+    yield puppet
+    puppet.close()
+
+
+@pytest.fixture
+def stage(real_v1: RealCgroups, puppet: Puppet, tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(real_v1, puppet, tmp_path)
+    yield stage
+    for daemon in stage.daemons:
+        daemon.end()
+    for daemon in stage.daemons:
+        until(lambda daemon=daemon: not guardian_lives(daemon), what="end of the guardian")  # type: ignore[misc]
+
+
+def guardian_lives(daemon: Daemon) -> bool:
+    if not (daemon.state_dir / "agent-a.state").exists():
+        return False
+    stat = read_stat(daemon.guardian_pid())
+    return stat is not None and stat.alive and stat.comm == "gang-guardian"
+
+
+def test_two_jobs_alternate_and_are_reported(stage: Stage) -> None:
+    stage.puppet.rotate((1,), (2,))
+    stage.start()
+    until(lambda: len(stage.puppet.slices()) > 20, 20, "twenty slices")
+    slices = [each for report in stage.puppet.reports for each in report.slices][2:]
+    for each in slices:
+        assert set(each.held) == ({1} if each.number % 2 == 0 else {2})
+    sampled = {sample.job: sample for each in slices for sample in each.samples}
+    assert sampled.keys() == {1, 2}
+    assert all(sample.span_us > 0 and sample.cpu_us > 0 and sample.tasks == 1 for sample in sampled.values())
+
+
+def test_tells_what_it_chose_and_takes_leave(stage: Stage) -> None:
+    stage.puppet.rotate((1,), (1,))
+    daemon = stage.start()
+    stage.held(1)
+    (start,) = daemon.log("start")
+    assert start["freezer"] == "cgroup1"
+    daemon.child.terminate()
+    assert daemon.child.wait(5) == 0
+    assert stage.state(1) == "THAWED"
+    until(lambda: len(farewells(stage.puppet)) == 1, what="farewell")
+    assert farewells(stage.puppet)[0].reason == "SIGTERM"
+
+
+def test_silence_of_the_controller_thaws(stage: Stage) -> None:
+    stage.puppet.rotate((1,), (1,))
+    stage.start()
+    stage.held(1)
+    stage.puppet.silent = True
+    stage.free(within_s=3.0)
+    stage.puppet.silent = False
+    stage.puppet.rotate((1,), (1,))
+    stage.held(1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGQUIT])
+def test_death_of_the_agent_thaws(stage: Stage, number: signal.Signals) -> None:
+    stage.puppet.rotate((1,), (1,))
+    daemon = stage.start()
+    stage.held(1)
+    daemon.child.send_signal(number)
+    stage.free(within_s=1.0)
+
+
+def test_stopped_agent_loses_its_lease_and_holds_again_when_it_goes_on(stage: Stage) -> None:
+    stage.puppet.rotate((1,), (1,))
+    daemon = stage.start()
+    stage.held(1)
+    daemon.child.send_signal(signal.SIGSTOP)
+    stage.free(within_s=3.0)
+    daemon.child.send_signal(signal.SIGCONT)
+    stage.held(1)
+    assert stage.puppet.last(lambda report: [f for f in report.faults if f.kind == "thawed_by_guardian"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_guardian_that_dies_or_sleeps_is_replaced(stage: Stage, number: signal.Signals) -> None:
+    stage.puppet.rotate((1,), (1,))
+    daemon = stage.start()
+    stage.held(1)
+    first = daemon.guardian_pid()
+    os.kill(first, number)
+    until(lambda: daemon.guardian_pid() != first, 10, "another guardian")
+    until(lambda: (stat := read_stat(first)) is None or not stat.alive, 5, "end of the first guardian")
+    stage.held(1)
+    daemon.child.kill()
+    stage.free(within_s=1.0)
+
+
+def test_next_agent_thaws_what_one_without_guardian_left_and_not_what_slurm_suspended(stage: Stage) -> None:
+    stage.puppet.rotate((1,), (1,))
+    daemon = stage.start()
+    stage.held(1)
+    (stage.steps[2] / "freezer.state").write_text("FROZEN")  # Slurm suspends job 2
+    os.kill(daemon.guardian_pid(), signal.SIGSTOP)
+    daemon.child.kill()
+    daemon.child.wait()
+    assert stage.state(1) == "FROZEN"
+    os.kill(daemon.guardian_pid(), signal.SIGKILL)
+    stage.puppet.rotate()
+    again = stage.start()
+    until(lambda: stage.state(1) == "THAWED", 5, "thaw at the start")
+    until(lambda: again.log("thawed_at_start") != [], 5, "log line")
+    assert stage.state(2) == "FROZEN"
+
+
+def test_second_agent_of_a_node_is_refused(stage: Stage) -> None:
+    first = stage.start()
+    until(lambda: (first.state_dir / "agent-a.state").exists(), what="the first agent")
+    second = stage.start()
+    assert second.child.wait(10) == 1
+    assert "already runs" in second.log_path.read_text()
+
+
+def test_suspension_in_the_off_slice_outlives_the_next_on_slices(stage: Stage) -> None:
+    stage.puppet.rotate((1,), (2,))
+    stage.start()
+    stage.held(1)
+    until(lambda: stage.state(1) == "FROZEN" and _write_if_held(stage, 1), what="suspension while held")
+    for _ in range(100):
+        time.sleep(0.01)
+        assert stage.state(1) == "FROZEN"
+    found = stage.puppet.last(lambda report: report.found)
+    assert found is not None
+    (stage.steps[1] / "freezer.state").write_text("THAWED")  # resumed: it takes part again
+    until(lambda: stage.state(1) == "FROZEN", 5, "held again after its resumption")
+    until(lambda: stage.state(1) == "THAWED", 5, "its own slice")
+
+
+def _write_if_held(stage: Stage, job: int) -> bool:
+    """Freeze on top of the agent's freeze, a while after its switch, as Slurm would."""
+    time.sleep(0.03)
+    if stage.state(job) != "FROZEN":
+        return False
+    (stage.steps[job] / "freezer.state").write_text("FROZEN")
+    return stage.state(job) == "FROZEN"
+
+
+def test_cancelled_job_dies_although_held(stage: Stage) -> None:
+    stage.puppet.rotate((1,), (1,))
+    stage.start()
+    stage.held(1)
+    os.kill(stage.pids[1], signal.SIGTERM)
+    until(lambda: (stat := read_stat(stage.pids[1])) is None or not stat.alive, 2, "death of the held job")
+    until(lambda: any(1 in report.dying for report in stage.puppet.reports), 5, "report")
+
+
+def test_step_with_slurmstepd_is_not_frozen(stage: Stage) -> None:
+    stepd = stage.folder / "slurmstepd"
+    shutil.copy(shutil.which("dash") or "/bin/sh", stepd)
+    step = stage.cgroups.make("slurm_a/uid_0/job_1/step_batch")
+    pid = stage.cgroups.spawn(step, ["slurmstepd: [1.batch]", *SPIN[1:]], executable=str(stepd))
+    stage.puppet.rotate((1,), (1,))
+    stage.start()
+    stage.held(1)
+    assert (step / "freezer.state").read_text() == "THAWED\n"
+    assert runs(pid)
+
+
+def test_step_born_in_a_held_job_is_held_soon(stage: Stage) -> None:
+    stage.puppet.rotate((1,), (1,))
+    stage.start()
+    stage.held(1)
+    late = stage.cgroups.make("slurm_a/uid_0/job_1/step_7")
+    pid = stage.cgroups.spawn(late, SPIN)
+    until(lambda: (late / "freezer.state").read_text() == "FROZEN\n", 2, "the late step held")
+    assert stands(pid)
+
+
+def test_dry_run_writes_nothing(stage: Stage) -> None:
+    stage.puppet.rotate((1,), (2,))
+    stage.start("--dry-run")
+    until(lambda: len(stage.puppet.slices()) > 10, 20, "ten slices")
+    assert stage.state(1) == stage.state(2) == "THAWED"
+    assert runs(stage.pids[1])
+    assert runs(stage.pids[2])
+    assert stage.puppet.last(lambda report: [each for each in report.slices if each.held])
+
+
+def test_operators_hammer_stops_a_living_agent_for_a_while(stage: Stage) -> None:
+    stage.puppet.rotate((1,), (1,))
+    daemon = stage.start()
+    stage.held(1)
+    hammer = [sys.executable, "-m", "gangd.agent.main", "thaw", "--all", "--pause", "2"]
+    subprocess.run([*hammer, "--state", str(daemon.state_dir)], check=True, capture_output=True)
+    stage.free(within_s=0.5)
+    stage.held(1)
+
+
+def test_opted_out_and_suspended_jobs(stage: Stage) -> None:
+    stage.puppet.rotate((1, 2), (1, 2))
+    stage.start()
+    stage.held(1)
+    stage.held(2)
+    stage.puppet.set_exempt(Exempt(opt_out=(1,), suspended=(2,)))
+    until(lambda: stage.state(1) == "THAWED", 5, "opted-out job thawed")
+    stage.puppet.thaw_now(None)
+    time.sleep(0.3)
+    assert stage.state(2) == "FROZEN"  # Slurm's now
+    (stage.steps[2] / "freezer.state").write_text("THAWED")
+
+
+def test_cgroup2_freezer_alternates_and_an_agents_death_thaws(
+    real_v2: RealCgroups, puppet: Puppet, tmp_path: Path
+) -> None:
+    tasks = {
+        job: real_v2.make(f"system.slice/a_slurmstepd.scope/job_{job}/step_0/user/task_0") for job in (1, 2)
+    }
+    for path in tasks.values():
+        real_v2.spawn(path, SPIN)
+    puppet.rotate((1,), (2,))
+    daemon = Daemon(puppet, tmp_path, "--freezer", "cgroup2", "--root", str(real_v2.root))
+    try:
+        until(lambda: len(puppet.slices()) > 10, 20, "ten slices")
+        held = [set(each.held) for report in puppet.reports for each in report.slices]
+        assert {1} in held
+        assert {2} in held
+        daemon.child.kill()
+        until(
+            lambda: all((path / "cgroup.freeze").read_text() == "0\n" for path in tasks.values()), 1, "thaw"
+        )
+    finally:
+        daemon.end()
+        until(lambda: not guardian_lives(daemon), what="end of the guardian")
+
+
+def test_signal_freezer_alternates_processes(
+    puppet: Puppet, tmp_path: Path, children: list[subprocess.Popen[bytes]]
+) -> None:
+    stepd = tmp_path / "slurmstepd"
+    shutil.copy(shutil.which("dash") or "/bin/sh", stepd)
+    for job in (987601, 987602):
+        env = f"SLURM_JOB_ID={job} SLURM_STEP_ID=0 SLURMD_NODENAME=a PATH=$PATH"
+        script = f"env -i {env} sh -c 'while :; do :; done' & wait"
+        child = subprocess.Popen([f"slurmstepd: [{job}.0]", "-c", script], executable=stepd, process_group=0)
+        children.append(child)
+    puppet.rotate((987601,), (987602,))
+    daemon = Daemon(puppet, tmp_path, "--freezer", "signals", "--grace", "0.05")
+    try:
+        held: Callable[[], list[set[int]]] = lambda: [  # noqa: E731
+            set(each.held) for report in list(puppet.reports) for each in report.slices
+        ]
+        until(lambda: held().count({987601}) > 3 and held().count({987602}) > 3, 20, "alternation")
+    finally:
+        daemon.end()
+        for child in children:
+            os.killpg(child.pid, signal.SIGCONT)
+            os.killpg(child.pid, signal.SIGKILL)
