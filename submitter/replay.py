@@ -7,8 +7,8 @@ import queue
 import resource
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -36,6 +36,7 @@ _TURN_S = 0.1
 _POLL_S = 1.0
 # A job that Slurm has not listed this often in a row, and that left no end of its own, is lost.
 _MISSED_POLLS = 5
+_NICENESS = -10
 
 
 class Wish(Enum):
@@ -158,7 +159,7 @@ class Replay:
         OutputError
             The RUN can't be written (disk full): jobs go on, and ``resume`` follows them later.
         """
-        with self._writer:
+        with self._writer, _promptly():
             submitter = self._submitter([job for job in self.plan.jobs if job.trace_job not in self._rows])
             submitter.start()
             try:
@@ -308,3 +309,15 @@ class Replay:
                 path.unlink(missing_ok=True)
         with suppress(OSError):
             self._folder.rmdir()
+
+
+@contextmanager
+def _promptly() -> Iterator[None]:
+    """Put this process before the jobs where it shares their CPUs and the system lets it."""
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    with suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, min(before, _NICENESS))
+    try:
+        yield
+    finally:
+        os.setpriority(os.PRIO_PROCESS, 0, before)

@@ -239,6 +239,7 @@ class LocalCluster:
 def _munged(host: Host, layout: Layout) -> list[str]:
     run = layout.run
     return [
+        *_promptly(host),
         host.programs["munged"],
         "--foreground",
         "--force",  # the folder above may be private to its owner, which munged would warn of and leave
@@ -252,9 +253,14 @@ def _munged(host: Host, layout: Layout) -> list[str]:
 
 
 def _slurm_daemons(host: Host, layout: Layout) -> dict[str, list[str]]:
-    roles = {"slurmctld": [host.programs["slurmctld"], "-D", "-f", str(layout.conf)]}
+    roles = {"slurmctld": [*_promptly(host), host.programs["slurmctld"], "-D", "-f", str(layout.conf)]}
     for node in layout.nodes:
         pin = [host.programs["taskset"], "-c", ",".join(map(str, node.cpus))] if node.cpus else []
         slurmd = [host.programs["slurmd"], "-D", "-f", str(layout.conf), "-N", node.name]
         roles[f"slurmd {node.name}"] = pin + slurmd
     return roles
+
+
+def _promptly(host: Host) -> list[str]:
+    """Let a service answer while the jobs keep every CPU of this host busy; on a cluster it has its own."""
+    return [host.programs["nice"], "-n", "-10"] if host.is_root else []

@@ -14,7 +14,7 @@ import psutil
 
 from osub.errors import HostError
 
-PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scancel", "scontrol", "srun", "taskset")
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scancel", "scontrol", "srun", "taskset", "nice")
 _PACKAGES = "slurmctld slurmd slurm-client munge util-linux"
 _SBIN = "/usr/sbin:/sbin:/usr/local/sbin"
 
