@@ -166,7 +166,7 @@ def _cell(value: Value, form: Form, *, in_hours: bool) -> str:
 
 def number(value: float) -> str:
     """Return a number with about four digits that matter."""
-    size = abs(value)
+    size = abs(round(value, 3))
     if size >= 1000:
         return f"{value:,.0f}"
     return f"{value:.1f}" if size >= 100 else f"{value:.2f}" if size >= 1 or size == 0 else f"{value:.3f}"

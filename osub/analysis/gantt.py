@@ -1,0 +1,220 @@
+"""The Gantt chart of a run: every job on its nodes and cores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+import polars as pl
+
+from osub.analysis.charts import (
+    GRID,
+    KIND_COLOURS,
+    KIND_NAMES,
+    MUTED,
+    PAPER,
+    Chart,
+    arrange,
+    job_colour,
+    safe,
+    time_unit,
+)
+from osub.analysis.lanes import Bar, bars
+from osub.analysis.load_map import load_map
+from osub.analysis.occupancy import core_lists, node_entries
+from osub.records import RunInfo
+
+BARS_LIMIT = 4_000
+ENTRIES_LIMIT = 20_000
+ROWS_LIMIT = 400
+
+
+def gantt(jobs: pl.DataFrame, info: RunInfo, last_s: float | None = None) -> Chart | None:
+    """Draw the jobs on their nodes and cores, or, if they are too many, how full the nodes were.
+
+    None if no job has a place and a time.
+
+    Parameters
+    ----------
+    jobs
+        The jobs with their derived columns.
+    info
+        The run's description.
+    last_s
+        Right end of the time axis, so that several runs are drawn to the same scale.
+    """
+    nodes = node_entries(jobs)
+    if not nodes.height:
+        return None
+    lists = core_lists(nodes)
+    names = _node_names(info, nodes)
+    ids = [core for core_ids in lists.get_column("core").to_list() for core in core_ids]
+    cores = max(int(info.system.split("C")[1]), max(ids) + 1)
+    counted = nodes.join(lists, on="cores", maintain_order="left")
+    total = counted.get_column("core").list.len().sum()
+    if total <= ENTRIES_LIMIT and len(names) * cores <= ROWS_LIMIT:
+        drawn, lanes = bars(counted)
+        if len(drawn) <= BARS_LIMIT:
+            until_s = last_s or max(bar.end_s for bar in drawn)
+            return _bar_chart(drawn, jobs, _Frame(names, cores, lanes, until_s))
+    return load_map(counted, names, cores, info, last_s)
+
+
+def _node_names(info: RunInfo, nodes: pl.DataFrame) -> list[str]:
+    """Return the nodes in the system's order, then any others that a job was on."""
+    known = list(info.node_names or ())
+    used = nodes.get_column("node").unique().to_list()
+    return known + sorted(set(used) - set(known), key=lambda name: (len(name), name))
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """The drawing area: a row of one core's height for each core of each node.
+
+    Parameters
+    ----------
+    names
+        The nodes from the top.
+    cores, lanes
+        Cores of each node, and lanes in the band of a core that jobs share.
+    until_s
+        Right end of the time axis.
+    """
+
+    names: Sequence[str]
+    cores: int
+    lanes: int
+    until_s: float
+
+    @property
+    def rows(self) -> int:
+        return len(self.names) * self.cores
+
+    @property
+    def height_px(self) -> int:
+        return int(min(max(140 + self.rows * max(22, 17 * self.lanes), 240), 900))
+
+    @property
+    def row_px(self) -> float:
+        return (self.height_px - 92) / self.rows
+
+    def band(self, bar: Bar) -> tuple[float, float]:
+        """Return middle and height of a bar, in rows; a small gap parts neighbours."""
+        top = self.names.index(bar.node) * self.cores + bar.core
+        if bar.lane is None:
+            return round(top + bar.cores / 2, 4), bar.cores - 0.1
+        part = 0.9 / self.lanes
+        return round(top + 0.05 + part * (bar.lane + 0.5), 4), round(part, 4)
+
+
+def _bar_chart(drawn: Sequence[Bar], jobs: pl.DataFrame, frame: _Frame) -> Chart:
+    figure = go.Figure()
+    unit = time_unit(frame.until_s)
+    rows = dict(enumerate(jobs.iter_rows(named=True)))
+    texts = {row: _hover(rows[row]) for row in {bar.row for bar in drawn}}
+    kinds = [kind for kind in KIND_COLOURS if any(rows[bar.row]["kind"] == kind for bar in drawn)]
+    by_job: list[list[str]] = []
+    for kind in kinds:
+        some = [bar for bar in drawn if rows[bar.row]["kind"] == kind]
+        places = [frame.band(bar) for bar in some]
+        by_job.append([job_colour(rows[bar.row]["trace_job"]) for bar in some])
+        figure.add_bar(
+            orientation="h",
+            base=[round(bar.start_s / unit.seconds, 6) for bar in some],
+            x=[round((bar.end_s - bar.start_s) / unit.seconds, 6) for bar in some],
+            y=[middle for middle, _ in places],
+            width=[height for _, height in places],
+            marker={
+                "color": KIND_COLOURS[kind],
+                "line": {"color": "white", "width": 0.8 if frame.row_px / frame.lanes > 4 else 0.2},
+            },
+            name=KIND_NAMES[kind],
+            text=[f"{rows[bar.row]['trace_job']}" for bar in some],
+            textposition="inside",
+            insidetextanchor="middle",
+            textangle=0,
+            textfont={"color": "white"},
+            customdata=[texts[bar.row] for bar in some],
+            hovertemplate="%{customdata}<extra></extra>",
+        )
+    arrange(figure, frame.height_px, barmode="overlay", bargap=0)
+    figure.update_layout(
+        uniformtext={"minsize": 8, "mode": "hide"}, updatemenus=[_colour_menu(kinds, by_job)]
+    )
+    _label_nodes(figure, frame)
+    figure.update_xaxes(title=unit.title, range=[0, frame.until_s / unit.seconds])
+    caption = "Each bar is a job on its cores. Point at a bar for its job."
+    if frame.lanes > 1:
+        caption += " Jobs that share a core lie one above the other in its band."
+    return Chart(figure, caption)
+
+
+def _label_nodes(figure: go.Figure, frame: _Frame) -> None:
+    """Label nodes, and cores where there is room, from the top; a line parts the nodes."""
+    if frame.row_px >= 14:
+        positions = [row + 0.5 for row in range(frame.rows)]
+        labels = [f"{safe(name)} · {core}" for name in frame.names for core in range(frame.cores)]
+        title = "node · core"
+    else:
+        step = max(1, math.ceil(14 / (frame.row_px * frame.cores)))
+        positions = [(node + 0.5) * frame.cores for node in range(0, len(frame.names), step)]
+        labels = [safe(name) for name in frame.names[::step]]
+        title = f"node ({frame.cores} cores each)"
+    figure.update_yaxes(
+        tickvals=positions, ticktext=labels, range=[frame.rows, 0], title=title, showgrid=False, ticks=""
+    )
+    for row in range(1, frame.rows):
+        is_node = row % frame.cores == 0
+        if is_node or frame.row_px >= 8:
+            line = {"color": MUTED if is_node else GRID, "width": 1}
+            figure.add_hline(y=row, line=line, layer="below")
+
+
+def _colour_menu(kinds: Sequence[str], by_job: Sequence[Sequence[str]]) -> dict[str, object]:
+    return {
+        "type": "buttons",
+        "direction": "right",
+        "x": 1,
+        "xanchor": "right",
+        "y": 1,
+        "yanchor": "bottom",
+        "pad": {"b": 6},
+        "bgcolor": PAPER,
+        "bordercolor": GRID,
+        "font": {"size": 12},
+        "buttons": [
+            {
+                "label": "colour by kind",
+                "method": "restyle",
+                "args": [{"marker.color": [KIND_COLOURS[kind] for kind in kinds]}],
+            },
+            {"label": "by job", "method": "restyle", "args": [{"marker.color": list(by_job)}]},
+        ],
+    }
+
+
+def _hover(job: dict[str, object]) -> str:
+    """Return what the pointer shows over a bar."""
+    program = " ".join(safe(job[name]) for name in ("app", "args") if job[name])
+    lines = [
+        f"<b>job {job['trace_job']}</b> · {job['kind']}" + (f" · {_shortened(program)}" if program else ""),
+        f"{job['nodes']} nodes, {job['cores']} cores" + (f" · {safe(job['user'])}" if job["user"] else ""),
+        " · ".join(
+            f"{name} {value:.2f}{unit}"
+            for name, value, unit in (
+                ("wait", job["wait_s"], " s"),
+                ("run", job["run_s"], " s"),
+                ("dedicated", job["dedicated_s"], " s"),
+                ("degradation", job["degradation"], ""),
+            )
+            if isinstance(value, float)
+        ),
+        str(job["state"] or "not ended"),
+    ]
+    return "<br>".join(line for line in lines if line)
+
+
+def _shortened(text: str, letters: int = 60) -> str:
+    return text if len(text) <= letters else text[: letters - 1] + "…"

@@ -1,0 +1,139 @@
+"""The report: one self-contained HTML page for one or several runs, usable without a network."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from osub import __version__
+from osub.analysis.charts import Chart, fragment, run_style
+from osub.analysis.curves import Measured
+from osub.analysis.derived import MetricOptions, with_derived
+from osub.analysis.metrics import RunMetrics, measure
+from osub.analysis.page import Subject, sections
+from osub.analysis.provenance import provenance_rows
+from osub.analysis.rows import metric_rows
+from osub.errors import OutputError
+from osub.records import Run
+from osub.records.journal import output_error
+
+HIGHLIGHTS = (
+    ("System", "makespan"),
+    ("Interactive jobs", "wait, max"),
+    ("All jobs", "waited over"),
+    ("All jobs", "S_OSub, mean"),
+    ("All jobs", "degradation, mean"),
+    ("System", "cores in use"),
+)
+"""Rows of the metrics table that stand in each run's card at the top: group, and how the name begins."""
+
+
+def write_report(
+    runs: Sequence[Run],
+    target: Path,
+    options: MetricOptions = MetricOptions(),  # noqa: B008
+) -> list[RunMetrics]:
+    """Write the page, whole or not at all, and return the metrics on it.
+
+    Parameters
+    ----------
+    runs
+        At least one run, loaded with its placements.
+    target
+        The HTML file; an existing one is replaced.
+    options
+        Thresholds of the metrics.
+
+    Raises
+    ------
+    OutputError
+        The file cannot be written.
+    """
+    if target.is_dir():
+        raise OutputError(f"{target} is a folder; name a file, such as {target / 'report.html'}")
+    subjects = [_subject(run, options) for run in runs]
+    _write(target, render(subjects))
+    return [subject.metrics for subject in subjects]
+
+
+def render(subjects: Sequence[Subject]) -> str:
+    """Return the page; the same runs give the same page."""
+    environment = Environment(
+        loader=PackageLoader("osub.analysis"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    metrics = [subject.metrics for subject in subjects]
+    rows = metric_rows(metrics)
+    numbers = iter(range(1_000_000))
+
+    def draw(chart: Chart) -> Markup:
+        # Plotly's JSON encoder escapes <, > and /, and texts from files went through safe().
+        return Markup(fragment(chart.figure, f"chart-{next(numbers)}"))  # noqa: S704
+
+    return environment.get_template("report.html.j2").render(
+        title="osub report: " + ", ".join(subject.measured.label for subject in subjects),
+        traces=sorted({subject.run.info.trace_name for subject in subjects}),
+        labels=[subject.measured.label for subject in subjects],
+        colours=[run_style(number)["color"] for number in range(len(subjects))],
+        cards=[_card(number, subjects) for number in range(len(subjects))],
+        provenance=provenance_rows([subject.run for subject in subjects]),
+        groups=[(name, list(members)) for name, members in groupby(rows, key=lambda row: row.group)],
+        states=[_states(subject.metrics) for subject in subjects],
+        notes=[(subject.measured.label, note) for subject in subjects for note in subject.metrics.notes],
+        options=metrics[0].options,
+        sections=sections(subjects),
+        draw=draw,
+        version=__version__,
+        plotly=Markup(get_plotlyjs()),  # noqa: S704 - Plotly's own script
+    )
+
+
+def _subject(run: Run, options: MetricOptions) -> Subject:
+    return Subject(run, measure(run, options), Measured(run.info.label, with_derived(run.jobs, options)))
+
+
+def _card(number: int, subjects: Sequence[Subject]) -> list[tuple[str, str, bool]]:
+    """Return the run's highlights: name, text, and whether it is the best."""
+    rows = metric_rows([subject.metrics for subject in subjects])
+    found = []
+    for group, start in HIGHLIGHTS:
+        row = next((row for row in rows if row.group == group and row.name.startswith(start)), None)
+        if row is not None:
+            prefix = "interactive " if group == "Interactive jobs" else ""
+            found.append((prefix + row.name, row.cells[number], row.best[number]))
+    return found
+
+
+def _states(metrics: RunMetrics) -> str:
+    states = metrics.kinds["all"].states
+    return ", ".join(f"{count:,} {state}" for state, count in states.items())
+
+
+def _write(target: Path, page: str) -> None:
+    """Write a file whole or not at all."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
+    except OSError as error:
+        raise output_error("write", target, error) from error
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(page)
+        Path(name).chmod(0o644)
+        Path(name).replace(target)
+    except OSError as error:
+        raise output_error("write", target, error) from error
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            Path(name).unlink()

@@ -1,0 +1,63 @@
+"""``osub report``: one or several RUNs as a table in the terminal and as one HTML page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+
+from osub.analysis.derived import BETA_S, WAIT_THRESHOLD_S, MetricOptions
+from osub.analysis.labels import told_apart
+from osub.analysis.metrics import measure
+from osub.analysis.table import metrics_table
+from osub.records import load_run
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="RUN folders, real or simulated.", metavar="RUN...")],
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", help="Write a page that is complete in itself.", metavar="FILE", dir_okay=False
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Print every metric, not the main ones.")] = False,
+    wait_threshold: Annotated[
+        float, typer.Option(min=0, help="A job that waits longer, in seconds, counts as one that waited.")
+    ] = WAIT_THRESHOLD_S,
+    beta: Annotated[
+        float, typer.Option(min=0, help="Least dedicated time in the bounded slowdown, in seconds.")
+    ] = BETA_S,
+) -> None:
+    """Draw RUNs side by side on one page, and print their metrics.
+
+    Thresholds are in the runs' own, possibly compressed, seconds.
+    """
+    options = MetricOptions(wait_threshold_s=wait_threshold, beta_s=beta)
+    loaded = told_apart([load_run(path) for path in runs])
+    if html is None:
+        metrics = [measure(run, options) for run in loaded]
+    else:
+        # The chart library is slow to import, and a table needs none of it.
+        from osub.analysis.report import write_report
+
+        metrics = write_report(loaded, html, options)
+    if as_json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(metrics), indent=2).decode())
+        return
+    console = Console()
+    console.print(metrics_table(metrics, short=not full))
+    for run in metrics:
+        for note in run.notes:
+            console.print(f"{run.label}: {note}", markup=False, highlight=False)
+    if html is not None:
+        console.print(
+            f"Report: {html} ({html.stat().st_size / 1e6:.1f} MB); any browser shows it, without a network.",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )

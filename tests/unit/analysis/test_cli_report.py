@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.example_runs import example_run
+
+
+def osub(*arguments: object) -> subprocess.CompletedProcess[str]:
+    program = "import sys; from osub.cli.main import main; sys.exit(main())"
+    return subprocess.run(
+        [sys.executable, "-c", program, "report", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "", "COLUMNS": "100", "LC_ALL": "C.UTF-8"},
+    )
+
+
+@pytest.fixture(name="runs", scope="module")
+def _runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    return [
+        example_run(folder / "a", "alone", jobs=8, label="one"),
+        example_run(folder / "b", "gang", jobs=8, label="one"),
+    ]
+
+
+def test_runs_are_columns_of_a_table_and_a_page_is_written(runs: list[Path], tmp_path: Path) -> None:
+    page = tmp_path / "new" / "report.html"
+    done = osub(*runs, "--html", page)
+    assert done.returncode == 0, done.stderr
+    assert "one (a)" in done.stdout
+    assert "one (b)" in done.stdout
+    assert "makespan [s]" in done.stdout
+    assert f"Report: {page}" in done.stdout
+    assert page.stat().st_size > 4e6
+
+
+def test_metrics_are_machine_readable(runs: list[Path]) -> None:
+    done = osub(*runs, "--json", "--wait-threshold", "1")
+    metrics = json.loads(done.stdout)
+    assert [run["label"] for run in metrics] == ["one (a)", "one (b)"]
+    assert metrics[0]["kinds"]["all"]["jobs"] == 8
+    assert metrics[0]["options"]["wait_threshold_s"] == 1
+    assert metrics[1]["slices"]["fairness"] is not None
+
+
+@pytest.mark.parametrize(
+    ("what", "message"), [("nothing", "there is no such folder"), ("empty", "it has no run.json")]
+)
+def test_what_is_no_run_is_one_line_that_says_so(tmp_path: Path, what: str, message: str) -> None:
+    (tmp_path / "empty").mkdir()
+    done = osub(tmp_path / what, "--html", tmp_path / "r.html")
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_a_page_below_a_file_is_refused(runs: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = osub(runs[0], "--html", tmp_path / "file" / "r.html")
+    assert (done.returncode, len(done.stderr.strip().splitlines())) == (1, 1)
+
+
+def test_no_run_is_a_usage_error() -> None:
+    assert osub().returncode == 2

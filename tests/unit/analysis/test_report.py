@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import polars as pl
+import pytest
+
+from osub.analysis.labels import told_apart
+from osub.analysis.report import write_report
+from osub.errors import OutputError
+from osub.records import JOBS, Run, RunWriter, load_run, write_run
+from osub.records.tables import frame_of
+from tests.fixtures.example_runs import example_run
+from tests.fixtures.records import make_ended, make_info, make_job, make_trace
+
+SECTIONS = ["where", "metrics", "schedule", "waiting", "slowdown", "completion", "slices", "definitions"]
+
+
+@pytest.fixture(name="runs", scope="module")
+def _runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    folder = tmp_path_factory.mktemp("runs")
+    return [
+        load_run(example_run(folder / "alone", "alone", jobs=15)),
+        load_run(example_run(folder / "gang", "gang", jobs=15)),
+    ]
+
+
+def page_of(runs: list[Run], folder: Path) -> str:
+    """Write the report and return it without Plotly's own script, which has every word in it."""
+    write_report(runs, folder / "report.html")
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    longest = max(re.findall(r"<script>.*?</script>", text, flags=re.DOTALL), key=len)
+    return text.replace(longest, "")
+
+
+def sections_of(page: str) -> list[str]:
+    return re.findall(r'<section id="(\w+)">', page)
+
+
+def test_the_page_has_every_section_that_the_runs_have_something_for(runs: list[Run], tmp_path: Path) -> None:
+    assert sections_of(page_of(runs, tmp_path)) == SECTIONS
+    assert sections_of(page_of(runs[:1], tmp_path)) == [name for name in SECTIONS if name != "slices"]
+
+
+def test_the_page_loads_nothing_from_elsewhere(runs: list[Run], tmp_path: Path) -> None:
+    page = page_of(runs, tmp_path)
+    assert re.findall(r'(?:src|href)="(?!#)[^"]*"', page) == []
+    assert "@import" not in page
+    assert "default-src 'none'" in page
+
+
+def test_the_same_runs_give_the_same_page(runs: list[Run], tmp_path: Path) -> None:
+    write_report(runs, tmp_path / "a.html")
+    write_report(runs, tmp_path / "b.html")
+    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "b.html").read_bytes()
+
+
+def test_texts_from_files_are_shown_and_never_obeyed(runs: list[Run], tmp_path: Path) -> None:
+    evil = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+    jobs = runs[1].jobs.with_columns(
+        app=pl.lit(evil), user=pl.lit(evil), args=pl.lit(evil), trace_job=pl.col("trace_job")
+    )
+    info = msgspec.structs.replace(
+        runs[1].info, label=evil, trace_name=evil, policy=evil, options={evil: evil}, slurm_version=evil
+    )
+    page = page_of([replace(runs[1], jobs=jobs, info=info)], tmp_path)
+    assert "<script>alert" not in page
+    assert "<img" not in page
+    assert "onerror=alert(2)&gt;" in page
+
+
+def test_no_run_has_anything_to_show_and_the_page_still_stands(tmp_path: Path) -> None:
+    write_run(tmp_path / "RUN", make_info(), make_trace(tmp_path), frame_of([], JOBS))
+    page = page_of([load_run(tmp_path / "RUN")], tmp_path)
+    assert sections_of(page) == ["where", "metrics", "definitions"]
+
+
+def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
+    with RunWriter.create(tmp_path / "RUN", make_info(), make_trace(tmp_path)) as writer:
+        writer.append_job(make_ended(1, dedicated_s=2.0), make_job(2, start_s=4.0))
+    page = page_of([load_run(tmp_path / "RUN")], tmp_path)
+    assert "The run is not finished" in page
+    assert "1 jobs ran at a place that is not known" in page or "1 COMPLETED, 1 unfinished" in page
+
+
+def test_an_earlier_page_is_replaced_and_no_partial_file_stays(runs: list[Run], tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text("old", encoding="utf-8")
+    write_report(runs[:1], tmp_path / "report.html")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+    assert (tmp_path / "report.html").stat().st_size > 4e6
+
+
+def test_a_page_that_cannot_be_written_says_what_to_do(runs: list[Run], tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="is a folder; name a file"):
+        write_report(runs, tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="cannot write"):
+        write_report(runs, tmp_path / "file" / "report.html")
+
+
+def test_runs_with_one_label_are_told_apart(runs: list[Run]) -> None:
+    same = [replace(run, info=msgspec.structs.replace(run.info, label="demo")) for run in (*runs, runs[1])]
+    labels = [run.info.label for run in told_apart(same)]
+    assert labels == ["demo (alone)", "demo (gang)", "demo (gang) #2"]
+    assert [run.info.label for run in told_apart(runs)] == ["M=1", "M=2 gangd"]
+
+
+def test_a_run_of_many_jobs_makes_a_page_of_bounded_size(tmp_path: Path) -> None:
+    count = 60_000
+    number = pl.int_range(count, eager=True)
+    jobs = pl.DataFrame(
+        {
+            "trace_job": number,
+            "kind": ["batch", "interactive"] * (count // 2),
+            "nodes": [1] * count,
+            "cores": [4] * count,
+            "due_s": number * 1.5,
+            "submit_s": number * 1.5,
+            "start_s": number * 1.5 + number % 977,
+            "end_s": number * 1.5 + number % 977 + 40.25,
+            "dedicated_s": 30.0 + number % 7,
+            "cpu_s": [100.0] * count,
+            "placement": [[{"node": f"n{job % 300}", "cores": "0-3"}] for job in range(count)],
+            "state": ["COMPLETED"] * count,
+        }
+    )
+    write_run(tmp_path / "RUN", make_info(system="N300C12"), make_trace(tmp_path), jobs)
+    page = page_of([load_run(tmp_path / "RUN")], tmp_path)
+    assert len(page) < 3_000_000
+    assert "too large to draw each job" in page
+    assert "drawn with 1,000 points" in page
+    assert "longest waits, and a sample" in page
