@@ -70,7 +70,8 @@ class UsageMeter:
             self._delay_ns += _delay_since(process)
         if cgroups_ns:
             for name, used_ns in cgroups_ns.items():
-                self._cpu_ns += max(0, used_ns - self._cgroup_ns.get(name, used_ns))
+                before_ns = self._cgroup_ns.get(name, 0 if self._cgroup_ns else used_ns)
+                self._cpu_ns += max(0, used_ns - before_ns)
             self._cgroup_ns = cgroups_ns
         else:
             for pid, process in self._processes.items():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .host import V1_MOUNT, V2_MOUNTS, FakeV1, RealCgroups
+from tests.fixtures.gang_host import V1_MOUNT, V2_MOUNTS, FakeV1, RealCgroups
 
 
 @pytest.fixture

@@ -17,9 +17,8 @@ import pytest
 from gangd.freezer.procfs import read_stat
 from gangd.guardian.statefile import StateFile, Word
 from gangd.wire.down import Exempt
-
-from .host import SPIN, RealCgroups, runs, stands, until
-from .puppet import Puppet, farewells
+from tests.fixtures.gang_host import SPIN, RealCgroups, runs, stands, until
+from tests.fixtures.gang_puppet import Puppet, farewells
 
 STEP = "slurm_a/uid_0/job_{}/step_0"
 

@@ -11,8 +11,7 @@ from gangd.agent.options import endpoints, with_command
 from gangd.freezer.choose import choose
 from gangd.guardian.statefile import StateFile, Word
 from osub.errors import UsageError
-
-from .host import FakeV1
+from tests.fixtures.gang_host import FakeV1
 
 
 class Left:

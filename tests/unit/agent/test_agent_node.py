@@ -6,8 +6,7 @@ from gangd.agent.decide import Limits
 from gangd.freezer.model import StepKey
 from gangd.wire import Controller, Hello, Resend
 from gangd.wire.down import Exempt
-
-from .simulated import MS, SECOND, SimulatedAgent
+from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
 
 ONE, TWO = StepKey(1, "0"), StepKey(2, "0")
 

@@ -10,8 +10,7 @@ from gangd.agent.gate import Gate, Lease
 from gangd.agent.switch import Prepared, Switched, SwitchThread
 from gangd.freezer.model import Outcome, StepKey
 from gangd.freezer.recording import RecordingFreezer
-
-from .host import until
+from tests.fixtures.gang_host import until
 
 A, B = StepKey(1, "0"), StepKey(2, "0")
 

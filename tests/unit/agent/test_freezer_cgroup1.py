@@ -8,8 +8,7 @@ from gangd.freezer.cgroup import CgroupFreezer
 from gangd.freezer.model import Did, NoLedger, StepKey, StepState
 from gangd.freezer.tree import CGROUP1
 from osub.errors import HostError
-
-from .host import SPIN, FakeV1, RealCgroups, runs, stands, until
+from tests.fixtures.gang_host import SPIN, FakeV1, RealCgroups, runs, stands, until
 
 BATCH = StepKey(12, "batch")
 

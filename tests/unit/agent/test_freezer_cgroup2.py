@@ -6,8 +6,7 @@ from pathlib import Path
 from gangd.freezer.cgroup import CgroupFreezer
 from gangd.freezer.model import Did, NoLedger, StepKey, StepState
 from gangd.freezer.tree import CGROUP2
-
-from .host import SPIN, RealCgroups, runs, stands, until
+from tests.fixtures.gang_host import SPIN, RealCgroups, runs, stands, until
 
 SCOPE = "system.slice/a_slurmstepd.scope"
 KEY = StepKey(12, "0")

@@ -12,8 +12,7 @@ import pytest
 from gangd.freezer.model import Did, NoLedger, StepKey, StepState
 from gangd.freezer.procfs import is_slurmstepd, read_stat, scan
 from gangd.freezer.signals import SignalFreezer
-
-from .host import SPIN, runs, stands, until
+from tests.fixtures.gang_host import SPIN, runs, stands, until
 
 Children = list[subprocess.Popen[bytes]]
 KEY = StepKey(987654, "0")

@@ -16,8 +16,7 @@ from gangd.freezer.procfs import read_stat
 from gangd.guardian.spawn import Guardian
 from gangd.guardian.statefile import StateFile, Word
 from osub.errors import HostError
-
-from .host import SPIN, RealCgroups, runs, stands, until
+from tests.fixtures.gang_host import SPIN, RealCgroups, runs, stands, until
 
 PROGRAM = """
 import os, sys, time

@@ -8,8 +8,7 @@ import pytest
 from gangd.guardian.revive import thaw_held
 from gangd.guardian.statefile import RECORDS, StateFile, Word
 from osub.errors import HostError
-
-from .host import FakeV1
+from tests.fixtures.gang_host import FakeV1
 
 
 def make(tmp_path: Path, root: str = "/nowhere") -> StateFile:

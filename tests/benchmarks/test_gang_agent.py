@@ -1,0 +1,192 @@
+"""What a switch costs on this host; run with ``pytest -m benchmark -s tests/benchmarks/test_gang_agent.py``.
+
+Real cgroups and processes; both cores, if there are two, are kept busy beside the two jobs under test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gangd.freezer.cgroup import CgroupFreezer
+from gangd.freezer.model import NoLedger, StepKey, StepState
+from gangd.freezer.tree import CGROUP1, CGROUP2, Dialect
+from gangd.guardian.statefile import StateFile, Word
+from tests.fixtures.gang_host import SPIN, V1_MOUNT, V2_MOUNTS, RealCgroups, cpu_ns, until
+from tests.fixtures.gang_puppet import Puppet
+
+pytestmark = pytest.mark.benchmark
+STEP = "slurm_a/uid_0/job_{}/step_0"
+STEP2 = "system.slice/a_slurmstepd.scope/job_{}/step_0/user/task_0"
+
+
+def percentiles(values: list[float]) -> str:
+    ordered = sorted(values)
+    p50, p99 = (ordered[min(len(ordered) - 1, int(share * len(ordered)))] for share in (0.5, 0.99))
+    return f"p50 {p50:.0f}, p99 {p99:.0f}, most {ordered[-1]:.0f} (n={len(ordered)})"
+
+
+@pytest.fixture
+def spinners() -> Iterator[Callable[[int], None]]:
+    """Keep each core busy with a number of ordinary processes."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(each: int) -> None:
+        for cpu in os.sched_getaffinity(0):
+            started.extend(subprocess.Popen(["taskset", "-c", str(cpu), *SPIN]) for _ in range(each))
+
+    yield start
+    for child in started:
+        child.kill()
+        child.wait()
+
+
+def hierarchy(dialect: Dialect) -> RealCgroups:
+    mount = (
+        V1_MOUNT
+        if dialect is CGROUP1
+        else next((m for m in V2_MOUNTS if (m / "cgroup.controllers").exists()), None)
+    )
+    if os.geteuid() != 0 or mount is None or not (mount / "cgroup.procs").exists():
+        pytest.skip(f"needs root and a {dialect.name} hierarchy")
+    return RealCgroups(mount / f"osubbench_{os.getpid()}", dialect.control, dialect.thaw.decode())
+
+
+@pytest.mark.parametrize("dialect", [CGROUP1, CGROUP2], ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize("tasks", [1, 16])
+def test_freeze_and_thaw_latency(dialect: Dialect, tasks: int) -> None:
+    cgroups = hierarchy(dialect)
+    try:
+        path = cgroups.make((STEP if dialect is CGROUP1 else STEP2).format(1))
+        for _ in range(tasks):
+            cgroups.spawn(path, ["taskset", "-c", "0", *SPIN])
+        freezer = CgroupFreezer(cgroups.root, dialect, "a", NoLedger())
+        freezer.adopt(freezer.look())
+        key = StepKey(1, "0")
+        written, frozen, thawed = [], [], []
+        for _ in range(300):
+            start = time.perf_counter_ns()
+            freezer.freeze(key)
+            written.append((time.perf_counter_ns() - start) / 1e3)
+            until(lambda: freezer.state(key) is StepState.FROZEN)
+            frozen.append((time.perf_counter_ns() - start) / 1e3)
+            start = time.perf_counter_ns()
+            freezer.thaw(key)
+            thawed.append((time.perf_counter_ns() - start) / 1e3)
+            time.sleep(0.002)
+        freezer.close()
+    finally:
+        cgroups.clean()
+    print(f"\n{dialect.name}, {tasks} tasks, us: freeze written {percentiles(written)}")
+    print(f"  seen frozen (looked at every 2 ms) {percentiles(frozen)}; thaw written {percentiles(thawed)}")
+
+
+def agent_on(puppet: Puppet, folder: Path, root: Path, *words: str) -> subprocess.Popen[bytes]:
+    common = ["--node", "a", "--controller", puppet.address, "--keys", str(puppet.keys), "--grace", "0.05"]
+    where = ["--freezer", "cgroup1", "--root", str(root), "--state", str(folder / "state")]
+    with (folder / "agent.log").open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "gangd.agent.main", *common, *where, *words], stderr=log
+        )
+
+
+@pytest.mark.parametrize("quantum_s", [0.25, 0.05])
+@pytest.mark.parametrize("realtime", [True, False], ids=["fifo", "ordinary"])
+def test_lateness_and_own_cpu_with_busy_cores(
+    tmp_path: Path, spinners: Callable[[int], None], quantum_s: float, *, realtime: bool
+) -> None:
+    cgroups = hierarchy(CGROUP1)
+    puppet = Puppet(tmp_path, quantum_s=quantum_s)
+    words = () if realtime else ("--no-realtime",)
+    agent = agent_on(puppet, tmp_path, cgroups.root, *words)
+    try:
+        for job in (1, 2):
+            for cpu in os.sched_getaffinity(0):
+                cgroups.spawn(_made(cgroups, STEP.format(job)), ["taskset", "-c", str(cpu), *SPIN])
+        spinners(1)
+        puppet.rotate((1,), (2,))
+        until(lambda: len(puppet.slices()) > 8, 30, "the first slices")
+        first = len(puppet.slices())
+        used, began = cpu_ns(agent.pid), time.monotonic_ns()
+        until(lambda: time.monotonic_ns() - began > 20_000_000_000, 60)
+        share = (cpu_ns(agent.pid) - used) / (time.monotonic_ns() - began)
+        slices = [each for report in puppet.reports for each in report.slices][first:]
+    finally:
+        agent.terminate()
+        agent.wait()
+        puppet.close()
+        cgroups.clean()
+    kind = "SCHED_FIFO" if realtime else "SCHED_OTHER"
+    print(f"\n{kind}, {1e3 * quantum_s:.0f} ms slices: agent uses {100 * share:.2f}% of a core")
+    print(f"  switch began late by, us: {percentiles([float(each.skew_us) for each in slices])}")
+    print(f"  instant to last thaw, us: {percentiles([float(each.freeze_us) for each in slices])}")
+
+
+def _made(cgroups: RealCgroups, path: str) -> Path:
+    return cgroups.root / path if (cgroups.root / path).exists() else cgroups.make(path)
+
+
+@pytest.mark.parametrize("busy", [0, 2])
+def test_guardian_reaction(tmp_path: Path, spinners: Callable[[int], None], busy: int) -> None:
+    cgroups = hierarchy(CGROUP1)
+    puppet = Puppet(tmp_path, quantum_s=0.25)
+    step = cgroups.make(STEP.format(1))
+    cgroups.spawn(step, SPIN)
+    control = step / "freezer.state"
+    spinners(busy)
+    puppet.rotate((1,), (1,))
+    reactions = []
+    try:
+        for _ in range(10):
+            agent = agent_on(puppet, tmp_path, cgroups.root)
+            until(lambda: control.read_text() == "FROZEN\n", 30, "held job")
+            with contextlib.suppress(OSError):
+                os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(5))  # so that the watcher is not late
+            start = time.perf_counter_ns()
+            agent.kill()
+            while control.read_text() != "THAWED\n":
+                time.sleep(0.0001)
+            reactions.append((time.perf_counter_ns() - start) / 1e3)
+            with contextlib.suppress(OSError):
+                os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+            agent.wait()
+            shutil.rmtree(tmp_path / "state")
+    finally:
+        puppet.close()
+        cgroups.clean()
+    print(f"\nSIGKILL of the agent to thaw, {busy} spinners a core, us: {percentiles(reactions)}")
+
+
+def test_guardian_reaction_to_a_stopped_agent(tmp_path: Path) -> None:
+    cgroups = hierarchy(CGROUP1)
+    puppet = Puppet(tmp_path, quantum_s=0.25)
+    step = cgroups.make(STEP.format(1))
+    cgroups.spawn(step, SPIN)
+    puppet.rotate((1,), (1,))
+    agent = agent_on(puppet, tmp_path, cgroups.root)
+    late = []
+    try:
+        for _ in range(3):
+            until(lambda: (step / "freezer.state").read_text() == "FROZEN\n", 30, "held job")
+            agent.send_signal(19)
+            state = StateFile.open(tmp_path / "state" / "agent-a.state")
+            lease_ns = state.word(Word.LEASE_NS)
+            state.close()
+            until(lambda: (step / "freezer.state").read_text() == "THAWED\n", 5, "thaw")
+            late.append((time.monotonic_ns() - lease_ns) / 1e3)
+            agent.send_signal(18)
+    finally:
+        agent.send_signal(18)
+        agent.terminate()
+        agent.wait()
+        puppet.close()
+        cgroups.clean()
+    print(f"\nend of the lease to thaw, agent stopped, us (looked at every 2 ms): {percentiles(late)}")
