@@ -16,7 +16,7 @@ from deploy.local.host import look_at_host
 from osub.analysis.metrics import measure
 from osub.analysis.report import write_report
 from osub.analysis.table import metrics_table
-from osub.cli.demo_run import SETTINGS, choose_trace, replay_under
+from osub.cli.demo_run import SETTINGS, choose_trace, replay_under, scratch_folder
 from osub.errors import OutputError
 from osub.records import Run, load_run
 from workloads.swf import write_swf
@@ -50,10 +50,10 @@ def demo(
         raise OutputError(f"cannot make {out}: {error.strerror}") from error
     swf = out / "trace.swf.gz"
     write_swf(swf, chosen.trace)
-    for setting in SETTINGS:
-        console.print(f"[bold]{setting.label}[/bold]: {setting.explanation}", highlight=False)
-        path = replay_under(setting, swf, out, nodes, cores)
-        runs.append(load_run(path))
+    with scratch_folder() as state:
+        for setting in SETTINGS:
+            console.print(f"[bold]{setting.label}[/bold]: {setting.explanation}", highlight=False)
+            runs.append(load_run(replay_under(setting, swf, out, state, nodes, cores)))
     page = out / "report.html"
     write_report(runs, page)
     metrics = [measure(run) for run in runs]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,8 +71,18 @@ def choose_trace(path: Path | None, nodes: int, cores: int, seconds: float, seed
     return Chosen(small.trace, story)
 
 
-def replay_under(setting: Setting, swf: Path, out: Path, nodes: int, cores: int) -> Path:
-    """Replay under one setting on a cluster of its own; returns the RUN.
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Give a folder for the demo's clusters: the same for all of them, so that nodes keep their names."""
+    folder = Path(tempfile.mkdtemp(prefix="osub-demo-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def replay_under(setting: Setting, swf: Path, out: Path, state: Path, nodes: int, cores: int) -> Path:
+    """Replay under one setting on a cluster of its own in the folder ``state``; returns the RUN.
 
     Raises
     ------
@@ -80,7 +92,6 @@ def replay_under(setting: Setting, swf: Path, out: Path, nodes: int, cores: int)
     path = out / setting.folder
     _clear(path)
     shape = Shape(nodes=nodes, cores=cores, multiplicity=setting.multiplicity, gang=setting.gang)
-    state = Path(tempfile.mkdtemp(prefix="osub-demo-"))
     cluster = LocalCluster(state)
     try:
         cluster.up(shape)
@@ -95,7 +106,6 @@ def replay_under(setting: Setting, swf: Path, out: Path, nodes: int, cores: int)
             raise ClusterError("the demo was interrupted; its clusters are gone, its finished runs are kept")
     finally:
         cluster.down()
-        shutil.rmtree(state, ignore_errors=True)
     return path
 
 
