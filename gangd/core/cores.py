@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -66,6 +66,9 @@ class CoreMap:
     def __len__(self) -> int:
         return len(self._names)
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
     def __contains__(self, name: str) -> bool:
         return name in self._numbers
 
@@ -103,3 +106,13 @@ class CoreMap:
         if not nodes:
             raise InvalidEvent("a placement without cores")
         return CoreSet(np.array(sorted(cores), dtype=np.int32).tobytes(), tuple(sorted(nodes)))
+
+    def unpack(self, cores: CoreSet) -> dict[str, list[int]]:
+        """Core indices by node name, the reverse of ``pack``."""
+        placement: dict[str, list[int]] = {}
+        numbers = cores.numbers()
+        for node in cores.nodes:
+            first = self._first[node]
+            here = numbers[(numbers >= first) & (numbers < first + self._cores[node])]
+            placement[self._names[node]] = (here - first).tolist()
+        return placement

@@ -47,7 +47,7 @@ from gangd.core.population import Population
 from gangd.core.record import slice_rows
 from gangd.core.rotation import Rotation
 from gangd.core.settings import SECOND, Settings
-from gangd.core.states import GANG_TABLE, AgentInput, GangInput, GangState, transition
+from gangd.core.states import GANG_TABLE, AgentInput, AgentState, GangInput, GangState, transition
 from gangd.core.timebase import Timebase
 
 RULED_BY_DEMAND = frozenset({GangState.BUSY, GangState.IDLE, GangState.WAKING})
@@ -150,6 +150,14 @@ class GangScheduler:
     def neighbours(self, gang: int) -> set[int]:
         """Gangs that share a core with ``gang``."""
         return {other.gang for other in self._people.neighbours(self.gangs[gang])}
+
+    def shares(self, gang: Gang) -> bool:
+        """Whether another gang sits on one of its cores."""
+        return self._people.shares(gang)
+
+    def agent_state(self, node: str) -> AgentState:
+        """Return what is believed of the agent of a node; UNKNOWN for a node that is not known."""
+        return self.agents.state(self.cores.number(node)) if node in self.cores else AgentState.UNKNOWN
 
     def gang_of(self, job: int) -> Gang | None:
         """Return the gang of a job, to be read only; None if no snapshot knows the job."""

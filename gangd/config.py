@@ -1,0 +1,136 @@
+"""The controller's configuration: one TOML file, every key optional, none unknown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from gangd.core import InvalidSettings, Settings
+from osub.config import load_toml
+from osub.errors import UsageError
+
+MS = 1_000_000
+SECOND = 1_000_000_000
+
+Milliseconds = Annotated[float, msgspec.Meta(gt=0)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
+Samples = Annotated[int, msgspec.Meta(ge=1, le=1000)]
+Weight = Annotated[float, msgspec.Meta(ge=1 / 1024, le=1024)]
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What ``gangd.toml`` may say; ``docs/gangd.md`` has the same list in prose.
+
+    Parameters
+    ----------
+    publish, reports
+        ZeroMQ endpoints to listen on.
+    keys
+        Key folder, see ``gangd keys``.
+    state
+        Folder for state that outlives the controller, its lock, and ``status.json``.
+    slurm_conf
+        ``slurm.conf`` of the cluster; None for the environment's.
+    record
+        Folder into which ``slices.jsonl`` is written; None for no record.
+    quantum_ms
+        Length of a slice, 20 to 5000.
+    lookahead
+        Slices that are final at any moment.
+    lease_ms
+        How long agents hold jobs without a word from the controller.
+    grace_ms
+        How long a new job is not held.
+    freeze_cap_ms
+        Longest continuous freeze of a job.
+    busy_share, idle_share
+        Demand in cores above which a sample is busy, below which it is idle.
+    confirm_samples, idle_samples, idle_samples_multi
+        Samples that change a demand class, see ``gangd.core.Settings``.
+    snapshot_s
+        How often Slurm is asked for its jobs.
+    move_ends
+        Whether ends of jobs are moved by their frozen time.
+    weights
+        Weight of the jobs of a partition; 1 for those not named.
+    opt_out_comments, opt_out_features
+        A job whose comment has one of these words, or that asks for one of these node features, is not held.
+    """
+
+    publish: str = "tcp://*:7321"
+    reports: str = "tcp://*:7322"
+    keys: Path = Path("/etc/gangd/keys")
+    state: Path = Path("/var/lib/gangd")
+    slurm_conf: Path | None = None
+    record: Path | None = None
+    quantum_ms: Milliseconds = 250
+    lookahead: int = 2
+    lease_ms: Milliseconds = 2000
+    grace_ms: Annotated[float, msgspec.Meta(ge=0)] = 1000
+    freeze_cap_ms: Milliseconds = 5000
+    busy_share: Share = 0.20
+    idle_share: Share = 0.10
+    confirm_samples: Samples = 2
+    idle_samples: Samples = 3
+    idle_samples_multi: Samples = 6
+    snapshot_s: Seconds = 1.0
+    move_ends: bool = True
+    weights: dict[str, Weight] = {}
+    opt_out_comments: tuple[str, ...] = ("gangd=off",)
+    opt_out_features: tuple[str, ...] = ()
+
+    def settings(self) -> Settings:
+        """Return the core's settings; raises ``UsageError`` if they cannot be obeyed."""
+        try:
+            return Settings(
+                quantum_ns=round(self.quantum_ms * MS),
+                lookahead=self.lookahead,
+                lease_ns=round(self.lease_ms * MS),
+                grace_ns=round(self.grace_ms * MS),
+                freeze_cap_ns=round(self.freeze_cap_ms * MS),
+                busy_share=self.busy_share,
+                idle_share=self.idle_share,
+                confirm_samples=self.confirm_samples,
+                idle_samples=self.idle_samples,
+                idle_samples_multi=self.idle_samples_multi,
+                record=self.record is not None,
+            )
+        except InvalidSettings as error:
+            raise UsageError(f"configuration of gangd: {error}") from error
+
+
+def load_config(path: Path | None, **overrides: object) -> Config:
+    """Read a configuration.
+
+    Parameters
+    ----------
+    path
+        TOML file; None for the defaults.
+    overrides
+        Values from the command line that take precedence; None leaves the file's.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read.
+    UsageError
+        A key is unknown, or a value is not possible.
+    """
+    known = frozenset(Config.__struct_fields__)
+    table = {} if path is None else load_toml(path, known)
+    table |= {name: value for name, value in overrides.items() if value is not None}
+    try:
+        config = msgspec.convert(table, Config, dec_hook=_path)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"configuration {path or 'of gangd'}: {error}") from error
+    config.settings()
+    return config
+
+
+def _path(kind: type, value: object) -> Path:
+    if kind is Path and isinstance(value, str | Path):
+        return Path(value)
+    raise NotImplementedError(f"no {kind.__name__} from {value!r}")

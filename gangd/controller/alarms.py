@@ -1,0 +1,44 @@
+"""Alarms: each is logged when it begins and when it ends, however often its cause is seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KEPT_NS = 600_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """An alarm that stands, since when and how often its cause was seen."""
+
+    kind: str
+    subject: str
+    text: str
+    since_ns: int
+    seen_ns: int
+    count: int = 1
+
+
+class AlarmBoard:
+    """The alarms that stand; one whose cause is not seen for ten minutes is dropped."""
+
+    def __init__(self) -> None:
+        self._raised: dict[tuple[str, str], Raised] = {}
+
+    def raise_(self, kind: str, subject: str, text: str, now_ns: int) -> bool:
+        """Raise an alarm; True if it is new."""
+        known = self._raised.get((kind, subject))
+        if known is None:
+            self._raised[kind, subject] = Raised(kind, subject, text, now_ns, now_ns)
+            return True
+        self._raised[kind, subject] = Raised(kind, subject, text, known.since_ns, now_ns, known.count + 1)
+        return False
+
+    def clear(self, kind: str, subject: str) -> bool:
+        """End an alarm; True if it stood."""
+        return self._raised.pop((kind, subject), None) is not None
+
+    def standing(self, now_ns: int) -> list[Raised]:
+        """List the alarms that stand, newest first."""
+        self._raised = {key: one for key, one in self._raised.items() if now_ns - one.seen_ns < KEPT_NS}
+        return sorted(self._raised.values(), key=lambda one: -one.since_ns)

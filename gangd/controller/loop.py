@@ -1,0 +1,277 @@
+"""The controller's one loop: take what came, tick when a slice has begun, beat, write the status.
+
+Order within a turn: signals, upward messages, Slurm's answers, then what the clock says is due. The core
+decides, ``Orders`` carries it out. Nothing here waits for anything but the poller.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import msgspec
+import zmq
+
+from gangd.config import Config
+from gangd.controller.fanout import Fanout
+from gangd.controller.keeper import STATUS_NAME, Keeper
+from gangd.controller.orders import Orders
+from gangd.controller.slicelog import SliceLog
+from gangd.controller.slurm_worker import Answer, Failed, Looked, SlurmWorker
+from gangd.controller.status import Vitals, describe
+from gangd.controller.uplink import Times, UnknownAgentError, Uplink
+from gangd.controller.view import ClusterView, Policy
+from gangd.core import (
+    Alarm,
+    CoreMap,
+    GangScheduler,
+    InvalidEvent,
+    Reload,
+    Shutdown,
+    SlurmSnapshot,
+    Tick,
+)
+from gangd.wire import WireError, decode_up
+from gangd.wire.sockets import ControllerSockets
+from osub.errors import OsubError
+from osub.slurm import SlurmClient
+
+log = logging.getLogger("gangd")
+
+TICK_DELAY_NS = 60_000_000  # reports of the slice before are in by then
+MESSAGES_A_TURN = 1_000
+BEATS_A_LEASE = 4
+STATUS_EVERY_NS = 1_000_000_000
+SAVE_EVERY_NS = 10_000_000_000
+FAREWELLS = 3
+
+
+class ControllerLoop:
+    """One running controller.
+
+    Parameters
+    ----------
+    config
+        The configuration.
+    client
+        View of Slurm; used by a thread.
+    sockets
+        Bound sockets.
+    keeper
+        The state folder, locked.
+    reload
+        Reads the configuration again, for SIGHUP.
+    dry_run
+        Decide and log, but tell the agents nothing and move no end.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        client: SlurmClient,
+        sockets: ControllerSockets,
+        keeper: Keeper,
+        reload: Callable[[], Config],
+        *,
+        dry_run: bool = False,
+        clock: Callable[[], int] = time.monotonic_ns,
+        wall: Callable[[], int] = time.time_ns,
+    ) -> None:
+        settings = config.settings()
+        now_ns = clock()
+        self.controller = keeper.begin(wall())
+        self._config = config
+        self._sockets = sockets
+        self._keeper = keeper
+        self._reload = reload
+        self._clock = clock
+        self._wall = wall
+        self._cores = CoreMap()
+        self._view = ClusterView(self._cores, _policy(config))
+        self._scheduler = GangScheduler(settings, now_ns, self._cores, keeper.state.limits)
+        self._fanout = Fanout(self.controller, self._cores, self._scheduler.time, settings.lease_ns)
+        self._uplink = Uplink(self.controller, self._cores)
+        self._worker = SlurmWorker(client, config.snapshot_s, clock)
+        self._slices = SliceLog(config.record, wall() / 1e6, now_ns) if config.record else None
+        self._orders = Orders(self._scheduler, self._fanout, sockets, self._worker, self._slices, clock)
+        self._orders.dry_run = dry_run
+        self._orders.move_ends = config.move_ends
+        self._looked_ns: int | None = None
+        self._tick_ns = self._beat_ns = self._status_ns = self._save_ns = now_ns
+        self._tick_us = 0
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT; then everything is thawed."""
+        poller = zmq.Poller()
+        poller.register(self._sockets.reports, zmq.POLLIN)
+        poller.register(self._worker.fd, zmq.POLLIN)
+        pipe, pipe_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        poller.register(pipe, zmq.POLLIN)
+        old_fd = signal.set_wakeup_fd(pipe_in, warn_on_full_buffer=False)
+        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        old = {number: signal.signal(number, lambda *_: None) for number in numbers}
+        self._worker.start()
+        log.info(
+            "controller %s serves %s and %s, slices of %g ms%s",
+            self.controller.incarnation.hex()[:12],
+            self._sockets.publish_endpoint,
+            self._sockets.report_endpoint,
+            self._config.quantum_ms,
+            "; dry run: nothing is held" if self._orders.dry_run else "",
+        )
+        try:
+            self._serve(poller, pipe)
+        finally:
+            self._leave()
+            signal.set_wakeup_fd(old_fd)
+            for number, handler in old.items():
+                signal.signal(number, handler)
+            os.close(pipe)
+            os.close(pipe_in)
+
+    def _serve(self, poller: zmq.Poller, pipe: int) -> None:
+        while True:
+            wait_ns = min(self._tick_ns, self._beat_ns, self._status_ns, self._save_ns) - self._clock()
+            poller.poll(max(0, -(-wait_ns // 1_000_000)))
+            for number in _taken(pipe):
+                if number != signal.SIGHUP:
+                    log.info("%s: thawing everything and leaving", signal.Signals(number).name)
+                    return
+                self._read_config()
+            for _ in range(MESSAGES_A_TURN):
+                if not self._take_message():
+                    break
+            for answer in self._worker.take():
+                self._take_answer(answer)
+            self._on_time()
+
+    def _on_time(self) -> None:
+        now_ns = self._clock()
+        if now_ns >= self._tick_ns:
+            self._orders.tell(Tick(now_ns))
+            slices = self._scheduler.time
+            following = slices.slice_at(now_ns) + 1
+            delay_ns = min(TICK_DELAY_NS, slices.length_ns(following) // 2)
+            self._tick_ns = slices.start_ns(following) + delay_ns
+            self._tick_us = (self._clock() - now_ns) // 1000
+        if now_ns >= self._beat_ns:
+            self._beat_ns = now_ns + self._scheduler.settings.lease_ns // BEATS_A_LEASE
+            self._orders.publish(
+                self._fanout.beats(list(self._uplink.agents), now_ns, self._scheduler.horizon)
+            )
+        if now_ns >= self._status_ns:
+            self._status_ns = now_ns + STATUS_EVERY_NS
+            self._orders.attempt("write status", self._write_status)
+        if now_ns >= self._save_ns:
+            self._save_ns = now_ns + SAVE_EVERY_NS
+            self._orders.attempt("save state", self._save)
+
+    def _take_message(self) -> bool:
+        """Take one upward message; False if none waits."""
+        try:
+            taken = self._sockets.receive()
+            if taken is None:
+                return False
+            self._judge(*taken)
+        except WireError as error:
+            self._orders.drop(error.kind, str(error))
+        except InvalidEvent as error:
+            self._orders.drop("invalid_event", str(error))
+        return True
+
+    def _judge(self, node: str, body: bytes) -> None:
+        received_ns = self._clock()
+        message = decode_up(body, node)
+        settings = self._scheduler.settings
+        times = Times(settings.quantum_ns, settings.lease_ns, settings.lookahead)
+        state = self._scheduler.agent_state(node)
+        try:
+            reaction = self._uplink.on_message(message, received_ns, self._clock(), times, state)
+        except UnknownAgentError:
+            self._orders.reply(self._uplink.refusal(node))
+            raise
+        for reply in reaction.replies:
+            self._orders.reply(reply)
+        if reaction.alarm is not None:
+            self._orders.alarm(Alarm("agent", node, reaction.alarm))
+        if reaction.resend:
+            self._fanout.resend(node)
+            self._orders.flush()
+        for event in reaction.events:
+            self._orders.tell(event)
+
+    def _take_answer(self, answer: Answer) -> None:
+        if isinstance(answer, Looked):
+            if answer.nodes is not None:
+                self._view.know_nodes(answer.nodes)
+            views = self._view.views(answer.jobs)
+            now_ns = self._looked_ns = self._clock()
+            self._orders.alarm(Alarm("slurm", "slurm", "Slurm answers again", cleared=True))
+            for job in self._view.unusable:
+                self._orders.alarm(Alarm("placement", str(job), f"job {job} is on cores that are not known"))
+            self._orders.tell(SlurmSnapshot(now_ns, answer.asked_ns, self._wall() / 1e9, views))
+        elif isinstance(answer, Failed):
+            self._orders.alarm(Alarm("slurm", "slurm", f"cannot {answer.what}: {answer.why}"))
+        else:
+            log.info("job %d ends at %d now", answer.job, answer.end_s)
+
+    def _read_config(self) -> None:
+        try:
+            config = self._reload()
+            self._sockets.reload_keys()
+        except OsubError as error:
+            log.error("configuration not reloaded: %s", error)
+            return
+        self._config = config
+        self._orders.tell(Reload(self._clock(), config.settings()))
+        self._orders.move_ends = config.move_ends
+        self._fanout.lease_ns = config.settings().lease_ns
+        self._worker.every_s = config.snapshot_s
+        self._view.set_policy(_policy(config))
+        self._worker.ask()
+        log.info("configuration reloaded; endpoints, folders and record stay as they were")
+
+    def _write_status(self) -> None:
+        now_ns = self._clock()
+        vitals = Vitals(
+            time_ms=self._wall() / 1e6,
+            controller=self.controller.incarnation.hex(),
+            dry_run=self._orders.dry_run,
+            slurm_age_s=None if self._looked_ns is None else (now_ns - self._looked_ns) / 1e9,
+            tick_us=self._tick_us,
+            dropped=dict(self._orders.dropped),
+        )
+        alarms = self._orders.alarms.standing(now_ns)
+        status = describe(vitals, self._scheduler, self._uplink.agents, alarms, now_ns)
+        self._keeper.write(STATUS_NAME, msgspec.json.encode(status))
+
+    def _save(self) -> None:
+        if self._slices is not None:
+            self._slices.flush()
+        if self._looked_ns is not None:  # before that the accounts of running jobs are not complete
+            self._keeper.state.limits = self._scheduler.limits_state()
+        self._keeper.save()
+
+    def _leave(self) -> None:
+        for _ in range(FAREWELLS):
+            self._orders.publish([self._fanout.thaw_all(self._clock(), "the controller leaves")])
+        self._orders.tell(Shutdown(self._clock()))
+        self._orders.attempt("save state", self._save)
+        if self._slices is not None:
+            self._slices.close()
+        self._worker.stop()
+
+
+def _policy(config: Config) -> Policy:
+    comments, features = frozenset(config.opt_out_comments), frozenset(config.opt_out_features)
+    return Policy(dict(config.weights), comments, features)
+
+
+def _taken(pipe: int) -> bytes:
+    try:
+        return os.read(pipe, 64)
+    except BlockingIOError:
+        return b""

@@ -1,0 +1,131 @@
+"""Carries out what the core orders: messages to agents, moved ends, rows, alarms."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import zmq
+
+from gangd.controller.alarms import AlarmBoard
+from gangd.controller.fanout import Fanout
+from gangd.controller.slicelog import SliceLog
+from gangd.controller.slurm_worker import SlurmWorker
+from gangd.controller.uplink import UnknownAgentError
+from gangd.core import (
+    Alarm,
+    AskSlurm,
+    Command,
+    Exempt,
+    GangScheduler,
+    MoveEnd,
+    Publish,
+    Record,
+    ThawAll,
+)
+from gangd.core.events import Event
+from gangd.wire import DownMessage, ReplyMessage, encode, encode_down
+from gangd.wire.sockets import ControllerSockets
+from osub.errors import OsubError
+
+log = logging.getLogger("gangd")
+
+
+class Orders:
+    """Tells the core events, and the world what follows from them.
+
+    Attributes
+    ----------
+    dropped
+        Messages refused or unsent, by kind.
+    move_ends
+        Whether ends are moved.
+    dry_run
+        Whether agents and Slurm are told nothing.
+    """
+
+    def __init__(
+        self,
+        scheduler: GangScheduler,
+        fanout: Fanout,
+        sockets: ControllerSockets,
+        worker: SlurmWorker,
+        slices: SliceLog | None,
+        clock: Callable[[], int],
+    ) -> None:
+        self.alarms = AlarmBoard()
+        self.dropped: Counter[str] = Counter()
+        self.move_ends = True
+        self.dry_run = False
+        self._scheduler = scheduler
+        self._fanout = fanout
+        self._sockets = sockets
+        self._worker = worker
+        self._slices = slices
+        self._clock = clock
+
+    def tell(self, event: Event) -> None:
+        """Tell the core an event and obey; raises ``InvalidEvent`` if it is refused."""
+        self._obey(self._scheduler.handle(event))
+        self.flush()
+
+    def flush(self) -> None:
+        """Publish what nodes have not been told yet."""
+        self.publish(self._fanout.messages(self._clock(), self._scheduler.horizon))
+
+    def publish(self, messages: Iterable[DownMessage]) -> None:
+        """Send messages down; a node that does not keep up loses some, and asks for what it missed."""
+        if not self.dry_run:
+            for message in messages:
+                self._sockets.publish.send_multipart(encode_down(message))
+
+    def reply(self, reply: ReplyMessage) -> None:
+        """Answer an agent; one that cannot be reached now asks again."""
+        try:
+            self._sockets.reports.send_multipart([reply.node.encode(), encode(reply)], zmq.NOBLOCK)
+        except zmq.ZMQError:
+            self.dropped["unsent_reply"] += 1
+
+    def drop(self, kind: str, text: str) -> None:
+        """Count a message that was refused; that an agent must say hello first is no news."""
+        self.dropped[kind] += 1
+        if kind != UnknownAgentError.kind:
+            self.alarm(Alarm("message", kind, f"a message was dropped: {text}"))
+
+    def alarm(self, alarm: Alarm) -> None:
+        """Raise or clear an alarm; it is logged when that is news."""
+        if alarm.cleared:
+            if self.alarms.clear(alarm.kind, alarm.subject):
+                log.info("%s", alarm.text)
+        elif self.alarms.raise_(alarm.kind, alarm.subject, alarm.text, self._clock()):
+            log.warning("%s", alarm.text)
+
+    def attempt(self, what: str, action: Callable[[], None]) -> None:
+        """Do something that a full disk may prevent, and that must not end the scheduling."""
+        try:
+            action()
+        except OsubError as error:
+            self.alarm(Alarm("disk", what, f"cannot {what}: {error}"))
+
+    def _obey(self, commands: Iterable[Command]) -> None:
+        for command in commands:
+            match command:
+                case Publish():
+                    self._fanout.publish(command)
+                case Exempt():
+                    self._fanout.exempt(command)
+                case ThawAll():
+                    self.publish([self._fanout.thaw_all(self._clock(), command.reason)])
+                case MoveEnd():
+                    if self.move_ends and not self.dry_run:
+                        self._worker.move_end(command.job, command.end_s)
+                case Record(rows=rows):
+                    if self._slices is not None:
+                        self.attempt("record slices", partial(self._slices.append, rows))
+                case Alarm():
+                    self.alarm(command)
+                case AskSlurm(reason=reason):
+                    log.debug("asking Slurm: %s", reason)
+                    self._worker.ask()

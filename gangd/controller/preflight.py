@@ -1,0 +1,72 @@
+"""What must be right about Slurm before the controller may act, and what deserves a warning."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from gangd.core import Settings
+from osub.errors import ClusterError
+from osub.slurm import Partition
+
+CLASHING = ("GANG", "SUSPEND")
+MS = 1_000_000
+
+
+def check_slurm(
+    config: Mapping[str, str], partitions: Sequence[Partition], settings: Settings
+) -> tuple[str, ...]:
+    """Return warnings.
+
+    Parameters
+    ----------
+    config
+        ``scontrol show config``.
+    partitions
+        All partitions.
+
+    Raises
+    ------
+    ClusterError
+        Slurm's own gang scheduler is on, or jobs would be frozen for longer than Slurm bears.
+    """
+    modes = {"PreemptMode": config.get("PreemptMode", "")}
+    modes |= {f"PreemptMode of partition {one.name}": one.preempt_mode for one in partitions}
+    for where, mode in modes.items():
+        if any(word in re.split(r"[,\s]+", mode.upper()) for word in CLASHING):
+            raise ClusterError(f"{where} is {mode}: set it to OFF, Slurm and gangd would fight over freezes")
+    most = max((one.multiplicity for one in partitions), default=1)
+    quantum_ms, cap_ms = settings.quantum_ns / MS, settings.freeze_cap_ns / MS
+    frozen_ms = (most - 1) * quantum_ms
+    if frozen_ms > cap_ms:
+        raise ClusterError(
+            f"{most} jobs a core at slices of {quantum_ms:g} ms freeze a job for {frozen_ms:g} ms, "
+            f"longer than freeze_cap_ms = {cap_ms:g}: make quantum_ms shorter"
+        )
+    timeout_s = seconds_of(config.get("MessageTimeout", ""))
+    if timeout_s is not None and cap_ms > timeout_s * 1000 / 2:
+        raise ClusterError(
+            f"freeze_cap_ms = {cap_ms:g} is more than half of Slurm's MessageTimeout of {timeout_s:g} s: "
+            "lower it, or a frozen srun loses its step"
+        )
+    return tuple(_warnings(config, partitions))
+
+
+def seconds_of(text: str) -> float | None:
+    """Return the number of seconds of a value like ``10 sec``; None if it has no number."""
+    match = re.match(r"\s*(\d+(?:\.\d+)?)", text)
+    return None if match is None else float(match.group(1))
+
+
+def _warnings(config: Mapping[str, str], partitions: Sequence[Partition]) -> list[str]:
+    warnings = []
+    parameters = {word.strip() for word in config.get("SelectTypeParameters", "").upper().split(",")}
+    shared = [one.name for one in partitions if one.multiplicity > 1]
+    if shared and not any(word.endswith("_MEMORY") for word in parameters):
+        warnings.append(
+            "SelectTypeParameters has no _Memory: jobs that share cores may not fit into memory together; "
+            "use CR_Core_Memory and DefMemPerCPU"
+        )
+    if not shared:
+        warnings.append("no partition shares cores (OverSubscribe=FORCE:2 or more): there is nothing to do")
+    return warnings

@@ -1,0 +1,153 @@
+"""Talks to Slurm in a thread of its own: a slow slurmctld must not delay a slice.
+
+Everything that Slurm says, and every failure, comes back through ``answers``; ``fd`` is readable while one
+waits. Ends are moved one by one between two looks; Slurm is away for as long as it likes.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from osub.errors import OsubError
+from osub.slurm import Job, Node, SlurmClient
+
+NODES_EVERY_S = 60.0
+LEAST_PAUSE_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """Slurm answered: all jobs, and the nodes if they were asked for too. Instants on CLOCK_MONOTONIC."""
+
+    asked_ns: int
+    jobs: Sequence[Job]
+    nodes: Sequence[Node] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A call failed: which, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The end of a job was moved."""
+
+    job: int
+    end_s: float
+
+
+Answer = Looked | Failed | Moved
+
+
+class SlurmWorker:
+    """The thread.
+
+    Parameters
+    ----------
+    client
+        Used by the thread alone.
+    every_s
+        Pause between two looks at the jobs.
+    clock
+        CLOCK_MONOTONIC in ns.
+    """
+
+    def __init__(
+        self, client: SlurmClient, every_s: float, clock: Callable[[], int] = time.monotonic_ns
+    ) -> None:
+        self.answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.every_s = every_s
+        self._client = client
+        self._clock = clock
+        self._moves: dict[int, float] = {}
+        self._wake = threading.Condition()
+        self._asked = True
+        self._leaving = False
+        self._thread = threading.Thread(target=self._run, name="slurm", daemon=True)
+
+    def start(self) -> None:
+        """Begin with a look at the jobs."""
+        self._thread.start()
+
+    def ask(self) -> None:
+        """Look at the jobs soon, not only when it is time."""
+        with self._wake:
+            self._asked = True
+            self._wake.notify()
+
+    def move_end(self, job: int, end_s: float) -> None:
+        """Move a job's end; of two moves of a job that wait the later counts."""
+        with self._wake:
+            self._moves[job] = end_s
+            self._wake.notify()
+
+    def take(self) -> list[Answer]:
+        """Take all answers that wait."""
+        try:
+            os.eventfd_read(self.fd)
+        except BlockingIOError:
+            return []
+        answers = []
+        while not self.answers.empty():
+            answers.append(self.answers.get())
+        return answers
+
+    def stop(self, within_s: float = 1.0) -> None:
+        """End the thread; a call that hangs is left to end with the process."""
+        with self._wake:
+            self._leaving = True
+            self._wake.notify()
+        self._thread.join(within_s)
+        if not self._thread.is_alive():
+            os.close(self.fd)
+
+    def _run(self) -> None:
+        looked_s = nodes_s = float("-inf")
+        while True:
+            with self._wake:
+                pause_s = looked_s + (LEAST_PAUSE_S if self._asked else self.every_s) - time.monotonic()
+                if pause_s > 0 and not self._moves and not self._leaving:
+                    self._wake.wait(pause_s)
+                    continue
+                if self._leaving:
+                    return
+                move = self._moves.popitem() if self._moves else None
+                if pause_s <= 0:
+                    self._asked = False
+            if move is not None:
+                self._answer(f"move the end of job {move[0]}", partial(self._move, *move))
+            if pause_s <= 0:
+                with_nodes = time.monotonic() >= nodes_s + NODES_EVERY_S
+                if self._answer("ask for jobs", partial(self._look, with_nodes)) and with_nodes:
+                    nodes_s = time.monotonic()
+                looked_s = time.monotonic()
+
+    def _look(self, with_nodes: bool) -> Looked:
+        nodes = self._client.nodes() if with_nodes else None
+        asked_ns = self._clock()
+        return Looked(asked_ns, self._client.jobs(), nodes)
+
+    def _move(self, job: int, end_s: float) -> Moved:
+        self._client.move_end(job, int(end_s))
+        return Moved(job, end_s)
+
+    def _answer(self, what: str, call: Callable[[], Answer]) -> bool:
+        """Put the outcome of a call into ``answers``; True if it succeeded."""
+        try:
+            answer = call()
+        except (OsubError, OSError) as error:
+            answer = Failed(what, str(error))
+        self.answers.put(answer)
+        os.eventfd_write(self.fd, 1)
+        return not isinstance(answer, Failed)

@@ -1,0 +1,203 @@
+"""What ``osub top`` shows: ``status.json`` in the state folder, written anew once a second.
+
+The structs here are the format; read them with ``read_status``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from gangd.controller.alarms import Raised
+from gangd.controller.keeper import STATUS_NAME
+from gangd.controller.uplink import AgentInfo
+from gangd.core import CoreMap, GangScheduler
+from gangd.core.gang import Gang
+from gangd.core.states import GangState
+from osub.errors import InputError
+
+MOST_GANGS = 2_000
+Role = Literal["run", "held", "idle", "free"]
+
+
+class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that shares cores, or did: its state, and what it does in the present slice.
+
+    ``cores`` has the core indices of each of its nodes.
+    """
+
+    job: int
+    gang: int
+    state: str
+    demand: str
+    role: Role
+    weight: float
+    cores: dict[str, list[int]]
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A node with an agent, or where one is missed. Skew and freeze are those of its newest slice."""
+
+    node: str
+    agent: str
+    freezer: str | None = None
+    skew_us: int | None = None
+    freeze_us: int | None = None
+    offset_us: float | None = None
+    rtt_us: int | None = None
+    leaked_us: int = 0
+    faults: dict[str, int] = {}
+
+
+class AlarmStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """An alarm that stands, and for how long."""
+
+    kind: str
+    subject: str
+    text: str
+    for_s: float
+    count: int
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """The controller at ``time_ms`` (wall clock).
+
+    ``slurm_age_s`` is how old the newest answer of Slurm is, None before the first; ``dropped`` counts
+    messages that were refused, by kind; ``jobs_left_out`` jobs for which there was no room.
+    """
+
+    version: int = 1
+    time_ms: float
+    controller: str
+    pid: int
+    dry_run: bool
+    slice: int
+    quantum_ms: float
+    lease_ms: float
+    slurm_age_s: float | None
+    running_jobs: int
+    shared_jobs: int
+    tick_us: int
+    dropped: dict[str, int]
+    alarms: list[AlarmStatus]
+    nodes: list[NodeStatus]
+    jobs: list[JobStatus]
+    jobs_left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """What the loop knows of itself, for a ``Status``."""
+
+    time_ms: float
+    controller: str
+    dry_run: bool
+    slurm_age_s: float | None
+    tick_us: int
+    dropped: dict[str, int]
+
+
+def describe(
+    vitals: Vitals,
+    scheduler: GangScheduler,
+    agents: Mapping[str, AgentInfo],
+    alarms: Iterable[Raised],
+    now_ns: int,
+) -> Status:
+    """Return the status at ``now_ns``."""
+    number = scheduler.time.slice_at(now_ns)
+    shared = [gang for gang in scheduler.gangs.values() if scheduler.shares(gang)]
+    running = scheduler.owners(number)
+    cores = scheduler.cores
+    return Status(
+        time_ms=vitals.time_ms,
+        controller=vitals.controller,
+        pid=os.getpid(),
+        dry_run=vitals.dry_run,
+        slice=number,
+        quantum_ms=scheduler.time.length_ns(number) / 1e6,
+        lease_ms=scheduler.settings.lease_ns / 1e6,
+        slurm_age_s=vitals.slurm_age_s,
+        running_jobs=sum(len(gang.views) for gang in scheduler.gangs.values()),
+        shared_jobs=sum(len(gang.views) for gang in shared),
+        tick_us=vitals.tick_us,
+        dropped=vitals.dropped,
+        alarms=[_alarm(alarm, now_ns) for alarm in alarms],
+        nodes=[_node(name, scheduler, agents.get(name)) for name in scheduler.cores],
+        jobs=[job for gang in shared[:MOST_GANGS] for job in _jobs(gang, cores, gang.gang in running)],
+        jobs_left_out=sum(len(gang.views) for gang in shared[MOST_GANGS:]),
+    )
+
+
+def read_status(state: Path) -> Status:
+    """Read the newest status in the state folder of a controller.
+
+    Raises
+    ------
+    InputError
+        There is none, or it is of another version.
+    """
+    path = state / STATUS_NAME
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Status)
+    except OSError as error:
+        raise InputError(
+            f"cannot read {path}: {error.strerror}; is gangd running with this state folder?"
+        ) from error
+    except msgspec.DecodeError as error:
+        raise InputError(f"{path} is not the status of a gangd of this version: {error}") from error
+
+
+def _jobs(gang: Gang, cores: CoreMap, runs: bool) -> list[JobStatus]:
+    return [
+        JobStatus(
+            job=view.job,
+            gang=gang.gang,
+            state=gang.state.value,
+            demand=gang.demand.level.value,
+            role=_role(gang, runs),
+            weight=view.weight,
+            cores=cores.unpack(view.cores),
+        )
+        for view in gang.views.values()
+    ]
+
+
+def _role(gang: Gang, runs: bool) -> Role:
+    if not runs:
+        return "held"
+    if gang.state is GangState.IDLE:
+        return "idle"
+    return "run" if gang.state is GangState.BUSY else "free"
+
+
+def _node(name: str, scheduler: GangScheduler, info: AgentInfo | None) -> NodeStatus:
+    state = scheduler.agent_state(name).value
+    if info is None:
+        return NodeStatus(node=name, agent=state)
+    return NodeStatus(
+        node=name,
+        agent=state,
+        freezer=info.hello.freezer,
+        skew_us=info.skew_us,
+        freeze_us=info.freeze_us,
+        offset_us=info.offset_ns / 1000,
+        rtt_us=info.rtt_us,
+        leaked_us=info.leaked_us,
+        faults=dict(info.faults),
+    )
+
+
+def _alarm(alarm: Raised, now_ns: int) -> AlarmStatus:
+    return AlarmStatus(
+        kind=alarm.kind,
+        subject=alarm.subject,
+        text=alarm.text,
+        for_s=(now_ns - alarm.since_ns) / 1e9,
+        count=alarm.count,
+    )

@@ -1,0 +1,198 @@
+"""What agents say, judged: who may speak, what it means for the core, and what is answered.
+
+Pure: no socket; the time is an argument.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from gangd.core import AgentJoined, AgentLost, AgentState, CoreMap, NodeReport, Sample, SliceUse
+from gangd.core.events import Event
+from gangd.wire import (
+    Controller,
+    Farewell,
+    Hello,
+    Ping,
+    Pong,
+    Refused,
+    ReplyMessage,
+    Report,
+    Resend,
+    UpMessage,
+    Welcome,
+    WireError,
+)
+from gangd.wire.faults import ReplayedError
+
+
+class UnknownAgentError(WireError):
+    """It speaks before it said hello to this controller, or another agent of its node said hello since."""
+
+    kind = "unknown_agent"
+
+
+@dataclass(slots=True)
+class AgentInfo:
+    """What is known of the agent of a node; kept for ``osub top``."""
+
+    hello: Hello
+    seq: int = -1
+    offset_ns: int = 0
+    rtt_us: int = 0
+    skew_us: int | None = None
+    freeze_us: int | None = None
+    faults: Counter[str] = field(default_factory=Counter)
+    leaked_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reaction:
+    """Events for the core, answers to the agent, whether it needs its whole plan, and what to alarm."""
+
+    events: tuple[Event, ...] = ()
+    replies: tuple[ReplyMessage, ...] = ()
+    resend: bool = False
+    alarm: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """What a ``Welcome`` tells."""
+
+    quantum_ns: int
+    lease_ns: int
+    lookahead: int
+
+
+class Uplink:
+    """The agents that said hello.
+
+    Attributes
+    ----------
+    agents
+        By node.
+    """
+
+    def __init__(self, controller: Controller, cores: CoreMap) -> None:
+        self.controller = controller
+        self.agents: dict[str, AgentInfo] = {}
+        self._cores = cores
+
+    def on_message(
+        self, message: UpMessage, received_ns: int, now_ns: int, times: Times, state: AgentState
+    ) -> Reaction:
+        """Judge a decoded message.
+
+        Parameters
+        ----------
+        message
+            From ``decode_up``, so that its node is the sender's.
+        received_ns, now_ns
+            When it came, and now; they differ for a ``Pong`` only.
+        times
+            What holds here.
+        state
+            What the core believes of the agent.
+
+        Raises
+        ------
+        UnknownAgentError
+            The sender must say hello first; it is told so by ``refusal``.
+        ReplayedError
+            A report came twice, or after a later one.
+        """
+        match message:
+            case Ping():
+                return Reaction(
+                    replies=(
+                        Pong(
+                            node=message.node,
+                            agent_ns=message.agent_ns,
+                            received_ns=received_ns,
+                            sent_ns=now_ns,
+                        ),
+                    )
+                )
+            case Hello():
+                return self._on_hello(message, now_ns, times)
+            case Report():
+                return self._on_report(message, now_ns, state)
+            case Resend():
+                self._known(message.node)
+                return Reaction(resend=True)
+            case Farewell():
+                if self._known(message.node).hello.incarnation != message.incarnation:
+                    raise UnknownAgentError(f"an earlier agent of {message.node} leaves")
+                del self.agents[message.node]
+                if state is AgentState.UNKNOWN:
+                    return Reaction()
+                return Reaction(events=(AgentLost(now_ns, message.node, f"it leaves: {message.reason}"),))
+
+    def refusal(self, node: str) -> Refused:
+        """Answer to an agent that is unknown here: it says hello again."""
+        return Refused(node=node, reason="this controller does not know you; say hello")
+
+    def _on_hello(self, hello: Hello, now_ns: int, times: Times) -> Reaction:
+        if hello.node not in self._cores:
+            return Reaction(replies=(Refused(node=hello.node, reason=f"Slurm has no node {hello.node}"),))
+        known = self.agents.get(hello.node)
+        alarm = None
+        if known is not None and known.hello.incarnation != hello.incarnation:
+            alarm = f"agent {hello.pid} of {hello.node} takes over from agent {known.hello.pid}"
+        if known is None or known.hello.incarnation != hello.incarnation:
+            self.agents[hello.node] = AgentInfo(hello)
+        welcome = Welcome(
+            controller=self.controller,
+            node=hello.node,
+            now_ns=now_ns,
+            quantum_ns=times.quantum_ns,
+            lease_ns=times.lease_ns,
+            lookahead=times.lookahead,
+        )
+        return Reaction((AgentJoined(now_ns, hello.node),), (welcome,), resend=True, alarm=alarm)
+
+    def _on_report(self, report: Report, now_ns: int, state: AgentState) -> Reaction:
+        info = self._known(report.node)
+        if info.hello.incarnation != report.incarnation or state is AgentState.UNKNOWN:
+            raise UnknownAgentError(f"another agent of {report.node} reports than the one that said hello")
+        if report.seq <= info.seq:
+            raise ReplayedError(f"report {report.seq} of {report.node} came after {info.seq}")
+        info.seq = report.seq
+        info.offset_ns, info.rtt_us = report.offset_ns, report.rtt_us
+        for one in report.slices:
+            info.skew_us, info.freeze_us = one.skew_us, one.freeze_us
+        for fault in report.faults:
+            info.faults[fault.kind] += fault.count
+        info.leaked_us += sum(leak.cpu_us for leak in report.leaks)
+        if report.follows not in (None, self.controller.incarnation):
+            text = f"agent of {report.node} obeys another controller: stop one of the two"
+            return Reaction((AgentLost(now_ns, report.node, "it obeys another controller"),), alarm=text)
+        alarm = None
+        if report.foreign_controllers:
+            alarm = f"agent of {report.node} hears another controller: stop one of the two"
+        return Reaction((_event(report, now_ns),), alarm=alarm)
+
+    def _known(self, node: str) -> AgentInfo:
+        info = self.agents.get(node)
+        if info is None:
+            raise UnknownAgentError(f"the agent of {node} did not say hello")
+        return info
+
+
+def _event(report: Report, now_ns: int) -> NodeReport:
+    slices = tuple(
+        [
+            SliceUse(
+                one.number,
+                one.skew_us,
+                one.freeze_us,
+                one.held,
+                tuple([Sample(s.job, s.cpu_us, s.delay_us, s.span_us, s.tasks) for s in one.samples]),
+            )
+            for one in report.slices
+        ]
+    )
+    strange = tuple([found.job for found in report.found])
+    return NodeReport(now_ns, report.node, slices, report.ended, report.dying, strange)

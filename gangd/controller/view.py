@@ -1,0 +1,99 @@
+"""From what Slurm says to what the core wants to know: gangs, cores in numbers, weights, opt-outs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gangd.core import CoreMap, InvalidEvent, JobState, JobView
+from osub.slurm import Job, Node
+from osub.slurm import JobState as SlurmState
+
+STATES = {
+    SlurmState.RUNNING: JobState.RUNNING,
+    SlurmState.CONFIGURING: JobState.RUNNING,
+    SlurmState.RESIZING: JobState.RUNNING,
+    SlurmState.SIGNALING: JobState.RUNNING,
+    SlurmState.SUSPENDED: JobState.SUSPENDED,
+    SlurmState.STOPPED: JobState.SUSPENDED,
+    SlurmState.COMPLETING: JobState.TERMINATING,
+    SlurmState.STAGE_OUT: JobState.TERMINATING,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the configuration says of jobs: partition weights, and how a job opts out."""
+
+    weights: dict[str, float]
+    opt_out_comments: frozenset[str] = frozenset()
+    opt_out_features: frozenset[str] = frozenset()
+
+    def weight(self, job: Job) -> float:
+        """Return the weight of a job: its partition's."""
+        return self.weights.get(job.partition, 1.0)
+
+    def opts_out(self, job: Job) -> bool:
+        """Whether a job must not be held."""
+        comment = set((job.comment or "").replace(",", " ").split())
+        features = set((job.features or "").replace("&", " ").replace("|", " ").replace(",", " ").split())
+        return bool(comment & self.opt_out_comments or features & self.opt_out_features)
+
+
+class ClusterView:
+    """Makes ``JobView``s, the same object again while nothing changed.
+
+    Attributes
+    ----------
+    unusable
+        Jobs of the last call whose cores are not on nodes that are known.
+    """
+
+    def __init__(self, cores: CoreMap, policy: Policy) -> None:
+        self.policy = policy
+        self.unusable: tuple[int, ...] = ()
+        self._cores = cores
+        self._views: dict[int, tuple[Job, JobView]] = {}
+
+    def know_nodes(self, nodes: Iterable[Node]) -> None:
+        """Make nodes known; if one has more cores than before, its jobs are numbered anew."""
+        renumbered = [node.name for node in nodes if node.cores and self._cores.add(node.name, node.cores)]
+        if renumbered:
+            self._views.clear()
+
+    def set_policy(self, policy: Policy) -> None:
+        """Apply another policy from the next call on."""
+        self.policy = policy
+        self._views.clear()
+
+    def views(self, jobs: Iterable[Job]) -> tuple[JobView, ...]:
+        """Return the views of the jobs that hold cores."""
+        views: dict[int, tuple[Job, JobView]] = {}
+        unusable = []
+        for job in jobs:
+            if job.state not in STATES or not job.cores:
+                continue
+            known = self._views.get(job.job_id)
+            if known is not None and (known[0] is job or known[0] == job):
+                views[job.job_id] = known
+                continue
+            try:
+                views[job.job_id] = (job, self._view(job))
+            except InvalidEvent:
+                unusable.append(job.job_id)
+        self._views = views
+        self.unusable = tuple(unusable)
+        return tuple([view for _, view in views.values()])
+
+    def _view(self, job: Job) -> JobView:
+        limited = job.time_limit_s is not None and job.end_time is not None
+        return JobView(
+            job=job.job_id,
+            gang=job.het_job_id if job.het_job_id is not None else job.job_id,
+            cores=self._cores.pack({held.node: held.cores for held in job.cores}),
+            state=STATES[job.state],
+            start_s=float(job.start_time or 0),
+            end_s=float(job.end_time) if limited and job.end_time is not None else None,
+            weight=self.policy.weight(job),
+            opt_out=self.policy.opts_out(job),
+        )

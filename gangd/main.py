@@ -1,0 +1,111 @@
+"""Entry of ``gangd``: ``run`` is the controller, ``keys`` makes its keys and those of its agents."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ClusterShell.NodeSet import NodeSet, NodeSetParseError
+
+from gangd.config import Config, load_config
+from gangd.controller.keeper import Keeper
+from gangd.controller.loop import ControllerLoop
+from gangd.controller.preflight import check_slurm
+from gangd.keys import load_controller_keys, make_keys
+from gangd.wire.sockets import ControllerSockets
+from osub.errors import OsubError, UsageError
+from osub.slurm import CommandSlurm
+
+log = logging.getLogger("gangd")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of ``gangd``."""
+    main = argparse.ArgumentParser(
+        prog="gangd", description="Gang scheduling for jobs that share cores under Slurm: the controller."
+    )
+    commands = main.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    run = commands.add_parser(
+        "run",
+        help="serve the cluster",
+        description="Run the controller. SIGHUP reads the configuration again, SIGTERM thaws everything and "
+        "leaves. Options take precedence over the configuration.",
+    )
+    run.add_argument("--config", type=Path, metavar="FILE", help="TOML file; docs/gangd.md lists its keys")
+    run.add_argument("--keys", type=Path, metavar="DIR", help="key folder")
+    run.add_argument("--state", type=Path, metavar="DIR", help="state folder")
+    run.add_argument("--slurm-conf", type=Path, metavar="FILE", help="slurm.conf of the cluster")
+    run.add_argument("--record", type=Path, metavar="DIR", help="write slices.jsonl into this folder")
+    run.add_argument("--publish", metavar="ENDPOINT", help="where plans are published")
+    run.add_argument("--reports", metavar="ENDPOINT", help="where reports are taken")
+    run.add_argument("--quantum-ms", type=float, metavar="MS", help="length of a slice, 20 to 5000")
+    run.add_argument("--dry-run", action="store_true", help="decide and log, but hold nothing")
+    run.add_argument("--verbose", action="store_true", help="log more")
+    keys = commands.add_parser("keys", help="make keys", description="Make the keys that are missing.")
+    keys.add_argument(
+        "--dir", type=Path, required=True, metavar="DIR", help="key folder, made with mode 0700"
+    )
+    keys.add_argument(
+        "--agents", metavar="NODES", help="nodes to make a key for, such as n[1-4]; else one that all share"
+    )
+    return main
+
+
+def serve(config: Config, reload: Callable[[], Config], *, dry_run: bool) -> None:
+    """Check Slurm, open everything, and serve until told to leave."""
+    client = CommandSlurm(config.slurm_conf)
+    for warning in check_slurm(client.config(), client.partitions(), config.settings()):
+        log.warning("%s", warning)
+    keys = load_controller_keys(config.keys)
+    keeper = Keeper(config.state)
+    try:
+        with ControllerSockets(keys, config.publish, config.reports) as sockets:
+            ControllerLoop(config, client, sockets, keeper, reload, dry_run=dry_run).run()
+    finally:
+        keeper.close()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    options = parser().parse_args(arguments)
+    try:
+        if options.command == "keys":
+            _keys(options.dir, options.agents)
+        else:
+            _run(options)
+    except OsubError as error:
+        print(f"gangd: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+def _run(options: argparse.Namespace) -> None:
+    logging.basicConfig(
+        level=logging.DEBUG if options.verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(message)s",
+        stream=sys.stderr,
+    )
+    names = ("keys", "state", "slurm_conf", "record", "publish", "reports", "quantum_ms")
+    overrides = {name: getattr(options, name) for name in names}
+
+    def read() -> Config:
+        return load_config(options.config, **overrides)
+
+    serve(read(), read, dry_run=options.dry_run)
+
+
+def _keys(folder: Path, agents: str | None) -> None:
+    try:
+        nodes = [str(node) for node in NodeSet(agents)] if agents else []
+    except NodeSetParseError as error:
+        raise UsageError(f"--agents {agents}: {error}") from error
+    made = make_keys(folder, nodes)
+    for path in made:
+        print(path)
+    print(f"{len(made)} key pairs made; copy controller.key and a node's pair to each node", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

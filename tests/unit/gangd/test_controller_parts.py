@@ -1,0 +1,455 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import zmq
+
+from gangd.config import load_config
+from gangd.controller.alarms import AlarmBoard
+from gangd.controller.keeper import Keeper
+from gangd.controller.preflight import check_slurm
+from gangd.controller.slicelog import NAME, SliceLog, import_slices, read_slices
+from gangd.controller.slurm_worker import Answer, Failed, Looked, Moved, SlurmWorker
+from gangd.controller.uplink import Times, UnknownAgentError, Uplink
+from gangd.controller.view import ClusterView, Policy
+from gangd.core import (
+    AgentJoined,
+    AgentLost,
+    AgentState,
+    CoreMap,
+    JobState,
+    NodeReport,
+    Sample,
+    Settings,
+    SliceRow,
+    SliceUse,
+)
+from gangd.wire import (
+    Controller,
+    Farewell,
+    FoundState,
+    Hello,
+    JobSample,
+    Ping,
+    Pong,
+    Refused,
+    Report,
+    Resend,
+    SliceReport,
+    Welcome,
+)
+from gangd.wire.faults import ReplayedError
+from osub.errors import ClusterError, HostError, InputError, UsageError
+from osub.records import SliceRecord
+from osub.slurm import FakeSlurm, Partition, SubmitRequest
+from osub.slurm import JobState as SlurmState
+
+SHORT = Settings(freeze_cap_ns=5_000_000_000)
+
+
+def request(name: str = "job", **more: Any) -> SubmitRequest:
+    return SubmitRequest(script="#!/bin/sh\n", name=name, **more)
+
+
+def partition(**more: Any) -> Partition:
+    fields = {"name": "main", "nodes": ("n1",), "multiplicity": 2, "forced": True}
+    rest = {"is_default": True, "is_up": True, "preempt_mode": "OFF"}
+    return Partition(**{**fields, **rest, **more})
+
+
+# View
+
+
+def test_jobs_with_cores_become_views_and_stay_the_same_objects() -> None:
+    slurm = FakeSlurm(nodes=2, cores=2, multiplicity=2, start_time=1000.0)
+    for nodes in (2, 1, 2):
+        slurm.submit(request(nodes=nodes, tasks_per_node=2, time_limit_minutes=3))
+    cores = CoreMap()
+    view = ClusterView(cores, Policy({}))
+    view.know_nodes(slurm.nodes())
+    first = view.views(slurm.jobs())
+    assert [(one.job, cores.unpack(one.cores)) for one in first] == [
+        (1, {"n1": [0, 1], "n2": [0, 1]}),
+        (2, {"n1": [0, 1]}),
+    ], "the third waits"
+    assert (first[0].start_s, first[0].end_s) == (1000.0, 1180.0)
+    assert all(one is other for one, other in zip(first, view.views(slurm.jobs()), strict=True))
+    slurm.suspend(1)
+    second = view.views(slurm.jobs())
+    assert second[0].state is JobState.SUSPENDED
+    assert second[1] is first[1]
+
+
+def test_a_job_without_limit_has_no_end() -> None:
+    slurm = FakeSlurm()
+    slurm.submit(request())
+    view = ClusterView(CoreMap({"n1": 1, "n2": 1}), Policy({}))
+    assert view.views(slurm.jobs())[0].end_s is None
+
+
+def test_partition_weights_and_opt_outs_apply() -> None:
+    slurm = FakeSlurm(nodes=3)
+    for comment, constraint in (
+        ("nice gangd=off", None),
+        (None, "fast&nogang"),
+        ("gangd=offline", "nogangs"),
+    ):
+        slurm.submit(request(comment=comment, constraint=constraint))
+    jobs = [
+        replace(job, features=feature)
+        for job, feature in zip(slurm.jobs(), (None, "fast&nogang", "nogangs"), strict=True)
+    ]
+    policy = Policy({"main": 4.0}, frozenset({"gangd=off"}), frozenset({"nogang"}))
+    view = ClusterView(CoreMap({"n1": 1, "n2": 1, "n3": 1}), policy)
+    views = view.views(jobs)
+    assert [one.opt_out for one in views] == [True, True, False]
+    assert {one.weight for one in views} == {4.0}
+
+
+def test_components_of_a_heterogeneous_job_get_one_gang() -> None:
+    slurm = FakeSlurm(nodes=2)
+    slurm.submit(request())
+    slurm.submit(request())
+    jobs = [replace(job, het_job_id=1) for job in slurm.jobs()]
+    view = ClusterView(CoreMap({"n1": 1, "n2": 1}), Policy({}))
+    assert [one.gang for one in view.views(jobs)] == [1, 1]
+
+
+def test_a_job_on_an_unknown_node_is_left_out_and_named() -> None:
+    slurm = FakeSlurm(nodes=2)
+    slurm.submit(request(nodes=2))
+    slurm.submit(request())
+    view = ClusterView(CoreMap({"n1": 1}), Policy({}))
+    assert view.views(slurm.jobs()) == ()
+    assert view.unusable == (1,)
+
+
+def test_states_that_end_a_job_are_terminating() -> None:
+    slurm = FakeSlurm()
+    slurm.submit(request())
+    view = ClusterView(CoreMap({"n1": 1}), Policy({}))
+    [job] = slurm.jobs()
+    for state, expected in (
+        (SlurmState.COMPLETING, JobState.TERMINATING),
+        (SlurmState.STOPPED, JobState.SUSPENDED),
+        (SlurmState.CONFIGURING, JobState.RUNNING),
+    ):
+        assert view.views([replace(job, state=state)])[0].state is expected
+
+
+# Preflight
+
+
+@pytest.mark.parametrize(
+    ("config", "partitions"),
+    [
+        ({"PreemptMode": "GANG,SUSPEND"}, [partition()]),
+        ({"PreemptMode": "REQUEUE,GANG"}, [partition()]),
+        ({"PreemptMode": "OFF"}, [partition(), partition(name="low", preempt_mode="SUSPEND")]),
+    ],
+)
+def test_slurms_own_gang_scheduler_is_not_borne(config: dict[str, str], partitions: list[Partition]) -> None:
+    with pytest.raises(ClusterError, match="fight over freezes"):
+        check_slurm(config, partitions, SHORT)
+
+
+def test_a_freeze_that_slurm_would_not_bear_is_refused() -> None:
+    with pytest.raises(ClusterError, match="half of Slurm's MessageTimeout of 8 s"):
+        check_slurm({"MessageTimeout": "8 sec"}, [partition()], SHORT)
+    with pytest.raises(ClusterError, match="make quantum_ms shorter"):
+        check_slurm(
+            {"MessageTimeout": "10 sec"},
+            [partition(multiplicity=4)],
+            Settings(quantum_ns=2_000_000_000, freeze_cap_ns=5_000_000_000),
+        )
+
+
+def test_cores_shared_without_memory_as_a_resource_deserve_a_warning() -> None:
+    config = {"MessageTimeout": "10 sec", "SelectTypeParameters": "CR_CORE,CR_LLN"}
+    [warning] = check_slurm(config, [partition()], SHORT)
+    assert "CR_Core_Memory" in warning
+    config["SelectTypeParameters"] = "CR_CORE_MEMORY,CR_LLN"
+    assert check_slurm(config, [partition()], SHORT) == ()
+    [warning] = check_slurm(config, [partition(multiplicity=1)], SHORT)
+    assert "nothing to do" in warning
+
+
+# Uplink
+
+CONTROLLER = Controller(b"c" * 16, 1)
+TIMES = Times(250_000_000, 2_000_000_000, 2)
+JOINED = AgentState.JOINED
+
+
+def hello(node: str = "n1", incarnation: bytes = b"a" * 16, pid: int = 1) -> Hello:
+    return Hello(
+        node=node, incarnation=incarnation, boot_id="b", pid=pid, agent_version="1", freezer="recording"
+    )
+
+
+def report(seq: int = 0, **more: Any) -> Report:
+    fields: dict[str, Any] = {"incarnation": b"a" * 16, "follows": b"c" * 16, "offset_ns": 5, "rtt_us": 7}
+    return Report(node="n1", seq=seq, **(fields | more))
+
+
+def uplink() -> Uplink:
+    link = Uplink(CONTROLLER, CoreMap({"n1": 1}))
+    link.on_message(hello(), 0, 0, TIMES, AgentState.UNKNOWN)
+    return link
+
+
+def test_an_agent_is_welcomed_and_gets_its_whole_plan() -> None:
+    link = Uplink(CONTROLLER, CoreMap({"n1": 1}))
+    reaction = link.on_message(hello(), 9, 10, TIMES, AgentState.UNKNOWN)
+    assert reaction.events == (AgentJoined(10, "n1"),)
+    assert reaction.resend
+    [welcome] = reaction.replies
+    assert isinstance(welcome, Welcome)
+    assert (welcome.quantum_ns, welcome.lookahead, welcome.controller) == (250_000_000, 2, CONTROLLER)
+
+
+def test_a_node_that_slurm_does_not_have_is_refused() -> None:
+    reaction = uplink().on_message(hello("n9"), 0, 0, TIMES, AgentState.UNKNOWN)
+    assert reaction.events == ()
+    assert isinstance(reaction.replies[0], Refused)
+
+
+def test_a_report_becomes_an_event() -> None:
+    link = uplink()
+    one = SliceReport(4, 1, 99, 12, 34, (8,), (JobSample(7, 1, 2, 3, 4),))
+    found = (FoundState(5, "thawed", "frozen"),)
+    reaction = link.on_message(
+        report(slices=(one,), ended=(3,), dying=(6,), found=found), 9, 10, TIMES, JOINED
+    )
+    use = SliceUse(4, 12, 34, (8,), (Sample(7, 1, 2, 3, 4),))
+    assert reaction.events == (NodeReport(10, "n1", (use,), (3,), (6,), (5,)),)
+    assert link.agents["n1"].skew_us == 12
+
+
+def test_reports_are_taken_once() -> None:
+    link = uplink()
+    link.on_message(report(3), 0, 0, TIMES, JOINED)
+    for seq in (3, 2):
+        with pytest.raises(ReplayedError):
+            link.on_message(report(seq), 0, 0, TIMES, JOINED)
+
+
+def test_strangers_are_told_to_say_hello() -> None:
+    link = Uplink(CONTROLLER, CoreMap({"n1": 1}))
+    for message in (report(), Resend(node="n1", have_epoch=None)):
+        with pytest.raises(UnknownAgentError):
+            link.on_message(message, 0, 0, TIMES, AgentState.UNKNOWN)
+    assert "say hello" in link.refusal("n1").reason
+
+
+def test_a_restarted_agent_takes_over_and_the_old_one_is_a_stranger() -> None:
+    link = uplink()
+    reaction = link.on_message(hello(incarnation=b"z" * 16, pid=2), 0, 0, TIMES, JOINED)
+    assert reaction.alarm is not None
+    assert "agent 2 of n1 takes over from agent 1" in reaction.alarm
+    with pytest.raises(UnknownAgentError):
+        link.on_message(report(), 0, 0, TIMES, JOINED)
+    with pytest.raises(UnknownAgentError):
+        link.on_message(Farewell(node="n1", incarnation=b"a" * 16, reason=""), 0, 0, TIMES, JOINED)
+
+
+def test_an_agent_that_obeys_another_controller_is_lost() -> None:
+    reaction = uplink().on_message(report(follows=b"x" * 16), 0, 10, TIMES, JOINED)
+    assert [type(event) for event in reaction.events] == [AgentLost]
+    assert reaction.alarm is not None
+    reaction = uplink().on_message(report(foreign_controllers=3), 0, 10, TIMES, JOINED)
+    assert [type(event) for event in reaction.events] == [NodeReport]
+    assert reaction.alarm is not None
+
+
+def test_clock_probes_are_answered_to_anybody() -> None:
+    link = Uplink(CONTROLLER, CoreMap())
+    reaction = link.on_message(Ping(node="n1", agent_ns=1), 2, 3, TIMES, AgentState.UNKNOWN)
+    assert reaction.replies == (Pong(node="n1", agent_ns=1, received_ns=2, sent_ns=3),)
+
+
+# Record
+
+
+class Sink:
+    def __init__(self) -> None:
+        self.records: list[SliceRecord] = []
+
+    def append_slice(self, *records: SliceRecord) -> None:
+        self.records += records
+
+
+def row(number: int, start_ns: int) -> SliceRow:
+    return SliceRow(number, start_ns, 250_000_000, 7, "n1", "run", 1500, -3, 40)
+
+
+def test_recorded_slices_are_imported_in_the_time_of_a_run(tmp_path: Path) -> None:
+    log = SliceLog(tmp_path, wall_ms=1_000_000_000.0, monotonic_ns=5_000_000_000)
+    log.append([row(1, 4_000_000_000), row(2, 6_500_000_000)])
+    log.close()
+    sink = Sink()
+    assert import_slices(sink, tmp_path, 1_000_000.0) == 1
+    assert sink.records == [
+        SliceRecord(
+            slice=2,
+            start_s=1.5,
+            length_s=0.25,
+            job=7,
+            node="n1",
+            role="run",
+            cpu_s=0.0015,
+            skew_us=-3.0,
+            freeze_us=40.0,
+        )
+    ]
+
+
+def test_a_restarted_controller_goes_on_in_the_same_record(tmp_path: Path) -> None:
+    for wall_ms, start_ns in ((1_000_000.0, 0), (2_000_000.0, 1_000_000_000)):
+        log = SliceLog(tmp_path, wall_ms, start_ns)
+        log.append([row(0, start_ns)])
+        log.close()
+    assert [record.start_s for record in read_slices(tmp_path, 1000.0)] == [0.0, 1000.0]
+
+
+def test_a_torn_line_is_skipped_and_a_foreign_file_refused(tmp_path: Path) -> None:
+    log = SliceLog(tmp_path, 0.0, 0)
+    log.append([row(0, 0)])
+    log.close()
+    path = tmp_path / NAME
+    path.write_bytes(path.read_bytes() + b'[1, 2, "to')
+    assert len(list(read_slices(path, 0.0))) == 1
+    later = SliceLog(tmp_path, 5000.0, 0)
+    later.append([row(9, 0)])
+    later.close()
+    assert [(record.slice, record.start_s) for record in read_slices(path, 0.0)] == [(0, 0.0), (9, 5.0)]
+    path.write_bytes(msgspec.json.encode((0, 0, 1, 7, "n1", "run", None, 0, 0)))
+    with pytest.raises(InputError, match="anchor"):
+        list(read_slices(path, 0.0))
+    with pytest.raises(InputError, match="cannot read"):
+        list(read_slices(tmp_path / "missing", 0.0))
+
+
+# Keeper
+
+
+def test_a_second_controller_is_kept_away_and_a_later_one_starts_later(tmp_path: Path) -> None:
+    first = Keeper(tmp_path)
+    one = first.begin(1000)
+    with pytest.raises(HostError, match="another gangd"):
+        Keeper(tmp_path)
+    first.state.limits = {"7": {"base_s": 1.0}}
+    first.save()
+    first.close()
+    second = Keeper(tmp_path)
+    assert second.state.limits == {"7": {"base_s": 1.0}}
+    other = second.begin(10)
+    assert other.started_ns > one.started_ns, "although the clock was set back"
+    assert other.incarnation != one.incarnation
+    second.close()
+
+
+def test_a_damaged_state_file_is_worth_none(tmp_path: Path) -> None:
+    (tmp_path / "controller.json").write_text("{ not json")
+    keeper = Keeper(tmp_path)
+    assert keeper.state.limits == {}
+    keeper.close()
+
+
+# Alarms
+
+
+def test_an_alarm_is_news_once_and_again_after_its_end() -> None:
+    board = AlarmBoard()
+    assert board.raise_("slurm", "slurm", "away", 0)
+    assert not board.raise_("slurm", "slurm", "still away", 5)
+    assert [(one.text, one.since_ns, one.count) for one in board.standing(6)] == [("still away", 0, 2)]
+    assert board.clear("slurm", "slurm")
+    assert not board.clear("slurm", "slurm")
+    assert board.raise_("slurm", "slurm", "away", 9)
+    assert board.standing(10**15) == []
+
+
+# Worker
+
+
+def answers_of(worker: SlurmWorker, enough: Callable[[list[Answer]], bool]) -> list[Answer]:
+    taken: list[Answer] = []
+    poller = zmq.Poller()
+    poller.register(worker.fd, zmq.POLLIN)
+    for _ in range(200):
+        if enough(taken):
+            return taken
+        poller.poll(100)
+        taken += worker.take()
+    raise AssertionError(f"not enough: {taken}")
+
+
+def test_the_worker_looks_moves_and_survives_an_outage() -> None:
+    slurm = FakeSlurm(start_time=1000.0)
+    job = slurm.submit(request(time_limit_minutes=1))
+    worker = SlurmWorker(slurm, every_s=0.05)
+    worker.start()
+    try:
+        looked = answers_of(worker, lambda taken: len(taken) >= 2)
+        assert all(isinstance(one, Looked) for one in looked)
+        assert isinstance(looked[0], Looked)
+        assert looked[0].nodes is not None
+        worker.move_end(job, 1100.0)
+        answers_of(worker, lambda taken: Moved(job, 1100.0) in taken)
+        moved = slurm.job(job)
+        assert moved is not None
+        assert moved.end_time == 1100
+        slurm.reachable = False
+        failed = answers_of(worker, lambda taken: any(isinstance(one, Failed) for one in taken))
+        assert "Slurm does not answer" in next(one.why for one in failed if isinstance(one, Failed))
+        slurm.reachable = True
+        answers_of(worker, lambda taken: any(isinstance(one, Looked) for one in taken))
+    finally:
+        worker.stop()
+
+
+def test_the_worker_looks_at_once_when_asked() -> None:
+    worker = SlurmWorker(FakeSlurm(), every_s=3600)
+    worker.start()
+    try:
+        answers_of(worker, lambda taken: len(taken) == 1)
+        worker.ask()
+        answers_of(worker, lambda taken: len(taken) == 1)
+    finally:
+        worker.stop()
+
+
+# Configuration
+
+
+def test_a_configuration_is_read_and_the_command_line_comes_first(tmp_path: Path) -> None:
+    path = tmp_path / "gangd.toml"
+    path.write_text('quantum_ms = 100\nkeys = "/k"\nopt_out_comments = ["x"]\n[weights]\nfast = 2\n')
+    config = load_config(path, quantum_ms=50.0, record=tmp_path, state=None)
+    assert (config.quantum_ms, config.keys, config.weights) == (50.0, Path("/k"), {"fast": 2.0})
+    assert config.settings().quantum_ns == 50_000_000
+    assert config.settings().record
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("quantum = 5", "unknown keys quantum; known keys are .*quantum_ms"),
+        ("quantum_ms = 5", "20 ms to 5 s"),
+        ("quantum_ms = 'long'", "quantum_ms"),
+        ("lookahead = 0", "1 to 64"),
+        ("[weights]\nfast = -1", "weights"),
+        ("freeze_cap_ms = 100", "make the quantum shorter"),
+    ],
+)
+def test_a_wrong_configuration_says_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "gangd.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=message):
+        load_config(path)
