@@ -13,7 +13,7 @@ from gangd.agent.checks import Checks
 from gangd.agent.conversation import Conversation
 from gangd.agent.decide import Limits
 from gangd.agent.gate import Gate, Lease
-from gangd.agent.hammer import state_path, thaw_recorded
+from gangd.agent.hammer import thaw_recorded
 from gangd.agent.jsonlog import JsonLog
 from gangd.agent.loop import Loop
 from gangd.agent.node import Node
@@ -26,9 +26,9 @@ from gangd.agent.watch import Watch
 from gangd.freezer.cgroup import CgroupFreezer
 from gangd.freezer.choose import Choice, choose, make_freezer
 from gangd.freezer.dry import DryFreezer
-from gangd.freezer.layout import watched_folders
 from gangd.freezer.model import Freezer
 from gangd.freezer.procfs import boot_id
+from gangd.guardian.place import make_private, state_path
 from gangd.guardian.statefile import StateFile
 from gangd.keys import load_agent_keys
 from gangd.wire import Hello
@@ -74,12 +74,11 @@ def serve(settings: Settings) -> int:
         log("thawed_at_start", jobs=sorted(left.jobs), failures=left.failures)
     choice = choose(settings.freezer, settings.root, _proctrack(settings))
     standing = prepare_process(wanted=settings.realtime)
-    state = StateFile.create(
-        state_path(settings.state_dir, settings.node), settings.node, str(choice.root or "/")
-    )
-    freezer = make_freezer(choice, settings.node, state)
-    if settings.dry_run:
-        freezer = DryFreezer(freezer)
+    path = state_path(settings.state_dir, settings.node)
+    make_private(path.parent)
+    state = StateFile.create(path, settings.node, str(choice.root or "/"))
+    real = make_freezer(choice, settings.node, state)
+    freezer = DryFreezer(real) if settings.dry_run else real
     log(
         "start",
         freezer=choice.kind,
@@ -89,10 +88,13 @@ def serve(settings: Settings) -> int:
         **standing.as_fields(),
     )
     sockets = connect_agent(keys, settings.node, settings.publish, settings.reports)
-    loop = _assemble(settings, choice, freezer, state, sockets, log)
+    loop = _assemble(settings, choice, (freezer, real), state, sockets, log)
     rest_collector()
     try:
-        return loop.run()
+        code = loop.run()
+        if not any(state.held()):
+            path.unlink(missing_ok=True)  # nothing to clean up after a clean leave
+        return code
     finally:
         freezer.close()
         state.close()
@@ -102,11 +104,12 @@ def serve(settings: Settings) -> int:
 def _assemble(
     settings: Settings,
     choice: Choice,
-    freezer: Freezer,
+    freezers: tuple[Freezer, Freezer],
     state: StateFile,
     sockets: AgentSockets,
     log: JsonLog,
 ) -> Loop:
+    freezer, real = freezers
     hello = Hello(
         node=settings.node,
         incarnation=secrets.token_bytes(16),
@@ -120,7 +123,7 @@ def _assemble(
     gate = Gate(freezer, lease)
     switch = SwitchThread(gate, lambda: settings.realtime and set_fifo(SWITCH_PRIORITY))
     table, memory, book = StepTable(gate), Memory(), SliceBook()
-    inner = freezer if isinstance(freezer, CgroupFreezer) else None
+    inner = real if isinstance(real, CgroupFreezer) else None
     watch = None if inner is None else Watch()
     node = Node(
         talk=Conversation(hello),
@@ -133,13 +136,7 @@ def _assemble(
         limits=Limits(int(settings.grace_s * 1e9), int(settings.longest_s * 1e9), settings.hold_extern),
         guarded=False,
     )
-
-    def folders() -> list[str]:
-        if inner is None:
-            return []
-        found = watched_folders(inner.root, inner.dialect, settings.node)
-        return [str(inner.root), *(str(inner.root / path) for path in found)]
-
+    folders = inner.folders if inner is not None else list
     return Loop(node, sockets, switch, state, watch, folders, log)
 
 

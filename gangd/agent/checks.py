@@ -96,6 +96,19 @@ class Checks:
             if ours and key not in self._settled and not self._settle(key, state, now_ns):
                 continue
             self._note(self._memory.on_state(key, state, now_ns, ours=ours, settled=key in self._settled))
+        self._set_due(now_ns)
+
+    def on_time(self, now_ns: int) -> bool:
+        """Look again at freezes that have not settled; returns whether something must be done anew."""
+        before = dict(self.stuck)
+        held = self._gate.held
+        for key in [key for key in self._settling if key in held]:
+            self._settle(key, self._gate.freezer.state(key), now_ns)
+        rested = self.stuck_at(now_ns) != before.keys()
+        self._set_due(now_ns)
+        return rested
+
+    def _set_due(self, now_ns: int) -> None:
         times = [each.look_ns(now_ns) for each in self._settling.values()]
         times += [until_ns for until_ns in self.stuck.values() if until_ns < REST_OF_SLICE_NS]
         self.due_ns = min(times, default=None)

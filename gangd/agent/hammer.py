@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gangd.freezer.layout import find_steps, slurm_roots
 from gangd.freezer.tree import CGROUP1, CGROUP2, Dialect, subdirectories, write_control
+from gangd.guardian.place import live_folder, state_path
 from gangd.guardian.revive import thaw_held
 from gangd.guardian.statefile import StateFile, Word, time_offset_ns
 from osub.errors import HostError
@@ -29,11 +30,6 @@ class Blow:
     jobs: set[int] = field(default_factory=set)
     scanned: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-
-
-def state_path(folder: Path, node: str) -> Path:
-    """Where the agent of ``node`` keeps its state file."""
-    return folder / f"agent-{node}.state"
 
 
 def thaw_recorded(
@@ -53,7 +49,8 @@ def thaw_recorded(
         Only find out.
     """
     blow = Blow()
-    for path in sorted(folder.glob("agent-*.state") if node is None else [state_path(folder, node)]):
+    live = live_folder(folder)
+    for path in sorted(live.glob("agent-*.state")) if node is None else [state_path(folder, node)]:
         try:
             state = StateFile.open(path)
         except FileNotFoundError:

@@ -64,7 +64,6 @@ class Loop:
     _strays_ns: int = 0
     _signals: tuple[int, int] = (-1, -1)
     _poller: select.poll = field(default_factory=select.poll)
-    _stale_folders: bool = True
     _socket_fds: set[int] = field(default_factory=set)
 
     def run(self) -> int:
@@ -77,6 +76,7 @@ class Loop:
         reason = "failed"
         try:
             self._start_guardian(time.monotonic_ns())
+            self._watch_folders(time.monotonic_ns())
             reason = self._serve()
         finally:
             self.node.leave()
@@ -110,15 +110,11 @@ class Loop:
                 raise self.switch.failure
             self.node.on_switches(now_ns)
         if self.watch is not None and self.watch.fd in ready and self.node.on_events(now_ns):
-            self._stale_folders = True
-            self.node.look(now_ns)
+            self._watch_folders(now_ns)
         if ready & self._socket_fds:
             self._take_messages()
         now_ns = time.monotonic_ns()
         self.node.on_time(now_ns)
-        if self._stale_folders and self.watch is not None:
-            self._stale_folders = False
-            self.watch.set_folders(self.folders())
         if now_ns >= self._guardian_ns:
             self._look_after_guardian(now_ns)
         if now_ns >= self._strays_ns:
@@ -130,6 +126,14 @@ class Loop:
             self._send()
         self._tell_events()
         self.switch.rearm()
+
+    def _watch_folders(self, now_ns: int) -> None:
+        """Look, and look again while looking finds folders that were not watched yet."""
+        self.node.look(now_ns)
+        for _ in range(4):
+            if self.watch is None or not self.watch.set_folders(self.folders()):
+                return
+            self.node.look(now_ns)
 
     def _take_messages(self) -> None:
         if self._receive():

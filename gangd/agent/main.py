@@ -55,7 +55,7 @@ def _thaw(options: argparse.Namespace) -> int:
     blow = thaw_recorded(
         options.state, options.node, only_expired=options.expired, pause_s=pause_s, dry_run=options.dry_run
     )
-    if options.all and (options.scan or blow.files == 0):
+    if options.all and options.scan:
         thaw_scanned(options.root, options.node, blow, dry_run=options.dry_run)
     _tell(blow, options)
     return 1 if blow.failures else 0
@@ -71,6 +71,8 @@ def _tell(blow: Blow, options: argparse.Namespace) -> None:
     for text in blow.failures:
         print(f"gang-agent: cannot thaw {text}", file=sys.stderr)
     named = f": {', '.join(map(str, jobs))}" if jobs else ""
+    if options.all and not options.scan and not blow.files:
+        print("gang-agent: no agent left a state file here; --scan looks at all job cgroups", file=sys.stderr)
     with contextlib.suppress(BrokenPipeError):
         print(f"{verb} {len(jobs)} jobs that agents held{named}; {blow.files} state files")
         for path in blow.scanned:

@@ -136,8 +136,7 @@ class Node:
     def on_time(self, now_ns: int) -> None:
         """Do what is due at ``now_ns``."""
         self.talk.on_time(now_ns)
-        if self.checks.due_ns is not None and now_ns >= self.checks.due_ns:
-            self.check(now_ns)
+        if self.checks.due_ns is not None and now_ns >= self.checks.due_ns and self.checks.on_time(now_ns):
             self.act(now_ns)
         if now_ns >= self._look_ns:
             self.look(now_ns)

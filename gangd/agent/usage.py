@@ -17,6 +17,7 @@ from pathlib import Path
 
 MIN_SPAN_NS = 200_000_000
 COST_SHARE = 400
+THREADS_NS = 1_000_000_000
 MAX_THREADS = 256
 _CPUCLOCK_SCHED = 2
 
@@ -48,13 +49,21 @@ class UsageMeter:
         self._cpu_ns = 0
         self._delay_ns = 0
         self._next_ns = 0
+        self._threads_ns = 0
 
     def due(self, now_ns: int) -> bool:
         """Whether enough time has passed since the last reading."""
         return now_ns >= self._next_ns
 
     def watch(self, pids: tuple[int, ...]) -> None:
-        """Set the job's processes; those that are gone keep what they have used."""
+        """Set the job's processes; those that are gone keep what they have used.
+
+        New threads of known processes are looked for once a second.
+        """
+        now_ns = time.monotonic_ns()
+        if self._processes.keys() == set(pids) and now_ns < self._threads_ns:
+            return
+        self._threads_ns = now_ns + THREADS_NS
         for pid in self._processes.keys() - set(pids):
             _close(self._processes.pop(pid))
         born = 0 if self._next_ns else None  # of a process born since the last reading, everything counts

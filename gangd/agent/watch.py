@@ -23,18 +23,17 @@ class Watch:
         self._keys: dict[int, StepKey] = {}
 
     def set_folders(self, folders: Iterable[str]) -> bool:
-        """Watch exactly these folders (absolute); returns whether all could be watched."""
+        """Watch exactly these folders (absolute); returns whether one is new, and may have changed before."""
         wanted = set(folders)
         for path in [path for path in self._folders if path not in wanted]:
             self._inotify.remove(self._folders.pop(path))
-        complete = True
+        new = False
         for path in wanted - self._folders.keys():
             watch = self._inotify.add_folder(path)
-            if watch is None:
-                complete = False
-            else:
+            if watch is not None:
                 self._folders[path] = watch
-        return complete
+                new = True
+        return new
 
     def set_files(self, files: dict[str, StepKey]) -> bool:
         """Watch exactly these control files; returns whether all could be watched."""

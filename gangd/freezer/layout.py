@@ -36,9 +36,9 @@ def slurm_roots(root: Path, dialect: Dialect, node: str) -> tuple[str, ...]:
     return tuple(named or found)
 
 
-def watched_folders(root: Path, dialect: Dialect, node: str) -> Iterator[str]:
-    """Folders in which a new job or step shows up, relative to ``root``; for inotify."""
-    for base in slurm_roots(root, dialect, node):
+def watched_folders(root: Path, dialect: Dialect, bases: tuple[str, ...]) -> Iterator[str]:
+    """Folders below ``bases`` in which a job or a step shows up, relative to ``root``."""
+    for base in bases:
         yield base
         parents = [base]
         if dialect is CGROUP1:

@@ -1,8 +1,9 @@
 """What to do about a freeze that does not take effect: a small pure machine per step.
 
-cgroup v1 can stick in FREEZING under storms of fork and exec, or while a task is in uninterruptible sleep:
-the tasks that froze stay frozen and the rest runs on. Waiting longer does not help, a brief thaw often
-does. So: wait ``patience_ns``, thaw and freeze again, at most ``retries`` times, then give up and thaw.
+A task stands still once it gets a core to notice that it must; where others compete for the core that takes
+milliseconds. But cgroup v1 can also stick in FREEZING, under storms of fork and exec or while a task is in
+uninterruptible sleep. Waiting longer does not help then, a brief thaw often does. So: wait ``patience_ns``,
+thaw and freeze again, at most ``retries`` times, then give up and thaw.
 Nothing here waits; the caller asks again at ``look_ns``.
 """
 
@@ -27,7 +28,7 @@ class Next(enum.Enum):
 class Patience:
     """How long one attempt may take (ns), and how many more follow."""
 
-    patience_ns: int = 50_000_000
+    patience_ns: int = 100_000_000
     retries: int = 2
 
 
@@ -40,8 +41,8 @@ class Settling:
     attempts: int = 0
 
     def look_ns(self, now_ns: int) -> int:
-        """When to look again: soon at first, then ever more rarely."""
-        return now_ns + min(10_000_000, max(500_000, now_ns - self.since_ns))
+        """When to look again: ever more rarely. A task that waits for its core can't stand still sooner."""
+        return now_ns + min(50_000_000, max(4_000_000, now_ns - self.since_ns))
 
     def on_state(self, state: StepState, now_ns: int, patience: Patience) -> tuple[Settling, Next]:
         """Return the successor and what to do, given the state that was found at ``now_ns``."""

@@ -117,7 +117,6 @@ class StateFile:
             struct.pack_into(f"=H{len(raw)}s", header, at, len(raw), raw)
         fresh = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             os.write(fd, header)
             os.posix_fallocate(fd, 0, HEADER_BYTES + RECORDS * RECORD_BYTES)

@@ -19,6 +19,7 @@ import pytest
 from gangd.freezer.cgroup import CgroupFreezer
 from gangd.freezer.model import NoLedger, StepKey, StepState
 from gangd.freezer.tree import CGROUP1, CGROUP2, Dialect
+from gangd.guardian.place import live_folder, state_path
 from gangd.guardian.statefile import StateFile, Word
 from tests.fixtures.gang_host import SPIN, V1_MOUNT, V2_MOUNTS, RealCgroups, cpu_ns, until
 from tests.fixtures.gang_puppet import Puppet
@@ -158,7 +159,7 @@ def test_guardian_reaction(tmp_path: Path, spinners: Callable[[int], None], busy
             with contextlib.suppress(OSError):
                 os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
             agent.wait()
-            shutil.rmtree(tmp_path / "state")
+            shutil.rmtree(live_folder(tmp_path / "state"))
     finally:
         puppet.close()
         cgroups.clean()
@@ -177,7 +178,7 @@ def test_guardian_reaction_to_a_stopped_agent(tmp_path: Path) -> None:
         for _ in range(3):
             until(lambda: (step / "freezer.state").read_text() == "FROZEN\n", 30, "held job")
             agent.send_signal(19)
-            state = StateFile.open(tmp_path / "state" / "agent-a.state")
+            state = StateFile.open(state_path(tmp_path / "state", "a"))
             lease_ns = state.word(Word.LEASE_NS)
             state.close()
             until(lambda: (step / "freezer.state").read_text() == "THAWED\n", 5, "thaw")

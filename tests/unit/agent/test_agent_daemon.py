@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from gangd.freezer.procfs import read_stat
+from gangd.guardian.place import live_folder, state_path
 from gangd.guardian.statefile import StateFile, Word
 from gangd.wire.down import Exempt
 from tests.fixtures.gang_host import SPIN, RealCgroups, runs, stands, until
@@ -41,7 +42,7 @@ class Daemon:
         return [line for line in lines if line["event"] == event]
 
     def state(self) -> StateFile:
-        return StateFile.open(self.state_dir / "agent-a.state")
+        return StateFile.open(state_path(self.state_dir, "a"))
 
     def guardian_pid(self) -> int:
         state = self.state()
@@ -96,6 +97,7 @@ def puppet(tmp_path: Path) -> Iterator[Puppet]:
     puppet = Puppet(tmp_path)
     yield puppet
     puppet.close()
+    shutil.rmtree(live_folder(tmp_path / "state"), ignore_errors=True)
 
 
 @pytest.fixture
@@ -109,7 +111,7 @@ def stage(real_v1: RealCgroups, puppet: Puppet, tmp_path: Path) -> Iterator[Stag
 
 
 def guardian_lives(daemon: Daemon) -> bool:
-    if not (daemon.state_dir / "agent-a.state").exists():
+    if not state_path(daemon.state_dir, "a").exists():
         return False
     stat = read_stat(daemon.guardian_pid())
     return stat is not None and stat.alive and stat.comm == "gang-guardian"
@@ -204,7 +206,7 @@ def test_next_agent_thaws_what_one_without_guardian_left_and_not_what_slurm_susp
 
 def test_second_agent_of_a_node_is_refused(stage: Stage) -> None:
     first = stage.start()
-    until(lambda: (first.state_dir / "agent-a.state").exists(), what="the first agent")
+    until(lambda: state_path(first.state_dir, "a").exists(), what="the first agent")
     second = stage.start()
     assert second.child.wait(10) == 1
     assert "already runs" in second.log_path.read_text()

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from gangd.agent.hammer import state_path
 from gangd.agent.main import main
 from gangd.agent.options import endpoints, with_command
 from gangd.freezer.choose import choose
+from gangd.guardian.place import live_folder, make_private, state_path
 from gangd.guardian.statefile import StateFile, Word
-from osub.errors import UsageError
+from osub.errors import HostError, UsageError
 from tests.fixtures.gang_host import FakeV1
 
 
@@ -44,9 +46,10 @@ class Left:
 
 
 @pytest.fixture
-def left(fake_v1: FakeV1, tmp_path: Path) -> Left:
-    (tmp_path / "state").mkdir()
-    return Left(fake_v1, tmp_path / "state")
+def left(fake_v1: FakeV1, tmp_path: Path) -> Iterator[Left]:
+    make_private(live_folder(tmp_path / "state"))
+    yield Left(fake_v1, tmp_path / "state")
+    shutil.rmtree(live_folder(tmp_path / "state"))
 
 
 def thaw(left: Left, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
@@ -95,7 +98,8 @@ def test_scan_thaws_every_frozen_job_cgroup(left: Left, capsys: pytest.CaptureFi
     suspended = left.tree.step(9, "0")
     (suspended / "freezer.state").write_text("FROZEN")
     root = str(left.tree.root)
-    assert thaw(left, capsys, "--all", "--dry-run", "--root", root)["scanned"] == [str(suspended)]
+    assert thaw(left, capsys, "--all", "--root", root)["scanned"] == []
+    assert thaw(left, capsys, "--all", "--scan", "--dry-run", "--root", root)["scanned"] == [str(suspended)]
     assert frozen(suspended)
     assert thaw(left, capsys, "--all", "--scan", "--root", root)["scanned"] == [str(suspended)]
     assert not frozen(suspended)
@@ -145,6 +149,29 @@ def test_addresses() -> None:
     assert with_command(["--node", "a"]) == ["run", "--node", "a"]
     assert with_command(["thaw", "--all"]) == ["thaw", "--all"]
     assert with_command(["--help"]) == ["--help"]
+
+
+def test_state_lives_in_memory(tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text("/dev/x / ext4 rw 0 0\nshm /dev/shm tmpfs rw 0 0\nrun /run tmpfs rw 0 0\n")
+    assert live_folder(Path("/run/gangd"), mounts) == Path("/run/gangd")
+    stand_in = live_folder(Path("/var/lib/gangd"), mounts)
+    assert stand_in.parent == Path("/dev/shm")
+    assert stand_in == live_folder(Path("/var/../var/lib/gangd"), mounts)
+    assert stand_in != live_folder(Path("/var/lib/gangd2"), mounts)
+    mounts.write_text("/dev/x / ext4 rw 0 0\n")
+    assert live_folder(Path("/var/lib/gangd"), mounts) == Path("/var/lib/gangd")
+
+
+def test_folder_that_others_may_write_is_refused(tmp_path: Path) -> None:
+    make_private(tmp_path / "mine")
+    make_private(tmp_path / "mine")
+    (tmp_path / "mine").chmod(0o777)
+    with pytest.raises(HostError, match="alone"):
+        make_private(tmp_path / "mine")
+    (tmp_path / "link").symlink_to(tmp_path / "mine")
+    with pytest.raises(HostError, match="alone"):
+        make_private(tmp_path / "link")
 
 
 def mount(tmp_path: Path, *names: str) -> Path:

@@ -123,6 +123,7 @@ def test_watch_tells_of_new_folders_and_of_writes(tmp_path: Path) -> None:
     control.write_text("THAWED")
     assert watch.read() == (False, {})
     assert not watch.set_folders([str(tmp_path), str(tmp_path / "absent")])
+    assert watch.set_folders([str(tmp_path), str(tmp_path / "step_0")])
     watch.close()
 
 
