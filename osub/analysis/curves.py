@@ -234,7 +234,7 @@ def _finish(figure: go.Figure, height_px: int, y_title: str) -> None:
     """Arrange panels; a panel's title keeps clear of the legend above all of them."""
     arrange(figure, height_px)
     figure.update_layout(legend={"y": 1 + 34 / (height_px - 92)}, margin={"t": 70})
-    figure.update_annotations(font={"size": 13})
+    figure.update_annotations(font={"size": 13}, yshift=4)
     figure.update_yaxes(range=[0, 101])
     figure.update_yaxes(title={"text": y_title}, col=1)
 

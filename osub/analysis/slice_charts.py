@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 
 from osub.analysis.charts import GRID, MUTED, RUN_COLOURS, Chart, arrange, job_colour, safe
 from osub.analysis.occupancy import core_lists
-from osub.analysis.slice_metrics import SliceMetrics, usage_intervals
+from osub.analysis.slice_metrics import SliceMetrics, busy_slices, usage_intervals
 
 EXCERPT_SLICES = 60
 BARS_LIMIT = 3_000
@@ -128,7 +128,9 @@ def interval_rows(slices: pl.DataFrame, jobs: pl.DataFrame) -> list[list[str]]:
     Columns: job, application and cores, degradation, then how often each interval from 1 up occurred; the
     last column counts the longer ones together.
     """
-    counted = usage_intervals(slices).with_columns(pl.col("interval").clip(upper_bound=INTERVAL_COLUMNS))
+    counted = usage_intervals(busy_slices(slices)).with_columns(
+        pl.col("interval").clip(upper_bound=INTERVAL_COLUMNS)
+    )
     wide = counted.group_by("job", "interval").agg(pl.col("count").sum())
     known = jobs.select(pl.col("job_id").alias("job"), "trace_job", "app", "cores", "degradation").drop_nulls(
         "job"

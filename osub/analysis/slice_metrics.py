@@ -68,8 +68,9 @@ class SliceMetrics(msgspec.Struct, frozen=True, kw_only=True):
 
 def measure_slices(slices: pl.DataFrame, jobs: pl.DataFrame) -> SliceMetrics:
     """Compute the metrics of the ``slices`` table, with the placements from the ``jobs`` table."""
-    counted = usage_intervals(slices).group_by("interval").agg(pl.col("count").sum()).sort("interval")
-    shares, missing = attained_shares(slices, jobs)
+    busy = busy_slices(slices)
+    counted = usage_intervals(busy).group_by("interval").agg(pl.col("count").sum()).sort("interval")
+    shares, missing = attained_shares(slices, busy, jobs)
     return SliceMetrics(
         slices=slices.get_column("slice").n_unique(),
         length_s=slices.select(pl.col("length_s").median()).item(),
@@ -85,38 +86,53 @@ def measure_slices(slices: pl.DataFrame, jobs: pl.DataFrame) -> SliceMetrics:
 
 
 def busy_slices(slices: pl.DataFrame) -> pl.DataFrame:
-    """Return one row for each slice in which a job is busy: ``job``, ``slice``, ``length_s``, ``used``."""
+    """Return a row for each slice in which a job is busy: ``job``, ``slice``, ``length_s``, ``used``."""
     return (
-        slices.filter(pl.col("role") != "idle")
+        slices.lazy()
+        .filter(pl.col("role") != "idle")
+        .select("job", "slice", "length_s", USED.alias("used"))
         .group_by("job", "slice")
-        .agg(pl.col("length_s").first(), USED.any().alias("used"))
+        .agg(pl.col("length_s").first(), pl.col("used").any())
         .sort("job", "slice")
+        .collect()
     )
 
 
-def usage_intervals(slices: pl.DataFrame) -> pl.DataFrame:
+def usage_intervals(busy: pl.DataFrame) -> pl.DataFrame:
     """Return how often each usage interval occurs for each job: ``job``, ``interval``, ``count``.
 
     The interval of two uses in successive slices is 1; one busy slice without use between them makes it 2.
+
+    Parameters
+    ----------
+    busy
+        What ``busy_slices`` returned.
     """
     return (
-        busy_slices(slices)
-        .with_columns(turn=pl.int_range(pl.len()).over("job"))
+        busy.lazy()
+        .select("job", "used", turn=pl.int_range(pl.len()))
         .filter("used")
-        .with_columns(interval=pl.col("turn").diff().over("job"))
-        .drop_nulls("interval")
+        .select("job", interval=pl.col("turn").diff(), same=pl.col("job") == pl.col("job").shift())
+        .filter("same")
         .group_by("job", "interval")
         .agg(pl.len().cast(pl.Int64).alias("count"))
         .sort("job", "interval")
+        .collect()
     )
 
 
-def attained_shares(slices: pl.DataFrame, jobs: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+def attained_shares(slices: pl.DataFrame, busy: pl.DataFrame, jobs: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     """Return what each contended job got of what it was entitled to.
 
     In a slice in which a job is busy and shares a core with another busy job it is entitled to the slice
-    over m, the largest number of busy jobs on one of its cores, itself included; it attains the slice if it
-    uses it.
+    over m, the largest number of busy jobs on one of its cores, itself included; it attains what it uses.
+
+    Parameters
+    ----------
+    slices, jobs
+        The tables.
+    busy
+        What ``busy_slices`` returned.
 
     Returns
     -------
@@ -125,29 +141,34 @@ def attained_shares(slices: pl.DataFrame, jobs: pl.DataFrame) -> tuple[pl.DataFr
     missing
         Busy jobs without a known placement; they are left out, also as sharers of others.
     """
-    busy = slices.filter(pl.col("role") != "idle").select("slice", "node", "job").unique()
-    crowd = (
-        busy.sort("slice", "node", "job")
-        .group_by("slice", "node", maintain_order=True)
-        .agg(pl.col("job").cast(pl.String).alias("crowd"))
-        .with_columns(pl.col("crowd").list.join(","))
+    rows = slices.lazy().filter(pl.col("role") != "idle").select("slice", "node", "job")
+    # Slices with the same busy jobs on the same nodes have the same sharers. Patterns repeat, so sharers are
+    # counted once for each different crowd; a sum of hashes, which no order changes, tells crowds apart.
+    crowds = (
+        rows.unique()
+        .group_by("slice")
+        .agg(crowd=pl.struct("node", "job").hash().sum())
+        .sort("slice")
+        .collect()
     )
+    samples = crowds.group_by("crowd").agg(pl.col("slice").min())
     cores = _cores_of_jobs(jobs)
-    missing = busy.get_column("job").unique().is_in(cores.get_column("job").unique().implode())
-    multiplicity = crowd.join(_multiplicities(crowd, cores), on=("node", "crowd"))
-    largest = multiplicity.group_by("slice", "job").agg(pl.col("m").max())
+    members = rows.join(samples.lazy(), on="slice").unique().collect()
     shares = (
-        busy_slices(slices)
-        .join(largest.filter(pl.col("m") > 1), on=("slice", "job"))
+        busy.lazy()
+        .join(crowds.lazy(), on="slice")
+        .group_by("crowd", "job")
+        .agg(length_s=pl.col("length_s").sum(), attained_s=pl.col("length_s").filter("used").sum())
+        .join(_multiplicities(members, cores).lazy(), on=("crowd", "job"))
+        .filter(pl.col("m") > 1)
         .group_by("job")
-        .agg(
-            entitled_s=(pl.col("length_s") / pl.col("m")).sum(),
-            attained_s=pl.col("length_s").filter("used").sum(),
-        )
+        .agg(entitled_s=(pl.col("length_s") / pl.col("m")).sum(), attained_s=pl.col("attained_s").sum())
         .sort("job")
         .with_columns(ratio=pl.col("attained_s") / pl.col("entitled_s"))
+        .collect()
     )
-    return shares, int((~missing).sum())
+    placed = busy.get_column("job").unique().is_in(cores.get_column("job").unique().implode())
+    return shares, int((~placed).sum())
 
 
 def _cores_of_jobs(jobs: pl.DataFrame) -> pl.DataFrame:
@@ -162,23 +183,18 @@ def _cores_of_jobs(jobs: pl.DataFrame) -> pl.DataFrame:
     return listed.select("job", "node", "core").explode("core", empty_as_null=False)
 
 
-def _multiplicities(crowds: pl.DataFrame, cores: pl.DataFrame) -> pl.DataFrame:
-    """Return ``node``, ``crowd``, ``job``, ``m``: m of each job of each different crowd on a node.
-
-    A pattern of slices repeats, so the different crowds are few, however long the run is.
-    """
-    members = (
-        crowds.select("node", "crowd")
-        .unique()
-        .with_columns(job=pl.col("crowd").str.split(",").cast(pl.List(pl.Int64)))
-        .explode("job", empty_as_null=False)
-        .join(cores, on=("node", "job"))
-    )
-    return (
-        members.with_columns(m=pl.len().over("node", "crowd", "core"))
-        .group_by("node", "crowd", "job")
-        .agg(pl.col("m").max())
-    )
+def _multiplicities(members: pl.DataFrame, cores: pl.DataFrame) -> pl.DataFrame:
+    """Return ``crowd``, ``job``, ``m``: the most busy jobs on a core of each job, in each crowd."""
+    found: list[pl.DataFrame] = []
+    # In pieces: where jobs come and go in every slice there are as many crowds as slices.
+    for piece in (
+        members.sort("crowd").with_columns(part=pl.col("crowd").rle_id() // 2_000).partition_by("part")
+    ):
+        on_cores = piece.join(cores, on=("node", "job"))
+        counts = on_cores.with_columns(m=pl.len().over("crowd", "node", "core"))
+        found.append(counts.group_by("crowd", "job").agg(pl.col("m").max()))
+    empty = pl.DataFrame(schema={"crowd": pl.UInt64, "job": pl.Int64, "m": pl.UInt32})
+    return pl.concat([empty, *found])
 
 
 def jain_index(ratios: pl.Series) -> float | None:

@@ -20,6 +20,8 @@ from osub.records.placement import PLACEMENT_DTYPE, PlacementArrays, format_core
 from osub.records.rows import Placement
 
 ROWS_A_GROUP = 32_768
+ROWS_A_PIECE = 8_192
+"""Rows made at once; the file does not depend on it, the peak memory of a large run does."""
 
 
 def frame_of(rows: Iterable[Row], table: Table) -> pl.DataFrame:
@@ -139,8 +141,8 @@ def _with_placements(
 
 
 def _pieces(frame: pl.DataFrame, placements: PlacementArrays | None) -> Iterator[pl.DataFrame]:
-    for first in range(0, max(frame.height, 1), ROWS_A_GROUP):
-        piece = frame.slice(first, ROWS_A_GROUP)
+    for first in range(0, max(frame.height, 1), ROWS_A_PIECE):
+        piece = frame.slice(first, ROWS_A_PIECE)
         if placements is not None:
             column = placements.column(first, first + piece.height)
             piece = piece.with_columns(column.alias("placement"))

@@ -10,7 +10,7 @@ from osub.analysis.derived import MetricOptions, with_derived
 from osub.analysis.metrics import quantity
 from osub.analysis.occupancy import core_entries, occupancy
 from osub.analysis.percentiles import nearest_rank
-from osub.analysis.slice_metrics import jain_index, usage_intervals
+from osub.analysis.slice_metrics import busy_slices, jain_index, usage_intervals
 from osub.records import JOBS, SLICES, JobRecord, Placement, SliceRecord
 from osub.records.tables import frame_of
 from tests.fixtures.records import make_ended
@@ -125,7 +125,7 @@ def test_usage_intervals_add_up_to_the_busy_slices_between_the_first_and_the_las
         SliceRecord(slice=number, start_s=number, length_s=1, job=1, node="n", role=role)  # type: ignore[arg-type]
         for number, role in enumerate(roles)
     ]
-    table = usage_intervals(frame_of(rows, SLICES))
+    table = usage_intervals(busy_slices(frame_of(rows, SLICES)))
     busy = [role != "held" for role in roles if role != "idle"]
     uses = [turn for turn, used in enumerate(busy) if used]
     assert table["count"].sum() == max(len(uses) - 1, 0)

@@ -3,7 +3,14 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from osub.analysis.slice_metrics import attained_shares, jain_index, measure_slices, spread, usage_intervals
+from osub.analysis.slice_metrics import (
+    attained_shares,
+    busy_slices,
+    jain_index,
+    measure_slices,
+    spread,
+    usage_intervals,
+)
 from osub.records import JOBS, SLICES, Placement, SliceRecord, SliceRole
 from osub.records.tables import frame_of
 from tests.fixtures.records import make_ended
@@ -32,10 +39,13 @@ def jobs_on(places: dict[int, dict[str, tuple[int, ...]]]) -> pl.DataFrame:
     return frame_of(rows, JOBS)
 
 
+def shares_of(slices: pl.DataFrame, jobs: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    return attained_shares(slices, busy_slices(slices), jobs)
+
+
 def intervals(pattern: str, nodes: tuple[str, ...] = ("n1",)) -> dict[int, int]:
-    return {
-        interval: count for _, interval, count in usage_intervals(slices_of({7: pattern}, nodes)).iter_rows()
-    }
+    busy = busy_slices(slices_of({7: pattern}, nodes))
+    return {interval: count for _, interval, count in usage_intervals(busy).iter_rows()}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +71,7 @@ def test_a_job_on_two_nodes_counts_once() -> None:
 
 
 def test_two_jobs_that_take_turns_are_treated_fairly() -> None:
-    shares, missing = attained_shares(
+    shares, missing = shares_of(
         slices_of({1: "rhrh", 2: "hrhr"}), jobs_on({1: {"n1": (0,)}, 2: {"n1": (0, 1)}})
     )
     assert shares["entitled_s"].to_list() == [2, 2]
@@ -71,16 +81,14 @@ def test_two_jobs_that_take_turns_are_treated_fairly() -> None:
 
 def test_only_contended_busy_slices_count_for_fairness() -> None:
     # Job 2 is idle in the last two slices: what job 1 does then takes nothing from anybody.
-    shares, _ = attained_shares(
-        slices_of({1: "rrhrr", 2: "hhrii"}), jobs_on({1: {"n1": (0,)}, 2: {"n1": (0,)}})
-    )
+    shares, _ = shares_of(slices_of({1: "rrhrr", 2: "hhrii"}), jobs_on({1: {"n1": (0,)}, 2: {"n1": (0,)}}))
     assert shares["entitled_s"].to_list() == [1.5, 1.5]
     assert shares["attained_s"].to_list() == [2, 1]
     assert jain_index(shares["ratio"]) == pytest.approx(0.9)
 
 
 def test_jobs_on_other_cores_or_nodes_do_not_contend() -> None:
-    shares, _ = attained_shares(
+    shares, _ = shares_of(
         slices_of({1: "rr", 2: "rr", 3: "rr"}),
         jobs_on({1: {"n1": (0,)}, 2: {"n1": (1,)}, 3: {"n2": (0,)}}),
     )
@@ -89,18 +97,18 @@ def test_jobs_on_other_cores_or_nodes_do_not_contend() -> None:
 
 
 def test_the_most_crowded_core_decides_what_a_job_is_entitled_to() -> None:
-    shares, _ = attained_shares(
+    shares, _ = shares_of(
         slices_of({1: "r", 2: "h", 3: "h"}), jobs_on({1: {"n1": (0, 1)}, 2: {"n1": (0,)}, 3: {"n1": (0,)}})
     )
     assert shares["entitled_s"].to_list() == pytest.approx([1 / 3] * 3)
-    wide, _ = attained_shares(
+    wide, _ = shares_of(
         slices_of({1: "r", 2: "h", 3: "h"}), jobs_on({1: {"n1": (0, 1)}, 2: {"n1": (0,)}, 3: {"n1": (1,)}})
     )
     assert wide["entitled_s"].to_list() == [0.5, 0.5, 0.5]
 
 
 def test_a_busy_job_without_a_known_place_is_counted_as_missing() -> None:
-    _, missing = attained_shares(slices_of({1: "r", 9: "h"}), jobs_on({1: {"n1": (0,)}}))
+    _, missing = shares_of(slices_of({1: "r", 9: "h"}), jobs_on({1: {"n1": (0,)}}))
     assert missing == 1
 
 
@@ -140,3 +148,12 @@ def test_the_share_lost_to_switching_is_up_to_the_last_task_thawed() -> None:
     ]
     metrics = measure_slices(frame_of(rows, SLICES), frame_of([], JOBS))
     assert metrics.switching_share == pytest.approx((0.01 + 0) / 2)
+
+
+def test_crowds_that_change_in_every_slice_are_told_apart() -> None:
+    # Job 3 comes and goes beside two jobs that take turns: entitled 1/3 where it is busy, else 1/2.
+    shares, _ = shares_of(
+        slices_of({1: "rhhrhh", 2: "hrhhrh", 3: "iiriir"}), jobs_on({job: {"n1": (0,)} for job in (1, 2, 3)})
+    )
+    assert shares["entitled_s"].to_list() == pytest.approx([4 / 2 + 2 / 3, 4 / 2 + 2 / 3, 2 / 3])
+    assert shares["attained_s"].to_list() == [2, 2, 2]
