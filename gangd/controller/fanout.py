@@ -179,6 +179,13 @@ class Fanout:
 
     def thaw_all(self, now_ns: int, reason: str) -> DownMessage:
         """Message that thaws everything everywhere and voids all plans."""
+        return self._to_all(now_ns, None, reason)
+
+    def announce(self, now_ns: int) -> DownMessage:
+        """Message that changes nothing, but tells agents of an earlier controller to say hello."""
+        return self._to_all(now_ns, (), "announcement")
+
+    def _to_all(self, now_ns: int, jobs: tuple[int, ...] | None, reason: str) -> DownMessage:
         self._seq += 1
         return ThawNow(
             controller=self.controller,
@@ -187,7 +194,7 @@ class Fanout:
             seq=self._seq,
             sent_ns=now_ns,
             lease_ns=self.lease_ns,
-            jobs=None,
+            jobs=jobs,
             reason=reason,
         )
 

@@ -22,7 +22,7 @@ from gangd.controller.orders import Orders
 from gangd.controller.slicelog import SliceLog
 from gangd.controller.slurm_worker import Answer, Failed, Looked, SlurmWorker
 from gangd.controller.status import Vitals, describe
-from gangd.controller.uplink import Times, UnknownAgentError, Uplink
+from gangd.controller.uplink import Times, Uplink
 from gangd.controller.view import ClusterView, Policy
 from gangd.core import (
     Alarm,
@@ -159,9 +159,8 @@ class ControllerLoop:
             self._tick_us = (self._clock() - now_ns) // 1000
         if now_ns >= self._beat_ns:
             self._beat_ns = now_ns + self._scheduler.settings.lease_ns // BEATS_A_LEASE
-            self._orders.publish(
-                self._fanout.beats(list(self._uplink.agents), now_ns, self._scheduler.horizon)
-            )
+            beats = self._fanout.beats(list(self._uplink.agents), now_ns, self._scheduler.horizon)
+            self._orders.publish([*beats, self._fanout.announce(now_ns)])
         if now_ns >= self._status_ns:
             self._status_ns = now_ns + STATUS_EVERY_NS
             self._orders.attempt("write status", self._write_status)
@@ -188,11 +187,7 @@ class ControllerLoop:
         settings = self._scheduler.settings
         times = Times(settings.quantum_ns, settings.lease_ns, settings.lookahead)
         state = self._scheduler.agent_state(node)
-        try:
-            reaction = self._uplink.on_message(message, received_ns, self._clock(), times, state)
-        except UnknownAgentError:
-            self._orders.reply(self._uplink.refusal(node))
-            raise
+        reaction = self._uplink.on_message(message, received_ns, self._clock(), times, state)
         for reply in reaction.replies:
             self._orders.reply(reply)
         if reaction.alarm is not None:

@@ -99,7 +99,7 @@ class Uplink:
         Raises
         ------
         UnknownAgentError
-            The sender must say hello first; it is told so by ``refusal``.
+            The sender must say hello first; it hears the controller's announcements and will.
         ReplayedError
             A report came twice, or after a later one.
         """
@@ -129,10 +129,6 @@ class Uplink:
                 if state is AgentState.UNKNOWN:
                     return Reaction()
                 return Reaction(events=(AgentLost(now_ns, message.node, f"it leaves: {message.reason}"),))
-
-    def refusal(self, node: str) -> Refused:
-        """Answer to an agent that is unknown here: it says hello again."""
-        return Refused(node=node, reason="this controller does not know you; say hello")
 
     def _on_hello(self, hello: Hello, now_ns: int, times: Times) -> Reaction:
         if hello.node not in self._cores:

@@ -80,8 +80,9 @@ class Exempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like
 class Down(Message, frozen=True, kw_only=True):
     """What every message of the controller carries.
 
-    ``seq`` grows strictly over all messages of a controller incarnation, on whatever topic. ``epoch``
-    counts the plans of a node and never shrinks; 0 in a message to all nodes.
+    Only a message to this very node renews the lease. ``seq`` grows strictly over all messages of a
+    controller incarnation, on whatever topic. ``epoch`` counts the plans of a node and never shrinks; it is
+    0 in a message to all nodes.
     """
 
     controller: Controller
@@ -135,7 +136,8 @@ class ThawNow(Down, frozen=True, kw_only=True, tag="thaw"):
     """Thaw at once, without waiting for a slice: the named jobs, or all if ``jobs`` is None.
 
     With ``jobs`` None the plan is void as well (the controller leaves) until a new ``SlicePlan`` comes;
-    otherwise the named jobs are latched as ``never_freeze``.
+    otherwise the named jobs are latched as ``never_freeze``. To all nodes and without any job it only
+    announces the controller: an agent that was not welcomed by it says hello. Grants no lease to all.
     """
 
     jobs: f.Jobs | None

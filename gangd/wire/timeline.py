@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gangd.wire.down import Beat, Controller, DownMessage, Exempt, PlanChange, SlicePlan, ThawNow, Track
+from gangd.wire.down import Beat, Controller, DownMessage, Exempt, PlanChange, SlicePlan, Track
 from gangd.wire.faults import ForeignControllerError, MalformedError, MissedPlanError, ReplayedError
 
 _NO_JOBS: frozenset[int] = frozenset()
@@ -115,7 +115,7 @@ class Timeline:
         self.controller = message.controller
         self._take(message)
         self._seqs[message.controller] = message.seq
-        if not (isinstance(message, ThawNow) and message.jobs is None):
+        if message.node is not None:
             sent_ns = min(arrival_ns, message.sent_ns - offset_ns)
             self._lease_until_ns = max(self._lease_until_ns or 0, sent_ns + message.lease_ns)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gangd.controller.fanout import Fanout
@@ -196,7 +196,7 @@ churn = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(churn, st.integers(2, 4))
 def test_one_gang_a_core_nobody_starves_and_all_nodes_agree(
     script: list[tuple[str, object]], most: int

@@ -27,7 +27,6 @@ from gangd.wire import (
     Message,
     Ping,
     Pong,
-    Refused,
     ReplyMessage,
     Report,
     Resend,
@@ -358,12 +357,24 @@ def test_a_dry_run_tells_the_agents_nothing(tmp_path: Path) -> None:
     assert all(agent.timeline.controller is None for agent in agents)
 
 
+def test_a_new_controller_is_heard_of_without_being_asked(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, two_jobs())
+    one = stage.agent("n1")
+
+    def scene() -> None:
+        stage.until(lambda: one.timeline.controller == stage.loop.controller)
+        assert one.timeline.lease_over(time.monotonic_ns())
+
+    with stage.play(scene):
+        pass
+
+
 def test_a_stranger_and_a_liar_are_counted_and_do_no_harm(tmp_path: Path) -> None:
     stage = Stage(tmp_path, two_jobs())
     one, nowhere = stage.agent("n1"), stage.agent("n77")
 
     def scene() -> None:
-        stage.until(lambda: any(isinstance(reply, Refused) for reply in one.replies))
+        stage.until(lambda: (status := stage.status()) is not None and "unknown_agent" in status.dropped)
         one.say(Report(node="n1", incarnation=b"x" * 16, follows=None, seq=1, offset_ns=0, rtt_us=0))
         one.sockets.reports.send(b"\xc1 rubbish")
 

@@ -190,6 +190,14 @@ def test_a_thaw_of_all_voids_plan_and_lease() -> None:
     assert timeline.held(10) == frozenset()
 
 
+def test_an_announcement_changes_nothing_and_grants_no_lease() -> None:
+    timeline = Timeline("n1")
+    timeline.accept(plan(), 0)
+    timeline.accept(ThawNow(**head(2, 0) | {"node": None, "sent_ns": LEASE}, jobs=(), reason=""), LEASE)
+    assert timeline.held(10) == {8}
+    assert timeline.lease_over(LEASE)
+
+
 def test_a_thaw_of_some_latches_them() -> None:
     timeline = Timeline("n1")
     timeline.accept(plan(), 0)
