@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 
 from osub.analysis.charts import GRID, MUTED, RUN_COLOURS, Chart, arrange, job_colour, safe
 from osub.analysis.occupancy import core_lists
-from osub.analysis.slice_metrics import SliceMetrics, busy_slices, usage_intervals
+from osub.analysis.slice_metrics import SliceMetrics, busy_slices, numbered_once, usage_intervals
 
 EXCERPT_SLICES = 60
 BARS_LIMIT = 3_000
@@ -68,13 +68,16 @@ def excerpt_chart(slices: pl.DataFrame, jobs: pl.DataFrame) -> Chart | None:
 
 
 def _busiest(slices: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of the stretch of ``EXCERPT_SLICES`` slices in which most rows are busy."""
-    first = int(slices.get_column("slice").to_numpy().min())
-    busy = np.bincount(slices.filter(pl.col("role") != "idle").get_column("slice").to_numpy() - first)
+    """Return the stretch of ``EXCERPT_SLICES`` slices with the most busy rows, numbered by time."""
+    start_s = slices.get_column("start_s").to_numpy()
+    length_s = float(np.median(slices.get_column("length_s").to_numpy()))
+    turn = np.round((start_s - start_s.min()) / length_s).astype(np.int64)
+    busy = np.bincount(turn[(slices.get_column("role") != "idle").to_numpy()], minlength=1)
     total = np.concatenate(([0], np.cumsum(busy)))
     span = min(EXCERPT_SLICES, len(busy))
-    start = first + int(np.argmax(total[span:] - total[:-span])) if span else first
-    return slices.filter(pl.col("slice").is_between(start, start + EXCERPT_SLICES - 1))
+    first = int(np.argmax(total[span:] - total[:-span]))
+    inside = (turn >= first) & (turn < first + EXCERPT_SLICES)
+    return slices.with_columns(slice=pl.Series(turn)).filter(pl.Series(inside))
 
 
 def _excerpt(drawn: pl.DataFrame, bands: pl.DataFrame) -> go.Figure:
@@ -128,7 +131,7 @@ def interval_rows(slices: pl.DataFrame, jobs: pl.DataFrame) -> list[list[str]]:
     Columns: job, application and cores, degradation, then how often each interval from 1 up occurred; the
     last column counts the longer ones together.
     """
-    counted = usage_intervals(busy_slices(slices)).with_columns(
+    counted = usage_intervals(busy_slices(numbered_once(slices))).with_columns(
         pl.col("interval").clip(upper_bound=INTERVAL_COLUMNS)
     )
     wide = counted.group_by("job", "interval").agg(pl.col("count").sum())

@@ -68,6 +68,7 @@ class SliceMetrics(msgspec.Struct, frozen=True, kw_only=True):
 
 def measure_slices(slices: pl.DataFrame, jobs: pl.DataFrame) -> SliceMetrics:
     """Compute the metrics of the ``slices`` table, with the placements from the ``jobs`` table."""
+    slices = numbered_once(slices)
     busy = busy_slices(slices)
     counted = usage_intervals(busy).group_by("interval").agg(pl.col("count").sum()).sort("interval")
     shares, missing = attained_shares(slices, busy, jobs)
@@ -83,6 +84,17 @@ def measure_slices(slices: pl.DataFrame, jobs: pl.DataFrame) -> SliceMetrics:
         freeze_us=spread(slices.get_column("freeze_us")),
         switching_share=_switching_share(slices),
     )
+
+
+def numbered_once(slices: pl.DataFrame) -> pl.DataFrame:
+    """Return the slices such that no number stands for two: a controller that restarts may count anew.
+
+    Where that happened, slices are numbered in the order of their starts.
+    """
+    starts = slices.group_by("slice").agg(alike=pl.col("start_s").min() == pl.col("start_s").max())
+    if starts.get_column("alike").all():
+        return slices
+    return slices.with_columns(slice=pl.col("start_s").rank("dense").cast(pl.Int64))
 
 
 def busy_slices(slices: pl.DataFrame) -> pl.DataFrame:

@@ -82,7 +82,7 @@ JOURNAL = """
 journal = RowJournal(folder / "slices.journal", SLICES)
 for number in range(20_000):
     journal.append(*(
-        SliceRecord(slice=number, start_s=number / 4, length_s=0.25, job=job, node="n1", role="run", skew_us=9)
+        SliceRecord(slice=number, start_s=number, length_s=0.25, job=job, node="n1", role="run", skew_us=9)
         for job in range(24)
     ))
 journal.close()

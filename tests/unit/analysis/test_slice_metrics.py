@@ -157,3 +157,10 @@ def test_crowds_that_change_in_every_slice_are_told_apart() -> None:
     )
     assert shares["entitled_s"].to_list() == pytest.approx([4 / 2 + 2 / 3, 4 / 2 + 2 / 3, 2 / 3])
     assert shares["attained_s"].to_list() == [2, 2, 2]
+
+
+def test_a_controller_that_restarts_and_counts_anew_changes_no_figure() -> None:
+    places = jobs_on({1: {"n1": (0,)}, 2: {"n1": (0,)}})
+    whole = slices_of({1: "rhrhrh", 2: "hrhrhr"})
+    anew = whole.with_columns(pl.col("slice") % 3)
+    assert measure_slices(anew, places) == measure_slices(whole, places)
