@@ -120,8 +120,11 @@ class Loop:
         if now_ns >= self._strays_ns:
             self._strays_ns = now_ns + STRAYS_NS
             self._tell_strays()
-        if self.node.wants_report(now_ns) and self._writable():
-            self.node.report(now_ns)
+        if self.node.wants_report(now_ns):
+            if self._writable():
+                self.node.report(now_ns)
+            else:
+                self.node.put_off_report(now_ns)
         if self.node.talk.outbox:
             self._send()
         self._tell_events()

@@ -55,9 +55,15 @@ class Node:
     _report_ns: int = 0
     _leak_ns: int = 0
     _trips: int = 0
+    _known: object = None
 
     def on_plan(self, now_ns: int) -> None:
         """Follow a schedule, exemptions or a lease that may have changed."""
+        timeline = self.talk.timeline
+        known, self._known = self._known, (timeline.controller, timeline.epoch, timeline.exempt)
+        if known == self._known and self.gate.lease.valid(now_ns) and self.switch.prepared() is not None:
+            self._renew(now_ns)  # a beat: nothing but the lease is new
+            return
         suspended = frozenset(self.talk.timeline.exempt.suspended)
         if suspended:
             self.gate.disown(self.table.keys_of(suspended))
@@ -156,6 +162,10 @@ class Node:
     def wants_report(self, now_ns: int) -> bool:
         """Whether a report should be sent now."""
         return now_ns >= self._report_ns or self.book.has_urgent()
+
+    def put_off_report(self, now_ns: int) -> None:
+        """Try again later: nobody takes the report now, and it must not stay due."""
+        self._report_ns = now_ns + REPORT_NS
 
     def report(self, now_ns: int) -> None:
         """Put a report into the outbox."""
