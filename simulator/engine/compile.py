@@ -1,0 +1,76 @@
+"""How kernels are compiled: by numba with a cache on disk, or not at all.
+
+numba's cache looks at the file of the function that Python calls, not at the files of the functions that this
+one calls. A kernel would therefore stay as it was when a callee in another file changes. So the cache folder
+is named after a digest of every source file of this package: other sources, other folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def compilation_wanted() -> bool:
+    """Return whether kernels are compiled: yes, unless ``OSUB_JIT=0`` or ``NUMBA_DISABLE_JIT=1``."""
+    return os.environ.get("OSUB_JIT", "1") != "0" and os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
+
+
+def source_digest(folder: Path) -> str:
+    """Return a digest of the Python sources under ``folder``, names included."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(path.relative_to(folder).as_posix().encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def cache_folder() -> Path:
+    """Return where compiled kernels of these very sources are kept.
+
+    ``NUMBA_CACHE_DIR``, else ``osub/kernels`` in ``XDG_CACHE_HOME``, else in ``~/.cache``, has one folder for
+    each version of the sources.
+    """
+    numba_base = os.environ.get("NUMBA_CACHE_DIR")
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    folder = Path(numba_base) if numba_base else Path(base).expanduser() / "osub" / "kernels"
+    return folder / source_digest(Path(__file__).parents[1])
+
+
+def _cache_is_usable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        return False
+    return os.access(folder, os.W_OK)
+
+
+COMPILED = compilation_wanted()
+"""Whether the kernels of this process are compiled."""
+
+_CACHED = False
+if COMPILED:
+    import numba
+
+    if _cache_is_usable(cache_folder()):
+        numba.config.CACHE_DIR = str(cache_folder())  # type: ignore[attr-defined]
+        _CACHED = True
+
+
+def kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile ``function`` on its first call, or leave it as plain Python (see ``COMPILED``).
+
+    Kernels use integers only, so that the compiled and the plain one compute the same. They create no
+    objects, so numba's reference counting, which costs more than the work, is off.
+    """
+    if not COMPILED:
+        return function
+    options = {"cache": _CACHED, "error_model": "numpy", "nogil": True, "_nrt": False}
+    compiled: Callable[P, R] = numba.njit(**options)(function)  # type: ignore[call-overload]
+    return compiled

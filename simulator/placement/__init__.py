@@ -1,0 +1,1 @@
+"""Which cores a job gets: the thesis's rule, Slurm's, or a user's (``rule``)."""

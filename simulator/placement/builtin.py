@@ -1,0 +1,13 @@
+"""The built-in placements behind one kernel."""
+
+from __future__ import annotations
+
+from simulator.engine.compile import kernel
+from simulator.engine.state import State
+from simulator.placement import thesis
+
+
+@kernel
+def place(state: State, job: int) -> bool:
+    """Name in the parts of ``job`` the cores that it gets now; return whether it fits."""
+    return thesis.place(state, job)

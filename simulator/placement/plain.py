@@ -1,0 +1,23 @@
+"""The built-in placements as plug-ins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from simulator.engine.cluster import Cluster
+from simulator.engine.state import THESIS
+from simulator.job import Job
+from simulator.placement import thesis
+from simulator.placement.rule import Cores
+
+
+@dataclass(frozen=True, slots=True)
+class ThesisPlacement:
+    """Least occupied nodes, then least occupied cores; see ``simulator.placement.thesis``."""
+
+    code: ClassVar[int] = THESIS
+
+    def place(self, cluster: Cluster, job: Job) -> Cores | None:
+        """See ``Placement``."""
+        return cluster.cores_of(job.index) if thesis.place(cluster.state, job.index) else None

@@ -1,0 +1,121 @@
+"""Placement as the thesis does it: least occupied nodes, then least occupied cores.
+
+Source: thesis section 5.2.1. A job of ``n`` nodes and ``c`` cores on each goes to the ``n`` nodes with the
+fewest occupied slots, lowest index first, among those with ``c`` cores that have a free slot and with the
+memory; on each to the ``c`` cores with the fewest jobs, lowest index first.
+"""
+
+from __future__ import annotations
+
+from simulator.engine.bits import WORD_BITS, bit_index, count_bits, lowest_bits
+from simulator.engine.compile import kernel
+from simulator.engine.state import CORES, FREE, FREE_KIB, MEMORY_KIB, NODE, NODES, PART_AT, State
+
+
+@kernel
+def node_fits(state: State, job: int, node: int) -> bool:
+    """Return whether ``node`` has slots and memory for one node's part of ``job``."""
+    return bool(
+        state.nodes[FREE, node] >= state.jobs[CORES, job]
+        and state.nodes[FREE_KIB, node] >= state.jobs[MEMORY_KIB, job]
+    )
+
+
+@kernel
+def job_fits(state: State, job: int) -> bool:
+    """Return whether enough nodes have slots and memory for ``job`` now."""
+    wanted = state.jobs[NODES, job]
+    if state.roomy[state.jobs[CORES, job]] < wanted:
+        return False
+    if state.jobs[MEMORY_KIB, job] == 0:
+        return True
+    for node in range(state.nodes.shape[1]):
+        if node_fits(state, job, node):
+            wanted -= 1
+            if wanted == 0:
+                return True
+    return False
+
+
+@kernel
+def choose_cores(state: State, part: int, cores: int) -> None:
+    """Name in ``part`` the ``cores`` least occupied cores of its node, lowest index first."""
+    node = state.parts[NODE, part]
+    for word in range(state.valid.shape[0]):
+        state.mask[part, word] = 0
+    for level in range(state.occupied.shape[1]):
+        for word in range(state.valid.shape[0]):
+            least = state.valid[word] & ~state.occupied[node, level, word]
+            if level > 0:
+                least &= state.occupied[node, level - 1, word]
+            if least == 0:
+                continue
+            found = count_bits(least)
+            if found > cores:
+                least = lowest_bits(least, cores)
+                found = cores
+            state.mask[part, word] |= least
+            cores -= found
+            if cores == 0:
+                return
+
+
+@kernel
+def _choose_at_load(state: State, job: int, load: int, wanted: int) -> int:
+    """Choose up to ``wanted`` nodes with ``load`` that suit ``job``, by index; return how many."""
+    found = 0
+    for word in range(state.chosen.shape[0]):
+        rest = state.by_load[load, word]
+        while rest:
+            bit = rest & -rest
+            rest ^= bit
+            if node_fits(state, job, word * WORD_BITS + bit_index(bit)):
+                state.chosen[word] |= bit
+                found += 1
+                if found == wanted:
+                    return found
+    return found
+
+
+@kernel
+def _choose_nodes(state: State, job: int) -> None:
+    """Choose the nodes of ``job``, which fits: fewest occupied slots, then lowest index."""
+    for word in range(state.chosen.shape[0]):
+        state.chosen[word] = 0
+    if state.nodes.shape[1] == 1:
+        state.chosen[0] = 1
+        return
+    wanted = state.jobs[NODES, job]
+    # with one slot a core and memory to spare, every node with that load suits the job or none does
+    alike = state.occupied.shape[1] == 1 and state.jobs[MEMORY_KIB, job] == 0
+    for place in range(state.loads.shape[0]):
+        rest = state.loads[place]
+        while rest and wanted > 0:
+            bit = rest & -rest
+            rest ^= bit
+            load = place * WORD_BITS + bit_index(bit)
+            if alike and state.load_size[load] <= wanted:
+                for word in range(state.chosen.shape[0]):
+                    state.chosen[word] |= state.by_load[load, word]
+                wanted -= state.load_size[load]
+            else:
+                wanted -= _choose_at_load(state, job, load, wanted)
+
+
+@kernel
+def place(state: State, job: int) -> bool:
+    """Name in the parts of ``job`` the cores that it gets now; return whether it fits."""
+    if not job_fits(state, job):
+        return False
+    _choose_nodes(state, job)
+    cores = state.jobs[CORES, job]
+    part = state.jobs[PART_AT, job]
+    for word in range(state.chosen.shape[0]):
+        rest = state.chosen[word]
+        while rest:
+            bit = rest & -rest
+            rest ^= bit
+            state.parts[NODE, part] = word * WORD_BITS + bit_index(bit)
+            choose_cores(state, part, cores)
+            part += 1
+    return True

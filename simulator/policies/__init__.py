@@ -1,0 +1,1 @@
+"""Which waiting jobs start: first come first served, EASY, or a user's policy (``rule``)."""

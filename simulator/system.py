@@ -1,0 +1,135 @@
+"""The simulated system: nodes, cores, and how queues share them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+
+from osub.errors import UsageError
+
+MOST_MULTIPLICITY = 8
+_SYSTEM = re.compile(r"N([1-9]\d{0,6})C([1-9]\d{0,6})")
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """``nodes`` nodes of ``cores`` cores: N150C12 is ``System(150, 12)``."""
+
+    nodes: int
+    cores: int
+
+    @classmethod
+    def parse(cls, text: str) -> System:
+        """Read a system such as ``N150C12``.
+
+        Raises
+        ------
+        UsageError
+            The text is no such system.
+        """
+        match = _SYSTEM.fullmatch(text)
+        if match is None:
+            raise UsageError(f"{text!r} is not a system: write nodes and cores a node, such as N150C12")
+        return cls(int(match[1]), int(match[2]))
+
+    def __str__(self) -> str:
+        return f"N{self.nodes}C{self.cores}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """The ``nodes`` nodes from ``first`` on behind one queue, with at most ``multiplicity`` jobs a core."""
+
+    name: str
+    first: int
+    nodes: int
+    cores: int
+    multiplicity: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.multiplicity <= MOST_MULTIPLICITY:
+            raise UsageError(
+                f"a multiplicity of {self.multiplicity} for {self.name} jobs is not possible: "
+                f"choose 1 to {MOST_MULTIPLICITY}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """Which pool takes which jobs; in a single queue (SQ) both are one."""
+
+    batch: Pool
+    interactive: Pool
+
+    @property
+    def is_mq(self) -> bool:
+        """Whether interactive jobs have nodes of their own."""
+        return self.batch is not self.interactive
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """The different pools."""
+        return (self.interactive, self.batch) if self.is_mq else (self.batch,)
+
+
+def single_queue(system: System, multiplicity: int) -> Queues:
+    """Return SQ: every node takes every job, at most ``multiplicity`` jobs a core."""
+    pool = Pool(name="main", first=0, nodes=system.nodes, cores=system.cores, multiplicity=multiplicity)
+    return Queues(pool, pool)
+
+
+def multiple_queues(
+    system: System, interactive_nodes: int, multiplicity: int, multiplicity_interactive: int
+) -> Queues:
+    """Return MQ: the first ``interactive_nodes`` nodes for interactive jobs, the rest for batch jobs.
+
+    Raises
+    ------
+    UsageError
+        A queue would have no node.
+    """
+    if not 1 <= interactive_nodes < system.nodes:
+        raise UsageError(
+            f"{interactive_nodes} interactive nodes of {system}: choose 1 to {system.nodes - 1}, so that "
+            "either queue has a node"
+        )
+    return Queues(
+        batch=Pool(
+            name="batch",
+            first=interactive_nodes,
+            nodes=system.nodes - interactive_nodes,
+            cores=system.cores,
+            multiplicity=multiplicity,
+        ),
+        interactive=Pool(
+            name="interactive",
+            first=0,
+            nodes=interactive_nodes,
+            cores=system.cores,
+            multiplicity=multiplicity_interactive,
+        ),
+    )
+
+
+def nodes_of_share(system: System, share: str) -> int:
+    """Return R of the nodes: nearest whole number, halves up, at least 1.
+
+    Parameters
+    ----------
+    share
+        ``5%`` or ``0.05``.
+
+    Raises
+    ------
+    UsageError
+        It is no share between 0 and 1.
+    """
+    text = share.strip()
+    try:
+        value = Decimal(text[:-1]) / 100 if text.endswith("%") else Decimal(text)
+    except InvalidOperation:
+        value = Decimal(-1)
+    if not 0 < value < 1:
+        raise UsageError(f"{share!r} is not a share of the nodes: write it as 5% or 0.05")
+    return max(1, int((value * system.nodes).quantize(Decimal(1), rounding=ROUND_HALF_UP)))

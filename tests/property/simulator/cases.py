@@ -1,0 +1,105 @@
+"""Random small worlds for the engine and its oracle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from hypothesis import strategies as st
+
+from simulator.engine.build import PoolJobs
+from simulator.engine.cluster import members
+from simulator.engine.pool_run import PoolRun, Rules, run_pool
+from simulator.engine.state import NODE, PART_AT
+from simulator.system import Pool
+from tests.property.simulator.reference_engine import RefJob
+
+
+@dataclass(frozen=True)
+class World:
+    """A pool and the jobs that come to it."""
+
+    pool: Pool
+    memory_kib: int | None
+    overhead: Fraction
+    jobs: tuple[RefJob, ...]
+
+
+@st.composite
+def _phases(draw: st.DrawFn, interactive: bool) -> list[int]:
+    time_us = st.integers(1, 40)
+    if not interactive:
+        return [0, draw(time_us)]
+    return [draw(st.integers(0, 20)), *draw(st.lists(time_us, max_size=6))]
+
+
+@st.composite
+def worlds(
+    draw: st.DrawFn, most_jobs: int = 14, interactive: bool = True, most_multiplicity: int = 4
+) -> World:
+    """Draw a system of up to 4 nodes of up to 5 cores and jobs that fit on it."""
+    pool = Pool(
+        name="main",
+        first=0,
+        nodes=draw(st.integers(1, 4)),
+        cores=draw(st.integers(1, 5)),
+        multiplicity=draw(st.integers(1, most_multiplicity)),
+    )
+    memory = draw(st.none() | st.integers(4, 12))
+    jobs = []
+    for number in draw(st.lists(st.integers(0, 99), unique=True, max_size=most_jobs, min_size=1)):
+        phases = draw(_phases(interactive and draw(st.integers(0, 3)) == 0))
+        jobs.append(
+            RefJob(
+                number=number,
+                submit_us=draw(st.integers(0, 60)),
+                nodes=draw(st.integers(1, pool.nodes)),
+                cores=draw(st.integers(1, pool.cores)),
+                phases_us=phases,
+                requested_us=sum(phases) + draw(st.sampled_from([0, 0, 1, 5, 30])),
+                memory_kib=0 if memory is None else draw(st.integers(0, memory)),
+                app=draw(st.integers(0, 1)),
+            )
+        )
+    overhead = draw(st.sampled_from([Fraction(1), Fraction(6, 5), Fraction(11, 10), Fraction(3, 2)]))
+    return World(pool, memory, overhead, tuple(sorted(jobs, key=lambda job: job.number)))
+
+
+def pool_jobs(jobs: tuple[RefJob, ...]) -> tuple[PoolJobs, np.ndarray]:
+    """Return the jobs as the engine's arrays, and their numbers."""
+
+    def column(name: str) -> np.ndarray:
+        return np.array([getattr(job, name) for job in jobs], dtype=np.int64)
+
+    return (
+        PoolJobs(
+            submit_us=column("submit_us"),
+            requested_us=column("requested_us"),
+            nodes=column("nodes"),
+            cores=column("cores"),
+            memory_kib=column("memory_kib"),
+            app=column("app"),
+            phase_at=np.cumsum([0, *(len(job.phases_us) for job in jobs)]),
+            phase_us=np.array([period for job in jobs for period in job.phases_us], dtype=np.int64),
+        ),
+        column("number"),
+    )
+
+
+def run_world(world: World, rules: Rules, *, stepping: bool = False) -> PoolRun:
+    """Run the engine on a world."""
+    jobs, numbers = pool_jobs(world.jobs)
+    return run_pool(jobs, numbers, world.pool, rules, stepping=stepping)
+
+
+def placements(run: PoolRun) -> list[dict[int, list[int]]]:
+    """Return core ids by node of each job."""
+    state = run.state
+    return [
+        {
+            int(state.parts[NODE, part]): members(state.mask[part])
+            for part in range(state.jobs[PART_AT, job], state.jobs[PART_AT, job + 1])
+        }
+        for job in range(state.jobs.shape[1] - 1)
+    ]

@@ -1,0 +1,201 @@
+"""The simulator's rules in the plainest Python: the oracle of the property tests.
+
+Written from ``docs/mechanisms.md`` and the thesis, not from the engine. Work is counted in exact fractions,
+everything is recomputed at every event, and backfilling copies the whole world to look ahead. It shares no
+code with the engine.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import pairwise
+
+
+@dataclass
+class RefJob:
+    """A job; ``phases_us`` are idle, busy, idle, ... and ``cores`` is per node."""
+
+    number: int
+    submit_us: int
+    nodes: int
+    cores: int
+    phases_us: list[int]
+    requested_us: int
+    memory_kib: int = 0
+    app: int = 0
+    start_us: int | None = None
+    end_us: int | None = None
+    placement: dict[int, list[int]] = field(default_factory=dict)
+    phase: int = 0
+    left: Fraction = Fraction(0)
+    request_left: Fraction = Fraction(0)
+    busy: bool = False
+
+
+@dataclass
+class RefCluster:
+    """Nodes with lists of job numbers on each core."""
+
+    nodes: int
+    cores: int
+    multiplicity: int
+    memory_kib: int | None = None
+    holders: list[list[list[int]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.holders = [[[] for _ in range(self.cores)] for _ in range(self.nodes)]
+
+
+Speed = Callable[[RefJob, list[RefJob], int], Fraction]
+
+
+def proportional(overhead: Fraction) -> Speed:
+    """1/(m x C_o)."""
+    return lambda job, others, node: 1 / ((len(others) + 1) * overhead) if others else Fraction(1)
+
+
+class ReferenceEngine:
+    """Runs jobs to their end on construction; they then have ``start_us``, ``end_us`` and ``placement``."""
+
+    def __init__(self, jobs: list[RefJob], cluster: RefCluster, speed: Speed, policy: str = "easy") -> None:
+        self.jobs = {job.number: job for job in jobs}
+        self.cluster = cluster
+        self.speed_on_core = speed
+        self.now = 0
+        self.queue: list[RefJob] = []
+        self.running: list[RefJob] = []
+        arrivals = sorted(jobs, key=lambda job: (job.submit_us, job.number))
+        while arrivals or self.running:
+            ends = [(self.phase_end(job), not self.in_last_phase(job), job.number) for job in self.running]
+            if ends and (not arrivals or min(ends)[0] <= arrivals[0].submit_us):
+                when, changes, number = min(ends)
+                self.advance(when)
+                job = self.jobs[number]
+                if changes:
+                    self.enter(job, job.phase + 1)
+                    continue
+                self.stop(job)
+            else:
+                self.advance(arrivals[0].submit_us)
+                self.queue.append(arrivals.pop(0))
+            (self.pass_fcfs if policy == "fcfs" else self.pass_easy)()
+
+    def in_last_phase(self, job: RefJob) -> bool:
+        return job.phase == len(job.phases_us) - 1
+
+    def phase_end(self, job: RefJob) -> int:
+        return self.now + math.ceil(job.left / self.speed(job))
+
+    def speed(self, job: RefJob) -> Fraction:
+        if not job.busy:
+            return Fraction(1)
+        speeds = []
+        for node, cores in job.placement.items():
+            for core in cores:
+                others = [self.jobs[n] for n in self.cluster.holders[node][core] if n != job.number]
+                speeds.append(self.speed_on_core(job, [o for o in others if o.busy], node))
+        return min(speeds)
+
+    def advance(self, when: int) -> None:
+        done = {job.number: min(job.left, (when - self.now) * self.speed(job)) for job in self.running}
+        for job in self.running:
+            job.left -= done[job.number]
+            job.request_left -= done[job.number]
+        self.now = when
+
+    def enter(self, job: RefJob, phase: int) -> None:
+        job.phase = phase
+        job.left = Fraction(job.phases_us[phase])
+        job.busy = phase % 2 == 1
+
+    def start(self, job: RefJob, placement: dict[int, list[int]]) -> None:
+        self.queue.remove(job)
+        self.running.append(job)
+        job.placement = placement
+        for node, cores in placement.items():
+            for core in cores:
+                self.cluster.holders[node][core].append(job.number)
+        job.start_us = self.now
+        job.request_left = Fraction(job.requested_us)
+        self.enter(job, 1 if job.phases_us[0] == 0 and len(job.phases_us) > 1 else 0)
+
+    def stop(self, job: RefJob) -> None:
+        self.running.remove(job)
+        for node, cores in job.placement.items():
+            for core in cores:
+                self.cluster.holders[node][core].remove(job.number)
+        job.end_us = self.now
+        job.busy = False
+
+    def place(self, job: RefJob) -> dict[int, list[int]] | None:
+        holders, most = self.cluster.holders, self.cluster.multiplicity
+        suited = []
+        for node in range(self.cluster.nodes):
+            free = [core for core in range(self.cluster.cores) if len(holders[node][core]) < most]
+            here = {number for core in holders[node] for number in core}
+            used_kib = sum(self.jobs[number].memory_kib for number in here)
+            room = self.cluster.memory_kib is None or used_kib + job.memory_kib <= self.cluster.memory_kib
+            if len(free) >= job.cores and room:
+                suited.append(node)
+        if len(suited) < job.nodes:
+            return None
+        suited.sort(key=lambda node: (sum(map(len, holders[node])), node))
+        return {
+            node: sorted(
+                sorted(range(self.cluster.cores), key=lambda core: (len(holders[node][core]), core))[
+                    : job.cores
+                ]
+            )
+            for node in sorted(suited[: job.nodes])
+        }
+
+    def pass_fcfs(self) -> None:
+        while self.queue and (placement := self.place(self.queue[0])) is not None:
+            self.start(self.queue[0], placement)
+
+    def pass_easy(self) -> None:
+        self.pass_fcfs()
+        for job in self.queue[1:]:
+            placement = self.place(job)
+            if placement is None:
+                continue
+            without = self.earliest_start(self.queue[0].number, None)
+            if self.earliest_start(self.queue[0].number, job.number) <= without:
+                self.start(job, placement)
+
+    def earliest_start(self, head: int, beside: int | None) -> int:
+        world = copy.deepcopy(self)
+        if beside is not None:
+            placement = world.place(world.jobs[beside])
+            assert placement is not None
+            world.start(world.jobs[beside], placement)
+        for job in world.running:
+            job.busy = True
+            job.left = job.request_left
+        while True:
+            ends = sorted((world.phase_end(job), job.number) for job in world.running)
+            fits = world.place(world.jobs[head]) is not None
+            if fits and not (ends and ends[0][0] <= world.now):
+                return world.now
+            world.advance(ends[0][0])
+            world.stop(world.jobs[ends[0][1]])
+
+
+def check_no_core_over_used(jobs: list[RefJob], multiplicity: int) -> None:
+    """Assert that no core ever has more than ``multiplicity`` of the jobs that have run."""
+    changes: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for job in jobs:
+        assert job.start_us is not None
+        assert job.end_us is not None
+        for node, cores in job.placement.items():
+            for core in cores:
+                changes.setdefault((node, core), []).extend([(job.start_us, 1), (job.end_us, -1)])
+    for events in changes.values():
+        held = 0
+        for (when, change), (following, _) in pairwise([*sorted(events), (math.inf, 0)]):
+            held += change
+            assert held <= multiplicity or when == following
