@@ -7,6 +7,7 @@ a fleet of many agents in one process calls it with the time.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 from gangd.agent.checks import REST_OF_SLICE_NS, Checks
@@ -24,6 +25,8 @@ from gangd.freezer.recording import RecordingFreezer
 REPORT_NS = 1_000_000_000
 LOOK_AFTER_NS = 5_000_000
 AGAIN_NS = 1_000_000
+LIST_SHARE, SCAN_SHARE = 300, 50
+"""Looking for steps takes at most one part in so many of a core: in cgroups, among all processes."""
 IDLE_LOOK_NS = 1_000_000_000
 LEAK_LOOK_NS = 2_000_000_000
 
@@ -52,6 +55,8 @@ class Node:
     _again_ns: int | None = None
     _slice_ns: int | None = None
     _look_ns: int = 0
+    _look_again: bool = True
+    _refresh_ns: int = 0
     _report_ns: int = 0
     _leak_ns: int = 0
     _trips: int = 0
@@ -82,10 +87,23 @@ class Node:
         # A frozen task needs its core once more to stand still: looking at once would only be in its way.
         self._look_ns = self._report_ns = now_ns + LOOK_AFTER_NS
 
-    def look(self, now_ns: int) -> None:
-        """Look for steps, processes, strangers and signals, and act on what was found."""
-        self._look_ns = now_ns + IDLE_LOOK_NS
+    def look(self, now_ns: int, *, new: bool = True) -> None:
+        """Look for steps, processes, strangers and signals, and act on what was found.
+
+        Without ``new`` (nothing tells of new steps) steps and processes are looked for only as often as it
+        is cheap enough; a freezer that has to search all processes of the host would else cost too much.
+        """
+        self._look_again, self._look_ns = False, now_ns + IDLE_LOOK_NS
+        if new or now_ns >= self._refresh_ns:
+            self._refresh(now_ns)
+        self.check(now_ns)
+        self.act(now_ns, reassert=True)
+
+    def _refresh(self, now_ns: int) -> None:
+        began_ns = time.thread_time_ns()
         changes = self.table.refresh(now_ns)
+        share = SCAN_SHARE if self.gate.freezer.name == "signals" else LIST_SHARE
+        self._refresh_ns = now_ns + (time.thread_time_ns() - began_ns) * share
         if changes.ended:
             self.book.on_ended(changes.ended)
             self.memory.forget(changes.ended)
@@ -94,8 +112,6 @@ class Node:
             self.book.on_fault("inotify", "no room for more watches: raise fs.inotify.max_user_watches")
         jobs = self._jobs(now_ns)
         self.meters.track({job: self.table.pids_of_job(job) for job in jobs}, now_ns)
-        self.check(now_ns)
-        self.act(now_ns, reassert=True)
 
     def check(self, now_ns: int) -> None:
         """Look at states and signals of the steps that concern us."""
@@ -130,7 +146,7 @@ class Node:
             applied = self.gate.apply(freeze, thaw, turn=turn)
             self._on_applied(applied)
             if reassert and any(outcome.did is Did.WROTE for outcome in applied.outcomes):
-                self._look_ns = now_ns + AGAIN_NS  # more may have been born: look until nothing is new
+                self._look_again, self._look_ns = True, now_ns + AGAIN_NS  # until nothing new turns up
         self._again_ns = verdict.again_ns
         for key, why in verdict.spared.items():
             if why is Why.LONG:
@@ -145,7 +161,7 @@ class Node:
         if self.checks.due_ns is not None and now_ns >= self.checks.due_ns and self.checks.on_time(now_ns):
             self.act(now_ns)
         if now_ns >= self._look_ns:
-            self.look(now_ns)
+            self.look(now_ns, new=self._look_again)
         elif self._must_act(now_ns):
             self.act(now_ns)
         if now_ns >= self._leak_ns and self.gate.held:

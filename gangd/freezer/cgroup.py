@@ -25,6 +25,7 @@ class _Handle:
     """The open files of one cgroup. ``ours``: we froze it and have not thawed it yet."""
 
     path: str
+    folder: Path
     control_fd: int
     state_fd: int
     procs_fd: int
@@ -74,7 +75,7 @@ class CgroupFreezer:
         self._ledger = ledger
         self._cpuacct_root = cpuacct_root
         self._bases: tuple[str, ...] = ()
-        self._folders: list[str] = []
+        self._folders: list[Path] = []
         self._links: list[int] | None = None
         self._found: tuple[Step, ...] = ()
         self._looks = 0
@@ -101,17 +102,15 @@ class CgroupFreezer:
         ):
             return self._found
         self._bases = slurm_roots(self.root, self.dialect, self._node)
-        self._folders = [
-            str(self.root),
-            *(f"{self.root}/{path}" for path in watched_folders(self.root, self.dialect, self._bases)),
-        ]
+        below = watched_folders(self.root, self.dialect, self._bases)
+        self._folders = [self.root, *(self.root / path for path in below)]
         self._links = _links(self._folders)
         self._found = find_steps(self.root, self.dialect, self._bases)
         return self._found
 
     def folders(self) -> list[str]:
         """Folders in which jobs and steps come and go, as of the last listing; for inotify."""
-        return self._folders
+        return [str(path) for path in self._folders]
 
     def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
         """See ``Freezer``."""
@@ -167,7 +166,7 @@ class CgroupFreezer:
 
     def control_files(self, key: StepKey) -> tuple[str, ...]:
         """See ``Freezer``."""
-        return tuple(str(self.root / handle.path / self.dialect.control) for handle in self._handles(key))
+        return tuple(str(handle.folder / self.dialect.control) for handle in self._handles(key))
 
     def close(self) -> None:
         """See ``Freezer``."""
@@ -217,7 +216,8 @@ class CgroupFreezer:
                 os.close(fd)
             return None
         slot = self._ledger.claim_cgroup(self.dialect.kind, path, job)
-        return _Handle(path, opened[0], opened[-1] if len(opened) > 2 else opened[0], opened[1], slot)
+        state_fd = opened[0] if self.dialect is CGROUP1 else opened[2]
+        return _Handle(path, self.root / path, opened[0], state_fd, opened[1], slot)
 
     def _write(self, key: StepKey, *, ours: bool) -> Outcome:
         known = self._known.get(key)
@@ -267,9 +267,8 @@ class CgroupFreezer:
     def _pids_of(self, handle: _Handle) -> list[int]:
         try:
             found = [int(word) for word in _read_all(handle.procs_fd).split()]
-            path = self.root / handle.path
-            if path.stat().st_nlink > 2:
-                found += _pids_below(path)
+            if handle.folder.stat().st_nlink > 2:
+                found += _pids_below(handle.folder)
         except OSError as error:
             if is_gone(error):
                 return []
@@ -279,7 +278,7 @@ class CgroupFreezer:
     def _usage_of(self, handle: _Handle) -> int | None:
         try:
             if self.dialect is not CGROUP1:
-                raw = (self.root / handle.path / "cpu.stat").read_bytes()
+                raw = (handle.folder / "cpu.stat").read_bytes()
                 return 1000 * int(raw.split(b"usage_usec ", 1)[1].split(None, 1)[0])
             if self._cpuacct_root is None:
                 return None
@@ -291,10 +290,10 @@ class CgroupFreezer:
 _STATES1 = {b"THAWED": StepState.THAWED, b"FREEZING": StepState.FREEZING, b"FROZEN": StepState.FROZEN}
 
 
-def _links(folders: list[str]) -> list[int] | None:
+def _links(folders: list[Path]) -> list[int] | None:
     """Link counts of folders; None if one is gone or the file system does not count."""
     try:
-        counts = [Path(path).stat().st_nlink for path in folders]
+        counts = [path.stat().st_nlink for path in folders]
     except OSError:
         return None
     return counts if min(counts, default=0) >= 2 else None
