@@ -7,7 +7,7 @@ import queue
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -70,6 +70,9 @@ class Progress:
 
 
 Watch = Callable[[Progress], Wish]
+# Adds what others recorded (time slices) to a RUN whose second 0 is at an epoch second; returns the
+# frozen seconds of jobs by Slurm's job id.
+Collect = Callable[[RunWriter, float], Mapping[int, float]]
 
 
 class Replay:
@@ -141,13 +144,17 @@ class Replay:
             raise
         return replay
 
-    def run(self, watch: Watch = lambda _: Wish.GO_ON) -> bool:
+    def run(
+        self, watch: Watch = lambda _: Wish.GO_ON, collect: Collect = lambda _writer, _origin: {}
+    ) -> bool:
         """Submit and follow until every job has ended.
 
         Parameters
         ----------
         watch
             Called about ten times a second; says whether to go on.
+        collect
+            Called once all jobs have ended.
 
         Returns
         -------
@@ -170,6 +177,7 @@ class Replay:
                 submitter.stop()
                 with suppress(OsubError):
                     self._drain(submitter)
+            self._note_frozen(collect(self._writer, self._origin))
             usage = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
             self._writer.finish(
                 wall_s=time.monotonic() - self._began, cpu_s=sum(use.ru_utime + use.ru_stime for use in usage)
@@ -274,6 +282,13 @@ class Replay:
                 row = planned_row(job)
                 fields = {name: getattr(row, name) for name in row.__struct_fields__}
                 self._keep(JobRecord(**(fields | {"state": "CANCELLED"})))
+
+    def _note_frozen(self, frozen_s: Mapping[int, float]) -> None:
+        for row in list(self._rows.values()):
+            held_s = None if row.job_id is None else frozen_s.get(row.job_id)
+            if held_s is not None:
+                fields = {name: getattr(row, name) for name in row.__struct_fields__}
+                self._keep(JobRecord(**(fields | {"frozen_s": round(held_s, 6)})))
 
     def _keep(self, *rows: JobRecord) -> None:
         if rows:

@@ -78,6 +78,9 @@ def _command(job: PlannedJob, stem: Path, calibration: Path | None) -> list[str]
         return [*across, *eiba, "--rendezvous", f"{stem}.rendezvous", *job.args]
     if job.app == RRBA:
         known = ["--calibration", str(calibration)] if calibration else []
+        rrba = [sys.executable, "-P", "-m", "workloads.rrba", *job.args, *known, *report]
+        if job.cores == 1:
+            return rrba
         ranks = [
             "srun",
             "--mpi=pmi2",
@@ -88,5 +91,5 @@ def _command(job: PlannedJob, stem: Path, calibration: Path | None) -> list[str]
             "--ntasks-per-node",
             cores,
         ]
-        return [*ranks, sys.executable, "-P", "-m", "workloads.rrba", *job.args, *known, *report]
+        return [*ranks, *rrba]
     return [job.app, *job.args]

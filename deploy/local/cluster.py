@@ -30,7 +30,7 @@ from deploy.local.daemons import (
 from deploy.local.gang import gang_daemons, prepare_gang
 from deploy.local.host import Host, look_at_host
 from deploy.local.layout import Layout, make_layout
-from deploy.local.ready import wait_for_nodes, wait_for_port, wait_for_socket
+from deploy.local.ready import wait_for_agents, wait_for_nodes, wait_for_port, wait_for_socket
 from deploy.local.shape import Gang, Shape, pin_cpus
 from deploy.local.state import FILE, ClusterState, locked, read_state, require_state, write_state
 from osub.errors import ClusterError, OutputError
@@ -184,7 +184,7 @@ class LocalCluster:
         except OSError as error:
             raise OutputError(f"cannot write below {layout.state}: {error.strerror}") from error
         if state.shape.gang is Gang.OSUB:
-            prepare_gang(layout, host)
+            prepare_gang(state.shape, layout)
         return state
 
     def _start_missing(self, state: ClusterState, host: Host, say: Callable[[str], None]) -> ClusterState:
@@ -209,7 +209,7 @@ class LocalCluster:
         wait_for_port(state.layout, daemons)
         wait_for_nodes(state.layout, daemons, CommandSlurm(state.layout.conf, tries=5))
         if state.shape.gang is Gang.OSUB:
-            ensure(gang_daemons(state.layout, host))
+            wait_for_agents(state.layout, ensure(gang_daemons(state.layout, host)))
         return state
 
     def _down(self, state: ClusterState, *, keep_logs: bool) -> None:

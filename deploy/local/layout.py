@@ -38,6 +38,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     short: str
     cluster_name: str
     controller_port: int
+    gang_ports: tuple[int, int]
     nodes: tuple[NodePlace, ...]
 
     @property
@@ -106,14 +107,15 @@ def make_layout(state: Path, shape: Shape, pins: tuple[tuple[int, ...], ...]) ->
     short = folder
     if len(os.fsencode(folder)) > _LONGEST_STATE_PATH:
         short = Path(tempfile.gettempdir(), f"osub-{os.geteuid()}-{letters}")
-    ports = free_ports(shape.nodes + 1)
+    ports = free_ports(shape.nodes + 3)
     return Layout(
         state=str(folder),
         short=str(short),
         cluster_name=f"osub-{letters}",
         controller_port=ports[0],
+        gang_ports=(ports[1], ports[2]),
         nodes=tuple(
-            NodePlace(name=f"{letters}-n{index + 1}", port=ports[index + 1], cpus=pins[index])
+            NodePlace(name=f"{letters}-n{index + 1}", port=ports[index + 3], cpus=pins[index])
             for index in range(shape.nodes)
         ),
     )

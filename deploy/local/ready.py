@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from deploy.local.daemons import Daemon, find_process
+from deploy.local.gang import agents_joined
 from deploy.local.layout import Layout
 from osub.errors import ClusterError
 from osub.slurm import CommandSlurm
@@ -54,6 +55,11 @@ def wait_for_nodes(layout: Layout, daemons: Sequence[Daemon], client: CommandSlu
         return len(nodes) == len(layout.nodes) and all(node.is_up for node in nodes)
 
     _wait(layout, daemons, all_up, "not every node came up")
+
+
+def wait_for_agents(layout: Layout, daemons: Sequence[Daemon]) -> None:
+    """Wait until the gang controller has heard from every node's agent."""
+    _wait(layout, daemons, lambda: agents_joined(layout), "not every gang agent joined its controller")
 
 
 def _wait(layout: Layout, daemons: Sequence[Daemon], done: Callable[[], bool], complaint: str) -> None:

@@ -48,6 +48,8 @@ class Shape:
         Most allocated jobs a core, M (in MQ: of the batch nodes, M_B), 1 to 8.
     gang
         Who takes turns on shared cores.
+    quantum_ms
+        Length of gangd's time slices, 20 to 5000 ms.
     queues
         SQ or MQ.
     interactive_nodes
@@ -70,6 +72,7 @@ class Shape:
     virtual: bool = False
     multiplicity: int = 1
     gang: Gang = Gang.NONE
+    quantum_ms: float = 250.0
     queues: Queues = Queues.SQ
     interactive_nodes: int | None = None
     multiplicity_interactive: int = 4
@@ -81,6 +84,8 @@ class Shape:
         _within("--cores", self.cores, MOST_CORES)
         _within("--multiplicity", self.multiplicity, MOST_MULTIPLICITY)
         _within("--multiplicity-interactive", self.multiplicity_interactive, MOST_MULTIPLICITY)
+        if not 20 <= self.quantum_ms <= 5000:
+            raise UsageError(f"--quantum-ms must be 20 to 5000, not {self.quantum_ms:g}")
         if self.queues is Queues.MQ:
             if self.nodes < 2:
                 raise UsageError("--queues mq needs at least 2 nodes: one interactive, one batch")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.local import Gang, LocalCluster, Shape
-from osub.cli.replay import gang_of, watch_replay
+from osub.cli.replay import collector_of, gang_of, watch_replay
 from osub.errors import ClusterError, OutputError
 from submitter.options import ReplayOptions
 from submitter.replay import Replay
@@ -102,7 +102,8 @@ def replay_under(setting: Setting, swf: Path, out: Path, state: Path, nodes: int
             pin=cores > 1,
             use_memory=False,  # the trace's machine had other memory than this host
         )
-        if not watch_replay(Replay.begin(swf, path, client, options), setting.label):
+        session = Replay.begin(swf, path, client, options)
+        if not watch_replay(session, setting.label, collector_of(cluster.state())):
             raise ClusterError("the demo was interrupted; its clusters are gone, its finished runs are kept")
     finally:
         cluster.down()

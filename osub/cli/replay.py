@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -16,14 +17,16 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from deploy.local import Gang
+from deploy.local.gang import record_folder
 from deploy.local.state import ClusterState, read_state
+from gangd.controller.slicelog import read_slices
 from osub.errors import ClusterError, UsageError
-from osub.records import GangSettings
+from osub.records import GangSettings, RunWriter, SliceRecord
 from osub.slurm import CommandSlurm
 from submitter.options import ReplayOptions
 from submitter.plan import Oversize
+from submitter.replay import Collect, Replay, Wish
 from submitter.replay import Progress as Standing
-from submitter.replay import Replay, Wish
 
 
 def replay(
@@ -75,7 +78,7 @@ def replay(
             trial=trial,
         )
         session = Replay.begin(trace, out, client, options, apps)
-    finished = watch_replay(session)
+    finished = watch_replay(session, collect=collector_of(embedded))
     outcome = {"run": str(out), "finished": finished, "jobs": len(session.plan.jobs)}
     if as_json:
         typer.echo(json.dumps(outcome))
@@ -106,14 +109,42 @@ def find_cluster(folder: Path | None) -> tuple[CommandSlurm, ClusterState | None
 def gang_of(embedded: ClusterState | None, client: CommandSlurm) -> GangSettings:
     """Return who takes turns on shared cores there."""
     if embedded is not None and embedded.shape.gang is Gang.OSUB:
-        return GangSettings(kind="osub")
+        return GangSettings(kind="osub", quantum_ms=embedded.shape.quantum_ms)
     config = client.config()
     if "GANG" in config.get("PreemptMode", ""):
         return GangSettings(kind="slurm", quantum_ms=1000.0 * int(config["SchedulerTimeSlice"].split()[0]))
     return GangSettings(kind="none")
 
 
-def watch_replay(session: Replay, title: str = "replay") -> bool:
+def collector_of(embedded: ClusterState | None) -> Collect:
+    """Return what adds the time slices of an embedded gangd to a RUN; nothing where there is none."""
+    if embedded is None or embedded.shape.gang is not Gang.OSUB:
+        return lambda _writer, _origin: {}
+    folder = record_folder(embedded.layout)
+
+    def collect(writer: RunWriter, origin: float) -> dict[int, float]:
+        ours = {row.job_id for row in writer.jobs().values()}
+        held: dict[tuple[int, str], float] = {}
+        for part in batched((row for row in read_slices(folder, origin) if row.job in ours), 10_000):
+            writer.append_slice(*part)
+            for row in part:
+                if row.role == "held":
+                    held[row.job, row.node] = held.get((row.job, row.node), 0.0) + row.length_s
+        return {job: max(s for (other, _), s in held.items() if other == job) for job, _ in held}
+
+    return collect
+
+
+def batched(rows: Iterable[SliceRecord], most: int) -> Iterator[list[SliceRecord]]:
+    """Yield lists of at most ``most`` rows."""
+    source = iter(rows)
+    while part := list(islice(source, most)):
+        yield part
+
+
+def watch_replay(
+    session: Replay, title: str = "replay", collect: Collect = lambda _writer, _origin: {}
+) -> bool:
     """Carry a replay out under a progress bar; returns whether it finished."""
     console = Console(stderr=True)
     bar = Progress(
@@ -138,7 +169,7 @@ def watch_replay(session: Replay, title: str = "replay") -> bool:
             bar.start()
             return wish
 
-        return session.run(watch)
+        return session.run(watch, collect)
 
 
 @contextmanager
