@@ -93,7 +93,7 @@ class ControllerLoop:
         self._view = ClusterView(self._cores, _policy(config))
         self._scheduler = GangScheduler(settings, now_ns, self._cores, keeper.state.limits)
         self._fanout = Fanout(self.controller, self._cores, self._scheduler.time, settings.lease_ns)
-        self._uplink = Uplink(self.controller, self._cores)
+        self._uplink = Uplink(self.controller, self._cores, self._scheduler.time)
         self._worker = SlurmWorker(client, config.snapshot_s, clock)
         self._slices = SliceLog(config.record, wall() / 1e6, now_ns) if config.record else None
         self._orders = Orders(self._scheduler, self._fanout, sockets, self._worker, self._slices, clock)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from gangd.core import AgentJoined, AgentLost, AgentState, CoreMap, NodeReport, Sample, SliceUse
 from gangd.core.events import Event
+from gangd.core.timebase import Timebase
 from gangd.wire import (
     Controller,
     Farewell,
@@ -20,11 +21,14 @@ from gangd.wire import (
     ReplyMessage,
     Report,
     Resend,
+    SliceReport,
     UpMessage,
     Welcome,
     WireError,
 )
 from gangd.wire.faults import ReplayedError
+
+SLICE_SLACK_NS = 1_000_000_000
 
 
 class UnknownAgentError(WireError):
@@ -75,10 +79,11 @@ class Uplink:
         By node.
     """
 
-    def __init__(self, controller: Controller, cores: CoreMap) -> None:
+    def __init__(self, controller: Controller, cores: CoreMap, time: Timebase) -> None:
         self.controller = controller
         self.agents: dict[str, AgentInfo] = {}
         self._cores = cores
+        self._time = time
 
     def on_message(
         self, message: UpMessage, received_ns: int, now_ns: int, times: Times, state: AgentState
@@ -168,27 +173,32 @@ class Uplink:
         alarm = None
         if report.foreign_controllers:
             alarm = f"agent of {report.node} hears another controller: stop one of the two"
-        return Reaction((_event(report, now_ns),), alarm=alarm)
+        return Reaction((self._event(report, now_ns),), alarm=alarm)
+
+    def _event(self, report: Report, now_ns: int) -> NodeReport:
+        """Event of a report, without slices of an earlier controller: numbers begin anew with each."""
+        slices = tuple(
+            [
+                SliceUse(
+                    one.number,
+                    one.skew_us,
+                    one.freeze_us,
+                    one.held,
+                    tuple([Sample(s.job, s.cpu_us, s.delay_us, s.span_us, s.tasks) for s in one.samples]),
+                )
+                for one in report.slices
+                if self._is_ours(one)
+            ]
+        )
+        strange = tuple([found.job for found in report.found])
+        return NodeReport(now_ns, report.node, slices, report.ended, report.dying, strange)
+
+    def _is_ours(self, one: SliceReport) -> bool:
+        late_ns = one.applied_ns - self._time.start_ns(one.number)
+        return -SLICE_SLACK_NS <= late_ns <= self._time.length_ns(one.number) + SLICE_SLACK_NS
 
     def _known(self, node: str) -> AgentInfo:
         info = self.agents.get(node)
         if info is None:
             raise UnknownAgentError(f"the agent of {node} did not say hello")
         return info
-
-
-def _event(report: Report, now_ns: int) -> NodeReport:
-    slices = tuple(
-        [
-            SliceUse(
-                one.number,
-                one.skew_us,
-                one.freeze_us,
-                one.held,
-                tuple([Sample(s.job, s.cpu_us, s.delay_us, s.span_us, s.tasks) for s in one.samples]),
-            )
-            for one in report.slices
-        ]
-    )
-    strange = tuple([found.job for found in report.found])
-    return NodeReport(now_ns, report.node, slices, report.ended, report.dying, strange)

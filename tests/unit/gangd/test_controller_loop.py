@@ -106,7 +106,8 @@ class TestAgent:
             jobs = sorted(self.timeline.jobs(self.reported) - held)
             cpu_us = 50_000 if self.busy else 0
             samples = tuple(JobSample(job, cpu_us, 0, 50_000, 1) for job in jobs)
-            slices = (SliceReport(self.reported, 1, 0, 11, 22, tuple(sorted(held)), samples),)
+            start_ns = self.timeline.start_ns(self.reported) or 0
+            slices = (SliceReport(self.reported, 1, start_ns, 11, 22, tuple(sorted(held)), samples),)
         self.seq += 1
         controller = self.timeline.controller
         self.say(

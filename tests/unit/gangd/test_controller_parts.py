@@ -29,6 +29,7 @@ from gangd.core import (
     SliceRow,
     SliceUse,
 )
+from gangd.core.timebase import Timebase
 from gangd.wire import (
     Controller,
     Farewell,
@@ -184,6 +185,7 @@ def test_cores_shared_without_memory_as_a_resource_deserve_a_warning() -> None:
 CONTROLLER = Controller(b"c" * 16, 1)
 TIMES = Times(250_000_000, 2_000_000_000, 2)
 JOINED = AgentState.JOINED
+TIMEBASE = Timebase(0, 250_000_000)
 
 
 def hello(node: str = "n1", incarnation: bytes = b"a" * 16, pid: int = 1) -> Hello:
@@ -198,13 +200,13 @@ def report(seq: int = 0, **more: Any) -> Report:
 
 
 def uplink() -> Uplink:
-    link = Uplink(CONTROLLER, CoreMap({"n1": 1}))
+    link = Uplink(CONTROLLER, CoreMap({"n1": 1}), TIMEBASE)
     link.on_message(hello(), 0, 0, TIMES, AgentState.UNKNOWN)
     return link
 
 
 def test_an_agent_is_welcomed_and_gets_its_whole_plan() -> None:
-    link = Uplink(CONTROLLER, CoreMap({"n1": 1}))
+    link = Uplink(CONTROLLER, CoreMap({"n1": 1}), TIMEBASE)
     reaction = link.on_message(hello(), 9, 10, TIMES, AgentState.UNKNOWN)
     assert reaction.events == (AgentJoined(10, "n1"),)
     assert reaction.resend
@@ -221,7 +223,7 @@ def test_a_node_that_slurm_does_not_have_is_refused() -> None:
 
 def test_a_report_becomes_an_event() -> None:
     link = uplink()
-    one = SliceReport(4, 1, 99, 12, 34, (8,), (JobSample(7, 1, 2, 3, 4),))
+    one = SliceReport(4, 1, 1_000_000_099, 12, 34, (8,), (JobSample(7, 1, 2, 3, 4),))
     found = (FoundState(5, "thawed", "frozen"),)
     reaction = link.on_message(
         report(slices=(one,), ended=(3,), dying=(6,), found=found), 9, 10, TIMES, JOINED
@@ -229,6 +231,14 @@ def test_a_report_becomes_an_event() -> None:
     use = SliceUse(4, 12, 34, (8,), (Sample(7, 1, 2, 3, 4),))
     assert reaction.events == (NodeReport(10, "n1", (use,), (3,), (6,), (5,)),)
     assert link.agents["n1"].skew_us == 12
+
+
+def test_slices_of_an_earlier_controller_are_left_out() -> None:
+    old, new = (SliceReport(number, 1, 1_000_000_000, 0, 0, (), ()) for number in (400, 4))
+    reaction = uplink().on_message(report(slices=(old, new)), 0, 1_100_000_000, TIMES, JOINED)
+    [event] = reaction.events
+    assert isinstance(event, NodeReport)
+    assert [use.number for use in event.slices] == [4]
 
 
 def test_reports_are_taken_once() -> None:
@@ -240,7 +250,7 @@ def test_reports_are_taken_once() -> None:
 
 
 def test_strangers_must_say_hello_first() -> None:
-    link = Uplink(CONTROLLER, CoreMap({"n1": 1}))
+    link = Uplink(CONTROLLER, CoreMap({"n1": 1}), TIMEBASE)
     for message in (report(), Resend(node="n1", have_epoch=None)):
         with pytest.raises(UnknownAgentError):
             link.on_message(message, 0, 0, TIMES, AgentState.UNKNOWN)
@@ -267,7 +277,7 @@ def test_an_agent_that_obeys_another_controller_is_lost() -> None:
 
 
 def test_clock_probes_are_answered_to_anybody() -> None:
-    link = Uplink(CONTROLLER, CoreMap())
+    link = Uplink(CONTROLLER, CoreMap(), TIMEBASE)
     reaction = link.on_message(Ping(node="n1", agent_ns=1), 2, 3, TIMES, AgentState.UNKNOWN)
     assert reaction.replies == (Pong(node="n1", agent_ns=1, received_ns=2, sent_ns=3),)
 
