@@ -84,6 +84,8 @@ def scratch_folder() -> Iterator[Path]:
 def replay_under(setting: Setting, swf: Path, out: Path, state: Path, nodes: int, cores: int) -> Path:
     """Replay under one setting on a cluster of its own in the folder ``state``; returns the RUN.
 
+    After ``most_s`` seconds the jobs that are left are cancelled.
+
     Raises
     ------
     ClusterError
@@ -103,7 +105,8 @@ def replay_under(setting: Setting, swf: Path, out: Path, state: Path, nodes: int
             use_memory=False,  # the trace's machine had other memory than this host
         )
         session = Replay.begin(swf, path, client, options)
-        if not watch_replay(session, setting.label, collector_of(cluster.state())):
+        collect = collector_of(cluster.state())
+        if not watch_replay(session, setting.label, collect, most_s=most_s):
             raise ClusterError("the demo was interrupted; its clusters are gone, its finished runs are kept")
     finally:
         cluster.down()

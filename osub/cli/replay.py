@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import sys
 from collections.abc import Iterable, Iterator
@@ -143,9 +144,15 @@ def batched(rows: Iterable[SliceRecord], most: int) -> Iterator[list[SliceRecord
 
 
 def watch_replay(
-    session: Replay, title: str = "replay", collect: Collect = lambda _writer, _origin: {}
+    session: Replay,
+    title: str = "replay",
+    collect: Collect = lambda _writer, _origin: {},
+    most_s: float = math.inf,
 ) -> bool:
-    """Carry a replay out under a progress bar; returns whether it finished."""
+    """Carry a replay out under a progress bar; returns whether it finished.
+
+    After ``most_s`` seconds the jobs that are left are cancelled.
+    """
     console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),
@@ -162,7 +169,7 @@ def watch_replay(
             rest = f"{now.running} running {now.waiting} waiting, about {now.left_s:.0f} s left"
             bar.update(task, completed=now.done, rest=rest + (", Slurm is away" if now.slurm_away else ""))
             if not asked:
-                return Wish.GO_ON
+                return Wish.CANCEL if now.now_s > most_s else Wish.GO_ON
             bar.stop()
             wish = _ask(now, polite=asked[-1] == signal.SIGINT)
             asked.clear()
