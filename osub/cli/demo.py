@@ -21,7 +21,6 @@ from osub.errors import OutputError
 from osub.records import Run, load_run
 from workloads.swf import write_swf
 
-
 # All settings together, at the default length of a replay; the rest of six minutes is for the report.
 MOST_S = 340.0
 

@@ -81,7 +81,9 @@ def scratch_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def replay_under(setting: Setting, swf: Path, out: Path, state: Path, nodes: int, cores: int) -> Path:
+def replay_under(
+    setting: Setting, swf: Path, out: Path, state: Path, nodes: int, cores: int, most_s: float
+) -> Path:
     """Replay under one setting on a cluster of its own in the folder ``state``; returns the RUN.
 
     After ``most_s`` seconds the jobs that are left are cancelled.
