@@ -12,7 +12,7 @@ from osub.analysis.rows import HOURS_FROM_S
 
 RUN_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5B4B8A", "#4D4D4D")
 """Colours of runs, after Okabe and Ito; further runs repeat them with another dash."""
-RUN_DASHES = ("solid", "dash", "dot", "dashdot")
+REAL_DASHES, SIMULATED_DASHES = ("solid", "longdash"), ("dot", "dashdot")
 KIND_NAMES = {"batch": "batch", "interactive": "interactive", "ondemand": "on-demand"}
 KIND_COLOURS = {"batch": "#4C78A8", "interactive": "#EE8A2A", "ondemand": "#3F9C6B"}
 JOB_COLOURS = (
@@ -63,9 +63,10 @@ def safe(text: object) -> str:
     return html.escape(str(text), quote=False)
 
 
-def run_style(number: int) -> dict[str, str]:
-    """Return colour and dash of the run with that number."""
-    dash = RUN_DASHES[number // len(RUN_COLOURS) % len(RUN_DASHES)]
+def run_style(number: int, *, simulated: bool = False) -> dict[str, str]:
+    """Return colour and dash of the run with that number; simulated runs are dotted."""
+    dashes = SIMULATED_DASHES if simulated else REAL_DASHES
+    dash = dashes[number // len(RUN_COLOURS) % len(dashes)]
     return {"color": RUN_COLOURS[number % len(RUN_COLOURS)], "dash": dash}
 
 

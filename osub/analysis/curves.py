@@ -20,6 +20,8 @@ from osub.analysis.derived import MetricOptions
 POINTS = 1_000
 DOTS = 1_500
 WAIT_FLOOR_S = 0.1
+RATIO_FLOOR = 0.01
+"""Least slowdown that is drawn: a job that failed at once has one of nearly zero, which no logarithm has."""
 FAR = 1e9
 """Where curves that have reached 100% go on to, beyond every axis."""
 Floats = npt.NDArray[np.float64]
@@ -27,10 +29,24 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A run as the charts need it: its label and its jobs with their derived columns."""
+    """A run as the charts need it.
+
+    Parameters
+    ----------
+    label
+        Its name.
+    jobs
+        Its jobs with their derived columns.
+    number
+        Its place among the runs, which decides its colour.
+    simulated
+        Whether it was simulated; its lines are dotted then.
+    """
 
     label: str
     jobs: pl.DataFrame
+    number: int
+    simulated: bool
 
 
 def completion_chart(runs: Sequence[Measured]) -> Chart:
@@ -42,22 +58,14 @@ def completion_chart(runs: Sequence[Measured]) -> Chart:
         subplot_titles=("by number of jobs", "by CPU time"),
         horizontal_spacing=0.04,
     )
-    for number, run in enumerate(runs):
+    for run in runs:
         origin = origin_s(run.jobs)
         for column, done in enumerate(
             (completion_by_jobs(run.jobs, origin), completion_by_cpu_time(run.jobs, origin)), start=1
         ):
             thin = done.thinned(POINTS)
-            _add_steps(
-                figure,
-                thin.time_s / unit.seconds,
-                100 * thin.share,
-                run.label,
-                number,
-                1,
-                column,
-                from_zero=True,
-            )
+            time = np.concatenate(([0.0], thin.time_s / unit.seconds))
+            _add_steps(figure, run, time, np.concatenate(([0.0], 100 * thin.share)), 1, column)
     _finish(figure, 400, "share done [%]")
     figure.update_xaxes(title=unit.title, rangemode="tozero")
     for percent in (90, 95):
@@ -74,10 +82,10 @@ def wait_chart(runs: Sequence[Measured], options: MetricOptions) -> Chart:
         subplot_titles=[f"{KIND_NAMES[kind]} jobs" for kind in kinds],
         horizontal_spacing=0.04,
     )
-    for number, run in enumerate(runs):
+    for run in runs:
         for column, kind in enumerate(kinds, start=1):
             waits = _values(run.jobs.filter(pl.col("kind") == kind), "wait_s")
-            _add_distribution(figure, np.maximum(waits, WAIT_FLOOR_S), run.label, number, 1, column)
+            _add_distribution(figure, run, np.maximum(waits, WAIT_FLOOR_S), 1, column)
     _finish(figure, 380, "share of the jobs [%]")
     longest = max(_largest(runs, "wait_s"), 10 * WAIT_FLOOR_S)
     figure.update_xaxes(title="wait [s]", **scale(WAIT_FLOOR_S, longest))
@@ -94,7 +102,7 @@ def wait_over_time_chart(runs: Sequence[Measured]) -> Chart:
     figure = go.Figure()
     sampled = False
     unit = time_unit(_largest(runs, "submit_s"))
-    for number, run in enumerate(runs):
+    for run in runs:
         known = run.jobs.drop_nulls(["wait_s", "submit_s"]).sort("submit_s")
         if known.height > DOTS:
             sampled = True
@@ -107,7 +115,12 @@ def wait_over_time_chart(runs: Sequence[Measured]) -> Chart:
             x=_digits(known.get_column("submit_s").to_numpy() / unit.seconds),
             y=_digits(known.get_column("wait_s").to_numpy()),
             mode="markers",
-            marker={"color": run_style(number)["color"], "size": 6, "opacity": 0.65, "symbol": number % 8},
+            marker={
+                "color": run_style(run.number)["color"],
+                "size": 6,
+                "opacity": 0.65,
+                "symbol": run.number % 8,
+            },
             name=safe(run.label),
             customdata=known.get_column("trace_job").to_list(),
             hovertemplate="job %{customdata}: waited %{y:,.4~g} s<extra></extra>",
@@ -134,15 +147,18 @@ def slowdown_chart(runs: Sequence[Measured]) -> Chart:
         horizontal_spacing=0.04,
         vertical_spacing=min(0.18, 0.34 / len(kinds)),
     )
-    for number, run in enumerate(runs):
+    for run in runs:
         for row, kind in enumerate(kinds, start=1):
             some = run.jobs.filter(pl.col("kind") == kind)
             for column, (name, _) in enumerate(columns, start=1):
-                _add_distribution(figure, _values(some, name), run.label, number, row, column)
+                ratios = np.maximum(_values(some, name), RATIO_FLOOR)
+                _add_distribution(figure, run, ratios, row, column)
     _finish(figure, 90 + 290 * len(kinds), "share of the jobs [%]")
     for column, (name, title) in enumerate(columns, start=1):
-        values = pl.concat([run.jobs.get_column(name).drop_nulls() for run in runs]).to_numpy()
-        figure.update_xaxes(**scale(float(values.min()), float(values.max())), col=column)
+        values = np.concatenate([_values(run.jobs, name) for run in runs])
+        if len(values):
+            low = max(float(values.min()), RATIO_FLOOR)
+            figure.update_xaxes(**scale(low, max(float(values.max()), low)), col=column)
         figure.update_xaxes(title=title, row=len(kinds), col=column)
     return Chart(
         figure,
@@ -165,9 +181,7 @@ def _values(jobs: pl.DataFrame, name: str) -> Floats:
     return jobs.get_column(name).drop_nulls().sort().to_numpy()
 
 
-def _add_distribution(
-    figure: go.Figure, values: Floats, label: str, number: int, row: int, column: int
-) -> None:
+def _add_distribution(figure: go.Figure, run: Measured, values: Floats, row: int, column: int) -> None:
     """Draw the share of values that are at most x, with no more than ``POINTS`` points."""
     share = 100 * np.arange(1, len(values) + 1) / max(len(values), 1)
     if len(values) > POINTS:
@@ -176,29 +190,17 @@ def _add_distribution(
     if len(values):
         values, share = np.concatenate((values[:1], values)), np.concatenate(([0.0], share))
         values, share = np.append(values, max(values[-1], FAR)), np.append(share, 100.0)
-    _add_steps(figure, values, share, label, number, row, column)
+    _add_steps(figure, run, values, share, row, column)
 
 
-def _add_steps(
-    figure: go.Figure,
-    x: Floats,
-    y: Floats,
-    label: str,
-    number: int,
-    row: int,
-    column: int,
-    *,
-    from_zero: bool = False,
-) -> None:
-    if from_zero:
-        x, y = np.concatenate(([0.0], x)), np.concatenate(([0.0], y))
+def _add_steps(figure: go.Figure, run: Measured, x: Floats, y: Floats, row: int, column: int) -> None:
     figure.add_scatter(
         x=_digits(x),
         y=_digits(y),
         mode="lines",
-        line={**run_style(number), "shape": "hv", "width": 2},
-        name=safe(label),
-        legendgroup=str(number),
+        line={**run_style(run.number, simulated=run.simulated), "shape": "hv", "width": 2},
+        name=safe(run.label),
+        legendgroup=str(run.number),
         showlegend=(row, column) == (1, 1),
         hovertemplate="%{x:,.4~g}: %{y:.1f}%",
         row=row,

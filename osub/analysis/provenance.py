@@ -76,6 +76,13 @@ def _when(run: Run) -> str:
     return run.info.started.replace("T", " ").partition(".")[0].removesuffix("Z") + " UTC" + took
 
 
+def _cpu_time(run: Run) -> str:
+    info = run.info
+    whole = "" if info.cpu_s is None else f"{info.cpu_s:,.1f} s"
+    engine = "" if info.engine_cpu_s is None else f"engine {info.engine_cpu_s:,.2f} s"
+    return ", ".join(part for part in (whole, engine) if part)
+
+
 def _pairs(pairs: dict[str, int] | dict[str, str]) -> str:
     return ", ".join(f"{name} {value}" for name, value in pairs.items())
 
@@ -98,6 +105,7 @@ _FACTS: tuple[tuple[str, Callable[[Run], str]], ...] = (
     ("other options", lambda run: _pairs(_options(run.info))),
     ("host", _host),
     ("started", _when),
+    ("command's CPU time", _cpu_time),
     ("osub", lambda run: run.info.tool_version),
     ("folder", lambda run: str(run.path)),
 )

@@ -59,7 +59,7 @@ def write_report(
     """
     if target.is_dir():
         raise OutputError(f"{target} is a folder; name a file, such as {target / 'report.html'}")
-    subjects = [_subject(run, options) for run in runs]
+    subjects = [_subject(number, run, options) for number, run in enumerate(runs)]
     _write(target, render(subjects))
     return [subject.metrics for subject in subjects]
 
@@ -99,8 +99,11 @@ def render(subjects: Sequence[Subject]) -> str:
     )
 
 
-def _subject(run: Run, options: MetricOptions) -> Subject:
-    return Subject(run, measure(run, options), Measured(run.info.label, with_derived(run.jobs, options)))
+def _subject(number: int, run: Run, options: MetricOptions) -> Subject:
+    jobs = with_derived(run.jobs, options)
+    return Subject(
+        run, measure(run, options), Measured(run.info.label, jobs, number, run.info.kind == "simulated")
+    )
 
 
 def _card(number: int, subjects: Sequence[Subject]) -> list[tuple[str, str, bool]]:
