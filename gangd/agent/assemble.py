@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import secrets
@@ -94,6 +95,9 @@ def serve(settings: Settings) -> int:
         code = loop.run()
         if not any(state.held()):
             path.unlink(missing_ok=True)  # nothing to clean up after a clean leave
+            if path.parent != settings.state_dir.resolve():
+                with contextlib.suppress(OSError):  # agents of other nodes still use it
+                    path.parent.rmdir()
         return code
     finally:
         freezer.close()
