@@ -64,8 +64,9 @@ def plan_steps(target_s: float, overhead_s: float, step_s: float) -> StepPlan:
 def sample_steps(available_s: float, done: int, pace: Pace | None) -> int:
     """Return how many more steps to measure before the pace is trusted; 0 when it is.
 
-    The sample is a tenth of the ``available_s`` for stepping, and from 0.1 s to 0.5 s; it never
-    makes more steps than fit.
+    The sample is a quarter of the ``available_s`` for stepping, and from 0.1 s to 5 s; it never makes
+    more steps than fit. It costs nothing, as the steps belong to the job; but the number asked for is
+    known only after it.
 
     Parameters
     ----------
@@ -80,7 +81,7 @@ def sample_steps(available_s: float, done: int, pace: Pace | None) -> int:
         return 0
     if pace is None:
         return 1
-    wanted = min(max(0.1, available_s / 10), 0.5) / pace.step_s
+    wanted = min(max(0.1, available_s / 4), 5.0) / pace.step_s
     fitting = available_s / pace.step_s
     # At most fourfold at a time: the first steps are slower than those to come.
     return max(0, min(int(min(max(wanted, 16.0), fitting)) - done, max(1, 3 * done)))

@@ -167,7 +167,8 @@ def test_calibration_of_another_kind_is_not_used_and_that_is_said(rrba: Launcher
 
 def test_calibration_is_stored_once_the_core_is_its_own(rrba: Launcher, tmp_path: Path) -> None:
     def attempt() -> bool:
-        arguments = ["--calibrate-s", "0.2", "--calibration", "steps.json"]
+        # Short, so that a busy host has a core to spare for as long.
+        arguments = ["--calibrate-s", "0.02", "--calibration", "steps.json"]
         code, report, err = finish(rrba(*SMALL, *arguments))
         if code != 0:
             # Another process of this host had the core for a moment.

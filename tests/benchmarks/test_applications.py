@@ -1,0 +1,62 @@
+"""How exactly the applications keep their times on this host; reports, and asserts no time.
+
+Run on an idle host: ``pytest -s -m benchmark tests/benchmarks/test_applications.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.benchmark
+
+
+def timed(module: str, *arguments: str) -> tuple[float, dict[str, Any]]:
+    """Run a program; return its wall seconds from outside and its report."""
+    begin_s = time.monotonic()
+    stamp = {"OSUB_WRAPPER_START_MS": str(round(time.time() * 1000))}
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        env=os.environ | stamp,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return time.monotonic() - begin_s, json.loads(done.stdout)
+
+
+def load() -> str:
+    return f"load average {os.getloadavg()[0]:.2f}"
+
+
+def test_start_up() -> None:
+    for name, module, arguments in (
+        ("eiba, idle only", "workloads.eiba", ("1", "0")),
+        ("eiba, with a busy period", "workloads.eiba", ("2", "0", "0.001")),
+        ("rrba, one step", "workloads.rrba", ("--app", "jacobi", "--steps", "1")),
+    ):
+        walls_s = sorted(timed(module, *arguments)[0] for _ in range(5))
+        print(f"\n{name}: median {walls_s[2]:.3f} s, most {walls_s[-1]:.3f} s, {load()}", end="")
+
+
+@pytest.mark.parametrize("busy_s", [0.05, 0.2, 1.0, 5.0])
+def test_busy_period(busy_s: float) -> None:
+    _, report = timed("workloads.eiba", "2", "0.2", str(busy_s))
+    cpu_ms, wall_ms = (1e3 * (report[name] - busy_s) for name in ("busy_s", "busy_wall_s"))
+    print(f"\nbusy {busy_s} s: CPU time {cpu_ms:+.2f} ms, wall time {wall_ms:+.2f} ms, {load()}", end="")
+
+
+@pytest.mark.parametrize("target_s", [1.0, 3.0, 10.0])
+def test_target(target_s: float) -> None:
+    wall_s, report = timed("workloads.rrba", "--app", "jacobi", "--target-s", str(target_s))
+    off_s = wall_s - target_s
+    print(
+        f"\ntarget {target_s} s: {off_s:+.3f} s, {off_s / target_s:+.1%}, CPU {report['cpu_s']:.3f} s", end=""
+    )
+    print(f", {report['steps']} steps of {1e3 * report['step_s']:.3f} ms, {load()}", end="")
