@@ -281,3 +281,13 @@ def test_termination_of_one_node_terminates_all(eiba: Launcher, told: str, other
     reports = {node: finish(job) for node, job in jobs.items()}
     assert reports[told][0] == reports[other][0] == 143
     assert reports["0"][1]["state"] == "terminated"
+
+
+def test_workers_are_bound_to_the_cores_of_the_job_and_the_rest_is_free(eiba: Launcher) -> None:
+    cpus = sorted(os.sched_getaffinity(0))
+    pinned = {"OSUB_PIN": "1", "OSUB_JOB_CORES": "n1:0", "SLURMD_NODENAME": "n1"}
+    code, report, _ = finish(eiba("--workers", "2", "1", "0", **pinned))
+    assert code == 0
+    assert report["affinity"] == [[cpus[0]], cpus]
+    assert report["pinned"] is False
+    assert "none for task 1" in report["warnings"][0]

@@ -236,3 +236,13 @@ def test_job_with_a_held_rank_can_be_terminated(rrba: Launcher, tmp_path: Path) 
     assert 0 < report["steps"] < report["steps_asked"]
     assert finish(process)[0] != 0
     wait_until(lambda: not any(rank.is_running() for rank in ranks))
+
+
+def test_rank_is_bound_to_its_core(rrba: Launcher) -> None:
+    cpus = sorted(os.sched_getaffinity(0))
+    pinned = {"OSUB_PIN": "1", "OSUB_JOB_CORES": f"n1:0-{len(cpus) - 1}", "SLURMD_NODENAME": "n1"}
+    last = str(len(cpus) - 1)
+    code, report, _ = finish(rrba(*SMALL, "--steps", "1", SLURM_LOCALID=last, SLURM_PROCID="0", **pinned))
+    assert code == 0
+    assert report["affinity"] == [[cpus[-1]]]
+    assert (report["pinned"], report["hosts"], report["warnings"]) == (True, ["n1"], [])
