@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import secrets
@@ -29,7 +28,7 @@ from gangd.freezer.choose import Choice, choose, make_freezer
 from gangd.freezer.dry import DryFreezer
 from gangd.freezer.model import Freezer
 from gangd.freezer.procfs import boot_id
-from gangd.guardian.place import make_private, state_path
+from gangd.guardian.place import discard, make_private, state_path
 from gangd.guardian.statefile import StateFile
 from gangd.keys import load_agent_keys
 from gangd.wire import Hello
@@ -94,10 +93,7 @@ def serve(settings: Settings) -> int:
     try:
         code = loop.run()
         if not any(state.held()):
-            path.unlink(missing_ok=True)  # nothing to clean up after a clean leave
-            if path.parent != settings.state_dir.resolve():
-                with contextlib.suppress(OSError):  # agents of other nodes still use it
-                    path.parent.rmdir()
+            discard(path, state.fd)
         return code
     finally:
         freezer.close()

@@ -15,9 +15,10 @@ import time
 from pathlib import Path
 
 from gangd.freezer.procfs import read_stat
+from gangd.guardian.place import discard
 from gangd.guardian.revive import Revived
 from gangd.guardian.statefile import StateFile, Word
-from gangd.guardian.watch import watch
+from gangd.guardian.watch import End, watch
 
 PRIORITY = 20
 """SCHED_FIFO priority: above the agent's, so that a runaway agent does not hold it up."""
@@ -41,7 +42,9 @@ def run(state_fd: int, pipe_fd: int, ready_fd: int, agent_pid: int) -> None:
     state.set_word(Word.GUARDIAN_PID, os.getpid())
     os.write(ready_fd, b"r")
     os.close(ready_fd)
-    watch(state, pidfd, pipe_fd, _say)
+    end = watch(state, pidfd, pipe_fd, _say)
+    if end is End.AGENT_DIED and not any(state.held()):
+        discard(Path(f"/proc/self/fd/{state_fd}").readlink(), state_fd)
     os._exit(0)
 
 

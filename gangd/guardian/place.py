@@ -7,6 +7,7 @@ file is kept in ``/dev/shm``, in a folder of this user alone whose name is deriv
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import stat
@@ -47,6 +48,19 @@ def make_private(folder: Path) -> None:
         raise HostError(f"cannot make {folder}: {error.strerror}; choose another --state") from error
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise HostError(f"{folder} is not a folder of this user alone; remove it")
+
+
+def discard(path: Path, fd: int) -> None:
+    """Remove the state file ``path`` if it is the one that ``fd`` has open, and an empty stand-in folder.
+
+    Called when nothing that the file records is frozen any more; a later agent's file is left alone.
+    """
+    with contextlib.suppress(OSError):
+        here, ours = path.stat(follow_symlinks=False), os.fstat(fd)
+        if (here.st_dev, here.st_ino) == (ours.st_dev, ours.st_ino):
+            path.unlink()
+        if path.parent.parent == SHM:
+            path.parent.rmdir()  # fails while agents of other nodes use it
 
 
 def _in_memory(path: Path, mounts: Path) -> bool:
