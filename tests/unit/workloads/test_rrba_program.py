@@ -240,9 +240,18 @@ def test_job_with_a_held_rank_can_be_terminated(rrba: Launcher, tmp_path: Path) 
 
 def test_rank_is_bound_to_its_core(rrba: Launcher) -> None:
     cpus = sorted(os.sched_getaffinity(0))
-    pinned = {"OSUB_PIN": "1", "OSUB_JOB_CORES": f"n1:0-{len(cpus) - 1}", "SLURMD_NODENAME": "n1"}
-    last = str(len(cpus) - 1)
-    code, report, _ = finish(rrba(*SMALL, "--steps", "1", SLURM_LOCALID=last, SLURM_PROCID="0", **pinned))
+    last = len(cpus) - 1
+    process = rrba(
+        *SMALL,
+        "--steps",
+        "1",
+        OSUB_PIN="1",
+        OSUB_JOB_CORES=f"n1:0-{last}",
+        SLURMD_NODENAME="n1",
+        SLURM_LOCALID=str(last),
+        SLURM_PROCID="0",
+    )
+    code, report, _ = finish(process)
     assert code == 0
     assert report["affinity"] == [[cpus[-1]]]
     assert (report["pinned"], report["hosts"], report["warnings"]) == (True, ["n1"], [])
