@@ -19,7 +19,9 @@ _HEAD = """\
 at={stem}
 stamp() {{ date +%s%3N; }}
 note() {{ printf '%s\\n' "$2" > "$at.$1.partial" && mv "$at.$1.partial" "$at.$1"; }}
-note start "{{\\"slurm_job\\":$SLURM_JOB_ID,\\"ms\\":$(stamp)}}"
+OSUB_WRAPPER_START_MS=$(stamp)
+export OSUB_WRAPPER_START_MS
+note start "{{\\"slurm_job\\":$SLURM_JOB_ID,\\"ms\\":$OSUB_WRAPPER_START_MS}}"
 """
 
 _PIN = """\

@@ -13,7 +13,6 @@ from rich.console import Console
 
 from deploy.local import natural_shape
 from deploy.local.host import look_at_host
-from osub.analysis.metrics import measure
 from osub.analysis.report import write_report
 from osub.analysis.table import metrics_table
 from osub.cli.demo_run import SETTINGS, choose_trace, replay_under, scratch_folder
@@ -51,7 +50,7 @@ def demo(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"cannot make {out}: {error.strerror}") from error
-    swf = out / "trace.swf.gz"
+    swf = out / f"{chosen.trace.name}.swf.gz"
     write_swf(swf, chosen.trace)
     with scratch_folder() as state:
         for number, setting in enumerate(SETTINGS):
@@ -61,8 +60,7 @@ def demo(
             most_s = max(seconds, left_s / (len(SETTINGS) - number))
             runs.append(load_run(replay_under(setting, swf, out, state, nodes, cores, most_s)))
     page = out / "report.html"
-    write_report(runs, page)
-    metrics = [measure(run) for run in runs]
+    metrics = write_report(runs, page)
     if as_json:
         facts = {"report": str(page), "runs": [msgspec.to_builtins(metric) for metric in metrics]}
         typer.echo(json.dumps(facts))

@@ -37,6 +37,9 @@ SETTINGS = (
     Setting("m1", "M=1", "every core has one job at a time; the others wait", 1, Gang.NONE),
     Setting("m2-naive", "M=2 naive", "two jobs a core, left to the operating system", 2, Gang.NONE),
     Setting(
+        "m2-gangd", "M=2 gangd", "two jobs a core that take turns on all their cores at once", 2, Gang.OSUB
+    ),
+    Setting(
         "m2-slurm", "M=2 Slurm gang", "two jobs a core, Slurm's gang scheduler, 5 s slices", 2, Gang.SLURM
     ),
 )
