@@ -6,12 +6,14 @@ Standard library only: the guardian uses this module too. Field numbers are thos
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 PROC = Path("/proc")
+_STEPD_EXE = re.compile(r"slurmstepd(-[a-z0-9.]+)?")
 SLURM_DAEMONS = frozenset({"slurmstepd", "slurmd", "slurmctld", "slurmdbd", "slurmrestd", "munged"})
 
 
@@ -103,7 +105,7 @@ def is_slurmstepd(pid: int, proc: Path = PROC) -> bool:
     """Whether a process is slurmstepd (or a child of it that has not started the task yet).
 
     Its name alone does not prove it, or a user could escape by taking it: the executable must be called
-    so, belong to root or to ourselves, and, where we are root, run as root.
+    so (Debian: ``slurmstepd-wlm``), belong to root or to ourselves, and, where we are root, run as root.
     """
     raw = _read(f"{proc}/{pid}/comm")
     if raw is None or raw.rstrip(b"\n") != b"slurmstepd":
@@ -114,7 +116,7 @@ def is_slurmstepd(pid: int, proc: Path = PROC) -> bool:
         found = exe.stat()
     except OSError:
         return True  # unreadable: as a plain user, believe the name
-    if not target.endswith("/slurmstepd") or not stat.S_ISREG(found.st_mode):
+    if not _STEPD_EXE.fullmatch(Path(target).name) or not stat.S_ISREG(found.st_mode):
         return False
     own = os.geteuid()
     return found.st_uid in (0, own) and (own != 0 or owner(pid, proc) == 0)

@@ -36,13 +36,17 @@ while True:
 
 def start_step(tmp_path: Path, children: Children, task: list[str], env: dict[str, str] = TASK_ENV) -> int:
     """Start a shell that looks like slurmstepd, with ``task`` below it; returns slurmstepd's pid."""
-    stepd = tmp_path / "slurmstepd"
+    stepd = tmp_path / "slurmstepd-wlm"  # as Debian calls it, behind a name of 15 characters at most
     if not stepd.exists():
         shutil.copy(shutil.which("dash") or "/bin/sh", stepd)
     variables = " ".join(f"{name}='{value}'" for name, value in env.items())
     words = " ".join(f"'{word}'" for word in task)
     child = subprocess.Popen(
-        ["slurmstepd: [987654.0]", "-c", f"env -i {variables} {words} & wait"],
+        [
+            "slurmstepd: [987654.0]",
+            "-c",
+            f"printf slurmstepd > /proc/$$/comm; env -i {variables} {words} & wait",
+        ],
         executable=stepd,
         start_new_session=True,
     )
@@ -149,7 +153,7 @@ def test_steps_of_another_node_are_left_alone(
 
 
 def test_name_alone_makes_nobody_slurmstepd(tmp_path: Path, children: Children) -> None:
-    impostor = tmp_path / "slurmstepd-not"
+    impostor = tmp_path / "impostor"
     shutil.copy(shutil.which("dash") or "/bin/sh", impostor)
     child = subprocess.Popen(
         ["x", "-c", "printf slurmstepd > /proc/$$/comm; while :; do :; done"], executable=impostor
