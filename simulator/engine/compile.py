@@ -63,6 +63,11 @@ if COMPILED:
         _CACHED = True
 
 
+def is_cached() -> bool:
+    """Return whether these sources were compiled before, on this machine."""
+    return _CACHED and any(cache_folder().rglob("*run_events*.nbc"))
+
+
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile ``function`` on its first call, or leave it as plain Python (see ``COMPILED``).
 

@@ -140,9 +140,11 @@ def run_pool(
         getattr(rules.placement, "code", THESIS),
         rules.node_memory_kib,
     )
+    outlook = empty_outlook(state)
+    if built_in:
+        run_events(state, outlook, 0)  # loads, or compiles, the kernels: no part of the engine's time
     began = time.process_time()
     if built_in:
-        outlook = empty_outlook(state)
         while run_events(state, outlook, EVENTS_A_CALL) == EVENTS_A_CALL:
             if progress is not None:
                 progress(int(state.clock[ARRIVED_JOBS]))

@@ -1,0 +1,137 @@
+"""``osub simulate``: a trace on a simulated cluster, as fast as possible.
+
+The simulator is imported when the command runs: the compiler behind it takes a third of a second.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from osub.errors import OutputError
+
+if TYPE_CHECKING:
+    from simulator.simulate import Result
+
+
+def simulate(
+    trace: Annotated[Path, typer.Argument(help="Trace in (extended) SWF, plain or gzip.")],
+    system: Annotated[str, typer.Option(help="Nodes and cores a node, such as N150C12.")],
+    out: Annotated[Path, typer.Option("--out", help="RUN folder to write.")],
+    policy: Annotated[str, typer.Option(help="fcfs, easy, or your own: FILE.py:NAME.")] = "easy",
+    multiplicity: Annotated[int, typer.Option(help="M: most jobs a core, 1 to 8.")] = 1,
+    queues: Annotated[str, typer.Option(help="sq: one queue; mq: interactive nodes apart.")] = "sq",
+    interactive_share: Annotated[
+        str | None, typer.Option(help="mq: share of the nodes for interactive jobs, such as 5%.")
+    ] = None,
+    interactive_nodes: Annotated[
+        int | None, typer.Option(help="mq: number of nodes for interactive jobs.")
+    ] = None,
+    multiplicity_interactive: Annotated[int, typer.Option(help="mq: M on these nodes.")] = 4,
+    interactive_queue: Annotated[
+        int, typer.Option(help="SWF queue of interactive jobs; -1: there are none.")
+    ] = 0,
+    overhead: Annotated[str, typer.Option(help="C_o: speed on a shared core is 1/(m x C_o).")] = "1.2",
+    sharing: Annotated[str | None, typer.Option(help="Your own sharing model instead: FILE.py:NAME.")] = None,
+    node_noise: Annotated[
+        float, typer.Option(help="Standard deviation of the nodes' speeds, such as 0.02.")
+    ] = 0.0,
+    memory_gib: Annotated[
+        float | None, typer.Option(help="Memory of a node; without it memory does not matter.")
+    ] = None,
+    placement: Annotated[str, typer.Option(help="lln (Slurm's), thesis, or FILE.py:NAME.")] = "lln",
+    speedup: Annotated[float, typer.Option(help="Divide every time of the trace by this.")] = 1.0,
+    oversize: Annotated[str, typer.Option(help="Jobs that can never run: fail, skip or clip.")] = "skip",
+    zero_length: Annotated[str, typer.Option(help="Jobs without a run time: fail, skip or keep.")] = "skip",
+    limits: Annotated[
+        str,
+        typer.Option(help="Run times beyond the request: raise (the request) or enforce (stop the job)."),
+    ] = "raise",
+    seed: Annotated[int, typer.Option(help="For whatever is drawn at random.")] = 1,
+    label: Annotated[str | None, typer.Option(help="Name of the run in tables.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+) -> None:
+    """Simulate TRACE on SYSTEM and write the RUN, as a replay on a real cluster would.
+
+    With the trace.swf.gz of a RUN, or the RUN itself, the same jobs are simulated as were replayed.
+    """
+    began_wall, began_cpu = time.perf_counter(), time.process_time()
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise OutputError(f"{out} exists already: choose another folder for the run")
+    from simulator.choices import Words
+    from simulator.options import cleaning_of
+    from simulator.session import Session
+
+    words = Words(
+        system=system,
+        policy=policy,
+        multiplicity=multiplicity,
+        queues=queues,
+        interactive_share=interactive_share,
+        interactive_nodes=interactive_nodes,
+        multiplicity_interactive=multiplicity_interactive,
+        overhead=overhead,
+        sharing=sharing,
+        node_noise=node_noise,
+        placement=placement,
+        memory_gib=memory_gib,
+        seed=seed,
+    )
+    cleaning = cleaning_of(interactive_queue, speedup, oversize, zero_length, limits)
+    session = Session(trace, words, cleaning)
+    if session.must_compile:
+        print("osub: compiling the engine, once for this version (about half a minute)", file=sys.stderr)
+    result = session.run()
+    session.write(result, out, label, began_wall, began_cpu)
+    if as_json:
+        typer.echo(json.dumps({"run": str(out), **outcome(result)}))
+    else:
+        _tell(result, out)
+
+
+def outcome(result: Result) -> dict[str, object]:
+    """Return the main figures of a simulation."""
+    workload = result.workload
+    waits_s = (result.start_us - workload.submit_us) / 1e6
+    turnaround_s = (result.end_us - workload.submit_us) / 1e6
+    run_s = workload.run_us / 1e6
+    long_enough = run_s > 0
+    slowdown = turnaround_s[long_enough] / run_s[long_enough]
+    return {
+        "jobs": workload.count,
+        "interactive_jobs": int(workload.interactive.sum()),
+        "left_out": dict(workload.left_out),
+        "timed_out": int(workload.timed_out.sum()),
+        "wait_mean_s": float(waits_s.mean()),
+        "wait_max_s": float(waits_s.max()),
+        "waited_share": float((waits_s > 0).mean()),
+        "slowdown_osub_mean": float(slowdown.mean()) if len(slowdown) else None,
+        "slowdown_osub_max": float(slowdown.max()) if len(slowdown) else None,
+        "makespan_s": float(result.end_us.max() / 1e6),
+        "events": result.events,
+        "engine_cpu_s": result.engine_cpu_s,
+        "jobs_per_cpu_s": workload.count / result.engine_cpu_s if result.engine_cpu_s else None,
+    }
+
+
+def _tell(result: Result, out: Path) -> None:
+    figures = outcome(result)
+    left_out = ", ".join(f"{count} {reason}" for reason, count in result.workload.left_out.items())
+    print(
+        f"{figures['jobs']} jobs on {result.setting.system}"
+        + (f" (not as in the trace: {left_out})" if left_out else "")
+    )
+    print(
+        f"wait: mean {figures['wait_mean_s']:.1f} s, longest {figures['wait_max_s']:.0f} s, "
+        f"{figures['waited_share']:.2%} of the jobs waited"
+    )
+    if figures["slowdown_osub_mean"] is not None:
+        print(f"S_OSub: mean {figures['slowdown_osub_mean']:.2f}, largest {figures['slowdown_osub_max']:.2f}")
+    print(f"makespan: {figures['makespan_s']:.0f} s")
+    print(f"engine: {figures['engine_cpu_s']:.3f} s of CPU for {figures['events']} events")
+    print(f"the run is in {out}; `osub report {out} --html report.html` draws it")

@@ -1,0 +1,49 @@
+"""Loads a user's plug-in from a Python file: ``FILE.py:NAME``."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+from osub.errors import InputError, UsageError
+
+
+def load_plugin(text: str, method: str) -> object:
+    """Return the object ``NAME`` of ``FILE.py:NAME``; a class is called without arguments.
+
+    Parameters
+    ----------
+    text
+        What the user wrote.
+    method
+        Name of a method that the plug-in must have.
+
+    Raises
+    ------
+    UsageError
+        The text has another form, the file has no such name, or the object lacks the method.
+    InputError
+        The file cannot be read, or fails when it is run.
+    """
+    file, _, name = text.rpartition(":")
+    if not file or not name.isidentifier():
+        raise UsageError(f"{text!r} is not a plug-in: write FILE.py:NAME")
+    path = Path(file)
+    if not path.is_file():
+        raise InputError(f"there is no plug-in file {path}")
+    spec = importlib.util.spec_from_file_location(f"osub_plugin_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    # dataclasses look their module up by name
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+        found = getattr(module, name, None)
+        plugin = found() if isinstance(found, type) else found
+    except Exception as error:
+        raise InputError(f"plug-in {path}: {type(error).__name__}: {error}") from error
+    if not callable(getattr(plugin, method, None)):
+        raise UsageError(f"{name} in {path} is no plug-in: it lacks the method {method}")
+    return plugin

@@ -1,0 +1,119 @@
+"""Writes a simulated run as a RUN directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from osub.records import PlacementArrays, RunInfo, format_cores, write_run
+from osub.units import US_PER_S
+from simulator.engine.cluster import members
+from simulator.engine.state import NODE, Ints
+from simulator.simulate import Result
+
+_KIB_PER_MIB = 1024
+
+
+def node_names(count: int) -> tuple[str, ...]:
+    """Return the names of a simulated system's nodes: n1, n2, ..."""
+    return tuple(f"n{index + 1}" for index in range(count))
+
+
+def placement_arrays(result: Result) -> PlacementArrays:
+    """Return where every job of the workload ran, in the workload's order."""
+    workload = result.workload
+    offsets = np.concatenate(([0], np.cumsum(workload.nodes)))
+    node = np.empty(offsets[-1], dtype=np.int32)
+    cores = np.empty(offsets[-1], dtype=np.int32)
+    texts: dict[str, int] = {}
+    for pool in result.pools:
+        state = pool.run.state
+        kinds, inverse = _distinct(state.mask)
+        names = [format_cores(members(kind)) for kind in kinds]
+        ids = np.array([texts.setdefault(name, len(texts)) for name in names], dtype=np.int32)
+        if len(result.pools) == 1:
+            node[:] = state.parts[NODE]
+            cores[:] = ids[inverse]
+            continue
+        counts = workload.nodes[pool.members]
+        begins = np.concatenate(([0], np.cumsum(counts)))[:-1]
+        target = np.repeat(offsets[:-1][pool.members] - begins, counts) + np.arange(counts.sum())
+        node[target] = state.parts[NODE] + pool.pool.first
+        cores[target] = ids[inverse]
+    return PlacementArrays(
+        offsets, node, cores, node_names(result.setting.system.nodes), tuple(texts) or ("0",)
+    )
+
+
+def _distinct(mask: Ints) -> tuple[Ints, Ints]:
+    """Return the different rows of ``mask``, and for each row which one it is."""
+    if mask.shape[1] == 1:
+        kinds, inverse = np.unique(mask[:, 0], return_inverse=True)
+        return kinds[:, np.newaxis], inverse
+    rows = np.ascontiguousarray(mask).view(np.dtype((np.void, mask.dtype.itemsize * mask.shape[1])))
+    _, first, inverse = np.unique(rows[:, 0], return_index=True, return_inverse=True)
+    return mask[first], inverse
+
+
+def job_frame(result: Result) -> pl.DataFrame:
+    """Return one row a job, without the placement."""
+    workload = result.workload
+    cores = workload.nodes * workload.cores
+    submit_s = workload.submit_us / US_PER_S
+    busy_s = workload.periods.busy_us / US_PER_S
+    return pl.DataFrame(
+        {
+            "job_id": workload.number,
+            "trace_job": workload.number,
+            "kind": _texts(workload.interactive, "interactive", "batch"),
+            "user": _number_texts(workload.user),
+            "queue": _queue_names(result),
+            "nodes": workload.nodes,
+            "cores": cores,
+            "memory_mib": _known(np.ceil(workload.memory_kib / _KIB_PER_MIB)),
+            "due_s": submit_s,
+            "submitted_s": submit_s,
+            "submit_s": submit_s,
+            "start_s": result.start_us / US_PER_S,
+            "end_s": result.end_us / US_PER_S,
+            "requested_s": _known(np.where(workload.asked_us > 0, workload.requested_us / US_PER_S, np.nan)),
+            "dedicated_s": workload.run_us / US_PER_S,
+            "busy_s": busy_s,
+            "cpu_s": busy_s * cores,
+            "state": _texts(workload.timed_out, "TIMEOUT", "COMPLETED"),
+        }
+    )
+
+
+def _known(values: npt.NDArray[np.float64]) -> pl.Series:
+    return pl.Series(values).fill_nan(None)
+
+
+def _texts(flags: npt.NDArray[np.bool_], yes: str, no: str) -> pl.Series:
+    return pl.Series([no, yes], dtype=pl.String).gather(pl.Series(flags.astype(np.uint32)))
+
+
+def _number_texts(values: Ints) -> pl.Series:
+    return pl.Series(values).replace(-1, None).cast(pl.String)
+
+
+def _queue_names(result: Result) -> pl.Series:
+    queues = result.setting.queues
+    if not queues.is_mq:
+        return pl.Series([queues.batch.name] * result.workload.count, dtype=pl.String)
+    return _texts(result.workload.interactive, queues.interactive.name, queues.batch.name)
+
+
+def write_result(result: Result, path: Path, info: RunInfo, trace: Path) -> None:
+    """Write the RUN in ``path``.
+
+    Raises
+    ------
+    OutputError
+        ``path`` holds something already, or cannot be written.
+    """
+    jobs = job_frame(result).with_columns(pl.col("memory_mib").cast(pl.Int64))
+    write_run(path, info, trace, jobs, placements=placement_arrays(result))

@@ -1,0 +1,125 @@
+"""A simulation from trace file to RUN directory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from osub.records import TRACE_NAME, HostInfo, RunInfo, utc_now
+from simulator.choices import Words, setting_of
+from simulator.engine.compile import COMPILED, is_cached
+from simulator.options import Cleaning
+from simulator.record import node_names, write_result
+from simulator.simulate import Result, simulate
+from simulator.workload import make_workload
+from workloads.swf import load_columns
+
+_INFO_NAME = "run.json"
+
+
+class Session:
+    """One trace under one setting.
+
+    Parameters
+    ----------
+    trace
+        SWF file, plain or gzip, or a RUN, whose trace is then simulated.
+    words, cleaning
+        What to simulate.
+
+    Raises
+    ------
+    InputError, UsageError
+        See ``load_columns``, ``setting_of`` and ``make_workload``.
+    """
+
+    def __init__(self, trace: Path, words: Words, cleaning: Cleaning) -> None:
+        self.words = words
+        self.cleaning = cleaning
+        self.started = utc_now()
+        self.setting = setting_of(words)
+        self.trace_path = trace / TRACE_NAME if (trace / _INFO_NAME).is_file() else trace
+        columns = load_columns(self.trace_path)
+        self.trace_name = columns.name
+        self.workload = make_workload(
+            columns,
+            self.setting.queues,
+            cleaning,
+            node_memory_kib=self.setting.rules.node_memory_kib,
+            keep_origin=self.of_run,
+        )
+
+    @property
+    def of_run(self) -> bool:
+        """Whether the trace is that of a RUN, and so in the run's own seconds."""
+        return self.trace_path.name == TRACE_NAME and (self.trace_path.parent / _INFO_NAME).is_file()
+
+    @property
+    def must_compile(self) -> bool:
+        """Whether the engine has to be compiled first, which takes a while."""
+        return self.setting.rules.are_built_in and COMPILED and not is_cached()
+
+    def run(self, progress: Callable[[int], None] | None = None) -> Result:
+        """Simulate."""
+        return simulate(self.workload, self.setting, progress=progress)
+
+    def info(self, result: Result, label: str | None, wall_s: float, cpu_s: float) -> RunInfo:
+        """Return the description of the run."""
+        words, queues = self.words, self.setting.queues
+        return RunInfo(
+            kind="simulated",
+            label=label or _label(words),
+            trace_name=self.trace_name,
+            system=str(self.setting.system),
+            node_names=node_names(self.setting.system.nodes),
+            queues="mq" if queues.is_mq else "sq",
+            policy=words.policy,
+            multiplicity=words.multiplicity,
+            multiplicity_interactive=queues.interactive.multiplicity if queues.is_mq else None,
+            interactive_nodes=queues.interactive.nodes if queues.is_mq else None,
+            seeds={"simulation": words.seed},
+            speedup=self.cleaning.speedup,
+            host=HostInfo.here(),
+            started=self.started,
+            wall_s=wall_s,
+            cpu_s=cpu_s,
+            engine_cpu_s=result.engine_cpu_s,
+            options={
+                "placement": words.placement,
+                "overhead": words.overhead,
+                "sharing": words.sharing,
+                "node_noise": words.node_noise,
+                "memory_gib": words.memory_gib,
+                **{name: _plain(value) for name, value in asdict(self.cleaning).items() if name != "speedup"},
+                **{f"left out: {reason}": count for reason, count in self.workload.left_out.items()},
+            },
+        )
+
+    def write(
+        self, result: Result, out: Path, label: str | None, began_wall: float, began_cpu: float
+    ) -> None:
+        """Write the RUN; the times count from ``began_wall`` (perf_counter) and ``began_cpu`` (process_time).
+
+        Raises
+        ------
+        OutputError
+            ``out`` holds something already, or cannot be written.
+        """
+        info = self.info(result, label, time.perf_counter() - began_wall, time.process_time() - began_cpu)
+        write_result(result, out, info, self.trace_path)
+
+
+def _label(words: Words) -> str:
+    queues = (
+        f"MQ R={words.interactive_share or words.interactive_nodes} M={words.multiplicity}"
+        f"+{words.multiplicity_interactive}"
+        if words.queues == "mq"
+        else f"SQ M={words.multiplicity}"
+    )
+    return f"{words.system} {queues} {words.policy} (sim)"
+
+
+def _plain(value: object) -> str | int | float | None:
+    return value if value is None or isinstance(value, int | float) else str(value)

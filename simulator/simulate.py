@@ -1,0 +1,102 @@
+"""One trace under one setting: pools run one after the other, because their nodes and queues are apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator.engine.pool_run import PoolRun, run_pool
+from simulator.engine.state import Ints
+from simulator.options import Setting
+from simulator.system import Pool
+from simulator.workload import Workload
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PoolResult:
+    """The run of one pool; ``members`` are the indices of its jobs in the workload."""
+
+    pool: Pool
+    members: Ints
+    run: PoolRun
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Result:
+    """What became of a workload.
+
+    Parameters
+    ----------
+    setting, workload
+        What was simulated.
+    pools
+        The runs of its pools.
+    start_us, end_us
+        Shape (jobs,), from the run's second 0.
+    """
+
+    setting: Setting
+    workload: Workload
+    pools: tuple[PoolResult, ...]
+    start_us: Ints
+    end_us: Ints
+
+    @property
+    def engine_cpu_s(self) -> float:
+        """CPU time in the engine."""
+        return sum(result.run.engine_cpu_s for result in self.pools)
+
+    @property
+    def events(self) -> int:
+        """How many events there were."""
+        return sum(result.run.events for result in self.pools)
+
+
+def simulate(
+    workload: Workload, setting: Setting, *, progress: Callable[[int], None] | None = None
+) -> Result:
+    """Simulate a workload to the end of its last job.
+
+    Parameters
+    ----------
+    workload
+        The jobs.
+    setting
+        System, queues and rules.
+    progress
+        Called now and then with the number of jobs that have arrived.
+
+    Raises
+    ------
+    InputError
+        A time is too long for the sharing model, or a plug-in returned what cannot be.
+    """
+    start_us = np.zeros(workload.count, dtype=np.int64)
+    end_us = np.zeros(workload.count, dtype=np.int64)
+    pools: list[PoolResult] = []
+    arrived = 0
+    with_memory = setting.rules.node_memory_kib is not None
+    for pool in setting.queues.pools:
+        members = (
+            workload.members(interactive=pool is setting.queues.interactive)
+            if setting.queues.is_mq
+            else np.arange(workload.count)
+        )
+        run = run_pool(
+            workload.pool_jobs(members, with_memory=with_memory),
+            workload.number[members],
+            pool,
+            setting.rules,
+            progress=_counting_from(arrived, progress),
+        )
+        arrived += len(members)
+        start_us[members], end_us[members] = run.start_us, run.end_us
+        pools.append(PoolResult(pool, members, run))
+    return Result(setting, workload, tuple(pools), start_us, end_us)
+
+
+def _counting_from(done: int, progress: Callable[[int], None] | None) -> Callable[[int], None] | None:
+    """Return ``progress`` for a pool before which ``done`` jobs have arrived."""
+    return None if progress is None else lambda count: progress(done + count)
