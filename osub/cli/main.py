@@ -23,6 +23,7 @@ COMMANDS = {
     "cluster": "A real Slurm on this host, for experiments.",
     "trace": "Look at job traces and transform them.",
     "replay": "Submit each job of a trace to Slurm at its instant, and write the RUN.",
+    "top": "Who runs in this time slice and who is held, live.",
     "report": "Draw RUNs side by side on one page.",
 }
 

@@ -1,0 +1,127 @@
+"""``osub top``: a live view of the gang scheduler."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import termios
+import time
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import psutil
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from deploy.local import Gang
+from deploy.local.gang import status_folder
+from deploy.local.state import read_state
+from gangd.controller.status import Status, read_status
+from osub.cli.top_frame import Pulse, Screen, frame
+from osub.errors import ClusterError, UsageError
+
+LOOK_S = 0.25
+
+
+def top(
+    state: Annotated[
+        Path | None, typer.Option("--state", help="Folder of an embedded cluster.", metavar="DIR")
+    ] = None,
+    gangd: Annotated[
+        Path | None,
+        typer.Option("--gangd", help="State folder of a gangd (with status.json).", metavar="DIR"),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Print one picture and leave.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON and leave.")] = False,
+) -> None:
+    """Show who runs in this time slice and who is held, by node and core; q or Ctrl-C leaves.
+
+    Printed once (also where the output is no terminal) it exits with 1 if the controller writes no more.
+    """
+    folder = find_status(state, gangd)
+    status = read_status(folder)
+    console = Console()
+    if as_json:
+        typer.echo(msgspec.json.encode(status).decode())
+    elif once or not console.is_terminal:
+        console.print(frame(status, pulse_of(status), Screen(console.width)))
+    else:
+        _watch(folder, console)
+        return
+    raise typer.Exit(1 if pulse_of(status).is_stale else 0)
+
+
+def find_status(state: Path | None, gangd: Path | None) -> Path:
+    """Return the folder with the status.
+
+    Raises
+    ------
+    UsageError
+        Not exactly one of the two was given.
+    ClusterError
+        There is no embedded cluster in ``state``, or none with gangd.
+    """
+    if (state is None) == (gangd is None):
+        raise UsageError("give either --state (an embedded cluster's folder) or --gangd (a state folder)")
+    if gangd is not None:
+        return gangd
+    assert state is not None
+    cluster = read_state(state)
+    if cluster is None:
+        raise ClusterError(f"no cluster in {state}: `osub cluster up --state {state} --gang osub` makes one")
+    if cluster.shape.gang is not Gang.OSUB:
+        raise ClusterError(
+            f"the cluster in {state} runs without gangd: take it down, and up again with --gang osub"
+        )
+    return status_folder(cluster.layout)
+
+
+def pulse_of(status: Status) -> Pulse:
+    """Return whether the controller that wrote the status lives."""
+    return Pulse(max(0.0, time.time() - status.time_ms / 1000), psutil.pid_exists(status.pid))
+
+
+def _watch(folder: Path, console: Console) -> None:
+    with (
+        suppress(KeyboardInterrupt),
+        _quiet_keys() as keys,
+        Live(console=console, screen=True, auto_refresh=False) as live,
+    ):
+        while True:
+            status = read_status(folder)
+            live.update(frame(status, pulse_of(status), Screen(console.width, console.height)), refresh=True)
+            if _asked_to_leave(keys):
+                return
+
+
+def _asked_to_leave(keys: int | None) -> bool:
+    """Wait until it is time to look again; True if q was pressed before, or the keyboard has gone."""
+    if keys is None:
+        time.sleep(LOOK_S)
+        return False
+    ready, _, _ = select.select([keys], [], [], LOOK_S)
+    if not ready:
+        return False
+    pressed = os.read(keys, 64)
+    return not pressed or b"q" in pressed
+
+
+@contextmanager
+def _quiet_keys() -> Iterator[int | None]:
+    """Give the keyboard, key by key and without echo; None where there is none."""
+    if not sys.stdin.isatty():
+        yield None
+        return
+    keys = sys.stdin.fileno()
+    before = termios.tcgetattr(keys)
+    try:
+        tty.setcbreak(keys)
+        yield keys
+    finally:
+        termios.tcsetattr(keys, termios.TCSADRAIN, before)

@@ -1,0 +1,270 @@
+"""What ``osub top`` draws: a ``Status`` and the size of the terminal in, lines out; no clock, no terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Generic, TypeVar
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from gangd.controller.status import AlarmStatus, JobStatus, NodeStatus, Status
+from gangd.core.demand import Level
+from gangd.core.states import AgentState
+from osub.slurm.hosts import fold_hosts
+
+STALE_S = 3.0
+"""The controller writes once a second; older than this it is in trouble, or dead."""
+SLURM_LATE_S = 5.0
+WIDE = 180
+ROOMY = 88
+MOST_ALARMS = 5
+LEAST_ROWS = 3
+
+_ROLE_ORDER = ("run", "free", "held", "idle")
+_STYLES = {"run": "bold green", "free": "cyan", "held": "yellow", "idle": "dim"}
+_MARKS = {"run": "{}", "free": "+{}", "held": "({})", "idle": "~{}"}
+_LEGEND = "on cores: 12 runs, (12) is held, ~12 is idle, +12 runs beside"
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[T]):
+    """A column of a table: ``always`` is False where only a roomy terminal has it."""
+
+    heading: str
+    cell: Callable[[T], Text]
+    right: bool = False
+    always: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """Where a frame goes: columns, and lines (None: as many as there are to say)."""
+
+    width: int
+    height: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """Whether what the status says still holds.
+
+    Attributes
+    ----------
+    age_s
+        Age of the status, seconds.
+    process
+        Whether a process with the controller's id lives on this host.
+    """
+
+    age_s: float
+    process: bool
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the controller writes no more."""
+        return self.age_s > STALE_S
+
+    def complaint(self, pid: int) -> str | None:
+        """Return what is wrong in a sentence, None if nothing is."""
+        if not self.is_stale:
+            return None
+        if self.process:
+            return f"the controller (process {pid}) has not written for {_duration(self.age_s)}: it hangs"
+        return (
+            f"the controller (process {pid}) is dead or left {_duration(self.age_s)} ago; "
+            "all jobs run; what follows is what it wrote last"
+        )
+
+
+def frame(status: Status, pulse: Pulse, screen: Screen) -> RenderableType:
+    """Return one picture of the status, no longer than the screen; what does not fit is counted."""
+    head = [*_head(status, pulse), *_alarms(status.alarms)]
+    rest = None if screen.height is None else max(0, screen.height - len(head))
+    if screen.width >= WIDE:
+        half = (screen.width - 2) // 2
+        both = Table.grid(padding=(0, 1), expand=True)
+        both.add_column(width=half, no_wrap=True)
+        both.add_column(width=half, no_wrap=True)
+        both.add_row(_nodes(status, Screen(half, rest)), _jobs(status, Screen(half, rest)))
+        return Group(*head, both)
+    above, below = _split(rest, len(status.nodes), len(status.jobs) + bool(status.jobs_left_out))
+    return Group(
+        *head, _nodes(status, Screen(screen.width, above)), _jobs(status, Screen(screen.width, below))
+    )
+
+
+def _split(rest: int | None, nodes: int, jobs: int) -> tuple[int | None, int | None]:
+    """Share lines among two tables, each with a line of headings, such that neither starves."""
+    if rest is None:
+        return None, None
+    need = nodes + 1
+    above = min(need, max(rest - (jobs + 1), rest // 2, min(LEAST_ROWS, rest)))
+    return above, rest - above
+
+
+def _head(status: Status, pulse: Pulse) -> list[Text]:
+    lines = [
+        _line(
+            f"gangd {status.controller[:12]}, process {status.pid}: slice {status.slice} "
+            f"of {status.quantum_ms:g} ms, lease {status.lease_ms / 1000:g} s",
+            "bold",
+        )
+    ]
+    complaint = pulse.complaint(status.pid)
+    if complaint is not None:
+        lines.append(_line(complaint.upper()[:1] + complaint[1:], "bold white on red"))
+    if status.dry_run:
+        lines.append(_line("Dry run: nothing is held", "bold black on yellow"))
+    facts = Text(overflow="ellipsis", no_wrap=True)
+    facts.append(f"{status.running_jobs} jobs, {status.shared_jobs} on shared cores; status ")
+    facts.append(f"{_duration(pulse.age_s)} old", "bold red" if pulse.is_stale else "")
+    facts.append("; ")
+    facts.append(*_slurm(status.slurm_age_s))
+    facts.append(f"; tick {status.tick_us / 1000:.1f} ms")
+    lines.append(facts)
+    if status.dropped:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(status.dropped.items()))
+        lines.append(_line(f"messages refused: {kinds}", "dim"))
+    lines.append(_line(_LEGEND, "dim"))
+    return lines
+
+
+def _slurm(age_s: float | None) -> tuple[str, str]:
+    if age_s is None:
+        return "Slurm has not answered yet", "bold red"
+    return f"Slurm {_duration(age_s)} old", "bold red" if age_s > SLURM_LATE_S else ""
+
+
+def _alarms(alarms: Sequence[AlarmStatus]) -> list[Text]:
+    shown = alarms if len(alarms) <= MOST_ALARMS else alarms[: MOST_ALARMS - 1]
+    lines = [
+        _line(f"! {alarm.text} ({_duration(alarm.for_s)}{_times(alarm.count)})", "red") for alarm in shown
+    ]
+    if len(alarms) > len(shown):
+        lines.append(_line(f"! and {len(alarms) - len(shown)} more alarms", "red"))
+    return lines
+
+
+def _times(count: int) -> str:
+    return f", {count} times" if count > 1 else ""
+
+
+def _nodes(status: Status, screen: Screen) -> Table:
+    columns = _NODE_COLUMNS if screen.width >= ROOMY else [c for c in _NODE_COLUMNS if c.always]
+    on_node: dict[str, list[JobStatus]] = {}
+    for job in status.jobs:
+        for name in job.cores:
+            on_node.setdefault(name, []).append(job)
+    # Trouble first, then sharing: where not all fit, these are the ones to look at.
+    ordered = sorted(
+        status.nodes, key=lambda node: (node.agent == AgentState.JOINED, node.node not in on_node)
+    )
+    rows = [(node, on_node.get(node.node, ())) for node in _fitting(ordered, screen.height)]
+    return _table(columns, rows, len(ordered) - len(rows), "nodes")
+
+
+def _cores(node: NodeStatus, jobs: Iterable[JobStatus]) -> Text:
+    """Return who is on the cores; successive cores with the same jobs are told together."""
+    on_core: dict[int, list[JobStatus]] = {}
+    for job in jobs:
+        for core in job.cores[node.node]:
+            on_core.setdefault(core, []).append(job)
+    text = _line("")
+    numbered = enumerate(sorted(on_core))
+    # A run of successive cores has one difference between core and position.
+    for _, run in groupby(numbered, key=lambda at: (at[1] - at[0], tuple(job.job for job in on_core[at[1]]))):
+        cores = [core for _, core in run]
+        if text.plain:
+            text.append("  ")
+        text.append(f"{cores[0]}" if len(cores) == 1 else f"{cores[0]}-{cores[-1]}", "dim")
+        text.append(":", "dim")
+        for job in sorted(on_core[cores[0]], key=lambda job: (_ROLE_ORDER.index(job.role), job.job)):
+            text.append(" ").append(_MARKS[job.role].format(job.job), _STYLES[job.role])
+    return text
+
+
+def _jobs(status: Status, screen: Screen) -> Table:
+    columns = _JOB_COLUMNS if screen.width >= ROOMY else [c for c in _JOB_COLUMNS if c.always]
+    left_out = status.jobs_left_out
+    shown = _fitting(status.jobs, screen.height, more=bool(left_out))
+    return _table(columns, shown, len(status.jobs) - len(shown) + left_out, "jobs")
+
+
+def _places(job: JobStatus) -> str:
+    cores = sorted({len(held) for held in job.cores.values()})
+    each = "-".join(map(str, dict.fromkeys((cores[0], cores[-1])))) if cores else "0"
+    return f"{fold_hosts(job.cores)} x {each} core{'' if each == '1' else 's'}"
+
+
+def _fitting(rows: Sequence[T], height: int | None, *, more: bool = False) -> Sequence[T]:
+    """Return the rows that fit below a line of headings, with a line to spare for the count of the rest."""
+    if height is None or len(rows) + more <= height - 1:
+        return rows
+    return rows[: max(0, height - 2)]
+
+
+def _table(columns: Sequence[Column[T]], rows: Iterable[T], rest: int, what: str) -> Table:
+    """Return a table of one line a row, and below it how many more there are."""
+    table = Table(box=None, padding=(0, 1), pad_edge=False, expand=True, header_style="reverse")
+    for column in columns:
+        last = column is columns[-1]
+        table.add_column(
+            column.heading,
+            justify="right" if column.right else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            ratio=1 if last else None,
+        )
+    for row in rows:
+        table.add_row(*(column.cell(row) for column in columns))
+    if rest > 0:
+        table.add_row(*[Text()] * (len(columns) - 1), _line(f"and {rest} more {what}", "dim"))
+    return table
+
+
+def _line(text: str, style: str = "") -> Text:
+    """Return one line; what could steer a terminal is replaced."""
+    clean = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+    return Text(clean, style=style, overflow="ellipsis", no_wrap=True)
+
+
+def _number(value: float | None, style: str = "") -> Text:
+    return _line("" if value is None else f"{value:.0f}", style)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 10:
+        return f"{max(0.0, seconds):.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+
+
+_NODE_COLUMNS: list[Column[tuple[NodeStatus, Sequence[JobStatus]]]] = [
+    Column("node", lambda at: _line(at[0].node)),
+    Column("agent", lambda at: _line(at[0].agent, "" if at[0].agent == AgentState.JOINED else "bold red")),
+    Column("freezer", lambda at: _line(at[0].freezer or ""), always=False),
+    Column("skew us", lambda at: _number(at[0].skew_us), right=True),
+    Column("freeze us", lambda at: _number(at[0].freeze_us), right=True, always=False),
+    Column("clock us", lambda at: _number(at[0].offset_us), right=True, always=False),
+    Column("leak ms", lambda at: _number(at[0].leaked_us / 1000 or None, "yellow"), right=True, always=False),
+    Column("faults", lambda at: _number(sum(at[0].faults.values()) or None, "yellow"), right=True),
+    Column("cores", lambda at: _cores(*at)),
+]
+
+_JOB_COLUMNS: list[Column[JobStatus]] = [
+    Column("job", lambda job: _line(str(job.job)), right=True),
+    Column("does", lambda job: _line(job.role, _STYLES[job.role])),
+    Column("demand", lambda job: _line(job.demand, "dim" if job.demand == Level.IDLE else "")),
+    Column("state", lambda job: _line(job.state), always=False),
+    Column("gang", lambda job: _line(str(job.gang)), right=True, always=False),
+    Column("weight", lambda job: _line(f"{job.weight:g}"), right=True, always=False),
+    Column("on", lambda job: _line(_places(job))),
+]

@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from gangd.controller.status import AlarmStatus, JobStatus, NodeStatus, Role, Status
+from osub.cli.main import run
+from osub.cli.top_frame import Pulse, Screen, frame
+
+WELL = Pulse(0.4, process=True)
+
+
+def node(name: str, agent: str = "joined", **more: int) -> NodeStatus:
+    return NodeStatus(node=name, agent=agent, freezer="cgroup1", skew_us=45, **more)  # type: ignore[arg-type]
+
+
+def job(number: int, role: Role, **cores: list[int]) -> JobStatus:
+    demand = "idle" if role == "idle" else "busy"
+    return JobStatus(job=number, gang=number, state=demand, demand=demand, role=role, weight=1.0, cores=cores)
+
+
+def status(**changes: object) -> Status:
+    plain = Status(
+        time_ms=time.time() * 1000,
+        controller="00ff" * 8,
+        pid=os.getpid(),
+        dry_run=False,
+        slice=4711,
+        quantum_ms=250.0,
+        lease_ms=2000.0,
+        slurm_age_s=0.8,
+        running_jobs=7,
+        shared_jobs=3,
+        tick_us=120,
+        dropped={},
+        alarms=[],
+        nodes=[node("a1"), node("a2")],
+        jobs=[
+            job(12, "run", a1=[0, 1, 2], a2=[0]),
+            job(13, "held", a1=[0, 1, 2], a2=[0]),
+            job(14, "idle", a1=[2]),
+            job(15, "free", a2=[0]),
+        ],
+    )
+    return msgspec.structs.replace(plain, **changes)
+
+
+def drawn(what: Status, screen: Screen, pulse: Pulse = WELL) -> list[str]:
+    console = Console(file=io.StringIO(), width=screen.width, color_system=None)
+    console.print(frame(what, pulse, screen))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    return [line.rstrip() for line in text.splitlines()]
+
+
+def line_of(lines: list[str], word: str) -> str:
+    return next(line for line in lines if line.startswith(word))
+
+
+def test_each_core_tells_who_runs_and_who_is_held() -> None:
+    lines = drawn(status(), Screen(80))
+    assert line_of(lines, "a1").endswith("0-1: 12 (13)  2: 12 (13) ~14")
+    assert line_of(lines, "a2").endswith("0: 12 +15 (13)")
+
+
+def test_each_job_tells_its_role_demand_and_place() -> None:
+    lines = drawn(status(), Screen(80))
+    assert line_of(lines, " 12").split() == ["12", "run", "busy", "a[1-2]", "x", "1-3", "cores"]
+    assert line_of(lines, " 14").split() == ["14", "idle", "idle", "a1", "x", "1", "core"]
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 120, 250])
+def test_no_line_is_wider_than_the_terminal_nor_wrapped(width: int) -> None:
+    lines = drawn(status(), Screen(width))
+    assert all(len(line) <= width for line in lines)
+    side_by_side = 3 + 5
+    assert len(lines) == (side_by_side if width == 250 else side_by_side + 3)
+
+
+def test_roomy_terminals_get_more_columns_and_wide_ones_both_tables_side_by_side() -> None:
+    assert "freeze us" not in "\n".join(drawn(status(), Screen(80)))
+    assert "freeze us" in "\n".join(drawn(status(), Screen(120)))
+    wide = drawn(status(), Screen(200))
+    assert any("cores" in line and "demand" in line for line in wide)
+
+
+def test_what_does_not_fit_is_counted_and_trouble_comes_first() -> None:
+    many = status(
+        nodes=[node(f"n{number}") for number in range(400)] + [node("sick", "lost")],
+        jobs=[job(number, "held", n7=[0]) for number in range(100)],
+        jobs_left_out=23,
+    )
+    for height in (10, 24, 60):
+        for width in (80, 200):
+            lines = drawn(many, Screen(width, height))
+            assert len(lines) <= height
+            text = "\n".join(lines)
+            shown = sum(line.startswith(("n", "sick")) and "node" not in line for line in lines)
+            assert f"and {401 - shown} more nodes" in text
+            assert "more jobs" in text
+            assert "sick" in text
+    tall = drawn(many, Screen(80, 60))
+    assert (
+        tall.index(line_of(tall, "sick"))
+        < tall.index(line_of(tall, "n7 "))
+        < tall.index(line_of(tall, "n0 "))
+    )
+
+
+def test_without_a_height_everything_is_drawn() -> None:
+    text = "\n".join(drawn(status(nodes=[node(f"n{number}") for number in range(400)]), Screen(80)))
+    assert "n399" in text
+    assert "more nodes" not in text
+
+
+def test_a_dead_and_a_hanging_controller_are_told_apart() -> None:
+    dead = "\n".join(drawn(status(), Screen(160), Pulse(75.0, process=False)))
+    assert "is dead or left 75 s ago; all jobs run" in dead
+    hangs = "\n".join(drawn(status(), Screen(160), Pulse(4.0, process=True)))
+    assert "has not written for 4.0 s: it hangs" in hangs
+    assert "dead" not in "\n".join(drawn(status(), Screen(160)))
+
+
+def test_slurms_age_alarms_refusals_and_dry_run_are_shown() -> None:
+    alarms = [AlarmStatus(kind="k", subject=str(n), text=f"bad {n}", for_s=90.0, count=n) for n in range(9)]
+    lines = drawn(status(slurm_age_s=None, dropped={"replayed": 3}, dry_run=True, alarms=alarms), Screen(80))
+    text = "\n".join(lines)
+    assert "Slurm has not answered yet" in text
+    assert "messages refused: 3 replayed" in text
+    assert "nothing is held" in text
+    assert "! bad 3 (90 s, 3 times)" in text
+    assert "! and 5 more alarms" in text
+    assert "bad 4" not in text
+
+
+def test_what_could_steer_the_terminal_does_not_reach_it() -> None:
+    alarm = AlarmStatus(kind="k", subject="s", text="evil \x1b[2J [red]\nline", for_s=1.0, count=1)
+    lines = drawn(status(alarms=[alarm]), Screen(80))
+    assert any("[red]" in line for line in lines)
+    assert "\x1b" not in "\n".join(lines)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "status.json").write_bytes(msgspec.json.encode(status()))
+    return tmp_path
+
+
+def test_once_prints_a_frame(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["top", "--gangd", str(folder)]) == 0
+    assert "slice 4711 of 250 ms" in capsys.readouterr().out
+
+
+def test_json_is_the_status(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["top", "--gangd", str(folder), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["slice"] == 4711
+
+
+def test_a_stale_status_is_an_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "status.json").write_bytes(msgspec.json.encode(status(time_ms=1.0)))
+    assert run(["top", "--gangd", str(tmp_path), "--once"]) == 1
+    assert "hangs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "complaint"),
+    [
+        (["--gangd", "/nonexistent"], 1, "is gangd running"),
+        (["--state", "/nonexistent"], 1, "osub cluster up"),
+        ([], 2, "--state"),
+        (["--state", "a", "--gangd", "b"], 2, "--gangd"),
+    ],
+)
+def test_errors_are_one_line(
+    words: list[str], code: int, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["top", *words]) == code
+    error = capsys.readouterr().err
+    assert error.startswith("osub: ")
+    assert error.count("\n") == 1
+    assert complaint in error
+
+
+def test_a_torn_status_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "status.json").write_bytes(b"{")
+    assert run(["top", "--gangd", str(tmp_path)]) == 1
+    assert "not the status of a gangd of this version" in capsys.readouterr().err
