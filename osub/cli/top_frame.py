@@ -76,7 +76,7 @@ class Pulse:
         if not self.is_stale:
             return None
         if self.process:
-            return f"the controller (process {pid}) has not written for {_duration(self.age_s)}: it hangs"
+            return f"the controller (process {pid}) has not written for {_duration(self.age_s)}: it hangs, and all jobs run"
         return (
             f"the controller (process {pid}) is dead or left {_duration(self.age_s)} ago; "
             "all jobs run; what follows is what it wrote last"
@@ -126,7 +126,7 @@ def _head(status: Status, pulse: Pulse) -> list[Text]:
     facts.append(f"{status.running_jobs} jobs, {status.shared_jobs} on shared cores; status ")
     facts.append(f"{_duration(pulse.age_s)} old", "bold red" if pulse.is_stale else "")
     facts.append("; ")
-    facts.append(*_slurm(status.slurm_age_s))
+    facts.append(*_slurm(status.slurm_age_s, pulse.age_s))
     facts.append(f"; tick {status.tick_us / 1000:.1f} ms")
     lines.append(facts)
     if status.dropped:
@@ -136,9 +136,10 @@ def _head(status: Status, pulse: Pulse) -> list[Text]:
     return lines
 
 
-def _slurm(age_s: float | None) -> tuple[str, str]:
-    if age_s is None:
+def _slurm(known_s: float | None, status_s: float) -> tuple[str, str]:
+    if known_s is None:
         return "Slurm has not answered yet", "bold red"
+    age_s = known_s + status_s
     return f"Slurm {_duration(age_s)} old", "bold red" if age_s > SLURM_LATE_S else ""
 
 
