@@ -75,11 +75,11 @@ class Pulse:
         """Return what is wrong in a sentence, None if nothing is."""
         if not self.is_stale:
             return None
+        silent = _duration(self.age_s)
         if self.process:
-            return f"the controller (process {pid}) has not written for {_duration(self.age_s)}: it hangs, and all jobs run"
+            return f"the controller (process {pid}) has not written for {silent}: it hangs, and all jobs run"
         return (
-            f"the controller (process {pid}) is dead or left {_duration(self.age_s)} ago; "
-            "all jobs run; what follows is what it wrote last"
+            f"the controller (process {pid}) is dead or left {silent} ago; all jobs run; below its last words"
         )
 
 
