@@ -275,7 +275,7 @@ class Replay:
     def _cancel(self, submitter: Submitter) -> None:
         submitter.stop()
         self._drain(submitter)
-        self._writer.event("cancelled by the user")
+        self._writer.event("cancelled", left=sum(1 for _ in self._open_rows()))
         self._client.cancel(row.job_id for row in self._open_rows() if row.job_id is not None)
         for job in self.plan.jobs:
             if job.trace_job not in self._rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Annotated
@@ -61,6 +62,13 @@ def demo(
             runs.append(load_run(replay_under(setting, swf, out, state, nodes, cores, most_s)))
     page = out / "report.html"
     metrics = write_report(runs, page)
+    cut = [run.info.label for run in runs if "CANCELLED" in run.jobs["state"]]
+    if cut:
+        console.print(
+            f"Not every job ended in its time under {', '.join(cut)}: this host is busy with other work "
+            f"(load {os.getloadavg()[0]:.1f}). Try again when it is calm.",
+            highlight=False,
+        )
     if as_json:
         facts = {"report": str(page), "runs": [msgspec.to_builtins(metric) for metric in metrics]}
         typer.echo(json.dumps(facts))
