@@ -13,6 +13,7 @@ from ClusterShell.NodeSet import NodeSet, NodeSetParseError
 from gangd.config import Config, load_config
 from gangd.controller.keeper import Keeper
 from gangd.controller.loop import ControllerLoop
+from gangd.controller.memory import calm_collector
 from gangd.controller.preflight import check_slurm
 from gangd.keys import load_controller_keys, make_keys
 from gangd.wire.sockets import ControllerSockets
@@ -62,6 +63,7 @@ def serve(config: Config, reload: Callable[[], Config], *, dry_run: bool) -> Non
     keys = load_controller_keys(config.keys)
     keeper = Keeper(config.state)
     try:
+        calm_collector()
         with ControllerSockets(keys, config.publish, config.reports) as sockets:
             ControllerLoop(config, client, sockets, keeper, reload, dry_run=dry_run).run()
     finally:

@@ -15,6 +15,8 @@ from gangd.core.timebase import Timebase
 from gangd.wire import Beat, Controller, DownMessage, PlanChange, SlicePlan, SliceSets, ThawNow, Track
 from gangd.wire import Exempt as WireExempt
 
+NOBODY = WireExempt()
+
 
 @dataclass(slots=True)
 class NodePlan:
@@ -38,6 +40,8 @@ class NodePlan:
 
     def exemptions(self) -> WireExempt:
         """Return the exemptions as they are sent."""
+        if not any(self.exempt.values()):
+            return NOBODY
         return WireExempt(
             never_freeze=tuple(self.exempt[ExemptKind.TERMINATING]),
             opt_out=tuple(self.exempt[ExemptKind.FREE]),
@@ -200,6 +204,7 @@ class Fanout:
 
     def _whole(self, node: str, plan: NodePlan, now_ns: int, first: int) -> SlicePlan:
         self._seq += 1
+        era = self._time.era(first)
         return SlicePlan(
             controller=self.controller,
             node=node,
@@ -208,8 +213,8 @@ class Fanout:
             sent_ns=now_ns,
             lease_ns=self.lease_ns,
             first_slice=first,
-            first_start_ns=self._time.start_ns(first),
-            quantum_ns=self._time.length_ns(first),
+            first_start_ns=era.start_ns + (first - era.first_slice) * era.quantum_ns,
+            quantum_ns=era.quantum_ns,
             horizon=first,
             tracks=tuple(plan.tracks.values()),
             exempt=plan.exemptions(),
@@ -234,26 +239,25 @@ def _places(member: Member, cores: CoreMap) -> list[tuple[int, str]]:
 
 def _split(plan: TrackPlan, cores: CoreMap) -> dict[str, Track]:
     """Tracks of one group by node: there, only the jobs that the node runs."""
-    jobs: dict[str, list[tuple[int, int]]] = {}
+    jobs: dict[int, list[tuple[int, int]]] = {}
     for column, member in enumerate(plan.members):
         for job, placed in member.jobs:
             for node in placed.nodes:
-                jobs.setdefault(cores.name(node), []).append((job, column))
+                here = jobs.get(node)
+                if here is None:
+                    jobs[node] = [(job, column)]
+                else:
+                    here.append((job, column))
     rows = plan.run.tolist()
     return {
-        node: Track(
-            plan.name,
-            plan.first_slice,
-            plan.repeat,
-            tuple(
-                [
-                    SliceSets(
-                        tuple([job for job, column in here if row[column]]),
-                        tuple([job for job, column in here if not row[column]]),
-                    )
-                    for row in rows
-                ]
-            ),
+        cores.name(node): Track(
+            plan.name, plan.first_slice, plan.repeat, tuple([_sets(row, here) for row in rows])
         )
         for node, here in jobs.items()
     }
+
+
+def _sets(row: list[bool], here: list[tuple[int, int]]) -> SliceSets:
+    run = tuple([job for job, column in here if row[column]])
+    held = tuple([job for job, column in here if not row[column]])
+    return SliceSets(run, held)

@@ -24,13 +24,14 @@ beside the owner if need be. It is treated as overdue from half of the cap on, s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gangd.core.group import Block, Bools, Group, Ints
+from gangd.core.group import Block, Bools, Frame, Group, Ints
 
 UNIT = 720_720  # divisible by 1 to 16: whole weights charge without rounding
 FAR = np.int64(2**62)
@@ -59,88 +60,88 @@ def compose(
     cap_slices
         Slices after which a gang that waits runs in any case.
     """
-    batch = _Batch(groups, neighbours, charge, crowd, cap_slices)
+    batch = _Batch(groups, partial(_frame, neighbours, charge, crowd, cap_slices), cap_slices)
     for _ in range(slices):
-        batch.step()
+        batch.step(neighbours)
     batch.store()
+
+
+def _frame(neighbours: Sequence[list[int]], charge: Ints, crowd: Ints, cap_slices: int, slots: Ints) -> Frame:
+    """Frame of whole groups side by side."""
+    lists = [neighbours[slot] for slot in slots.tolist()]
+    lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
+    edges = np.fromiter(chain.from_iterable(lists), dtype=np.int64, count=int(lengths.sum()))
+    member = np.zeros(len(neighbours), dtype=np.bool_)
+    member[slots] = True
+    own, crowded = charge[slots], crowd[slots]
+    ratio = np.maximum(1.0, np.repeat(own, lengths) / charge[edges])
+    rivals = np.add.reduceat(np.where(member[edges], ratio, 0.0), np.cumsum(lengths) - lengths)
+    patience = np.ceil((crowded - 1) * rivals - 1e-9).astype(np.int64)
+    patience = np.minimum(np.maximum(patience, 1), max(1, cap_slices // 2))
+    return Frame(edges, lengths, own, patience, crowded * own)
 
 
 class _Batch:
     """The gangs of some groups side by side in arrays."""
 
-    def __init__(
-        self,
-        groups: Sequence[Group],
-        neighbours: Sequence[list[int]],
-        charge: Ints,
-        crowd: Ints,
-        cap_slices: int,
-    ) -> None:
+    def __init__(self, groups: Sequence[Group], frame: Callable[[Ints], Frame], cap_slices: int) -> None:
         self.groups = groups
-        self.neighbours = neighbours
-        block = groups[0].block
-        self.shared = all(group.block is block for group in groups) and sum(
-            group.end - group.begin for group in groups
-        ) == len(block.slots)
+        self.cap_slices = cap_slices
+        self.run: list[Bools] = []
         sizes = np.array([group.end - group.begin for group in groups])
         self.starts = np.cumsum(sizes) - sizes
         self.group_of = np.repeat(np.arange(len(groups)), sizes)
-        if self.shared:
+        block = groups[0].block
+        begins = np.array([group.begin for group in groups])
+        self.fresh = len(block.run) == 0 and all(group.block is block for group in groups)
+        if self.fresh and np.array_equal(begins, self.starts):
             self.slots, times, waits, woken = block.slots, block.times[-1], block.waits[-1], block.woken[-1]
+            self.frame = frame(self.slots)
         else:
+            self.fresh = False
             mine = [(group.block, slice(group.begin, group.end)) for group in groups]
             self.slots = np.concatenate([block.slots[part] for block, part in mine])
             times = np.concatenate([block.times[-1, part] for block, part in mine])
             waits = np.concatenate([block.waits[-1, part] for block, part in mine])
             woken = np.concatenate([block.woken[-1, part] for block, part in mine])
+            for group in groups:
+                if group.frame is None:
+                    group.frame = frame(group.slots)
+            frames = [group.frame for group in groups if group.frame is not None]
+            self.frame = Frame(*(np.concatenate(column) for column in zip(*frames, strict=True)))
         self.times, self.waits, self.woken = [times], [waits], [woken]
-        self.run: list[Bools] = []
-        self.charge = charge[self.slots]
-        self.cap_slices = cap_slices
+        self.edge_starts = np.cumsum(self.frame.lengths) - self.frame.lengths
 
-        lists = [neighbours[slot] for slot in self.slots.tolist()]
-        lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
-        self.edges = np.fromiter(chain.from_iterable(lists), dtype=np.int64, count=int(lengths.sum()))
-        self.edge_starts = np.cumsum(lengths) - lengths
-        self.by_slot = np.full(len(neighbours), FAR, dtype=np.int64)
-        member = np.zeros(len(neighbours), dtype=np.bool_)
-        member[self.slots] = True
-        crowded = crowd[self.slots]
-        ratio = np.maximum(1.0, np.repeat(self.charge, lengths) / charge[self.edges])
-        rivals = np.add.reduceat(np.where(member[self.edges], ratio, 0.0), self.edge_starts)
-        patience = np.ceil((crowded - 1) * rivals - 1e-9).astype(np.int64)
-        self.patience = np.minimum(np.maximum(patience, 1), max(1, cap_slices // 2))
-        self.most_ahead = crowded * self.charge
-
-    def step(self) -> None:
+    def step(self, neighbours: Sequence[list[int]]) -> None:
         """Compose one slice."""
+        frame = self.frame
         times, waits, woken = self.times[-1], self.waits[-1], self.woken[-1]
         relative = times - np.minimum.reduceat(times, self.starts)[self.group_of]
         key = (relative << (WAIT_BITS + 1)) | (1 << WAIT_BITS) | (WAIT_MASK - np.minimum(waits, WAIT_MASK))
         key[woken] = 0
-        overdue = waits >= self.patience
+        overdue = waits >= frame.patience
         key[overdue] = -1 - waits[overdue]
-        run = self._place(np.argsort(key, kind="stable")) | (waits >= self.cap_slices)
+        run = self._place(np.argsort(key, kind="stable"), neighbours) | (waits >= self.cap_slices)
 
-        times = times + np.where(run, self.charge, 0)
-        self.by_slot[self.slots] = times
-        last = np.minimum.reduceat(self.by_slot[self.edges], self.edge_starts)
+        times = times + np.where(run, frame.charge, 0)
+        by_slot = np.full(len(neighbours), FAR, dtype=np.int64)
+        by_slot[self.slots] = times
+        last = np.minimum.reduceat(by_slot[frame.edges], self.edge_starts)
         self.run.append(run)
-        self.times.append(np.minimum(times, last + self.most_ahead))
+        self.times.append(np.minimum(times, last + frame.most_ahead))
         self.waits.append(np.where(run, 0, waits + 1))
         self.woken.append(woken & ~run)
 
-    def _place(self, order: NDArray[np.intp]) -> Bools:
+    def _place(self, order: NDArray[np.intp], neighbours: Sequence[list[int]]) -> Bools:
         """Place each gang of ``order`` whose cores are all free."""
-        blocked = bytearray(len(self.neighbours))
-        neighbours = self.neighbours
+        blocked = bytearray(len(neighbours))
         owners = []
         for slot in self.slots[order].tolist():
             if not blocked[slot]:
                 owners.append(slot)
                 for other in neighbours[slot]:
                     blocked[other] = 1
-        owns = np.zeros(len(self.neighbours), dtype=np.bool_)
+        owns = np.zeros(len(neighbours), dtype=np.bool_)
         owns[owners] = True
         placed: Bools = owns[self.slots]
         return placed
@@ -152,7 +153,7 @@ class _Batch:
         waits, woken = np.stack(self.waits), np.stack(self.woken)
         block = Block(first, self.slots, run, times, waits, woken)
         periods, pure = self._periods(block)
-        if self.shared and not len(self.groups[0].block.run):
+        if self.fresh:
             for group, period, whole in zip(self.groups, periods, pure, strict=True):
                 group.block = block
                 group.period = period or None

@@ -17,6 +17,9 @@ EXEMPT_IN = {
 }
 
 
+NOWHERE = CoreSet(b"", ())
+
+
 class Gang:
     """A job, or the components of a heterogeneous job.
 
@@ -28,6 +31,8 @@ class Gang:
         Its jobs by id, as Slurm sees them.
     cores
         All cores of all its jobs.
+    weight
+        Greatest weight of its jobs.
     since_ns
         When it appeared.
     looked_ns
@@ -67,6 +72,7 @@ class Gang:
         "suspended",
         "terminating",
         "views",
+        "weight",
     )
 
     def __init__(self, gang: int, slot: int, views: dict[int, JobView], now_ns: int) -> None:
@@ -83,24 +89,28 @@ class Gang:
         self.exempt: ExemptKind | None = None
         self.exempted: Member | None = None
         self.member = Member(gang, ())
+        self.cores = NOWHERE
         self.describe(views)
 
     def describe(self, views: dict[int, JobView]) -> None:
         """Take in how Slurm sees the jobs now."""
         self.views = views
-        self.cores = _union([view.cores for view in views.values()])
-        self.terminating = any(view.state is JobState.TERMINATING for view in views.values())
-        self.suspended = any(view.state is JobState.SUSPENDED for view in views.values())
-        self.opt_out = any(view.opt_out for view in views.values())
-        self.places = sum(len(view.cores.nodes) for view in views.values())
+        self.terminating = self.suspended = self.opt_out = False
+        self.weight = 0.0
+        self.places = 0
+        for view in views.values():
+            if view.state is JobState.TERMINATING:
+                self.terminating = True
+            elif view.state is JobState.SUSPENDED:
+                self.suspended = True
+            if view.opt_out:
+                self.opt_out = True
+            self.weight = max(self.weight, view.weight)
+            self.places += len(view.cores.nodes)
         jobs = tuple([(job, view.cores) for job, view in views.items()])
         if self.member.jobs != jobs:
             self.member = Member(self.gang, jobs)
-
-    @property
-    def weight(self) -> float:
-        """Greatest weight of its jobs."""
-        return max(view.weight for view in self.views.values())
+            self.cores = _union(jobs)
 
     def slurm_answered(self, asked_ns: int) -> None:
         """Slurm was asked at ``asked_ns`` and said what ``views`` hold: older suspicions are settled."""
@@ -145,10 +155,9 @@ class Gang:
         return None
 
 
-def _union(sets: list[CoreSet]) -> CoreSet:
-    if len(sets) == 1:
-        return sets[0]
-    cores = np.unique(np.concatenate([cores.numbers() for cores in sets]))
-    return CoreSet(
-        cores.astype(np.int32).tobytes(), tuple(sorted({node for one in sets for node in one.nodes}))
-    )
+def _union(jobs: tuple[tuple[int, CoreSet], ...]) -> CoreSet:
+    if len(jobs) == 1:
+        return jobs[0][1]
+    cores = np.unique(np.concatenate([cores.numbers() for _, cores in jobs]))
+    nodes = {node for _, cores in jobs for node in cores.nodes}
+    return CoreSet(cores.astype(np.int32).tobytes(), tuple(sorted(nodes)))

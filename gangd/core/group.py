@@ -10,11 +10,12 @@ array operations, not thousands.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-KEPT_SLICES = 40
+KEPT_SLICES = 32
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -68,6 +69,30 @@ class Block:
         return counts
 
 
+class Frame(NamedTuple):
+    """What composing needs to know of gangs side by side, and what stays while their groups do.
+
+    Attributes
+    ----------
+    edges
+        Slots that share a core with each gang, gang by gang, shape (e,).
+    lengths
+        How many each, shape (n,).
+    charge
+        Virtual time of a slice, shape (n,).
+    patience
+        Slices after which a gang is overdue, shape (n,).
+    most_ahead
+        Greatest lead, shape (n,).
+    """
+
+    edges: Ints
+    lengths: Ints
+    charge: Ints
+    patience: Ints
+    most_ahead: Ints
+
+
 class Group:
     """The gangs ``begin`` to ``end`` of a block.
 
@@ -85,10 +110,12 @@ class Group:
         Slices below are in the account of frozen time, but for ``backlog``.
     backlog
         Held slices by gang that were forgotten before they were accounted; None if there are none.
+    frame
+        Kept for a group that has to be composed again and again.
     """
 
     __slots__ = (
-        "backlog", "begin", "block", "end", "name", "period", "published_end", "pure", "settled"
+        "backlog", "begin", "block", "end", "frame", "name", "period", "published_end", "pure", "settled"
     )  # fmt: skip
 
     def __init__(self, name: int, block: Block, begin: int, end: int) -> None:
@@ -101,6 +128,7 @@ class Group:
         self.published_end: int | None = None
         self.settled = block.first_slice
         self.backlog: Ints | None = None
+        self.frame: Frame | None = None
 
     @property
     def slots(self) -> Ints:
@@ -209,12 +237,16 @@ def settle(groups: Sequence[Group], end: int) -> tuple[Ints, Ints]:
         The gangs of all groups in their order, and their new held slices.
     """
     block = groups[0].block
+    first = block.first_slice
     columns, sizes = _columns(groups)
-    begin = np.array([max(group.settled, block.first_slice) - block.first_slice for group in groups])
-    periods = np.repeat([group.period or 0 for group in groups], sizes)
-    rows = np.repeat(np.maximum(begin, end - block.first_slice), sizes)
-    held = block.held_before(rows, columns, periods)
-    held -= block.held_before(np.repeat(begin, sizes), columns, periods)
+    begin = np.array([max(group.settled, first) - first for group in groups])
+    stop = np.maximum(begin, end - first)
+    if len(groups) == 1 and stop[0] <= len(block.run):
+        held = (~block.run[begin[0] : stop[0], groups[0].begin : groups[0].end]).sum(axis=0, dtype=np.int64)
+    else:
+        periods = np.repeat([group.period or 0 for group in groups], sizes)
+        held = block.held_before(np.repeat(stop, sizes), columns, periods)
+        held -= block.held_before(np.repeat(begin, sizes), columns, periods)
     place = 0
     for group in groups:
         group.settled = max(end, group.settled)

@@ -73,7 +73,7 @@ class Population:
         members = self._touched(jobs)
         gone: list[Gang] = []
         new: list[Gang] = []
-        changed: list[Gang] = []
+        changed: dict[int, Gang] = {}
         changes: dict[int, CoreSet | None] = {}
         for number, views in members.items():
             gang = self.gangs.get(number)
@@ -92,13 +92,15 @@ class Population:
                 changes[gang.slot] = gang.cores
             for view in views.values():
                 self._limits.see(view)
-            changed.append(gang)
+            changed[number] = gang
         if changes:
             dirty = self._graph.update(changes, total_cores)
             self._rotation.touch(dirty)
-            living = (self.by_slot[slot] for slot in sorted(dirty))
-            changed += [gang for gang in living if self.gangs.get(gang.gang) is gang]
-        return Update(gone, new, changed)
+            for slot in sorted(dirty):
+                gang = self.by_slot[slot]
+                if self.gangs.get(gang.gang) is gang:
+                    changed[gang.gang] = gang
+        return Update(gone, new, list(changed.values()))
 
     def _touched(self, jobs: tuple[JobView, ...]) -> dict[int, dict[int, JobView]]:
         """Jobs, by gang, of all gangs in which anything changed."""
@@ -153,10 +155,13 @@ class Population:
         self._leaving.append(gang.slot)
 
     def _inhabit(self, gang: Gang) -> None:
+        gang.missing = 0
         for node in gang.cores.nodes:
-            self._on_node.setdefault(node, set()).add(gang.gang)
-        joined = self._agents.joined
-        gang.missing = sum([not joined(node) for node in gang.cores.nodes])
+            here = self._on_node.get(node)
+            if here is None:
+                here = self._on_node[node] = set()
+            here.add(gang.gang)
+            gang.missing += not self._agents.joined(node)
 
     def _desert(self, gang: Gang) -> None:
         for node in gang.cores.nodes:

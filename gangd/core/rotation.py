@@ -18,7 +18,7 @@ from gangd.core.conflicts import ConflictGraph
 from gangd.core.group import Block, Bools, Group, Ints, by_block, settle, states
 
 FIRST_SLICES = 4  # composed at once for a group that is new
-STEP_SLICES = 2  # composed at a tick for a group that goes on
+STEP_SLICES = 2  # composed at most at a tick for a large group that goes on
 AHEAD_SLICES = 16  # composed ahead at most: then the group is published anew
 COMPOSE_BUDGET = 20_000  # gang-slices at once: a small system finds its repetition at the first attempt
 
@@ -64,6 +64,7 @@ class Rotation:
         self._shares: list[bool] = []
         self._watched: dict[int, int] = {}
         self._moved: set[int] = set()
+        self._used: set[int] = set()
         self._lead: Ints = np.zeros(0, dtype=np.int64)
         self._debt: Ints = np.zeros(0, dtype=np.int64)
         self._left: Ints = np.zeros(0, dtype=np.int64)
@@ -84,7 +85,9 @@ class Rotation:
                 old = getattr(self, name)
                 setattr(self, name, np.concatenate((old, np.zeros(missing, dtype=old.dtype))))
         self._gang[slot] = gang
-        self._lead[slot] = self._debt[slot] = self._left[slot] = self.held_ns[slot] = 0
+        if slot in self._used:
+            self._lead[slot] = self._debt[slot] = self._left[slot] = self.held_ns[slot] = 0
+        self._used.add(slot)
         self.reweigh(slot, weight)
 
     def reweigh(self, slot: int, weight: float) -> None:
@@ -143,11 +146,11 @@ class Rotation:
         self._quantum_ns = quantum_ns
         windows = [self._revive(group, first) for group in self._windows.values()]
         self._compose(fresh, cap_slices, FIRST_SLICES)
-        self._compose(
-            [group for group in windows if group.period is None and group.end_slice < first + AHEAD_SLICES],
-            cap_slices,
-            STEP_SLICES,
-        )
+        short = [
+            group for group in windows if group.period is None and group.end_slice < first + AHEAD_SLICES
+        ]
+        missing = max((first + AHEAD_SLICES - group.end_slice for group in short), default=0)
+        self._compose(short, cap_slices, min(STEP_SLICES, missing))
         due = [group for group in windows if group.published_end is None or group.published_end < first + 2]
         publish = [*fresh, *due]
         for group in publish:

@@ -224,7 +224,8 @@ class GangScheduler:
             self._settle(gang)
         for gang in update.changed:
             self._settle(gang)
-            self._exempt(gang, gang.exempt)  # on its present nodes
+            if gang.exempt is not None:
+                self._exempt(gang, gang.exempt)  # on its present nodes
 
     def _report(self, report: NodeReport) -> None:
         node = self.cores.number(report.node)
