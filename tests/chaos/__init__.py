@@ -1,0 +1,1 @@
+"""A seeded campaign of faults against gangd on a real Slurm; start reading at ``campaign``."""

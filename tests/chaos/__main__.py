@@ -1,0 +1,83 @@
+"""``python -m tests.chaos --faults 200 --seed 1``: the campaign from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.chaos.campaign import Campaign, Outcome, draw
+from tests.chaos.fault import Fault
+from tests.chaos.faults import ALL
+from tests.chaos.report import Summary, line, markdown
+from tests.chaos.stage import Broken, Stage, usable
+from tests.chaos.troupe import Troupe
+
+
+def play(
+    kinds: Sequence[type[Fault]], seed: int, dice: random.Random, *, brief: bool, quiet: bool = False
+) -> Summary:
+    """Run faults of these kinds on a stage of their own and sum up."""
+
+    def say(outcome: Outcome) -> None:
+        if not quiet:
+            print(line(outcome), flush=True)
+
+    began_s = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="osub-chaos-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)
+        with Stage(Path(folder), dice) as stage:
+            troupe = Troupe(stage)
+            troupe.settle()
+            campaign = Campaign(stage, troupe, dice, brief=brief, say=say)
+            end = None
+            try:
+                campaign.run(kinds)
+                troupe.farewell()
+            except KeyboardInterrupt:
+                end = "interrupted"
+            except Broken as error:
+                end = str(error)
+            ended = {str(state): count for state, count in troupe.ended.items()}
+            return Summary(
+                seed,
+                campaign.outcomes,
+                ended,
+                troupe.cancelled,
+                troupe.worst_gone_s,
+                time.monotonic() - began_s,
+                end,
+            )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="osub-chaos", description="Faults against gangd on a real Slurm.")
+    parser.add_argument("--faults", type=int, default=200, metavar="N", help="how many (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, metavar="S", help="of everything drawn (%(default)s)")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write the table here too")
+    parser.add_argument("--only", metavar="WORD", help="only kinds with this word in their name")
+    parser.add_argument("--brief", action="store_true", help="each fault as short as it can be")
+    options = parser.parse_args(arguments)
+    why = usable()
+    if why is not None:
+        print(f"osub-chaos: {why}", file=sys.stderr)
+        return 1
+    dice = random.Random(options.seed)
+    kinds = [kind for kind in ALL if options.only is None or options.only in kind.name]
+    if not kinds:
+        parser.error(f"no kind has {options.only} in its name; kinds: {', '.join(k.name for k in ALL)}")
+    summary = play(draw(kinds, options.faults, dice), options.seed, dice, brief=options.brief)
+    text = markdown(summary)
+    print(text)
+    if options.report:
+        options.report.write_text(text)
+    return 0 if summary.is_clean else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,276 @@
+"""The stage of a campaign: an embedded Slurm, gangd's controller, and agents behind proxies.
+
+The gang scheduler's daemons are started here and not by the cluster, because faults need them apart: behind
+a proxy, with other keys, in another time or network namespace, or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+import psutil
+
+from deploy.local import LocalCluster, Shape
+from deploy.local.daemons import Daemon, end_daemons, find_process, start_daemon
+from deploy.local.gang import gang_daemons, keys_folder, prepare_gang, status_folder
+from deploy.local.host import CgroupVersion, look_at_host
+from gangd.controller.status import Status, read_status
+from gangd.guardian.place import state_path
+from gangd.guardian.statefile import StateFile, Word
+from osub.errors import OsubError
+from osub.slurm import CommandSlurm
+from tests.chaos.proxy import Proxy, ProxyThread
+from tests.chaos.watcher import Watcher
+
+LEASE_S = 2.0
+ALLOWANCE_S = LEASE_S + 1.0
+KILL_WAIT_S = 5
+HEALTH_CHECK_S = 5
+QUANTUM_MS = 50
+CONTROLLER = "gangd"
+
+
+class Broken(Exception):
+    """An invariant that does not hold; the sentence says which."""
+
+
+def wait_for(condition: Callable[[], bool], within_s: float, what: str) -> float:
+    """Poll until ``condition`` holds and return how long that took; raises Broken, naming ``what``."""
+    began_s = time.monotonic()
+    while not condition():
+        if time.monotonic() - began_s > within_s:
+            raise Broken(f"not within {within_s:g} s: {what}")
+        time.sleep(0.03)
+    return time.monotonic() - began_s
+
+
+class Stage:
+    """Everything that faults act on; use ``with``.
+
+    Parameters
+    ----------
+    folder
+        An empty folder; a short path, because Unix sockets lie below it.
+    dice
+        Source of all randomness of the proxies.
+    """
+
+    def __init__(self, folder: Path, dice: random.Random) -> None:
+        self.folder = folder
+        self.cluster = LocalCluster(folder / "c")
+        self.shape = Shape(
+            nodes=2,
+            cores=1,
+            multiplicity=4,
+            quantum_ms=QUANTUM_MS,
+            settings=(
+                f"KillWait={KILL_WAIT_S}",
+                "UnkillableStepTimeout=10",
+                "JobRequeue=1",
+                "MinJobAge=300",
+                f"HealthCheckProgram={folder}/health-check",
+                f"HealthCheckInterval={HEALTH_CHECK_S}",
+                "HealthCheckNodeState=ANY",
+            ),
+        )
+        self._dice = dice
+        self.gang: dict[str, Daemon] = {}
+        self.strangers: list[Daemon] = []
+
+    def __enter__(self) -> Self:
+        try:
+            self._open()
+        except BaseException:
+            self.tell()
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open(self) -> None:
+        self.host = look_at_host()
+        agents = self.folder / "c" / "gang" / "agents"
+        check = self.folder / "health-check"
+        check.write_text(
+            f"#!/bin/sh\nexec {sys.executable} -P -m gangd.agent.main thaw --expired --state {agents} "
+            f">>{self.folder}/health-check.log 2>&1\n"
+        )
+        check.chmod(0o755)
+        (self.folder / "beats").mkdir()
+        self.layout = self.cluster.up(self.shape).layout
+        self.nodes = tuple(node.name for node in self.layout.nodes)
+        prepare_gang(self.shape, self.layout)
+        self.client: CommandSlurm = self.cluster.client()
+        self.proxies = ProxyThread()
+        self.lines = {
+            node: Proxy(self.proxies.loop, self.layout.gang_ports, random.Random(self._dice.random()))
+            for node in self.nodes
+        }
+        self.watcher = Watcher(self.nodes, ALLOWANCE_S)
+        self.revive()
+        self.wait_joined()
+
+    def close(self) -> None:
+        """End everything that was started, and thaw what is frozen."""
+        with suppress(AttributeError):
+            self.watcher.close()
+        for process in [p for role in self.gang for p in self.processes(role)]:
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
+        end_daemons([*self.gang.values(), *self.strangers], within_s=5.0)
+        try:
+            self.cluster.down()
+        finally:
+            with suppress(AttributeError):
+                for line in self.lines.values():
+                    line.close()
+                self.proxies.close()
+
+    def tell(self, lines: int = 8) -> None:
+        """Print the last lines of every daemon's log to standard error."""
+        for path in sorted((self.folder / "c" / "log").glob("gang*.out")):
+            print(f"--- {path.name}", *path.read_text().splitlines()[-lines:], sep="\n", file=sys.stderr)
+
+    def agent(self, node: str) -> str:
+        """Return the role of a node's agent."""
+        return f"gang-agent {node}"
+
+    def start(
+        self,
+        role: str,
+        *,
+        prefix: Sequence[str] = (),
+        change: Callable[[list[str]], list[str]] = lambda words: words,
+    ) -> Daemon:
+        """Start a daemon of the gang scheduler that does not run.
+
+        Parameters
+        ----------
+        role
+            ``gangd`` or ``gang-agent NODE``.
+        prefix
+            Words before its command, such as those of unshare(1).
+        change
+            Changes its command.
+        """
+        words = gang_daemons(self.layout, self.host)[role]
+        if role != CONTROLLER:
+            words = [*words[:-1], self.lines[role.split()[1]].endpoints()]
+        words = [*prefix, *change(words)]
+        log = self.layout.logs / f"{role.replace(' ', '-')}.out"
+        self.gang[role] = start_daemon(role, words, log, self.environment())
+        return self.gang[role]
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of daemons and commands of this cluster."""
+        return {
+            "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+            "SLURM_CONF": str(self.layout.conf),
+            "OSUB_CLUSTER": self.layout.cluster_name,
+        }
+
+    def command(self, *words: str, within_s: float = 30.0) -> subprocess.CompletedProcess[str]:
+        """Run a command of Slurm or of ours to its end."""
+        return subprocess.run(
+            words, env=self.environment(), capture_output=True, text=True, timeout=within_s, check=False
+        )
+
+    def is_alive(self, role: str) -> bool:
+        """Whether a daemon of the gang scheduler lives."""
+        return role in self.gang and find_process(self.gang[role]) is not None
+
+    def revive(self) -> None:
+        """Start what is dead of the gang scheduler, as a service manager would; an agent waits its turn."""
+        for role in (CONTROLLER, *(self.agent(node) for node in self.nodes)):
+            if not self.is_alive(role):
+                self.start(role)
+
+    def replace(self, role: str, **how: object) -> None:
+        """End a daemon in order and start it anew."""
+        end_daemons([self.gang[role]], within_s=5.0)
+        self.start(role, **how)  # type: ignore[arg-type]
+
+    def processes(self, role: str) -> list[psutil.Process]:
+        """Return the process of a role, of ``guardian NODE`` too; empty where it is dead."""
+        if role.startswith("guardian "):
+            pid = self._guardian_pid(role.split()[1])
+            with suppress(psutil.NoSuchProcess):
+                return [psutil.Process(pid)] if pid else []
+            return []
+        process = find_process(self.gang[role]) if role in self.gang else None
+        return [process] if process is not None else []
+
+    def signal(self, role: str, number: signal.Signals) -> bool:
+        """Send a signal to a role; returns whether it was there."""
+        found = self.processes(role)
+        for process in found:
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
+        return bool(found)
+
+    def status(self) -> Status | None:
+        """Return the controller's newest status, None if there is none."""
+        try:
+            return read_status(status_folder(self.layout))
+        except OsubError:
+            return None
+
+    def joined(self) -> bool:
+        """Whether a live controller knows every agent as joined, by a status no older than itself."""
+        process = self.processes(CONTROLLER)
+        status = self.status()
+        if not process or status is None or status.pid != process[0].pid:
+            return False
+        return {node.node for node in status.nodes if node.agent == "joined"} >= set(self.nodes)
+
+    def wait_joined(self, within_s: float = 40.0) -> float:
+        """Wait until controller and agents work together."""
+        return wait_for(self.joined, within_s, "every agent joined")
+
+    def revive_slurm(self) -> None:
+        """Start what is dead of Slurm."""
+        self.cluster.up(self.shape)
+
+    def slurm_daemon(self, role: str) -> Daemon:
+        """Return a daemon of Slurm, such as ``slurmctld``."""
+        return next(daemon for daemon in self.cluster.state().daemons if daemon.role == role)
+
+    def keys(self) -> Path:
+        """Return the folder of keys."""
+        return keys_folder(self.layout)
+
+    def _guardian_pid(self, node: str) -> int | None:
+        path = state_path(self.layout.gang / "agents", node)
+        try:
+            state = StateFile.open(path)
+        except (OSError, OsubError):
+            return None
+        try:
+            pid = state.word(Word.GUARDIAN_PID)
+            name = Path(f"/proc/{pid}/comm")
+            return pid if pid and name.exists() and name.read_text().startswith("gang-guardian") else None
+        except OSError:
+            return None
+        finally:
+            state.close()
+
+
+def usable() -> str | None:
+    """Return why this host cannot be a stage; None if it can."""
+    if os.geteuid() != 0:
+        return "needs root: cgroups, namespaces and priorities"
+    host = look_at_host()
+    if host.cgroup is not CgroupVersion.V1:
+        return "needs a cgroup v1 freezer, whose states it watches"
+    return None if len(host.cpus) >= 2 else "needs two CPUs"
