@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from random import Random
 
 import numpy as np
 from hypothesis import HealthCheck, given, settings
@@ -142,6 +143,7 @@ class World:
         """Judge the slice that just began."""
         held = {name: self.agents[name].held(self.slice) for name in self.names}
         rotated = self.rotated()
+        exempt = {job for name in self.names for job in self.agents[name].exempt.opt_out}
         frozen = set().union(*held.values())
         for number in self.jobs:
             on = self.jobs[number].placement
@@ -149,7 +151,7 @@ class World:
         for name in self.names:
             for core in range(self.cores):
                 here = {number for number, job in self.jobs.items() if (name, core) in job.cores}
-                owners = (here & rotated) - frozen
+                owners = (here & rotated) - frozen - exempt
                 assert len(owners) <= 1, f"{owners} own core {core} of {name} together"
         for number, job in self.jobs.items():
             rivals = {other for other in rotated - {number} if self.known[other].cores & job.cores}
@@ -221,3 +223,35 @@ def test_one_gang_a_core_nobody_starves_and_all_nodes_agree(
         world.step()
     for _ in range(30):
         world.step()
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 10**6), st.integers(2, 4))
+def test_jobs_that_come_and_go_get_equal_shares(seed: int, most: int) -> None:
+    dice = Random(seed)
+    world = World(nodes=2, cores=1, multiplicity=most)
+    for _ in range(240):  # a minute of slices
+        if dice.random() < 0.04 and world.jobs:
+            del world.jobs[dice.choice(list(world.jobs))]
+        if dice.random() < 0.08:
+            world.start({"n0": 1, "n1": 1})
+        world.step()
+    shares = [job.ran / job.entitled for job in world.known.values() if job.entitled >= 10]
+    if shares:
+        assert jain(shares) >= 0.99
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(churn, st.sets(st.sampled_from(["n0", "n1", "n2"]), min_size=1, max_size=2))
+def test_no_job_with_a_silent_node_stays_held(script: list[tuple[str, object]], silent: set[str]) -> None:
+    world = World(multiplicity=3)
+    for what, which in script:
+        if what == "start":
+            assert isinstance(which, dict)
+            world.start(which)
+        world.step()
+    world.silent = silent
+    for _ in range(8 + 3):  # a lease, and the slices that are final
+        world.step()
+    held = {job for name in world.names for job in world.agents[name].held(world.slice)}
+    assert all(not silent & world.known[job].placement.keys() for job in held)
