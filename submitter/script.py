@@ -2,7 +2,8 @@
 
 The stamps lie in the RUN's ``jobs`` folder, which every node must see: ``<job>.start`` with the Slurm job
 id, ``<job>.end`` with the exit code, ``<job>.report`` with the application's own account, ``<job>.out`` with
-what it printed. ``sh`` and ``date`` are all it needs, and cost about 2 ms.
+what it printed. ``sh`` and ``date`` are all it needs, and cost about 2 ms. A stamp is one
+write of one line, and whoever reads half of it reads nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _HEAD = """\
 # Job {trace_job} of the replay in {run}
 at={stem}
 stamp() {{ date +%s%3N; }}
-note() {{ printf '%s\\n' "$2" > "$at.$1.partial" && mv "$at.$1.partial" "$at.$1"; }}
+note() {{ printf '%s\\n' "$2" > "$at.$1"; }}
 OSUB_WRAPPER_START_MS=$(stamp)
 export OSUB_WRAPPER_START_MS
 note start "{{\\"slurm_job\\":$SLURM_JOB_ID,\\"ms\\":$OSUB_WRAPPER_START_MS}}"
