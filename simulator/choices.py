@@ -8,7 +8,7 @@ from typing import cast
 from osub.errors import UsageError
 from simulator.engine.pool_run import Rules
 from simulator.options import Setting
-from simulator.placement.plain import ThesisPlacement
+from simulator.placement.plain import SlurmPlacement, ThesisPlacement
 from simulator.placement.rule import Placement
 from simulator.plugin_files import load_plugin
 from simulator.policies.plain import Easy, Fcfs
@@ -93,6 +93,8 @@ def _policy(word: str) -> QueuePolicy:
 
 
 def _placement(word: str) -> Placement:
+    if word == "lln":
+        return SlurmPlacement()
     if word == "thesis":
         return ThesisPlacement()
     if ":" not in word:

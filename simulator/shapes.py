@@ -120,7 +120,8 @@ def _clipped(
 
 def _told(trace: Demands, job: int, procs: int, kib: float | None, pool: Pool) -> str:
     memory = "" if kib is None else f" with {kib / _KIB_PER_MIB:.0f} MiB each"
+    where = f"the {pool.nodes} nodes of {pool.cores} cores for {pool.name} jobs"
     return (
         f"job {trace.number[job]} of trace {trace.name} asks for {procs} processors{memory} and can never run on "
-        f"the {pool.nodes} nodes of {pool.cores} cores for {pool.name} jobs: choose --oversize skip or clip"
+        f"{where}: choose --oversize skip or clip"
     )

@@ -17,6 +17,7 @@ from simulator.engine.state import (
     FREE_KIB,
     JOB_FIELDS,
     KIND,
+    LLN,
     MEMORY_KIB,
     NODE_FIELDS,
     NODES,
@@ -147,6 +148,7 @@ def build_state(
     loads[:] = 0
     loads[0] = 1
     parts = int(table[PART_AT, count])
+    rows = slots if placement == LLN and slots > 1 else 0
     return State(
         rules=rules,
         clock=np.zeros(CLOCK_FIELDS, dtype=np.int64),
@@ -167,4 +169,8 @@ def build_state(
         load_size=load_size,
         loads=loads,
         chosen=np.zeros(len(node_set), dtype=np.int64),
+        rows=np.zeros((rows, nodes, words), dtype=np.int64),
+        row_order=np.arange(rows, dtype=np.int64),
+        row_kept=np.arange(rows, dtype=np.int64),
+        row_size=np.zeros(rows, dtype=np.int64),
     )

@@ -21,7 +21,7 @@ from simulator.engine.state import (
 )
 from simulator.engine.stepper import Stepper
 from simulator.job import Job
-from simulator.placement.plain import ThesisPlacement
+from simulator.placement.plain import SlurmPlacement, ThesisPlacement
 from simulator.placement.rule import Placement
 from simulator.policies.easy import empty_outlook
 from simulator.policies.plain import Easy, Fcfs
@@ -47,7 +47,7 @@ class Rules:
         """Whether kernels know all of them."""
         return (
             isinstance(self.policy, Fcfs | Easy)
-            and isinstance(self.placement, ThesisPlacement)
+            and isinstance(self.placement, ThesisPlacement | SlurmPlacement)
             and isinstance(self.sharing, BuiltinSharing)
         )
 

@@ -9,6 +9,7 @@ import numpy as np
 from osub.errors import InputError
 from simulator.engine.agenda import enter_agenda
 from simulator.engine.progress import begin, finish, set_speed, settle
+from simulator.engine.room import job_fits
 from simulator.engine.state import (
     ACTIVE,
     AGENDA,
@@ -56,9 +57,9 @@ def project(desk: Stepper, job: Job, beside: Job | None = None) -> int:
     for other in holders:
         set_speed(run, clock, other, view.speed(other))
         enter_agenda(run, clock, other)
-    while view.place(job) is None or (clock[AGENDA] > 0 and run[NEXT_US, run[HEAP, 0]] <= clock[NOW]):
+    while not job_fits(state, job.index) or (clock[AGENDA] > 0 and run[NEXT_US, run[HEAP, 0]] <= clock[NOW]):
         if clock[AGENDA] == 0:
-            raise InputError(f"the placement has no cores for job {job.number}, even on the idle pool")
+            raise InputError(f"job {job.number} does not fit on the idle pool")
         ending = int(run[HEAP, 0])
         clock[NOW] = run[NEXT_US, ending]
         finish(state, ending)

@@ -41,12 +41,14 @@ LEFT, REQUEST_LEFT, SPEED, SINCE_US, PHASE, BUSY, LAST, NEXT_US, START_US, END_U
 # the links of the queue, with the column after the last job as both ends; the jobs affected by a change, and
 # the mark of it.
 HEAP, HEAP_AT, RUNNING, RUNNING_AT, QUEUE_NEXT, QUEUE_PREV, AFFECTED, STAMP = range(10, 18)
-RUN_FIELDS = 18
+# Slurm's placement only: the row of a job, the one it is to have, and the running jobs by first core.
+ROW, NEW_ROW, BY_CORE = range(18, 21)
+RUN_FIELDS = 21
 
 # Fields of ``nodes``: cores with a free slot, occupied slots, free memory, parts listed, speed in parts of
-# ONE.
-FREE, USED, FREE_KIB, LISTED, FACTOR = range(5)
-NODE_FIELDS = 5
+# ONE, and a number that a placement may keep there while it chooses.
+FREE, USED, FREE_KIB, LISTED, FACTOR, SPARE = range(6)
+NODE_FIELDS = 6
 
 # Fields of ``parts``: its node, its job, its place in the list of its node.
 NODE, JOB, PLACE = range(3)
@@ -80,7 +82,9 @@ class State(NamedTuple):
     in units a microsecond; ``excess[a, b]`` by how much an application of class ``a`` is slowed by one of
     class ``b``, in parts of ``ONE``. ``by_load[u]`` is the set of nodes with ``u`` occupied slots,
     ``load_size[u]`` how many they are, ``loads`` the set of the ``u`` that occur; ``chosen`` is scratch for a
-    set of nodes.
+    set of nodes. ``rows[r, n]`` are the cores of node ``n`` in row ``r`` of Slurm's placement,
+    ``row_size[r]`` how many cores the row has, ``row_order`` the rows in the order in which they are tried
+    (``row_kept`` keeps an order while another is tried).
     """
 
     rules: Ints
@@ -102,6 +106,10 @@ class State(NamedTuple):
     load_size: Ints
     loads: Ints
     chosen: Ints
+    rows: Ints
+    row_order: Ints
+    row_kept: Ints
+    row_size: Ints
 
 
 def full_set(size: int) -> Ints:

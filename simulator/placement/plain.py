@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from simulator.engine.cluster import Cluster
-from simulator.engine.state import THESIS
+from simulator.engine.state import LLN, THESIS
 from simulator.job import Job
-from simulator.placement import thesis
+from simulator.placement import slurm, thesis
 from simulator.placement.rule import Cores
 
 
@@ -21,3 +21,14 @@ class ThesisPlacement:
     def place(self, cluster: Cluster, job: Job) -> Cores | None:
         """See ``Placement``."""
         return cluster.cores_of(job.index) if thesis.place(cluster.state, job.index) else None
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmPlacement:
+    """Slurm's ``CR_Core,CR_LLN``: idle cores on the least loaded nodes, else row by row; see ``slurm``."""
+
+    code: ClassVar[int] = LLN
+
+    def place(self, cluster: Cluster, job: Job) -> Cores | None:
+        """See ``Placement``."""
+        return cluster.cores_of(job.index) if slurm.place(cluster.state, job.index) else None

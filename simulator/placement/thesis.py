@@ -9,32 +9,8 @@ from __future__ import annotations
 
 from simulator.engine.bits import WORD_BITS, bit_index, count_bits, lowest_bits
 from simulator.engine.compile import kernel
-from simulator.engine.state import CORES, FREE, FREE_KIB, MEMORY_KIB, NODE, NODES, PART_AT, State
-
-
-@kernel
-def node_fits(state: State, job: int, node: int) -> bool:
-    """Return whether ``node`` has slots and memory for one node's part of ``job``."""
-    return bool(
-        state.nodes[FREE, node] >= state.jobs[CORES, job]
-        and state.nodes[FREE_KIB, node] >= state.jobs[MEMORY_KIB, job]
-    )
-
-
-@kernel
-def job_fits(state: State, job: int) -> bool:
-    """Return whether enough nodes have slots and memory for ``job`` now."""
-    wanted = state.jobs[NODES, job]
-    if state.roomy[state.jobs[CORES, job]] < wanted:
-        return False
-    if state.jobs[MEMORY_KIB, job] == 0:
-        return True
-    for node in range(state.nodes.shape[1]):
-        if node_fits(state, job, node):
-            wanted -= 1
-            if wanted == 0:
-                return True
-    return False
+from simulator.engine.room import job_fits, node_fits
+from simulator.engine.state import CORES, MEMORY_KIB, NODE, NODES, PART_AT, State
 
 
 @kernel
@@ -103,12 +79,8 @@ def _choose_nodes(state: State, job: int) -> None:
 
 
 @kernel
-def place(state: State, job: int) -> bool:
-    """Name in the parts of ``job`` the cores that it gets now; return whether it fits."""
-    if not job_fits(state, job):
-        return False
-    _choose_nodes(state, job)
-    cores = state.jobs[CORES, job]
+def name_nodes(state: State, job: int) -> None:
+    """Write the chosen nodes into the parts of ``job``."""
     part = state.jobs[PART_AT, job]
     for word in range(state.chosen.shape[0]):
         rest = state.chosen[word]
@@ -116,6 +88,16 @@ def place(state: State, job: int) -> bool:
             bit = rest & -rest
             rest ^= bit
             state.parts[NODE, part] = word * WORD_BITS + bit_index(bit)
-            choose_cores(state, part, cores)
             part += 1
+
+
+@kernel
+def place(state: State, job: int) -> bool:
+    """Name in the parts of ``job`` the cores that it gets now; return whether it fits."""
+    if not job_fits(state, job):
+        return False
+    _choose_nodes(state, job)
+    name_nodes(state, job)
+    for part in range(state.jobs[PART_AT, job], state.jobs[PART_AT, job + 1]):
+        choose_cores(state, part, state.jobs[CORES, job])
     return True

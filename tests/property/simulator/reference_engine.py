@@ -35,6 +35,10 @@ class RefJob:
     request_left: Fraction = Fraction(0)
     busy: bool = False
 
+    @property
+    def places(self) -> set[tuple[int, int]]:
+        return {(node, core) for node, cores in self.placement.items() for core in cores}
+
 
 @dataclass
 class RefCluster:
@@ -50,6 +54,17 @@ class RefCluster:
         self.holders = [[[] for _ in range(self.cores)] for _ in range(self.nodes)]
 
 
+@dataclass
+class Row:
+    """One of Slurm's rows: jobs without a common core."""
+
+    jobs: list[RefJob]
+
+    @property
+    def cores(self) -> set[tuple[int, int]]:
+        return {place for job in self.jobs for place in job.places}
+
+
 Speed = Callable[[RefJob, list[RefJob], int], Fraction]
 
 
@@ -61,7 +76,16 @@ def proportional(overhead: Fraction) -> Speed:
 class ReferenceEngine:
     """Runs jobs to their end on construction; they then have ``start_us``, ``end_us`` and ``placement``."""
 
-    def __init__(self, jobs: list[RefJob], cluster: RefCluster, speed: Speed, policy: str = "easy") -> None:
+    def __init__(
+        self,
+        jobs: list[RefJob],
+        cluster: RefCluster,
+        speed: Speed,
+        policy: str = "easy",
+        placement: str = "thesis",
+    ) -> None:
+        rows = [Row([]) for _ in range(cluster.multiplicity)]
+        self.rows: list[Row] | None = rows if placement == "lln" else None
         self.jobs = {job.number: job for job in jobs}
         self.cluster = cluster
         self.speed_on_core = speed
@@ -119,6 +143,8 @@ class ReferenceEngine:
         for node, cores in placement.items():
             for core in cores:
                 self.cluster.holders[node][core].append(job.number)
+        if self.rows is not None:
+            next(row for row in self.rows if not row.cores & job.places).jobs.append(job)
         job.start_us = self.now
         job.request_left = Fraction(job.requested_us)
         self.enter(job, 1 if job.phases_us[0] == 0 and len(job.phases_us) > 1 else 0)
@@ -128,10 +154,15 @@ class ReferenceEngine:
         for node, cores in job.placement.items():
             for core in cores:
                 self.cluster.holders[node][core].remove(job.number)
+        if self.rows is not None:
+            for row in self.rows:
+                row.jobs = [other for other in row.jobs if other is not job]
+            self.rebuild_rows()
         job.end_us = self.now
         job.busy = False
 
-    def place(self, job: RefJob) -> dict[int, list[int]] | None:
+    def room(self, job: RefJob) -> list[int]:
+        """Return the nodes with slots and memory for a part of the job."""
         holders, most = self.cluster.holders, self.cluster.multiplicity
         suited = []
         for node in range(self.cluster.nodes):
@@ -141,17 +172,86 @@ class ReferenceEngine:
             room = self.cluster.memory_kib is None or used_kib + job.memory_kib <= self.cluster.memory_kib
             if len(free) >= job.cores and room:
                 suited.append(node)
+        return suited
+
+    def place(self, job: RefJob) -> dict[int, list[int]] | None:
+        return self.place_slurm(job) if self.rows is not None else self.place_thesis(job)
+
+    def place_thesis(self, job: RefJob) -> dict[int, list[int]] | None:
+        holders, suited = self.cluster.holders, self.room(job)
         if len(suited) < job.nodes:
             return None
         suited.sort(key=lambda node: (sum(map(len, holders[node])), node))
+        cores = range(self.cluster.cores)
         return {
-            node: sorted(
-                sorted(range(self.cluster.cores), key=lambda core: (len(holders[node][core]), core))[
-                    : job.cores
-                ]
-            )
+            node: sorted(sorted(cores, key=lambda core: (len(holders[node][core]), core))[: job.cores])
             for node in sorted(suited[: job.nodes])
         }
+
+    def place_slurm(self, job: RefJob) -> dict[int, list[int]] | None:
+        assert self.rows is not None
+        if len(self.room(job)) < job.nodes:
+            return None
+        every = {(node, core) for node in range(self.cluster.nodes) for core in range(self.cluster.cores)}
+        held = {place for row in self.rows for place in row.cores}
+        placement = self.least_loaded(job, every - held)
+        if placement is not None:
+            return placement
+        self.sort_rows()
+        for row in self.rows:
+            placement = self.least_loaded(job, every - row.cores)
+            if placement is not None:
+                return placement
+        return None
+
+    def least_loaded(self, job: RefJob, spare: set[tuple[int, int]]) -> dict[int, list[int]] | None:
+        """Return the lowest spare cores of the nodes with the most of them."""
+        by_node = {
+            node: sorted(core for owner, core in spare if owner == node) for node in range(self.cluster.nodes)
+        }
+        memory = self.cluster.memory_kib
+        suited = [
+            node
+            for node, cores in by_node.items()
+            if len(cores) >= job.cores and (memory is None or self.memory_left(node) >= job.memory_kib)
+        ]
+        suited.sort(key=lambda node: (-len(by_node[node]), node))
+        if len(suited) < job.nodes:
+            return None
+        return {node: by_node[node][: job.cores] for node in sorted(suited[: job.nodes])}
+
+    def memory_left(self, node: int) -> int:
+        assert self.cluster.memory_kib is not None
+        here = {number for core in self.cluster.holders[node] for number in core}
+        return self.cluster.memory_kib - sum(self.jobs[number].memory_kib for number in here)
+
+    def sort_rows(self) -> None:
+        assert self.rows is not None
+        for first in range(len(self.rows)):
+            for second in range(first + 1, len(self.rows)):
+                if len(self.rows[second].cores) > len(self.rows[first].cores):
+                    self.rows[first], self.rows[second] = self.rows[second], self.rows[first]
+
+    def rebuild_rows(self) -> None:
+        """Part_data_build_row_bitmaps: pack the jobs of all rows anew, or keep what was."""
+        assert self.rows is not None
+        before = copy.deepcopy(self.rows)
+        jobs = [job for row in self.rows for job in row.jobs]
+        jobs.sort(
+            key=lambda job: (
+                min((node, min(cores)) for node, cores in job.placement.items()),
+                job.nodes * job.cores,
+            )
+        )
+        for row in self.rows:
+            row.jobs.clear()
+        for job in jobs:
+            fitting = [row for row in self.rows if not row.cores & job.places]
+            if not fitting:
+                self.rows = [Row([self.jobs[job.number] for job in row.jobs]) for row in before]
+                return
+            fitting[0].jobs.append(job)
+            self.sort_rows()
 
     def pass_fcfs(self) -> None:
         while self.queue and (placement := self.place(self.queue[0])) is not None:
@@ -178,7 +278,7 @@ class ReferenceEngine:
             job.left = job.request_left
         while True:
             ends = sorted((world.phase_end(job), job.number) for job in world.running)
-            fits = world.place(world.jobs[head]) is not None
+            fits = len(world.room(world.jobs[head])) >= world.jobs[head].nodes
             if fits and not (ends and ends[0][0] <= world.now):
                 return world.now
             world.advance(ends[0][0])
