@@ -24,6 +24,7 @@ COMMANDS = {
     "trace": "Look at job traces and transform them.",
     "replay": "Submit each job of a trace to Slurm at its instant, and write the RUN.",
     "top": "Who runs in this time slice and who is held, live.",
+    "simulate": "The same trace on a simulated cluster, in a moment; writes a RUN, too.",
     "report": "Draw RUNs side by side on one page.",
 }
 
