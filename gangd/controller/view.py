@@ -15,7 +15,7 @@ STATES = {
     SlurmState.RESIZING: JobState.RUNNING,
     SlurmState.SIGNALING: JobState.RUNNING,
     SlurmState.SUSPENDED: JobState.SUSPENDED,
-    SlurmState.STOPPED: JobState.SUSPENDED,
+    SlurmState.STOPPED: JobState.RUNNING,
     SlurmState.COMPLETING: JobState.TERMINATING,
     SlurmState.STAGE_OUT: JobState.TERMINATING,
 }
@@ -95,5 +95,6 @@ class ClusterView:
             start_s=float(job.start_time or 0),
             end_s=float(job.end_time) if limited and job.end_time is not None else None,
             weight=self.policy.weight(job),
-            opt_out=self.policy.opts_out(job),
+            # `scancel --signal=STOP` reaches some steps only: ours to thaw and to leave alone, all of them.
+            opt_out=self.policy.opts_out(job) or job.state is SlurmState.STOPPED,
         )

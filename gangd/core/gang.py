@@ -10,13 +10,6 @@ from gangd.core.demand import Demand, Level
 from gangd.core.events import JobState, JobView
 from gangd.core.states import GangInput, GangState
 
-EXEMPT_IN = {
-    GangState.TERMINATING: ExemptKind.TERMINATING,
-    GangState.FOREIGN: ExemptKind.SUSPENDED,
-    GangState.FREE: ExemptKind.FREE,
-}
-
-
 NOWHERE = CoreSet(b"", ())
 
 
@@ -111,6 +104,19 @@ class Gang:
         if self.member.jobs != jobs:
             self.member = Member(self.gang, jobs)
             self.cores = _union(jobs)
+
+    @property
+    def exemption(self) -> ExemptKind | None:
+        """Why the gang must not be held in its present state; None if it may be.
+
+        Only what Slurm itself says to be suspended is left frozen, for Slurm will thaw all of it. Who else
+        touched a gang may have touched a part of it, and the rest is ours to thaw.
+        """
+        if self.state is GangState.TERMINATING:
+            return ExemptKind.TERMINATING
+        if self.state is GangState.FOREIGN:
+            return ExemptKind.SUSPENDED if self.suspended else ExemptKind.FREE
+        return ExemptKind.FREE if self.state is GangState.FREE else None
 
     def slurm_answered(self, asked_ns: int) -> None:
         """Slurm was asked at ``asked_ns`` and said what ``views`` hold: older suspicions are settled."""

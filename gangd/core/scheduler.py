@@ -40,7 +40,7 @@ from gangd.core.events import (
     SlurmSnapshot,
     Tick,
 )
-from gangd.core.gang import EXEMPT_IN, Gang
+from gangd.core.gang import Gang
 from gangd.core.group import Group
 from gangd.core.limits import Limits, State
 from gangd.core.population import Population
@@ -225,7 +225,7 @@ class GangScheduler:
         for gang in update.changed:
             self._settle(gang)
             if gang.exempt is not None:
-                self._exempt(gang, gang.exempt)  # on its present nodes
+                self._exempt(gang, gang.exemption)  # on its present nodes, and for the present reason
 
     def _report(self, report: NodeReport) -> None:
         node = self.cores.number(report.node)
@@ -309,8 +309,8 @@ class GangScheduler:
             woke_for = max(0, self.horizon - gang.stirred)
         wants = gang.state is GangState.BUSY
         self._rotation.want(gang.slot, wants, gang.state in RULED_BY_DEMAND, woke_for=woke_for)
-        kind = EXEMPT_IN.get(gang.state)
-        if kind is ExemptKind.FREE and before is GangState.NEW:
+        kind = gang.exemption
+        if gang.state is GangState.FREE and before is GangState.NEW:
             kind = None  # it was in no slice yet: there is nothing to take back
         self._exempt(gang, kind)
 

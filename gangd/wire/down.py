@@ -65,11 +65,11 @@ class Exempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like
         They terminate. Thaw them if this agent froze them, and never freeze them again, whatever later
         messages say, until they are gone.
     opt_out
-        They or their site do not want it, or a node of theirs has no agent. Thaw them if this agent froze
-        them; do not freeze them while they are listed.
+        They or their site do not want it, a node of theirs has no agent, or somebody stopped them without
+        Slurm. Thaw them if this agent froze them; do not freeze them while they are listed.
     suspended
-        Somebody else suspended them. Neither freeze nor thaw them, also not when the lease ends, and
-        forget that this agent froze them: whoever suspended them will resume them.
+        Slurm has suspended them. Neither freeze nor thaw them, also not when the lease ends, and
+        forget that this agent froze them: Slurm resumes every step of a job that it suspended.
     """
 
     never_freeze: f.Jobs = ()

@@ -137,10 +137,12 @@ def test_states_that_end_a_job_are_terminating() -> None:
     [job] = slurm.jobs()
     for state, expected in (
         (SlurmState.COMPLETING, JobState.TERMINATING),
-        (SlurmState.STOPPED, JobState.SUSPENDED),
+        (SlurmState.STOPPED, JobState.RUNNING),
         (SlurmState.CONFIGURING, JobState.RUNNING),
     ):
-        assert view.views([replace(job, state=state)])[0].state is expected
+        [seen] = view.views([replace(job, state=state)])
+        assert seen.state is expected
+        assert seen.opt_out is (state is SlurmState.STOPPED)
 
 
 # Preflight

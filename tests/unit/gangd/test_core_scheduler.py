@@ -333,12 +333,25 @@ def test_a_strange_freeze_state_stops_slicing_until_slurm_was_asked_again() -> N
     commands = bench.tell(NodeReport(bench.now_ns, "n1", strange=(1,)))
     assert only(commands, AskSlurm)
     assert [alarm.subject for alarm in only(commands, Alarm)] == ["1"]
+    assert [exempt.kind for exempt in only(commands, Exempt)] == [ExemptKind.FREE]
     views = tuple(bench.jobs.values())
     bench.tell(SlurmSnapshot(bench.now_ns, asked_before, WALL_S, views))
     assert bench.state(1) is GangState.FOREIGN
     bench.slice += 1
     bench.snapshot()
     assert bench.state(1) is GangState.BUSY
+
+
+def test_a_strange_freeze_that_turns_out_to_be_slurms_is_left_to_slurm() -> None:
+    bench = shared()
+    bench.tick()
+    bench.slice += 1
+    bench.tell(NodeReport(bench.now_ns, "n1", strange=(1,)))
+    bench.slice += 1
+    bench.jobs[1] = replace(bench.jobs[1], state=JobState.SUSPENDED)
+    told = [(exempt.kind, exempt.on) for exempt in only(bench.snapshot(), Exempt)]
+    assert told == [(ExemptKind.FREE, False), (ExemptKind.SUSPENDED, True)]
+    assert bench.state(1) is GangState.FOREIGN
 
 
 def test_a_job_with_a_node_without_agent_is_held_nowhere() -> None:
