@@ -35,6 +35,7 @@ def load_toml(path: Path, known: frozenset[str]) -> dict[str, object]:
     unknown = sorted(set(table) - known)
     if unknown:
         raise UsageError(
-            f"configuration {path} has unknown keys {', '.join(unknown)}; known keys are {', '.join(sorted(known))}"
+            f"configuration {path} has unknown keys {', '.join(unknown)}; "
+            f"known keys are {', '.join(sorted(known))}"
         )
     return table
