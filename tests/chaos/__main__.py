@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.chaos.campaign import Campaign, Outcome, draw
 from tests.chaos.fault import Fault
-from tests.chaos.faults import ALL
+from tests.chaos.faults import ALL, GROUPS
 from tests.chaos.report import Summary, line, markdown
 from tests.chaos.stage import Broken, Stage, usable
 from tests.chaos.troupe import Troupe
@@ -61,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="of everything drawn (%(default)s)")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the table here too")
     parser.add_argument("--only", metavar="WORD", help="only kinds with this word in their name")
+    parser.add_argument("--group", choices=sorted(GROUPS), help="only kinds of one group")
     parser.add_argument("--brief", action="store_true", help="each fault as short as it can be")
     options = parser.parse_args(arguments)
     why = usable()
@@ -68,7 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"osub-chaos: {why}", file=sys.stderr)
         return 1
     dice = random.Random(options.seed)
-    kinds = [kind for kind in ALL if options.only is None or options.only in kind.name]
+    chosen = GROUPS[options.group] if options.group else ALL
+    kinds = [kind for kind in chosen if options.only is None or options.only in kind.name]
     if not kinds:
         parser.error(f"no kind has {options.only} in its name; kinds: {', '.join(k.name for k in ALL)}")
     summary = play(draw(kinds, options.faults, dice), options.seed, dice, brief=options.brief)

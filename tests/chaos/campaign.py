@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests.chaos.fault import Fault
-from tests.chaos.stage import ALLOWANCE_S, Broken, Stage
+from tests.chaos.stage import ALLOWANCE_S, Broken, Stage, wait_for
 from tests.chaos.troupe import Troupe
 
 
@@ -118,6 +118,13 @@ class Campaign:
         )
 
     def _check_nodes(self) -> None:
-        for node in self._stage.client.nodes():
-            if not node.is_up or node.reason:
-                raise Broken(f"node {node.name} is {'+'.join(sorted(node.states))}: {node.reason}")
+        """Every node is in service; one that Slurm has not heard of for a moment is given another."""
+
+        def all_up() -> bool:
+            nodes = self._stage.client.nodes()
+            for node in nodes:
+                if node.states & {"DRAIN", "DOWN", "FAIL", "FAILING"} or node.reason:
+                    raise Broken(f"node {node.name} is {'+'.join(sorted(node.states))}: {node.reason}")
+            return all(node.is_up for node in nodes)
+
+        wait_for(all_up, 30.0, "every node responds to Slurm")

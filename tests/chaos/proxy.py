@@ -64,7 +64,7 @@ class Line:
     name: str
     upstream: int
     port: int = 0
-    server: asyncio.Server | None = None
+    servers: dict[str, asyncio.Server] = field(default_factory=dict)
     writers: set[asyncio.StreamWriter] = field(default_factory=set)
 
 
@@ -120,11 +120,17 @@ class Proxy:
         for line in (self.plans, self.reports):
             asyncio.run_coroutine_threadsafe(self._listen(line, host), self._loop).result(5)
 
+    def forget(self, host: str) -> None:
+        """Listen on an address no more."""
+        for line in (self.plans, self.reports):
+            server = line.servers.pop(host, None)
+            if server is not None:
+                self._loop.call_soon_threadsafe(server.close)
+
     def close(self) -> None:
         """Close everything."""
-        for line in (self.plans, self.reports):
-            if line.server is not None:
-                self._loop.call_soon_threadsafe(line.server.close)
+        for host in list(self.plans.servers):
+            self.forget(host)
         self.reset()
 
     async def _listen(self, line: Line, host: str) -> None:
@@ -134,8 +140,8 @@ class Proxy:
             writer.close()
             line.writers.discard(writer)
 
-        line.server = await asyncio.start_server(take, host, line.port)
-        line.port = line.server.sockets[0].getsockname()[1]
+        server = line.servers[host] = await asyncio.start_server(take, host, line.port)
+        line.port = server.sockets[0].getsockname()[1]
 
     async def _serve(self, line: Line, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while self.weather.cut:

@@ -196,10 +196,16 @@ class Stage:
             if not self.is_alive(role):
                 self.start(role)
 
-    def replace(self, role: str, **how: object) -> None:
-        """End a daemon in order and start it anew."""
+    def replace(
+        self,
+        role: str,
+        *,
+        prefix: Sequence[str] = (),
+        change: Callable[[list[str]], list[str]] = lambda words: words,
+    ) -> None:
+        """End a daemon in order and start it anew; the options are those of ``start``."""
         end_daemons([self.gang[role]], within_s=5.0)
-        self.start(role, **how)  # type: ignore[arg-type]
+        self.start(role, prefix=prefix, change=change)
 
     def processes(self, role: str) -> list[psutil.Process]:
         """Return the process of a role, of ``guardian NODE`` too; empty where it is dead."""
@@ -210,6 +216,10 @@ class Stage:
             return []
         process = find_process(self.gang[role]) if role in self.gang else None
         return [process] if process is not None else []
+
+    def pause(self, for_s: float) -> None:
+        """Let a fault last."""
+        time.sleep(for_s)
 
     def signal(self, role: str, number: signal.Signals) -> bool:
         """Send a signal to a role; returns whether it was there."""

@@ -1,6 +1,15 @@
 """The kinds of faults; ``ALL`` lists them."""
 
 from tests.chaos.fault import Fault
+from tests.chaos.faults.clocks import CLOCK_FAULTS
+from tests.chaos.faults.network import NETWORK_FAULTS
 from tests.chaos.faults.processes import PROCESS_FAULTS
+from tests.chaos.faults.slurm import SLURM_FAULTS
 
-ALL: tuple[type[Fault], ...] = (*PROCESS_FAULTS,)
+GROUPS: dict[str, tuple[type[Fault], ...]] = {
+    "processes": PROCESS_FAULTS,
+    "slurm": SLURM_FAULTS,
+    "network": NETWORK_FAULTS,
+    "clocks": CLOCK_FAULTS,
+}
+ALL: tuple[type[Fault], ...] = tuple(kind for group in GROUPS.values() for kind in group)
