@@ -13,9 +13,12 @@ from gangd.core.timebase import Timebase
 ROLE = {GangState.BUSY: "run", GangState.IDLE: "idle"}
 
 
-def slice_rows(node: str, use: SliceUse, time: Timebase, gangs: Iterable[Gang]) -> tuple[SliceRow, ...]:
-    """One row for each job of ``gangs`` on ``node``.
+def slice_rows(
+    node: str, number: int, use: SliceUse, time: Timebase, gangs: Iterable[Gang]
+) -> tuple[SliceRow, ...]:
+    """One row for each job of ``gangs`` on ``node``, which has ``number`` in the core's numbering.
 
+    Components of a heterogeneous job that are elsewhere have no row here.
     ``held`` is what the node says that it froze; a job that ran has the role of its gang's state at the
     time of the report: ``run`` for a busy one, ``idle``, or ``free`` for all that the slices do not rule.
     """
@@ -23,7 +26,9 @@ def slice_rows(node: str, use: SliceUse, time: Timebase, gangs: Iterable[Gang]) 
     cpu_us = {sample.job: sample.cpu_us for sample in use.samples}
     rows = []
     for gang in gangs:
-        for job in gang.views:
+        for job, view in gang.views.items():
+            if number not in view.cores.nodes:
+                continue
             role = "held" if job in held else ROLE.get(gang.state, "free")
             rows.append(
                 SliceRow(

@@ -236,7 +236,7 @@ class GangScheduler:
                     self._sample(node, use.number, sample)
                 if self.settings.record:
                     gangs = filter(self._people.shares, self._people.on_node(node))
-                    self._out.append(Record(slice_rows(report.node, use, self.time, gangs)))
+                    self._out.append(Record(slice_rows(report.node, node, use, self.time, gangs)))
         for job in report.ended:
             self._ended(node, job)
         for job in report.dying:

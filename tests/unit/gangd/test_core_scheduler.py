@@ -497,6 +497,16 @@ def test_rows_tell_what_each_job_did() -> None:
     assert only(repeated, Record) == []
 
 
+def test_rows_of_a_node_leave_out_components_that_are_elsewhere() -> None:
+    bench = Bench(record=True)
+    bench.job(10, {"n0": (0,)}, gang=10)
+    bench.job(11, {"n1": (0,)}, gang=10)
+    bench.job(12, {"n1": (0,)})
+    bench.tick()
+    [record] = only(bench.tell(NodeReport(bench.now_ns, "n1", (SliceUse(0, 0, 0, (12,), ()),))), Record)
+    assert [(row.job, row.role) for row in record.rows] == [(11, "run"), (12, "held")]
+
+
 def test_the_end_moves_by_the_frozen_time_and_rarely() -> None:
     bench = shared()
     ends = {1: WALL_S + 120, 2: WALL_S + 120}
