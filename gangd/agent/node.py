@@ -28,6 +28,8 @@ AGAIN_NS = 1_000_000
 LIST_SHARE, SCAN_SHARE = 300, 50
 """Looking for steps takes at most one part in so many of a core: in cgroups, among all processes."""
 IDLE_LOOK_NS = 1_000_000_000
+LATE_NS = 10_000_000
+"""A switch that begins later than this is counted as late; half of the shortest slice."""
 LEAK_LOOK_NS = 2_000_000_000
 
 
@@ -280,6 +282,11 @@ class Node:
         offset_ns = 0 if offset is None else offset.offset_ns
         self._sample(now_ns)
         self.book.on_switch(switched, offset_ns)
+        if switched.late_ns > LATE_NS:
+            late_ms = switched.late_ns / 1e6
+            self.book.on_fault(
+                "late_switch", f"slice {switched.prepared.number} began {late_ms:.0f} ms after its instant"
+            )
         self._current = switched.prepared.number
         self.talk.timeline.prune(self._current)
         self.checks.begin_slice()

@@ -269,3 +269,13 @@ def test_rotation_that_ends_thaws_what_was_held(agent: SimulatedAgent) -> None:
     agent.rotate()
     agent.run(500 * MS)
     assert agent.held() == set()
+
+
+def test_late_switch_is_counted(agent: SimulatedAgent) -> None:
+    agent.rotate((1,), (2,))
+    agent.run(SECOND)
+    assert not [fault for report in agent.reports for fault in report.faults if fault.kind == "late_switch"]
+    agent.now_ns += 3 * agent.quantum_ns // 2  # the host stood still
+    agent.run(SECOND)
+    faults = [fault for report in agent.reports for fault in report.faults if fault.kind == "late_switch"]
+    assert sum(fault.count for fault in faults) == 1
