@@ -56,6 +56,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         Whether ends of jobs are moved by their frozen time.
     weights
         Weight of the jobs of a partition; 1 for those not named.
+    most_job_weight
+        Factor on that weight that a job may ask for at most, by ``gangd-weight=F`` in its comment.
     opt_out_comments, opt_out_features
         A job whose comment has one of these words, or that asks for one of these node features, is not held.
     """
@@ -79,6 +81,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     snapshot_s: Seconds = 1.0
     move_ends: bool = True
     weights: dict[str, Weight] = {}
+    most_job_weight: Weight = 1.0
     opt_out_comments: tuple[str, ...] = ("gangd=off",)
     opt_out_features: tuple[str, ...] = ()
 

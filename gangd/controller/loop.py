@@ -42,7 +42,7 @@ from osub.slurm import SlurmClient
 log = logging.getLogger("gangd")
 
 TICK_DELAY_NS = 60_000_000  # reports of the slice before are in by then
-MESSAGES_A_TURN = 1_000
+MESSAGES_A_TURN = 10_000  # all that can wait: after a stall nobody is taken for lost who has reported
 BEATS_A_LEASE = 4
 STATUS_EVERY_NS = 1_000_000_000
 SAVE_EVERY_NS = 10_000_000_000
@@ -262,7 +262,7 @@ class ControllerLoop:
 
 def _policy(config: Config) -> Policy:
     comments, features = frozenset(config.opt_out_comments), frozenset(config.opt_out_features)
-    return Policy(dict(config.weights), comments, features)
+    return Policy(dict(config.weights), config.most_job_weight, comments, features)
 
 
 def _taken(pipe: int) -> bytes:

@@ -21,21 +21,40 @@ STATES = {
 }
 
 
+WEIGHT_WORD = "gangd-weight="
+LEAST_WEIGHT, MOST_WEIGHT = 1 / 1024, 1024.0
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the configuration says of jobs: partition weights, and how a job opts out."""
+    """What the configuration says of jobs: weights, and how a job opts out.
+
+    Attributes
+    ----------
+    weights
+        By partition; 1 for those not named.
+    most_job_weight
+        Factor on its partition's weight that a job may ask for at most (``gangd-weight=`` in its comment).
+    opt_out_comments, opt_out_features
+        Words in the comment, and node features asked for, that opt a job out.
+    """
 
     weights: dict[str, float]
+    most_job_weight: float = 1.0
     opt_out_comments: frozenset[str] = frozenset()
     opt_out_features: frozenset[str] = frozenset()
 
     def weight(self, job: Job) -> float:
-        """Return the weight of a job: its partition's."""
-        return self.weights.get(job.partition, 1.0)
+        """Return the weight of a job: its partition's, times what it asks for as far as it may."""
+        weight = self.weights.get(job.partition, 1.0)
+        for word in _words(job.comment):
+            if word.startswith(WEIGHT_WORD):
+                weight *= min(_factor(word.removeprefix(WEIGHT_WORD)), self.most_job_weight)
+        return min(max(weight, LEAST_WEIGHT), MOST_WEIGHT)
 
     def opts_out(self, job: Job) -> bool:
         """Whether a job must not be held."""
-        comment = set((job.comment or "").replace(",", " ").split())
+        comment = _words(job.comment)
         features = set((job.features or "").replace("&", " ").replace("|", " ").replace(",", " ").split())
         return bool(comment & self.opt_out_comments or features & self.opt_out_features)
 
@@ -98,3 +117,16 @@ class ClusterView:
             # `scancel --signal=STOP` reaches some steps only: ours to thaw and to leave alone, all of them.
             opt_out=self.policy.opts_out(job) or job.state is SlurmState.STOPPED,
         )
+
+
+def _words(comment: str | None) -> set[str]:
+    return set((comment or "").replace(",", " ").split())
+
+
+def _factor(text: str) -> float:
+    """Return the number that a job asks for; 1 for what is none."""
+    try:
+        factor = float(text)
+    except ValueError:
+        return 1.0
+    return factor if 0 < factor < float("inf") else 1.0

@@ -105,11 +105,31 @@ def test_partition_weights_and_opt_outs_apply() -> None:
         replace(job, features=feature)
         for job, feature in zip(slurm.jobs(), (None, "fast&nogang", "nogangs"), strict=True)
     ]
-    policy = Policy({"main": 4.0}, frozenset({"gangd=off"}), frozenset({"nogang"}))
+    policy = Policy({"main": 4.0}, 1.0, frozenset({"gangd=off"}), frozenset({"nogang"}))
     view = ClusterView(CoreMap({"n1": 1, "n2": 1, "n3": 1}), policy)
     views = view.views(jobs)
     assert [one.opt_out for one in views] == [True, True, False]
     assert {one.weight for one in views} == {4.0}
+
+
+@pytest.mark.parametrize(
+    ("comment", "most", "weight"),
+    [
+        ("gangd-weight=0.5", 1.0, 2.0),
+        ("polite, gangd-weight=0.25", 1.0, 1.0),
+        ("gangd-weight=8", 1.0, 4.0),
+        ("gangd-weight=8", 2.0, 8.0),
+        ("gangd-weight=much", 2.0, 4.0),
+        ("gangd-weight=-1", 2.0, 4.0),
+        ("gangd-weight=nan", 2.0, 4.0),
+        ("gangd-weight=1e-9", 2.0, 1 / 1024),
+    ],
+)
+def test_a_job_asks_for_weight_as_far_as_it_may(comment: str, most: float, weight: float) -> None:
+    slurm = FakeSlurm()
+    slurm.submit(request(comment=comment))
+    view = ClusterView(CoreMap({"n1": 1}), Policy({"main": 4.0}, most))
+    assert view.views(slurm.jobs())[0].weight == weight
 
 
 def test_components_of_a_heterogeneous_job_get_one_gang() -> None:
