@@ -10,11 +10,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.chaos.broken import Broken
 from tests.chaos.campaign import Campaign, Outcome, draw
 from tests.chaos.fault import Fault
 from tests.chaos.faults import ALL, GROUPS
 from tests.chaos.report import Summary, line, markdown
-from tests.chaos.stage import Broken, Stage, usable
+from tests.chaos.stage import Stage, usable
 from tests.chaos.troupe import Troupe
 
 
@@ -52,6 +53,10 @@ def play(
                 time.monotonic() - began_s,
                 end,
             )
+
+
+def _leave(number: int, _frame: object) -> None:
+    raise KeyboardInterrupt(f"signal {number}")  # everything is ended and thawed on the way out
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,8 +14,9 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tests.chaos.broken import Broken, wait_for
 from tests.chaos.fault import Fault
-from tests.chaos.stage import ALLOWANCE_S, Broken, Stage, wait_for
+from tests.chaos.stage import ALLOWANCE_S, Stage
 from tests.chaos.troupe import Troupe
 
 

@@ -26,8 +26,11 @@ from deploy.local.host import CgroupVersion, look_at_host
 from gangd.controller.status import Status, read_status
 from gangd.guardian.place import state_path
 from gangd.guardian.statefile import StateFile, Word
+from gangd.keys import make_keys
 from osub.errors import OsubError
 from osub.slurm import CommandSlurm
+from tests.chaos.broken import wait_for
+from tests.chaos.forger import Recorder
 from tests.chaos.proxy import Proxy, ProxyThread
 from tests.chaos.watcher import Watcher
 
@@ -37,20 +40,8 @@ KILL_WAIT_S = 5
 HEALTH_CHECK_S = 5
 QUANTUM_MS = 50
 CONTROLLER = "gangd"
-
-
-class Broken(Exception):
-    """An invariant that does not hold; the sentence says which."""
-
-
-def wait_for(condition: Callable[[], bool], within_s: float, what: str) -> float:
-    """Poll until ``condition`` holds and return how long that took; raises Broken, naming ``what``."""
-    began_s = time.monotonic()
-    while not condition():
-        if time.monotonic() - began_s > within_s:
-            raise Broken(f"not within {within_s:g} s: {what}")
-        time.sleep(0.03)
-    return time.monotonic() - began_s
+FUZZ = "fuzz"
+"""Name of an agent's key that is on the allow-list and of no node."""
 
 
 class Stage:
@@ -111,6 +102,7 @@ class Stage:
         self.layout = self.cluster.up(self.shape).layout
         self.nodes = tuple(node.name for node in self.layout.nodes)
         prepare_gang(self.shape, self.layout)
+        make_keys(self.keys(), [FUZZ])
         self.client: CommandSlurm = self.cluster.client()
         self.proxies = ProxyThread()
         self.lines = {
@@ -118,6 +110,7 @@ class Stage:
             for node in self.nodes
         }
         self.watcher = Watcher(self.nodes, ALLOWANCE_S)
+        self.recorder = Recorder(self.keys(), self.nodes, self.layout.gang_ports[0])
         self.revive()
         self.wait_joined()
 
@@ -133,6 +126,7 @@ class Stage:
             self.cluster.down()
         finally:
             with suppress(AttributeError):
+                self.recorder.close()
                 for line in self.lines.values():
                     line.close()
                 self.proxies.close()

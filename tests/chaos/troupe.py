@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from osub.slurm import Job, JobState, SubmitRequest
-from tests.chaos.stage import Broken, Stage, wait_for
+from tests.chaos.broken import Broken, wait_for
+from tests.chaos.stage import Stage
 
 ROUNDS_A_SECOND = 150
 RESIDENTS = 2

@@ -2,6 +2,7 @@
 
 from tests.chaos.fault import Fault
 from tests.chaos.faults.clocks import CLOCK_FAULTS
+from tests.chaos.faults.messages import MESSAGE_FAULTS
 from tests.chaos.faults.network import NETWORK_FAULTS
 from tests.chaos.faults.processes import PROCESS_FAULTS
 from tests.chaos.faults.slurm import SLURM_FAULTS
@@ -11,5 +12,6 @@ GROUPS: dict[str, tuple[type[Fault], ...]] = {
     "slurm": SLURM_FAULTS,
     "network": NETWORK_FAULTS,
     "clocks": CLOCK_FAULTS,
+    "messages": MESSAGE_FAULTS,
 }
 ALL: tuple[type[Fault], ...] = tuple(kind for group in GROUPS.values() for kind in group)

@@ -6,9 +6,10 @@ import random
 import subprocess
 from typing import ClassVar
 
+from tests.chaos.broken import Broken
 from tests.chaos.fault import Fault
 from tests.chaos.proxy import Weather
-from tests.chaos.stage import Broken, Stage
+from tests.chaos.stage import Stage
 from tests.chaos.troupe import Troupe
 
 

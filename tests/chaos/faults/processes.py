@@ -9,8 +9,9 @@ import sys
 import time
 
 from deploy.local.daemons import end_daemons
+from tests.chaos.broken import wait_for
 from tests.chaos.fault import Fault
-from tests.chaos.stage import ALLOWANCE_S, CONTROLLER, HEALTH_CHECK_S, Stage, wait_for
+from tests.chaos.stage import ALLOWANCE_S, CONTROLLER, HEALTH_CHECK_S, Stage
 from tests.chaos.troupe import Troupe
 
 

@@ -10,8 +10,9 @@ from typing import ClassVar
 
 from deploy.local.daemons import find_process
 from osub.slurm import JobState
+from tests.chaos.broken import Broken, wait_for
 from tests.chaos.fault import Fault
-from tests.chaos.stage import KILL_WAIT_S, Broken, Stage, wait_for
+from tests.chaos.stage import KILL_WAIT_S, Stage
 from tests.chaos.troupe import ROUNDS_A_SECOND, Troupe
 
 GONE_MARGIN_S = 5.0

@@ -1,0 +1,335 @@
+"""Messages that are old, damaged, random, or from somebody else."""
+
+from __future__ import annotations
+
+import random
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import ClassVar
+
+import zmq
+
+from deploy.local.daemons import Daemon, end_daemons, start_daemon
+from deploy.local.layout import free_ports
+from gangd.keys import KeyPair, load_agent_keys, make_keys
+from gangd.wire import Hello, Ping, Report, Resend, encode, topic
+from tests.chaos.broken import Broken, wait_for
+from tests.chaos.fault import Fault
+from tests.chaos.forger import FalseController, client, send_all, spoil
+from tests.chaos.stage import CONTROLLER, FUZZ, Stage
+from tests.chaos.troupe import Troupe
+
+_INCARNATION = bytes(range(16))
+
+
+class MessageFault(Fault):
+    """Something that a false peer sends."""
+
+    def __init__(self, stage: Stage, troupe: Troupe, dice: random.Random, *, brief: bool) -> None:
+        super().__init__(stage, troupe, dice, brief=brief)
+        self.node = self.a_node()
+        self.holds_s = 0.0
+
+    @contextmanager
+    def false_controller(self) -> Iterator[FalseController]:
+        """A publisher with the controller's key that this node's agent listens to, and to no other."""
+        line = self.stage.lines[self.node]
+        with FalseController(self.stage.keys()) as false:
+            line.lead(line.plans, false.port)
+            try:
+                false.wait_heard()
+                yield false
+            finally:
+                line.lead(line.plans, self.stage.layout.gang_ports[0])
+
+    def refused(self) -> int:
+        """Messages that this node's agent refused, as far as the controller has heard."""
+        status = self.stage.status()
+        nodes = [] if status is None else [one for one in status.nodes if one.node == self.node]
+        return sum(sum(one.faults.values()) for one in nodes)
+
+
+class ReplayedPlans(MessageFault):
+    """Genuine plans of this and earlier controllers, again and in any order, with the genuine key."""
+
+    name = "replayed plans"
+    spoiled: ClassVar[float] = 0.0
+
+    def inject(self) -> None:
+        recorded = [list(frames) for frames in self.stage.recorder.frames[self.node]]
+        count = self.dice.randint(100, 400)
+        with self.false_controller() as false:
+            until_s = time.monotonic() + self.dice.uniform(0.5, 3.0)
+            sent = 0
+            while time.monotonic() < until_s or sent < count:
+                frames = list(self.dice.choice(recorded))
+                if self.dice.random() < self.spoiled:
+                    frames[-1] = spoil(frames[-1], self.dice)
+                false.say(frames)
+                sent += 1
+                self.stage.pause(0.001)
+        self.detail = f"{self.node}, {sent} of {len(recorded)} recorded"
+
+
+class CorruptedPlans(ReplayedPlans):
+    """As above, and most are damaged below the seal."""
+
+    name = "corrupted plans"
+    spoiled = 0.8
+
+
+class FuzzedPlans(MessageFault):
+    """Random frames to an agent, with the genuine key."""
+
+    name = "fuzzed frames to an agent"
+    count: ClassVar[int] = 2_500
+    share: ClassVar[float] = 0.7
+
+    def inject(self) -> None:
+        before = self.refused()
+        with self.false_controller() as false:
+            for number in range(self.count):
+                false.say(self._frames())
+                if number % 200 == 0:
+                    self.stage.pause(0.02)
+            deadline_s = time.monotonic() + 5 + self.count / 2_000
+            while self.refused() - before < self.count // 2 and time.monotonic() < deadline_s:
+                self.stage.pause(0.1)
+        self.detail = f"{self.node}, {self.count} frames, {self.refused() - before} counted as refused so far"
+
+    def _frames(self) -> list[bytes]:
+        dice = self.dice
+        body = dice.randbytes(dice.choice([0, 1, 10, 100, 1_000]))
+        recorded = self.stage.recorder.frames[self.node]
+        if recorded and dice.random() < 0.3:
+            body = spoil(dice.choice(recorded)[-1], dice)
+        extra = [dice.randbytes(5)] if dice.random() < 0.05 else []
+        return [topic(self.node), body, *extra] if dice.random() < 0.98 else [topic(self.node)]
+
+
+class FuzzedReports(MessageFault):
+    """Random frames to the controller, with a key of the allow-list; and random bytes without any."""
+
+    name = "fuzzed frames to the controller"
+    count: ClassVar[int] = 2_500
+    share: ClassVar[float] = 0.7
+
+    def inject(self) -> None:
+        publish, reports = self.stage.layout.gang_ports
+        known = load_agent_keys(self.stage.keys(), FUZZ)
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        try:
+            peer = client(context, zmq.DEALER, known.own, known.controller_public, FUZZ.encode())
+            peer.connect(f"tcp://127.0.0.1:{reports}")
+            sent = 0
+            while sent < self.count:
+                part = [self._frames() for _ in range(min(500, self.count - sent))]
+                if send_all(peer, part, 60.0) < len(part):
+                    raise Broken("the controller takes no messages")
+                sent += len(part)
+            peer.close(linger=5_000)
+        finally:
+            context.destroy(linger=5_000)
+        bare = 20 if self.brief else 100
+        for _ in range(bare):
+            with suppress(OSError), socket.create_connection(("127.0.0.1", publish), 2.0) as raw:
+                raw.sendall(self.dice.randbytes(self.dice.choice([1, 11, 64, 300])))
+            with suppress(OSError), socket.create_connection(("127.0.0.1", reports), 2.0) as raw:
+                raw.sendall(b"\xff\0\0\0\0\0\0\0\x01\x7f\x03" + self.dice.randbytes(300))
+        dropped = self._dropped()
+        self.detail = f"{sent} frames, {2 * bare} connections of random bytes, {dropped} refused so far"
+
+    def _dropped(self) -> int:
+        status = self.stage.status()
+        return 0 if status is None else sum(status.dropped.values())
+
+    def _frames(self) -> list[bytes]:
+        dice = self.dice
+        if dice.random() < 0.5:
+            return [dice.randbytes(dice.choice([0, 1, 10, 100, 1_000]))]
+        messages = (
+            Hello(
+                node=FUZZ,
+                incarnation=_INCARNATION,
+                boot_id="b",
+                pid=dice.randrange(1, 1 << 20),
+                agent_version="1",
+                freezer="recording",
+            ),
+            Ping(node=FUZZ, agent_ns=dice.randrange(1 << 60)),
+            Resend(node=FUZZ, have_epoch=dice.choice([None, 3])),
+            Report(
+                node=FUZZ,
+                incarnation=_INCARNATION,
+                seq=dice.randrange(1 << 30),
+                follows=None,
+                offset_ns=0,
+                rtt_us=0,
+            ),
+        )
+        body = encode(dice.choice(messages))
+        return (
+            [spoil(body, dice)] if dice.random() < 0.8 else [body, *([b"x"] if dice.random() < 0.2 else [])]
+        )
+
+
+class ManyFuzzedPlans(FuzzedPlans):
+    """As above, 50,000 of them."""
+
+    name = "50,000 fuzzed frames to an agent"
+    count = 50_000
+    share = 0.0
+    short = False
+
+
+class ManyFuzzedReports(FuzzedReports):
+    """As above, 50,000 of them."""
+
+    name = "50,000 fuzzed frames to the controller"
+    count = 50_000
+    share = 0.0
+    short = False
+
+
+class Impostor(MessageFault):
+    """Somebody who stole a node's key says hello in its name and reports old things."""
+
+    name = "impostor with a node's key"
+
+    def inject(self) -> None:
+        known = load_agent_keys(self.stage.keys(), self.node)
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        try:
+            peer = client(context, zmq.DEALER, known.own, known.controller_public, self.node.encode())
+            peer.connect(f"tcp://127.0.0.1:{self.stage.layout.gang_ports[1]}")
+            hello = Hello(
+                node=self.node,
+                incarnation=_INCARNATION,
+                boot_id="b",
+                pid=1,
+                agent_version="1",
+                freezer="recording",
+            )
+            messages = [[encode(hello)]]
+            for seq in (5, 4, 5, 9):
+                report = Report(
+                    node=self.node, incarnation=_INCARNATION, seq=seq, follows=None, offset_ns=0, rtt_us=0
+                )
+                messages.append([encode(report)])
+            send_all(peer, messages, 5.0)
+            self.stage.pause(self.dice.uniform(0.2, 2.0))
+        finally:
+            context.destroy(linger=100)
+        self.detail = self.node
+
+
+class StrangerKey(MessageFault):
+    """Somebody without a key of the allow-list speaks and listens in a node's name: in vain."""
+
+    name = "wrong key, stranger"
+
+    def inject(self) -> None:
+        publish, reports = self.stage.layout.gang_ports
+        server = load_agent_keys(self.stage.keys(), self.node).controller_public
+        own = KeyPair(*zmq.curve_keypair())
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        try:
+            peer = client(context, zmq.DEALER, own, server, self.node.encode())
+            peer.connect(f"tcp://127.0.0.1:{reports}")
+            ear = client(context, zmq.SUB, own, server, None)
+            ear.setsockopt(zmq.SUBSCRIBE, b"")
+            ear.connect(f"tcp://127.0.0.1:{publish}")
+            for _ in range(20):
+                with suppress(zmq.Again):
+                    peer.send(encode(Ping(node=self.node, agent_ns=1)), zmq.NOBLOCK)
+                self.stage.pause(0.05)
+            if peer.poll(0) or ear.poll(0):
+                raise Broken("a stranger without a key was answered")
+        finally:
+            context.destroy(linger=0)
+        self.detail = self.node
+
+
+class AgentWrongKey(MessageFault):
+    """An agent is started with keys of another cluster: nothing is held on its node, nothing stays so."""
+
+    name = "wrong key, agent"
+
+    def inject(self) -> None:
+        other = self.stage.folder / "other-keys"
+        if not other.exists():
+            make_keys(other, self.stage.nodes)
+
+        def change(words: list[str]) -> list[str]:
+            place = words.index("--keys") + 1
+            return [*words[:place], str(other), *words[place + 1 :]]
+
+        role = self.stage.agent(self.node)
+        self.stage.replace(role, change=change)
+        self.holds_s = self.dice.uniform(0.5, 3.0)
+        self.detail = f"{self.node}, {self.holds_s:.1f} s"
+
+    def heal(self) -> None:
+        self.stage.replace(self.stage.agent(self.node))
+
+
+class TwoControllers(MessageFault):
+    """A second gangd with other ports and state; one node's lines, or only its plans, lead to it."""
+
+    name = "two controllers, nodes divided"
+
+    def inject(self) -> None:
+        stage = self.stage
+        publish, reports = free_ports(2)
+        words = [sys.executable, "-P", "-m", "gangd.main", "run"]
+        words += ["--config", str(stage.layout.gang / "gangd.toml")]
+        words += ["--state", str(stage.folder / "second"), "--record", str(stage.folder / "second-record")]
+        words += ["--publish", f"tcp://127.0.0.1:{publish}", "--reports", f"tcp://127.0.0.1:{reports}"]
+        log = stage.layout.logs / "gangd-second.out"
+        (stage.folder / "second-record").mkdir(exist_ok=True)
+        self._second: Daemon | None = start_daemon("gangd-second", words, log, stage.environment())
+        stage.strangers.append(self._second)
+        wait_for(lambda: _listens(publish), 20, "the second controller listens")
+        line = stage.lines[self.node]
+        line.lead(line.plans, publish)
+        both = self.dice.random() < 0.5
+        if both:
+            line.lead(line.reports, reports)
+        self.holds_s = self.dice.uniform(2.0, 5.0)
+        self.detail = f"{self.node}, {'both lines' if both else 'plans only'}, {self.holds_s:.1f} s"
+
+    def heal(self) -> None:
+        line, (publish, reports) = self.stage.lines[self.node], self.stage.layout.gang_ports
+        line.lead(line.plans, publish)
+        line.lead(line.reports, reports)
+        end_daemons(self.stage.strangers, within_s=5.0)
+        self.stage.strangers.clear()
+
+    def check(self) -> None:
+        if not self.stage.is_alive(CONTROLLER):
+            raise Broken("the first controller died")
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
+
+
+MESSAGE_FAULTS: tuple[type[Fault], ...] = (
+    ReplayedPlans,
+    CorruptedPlans,
+    FuzzedPlans,
+    FuzzedReports,
+    ManyFuzzedPlans,
+    ManyFuzzedReports,
+    Impostor,
+    StrangerKey,
+    AgentWrongKey,
+    TwoControllers,
+)
