@@ -69,7 +69,7 @@ def serve(settings: Settings) -> int:
     log = JsonLog(2, settings.node)
     lock_fd = _lock(settings)
     keys = load_agent_keys(settings.keys_dir, settings.node)
-    left = thaw_recorded(settings.state_dir, settings.node, only_expired=False)
+    left = thaw_recorded(settings.state_dir, settings.node, only_expired=False, dry_run=settings.dry_run)
     if left.jobs or left.failures:
         log("thawed_at_start", jobs=sorted(left.jobs), failures=left.failures)
     choice = choose(settings.freezer, settings.root, _proctrack(settings))

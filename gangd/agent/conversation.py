@@ -1,9 +1,11 @@
 """What the agent says to its controller and understands of its answers; no socket and no clock inside.
 
 The agent greets (``Hello``) once a second until it is welcomed, and again when a later controller speaks or
-when nothing valid has come for a lease. It probes the clock in quick succession until the offset can be
-trusted, then once a second. Plans that come before the offset is known wait: without it nobody can tell how
-old they are. A missed plan is asked for again. Everything that is not understood is dropped and counted.
+when nothing valid has come for a lease. It probes the clock, each probe soon after the answer to the one
+before, until the offset can be trusted, then once a second; unanswered probes are repeated at leisure, or a
+thousand agents would drown a controller that has just started. Plans that come before the offset is known
+wait: without it nobody can tell how old they are. A missed plan is asked for again. Everything that is not
+understood is dropped and counted.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from gangd.wire import (
 from gangd.wire.timeline import Timeline
 
 PROBE_FAST_NS = 20_000_000
+PROBE_LOST_NS = 500_000_000
 PROBE_NS = 1_000_000_000
 OFFSET_NS = 50_000_000
 HELLO_NS = 1_000_000_000
@@ -128,11 +131,10 @@ class Conversation:
     def on_time(self, now_ns: int) -> None:
         """Put into the outbox what is due."""
         if now_ns >= self._probe_ns:
-            self._probe_ns = now_ns + (PROBE_NS if self._clock.trusted(now_ns) else PROBE_FAST_NS)
+            self._probe_ns = now_ns + (PROBE_NS if self._clock.trusted(now_ns) else PROBE_LOST_NS)
             self.outbox.append(Ping(node=self.node, agent_ns=now_ns))
         if now_ns >= self._hello_ns and self._is_stranger(now_ns):
             self._hello_ns = now_ns + HELLO_NS
-            self._probe_ns = min(self._probe_ns, now_ns + PROBE_FAST_NS)
             self.outbox.append(self.hello)
 
     def due_ns(self, now_ns: int) -> int:

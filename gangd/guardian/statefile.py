@@ -82,6 +82,7 @@ class StateFile:
         self.fd = fd
         size = HEADER_BYTES + RECORDS * RECORD_BYTES
         if os.fstat(fd).st_size != size:
+            os.close(fd)
             raise HostError(f"{path} is no agent state file (wrong size); remove it")
         self._map = mmap.mmap(fd, size)
         self._view = memoryview(self._map)
@@ -127,8 +128,16 @@ class StateFile:
 
     @classmethod
     def open(cls, path: Path) -> StateFile:
-        """Map an existing file. Raises FileNotFoundError, or HostError if it is not one of ours."""
-        return cls(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW), path)
+        """Map an existing file. Raises FileNotFoundError, or HostError if it is not one of ours.
+
+        A file that others could have written is none of ours: it would tell root what to write where.
+        """
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        found = os.fstat(fd)
+        if found.st_uid != os.geteuid() or found.st_mode & 0o022:
+            os.close(fd)
+            raise HostError(f"{path} belongs to user {found.st_uid}, or others may write to it; remove it")
+        return cls(fd, path)
 
     def word(self, which: Word) -> int:
         """Value of a header word."""

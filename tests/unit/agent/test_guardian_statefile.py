@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -32,6 +35,24 @@ def test_another_process_reads_what_was_written(tmp_path: Path) -> None:
     state.release(slot)
     assert list(other.held()) == []
     other.close()
+    state.close()
+
+
+def test_lease_reads_the_same_from_another_time_namespace(tmp_path: Path) -> None:
+    """A health check in the host's namespace must understand an agent whose clock is shifted."""
+    if os.geteuid() != 0 or not Path("/proc/self/timens_offsets").exists():
+        pytest.skip("needs root and time namespaces")
+    program = (
+        "import sys, time; from pathlib import Path; from gangd.guardian.statefile import StateFile, Word; "
+        "s = StateFile.create(Path(sys.argv[1]), 'a', '/'); "
+        "s.set_word(Word.LEASE_NS, time.monotonic_ns() + 100 * 10**9); print(time.monotonic())"
+    )
+    path = tmp_path / "agent-a.state"
+    words = ["unshare", "--time", "--monotonic", "50000", "--fork", sys.executable, "-c", program, str(path)]
+    shifted_s = float(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+    assert shifted_s - time.monotonic() > 40_000
+    state = StateFile.open(path)
+    assert 60e9 < state.lease_left_ns() <= 100e9
     state.close()
 
 
@@ -71,6 +92,13 @@ def test_foreign_file_is_refused(tmp_path: Path) -> None:
         StateFile.open(tmp_path / "x")
     with pytest.raises(HostError, match="cannot write"):
         StateFile.create(Path("/proc/absent/agent.state"), "a", "/")
+
+
+def test_file_that_others_may_write_is_refused(tmp_path: Path) -> None:
+    make(tmp_path).close()
+    (tmp_path / "agent-a.state").chmod(0o622)
+    with pytest.raises(HostError, match="others may write"):
+        StateFile.open(tmp_path / "agent-a.state")
 
 
 def test_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
