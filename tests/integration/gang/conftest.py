@@ -1,0 +1,47 @@
+"""One cluster under gangd that all tests of this folder share, and that each leaves as it was."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.local import Gang, LocalCluster, Shape
+from tests.integration.conftest import end_cluster
+from tests.integration.gang.stage import Stage
+
+
+@pytest.fixture(scope="package")
+def gang_cluster() -> Iterator[Stage]:
+    """Two nodes of one core and two jobs a core, in two partitions that overlap; a short KillWait."""
+    shape = Shape(
+        nodes=2,
+        cores=1,
+        virtual=len(os.sched_getaffinity(0)) < 2,
+        multiplicity=2,
+        gang=Gang.OSUB,
+        quantum_ms=250,
+        settings=(
+            "KillWait=5",
+            "UnkillableStepTimeout=10",
+            "PrologFlags=contain",
+            "PartitionName=night Nodes=ALL OverSubscribe=FORCE:2 DefMemPerCPU=100 State=UP",
+        ),
+    )
+    with tempfile.TemporaryDirectory(prefix="osub-gang-") as folder:
+        cluster = LocalCluster(Path(folder, "c"))
+        cluster.up(shape)
+        try:
+            yield Stage(cluster, shape)
+        finally:
+            end_cluster(cluster)
+
+
+@pytest.fixture
+def stage(gang_cluster: Stage) -> Iterator[Stage]:
+    """The shared cluster; afterwards all jobs are ended and nothing may be frozen or drained."""
+    yield gang_cluster
+    gang_cluster.clear()

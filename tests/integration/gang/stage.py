@@ -1,0 +1,200 @@
+"""A cluster under gangd for tests: submit, watch who runs and who is held, change slices, clear up."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from deploy.local import LocalCluster, Shape
+from deploy.local.daemons import Daemon, find_process, marked_processes
+from deploy.local.gang import agents_joined, gang_daemons, record_folder, status_folder
+from deploy.local.host import look_at_host
+from gangd.controller.slicelog import read_slices
+from gangd.controller.status import JobStatus, NodeStatus, Status, read_status
+from osub.records import SliceRecord
+from osub.slurm import Job, JobState
+from tests.integration.gang.frozen import frozen_cgroups, is_frozen, processes_of
+from tests.integration.waiting import wait_until
+
+SPIN = "while :; do :; done"
+START_S = 30.0
+TURN_S = 30.0
+END_S = 40.0
+
+
+class Stage:
+    """One cluster that many tests share; ``clear`` brings it back to how it was."""
+
+    def __init__(self, cluster: LocalCluster, shape: Shape) -> None:
+        self.cluster = cluster
+        self.shape = shape
+        self.client = cluster.client()
+        self.layout = cluster.state().layout
+        self.nodes = tuple(node.name for node in self.layout.nodes)
+        self.quantum_ms = shape.quantum_ms
+
+    def run(self, *words: str, timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
+        """Run a command of Slurm, or another one that needs to know the cluster."""
+        environment = dict(os.environ) | {"SLURM_CONF": str(self.layout.conf)}
+        return subprocess.run(
+            words, env=environment, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+
+    def submit(self, body: str, *nodes: str, options: tuple[str, ...] = ()) -> int:
+        """Submit a batch job on these nodes, one task and core on each, whose script is ``body``."""
+        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "SLURM_CONF": str(self.layout.conf)}
+        places = ("-N", str(len(nodes)), "-n", str(len(nodes)), "-w", ",".join(nodes)) if nodes else ()
+        done = subprocess.run(
+            ["sbatch", "--parsable", "--output=/dev/null", *places, *options],
+            input=f"#!/bin/sh\n{body}\n",
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+        )
+        return int(done.stdout.strip())
+
+    def start(self, body: str, *nodes: str, options: tuple[str, ...] = ()) -> int:
+        """Submit a job and wait until it runs and has processes on each of its nodes."""
+        job = self.submit(body, *nodes, options=options)
+        wait_until(lambda: self.state(job) is JobState.RUNNING, START_S, f"job {job} runs")
+        wait_until(lambda: bool(processes_of(job, nodes[0])), START_S, f"job {job} has processes")
+        return job
+
+    def job(self, job: int) -> Job:
+        """Return what Slurm says of a job."""
+        known = self.client.job(job)
+        assert known is not None, f"Slurm does not know job {job}"
+        return known
+
+    def state(self, job: int) -> JobState:
+        """Return a job's state."""
+        return self.job(job).state
+
+    def finish(self, *jobs: int, within_s: float) -> list[JobState]:
+        """Wait for jobs to end and return their states."""
+        for job in jobs:
+            wait_until(lambda job=job: self.state(job).is_over, within_s, f"job {job} ends")  # type: ignore[misc]
+        return [self.state(job) for job in jobs]
+
+    def status(self) -> Status:
+        """Return the controller's newest status, at most a second old."""
+        return read_status(status_folder(self.layout))
+
+    def job_status(self, job: int) -> JobStatus | None:
+        """Return what the controller says of a job; None for one that shares no core."""
+        return next((one for one in self.status().jobs if one.job == job), None)
+
+    def node_status(self, node: str) -> NodeStatus:
+        """Return what the controller says of a node."""
+        return next(one for one in self.status().nodes if one.node == node)
+
+    def wait_state(self, job: int, state: str, within_s: float = TURN_S) -> None:
+        """Wait until the controller has a job in a state of ``docs/states.md``."""
+
+        def reached() -> bool:
+            status = self.job_status(job)
+            return status is not None and status.state == state
+
+        wait_until(reached, within_s, f"job {job} is {state}; {self.status().jobs}")
+
+    def wait_frozen(self, *pids: int, within_s: float = TURN_S) -> None:
+        """Wait for an instant at which all these processes stand still."""
+        wait_until(lambda: all(is_frozen(pid) for pid in pids), within_s, f"{pids} are frozen")
+
+    def wait_thawed(self, *pids: int, within_s: float = TURN_S) -> None:
+        """Wait for an instant at which none of these processes stands still."""
+        wait_until(lambda: not any(is_frozen(pid) for pid in pids), within_s, f"{pids} are thawed")
+
+    def rows(self, *jobs: int, past: int | None = None) -> list[SliceRecord]:
+        """Return the slice record of jobs, once it has slice ``past`` (by default: the present one)."""
+        last = self.status().slice if past is None else past
+        found: list[SliceRecord] = []
+
+        def written() -> bool:
+            found[:] = list(read_slices(record_folder(self.layout), 0.0))
+            return bool(found) and max(row.slice for row in found) >= last
+
+        wait_until(written, 40, f"slice {last} is in the record")
+        return [row for row in found if row.job in jobs]
+
+    def set_quantum(self, quantum_ms: float) -> None:
+        """Have the controller cut other slices from now on, through its configuration and SIGHUP."""
+        if quantum_ms == self.quantum_ms:
+            return
+        file = self.layout.gang / "gangd.toml"
+        text = re.sub(r"quantum_ms = [\d.]+", f"quantum_ms = {quantum_ms:g}", file.read_text())
+        file.write_text(text)
+        os.kill(self.daemon("gangd").pid, signal.SIGHUP)
+        self.quantum_ms = quantum_ms
+        wait_until(lambda: self.status().quantum_ms == quantum_ms, 30, f"slices of {quantum_ms:g} ms")
+
+    def daemon(self, role: str) -> Daemon:
+        """Return a daemon of the cluster."""
+        return next(daemon for daemon in self.cluster.state().daemons if daemon.role == role)
+
+    @contextmanager
+    def another_agent(self, node: str, *options: str) -> Iterator[None]:
+        """Put an agent with further options in the place of a node's own, for as long as it lasts."""
+        own = self.daemon(f"gang-agent {node}")
+        _end(own)
+        words = gang_daemons(self.layout, look_at_host())[f"gang-agent {node}"]
+        log = self.layout.logs / f"another-agent-{node}.out"
+        environment = dict(os.environ) | {
+            "OSUB_CLUSTER": self.layout.cluster_name,
+            "SLURM_CONF": str(self.layout.conf),
+        }
+        with log.open("ab") as out:
+            agent = subprocess.Popen([*words, *options], env=environment, stdout=out, stderr=out, cwd="/")
+        try:
+            wait_until(lambda: self._joined_with(node, agent.pid), 30, f"another agent of {node} joins")
+            yield
+        finally:
+            agent.terminate()
+            agent.wait(20)
+            self.cluster.up(self._first_shape())
+            wait_until(lambda: agents_joined(self.layout), 30, f"the agent of {node} is back")
+
+    def _joined_with(self, node: str, pid: int) -> bool:
+        text = (self.layout.logs / f"another-agent-{node}.out").read_text()
+        return '"welcomed"' in text and self.node_status(node).agent == "joined" and pid > 0
+
+    def _first_shape(self) -> Shape:
+        return self.shape
+
+    def clear(self) -> None:
+        """Cancel every job, and check that nothing is left frozen, stopped or drained."""
+        jobs = [job.job_id for job in self.client.jobs() if not job.state.is_over]
+        self.client.cancel(jobs)
+
+        def over() -> bool:
+            return all(not job.state.holds_cores for job in self.client.jobs())
+
+        wait_until(over, END_S, f"jobs {jobs} are gone")
+        wait_until(lambda: not frozen_cgroups(self.nodes), 10, "nothing is frozen")
+        stopped = [one.pid for one in marked_processes(self.layout.cluster_name) if one.status() == "stopped"]
+        assert stopped == []
+        drained = self.run("sinfo", "-R", "-h").stdout.split()
+        assert drained == [], f"nodes were drained: {drained}"
+
+
+def gangd(*words: str) -> list[str]:
+    """Return the command line of a gangd."""
+    return [sys.executable, "-P", "-m", "gangd.main", *words]
+
+
+def _end(daemon: Daemon) -> None:
+    os.kill(daemon.pid, signal.SIGTERM)
+    wait_until(lambda: find_process(daemon) is None, 20, f"{daemon.role} leaves")
+
+
+def read_text(path: Path) -> str:
+    """Return what a job has written so far."""
+    return path.read_text() if path.exists() else ""
