@@ -122,6 +122,6 @@ def _told(trace: Demands, job: int, procs: int, kib: float | None, pool: Pool) -
     memory = "" if kib is None else f" with {kib / _KIB_PER_MIB:.0f} MiB each"
     where = f"the {pool.nodes} nodes of {pool.cores} cores for {pool.name} jobs"
     return (
-        f"job {trace.number[job]} of trace {trace.name} asks for {procs} processors{memory} and can never run on "
-        f"{where}: choose --oversize skip or clip"
+        f"job {trace.number[job]} of trace {trace.name} asks for {procs} processors{memory} and can never "
+        f"run on {where}: choose --oversize skip or clip"
     )

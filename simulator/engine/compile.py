@@ -2,7 +2,7 @@
 
 numba's cache looks at the file of the function that Python calls, not at the files of the functions that this
 one calls. A kernel would therefore stay as it was when a callee in another file changes. So the cache folder
-is named after a digest of every source file of this package: other sources, other folder.
+is named after a digest of all files of this package that have kernels: other sources, other folder.
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ def compilation_wanted() -> bool:
 
 
 def source_digest(folder: Path) -> str:
-    """Return a digest of the Python sources under ``folder``, names included."""
+    """Return a digest of the Python sources under ``folder`` that have kernels, and of the state they share."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
-        digest.update(path.relative_to(folder).as_posix().encode())
-        digest.update(path.read_bytes())
+        text = path.read_bytes()
+        if b"@kernel" in text or path.name == "state.py":
+            digest.update(path.relative_to(folder).as_posix().encode())
+            digest.update(text)
     return digest.hexdigest()[:16]
 
 
