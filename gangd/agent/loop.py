@@ -27,6 +27,8 @@ from osub.errors import HostError
 GUARDIAN_LOOK_NS = 1_000_000_000
 GUARDIAN_RETRY_NS = 5_000_000_000
 STRAYS_NS = 10_000_000_000
+DEAF_NS = 5_000_000_000
+"""A socket on which nothing came for so long is connected anew; a sound one has something each second."""
 _LEAVE = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -62,6 +64,8 @@ class Loop:
     _guardian: Guardian | None = None
     _guardian_ns: int = 0
     _strays_ns: int = 0
+    _plans_ns: int = field(default_factory=time.monotonic_ns)
+    _replies_ns: int = field(default_factory=time.monotonic_ns)
     _signals: tuple[int, int] = (-1, -1)
     _poller: select.poll = field(default_factory=select.poll)
     _socket_fds: set[int] = field(default_factory=set)
@@ -117,6 +121,7 @@ class Loop:
         self.node.on_time(now_ns)
         if now_ns >= self._guardian_ns:
             self._look_after_guardian(now_ns)
+            self._look_after_lines(now_ns)
         if now_ns >= self._strays_ns:
             self._strays_ns = now_ns + STRAYS_NS
             self._tell_strays()
@@ -154,10 +159,12 @@ class Loop:
         talk, changed = self.node.talk, False
         while _option(self.sockets.plans, zmq.EVENTS) & zmq.POLLIN:
             frames = self.sockets.plans.recv_multipart(zmq.NOBLOCK)
-            changed = talk.on_down(frames, time.monotonic_ns()) or changed
+            self._plans_ns = time.monotonic_ns()
+            changed = talk.on_down(frames, self._plans_ns) or changed
         while _option(self.sockets.reports, zmq.EVENTS) & zmq.POLLIN:
             body = self.sockets.reports.recv_multipart(zmq.NOBLOCK)[-1]
-            changed = talk.on_reply(body, time.monotonic_ns()) or changed
+            self._replies_ns = time.monotonic_ns()
+            changed = talk.on_reply(body, self._replies_ns) or changed
         return changed
 
     def _send(self) -> None:
@@ -179,6 +186,15 @@ class Loop:
 
     def _writable(self) -> bool:
         return bool(_option(self.sockets.reports, zmq.EVENTS) & zmq.POLLOUT)
+
+    def _look_after_lines(self, now_ns: int) -> None:
+        """Connect a socket anew on which nothing comes: the library may have given it up."""
+        if now_ns - self._plans_ns > DEAF_NS:
+            self._plans_ns = now_ns
+            self.sockets.connect_plans()
+        if now_ns - self._replies_ns > DEAF_NS:
+            self._replies_ns = now_ns
+            self.sockets.connect_reports()
 
     def _look_after_guardian(self, now_ns: int) -> None:
         """Replace a guardian that is dead or asleep; without one everything is thawed and stays so."""

@@ -8,6 +8,8 @@ Choices and why:
   (and it cannot hold two frames).
 * DEALER is ``IMMEDIATE`` with a short queue: reports to an absent controller are dropped, not hoarded.
 * ROUTER hands an identity over to a newcomer, so that a restarted agent is not locked out by its own ghost.
+* The library gives a connection up for good after a frame that breaks CURVE (damaged, repeated or out of its
+  order); so an agent that hears nothing on a socket for a while connects it anew.
 * Heartbeats find a dead peer within seconds; ``LINGER`` 0 lets a process end whatever its peers do.
 * Frames above the protocol's bound are refused by the library before they are read into memory.
 * The authenticator (ZAP) lets in the keys of the allow-list alone and names each message's key, so that
@@ -16,6 +18,7 @@ Choices and why:
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Self
 
@@ -124,6 +127,16 @@ class AgentSockets:
     context: zmq.Context[zmq.Socket[bytes]]
     plans: zmq.Socket[bytes]
     reports: zmq.Socket[bytes]
+    publish_endpoint: str
+    report_endpoint: str
+
+    def connect_plans(self) -> None:
+        """Give the connection to the controller's plans up and make another."""
+        _connect_anew(self.plans, self.publish_endpoint)
+
+    def connect_reports(self) -> None:
+        """Give the connection for reports and answers up and make another."""
+        _connect_anew(self.reports, self.report_endpoint)
 
     def close(self) -> None:
         """Close everything; a farewell that is queued is given a moment to leave."""
@@ -158,7 +171,13 @@ def connect_agent(keys: AgentKeys, node: str, publish_endpoint: str, report_endp
         socket.setsockopt(zmq.RECONNECT_IVL, 100)
         socket.setsockopt(zmq.RECONNECT_IVL_MAX, 2_000)
         socket.connect(endpoint)
-    return AgentSockets(context, plans, reports)
+    return AgentSockets(context, plans, reports, publish_endpoint, report_endpoint)
+
+
+def _connect_anew(socket: zmq.Socket[bytes], endpoint: str) -> None:
+    with contextlib.suppress(zmq.ZMQError):  # the library may have forgotten it already
+        socket.disconnect(endpoint)
+    socket.connect(endpoint)
 
 
 def _common(socket: zmq.Socket[bytes]) -> None:
