@@ -130,6 +130,6 @@ def nodes_of_share(system: System, share: str) -> int:
         value = Decimal(text[:-1]) / 100 if text.endswith("%") else Decimal(text)
     except InvalidOperation:
         value = Decimal(-1)
-    if not 0 < value < 1:
+    if not (value.is_finite() and 0 < value < 1):
         raise UsageError(f"{share!r} is not a share of the nodes: write it as 5% or 0.05")
     return max(1, int((value * system.nodes).quantize(Decimal(1), rounding=ROUND_HALF_UP)))

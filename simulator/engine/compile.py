@@ -23,7 +23,7 @@ def compilation_wanted() -> bool:
 
 
 def source_digest(folder: Path) -> str:
-    """Return a digest of the Python sources under ``folder`` that have kernels, and of the state they share."""
+    """Return a digest of the sources under ``folder`` that have kernels, and of the state they share."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         text = path.read_bytes()

@@ -1,0 +1,114 @@
+"""``osub simulate``: what it writes and prints, and how it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from click.testing import Result as Outcome
+from typer.testing import CliRunner
+
+from osub.cli.simulate import simulate
+from osub.errors import InputError, OsubError, OutputError, UsageError
+from osub.records import load_run
+
+LINES = [
+    "1 5 -1 100 4 -1 -1 4 100 -1 1 7 1 -1 1 -1 -1 -1",
+    "2 6 -1 60 4 -1 -1 4 90 -1 1 8 1 -1 1 -1 -1 -1",
+    "3 7 -1 50 1 -1 -1 1 50 -1 1 -1 1 -1 0 -1 -1 -1 -1 -1 -1 5 5 2 5 20 15",
+    "4 8 -1 0 1 -1 -1 1 50 -1 1 7 1 -1 1 -1 -1 -1",
+]
+
+app = typer.Typer()
+app.command()(simulate)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "small.swf"
+    path.write_text("; Version: 2.2\n" + "\n".join(LINES) + "\n")
+    return path
+
+
+def call(trace: Path, out: Path, *words: str) -> Outcome:
+    options = [str(trace), "--system", "N2C2", "--out", str(out), *words]
+    return CliRunner().invoke(app, options, catch_exceptions=True)
+
+
+def test_it_writes_a_run_that_reads_back(trace: Path, tmp_path: Path) -> None:
+    outcome = call(trace, tmp_path / "run", "--multiplicity", "2", "--overhead", "1.0")
+    assert outcome.exit_code == 0, outcome.output
+    run = load_run(tmp_path / "run")
+    assert run.complete
+    assert (run.info.kind, run.info.system, run.info.policy, run.info.multiplicity) == (
+        "simulated",
+        "N2C2",
+        "easy",
+        2,
+    )
+    assert run.info.options["left out: without a run time"] == 1
+    assert run.info.engine_cpu_s is not None
+    rows = run.jobs.to_dicts()
+    assert [row["trace_job"] for row in rows] == [1, 2, 3]
+    assert [row["kind"] for row in rows] == ["batch", "batch", "interactive"]
+    assert [row["user"] for row in rows] == ["7", "8", None]
+    assert [(row["due_s"], row["start_s"], row["end_s"]) for row in rows[:2]] == [(0, 0, 179), (1, 1, 121)]
+    assert rows[2]["busy_s"] == 25
+    assert rows[0]["placement"] == [{"node": "n1", "cores": "0-1"}, {"node": "n2", "cores": "0-1"}]
+
+
+def test_json_has_the_main_figures(trace: Path, tmp_path: Path) -> None:
+    outcome = call(trace, tmp_path / "run", "--json")
+    figures = json.loads(outcome.stdout)
+    assert figures["jobs"] == 3
+    assert figures["left_out"] == {"without a run time": 1}
+    assert figures["wait_max_s"] > 0
+
+
+def test_queues_apart_keep_interactive_jobs_on_their_nodes(trace: Path, tmp_path: Path) -> None:
+    words = ["--queues", "mq", "--interactive-nodes", "1", "--oversize", "clip"]
+    assert call(trace, tmp_path / "run", *words).exit_code == 0
+    run = load_run(tmp_path / "run")
+    assert (run.info.queues, run.info.interactive_nodes, run.info.multiplicity_interactive) == ("mq", 1, 4)
+    nodes = {row["queue"]: [place["node"] for place in row["placement"]] for row in run.jobs.to_dicts()}
+    assert nodes == {"interactive": ["n1"], "batch": ["n2"]}
+
+
+def test_the_trace_of_a_run_keeps_the_runs_clock(trace: Path, tmp_path: Path) -> None:
+    assert call(trace, tmp_path / "first").exit_code == 0
+    for again in (tmp_path / "first", tmp_path / "first" / "trace.swf.gz"):
+        out = tmp_path / f"again-{again.name}"
+        assert call(again, out).exit_code == 0
+        assert load_run(out).jobs["due_s"].to_list() == [5, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["--policy", "sjf"], UsageError),
+        (["--system", "12x12"], UsageError),
+        (["--multiplicity", "9"], UsageError),
+        (["--oversize", "maybe"], UsageError),
+        (["--zero-length", "fail"], InputError),
+        (["--system", "N1C1", "--oversize", "fail"], InputError),
+    ],
+)
+def test_what_cannot_be_is_refused_and_nothing_is_written(
+    trace: Path, tmp_path: Path, words: list[str], error: type[OsubError]
+) -> None:
+    outcome = call(trace, tmp_path / "run", *words)
+    assert isinstance(outcome.exception, error)
+    assert "\n" not in str(outcome.exception)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_is_there_is_not_overwritten(trace: Path, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "precious").touch()
+    assert isinstance(call(trace, tmp_path / "run").exception, OutputError)
+
+
+def test_a_trace_that_is_not_there_is_an_input_error(tmp_path: Path) -> None:
+    assert isinstance(call(tmp_path / "none.swf", tmp_path / "run").exception, InputError)

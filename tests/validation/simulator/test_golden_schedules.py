@@ -1,0 +1,124 @@
+"""EASY on one pool of processors: every job starts when independent implementations start it."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.random import default_rng
+
+from simulator.choices import Words, setting_of
+from simulator.options import Cleaning
+from simulator.simulate import simulate
+from simulator.workload import make_workload
+from workloads.swf import load_columns
+
+SHARED = Path(os.environ.get("OSUB_SHARED", Path(__file__).parents[4] / "shared"))
+
+
+def simulated_starts(trace: Path, procs: int) -> dict[int, int]:
+    """Return the start of each job in the trace's seconds."""
+    setting = setting_of(Words(system=f"N1C{procs}", policy="easy", multiplicity=1, placement="lln"))
+    workload = make_workload(load_columns(trace), setting.queues, Cleaning(), keep_origin=True)
+    starts_us = simulate(workload, setting).start_us
+    assert (starts_us % 1_000_000 == 0).all()
+    return dict(zip(workload.number.tolist(), (starts_us // 1_000_000).tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("trace", "procs", "golden", "jobs"),
+    [
+        ("KTH-SP2-1996-2.1-cln", 100, "easy_KTH-SP2_100", 28_467),
+        ("UniLu-Gaia-2014-1", 1800, "easy_Gaia-1_1800", 51_859),
+    ],
+)
+def test_every_job_starts_as_in_the_golden_schedule(trace: str, procs: int, golden: str, jobs: int) -> None:
+    schedule = SHARED / "golden" / f"{golden}.csv.gz"
+    if not schedule.exists():
+        pytest.skip(f"no golden schedule {schedule}")
+    with gzip.open(schedule, "rt") as stream:
+        expected = {int(row["trace_job"]): int(row["start_s"]) for row in csv.DictReader(stream)}
+    assert len(expected) == jobs
+    assert simulated_starts(SHARED / "traces" / f"{trace}.swf.gz", procs) == expected
+
+
+def shadow_of(wanted: int, free: int, now: int, running: list[tuple[int, int, int, int]]) -> tuple[int, int]:
+    """Return when ``wanted`` processors are free by request, and how many more are free then."""
+    shadow = now
+    for _, _, end, width in sorted(running, key=lambda entry: entry[2]):
+        if free >= wanted and end > shadow:
+            break
+        free, shadow = free + width, end
+    return shadow, free - wanted
+
+
+def flat_easy(jobs: list[tuple[int, int, int, int, int]], procs: int) -> dict[int, int]:
+    """EASY on a pool, straight from the rules beside the golden schedules.
+
+    ``jobs`` are (number, submit, run, processors, requested); times are whole seconds.
+    """
+    starts: dict[int, int] = {}
+    free = procs
+    queue: list[tuple[int, int, int, int, int]] = []
+    running: list[tuple[int, int, int, int]] = []  # end, number, requested end, processors
+    arrivals = sorted(jobs, key=lambda job: (job[1], job[0]))
+
+    def start(job: tuple[int, int, int, int, int], now: int) -> None:
+        nonlocal free
+        starts[job[0]] = now
+        free -= job[3]
+        queue.remove(job)
+        running.append((now + job[2], job[0], now + job[4], job[3]))
+
+    def one_pass(now: int) -> None:
+        while queue and queue[0][3] <= free:
+            start(queue[0], now)
+        if not queue:
+            return
+        shadow, extra = shadow_of(queue[0][3], free, now, running)
+        for job in queue[1:]:
+            if job[3] > free:
+                continue
+            if now + job[4] <= shadow:
+                start(job, now)
+            elif job[3] <= extra:
+                extra -= job[3]
+                start(job, now)
+
+    while arrivals or running:
+        ending = min(running, default=None)
+        if ending is not None and (not arrivals or ending[0] <= arrivals[0][1]):
+            running.remove(ending)
+            free += ending[3]
+            one_pass(ending[0])
+        else:
+            queue.append(arrivals.pop(0))
+            one_pass(queue[-1][1])
+    return starts
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_busy_pool_follows_the_written_rules(seed: int, tmp_path: Path) -> None:
+    rng = default_rng(seed)
+    count, procs = 400, 32
+    submit = np.sort(rng.integers(0, 4000, count))
+    run = rng.integers(1, 300, count)
+    width = rng.integers(1, procs + 1, count) // rng.integers(1, 9, count) + 1
+    asked = run + rng.choice([0, 0, 10, 200], count)
+    jobs = [
+        (number + 1, int(submit[number]), int(run[number]), int(width[number]), int(asked[number]))
+        for number in range(count)
+        if width[number] <= procs
+    ]
+    trace = tmp_path / "random.swf"
+    trace.write_text(
+        "".join(
+            f"{number} {at} -1 {length} {size} -1 -1 {size} {request} -1 1 1 1 -1 1 -1 -1 -1\n"
+            for number, at, length, size, request in jobs
+        )
+    )
+    assert simulated_starts(trace, procs) == flat_easy(jobs, procs)

@@ -1,0 +1,62 @@
+"""The same seed gives the same bytes: in every run, in every process, compiled and not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+COUNT = 250
+COMMAND = "import typer; from osub.cli.simulate import simulate; typer.run(simulate)"
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(3)
+    path = tmp_path_factory.mktemp("trace") / "mixed.swf"
+    lines = []
+    for number in range(1, COUNT + 1):
+        submit, run = int(rng.integers(0, 20_000)), int(rng.integers(60, 4000))
+        procs = int(rng.integers(1, 40))
+        line = f"{number} {submit} -1 {run} {procs} -1 -1 {procs} {run + 500} -1 1 {number % 7} 1 -1"
+        if number % 5:
+            lines.append(f"{line} 1 -1 -1 -1")
+        else:
+            busy = run // 3
+            lines.append(f"{line} 0 -1 -1 -1 -1 -1 -1 10 {run - 30 - busy} 2 {busy - 5} 5 20")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def jobs_bytes(trace: Path, out: Path, options: list[str], *, compiled: bool) -> bytes:
+    environment = {**os.environ, "OSUB_JIT": "1" if compiled else "0"}
+    words = [str(trace), "--system", "N12C4", "--multiplicity", "3", "--out", str(out), *options]
+    subprocess.run(
+        [sys.executable, "-c", COMMAND, *words],
+        check=True,
+        env=environment,
+        capture_output=True,
+        timeout=280,
+    )
+    return (out / "jobs.parquet").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--placement", "thesis"],
+        ["--placement", "lln", "--node-noise", "0.05", "--seed", "4"],
+        ["--policy", "fcfs", "--queues", "mq", "--interactive-share", "20%"],
+    ],
+    ids=["easy", "noisy", "mq"],
+)
+def test_compiled_and_plain_processes_write_the_same_bytes(
+    trace: Path, tmp_path: Path, options: list[str]
+) -> None:
+    first = jobs_bytes(trace, tmp_path / "compiled", options, compiled=True)
+    assert jobs_bytes(trace, tmp_path / "again", options, compiled=True) == first
+    assert jobs_bytes(trace, tmp_path / "plain", options, compiled=False) == first
