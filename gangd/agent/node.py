@@ -110,6 +110,8 @@ class Node:
             self.book.on_ended(changes.ended)
             self.memory.forget(changes.ended)
             self.talk.timeline.forget(changes.ended)
+        if changes.new:  # one that is born in a held job runs for its launch grace, and then we count
+            self._leak_ns = min(self._leak_ns, now_ns + self.limits.grace_ns + LOOK_AFTER_NS)
         if changes.new and not self.checks.watch_files():
             self.book.on_fault("inotify", "no room for more watches: raise fs.inotify.max_user_watches")
         jobs = self._jobs(now_ns)
@@ -280,6 +282,8 @@ class Node:
     def _on_switched(self, switched: Switched, now_ns: int) -> None:
         offset = self.talk.offset(now_ns)
         offset_ns = 0 if offset is None else offset.offset_ns
+        # First who is held, then the samples: what a job uses after its sample leaks only if it is held.
+        self.meters.on_held(switched.held, switched.applied.frozen_ns)
         self._sample(now_ns)
         self.book.on_switch(switched, offset_ns)
         if switched.late_ns > LATE_NS:
@@ -290,7 +294,6 @@ class Node:
         self._current = switched.prepared.number
         self.talk.timeline.prune(self._current)
         self.checks.begin_slice()
-        self.meters.on_held(switched.held, switched.applied.frozen_ns)
         self._on_applied(switched.applied)
 
     def _close_slice(self, now_ns: int, offset_ns: int) -> None:
