@@ -7,14 +7,15 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from deploy.local import LocalCluster, Shape
 from deploy.local.daemons import Daemon, find_process, marked_processes
 from deploy.local.gang import agents_joined, gang_daemons, record_folder, status_folder
 from deploy.local.host import look_at_host
+from gangd.controller.keeper import STATE_NAME
 from gangd.controller.slicelog import read_slices
 from gangd.controller.status import JobStatus, NodeStatus, Status, read_status
 from osub.records import SliceRecord
@@ -62,10 +63,11 @@ class Stage:
         return int(done.stdout.strip())
 
     def start(self, body: str, *nodes: str, options: tuple[str, ...] = ()) -> int:
-        """Submit a job and wait until it runs and has processes on each of its nodes."""
+        """Submit a job and wait until it runs and has processes on its first node."""
         job = self.submit(body, *nodes, options=options)
         wait_until(lambda: self.state(job) is JobState.RUNNING, START_S, f"job {job} runs")
-        wait_until(lambda: bool(processes_of(job, nodes[0])), START_S, f"job {job} has processes")
+        node = self.job(job).nodes[0]
+        wait_until(lambda: bool(processes_of(job, node)), START_S, f"job {job} has processes")
         return job
 
     def job(self, job: int) -> Job:
@@ -113,17 +115,12 @@ class Stage:
         """Wait for an instant at which none of these processes stands still."""
         wait_until(lambda: not any(is_frozen(pid) for pid in pids), within_s, f"{pids} are thawed")
 
-    def rows(self, *jobs: int, past: int | None = None) -> list[SliceRecord]:
-        """Return the slice record of jobs, once it has slice ``past`` (by default: the present one)."""
-        last = self.status().slice if past is None else past
-        found: list[SliceRecord] = []
-
-        def written() -> bool:
-            found[:] = list(read_slices(record_folder(self.layout), 0.0))
-            return bool(found) and max(row.slice for row in found) >= last
-
-        wait_until(written, 40, f"slice {last} is in the record")
-        return [row for row in found if row.job in jobs]
+    def rows(self, *jobs: int, past: int = 0) -> list[SliceRecord]:
+        """Return the slice record of jobs so far, once slice ``past`` is over: it is written now and then."""
+        wait_until(lambda: self.status().slice > past + 1, TURN_S, f"slice {past} is over")
+        saved, now_s = status_folder(self.layout) / STATE_NAME, time.time()
+        wait_until(lambda: saved.stat().st_mtime > now_s, TURN_S, "the controller writes what it knows")
+        return [row for row in read_slices(record_folder(self.layout), 0.0) if row.job in jobs]
 
     def set_quantum(self, quantum_ms: float) -> None:
         """Have the controller cut other slices from now on, through its configuration and SIGHUP."""
@@ -159,15 +156,12 @@ class Stage:
         finally:
             agent.terminate()
             agent.wait(20)
-            self.cluster.up(self._first_shape())
+            self.cluster.up(self.shape)
             wait_until(lambda: agents_joined(self.layout), 30, f"the agent of {node} is back")
 
     def _joined_with(self, node: str, pid: int) -> bool:
         text = (self.layout.logs / f"another-agent-{node}.out").read_text()
         return '"welcomed"' in text and self.node_status(node).agent == "joined" and pid > 0
-
-    def _first_shape(self) -> Shape:
-        return self.shape
 
     def clear(self) -> None:
         """Cancel every job, and check that nothing is left frozen, stopped or drained."""
@@ -193,8 +187,3 @@ def gangd(*words: str) -> list[str]:
 def _end(daemon: Daemon) -> None:
     os.kill(daemon.pid, signal.SIGTERM)
     wait_until(lambda: find_process(daemon) is None, 20, f"{daemon.role} leaves")
-
-
-def read_text(path: Path) -> str:
-    """Return what a job has written so far."""
-    return path.read_text() if path.exists() else ""

@@ -1,0 +1,141 @@
+"""Who takes turns with whom: coupled jobs, demand, overlapping partitions, heterogeneous jobs, late nodes."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from osub.records import SliceRecord
+from osub.slurm import JobState
+from tests.integration.gang.frozen import is_frozen, processes_of
+from tests.integration.gang.stage import SPIN, Stage
+from tests.integration.waiting import wait_until
+
+pytestmark = pytest.mark.slurm
+
+Roles = dict[int, dict[tuple[int, str], str]]
+
+
+def roles_of(rows: Iterable[SliceRecord]) -> Roles:
+    """Return roles by slice, then by job and node, from the first slice that held a job to the last one."""
+    roles: Roles = defaultdict(dict)
+    for row in rows:
+        roles[row.slice][row.job, row.node] = str(row.role)
+    contended = [number for number, slot in roles.items() if "held" in slot.values()]
+    assert contended, "nobody was ever held"
+    return {number: slot for number, slot in roles.items() if min(contended) <= number <= max(contended)}
+
+
+def test_two_coupled_jobs_take_turns_and_both_nodes_agree(stage: Stage) -> None:
+    stage.set_quantum(250)
+    rrba = shlex.join([sys.executable, "-P", "-m", "workloads.rrba", "--app", "jacobi", "--target-s", "3"])
+    body = f"cd {Path(__file__).parents[3]}; exec srun --mpi=pmi2 -N2 -n2 --ntasks-per-node=1 {rrba}"
+    jobs = [stage.start(body, *stage.nodes) for _ in range(2)]
+    assert stage.finish(*jobs, within_s=120) == [JobState.COMPLETED] * 2
+    roles = roles_of(stage.rows(*jobs))
+    whole = {number: slot for number, slot in roles.items() if len(slot) == 4}
+    assert len(whole) >= 8
+    for number, slot in whole.items():
+        for job in jobs:
+            assert len({slot[job, node] == "held" for node in stage.nodes}) == 1, (number, slot)
+        for node in stage.nodes:
+            assert [slot[job, node] for job in jobs].count("run") <= 1, (number, slot)
+    for job in jobs:
+        assert sum(slot[job, stage.nodes[0]] == "run" for slot in whole.values()) >= 3
+
+
+def test_demand_tells_spinners_sleepers_and_blocked_ranks_apart(stage: Stage) -> None:
+    """A gang with one spinning and one blocked rank is busy as a whole; who idles is not held."""
+    stage.set_quantum(250)
+    first, second = stage.nodes
+    ranks = f"if [ $SLURM_PROCID = 0 ]; then {SPIN}; else exec sleep 600; fi"
+    gang = stage.start(f"exec srun -n2 sh -c '{ranks}'", first, second)
+    sleeper, spinner = stage.start("exec sleep 600", first), stage.start(SPIN, second)
+    stage.wait_state(sleeper, "idle")
+    stage.wait_state(gang, "busy")
+    stage.wait_state(spinner, "busy")
+    stage.wait_frozen(*processes_of(spinner, second))
+    begin = stage.status().slice + 2
+    rows = [row for row in stage.rows(sleeper, gang, past=begin + 12) if row.slice >= begin]
+    assert "held" not in {str(row.role) for row in rows if row.job == sleeper}
+    for node in (first, second):
+        assert {str(row.role) for row in rows if (row.job, row.node) == (gang, node)} >= {"run", "held"}
+    stage.client.cancel([spinner])
+    wait_until(lambda: stage.state(spinner).is_over, 30, "the spinner ends")
+    begin = stage.status().slice + 8
+    alone = {str(row.role) for row in stage.rows(gang, past=begin + 8) if row.slice >= begin}
+    assert alone == {"run"}, "a batch job beside an idle one is not rotated"
+
+
+def test_jobs_of_two_partitions_on_one_core_take_turns(stage: Stage) -> None:
+    stage.set_quantum(250)
+    node = stage.nodes[0]
+    day, night = stage.start(SPIN, node), stage.start(SPIN, node, options=("-p", "night"))
+    for job in (day, night):
+        stage.wait_state(job, "busy")
+        stage.wait_frozen(*processes_of(job, node))
+    roles = roles_of(stage.rows(day, night))
+    assert all(list(slot.values()).count("run") <= 1 for slot in roles.values())
+
+
+def test_components_of_a_heterogeneous_job_run_and_are_held_together(stage: Stage) -> None:
+    stage.set_quantum(250)
+    first, second = stage.nodes
+    body = f"#SBATCH -N1 -n1 -w {first}\n#SBATCH hetjob\n#SBATCH -N1 -n1 -w {second}\n"
+    job = stage.start(body + f"srun --het-group=0,1 sh -c '{SPIN}'")
+    components = [one.job_id for one in stage.client.jobs() if one.het_job_id == job]
+    assert len(components) == 2
+    rivals = [stage.start(SPIN, node) for node in stage.nodes]
+    for each in (job, *rivals):
+        stage.wait_state(each, "busy")
+    stage.wait_frozen(*processes_of(job, first))
+    begin = stage.status().slice
+    roles = roles_of(row for row in stage.rows(*components, past=begin + 8) if row.slice >= begin)
+    whole = [set(slot.values()) for slot in roles.values() if len(slot) == 2]
+    assert len(whole) >= 4
+    assert all(len(seen) == 1 for seen in whole), roles
+
+
+def test_late_switches_are_counted(stage: Stage) -> None:
+    stage.set_quantum(250)
+    node = stage.nodes[0]
+    jobs = [stage.start(SPIN, node) for _ in range(2)]
+    for job in jobs:
+        stage.wait_state(job, "busy")
+    before = stage.node_status(node).faults.get("late_switch", 0)
+    agent = stage.daemon(f"gang-agent {node}").pid
+    os.kill(agent, signal.SIGSTOP)
+    try:
+        until = time.monotonic() + 0.7  # shorter than the lease: the guardian has no reason to step in
+        wait_until(lambda: time.monotonic() >= until, 5, "several slices begin without the agent")
+    finally:
+        os.kill(agent, signal.SIGCONT)
+    wait_until(
+        lambda: stage.node_status(node).faults.get("late_switch", 0) > before, 30, "lateness is counted"
+    )
+
+
+def test_signal_freezer_reaches_a_process_that_left_its_session_and_tree(stage: Stage) -> None:
+    stage.set_quantum(500)
+    node = stage.nodes[0]
+    with stage.another_agent(node, "--freezer", "signals"):
+        assert stage.node_status(node).freezer == "signals"
+        job = stage.start(f"(setsid sh -c '{SPIN}' &); {SPIN}", node)
+        rival = stage.start(SPIN, node)
+        for each in (job, rival):
+            stage.wait_state(each, "busy")
+        both = processes_of(job, node)
+        assert len(both) == 2
+        stage.wait_frozen(*both)
+        stage.wait_thawed(*both)
+        stage.wait_frozen(*processes_of(rival, node))
+        stage.clear()
+    assert not any(is_frozen(pid) for pid in both)
