@@ -124,7 +124,9 @@ class Conversation:
             self._heard_ns = now_ns
             self._note("welcomed", f"by controller {reply.controller.incarnation.hex()[:12]}")
         elif isinstance(reply, Refused):
-            self._hello_ns = now_ns + REFUSED_NS
+            # Who was welcome says hello again at once; who was not may be refused for long.
+            self._hello_ns = now_ns + (REFUSED_NS if self._welcome is None else 0)
+            self._welcome = None
             self._note("refused", reply.reason)
         return False
 
@@ -169,9 +171,8 @@ class Conversation:
         return self._take_waiting(now_ns) if trusted else False
 
     def _take_waiting(self, now_ns: int) -> bool:
-        offset = self.offset(now_ns)
         changed = False
-        while self._waiting and offset is not None:
+        while self._waiting and (offset := self.offset(now_ns)) is not None:
             frames, arrival_ns = self._waiting.popleft()
             changed = self._accept(frames, arrival_ns, offset.offset_ns, now_ns) or changed
         return changed
@@ -186,11 +187,23 @@ class Conversation:
             if isinstance(error, MissedPlanError):
                 self._ask_again(now_ns)
             self._note(error.kind, str(error))
-            return isinstance(error, MissedPlanError) or self.follows() != follows
+            if self.follows() == follows:
+                return isinstance(error, MissedPlanError)
+            self._doubt_clock(follows, now_ns)
+            return True
         self._heard_ns = now_ns
         if self.follows() != follows:
             self._note("follow", f"controller {(self.follows() or b'').hex()[:12]}")
+            self._doubt_clock(follows, now_ns)
         return True
+
+    def _doubt_clock(self, earlier: bytes | None, now_ns: int) -> None:
+        """Probe anew before anything is held for a later controller: it may have another clock."""
+        if earlier is None:
+            return
+        self._clock = OffsetEstimate(jumps=self._clock.jumps)
+        self._offset, self._offset_until_ns, self._was_trusted = None, 0, False
+        self._probe_ns = now_ns
 
     def _ask_again(self, now_ns: int) -> None:
         if now_ns >= self._resend_ns:

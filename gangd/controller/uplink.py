@@ -156,6 +156,9 @@ class Uplink:
 
     def _on_report(self, report: Report, now_ns: int, state: AgentState) -> Reaction:
         info = self._known(report.node)
+        if info.hello.incarnation != report.incarnation and state is AgentState.LOST:
+            reason = "another agent of this node said hello and is silent now"
+            return Reaction(replies=(Refused(node=report.node, reason=reason),))
         if info.hello.incarnation != report.incarnation or state is AgentState.UNKNOWN:
             raise UnknownAgentError(f"another agent of {report.node} reports than the one that said hello")
         if report.seq <= info.seq:

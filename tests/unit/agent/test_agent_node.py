@@ -4,7 +4,7 @@ import pytest
 
 from gangd.agent.decide import Limits
 from gangd.freezer.model import StepKey
-from gangd.wire import Controller, Hello, Resend
+from gangd.wire import Controller, Hello, Refused, Resend, encode
 from gangd.wire.down import Exempt
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
 
@@ -225,6 +225,27 @@ def test_later_controller_is_greeted_and_followed(agent: SimulatedAgent) -> None
     assert agent.held() == {2}
     assert sum(isinstance(message, Hello) for message in agent.sent) > hellos
     assert agent.reports[-1].follows == b"d" * 16
+
+
+def test_clock_of_a_later_controller_is_probed_anew(agent: SimulatedAgent) -> None:
+    agent.rotate((1,), (1,))
+    agent.run(SECOND)
+    assert agent.node.talk.offset(agent.now_ns) is not None
+    agent.controller = Controller(b"d" * 16, 2)
+    agent.rotate((2,), (2,))
+    assert agent.node.talk.offset(agent.now_ns) is None
+    agent.run(2 * SECOND)
+    assert agent.node.talk.offset(agent.now_ns) is not None
+
+
+def test_agent_that_was_welcome_and_is_refused_says_hello_again(agent: SimulatedAgent) -> None:
+    agent.run(SECOND)
+    hellos = sum(isinstance(message, Hello) for message in agent.sent)
+    agent.node.talk.on_reply(
+        encode(Refused(node=agent.node.talk.node, reason="another is silent")), agent.now_ns
+    )
+    agent.run(100 * MS)
+    assert sum(isinstance(message, Hello) for message in agent.sent) == hellos + 1
 
 
 def test_plan_that_comes_before_the_clock_is_known_waits() -> None:

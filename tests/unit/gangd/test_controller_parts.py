@@ -289,6 +289,14 @@ def test_a_restarted_agent_takes_over_and_the_old_one_is_a_stranger() -> None:
         link.on_message(Farewell(node="n1", incarnation=b"a" * 16, reason=""), 0, 0, TIMES, JOINED)
 
 
+def test_an_agent_whose_rival_fell_silent_is_told_to_say_hello() -> None:
+    link = uplink()
+    link.on_message(hello(incarnation=b"z" * 16, pid=2), 0, 0, TIMES, JOINED)
+    reaction = link.on_message(report(), 0, 0, TIMES, AgentState.LOST)
+    assert [type(reply) for reply in reaction.replies] == [Refused]
+    assert reaction.events == ()
+
+
 def test_an_agent_that_obeys_another_controller_is_lost() -> None:
     reaction = uplink().on_message(report(follows=b"x" * 16), 0, 10, TIMES, JOINED)
     assert [type(event) for event in reaction.events] == [AgentLost]
