@@ -38,9 +38,10 @@ class Outcome:
 
 
 def draw(kinds: Sequence[type[Fault]], count: int, dice: random.Random) -> list[type[Fault]]:
-    """Draw ``count`` faults: every kind once if there is room, the rest by their share, shuffled."""
+    """Draw faults: every kind once if there is room, the rest by their share (0: not again), shuffled."""
     chosen = list(kinds[:count])
-    chosen += dice.choices(kinds, [kind.share for kind in kinds], k=count - len(chosen))
+    if count > len(chosen):
+        chosen += dice.choices(kinds, [kind.share or 1e-9 for kind in kinds], k=count - len(chosen))
     dice.shuffle(chosen)
     return chosen
 
@@ -104,6 +105,8 @@ class Campaign:
         except Exception as error:  # an outcome like any other: the campaign goes on
             broken.append("".join(traceback.format_exception_only(error)).strip())
         stage.watcher.open(ALLOWANCE_S)
+        if broken:
+            stage.tell()
         broken += [
             f"job {excess.job} stood still for {excess.lasted_s:.1f} s ({excess.what})"
             for excess in window.excesses.values()

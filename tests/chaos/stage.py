@@ -239,8 +239,14 @@ class Stage:
         return {node.node for node in status.nodes if node.agent == "joined"} >= set(self.nodes)
 
     def wait_joined(self, within_s: float = 40.0) -> float:
-        """Wait until controller and agents work together."""
-        return wait_for(self.joined, within_s, "every agent joined")
+        """Wait until controller and agents work together, by a status newer than this call."""
+        now_ms = time.time() * 1000
+
+        def joined() -> bool:
+            status = self.status()
+            return status is not None and status.time_ms > now_ms and self.joined()
+
+        return wait_for(joined, within_s, "every agent joined")
 
     def revive_slurm(self) -> None:
         """Start what is dead of Slurm."""
