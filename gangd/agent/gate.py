@@ -158,14 +158,18 @@ class Gate:
         outcome = self.freezer.freeze(key)
         if outcome.did is not Did.GONE:
             self.held.setdefault(key, now_ns)
-            self._written.add(key)
-        return outcome
+        return self._noted(outcome)
 
     def _thaw(self, key: StepKey) -> Outcome:
         outcome = self.freezer.thaw(key)
         if outcome.did is not Did.FAILED:
             self.held.pop(key, None)
-        self._written.add(key)
+        return self._noted(outcome)
+
+    def _noted(self, outcome: Outcome) -> Outcome:
+        """Remember what was written, for ``observe``; a step that was left as it is was not."""
+        if outcome.did is not Did.NOTHING:
+            self._written.add(outcome.key)
         return outcome
 
 

@@ -118,6 +118,8 @@ def test_tells_own_writes_from_others(gate: Gate) -> None:
     gate.apply((A,), ())
     assert gate.observe(lambda: "read") == ("read", {A})
     assert gate.observe(lambda: "read") == ("read", set())
+    gate.apply((A,), (B,))  # held already, and not held: nothing is written
+    assert gate.observe(lambda: "read") == ("read", set())
 
 
 def test_switch_acts_at_its_instant_and_once(gate: Gate, freezer: RecordingFreezer, clock: Clock) -> None:
