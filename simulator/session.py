@@ -61,9 +61,9 @@ class Session:
         """Whether the engine has to be compiled first, which takes a while."""
         return self.setting.rules.are_built_in and COMPILED and not is_cached()
 
-    def run(self, progress: Callable[[int], None] | None = None) -> Result:
-        """Simulate."""
-        return simulate(self.workload, self.setting, progress=progress)
+    def run(self, progress: Callable[[int], None] | None = None, *, check: bool = False) -> Result:
+        """Simulate; with ``check``, check the engine's invariants after every event."""
+        return simulate(self.workload, self.setting, progress=progress, check=check)
 
     def info(self, result: Result, label: str | None, wall_s: float, cpu_s: float) -> RunInfo:
         """Return the description of the run."""

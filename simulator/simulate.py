@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simulator.engine.invariants import Invariants
 from simulator.engine.pool_run import PoolRun, run_pool
 from simulator.engine.state import Ints
 from simulator.options import Setting
@@ -55,7 +56,11 @@ class Result:
 
 
 def simulate(
-    workload: Workload, setting: Setting, *, progress: Callable[[int], None] | None = None
+    workload: Workload,
+    setting: Setting,
+    *,
+    progress: Callable[[int], None] | None = None,
+    check: bool = False,
 ) -> Result:
     """Simulate a workload to the end of its last job.
 
@@ -67,11 +72,15 @@ def simulate(
         System, queues and rules.
     progress
         Called now and then with the number of jobs that have arrived.
+    check
+        Go event by event and check the engine's invariants after each.
 
     Raises
     ------
     InputError
         A time is too long for the sharing model, or a plug-in returned what cannot be.
+    InvariantError
+        An invariant does not hold.
     """
     start_us = np.zeros(workload.count, dtype=np.int64)
     end_us = np.zeros(workload.count, dtype=np.int64)
@@ -90,6 +99,7 @@ def simulate(
             pool,
             setting.rules,
             progress=_counting_from(arrived, progress),
+            after_event=Invariants() if check else None,
         )
         arrived += len(members)
         start_us[members], end_us[members] = run.start_us, run.end_us

@@ -54,6 +54,9 @@ def simulate(
     ] = "raise",
     seed: Annotated[int, typer.Option(help="For whatever is drawn at random.")] = 1,
     label: Annotated[str | None, typer.Option(help="Name of the run in tables.")] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the engine's invariants after every event: slow.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Simulate TRACE on SYSTEM and write the RUN, as a replay on a real cluster would.
@@ -84,9 +87,9 @@ def simulate(
     )
     cleaning = cleaning_of(interactive_queue, speedup, oversize, zero_length, limits)
     session = Session(trace, words, cleaning)
-    if session.must_compile:
+    if session.must_compile and not check:
         print("osub: compiling the engine, once for this version (about half a minute)", file=sys.stderr)
-    result = session.run()
+    result = session.run(check=check)
     session.write(result, out, label, began_wall, began_cpu)
     if as_json:
         typer.echo(json.dumps({"run": str(out), **outcome(result)}))

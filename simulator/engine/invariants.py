@@ -41,14 +41,14 @@ class InvariantError(AssertionError):
 
 
 class Invariants:
-    """To be called after each event of a run: ``Stepper(..., after_event=Invariants(state))``."""
+    """To be called after each event of one run: ``Stepper(..., after_event=Invariants())``."""
 
-    def __init__(self, state: State) -> None:
-        self._free_kib = state.nodes[FREE_KIB].copy()
-        self._done = np.zeros(state.run.shape[1], dtype=np.int64)
-        self._speed = np.zeros(state.run.shape[1], dtype=np.int64)
-        self._then_us = 0
+    def __init__(self) -> None:
         self.events = 0
+        self._total_kib = np.zeros(0, dtype=np.int64)
+        self._done = np.zeros(0, dtype=np.int64)
+        self._speed = np.zeros(0, dtype=np.int64)
+        self._then_us = 0
 
     def __call__(self, stepper: Stepper) -> None:
         """Check the state.
@@ -59,11 +59,15 @@ class Invariants:
             Something does not hold; the message says what, and when.
         """
         state = stepper.state
+        if self.events == 0:
+            self._done = np.zeros(state.run.shape[1], dtype=np.int64)
+            self._speed = np.zeros(state.run.shape[1], dtype=np.int64)
+            self._total_kib = state.nodes[FREE_KIB] + _used_kib(state)
         self.events += 1
         self._conserve_work(state, stepper.now_us)
         try:
             _check_slots(state)
-            _check_memory(state, self._free_kib)
+            _check_memory(state, self._total_kib)
             _check_busy(state)
         except InvariantError as error:
             raise InvariantError(f"after {self.events} events, at {stepper.now_us} us: {error}") from error
@@ -137,10 +141,15 @@ def _check_slots(state: State) -> None:
         raise InvariantError("the tables of the nodes differ from what the running jobs hold")
 
 
-def _check_memory(state: State, total_kib: Ints) -> None:
+def _used_kib(state: State) -> Ints:
     used = np.zeros(state.nodes.shape[1], dtype=np.int64)
     for job, node, _ in _holders(state):
         used[node] += state.jobs[MEMORY_KIB, job]
+    return used
+
+
+def _check_memory(state: State, total_kib: Ints) -> None:
+    used = _used_kib(state)
     if (used > total_kib).any() or (state.nodes[FREE_KIB] != total_kib - used).any():
         raise InvariantError(f"a node has {state.nodes[FREE_KIB].min()} KiB of memory left")
 

@@ -1,0 +1,82 @@
+"""After every event no slot is used twice, memory is not over, the tables agree and work is conserved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from simulator.engine.invariants import InvariantError, Invariants
+from simulator.engine.pool_run import Rules, run_pool
+from simulator.engine.state import FREE, LEFT, SPEED
+from simulator.engine.stepper import Stepper
+from simulator.placement.plain import SlurmPlacement, ThesisPlacement
+from simulator.policies.plain import Easy, Fcfs
+from simulator.sharing.model import SharingModel
+from simulator.sharing.noise import NoisyNodes
+from simulator.sharing.pairwise import Pairwise
+from simulator.sharing.proportional import Proportional
+from simulator.system import Pool
+from tests.property.simulator.cases import World, pool_jobs, worlds
+from tests.property.simulator.reference_engine import RefJob
+
+MATRIX = Pairwise(np.array([[2.0, 1.3], [2.7, 1.0]]))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    world=worlds(most_jobs=10),
+    easy=st.booleans(),
+    slurm=st.booleans(),
+    kind=st.sampled_from(["proportional", "pairwise", "noisy"]),
+)
+def test_invariants_hold_after_every_event(world: World, easy: bool, slurm: bool, kind: str) -> None:
+    plain = Proportional(world.overhead)
+    models: dict[str, SharingModel] = {
+        "proportional": plain,
+        "pairwise": MATRIX,
+        "noisy": NoisyNodes.draw(plain, world.pool.nodes, 0.1, seed=2),
+    }
+    rules = Rules(
+        policy=Easy() if easy else Fcfs(),
+        placement=SlurmPlacement() if slurm else ThesisPlacement(),
+        sharing=models[kind],
+        node_memory_kib=world.memory_kib,
+    )
+    jobs, numbers = pool_jobs(world.jobs)
+    invariants = Invariants()
+    checked = run_pool(jobs, numbers, world.pool, rules, after_event=invariants)
+    assert invariants.events == checked.events
+    compiled = run_pool(jobs, numbers, world.pool, rules)
+    assert checked.end_us.tolist() == compiled.end_us.tolist()
+
+
+def spoil_slots(stepper: Stepper) -> None:
+    stepper.state.nodes[FREE, 0] -= 1
+
+
+def spoil_work(stepper: Stepper) -> None:
+    stepper.state.run[LEFT] = np.where(stepper.state.run[SPEED] > 0, 0, stepper.state.run[LEFT])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"), [(spoil_slots, "tables of the nodes"), (spoil_work, "units of work")]
+)
+def test_a_spoilt_state_is_noticed(spoil: Callable[[Stepper], None], message: str) -> None:
+    jobs, numbers = pool_jobs(
+        (RefJob(1, 0, 1, 1, [0, 50], 50), RefJob(2, 5, 1, 1, [0, 50], 50), RefJob(3, 90, 1, 1, [0, 5], 5))
+    )
+    pool = Pool(name="main", first=0, nodes=1, cores=1, multiplicity=2)
+    rules = Rules(policy=Fcfs(), placement=ThesisPlacement(), sharing=Proportional.of(1))
+    invariants = Invariants()
+
+    def check(stepper: Stepper) -> None:
+        invariants(stepper)
+        if invariants.events == 1:
+            spoil(stepper)
+
+    with pytest.raises(InvariantError, match=message):
+        run_pool(jobs, numbers, pool, rules, after_event=check)
