@@ -10,6 +10,26 @@ from dataclasses import dataclass
 from tests.chaos.campaign import Outcome
 from tests.chaos.stage import ALLOWANCE_S, HEALTH_CHECK_S, KILL_WAIT_S, QUANTUM_MS
 
+NOTES = """## What is covered, and what is not
+
+* Loss, delay, damage, repetition and change of order are applied to the ZMTP frames between one agent and the
+  controller by a TCP proxy that has no key. CURVE numbers and seals its frames, so that a repeated, changed or
+  displaced one ends the connection and never reaches gangd; what gangd itself does with old, damaged and
+  random messages is shown by "replayed plans", "corrupted plans" and the fuzzed frames, which are sent with
+  genuine keys.
+* A time namespace shifts CLOCK_MONOTONIC for good for the processes that begin in it. A clock that jumps is
+  therefore a daemon that is replaced by one whose clock differs; moving the controller is a jump for agents
+  that go on running. No clock drifts: "seeming clock drift" makes answers later and later, which is what an
+  agent would see of drift, up to 100 ms a second.
+* Partitions are made by the proxy (all is delivered late) and, where it says namespace, by taking down the
+  link of an agent in a network namespace of its own.
+* With agent and guardian gone at once only slurmd's health check thaws (`gang-agent thaw --expired`), within
+  HealthCheckInterval and what slurmctld takes to send it round. Slurm asks for it through slurmctld: while
+  that is away too, nobody is left to thaw; a timer of the node's service manager closes this gap.
+* What slurmctld had not saved when it was killed is Slurm's to lose; the campaign waits for its save.
+* Host failure, a kernel that does not thaw, and full disks are not part of it; neither is cgroup v2.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -68,6 +88,7 @@ agent had joined and both gangs took turns on every node again.
         *(_row(name, summary.outcomes) for name in sorted({one.name for one in summary.outcomes})),
         "",
         *_failures(summary.broken),
+        NOTES,
         "## Each fault",
         "",
         "| # | fault | what | standstill (s) | recovered (s) | lasted (s) | outcome |",

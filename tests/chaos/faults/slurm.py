@@ -50,6 +50,8 @@ class ControllerAway(SlurmFault):
     def __init__(self, stage: Stage, troupe: Troupe, dice: random.Random, *, brief: bool) -> None:
         super().__init__(stage, troupe, dice, brief=brief)
         self.holds_s = self.away_s
+        self._before = stage.watcher.switches()
+        self._turns = 0
 
     def inject(self) -> None:
         # Ends while Slurm is away: its core must go on to the others all the same.
