@@ -21,6 +21,7 @@ from gangd.agent.strangers import Memory
 from gangd.agent.switch import Prepared, Switch, Switched
 from gangd.freezer.model import Did
 from gangd.freezer.recording import RecordingFreezer
+from gangd.wire import Controller
 
 REPORT_NS = 1_000_000_000
 LOOK_AFTER_NS = 5_000_000
@@ -54,6 +55,7 @@ class Node:
     limits: Limits = field(default_factory=Limits)
     guarded: bool = True
     _current: int | None = None
+    _follows: Controller | None = None
     _again_ns: int | None = None
     _slice_ns: int | None = None
     _look_ns: int = 0
@@ -218,8 +220,9 @@ class Node:
         self.gate.bar(
             frozenset((*self.memory.dying, *exempt.never_freeze, *exempt.opt_out, *exempt.suspended))
         )
-        if timeline.epoch is None:
-            self._current = None
+        if timeline.epoch is None or timeline.controller != self._follows:
+            self._current = None  # every controller counts its slices anew
+        self._follows = timeline.controller
 
     def _resync(self) -> None:
         """Take note if guardian or operator thawed behind our back, before it looks like a stranger."""

@@ -238,6 +238,19 @@ def test_clock_of_a_later_controller_is_probed_anew(agent: SimulatedAgent) -> No
     assert agent.node.talk.offset(agent.now_ns) is not None
 
 
+def test_slices_of_a_later_controller_count_anew_although_its_plan_comes_first(agent: SimulatedAgent) -> None:
+    agent.rotate((1,), (2,))
+    agent.run(10 * SECOND)
+    agent.controller, agent.zero_ns, agent.epoch = Controller(b"d" * 16, 2), agent.controller_ns(), 0
+    agent.rotate((1,), (2,))
+    agent.held_in.clear()
+    agent.answering = False  # the clock is known again when the plan is in force already
+    agent.run(SECOND)
+    agent.answering = True
+    agent.run(2 * SECOND)
+    assert [agent.held_in[number] for number in (20, 21, 22, 23)] == [{1}, {2}, {1}, {2}]
+
+
 def test_agent_that_was_welcome_and_is_refused_says_hello_again(agent: SimulatedAgent) -> None:
     agent.run(SECOND)
     hellos = sum(isinstance(message, Hello) for message in agent.sent)
