@@ -223,7 +223,7 @@ def test_batch_job_beside_an_idle_interactive_job(figures: Figures, step_s: floa
         bench = Bench(cluster.client(), cluster.folder)
         slowdowns: list[float] = []
         first = 0.0
-        for number in range((TRIALS + 1) // 2):
+        for _ in range((TRIALS + 1) // 2):
             alone_s = bench.together(1, steps)[0].step_s
             bench.eiba([0.99, 0.01] * 200)
             slow = [bench.together(1, steps)[0].step_s / alone_s for _ in range(2)]
@@ -231,7 +231,6 @@ def test_batch_job_beside_an_idle_interactive_job(figures: Figures, step_s: floa
             bench.cancel()
             first = max(first, slow[0])
             slowdowns.append(slow[1])
-            del number
     figures.add(
         "batch job beside an idle interactive job (1% busy): its slowdown",
         middle(slowdowns),
