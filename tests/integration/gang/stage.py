@@ -138,8 +138,8 @@ class Stage:
         return next(daemon for daemon in self.cluster.state().daemons if daemon.role == role)
 
     @contextmanager
-    def another_agent(self, node: str, *options: str) -> Iterator[None]:
-        """Put an agent with further options in the place of a node's own, for as long as it lasts."""
+    def another_agent(self, node: str, freezer: str) -> Iterator[None]:
+        """Put an agent with another freezer in the place of a node's own, for as long as it lasts."""
         own = self.daemon(f"gang-agent {node}")
         _end(own)
         words = gang_daemons(self.layout, look_at_host())[f"gang-agent {node}"]
@@ -149,9 +149,11 @@ class Stage:
             "SLURM_CONF": str(self.layout.conf),
         }
         with log.open("ab") as out:
-            agent = subprocess.Popen([*words, *options], env=environment, stdout=out, stderr=out, cwd="/")
+            agent = subprocess.Popen(
+                [*words, "--freezer", freezer], env=environment, stdout=out, stderr=out, cwd="/"
+            )
         try:
-            wait_until(lambda: self._joined_with(node, agent.pid), 30, f"another agent of {node} joins")
+            wait_until(lambda: self._joined_with(node, freezer), 30, f"another agent of {node} joins")
             yield
         finally:
             agent.terminate()
@@ -159,9 +161,9 @@ class Stage:
             self.cluster.up(self.shape)
             wait_until(lambda: agents_joined(self.layout), 30, f"the agent of {node} is back")
 
-    def _joined_with(self, node: str, pid: int) -> bool:
-        text = (self.layout.logs / f"another-agent-{node}.out").read_text()
-        return '"welcomed"' in text and self.node_status(node).agent == "joined" and pid > 0
+    def _joined_with(self, node: str, freezer: str) -> bool:
+        status = self.node_status(node)
+        return status.agent == "joined" and status.freezer == freezer
 
     def clear(self) -> None:
         """Cancel every job, and check that nothing is left frozen, stopped or drained."""
@@ -173,8 +175,8 @@ class Stage:
 
         wait_until(over, END_S, f"jobs {jobs} are gone")
         wait_until(lambda: not frozen_cgroups(self.nodes), 10, "nothing is frozen")
-        stopped = [one.pid for one in marked_processes(self.layout.cluster_name) if one.status() == "stopped"]
-        assert stopped == []
+        marked = [process.pid for process in marked_processes(self.layout.cluster_name)]
+        assert [pid for pid in marked if is_frozen(pid)] == []
         drained = self.run("sinfo", "-R", "-h").stdout.split()
         assert drained == [], f"nodes were drained: {drained}"
 

@@ -20,8 +20,8 @@ from tests.integration.waiting import wait_until
 pytestmark = pytest.mark.slurm
 
 Make = Callable[[Shape], LocalCluster]
-RUN_S = 10
-LIMIT_S = 14
+RUN_S = 8
+LIMIT_S = 11
 # Counts the time in which it runs: a longer gap between two looks is a freeze.
 WORK = """
 import sys, time

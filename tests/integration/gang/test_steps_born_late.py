@@ -16,7 +16,7 @@ from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
 
-OVERLAPS = 3
+OVERLAPS = 2
 
 
 def test_step_started_in_a_held_job_is_held_soon_and_what_it_used_is_reported(stage: Stage) -> None:

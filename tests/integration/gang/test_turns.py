@@ -36,9 +36,9 @@ def roles_of(rows: Iterable[SliceRecord]) -> Roles:
 
 def test_two_coupled_jobs_take_turns_and_both_nodes_agree(stage: Stage) -> None:
     stage.set_quantum(250)
-    rrba = shlex.join([sys.executable, "-P", "-m", "workloads.rrba", "--app", "jacobi", "--target-s", "3"])
+    rrba = shlex.join([sys.executable, "-P", "-m", "workloads.rrba", "--app", "jacobi", "--target-s", "2"])
     body = f"cd {Path(__file__).parents[3]}; exec srun --mpi=pmi2 -N2 -n2 --ntasks-per-node=1 {rrba}"
-    jobs = [stage.start(body, *stage.nodes) for _ in range(2)]
+    jobs = [stage.submit(body, *stage.nodes) for _ in range(2)]
     assert stage.finish(*jobs, within_s=120) == [JobState.COMPLETED] * 2
     roles = roles_of(stage.rows(*jobs))
     whole = {number: slot for number, slot in roles.items() if len(slot) == 4}
@@ -64,15 +64,16 @@ def test_demand_tells_spinners_sleepers_and_blocked_ranks_apart(stage: Stage) ->
     stage.wait_state(spinner, "busy")
     stage.wait_frozen(*processes_of(spinner, second))
     begin = stage.status().slice + 2
-    rows = [row for row in stage.rows(sleeper, gang, past=begin + 12) if row.slice >= begin]
-    assert "held" not in {str(row.role) for row in rows if row.job == sleeper}
-    for node in (first, second):
-        assert {str(row.role) for row in rows if (row.job, row.node) == (gang, node)} >= {"run", "held"}
+    wait_until(lambda: stage.status().slice > begin + 8, 30, "gang and spinner have had turns")
+    end = stage.status().slice
     stage.client.cancel([spinner])
-    wait_until(lambda: stage.state(spinner).is_over, 30, "the spinner ends")
-    begin = stage.status().slice + 8
-    alone = {str(row.role) for row in stage.rows(gang, past=begin + 8) if row.slice >= begin}
-    assert alone == {"run"}, "a batch job beside an idle one is not rotated"
+    wait_until(lambda: stage.job_status(spinner) is None, 30, "the spinner is gone")
+    alone = stage.status().slice + 4
+    rows = stage.rows(sleeper, gang, past=alone + 8)
+    held = {(row.job, row.node) for row in rows if begin <= row.slice <= end and str(row.role) == "held"}
+    assert held == {(gang, first), (gang, second)}
+    roles = {str(row.role) for row in rows if row.job == gang and row.slice >= alone}
+    assert roles == {"run"}, "a batch job beside an idle one is not rotated"
 
 
 def test_jobs_of_two_partitions_on_one_core_take_turns(stage: Stage) -> None:
@@ -110,24 +111,30 @@ def test_late_switches_are_counted(stage: Stage) -> None:
     jobs = [stage.start(SPIN, node) for _ in range(2)]
     for job in jobs:
         stage.wait_state(job, "busy")
-    before = stage.node_status(node).faults.get("late_switch", 0)
     agent = stage.daemon(f"gang-agent {node}").pid
-    os.kill(agent, signal.SIGSTOP)
-    try:
-        until = time.monotonic() + 0.7  # shorter than the lease: the guardian has no reason to step in
-        wait_until(lambda: time.monotonic() >= until, 5, "several slices begin without the agent")
-    finally:
-        os.kill(agent, signal.SIGCONT)
-    wait_until(
-        lambda: stage.node_status(node).faults.get("late_switch", 0) > before, 30, "lateness is counted"
-    )
+
+    def counted_after_a_stop() -> bool:
+        os.kill(agent, signal.SIGSTOP)
+        try:
+            until = time.monotonic() + 0.7  # shorter than the lease: the guardian has no reason to step in
+            wait_until(lambda: time.monotonic() >= until, 5, "several slices begin without the agent")
+        finally:
+            os.kill(agent, signal.SIGCONT)
+        until = time.monotonic() + 4
+        wait_until(lambda: late() > before or time.monotonic() > until, 5, "the agent has reported")
+        return late() > before
+
+    def late() -> int:
+        return stage.node_status(node).faults.get("late_switch", 0)
+
+    before = late()
+    wait_until(counted_after_a_stop, 40, "lateness is counted")
 
 
 def test_signal_freezer_reaches_a_process_that_left_its_session_and_tree(stage: Stage) -> None:
     stage.set_quantum(500)
     node = stage.nodes[0]
-    with stage.another_agent(node, "--freezer", "signals"):
-        assert stage.node_status(node).freezer == "signals"
+    with stage.another_agent(node, "signals"):
         job = stage.start(f"(setsid sh -c '{SPIN}' &); {SPIN}", node)
         rival = stage.start(SPIN, node)
         for each in (job, rival):

@@ -41,13 +41,16 @@ while time.monotonic() < end:
         pass
     if not link.recv(1):
         break  # the peer is done
+link.shutdown(socket.SHUT_WR)
+while link.recv(4096):
+    pass
 """
-# Takes a lock ten times, works while it has it, and writes down the longest wait for it.
+# Takes a lock five times, works while it has it, and writes down the longest wait for it.
 LOCKER = """
 import fcntl, sys, time
 longest = 0.0
 with open(sys.argv[1], "w") as lock:
-    for _ in range(10):
+    for _ in range(5):
         asked = time.monotonic()
         fcntl.flock(lock, fcntl.LOCK_EX)
         longest = max(longest, time.monotonic() - asked)
