@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -73,6 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if why is not None:
         print(f"osub-chaos: {why}", file=sys.stderr)
         return 1
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
     dice = random.Random(options.seed)
     chosen = GROUPS[options.group] if options.group else ALL
     kinds = [kind for kind in chosen if options.only is None or options.only in kind.name]

@@ -13,7 +13,7 @@ from tests.chaos.stage import ALLOWANCE_S, HEALTH_CHECK_S, KILL_WAIT_S, QUANTUM_
 NOTES = """## What is covered, and what is not
 
 * Loss, delay, damage, repetition and change of order are applied to the ZMTP frames between one agent and the
-  controller by a TCP proxy that has no key. CURVE numbers and seals its frames, so that a repeated, changed or
+  controller by a TCP proxy that has no key. CURVE numbers and seals its frames: a repeated, changed or
   displaced one ends the connection and never reaches gangd; what gangd itself does with old, damaged and
   random messages is shown by "replayed plans", "corrupted plans" and the fuzzed frames, which are sent with
   genuine keys.
