@@ -16,6 +16,7 @@ from simulator.policies.rule import QueuePolicy
 from simulator.sharing.model import SharingModel
 from simulator.sharing.noise import NoisyNodes
 from simulator.sharing.proportional import Proportional
+from simulator.slices.model import ExactSlices
 from simulator.system import Queues, System, multiple_queues, nodes_of_share, single_queue
 
 _KIB_PER_GIB = 1024 * 1024
@@ -28,7 +29,11 @@ LAYOUTS = ("sq", "mq")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """A setting as it is written; ``policy``, ``placement`` and ``sharing`` may be ``FILE.py:NAME``."""
+    """A setting as it is written.
+
+    ``policy``, ``placement`` and ``sharing`` may be ``FILE.py:NAME``; with ``quantum_ms`` jobs take turns in
+    exact slices.
+    """
 
     system: str
     policy: str = "easy"
@@ -40,6 +45,7 @@ class Words:
     overhead: str = "1.2"
     sharing: str | None = None
     node_noise: float = 0.0
+    quantum_ms: float | None = None
     placement: str = "lln"
     memory_gib: float | None = None
     seed: int = 1
@@ -104,9 +110,12 @@ def _placement(word: str) -> Placement:
 
 def _sharing(words: Words, system: System) -> SharingModel:
     model = Proportional.of(words.overhead)
+    kinds = (words.sharing is not None, bool(words.node_noise), words.quantum_ms is not None)
+    if sum(kinds) > 1:
+        raise UsageError("--sharing, --node-noise and --slices do not go together")
+    if words.quantum_ms is not None:
+        return ExactSlices.of(model, words.quantum_ms)
     if words.sharing is not None:
-        if words.node_noise:
-            raise UsageError("--node-noise goes with the built-in sharing models only")
         return cast("SharingModel", load_plugin(words.sharing, "core_speed"))
     if words.node_noise:
         return NoisyNodes.draw(model, system.nodes, words.node_noise, words.seed)

@@ -8,18 +8,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from osub.records import PlacementArrays, RunInfo, format_cores, write_run
+from osub.records import SLICES, PlacementArrays, RunInfo, format_cores, write_run
 from osub.units import US_PER_S
 from simulator.engine.cluster import members
 from simulator.engine.state import NODE, Ints
 from simulator.simulate import Result
+from simulator.system import node_names
 
 _KIB_PER_MIB = 1024
-
-
-def node_names(count: int) -> tuple[str, ...]:
-    """Return the names of a simulated system's nodes: n1, n2, ..."""
-    return tuple(f"n{index + 1}" for index in range(count))
+_NS_PER_S = 1_000_000_000
 
 
 def placement_arrays(result: Result) -> PlacementArrays:
@@ -83,9 +80,38 @@ def job_frame(result: Result) -> pl.DataFrame:
             "dedicated_s": workload.run_us / US_PER_S,
             "busy_s": busy_s,
             "cpu_s": busy_s * cores,
+            "frozen_s": _frozen_s(result),
             "state": _texts(workload.timed_out, "TIMEOUT", "COMPLETED"),
         }
     )
+
+
+def _frozen_s(result: Result) -> pl.Series:
+    """Return how long jobs were held; null where nobody holds jobs."""
+    frozen = np.full(result.workload.count, np.nan)
+    for pool in result.pools:
+        if pool.run.gang is not None:
+            frozen[pool.members] = pool.run.gang.frozen_us / US_PER_S
+    return _known(frozen)
+
+
+def slice_frame(result: Result) -> pl.DataFrame | None:
+    """Return the record of exact slices, or None if there were none."""
+    rows = [row for pool in result.pools if pool.run.gang is not None for row in pool.run.gang.rows]
+    if not any(pool.run.gang is not None for pool in result.pools):
+        return None
+    columns = {
+        "slice": [row.number for row in rows],
+        "start_s": [row.start_ns / _NS_PER_S for row in rows],
+        "length_s": [row.length_ns / _NS_PER_S for row in rows],
+        "job": [row.job for row in rows],
+        "node": [row.node for row in rows],
+        "role": [row.role for row in rows],
+        "cpu_s": [None if row.cpu_us is None else row.cpu_us / US_PER_S for row in rows],
+        "skew_us": [float(row.skew_us) for row in rows],
+        "freeze_us": [float(row.freeze_us) for row in rows],
+    }
+    return pl.DataFrame(columns, schema=SLICES.schema)
 
 
 def _known(values: npt.NDArray[np.float64]) -> pl.Series:
@@ -116,4 +142,4 @@ def write_result(result: Result, path: Path, info: RunInfo, trace: Path) -> None
         ``path`` holds something already, or cannot be written.
     """
     jobs = job_frame(result).with_columns(pl.col("memory_mib").cast(pl.Int64))
-    write_run(path, info, trace, jobs, placements=placement_arrays(result))
+    write_run(path, info, trace, jobs, placements=placement_arrays(result), slices=slice_frame(result))

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-from osub.records import TRACE_NAME, HostInfo, RunInfo, utc_now
+from osub.records import TRACE_NAME, GangSettings, HostInfo, RunInfo, utc_now
 from simulator.choices import Words, setting_of
 from simulator.engine.compile import COMPILED, is_cached
 from simulator.options import Cleaning
-from simulator.record import node_names, write_result
+from simulator.record import write_result
 from simulator.simulate import Result, simulate
+from simulator.system import node_names
 from simulator.workload import make_workload
 from workloads.swf import load_columns
 
@@ -79,6 +80,9 @@ class Session:
             multiplicity=words.multiplicity,
             multiplicity_interactive=queues.interactive.multiplicity if queues.is_mq else None,
             interactive_nodes=queues.interactive.nodes if queues.is_mq else None,
+            gang=GangSettings(kind="osub", quantum_ms=words.quantum_ms)
+            if words.quantum_ms
+            else GangSettings(),
             seeds={"simulation": words.seed},
             speedup=self.cleaning.speedup,
             host=HostInfo.here(),

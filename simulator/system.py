@@ -37,6 +37,11 @@ class System:
         return f"N{self.nodes}C{self.cores}"
 
 
+def node_names(count: int, first: int = 0) -> tuple[str, ...]:
+    """Return the names of ``count`` simulated nodes from index ``first``: n1, n2, ..."""
+    return tuple(f"n{index + 1}" for index in range(first, first + count))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """The ``nodes`` nodes from ``first`` on behind one queue, with at most ``multiplicity`` jobs a core."""

@@ -41,6 +41,12 @@ def simulate(
     node_noise: Annotated[
         float, typer.Option(help="Standard deviation of the nodes' speeds, such as 0.02.")
     ] = 0.0,
+    slices: Annotated[
+        float | None,
+        typer.Option(
+            help="Exact time slices of so many ms, by the gang scheduler's own core: slow.", metavar="MS"
+        ),
+    ] = None,
     memory_gib: Annotated[
         float | None, typer.Option(help="Memory of a node; without it memory does not matter.")
     ] = None,
@@ -81,6 +87,7 @@ def simulate(
         overhead=overhead,
         sharing=sharing,
         node_noise=node_noise,
+        quantum_ms=slices,
         placement=placement,
         memory_gib=memory_gib,
         seed=seed,

@@ -28,7 +28,9 @@ from simulator.policies.plain import Easy, Fcfs
 from simulator.policies.rule import QueuePolicy
 from simulator.sharing.model import BuiltinSharing, SharingModel, SharingTables
 from simulator.sharing.proportional import Proportional
-from simulator.system import Pool
+from simulator.slices.gang_stepper import GangStepper
+from simulator.slices.model import ExactSlices
+from simulator.system import Pool, node_names
 
 EVENTS_A_CALL = 200_000
 
@@ -54,10 +56,21 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolRun:
-    """What became of the jobs of a pool: the state at the end, and the CPU time in the engine."""
+    """What became of the jobs of a pool.
+
+    Parameters
+    ----------
+    state
+        Everything at the end.
+    engine_cpu_s
+        CPU time in the engine.
+    gang
+        With exact slices: the stepper, which has the record of the slices.
+    """
 
     state: State
     engine_cpu_s: float
+    gang: GangStepper | None = None
 
     @property
     def start_us(self) -> Ints:
@@ -148,17 +161,37 @@ def run_pool(
         while run_events(state, outlook, EVENTS_A_CALL) == EVENTS_A_CALL:
             if progress is not None:
                 progress(int(state.clock[ARRIVED_JOBS]))
-    else:
-        Stepper(
+        return PoolRun(state, time.process_time() - began)
+    stepper = _stepper(state, job_objects(jobs, numbers), pool, rules, after_event)
+    stepper.run()
+    gang = stepper if isinstance(stepper, GangStepper) else None
+    return PoolRun(state, time.process_time() - began, gang)
+
+
+def _stepper(
+    state: State, jobs: list[Job], pool: Pool, rules: Rules, after_event: Callable[[Stepper], None] | None
+) -> Stepper:
+    """Return what goes through the events one by one, with slices if the sharing model has them."""
+    if isinstance(rules.sharing, ExactSlices):
+        return GangStepper(
             state,
-            job_objects(jobs, numbers),
+            jobs,
             policy=rules.policy,
             placement=rules.placement,
-            sharing=sharing,
+            sharing=rules.sharing,
+            names=node_names(pool.nodes, pool.first),
             first_node=pool.first,
             after_event=after_event,
-        ).run()
-    return PoolRun(state, time.process_time() - began)
+        )
+    return Stepper(
+        state,
+        jobs,
+        policy=rules.policy,
+        placement=rules.placement,
+        sharing=rules.sharing,
+        first_node=pool.first,
+        after_event=after_event,
+    )
 
 
 def _tables_of_plain(sharing: SharingModel, pool: Pool) -> SharingTables:

@@ -23,6 +23,7 @@ from simulator.engine.state import (
     AFFECTED,
     BUSY,
     END_US,
+    FAR_US,
     HEAP_AT,
     LAST,
     LEFT,
@@ -83,7 +84,7 @@ def _enter_phase(state: State, job: int) -> None:
 
 
 @kernel
-def _count_busy(state: State, job: int, busy: bool) -> None:
+def count_busy(state: State, job: int, busy: bool) -> None:
     """Count ``job`` as busy on its cores, or no longer, and list the busy jobs that feel it."""
     state.clock[TOUCHED] = 0
     if state.occupied.shape[1] == 1:
@@ -135,7 +136,7 @@ def begin(state: State, job: int) -> None:
     _enter_phase(state, job)
     state.clock[TOUCHED] = 0
     if run[BUSY, job]:
-        _count_busy(state, job, True)
+        count_busy(state, job, True)
     enter_agenda(run, state.clock, job)
 
 
@@ -145,12 +146,12 @@ def change_phase(state: State, job: int) -> None:
     run = state.run
     settle(run, state.clock[NOW], job)
     if run[BUSY, job]:
-        _count_busy(state, job, False)
+        count_busy(state, job, False)
     run[PHASE, job] += 1
     _enter_phase(state, job)
     move_in_agenda(run, state.clock, job)
     if run[BUSY, job]:
-        _count_busy(state, job, True)
+        count_busy(state, job, True)
 
 
 @kernel
@@ -160,7 +161,7 @@ def finish(state: State, job: int) -> None:
     settle(run, state.clock[NOW], job)
     state.clock[TOUCHED] = 0
     if run[BUSY, job]:
-        _count_busy(state, job, False)
+        count_busy(state, job, False)
         run[BUSY, job] = 0
     leave_agenda(run, state.clock, job)
     leave_running(run, state.clock, job)
@@ -168,6 +169,27 @@ def finish(state: State, job: int) -> None:
     leave_row(state, job)
     state.clock[RESTLESS] -= _is_restless(state, job)
     run[END_US, job] = state.clock[NOW]
+
+
+@kernel
+def suspend(state: State, job: int) -> None:
+    """Freeze a busy job: it does nothing and is counted nowhere; speeds of the others are still to be set."""
+    run = state.run
+    settle(run, state.clock[NOW], job)
+    count_busy(state, job, False)
+    run[BUSY, job] = 0
+    run[SPEED, job] = 0
+    run[NEXT_US, job] = FAR_US
+    move_in_agenda(run, state.clock, job)
+
+
+@kernel
+def resume(state: State, job: int) -> None:
+    """Let a frozen busy job go on; speeds, its own too, are still to be set."""
+    run = state.run
+    run[SINCE_US, job] = state.clock[NOW]
+    run[BUSY, job] = 1
+    count_busy(state, job, True)
 
 
 @kernel

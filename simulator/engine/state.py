@@ -28,6 +28,9 @@ Shorts: TypeAlias = npt.NDArray[np.int32]
 NEVER = -1
 """A time that has not come, or an index that points nowhere."""
 
+FAR_US = 1 << 62
+"""When a job ends that does not get on."""
+
 # Fields of ``jobs``: when it arrives, the time it asks for, its shape, its class of application (for pairwise
 # models), where its phases and its parts begin; a number for all jobs of the same shape, memory and class;
 # ARRIVAL lists the jobs by submit time, then index.

@@ -1,0 +1,231 @@
+"""A pool whose jobs take turns: the engine event by event, with a boundary of slices between events.
+
+Order at one instant: everything else that happens there, then the boundary. At a boundary the nodes report
+what they did in the slice before, the gang scheduler learns which jobs hold cores, decides, and the jobs that
+its plan holds are frozen. While no core has two jobs there is nothing to decide and no boundary.
+
+A held job makes no progress; its idle phases go on, for thinking time does not stop, but it wakes up frozen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from gangd.core import (
+    AgentJoined,
+    CoreMap,
+    Event,
+    GangScheduler,
+    JobView,
+    NodeReport,
+    Record,
+    Sample,
+    SliceRow,
+    SliceUse,
+    SlurmSnapshot,
+    Tick,
+)
+from simulator.engine.progress import resume, suspend
+from simulator.engine.state import (
+    ACTIVE,
+    AGENDA,
+    ARRIVAL,
+    ARRIVED_JOBS,
+    BUSY,
+    FAR_US,
+    HEAP,
+    NEXT_US,
+    NOW,
+    RUNNING,
+    SCALE,
+    SPEED,
+    START_US,
+    SUBMIT_US,
+    Ints,
+    State,
+)
+from simulator.engine.stepper import Stepper
+from simulator.job import Job
+from simulator.placement.rule import Placement
+from simulator.policies.rule import QueuePolicy
+from simulator.slices.model import ExactSlices
+from simulator.slices.plan import PlanFollower
+
+_NS_PER_US = 1_000
+_US_PER_S = 1_000_000
+
+
+class GangStepper(Stepper):
+    """A stepper with a gang scheduler.
+
+    Parameters
+    ----------
+    names
+        Names of the pool's nodes.
+
+    Attributes
+    ----------
+    rows
+        The slice record so far.
+    frozen_us
+        How long each job was held while it was busy.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        jobs: Sequence[Job],
+        *,
+        policy: QueuePolicy,
+        placement: Placement,
+        sharing: ExactSlices,
+        names: Sequence[str],
+        first_node: int = 0,
+        after_event: Callable[[Stepper], None] | None = None,
+    ) -> None:
+        super().__init__(
+            state,
+            jobs,
+            policy=policy,
+            placement=placement,
+            sharing=sharing,
+            first_node=first_node,
+            after_event=after_event,
+        )
+        self.rows: list[SliceRow] = []
+        self.frozen_us: Ints = np.zeros(len(jobs), dtype=np.int64)
+        self._quantum_us = sharing.quantum_us
+        self._names = tuple(names)
+        self._cores = CoreMap(dict.fromkeys(names, self.cluster.cores))
+        self._gangs = GangScheduler(sharing.settings, 0, self._cores)
+        self._plan = PlanFollower()
+        self._views: dict[int, JobView] = {}
+        self._index = {job.number: job.index for job in jobs}
+        self._held: set[int] = set()
+        self._asleep: set[int] = set()
+        self._boundary_us: int | None = None
+        self._then_us = 0
+        self._busy_us: Ints = np.zeros(len(jobs), dtype=np.int64)
+        self._done: Ints = np.zeros(len(jobs), dtype=np.int64)
+        self._seen: dict[int, frozenset[int]] = {}
+        for name in names:
+            self._tell(AgentJoined(0, name))
+
+    def run(self) -> None:
+        """Process every event and every boundary."""
+        while True:
+            following = self._next_event_us()
+            if self._boundary_us is not None and self._boundary_us < following:
+                self._account(self._boundary_us)
+                self.state.clock[NOW] = self._boundary_us
+                self._turn()
+                continue
+            if following == FAR_US:
+                return
+            self._account(following)
+            self.step()
+            self._freeze_again()
+            if self._boundary_us is None and self._is_sharing():
+                self._begin_slices()
+
+    def _next_event_us(self) -> int:
+        state = self.state
+        following = FAR_US
+        if state.clock[AGENDA] > 0:
+            following = int(state.run[NEXT_US, state.run[HEAP, 0]])
+        arrived = state.clock[ARRIVED_JOBS]
+        if arrived < len(self.jobs):
+            following = min(following, int(state.jobs[SUBMIT_US, state.jobs[ARRIVAL, arrived]]))
+        return following
+
+    def _is_sharing(self) -> bool:
+        return bool(self.state.occupied.shape[1] > 1 and self.state.occupied[:, 1].any())
+
+    def _account(self, now_us: int) -> None:
+        """Note what running jobs did since the last look, which ended when something changed."""
+        span_us = now_us - self._then_us
+        self._then_us = now_us
+        running = self.state.run[RUNNING, : self.state.clock[ACTIVE]]
+        busy = self.state.run[BUSY, running]
+        self._busy_us[running] += busy * span_us
+        self._done[running] += busy * self.state.run[SPEED, running] * span_us
+        if self._asleep:
+            self.frozen_us[list(self._asleep)] += span_us
+
+    def _begin_slices(self) -> None:
+        self._boundary_us = (self.now_us // self._quantum_us + 1) * self._quantum_us
+        self._busy_us[:] = 0
+        self._done[:] = 0
+
+    def _turn(self) -> None:
+        """Pass from a slice to the next."""
+        number = self.now_us // self._quantum_us
+        self._report(number - 1)
+        running = self.running
+        now_ns = self.now_us * _NS_PER_US
+        views = tuple(self._view(job) for job in running)
+        self._tell(SlurmSnapshot(now_ns, now_ns, self.now_us / _US_PER_S, views))
+        self._tell(Tick(now_ns))
+        present = {job.index for job in running}
+        held = {self._index[number_of_job] for number_of_job in self._plan.held(number)} & present
+        for job in sorted(self._held - held):
+            self._thaw(job)
+        self._held = held
+        self._freeze_again()
+        self._seen = {
+            node: frozenset(job for job in self.cluster.holders(node)) for node in range(self.cluster.nodes)
+        }
+        self._busy_us[:] = 0
+        self._done[:] = 0
+        self._boundary_us = self.now_us + self._quantum_us if self._is_sharing() or self._held else None
+
+    def _report(self, number: int) -> None:
+        """Let every node report slice ``number``; one in which nothing was looked at is not in it."""
+        now_ns = self.now_us * _NS_PER_US
+        for node, name in enumerate(self._names):
+            holders = self.cluster.holders(node)
+            held = tuple(sorted(self.jobs[job].number for job in holders if job in self._held))
+            samples = tuple(
+                self._sample(job, len(cores)) for job, cores in holders.items() if job not in self._held
+            )
+            use = SliceUse(number, 0, 0, held, samples)
+            self._tell(NodeReport(now_ns, name, slices=(use,)))
+
+    def _sample(self, job: int, cores: int) -> Sample:
+        """Return the CPU time and the run-queue delay of a job on one node in the slice that ends now."""
+        span_us = min(self._quantum_us, self.now_us - int(self.state.run[START_US, job]))
+        cpu_us = int(self._done[job]) * cores // int(self.state.rules[SCALE])
+        delay_us = int(self._busy_us[job]) * cores - cpu_us
+        return Sample(self.jobs[job].number, cpu_us, max(0, delay_us), span_us, cores)
+
+    def _view(self, job: Job) -> JobView:
+        view = self._views.get(job.index)
+        if view is None:
+            placement = {self._names[node]: ids for node, ids in self.cluster.cores_of(job.index).items()}
+            view = JobView(job.number, job.number, self._cores.pack(placement))
+            self._views[job.index] = view
+        return view
+
+    def _tell(self, event: Event) -> None:
+        for command in self._gangs.handle(event):
+            if isinstance(command, Record):
+                self.rows += command.rows
+            else:
+                self._plan.apply(command)
+
+    def _freeze_again(self) -> None:
+        """Freeze the held jobs that are busy: those of a new slice, and those that woke up."""
+        run = self.state.run
+        for job in sorted(self._held - self._asleep):
+            if run[BUSY, job]:
+                suspend(self.state, job)
+                self._asleep.add(job)
+                self.set_speeds(job)
+
+    def _thaw(self, job: int) -> None:
+        if job in self._asleep:
+            self._asleep.discard(job)
+            resume(self.state, job)
+            self.set_speeds(job)
