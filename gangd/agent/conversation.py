@@ -121,6 +121,7 @@ class Conversation:
             return self._on_pong(reply, now_ns)
         if isinstance(reply, Welcome):
             self._welcome = reply.controller.incarnation
+            self.timeline.greet(reply.controller, now_ns)
             self._heard_ns = now_ns
             self._note("welcomed", f"by controller {reply.controller.incarnation.hex()[:12]}")
         elif isinstance(reply, Refused):

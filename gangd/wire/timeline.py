@@ -119,6 +119,16 @@ class Timeline:
             sent_ns = min(arrival_ns, message.sent_ns - offset_ns)
             self._lease_until_ns = max(self._lease_until_ns or 0, sent_ns + message.lease_ns)
 
+    def greet(self, controller: Controller, now_ns: int) -> None:
+        """Count a controller's messages anew that welcomes the agent while no lease runs.
+
+        A number that was far too high would otherwise shut the controller out until it has come that far.
+        Nothing is held then, and the transport refuses what is repeated.
+        """
+        if self.lease_over(now_ns) and controller in self._seqs:
+            del self._seqs[controller]
+            self._void()
+
     def forget(self, jobs: frozenset[int]) -> None:
         """End the latch of jobs that are gone from this node."""
         kept = tuple(job for job in self.exempt.never_freeze if job not in jobs)

@@ -237,6 +237,18 @@ def test_a_controller_whose_clock_was_set_back_is_followed_once_the_lease_is_ove
     assert timeline.held(10) == {8}
 
 
+def test_a_controller_that_was_shut_out_by_a_wrong_number_is_let_in_by_its_welcome() -> None:
+    timeline = Timeline("n1")
+    timeline.accept(plan(seq=50_000, epoch=9_000), arrival_ns=0)
+    timeline.greet(FIRST, now_ns=LEASE - 1)
+    with pytest.raises(ReplayedError):
+        timeline.accept(plan(seq=2, epoch=1, sent_ns=LEASE), arrival_ns=LEASE)
+    timeline.greet(FIRST, now_ns=LEASE)
+    timeline.accept(plan(seq=2, epoch=1, sent_ns=LEASE), arrival_ns=LEASE)
+    assert timeline.epoch == 1
+    assert not timeline.lease_over(2 * LEASE - 1)
+
+
 def test_passed_plans_are_dropped() -> None:
     timeline = Timeline("n1")
     timeline.accept(plan(), 0)
