@@ -94,7 +94,7 @@ class Stage:
         agents = self.folder / "c" / "gang" / "agents"
         check = self.folder / "health-check"
         check.write_text(
-            f"#!/bin/sh\nexec {sys.executable} -P -m gangd.agent.main thaw --expired --state {agents} "
+            f"#!/bin/sh\nexec env PYTHONPATH={os.environ.get('PYTHONPATH', '')} {sys.executable} -P -m gangd.agent.main thaw --expired --state {agents} "
             f">>{self.folder}/health-check.log 2>&1\n"
         )
         check.chmod(0o755)
@@ -168,7 +168,8 @@ class Stage:
 
     def environment(self) -> dict[str, str]:
         """Return the environment of daemons and commands of this cluster."""
-        return {
+        own = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+        return own | {
             "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
             "SLURM_CONF": str(self.layout.conf),
             "OSUB_CLUSTER": self.layout.cluster_name,
