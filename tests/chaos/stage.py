@@ -93,10 +93,10 @@ class Stage:
         self.host = look_at_host()
         agents = self.folder / "c" / "gang" / "agents"
         check = self.folder / "health-check"
-        check.write_text(
-            f"#!/bin/sh\nexec env PYTHONPATH={os.environ.get('PYTHONPATH', '')} {sys.executable} -P -m gangd.agent.main thaw --expired --state {agents} "
-            f">>{self.folder}/health-check.log 2>&1\n"
-        )
+        sources = os.environ.get("PYTHONPATH", "")
+        hammer = f"{sys.executable} -P -m gangd.agent.main thaw --expired --state {agents}"
+        log = f"{self.folder}/health-check.log"
+        check.write_text(f"#!/bin/sh\nexec env PYTHONPATH={sources} {hammer} >>{log} 2>&1\n")
         check.chmod(0o755)
         (self.folder / "beats").mkdir()
         self.layout = self.cluster.up(self.shape).layout
