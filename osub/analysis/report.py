@@ -18,7 +18,7 @@ from osub.analysis.charts import Chart, fragment, run_style
 from osub.analysis.curves import Measured
 from osub.analysis.derived import MetricOptions, with_derived
 from osub.analysis.metrics import RunMetrics, measure
-from osub.analysis.page import Subject, sections
+from osub.analysis.page import Section, Subject, sections
 from osub.analysis.provenance import provenance_rows
 from osub.analysis.rows import metric_rows
 from osub.errors import OutputError
@@ -40,6 +40,7 @@ def write_report(
     runs: Sequence[Run],
     target: Path,
     options: MetricOptions = MetricOptions(),  # noqa: B008
+    first: Sequence[Section] = (),
 ) -> list[RunMetrics]:
     """Write the page, whole or not at all, and return the metrics on it.
 
@@ -51,6 +52,8 @@ def write_report(
         The HTML file; an existing one is replaced.
     options
         Thresholds of the metrics.
+    first
+        Further sections, before all others.
 
     Raises
     ------
@@ -60,11 +63,11 @@ def write_report(
     if target.is_dir():
         raise OutputError(f"{target} is a folder; name a file, such as {target / 'report.html'}")
     subjects = [_subject(number, run, options) for number, run in enumerate(runs)]
-    _write(target, render(subjects))
+    _write(target, render(subjects, first))
     return [subject.metrics for subject in subjects]
 
 
-def render(subjects: Sequence[Subject]) -> str:
+def render(subjects: Sequence[Subject], first: Sequence[Section] = ()) -> str:
     """Return the page; the same runs give the same page."""
     environment = Environment(
         loader=PackageLoader("osub.analysis"),
@@ -92,7 +95,7 @@ def render(subjects: Sequence[Subject]) -> str:
         states=[_states(subject.metrics) for subject in subjects],
         notes=[(subject.measured.label, note) for subject in subjects for note in subject.metrics.notes],
         options=metrics[0].options,
-        sections=sections(subjects),
+        sections=[*first, *sections(subjects)],
         draw=draw,
         version=__version__,
         plotly=Markup(get_plotlyjs()),  # noqa: S704 - Plotly's own script

@@ -1,0 +1,72 @@
+"""The comparison's sections of the HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from osub.analysis.charts import Chart, arrange, run_style, safe
+from osub.analysis.comparison import ERROR_COLUMNS, JOB_COLUMNS, error_curve, error_rows, job_rows, pairs
+from osub.analysis.job_by_job import RunErrors, pair
+from osub.analysis.page import Block, Grid, Section
+from osub.records import Run
+
+MOST_JOBS = 200
+_LEAST_ERROR_S = 1e-3
+_LEAST_SHARE = 1e-4
+
+
+def comparison_section(runs: Sequence[Run], errors: Sequence[RunErrors]) -> Section:
+    """Return the section for runs of which the first is the reference, with the errors of the others."""
+    reference = runs[0].info.label
+    blocks = [
+        Block(
+            f"Errors against {reference}",
+            "Absolute differences over the jobs that completed in both; the bias has its sign.",
+            grid=Grid(
+                groups=(),
+                columns=("run", *ERROR_COLUMNS),
+                rows=[[one.label, *cells] for one, cells in zip(errors, error_rows(errors), strict=True)],
+                texts=1,
+            ),
+        ),
+        Block("How many jobs are how far off", *_curves(runs)),
+    ]
+    for _, other in pairs(runs):
+        blocks.append(
+            Block(
+                f"{other.info.label}, job by job",
+                f"The first {MOST_JOBS} jobs. 0(0-1) are the cores 0 and 1 of the first node.",
+                grid=Grid(groups=(), columns=JOB_COLUMNS, rows=job_rows(runs[0], other, MOST_JOBS), texts=3),
+            )
+        )
+    return Section("comparison", "Job by job", blocks)
+
+
+def _curves(runs: Sequence[Run]) -> tuple[str, Chart]:
+    figure = make_subplots(
+        cols=2, shared_yaxes=True, subplot_titles=("start [s]", "run time [%]"), horizontal_spacing=0.04
+    )
+    for number, (reference, other) in enumerate(pairs(runs), start=1):
+        paired = pair(reference, other)
+        for column, (name, least, factor) in enumerate(
+            (("start_error_s", _LEAST_ERROR_S, 1.0), ("run_error", _LEAST_SHARE, 100.0)), start=1
+        ):
+            sizes, shares = error_curve(paired[name])
+            line = go.Scatter(
+                x=[max(size, least) * factor for size in sizes],
+                y=[100 * share for share in shares],
+                name=safe(other.info.label),
+                line=run_style(number, simulated=other.info.kind == "simulated"),
+                showlegend=column == 1,
+                mode="lines",
+            )
+            figure.add_trace(line, row=1, col=column)
+    arrange(figure, 360)
+    figure.update_xaxes(type="log")
+    figure.update_yaxes(title="share of the jobs [%]", range=[0, 101], col=1)
+    floor = f"{_LEAST_ERROR_S:g} s or {_LEAST_SHARE:.2%}"
+    caption = f"Jobs with an error of at most so much. Errors below {floor} are drawn there."
+    return caption, Chart(figure, caption)

@@ -1,0 +1,188 @@
+"""Two runs of the same trace, job by job: when and where each job ran, and how far apart that is.
+
+Source: thesis section 7.5.5 and Table 7.8, which does this for the first jobs of a simulated and a physical
+run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+import polars as pl
+
+from osub.analysis.percentiles import nearest_rank
+from osub.records import Run
+
+_MEASURED = ("submit_s", "start_s", "end_s", "state", "place")
+
+
+class Errors(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a quantity of one run is from that of the reference, over ``jobs`` jobs; null without any.
+
+    Absolute values of the differences; ``bias`` is the median of the differences themselves.
+    """
+
+    jobs: int
+    median: float | None
+    p95: float | None
+    max: float | None
+    bias: float | None
+
+
+class RunErrors(msgspec.Struct, frozen=True, kw_only=True):
+    """A run against the reference.
+
+    Parameters
+    ----------
+    label, reference
+        The runs.
+    jobs
+        Jobs that both have.
+    missing
+        Jobs that only one of them has.
+    compared
+        Jobs that completed in both and ran at least as long as was asked for.
+    start_s
+        Starts, in seconds.
+    wait_s
+        Waits, in seconds.
+    run_time
+        Run times, as a share of the reference's.
+    same_place
+        Share of the jobs with a known place in both that have the same nodes and cores.
+    same_nodes
+        The same for nodes alone.
+    """
+
+    label: str
+    reference: str
+    jobs: int
+    missing: int
+    compared: int
+    start_s: Errors
+    wait_s: Errors
+    run_time: Errors
+    same_place: float | None
+    same_nodes: float | None
+
+
+def places(run: Run) -> pl.DataFrame:
+    """Return ``trace_job``, ``place`` and ``at_nodes``.
+
+    A place is such as ``0(0-1) 3(0-11)``: nodes by their place in the system, with core ids.
+    """
+    if "placement" not in run.jobs.columns:
+        return run.jobs.select("trace_job", place=pl.lit(None, pl.String), at_nodes=pl.lit(None, pl.String))
+    numbers = pl.DataFrame(
+        {"node": list(_node_names(run)), "number": range(len(_node_names(run)))},
+        schema={"node": pl.String, "number": pl.Int64},
+    )
+    held = (
+        run.jobs.select("trace_job", "placement")
+        .explode("placement", empty_as_null=True)
+        .drop_nulls()
+        .unnest("placement")
+        .join(numbers, on="node", how="left")
+        .sort("trace_job", "number")
+        .group_by("trace_job", maintain_order=True)
+        .agg(
+            place=pl.format("{}({})", "number", "cores").str.join(" "),
+            at_nodes=pl.col("number").cast(pl.String).str.join(" "),
+        )
+    )
+    return run.jobs.select("trace_job").join(held, on="trace_job", how="left")
+
+
+def _node_names(run: Run) -> Sequence[str]:
+    """Return the nodes in the system's order; without a record of it, in the order that people count."""
+    if run.info.node_names is not None:
+        return run.info.node_names
+    used = (
+        run.jobs["placement"].explode(empty_as_null=True).struct.field("node").drop_nulls().unique().to_list()
+    )
+    return sorted(
+        used, key=lambda name: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+    )
+
+
+def pair(reference: Run, other: Run) -> pl.DataFrame:
+    """Return one row for each job of either run, by job number.
+
+    The columns ``submit_s``, ``start_s``, ``end_s``, ``state`` and ``place`` are the reference's, with
+    ``_other`` those of the other run. ``same_place`` and ``same_nodes`` are null where a place is not known.
+    ``start_error_s``, ``wait_error_s`` and ``run_error`` (a share) are the other run's minus the reference's.
+    """
+    described = ("kind", "nodes", "cores", "dedicated_s")
+    left, right = (
+        run.jobs.join(places(run), on="trace_job", how="left").select(
+            "trace_job", *described, *_MEASURED, "at_nodes"
+        )
+        for run in (reference, other)
+    )
+    both = left.join(right, on="trace_job", how="full", suffix="_other", coalesce=True)
+    run_s, run_other_s = pl.col("end_s") - pl.col("start_s"), pl.col("end_s_other") - pl.col("start_s_other")
+    wait_s, wait_other_s = (
+        pl.col("start_s") - pl.col("submit_s"),
+        pl.col("start_s_other") - pl.col("submit_s_other"),
+    )
+    return (
+        both.with_columns(pl.coalesce(name, f"{name}_other").alias(name) for name in described)
+        .with_columns(
+            run_s=run_s,
+            run_s_other=run_other_s,
+            same_place=pl.col("place") == pl.col("place_other"),
+            same_nodes=pl.col("at_nodes") == pl.col("at_nodes_other"),
+            start_error_s=pl.col("start_s_other") - pl.col("start_s"),
+            wait_error_s=wait_other_s - wait_s,
+            run_error=pl.when(run_s > 0).then(run_other_s / run_s - 1),
+        )
+        .drop(*(f"{name}_other" for name in described), "at_nodes", "at_nodes_other")
+        .sort("trace_job")
+    )
+
+
+def run_errors(reference: Run, other: Run, least_run_s: float = 0.0) -> RunErrors:
+    """Measure how far ``other`` is from ``reference``.
+
+    Parameters
+    ----------
+    reference, other
+        Runs of the same trace.
+    least_run_s
+        Jobs that ran shorter in the reference do not count in the errors (they do for the places).
+    """
+    paired = pair(reference, other)
+    both = paired.filter(pl.col("state").is_not_null() & pl.col("state_other").is_not_null())
+    completed = (pl.col("state") == "COMPLETED") & (pl.col("state_other") == "COMPLETED")
+    compared = both.filter(completed & (pl.col("run_s") >= least_run_s))
+    return RunErrors(
+        label=other.info.label,
+        reference=reference.info.label,
+        jobs=both.height,
+        missing=paired.height - both.height,
+        compared=compared.height,
+        start_s=_errors(compared["start_error_s"]),
+        wait_s=_errors(compared["wait_error_s"]),
+        run_time=_errors(compared["run_error"]),
+        same_place=_share(both["same_place"]),
+        same_nodes=_share(both["same_nodes"]),
+    )
+
+
+def _errors(differences: pl.Series) -> Errors:
+    known = differences.drop_nulls()
+    sizes = known.abs().sort()
+    return Errors(
+        jobs=known.len(),
+        median=nearest_rank(sizes, 50),
+        p95=nearest_rank(sizes, 95),
+        max=nearest_rank(sizes, 100),
+        bias=nearest_rank(known.sort(), 50),
+    )
+
+
+def _share(flags: pl.Series) -> float | None:
+    mean = flags.drop_nulls().mean()
+    return float(mean) if isinstance(mean, int | float) else None
