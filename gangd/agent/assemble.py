@@ -22,7 +22,7 @@ from gangd.agent.slicebook import SliceBook
 from gangd.agent.steps import StepTable
 from gangd.agent.strangers import Memory
 from gangd.agent.switch import SwitchThread
-from gangd.agent.watch import Watch
+from gangd.agent.watch import FileWatch, FolderWatch
 from gangd.freezer.cgroup import CgroupFreezer
 from gangd.freezer.choose import Choice, choose, make_freezer
 from gangd.freezer.dry import DryFreezer
@@ -120,17 +120,17 @@ def _assemble(
         dry_run=settings.dry_run,
     )
     lease = Lease(state)
-    gate = Gate(freezer, lease)
+    inner = real if isinstance(real, CgroupFreezer) else None
+    gate = Gate(freezer, lease, watch=None if inner is None else FileWatch())
     switch = SwitchThread(gate, lambda: settings.realtime and set_fifo(SWITCH_PRIORITY))
     table, memory, book = StepTable(gate), Memory(), SliceBook()
-    inner = real if isinstance(real, CgroupFreezer) else None
-    watch = None if inner is None else Watch()
+    watch = None if inner is None else FolderWatch()
     node = Node(
         talk=Conversation(hello),
         gate=gate,
         switch=switch,
         table=table,
-        checks=Checks(gate, table, memory, book, watch),
+        checks=Checks(gate, table, memory, book),
         memory=memory,
         book=book,
         limits=Limits(int(settings.grace_s * 1e9), int(settings.longest_s * 1e9), settings.hold_extern),

@@ -12,7 +12,6 @@ from gangd.agent.gate import Gate
 from gangd.agent.slicebook import SliceBook
 from gangd.agent.steps import StepTable
 from gangd.agent.strangers import Act, Memory, Sighting
-from gangd.agent.watch import Watch
 from gangd.freezer.model import StepKey, StepState
 from gangd.freezer.procfs import pending_signals, read_stat
 from gangd.freezer.settling import Next, Patience, Settling
@@ -40,7 +39,6 @@ class Checks:
         table: StepTable,
         memory: Memory,
         book: SliceBook,
-        watch: Watch | None = None,
         patience: Patience | None = None,
     ) -> None:
         self.stuck: dict[StepKey, int] = {}
@@ -49,7 +47,6 @@ class Checks:
         self._table = table
         self._memory = memory
         self._book = book
-        self._watch = watch
         self._patience = patience or Patience()
         self._settling: dict[StepKey, Settling] = {}
         self._settled: set[StepKey] = set()
@@ -64,12 +61,9 @@ class Checks:
         """Forget what concerned the slice that is over."""
         self.stuck.clear()
 
-    def on_events(self, now_ns: int) -> bool:
-        """Read what inotify has to say; returns whether folders changed."""
-        if self._watch is None:
-            return False
-        (changed, writes), ours = self._gate.observe(self._watch.read)
-        for key in writes.keys() - ours:
+    def on_writes(self, now_ns: int) -> None:
+        """Look at the steps whose control files strangers have written."""
+        for key in self._gate.strange():
             held = key in self._gate.held
             state = self._gate.freezer.state(key)
             self._note(
@@ -77,11 +71,10 @@ class Checks:
                     key, state, now_ns, ours=held, settled=key in self._settled, written=held
                 )
             )
-        return changed
 
     def watch_files(self) -> bool:
         """Watch the control files of all steps; False if inotify has no room for some."""
-        return self._watch is None or self._watch.set_files(self._table.control_files())
+        return self._gate.watch_files(self._table.control_files())
 
     def on_states(self, keys: Iterable[StepKey], now_ns: int) -> None:
         """Look at the state of steps, those that we hold included."""

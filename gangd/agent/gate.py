@@ -10,12 +10,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
 
+from gangd.agent.watch import FileWatch
 from gangd.freezer.model import Did, Freezer, Outcome, Step, StepKey
 from gangd.guardian.statefile import StateFile, Word
-
-T = TypeVar("T")
 
 
 class Lease:
@@ -72,15 +70,24 @@ class Gate:
         Steps that we hold, and since when (ns); read by the loop, written under the lock.
     turn
         Counts switches: what was decided before a switch must not be applied after it.
+    watch
+        Tells whose control files were written; None where that cannot be told.
     """
 
-    def __init__(self, freezer: Freezer, lease: Lease, clock: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(
+        self,
+        freezer: Freezer,
+        lease: Lease,
+        clock: Callable[[], int] = time.monotonic_ns,
+        watch: FileWatch | None = None,
+    ) -> None:
         self.freezer = freezer
         self.lease = lease
         self.held: dict[StepKey, int] = {}
         self.turn = 0
         self._barred: frozenset[int] = frozenset()
-        self._written: set[StepKey] = set()
+        self.watch = watch
+        self._strange: set[StepKey] = set()
         self._clock = clock
         self._lock = threading.Lock()
 
@@ -112,6 +119,7 @@ class Gate:
             if turn is not None and turn != self.turn:
                 return Applied(begin_ns, begin_ns, begin_ns, (), refused=False)
             self.turn += next_turn
+            self._see()
             refused = not self.lease.valid(begin_ns)
             outcomes = []
             if not refused:
@@ -123,21 +131,26 @@ class Gate:
                 # The process was stopped between check and write, or the lease ended under it.
                 refused = True
                 outcomes += [self._thaw(key) for key in list(self.held)]
+            self._forget_own()
         return Applied(begin_ns, frozen_ns, end_ns, _notable(outcomes), refused)
 
     def thaw_all(self) -> Applied:
-        """Thaw everything that we hold."""
+        """Thaw everything that we hold, even what a stranger has written since."""
         with self._lock:
             begin_ns = self._clock()
+            self._strange.clear()
             outcomes = [self._thaw(key) for key in list(self.held)]
+            self._forget_own()
             return Applied(begin_ns, begin_ns, self._clock(), _notable(outcomes), refused=False)
 
     def disown(self, keys: Iterable[StepKey]) -> None:
         """Forget that we hold these steps, and leave them as they are."""
         with self._lock:
+            self._see()
             for key in keys:
                 self.freezer.disown(key)
                 self.held.pop(key, None)
+            self._forget_own()
 
     def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
         """Let the freezer know the steps that were found; what vanished is no longer held."""
@@ -148,28 +161,43 @@ class Gate:
                 del self.held[key]
             return steps
 
-    def observe(self, read: Callable[[], T]) -> tuple[T, set[StepKey]]:
-        """Call ``read`` while no write is under way; returns its result and the steps we wrote since."""
+    def watch_files(self, files: dict[str, StepKey]) -> bool:
+        """Watch exactly these control files; returns whether there was room for all."""
         with self._lock:
-            written, self._written = self._written, set()
-            return read(), written
+            return self.watch is None or self.watch.set_files(files)
+
+    def strange(self) -> set[StepKey]:
+        """Return the steps whose control files strangers have written since the last call.
+
+        Until they are taken from here, such steps are not thawed: they may be somebody else's by now.
+        """
+        with self._lock:
+            self._see()
+            strange, self._strange = self._strange, set()
+            return strange
+
+    def _see(self) -> None:
+        """Before we write: whatever was written since our last write, was by a stranger."""
+        if self.watch is not None:
+            self._strange |= self.watch.written()
+
+    def _forget_own(self) -> None:
+        """After we wrote: what is told now are our own writes."""
+        if self.watch is not None:
+            self.watch.written()
 
     def _freeze(self, key: StepKey, now_ns: int) -> Outcome:
         outcome = self.freezer.freeze(key)
         if outcome.did is not Did.GONE:
             self.held.setdefault(key, now_ns)
-        return self._noted(outcome)
+        return outcome
 
     def _thaw(self, key: StepKey) -> Outcome:
+        if key in self._strange:
+            return Outcome(key, Did.NOTHING)
         outcome = self.freezer.thaw(key)
         if outcome.did is not Did.FAILED:
             self.held.pop(key, None)
-        return self._noted(outcome)
-
-    def _noted(self, outcome: Outcome) -> Outcome:
-        """Remember what was written, for ``observe``; a step that was left as it is was not."""
-        if outcome.did is not Did.NOTHING:
-            self._written.add(outcome.key)
         return outcome
 
 

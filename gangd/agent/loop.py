@@ -17,7 +17,7 @@ from gangd.agent.jsonlog import JsonLog
 from gangd.agent.node import Node
 from gangd.agent.strays import find_strays
 from gangd.agent.switch import SwitchThread
-from gangd.agent.watch import Watch
+from gangd.agent.watch import FolderWatch
 from gangd.guardian.spawn import Guardian
 from gangd.guardian.statefile import StateFile
 from gangd.wire import Farewell, Message, encode
@@ -58,7 +58,7 @@ class Loop:
     sockets: AgentSockets
     switch: SwitchThread
     state: StateFile
-    watch: Watch | None
+    watch: FolderWatch | None
     folders: Callable[[], list[str]]
     log: JsonLog
     _guardian: Guardian | None = None
@@ -91,7 +91,7 @@ class Loop:
     def _serve(self) -> str:
         poller = self._poller
         self._socket_fds = {_option(socket, zmq.FD) for socket in (self.sockets.plans, self.sockets.reports)}
-        readers = [self.switch.done_fd, self._signals[0], *self._socket_fds]
+        readers = [self.switch.alarm_fd, self._signals[0], *self._socket_fds]
         if self.watch is not None:
             readers.append(self.watch.fd)
         for fd in readers:
@@ -108,12 +108,12 @@ class Loop:
 
     def _turn(self, now_ns: int, ready: set[int]) -> None:
         """Take in what waits, then do what is due."""
-        if self.switch.done_fd in ready:
-            os.eventfd_read(self.switch.done_fd)
+        if self.switch.alarm_fd in ready:
+            os.eventfd_read(self.switch.alarm_fd)
             if self.switch.failure is not None:
                 raise self.switch.failure
             self.node.on_switches(now_ns)
-        if self.watch is not None and self.watch.fd in ready and self.node.on_events(now_ns):
+        if self.watch is not None and self.watch.fd in ready and self.watch.changed():
             self._watch_folders(now_ns)
         if ready & self._socket_fds:
             self._take_messages()

@@ -64,6 +64,8 @@ class Node:
     _report_ns: int = 0
     _leak_ns: int = 0
     _trips: int = 0
+    _turn: int = 0
+    _collect_ns: int | None = None
     _known: object = None
 
     def on_plan(self, now_ns: int) -> None:
@@ -83,6 +85,7 @@ class Node:
 
     def on_switches(self, now_ns: int) -> None:
         """Close the slice that a switch has ended, prepare the next switch, and plan a look at everything."""
+        self._collect_ns = None
         for switched in self.switch.collect():
             self._on_switched(switched, now_ns)
         while self.switch.expired:
@@ -90,6 +93,17 @@ class Node:
         self._prepare(now_ns)
         # A frozen task needs its core once more to stand still: looking at once would only be in its way.
         self._look_ns = self._report_ns = now_ns + LOOK_AFTER_NS
+
+    def _collect(self, now_ns: int) -> None:
+        """Take in the switch that was due a moment ago; nothing wakes the loop for it."""
+        if self.switch.has_made():
+            self.on_switches(now_ns)
+            self.look(now_ns, new=self._look_again)
+            return
+        prepared = self.switch.prepared()
+        self._collect_ns = (
+            None if prepared is None else max(prepared.instant_ns + LOOK_AFTER_NS, now_ns + AGAIN_NS)
+        )
 
     def look(self, now_ns: int, *, new: bool = True) -> None:
         """Look for steps, processes, strangers and signals, and act on what was found.
@@ -122,19 +136,10 @@ class Node:
     def check(self, now_ns: int) -> None:
         """Look at states and signals of the steps that concern us."""
         self._resync()
-        self.checks.on_events(now_ns)
+        self.checks.on_writes(now_ns)
         keys = self.table.keys_of(self._jobs(now_ns) - set(self.talk.timeline.exempt.suspended))
         self.checks.on_states(keys, now_ns)
         self.checks.on_signals(keys, now_ns)
-
-    def on_events(self, now_ns: int) -> bool:
-        """Take in inotify's events, ours and strangers'; returns whether folders changed."""
-        self._resync()
-        strangers = self.memory.strangers()
-        changed = self.checks.on_events(now_ns)
-        if self.memory.strangers() != strangers:
-            self.act(now_ns)
-        return changed
 
     def act(self, now_ns: int, *, reassert: bool = False) -> None:
         """Renew the lease, decide for now, write the difference, and prepare the next switch.
@@ -142,14 +147,15 @@ class Node:
         With ``reassert`` steps that are held already are frozen again, which catches tasks that were born
         since (a freezer writes only what is not frozen yet).
         """
-        turn = self.gate.turn
+        if self.switch.has_made():
+            self.on_switches(now_ns)
         self._renew(now_ns)
         verdict = self._decide(self._planned(self._current), now_ns)
         held = list(self.gate.held)
         freeze = [key for key in verdict.hold if reassert or key not in held]
         thaw = [key for key in held if key not in verdict.hold]
         if freeze or thaw:
-            applied = self.gate.apply(freeze, thaw, turn=turn)
+            applied = self.gate.apply(freeze, thaw, turn=self._turn)
             self._on_applied(applied)
             if reassert and any(outcome.did is Did.WROTE for outcome in applied.outcomes):
                 self._look_again, self._look_ns = True, now_ns + AGAIN_NS  # until nothing new turns up
@@ -164,6 +170,8 @@ class Node:
     def on_time(self, now_ns: int) -> None:
         """Do what is due at ``now_ns``."""
         self.talk.on_time(now_ns)
+        if self._collect_ns is not None and now_ns >= self._collect_ns:
+            self._collect(now_ns)
         if self.checks.due_ns is not None and now_ns >= self.checks.due_ns and self.checks.on_time(now_ns):
             self.act(now_ns)
         if now_ns >= self._look_ns:
@@ -176,7 +184,8 @@ class Node:
     def due_ns(self, now_ns: int) -> int:
         """When ``on_time`` has something to do again."""
         times = [self.talk.due_ns(now_ns), self._look_ns, self._report_ns]
-        times += [time for time in (self._again_ns, self._slice_ns, self.checks.due_ns) if time is not None]
+        optional = (self._again_ns, self._slice_ns, self._collect_ns, self.checks.due_ns)
+        times += [time for time in optional if time is not None]
         if self.gate.held:
             times += [self.gate.lease.until_ns(), max(self._leak_ns, now_ns)]
         return min(times)
@@ -209,7 +218,11 @@ class Node:
         self.guarded = False
         self.gate.lease.set_until(0)
         self.switch.prepare(None)
-        return self.gate.thaw_all()
+        try:
+            self.checks.on_writes(time.monotonic_ns())  # what Slurm has suspended on top of us is Slurm's
+        finally:
+            applied = self.gate.thaw_all()
+        return applied
 
     def _renew(self, now_ns: int) -> None:
         timeline = self.talk.timeline
@@ -272,6 +285,8 @@ class Node:
         )
         if prepared != self.switch.prepared():
             self.switch.prepare(prepared)
+        if self._collect_ns is None:
+            self._collect_ns = max(instant_ns, now_ns) + LOOK_AFTER_NS
 
     def _next_number(self, controller_ns: int, now_ns: int) -> int | None:
         pending = self.switch.prepared()
@@ -295,6 +310,7 @@ class Node:
                 "late_switch", f"slice {switched.prepared.number} began {late_ms:.0f} ms after its instant"
             )
         self._current = switched.prepared.number
+        self._turn = switched.turn
         self.talk.timeline.prune(self._current)
         self.checks.begin_slice()
         self._on_applied(switched.applied)

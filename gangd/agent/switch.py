@@ -35,11 +35,12 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Switched:
-    """A switch that was made, and the jobs that are held since."""
+    """A switch that was made, the jobs that are held since, and the gate's turn that it began."""
 
     prepared: Prepared
     applied: Applied
     held: frozenset[int]
+    turn: int
 
     @property
     def late_ns(self) -> int:
@@ -96,9 +97,13 @@ class Switch:
         if prepared is not None:
             applied = self._gate.apply(prepared.freeze, prepared.thaw, next_turn=True)
             held = frozenset(key.job for key in self._gate.held)
-            self._done.append(Switched(prepared, applied, held))
+            self._done.append(Switched(prepared, applied, held, self._gate.turn))
         elif self._gate.held and not self._gate.lease.valid(now_ns):
             self.expired.append(self._gate.thaw_all())
+
+    def has_made(self) -> bool:
+        """Whether ``collect`` has something to return."""
+        return bool(self._done)
 
     def collect(self) -> list[Switched]:
         """Return the switches that were made since the last call, oldest first."""
@@ -109,7 +114,9 @@ class Switch:
 
 
 class SwitchThread(Switch):
-    """A ``Switch`` with a thread of its own; ``done_fd`` is readable after each switch.
+    """A ``Switch`` with a thread of its own.
+
+    ``alarm_fd`` becomes readable when the loop should look at once: the lease ended, or the thread failed.
 
     Parameters
     ----------
@@ -121,7 +128,7 @@ class SwitchThread(Switch):
 
     def __init__(self, gate: Gate, on_start: Callable[[], object]) -> None:
         super().__init__(gate)
-        self.done_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.alarm_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.failure: BaseException | None = None
         self._alarm = Alarm()
         self._alarm_lock = threading.Lock()
@@ -139,10 +146,10 @@ class SwitchThread(Switch):
 
     def rearm(self, *, rang: bool = False) -> None:
         """Set the alarm anew if it must ring at another time than it is set to (``rang``: is not set)."""
+        if not rang and self.due_ns() == self._armed_ns:
+            return
         with self._alarm_lock:
             due_ns = self.due_ns()
-            if due_ns == self._armed_ns and not rang:
-                return
             self._armed_ns = due_ns
             if due_ns is None:
                 self._alarm.clear()
@@ -154,7 +161,7 @@ class SwitchThread(Switch):
         self._stopping = True
         os.eventfd_write(self._command_fd, 1)
         self._thread.join()
-        for fd in (self.done_fd, self._command_fd):
+        for fd in (self.alarm_fd, self._command_fd):
             os.close(fd)
         self._alarm.close()
 
@@ -171,7 +178,8 @@ class SwitchThread(Switch):
                 if self._alarm.rang():
                     self.fire()
                     self.rearm(rang=True)
-                    os.eventfd_write(self.done_fd, 1)
+                    if self.expired:
+                        os.eventfd_write(self.alarm_fd, 1)
         except BaseException as error:  # the loop must learn of it, thaw and end the agent
             self.failure = error
-            os.eventfd_write(self.done_fd, 1)
+            os.eventfd_write(self.alarm_fd, 1)

@@ -1,26 +1,25 @@
 """Watching Slurm's cgroups: steps that come and go, and strangers who write a step's control file.
 
-Our own writes raise events too. A write of ours is followed at once by a look at the events (the loop wakes
-after each switch), so an event for a file that we have not written since the last look is a stranger's.
+Two descriptors with different readers. ``FolderWatch`` wakes the loop. ``FileWatch`` wakes nobody: the gate
+reads it under its lock, before it writes and again after, so that it always knows whose event is whose, and
+never thaws what a stranger has frozen on top of us.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gangd.agent.kernel import IN_IGNORED, IN_MODIFY, IN_Q_OVERFLOW, Inotify
+from gangd.agent.kernel import IN_IGNORED, IN_Q_OVERFLOW, Inotify
 from gangd.freezer.model import StepKey
 
 
-class Watch:
-    """An inotify descriptor over folders and control files; ``fd`` goes into the loop's poll set."""
+class FolderWatch:
+    """Folders in which entries may come and go; ``fd`` goes into the loop's poll set."""
 
     def __init__(self) -> None:
         self._inotify = Inotify()
         self.fd = self._inotify.fd
         self._folders: dict[str, int] = {}
-        self._files: dict[str, tuple[int, StepKey]] = {}
-        self._keys: dict[int, StepKey] = {}
 
     def set_folders(self, folders: Iterable[str]) -> bool:
         """Watch exactly these folders (absolute); returns whether one is new, and may have changed before."""
@@ -35,8 +34,35 @@ class Watch:
                 new = True
         return new
 
+    def changed(self) -> bool:
+        """Whether anything came or went since the last call."""
+        changed = False
+        for notice in self._inotify.read():
+            if notice.mask & IN_IGNORED:
+                known = len(self._folders)
+                self._folders = {
+                    path: watch for path, watch in self._folders.items() if watch != notice.watch
+                }
+                changed = changed or len(self._folders) < known  # else we ended the watch ourselves
+            else:
+                changed = changed or bool(notice.mask & IN_Q_OVERFLOW) or bool(notice.name)
+        return changed
+
+    def close(self) -> None:
+        """End all watches."""
+        self._inotify.close()
+
+
+class FileWatch:
+    """Control files of steps, and who is written."""
+
+    def __init__(self) -> None:
+        self._inotify = Inotify()
+        self._files: dict[str, tuple[int, StepKey]] = {}
+        self._keys: dict[int, StepKey] = {}
+
     def set_files(self, files: dict[str, StepKey]) -> bool:
-        """Watch exactly these control files; returns whether all could be watched."""
+        """Watch exactly these files (absolute); returns whether inotify had room for all that exist."""
         for path in [path for path in self._files if path not in files]:
             ended, _ = self._files.pop(path)
             self._keys.pop(ended, None)
@@ -52,29 +78,19 @@ class Watch:
                 self._keys[watch] = key
         return complete
 
-    def read(self) -> tuple[bool, dict[StepKey, int]]:
-        """Return whether folders changed, and how often the control files of each step were written."""
-        changed = False
-        writes: dict[StepKey, int] = {}
+    def written(self) -> set[StepKey]:
+        """Return the steps whose control files were written since the last call, by whomever."""
+        keys: set[StepKey] = set()
         for notice in self._inotify.read():
-            if notice.mask & IN_MODIFY:
-                key = self._keys.get(notice.watch)
-                if key is not None:
-                    writes[key] = writes.get(key, 0) + 1
-            elif notice.mask & IN_IGNORED:
-                changed = self._ended(notice.watch) or changed
-            else:
-                changed = changed or bool(notice.mask & IN_Q_OVERFLOW) or bool(notice.name)
-        return changed, writes
+            if notice.mask & IN_IGNORED:
+                self._keys.pop(notice.watch, None)
+                self._files = {path: entry for path, entry in self._files.items() if entry[0] != notice.watch}
+                continue
+            key = self._keys.get(notice.watch)
+            if key is not None:
+                keys.add(key)
+        return keys
 
     def close(self) -> None:
         """End all watches."""
         self._inotify.close()
-
-    def _ended(self, watch: int) -> bool:
-        """Forget a watch that the kernel ended; returns whether what it watched is gone."""
-        before = len(self._folders) + len(self._files)
-        self._keys.pop(watch, None)
-        self._folders = {path: known for path, known in self._folders.items() if known != watch}
-        self._files = {path: entry for path, entry in self._files.items() if entry[0] != watch}
-        return len(self._folders) + len(self._files) < before

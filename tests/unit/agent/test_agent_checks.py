@@ -43,7 +43,7 @@ class Bench:
         self.memory = Memory()
         self.book = SliceBook()
         self.checks = Checks(
-            self.gate, self.table, self.memory, self.book, None, Patience(patience_ns=50 * MS, retries=2)
+            self.gate, self.table, self.memory, self.book, Patience(patience_ns=50 * MS, retries=2)
         )
 
     def pass_time(self, ms: int) -> None:

@@ -114,12 +114,58 @@ def test_vanished_step_is_no_longer_held(gate: Gate, freezer: RecordingFreezer) 
     assert gate.apply((A,), ()).outcomes[0].did is Did.GONE
 
 
-def test_tells_own_writes_from_others(gate: Gate) -> None:
+class Written:
+    """Stands in for the watch of control files: the freezer's own writes, and those of a test."""
+
+    def __init__(self, freezer: RecordingFreezer) -> None:
+        self.freezer = freezer
+        self.seen = 0
+        self.strangers: set[StepKey] = set()
+
+    def written(self) -> set[StepKey]:
+        keys = self.strangers | {key for _, key in self.freezer.writes[self.seen :]}
+        self.seen, self.strangers = len(self.freezer.writes), set()
+        return keys
+
+    def set_files(self, files: dict[str, StepKey]) -> bool:
+        return not files
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+@pytest.fixture
+def written(gate: Gate, freezer: RecordingFreezer) -> Written:
+    watch = Written(freezer)
+    gate.watch = watch  # type: ignore[assignment]
+    return watch
+
+
+def test_own_writes_are_nobody_elses(gate: Gate, written: Written) -> None:
     gate.apply((A,), ())
-    assert gate.observe(lambda: "read") == ("read", {A})
-    assert gate.observe(lambda: "read") == ("read", set())
-    gate.apply((A,), (B,))  # held already, and not held: nothing is written
-    assert gate.observe(lambda: "read") == ("read", set())
+    gate.apply((B,), (A,))
+    gate.disown((B,))
+    assert gate.strange() == set()
+
+
+def test_what_a_stranger_wrote_is_not_thawed_before_it_was_looked_at(
+    gate: Gate, freezer: RecordingFreezer, written: Written
+) -> None:
+    gate.apply((A, B), ())
+    written.strangers = {A}
+    gate.apply((), (A, B))
+    assert freezer.frozen == {A}
+    assert set(gate.held) == {A}
+    assert gate.strange() == {A}
+    gate.apply((), (A,))
+    assert freezer.frozen == set()
+
+
+def test_thaw_of_all_spares_nothing(gate: Gate, freezer: RecordingFreezer, written: Written) -> None:
+    gate.apply((A,), ())
+    written.strangers = {A}
+    gate.thaw_all()
+    assert freezer.frozen == set()
 
 
 def test_switch_acts_at_its_instant_and_once(gate: Gate, freezer: RecordingFreezer, clock: Clock) -> None:

@@ -12,7 +12,7 @@ from gangd.agent.kernel import Alarm
 from gangd.agent.meters import JobMeters
 from gangd.agent.strays import find_strays
 from gangd.agent.usage import UsageMeter
-from gangd.agent.watch import Watch
+from gangd.agent.watch import FileWatch, FolderWatch
 from gangd.freezer.model import StepKey
 from tests.fixtures.gang_host import SPIN, RealCgroups, cpu_ns, until
 
@@ -108,38 +108,52 @@ def test_what_a_held_job_uses_is_a_leak() -> None:
     assert meters.leak(1, {"s": 15_000_000}) == 5_000_000
 
 
-def test_watch_tells_of_new_folders_and_of_writes(tmp_path: Path) -> None:
-    watch = Watch()
-    control = tmp_path / "freezer.state"
-    control.write_text("THAWED")
+def test_watch_tells_of_folders_that_come_and_go(tmp_path: Path) -> None:
+    watch = FolderWatch()
     assert watch.set_folders([str(tmp_path)])
-    assert watch.set_files({str(control): KEY})
-    assert watch.read() == (False, {})
-    control.write_text("FROZEN")
-    assert watch.read()[1].keys() == {KEY}
+    assert not watch.changed()
     (tmp_path / "step_0").mkdir()
-    assert watch.read() == (True, {})
-    watch.set_files({})
-    control.write_text("THAWED")
-    assert watch.read() == (False, {})
+    assert watch.changed()
+    assert not watch.changed()
     assert not watch.set_folders([str(tmp_path), str(tmp_path / "absent")])
     assert watch.set_folders([str(tmp_path), str(tmp_path / "step_0")])
+    assert not watch.set_folders([str(tmp_path)])
+    assert not watch.changed()  # the end of a watch is our own doing
+    (tmp_path / "step_0").rmdir()
+    assert watch.changed()
+    watch.close()
+
+
+def test_watch_tells_whose_control_file_was_written(tmp_path: Path) -> None:
+    watch = FileWatch()
+    control = tmp_path / "freezer.state"
+    control.write_text("THAWED")
+    assert not watch.set_files({str(control): KEY, str(tmp_path / "absent"): KEY})
+    assert watch.written() == set()
+    control.write_text("FROZEN")
+    assert watch.written() == {KEY}
+    assert watch.written() == set()
+    assert watch.set_files({})
+    control.write_text("THAWED")
+    assert watch.written() == set()
     watch.close()
 
 
 def test_watch_sees_slurms_own_cgroups_come_and_a_stranger_write(real_v1: RealCgroups) -> None:
     job = real_v1.make("slurm_a/uid_0/job_1")
-    watch = Watch()
-    watch.set_folders([str(job)])
+    folders, files = FolderWatch(), FileWatch()
+    folders.set_folders([str(job)])
     step = real_v1.make("slurm_a/uid_0/job_1/step_0")
-    assert watch.read() == (True, {})
-    watch.set_files({str(step / "freezer.state"): KEY})
+    assert folders.changed()
+    files.set_files({str(step / "freezer.state"): KEY})
     (step / "freezer.state").write_text("FROZEN")
-    assert watch.read() == (False, {KEY: 1})
+    assert files.written() == {KEY}
     (step / "freezer.state").write_text("THAWED")
     step.rmdir()
-    assert watch.read()[0]
-    watch.close()
+    assert folders.changed()
+    assert files.written() == {KEY}
+    folders.close()
+    files.close()
 
 
 def test_alarm_rings_at_its_instant_and_not_before() -> None:

@@ -24,6 +24,6 @@ def test_stuck_freeze_is_retried_then_given_up() -> None:
 
 def test_looks_soon_at_first_and_then_rarely() -> None:
     settling = Settling(0, 0)
-    assert settling.look_ns(0) == 4_000_000
-    assert settling.look_ns(6_000_000) == 12_000_000
+    assert settling.look_ns(0) == 16_000_000
+    assert settling.look_ns(20_000_000) == 40_000_000
     assert settling.look_ns(80_000_000) == 130_000_000
