@@ -25,6 +25,7 @@ COMMANDS = {
     "replay": "Submit each job of a trace to Slurm at its instant, and write the RUN.",
     "top": "Who runs in this time slice and who is held, live.",
     "simulate": "The same trace on a simulated cluster, in a moment; writes a RUN, too.",
+    "compare": "Real and simulated runs of a trace, metric by metric and job by job.",
     "report": "Draw RUNs side by side on one page.",
 }
 
