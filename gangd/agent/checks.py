@@ -18,6 +18,8 @@ from gangd.freezer.settling import Next, Patience, Settling
 
 REST_OF_SLICE_NS = 2**62
 _BREATH_NS = 2_000_000
+DOUBT_NS = 1_000_000_000
+"""Slurm thaws a step to kill it: only a step that still lives after so long was thawed for another reason."""
 _PROBES = 8
 """Processes whose signals are looked at in one pass, over all steps; at least one of each."""
 
@@ -50,6 +52,7 @@ class Checks:
         self._patience = patience or Patience()
         self._settling: dict[StepKey, Settling] = {}
         self._settled: set[StepKey] = set()
+        self._doubts: dict[StepKey, int] = {}
         self._sees_stops = gate.freezer.name.startswith("cgroup")
 
     def stuck_at(self, now_ns: int) -> frozenset[StepKey]:
@@ -69,7 +72,8 @@ class Checks:
             self._note(
                 self._memory.on_state(
                     key, state, now_ns, ours=held, settled=key in self._settled, written=held
-                )
+                ),
+                now_ns,
             )
 
     def watch_files(self) -> bool:
@@ -78,6 +82,7 @@ class Checks:
 
     def on_states(self, keys: Iterable[StepKey], now_ns: int) -> None:
         """Look at the state of steps, those that we hold included."""
+        self._report_doubts(now_ns)
         held = self._gate.held
         self._settling = {
             key: settling for key, settling in self._settling.items() if key in held or key in self.stuck
@@ -88,7 +93,9 @@ class Checks:
             state = self._gate.freezer.state(key)
             if ours and key not in self._settled and not self._settle(key, state, now_ns):
                 continue
-            self._note(self._memory.on_state(key, state, now_ns, ours=ours, settled=key in self._settled))
+            self._note(
+                self._memory.on_state(key, state, now_ns, ours=ours, settled=key in self._settled), now_ns
+            )
         self._set_due(now_ns)
 
     def on_time(self, now_ns: int) -> bool:
@@ -120,7 +127,9 @@ class Checks:
                 stats = [read_stat(pid) for pid in pids]
                 stopped = all(stat is not None and stat.state == "T" for stat in stats)
             known = key.job in self._memory.dying
-            self._note(self._memory.on_signals(key, pending, stopped=stopped, now_ns=now_ns, ours=ours))
+            self._note(
+                self._memory.on_signals(key, pending, stopped=stopped, now_ns=now_ns, ours=ours), now_ns
+            )
             if key.job in self._memory.dying and not known:
                 self._book.on_dying({key.job})
 
@@ -144,11 +153,20 @@ class Checks:
             self._book.on_fault("freeze_failed", f"step {key} does not freeze and runs this slice", key.job)
         return False
 
-    def _note(self, sighting: Sighting | None) -> None:
+    def _report_doubts(self, now_ns: int) -> None:
+        """Report steps that were thawed under us and live on: it was not their end that thawed them."""
+        for key in [key for key, due_ns in self._doubts.items() if now_ns >= due_ns]:
+            del self._doubts[key]
+            if self._table.has_processes(key) and key.job not in self._memory.dying:
+                self._book.on_found(key.job, "frozen", Act.THAWED.value)
+
+    def _note(self, sighting: Sighting | None, now_ns: int) -> None:
         if sighting is None:
             return
-        left = "frozen" if sighting.held else "thawed"
-        self._book.on_found(sighting.key.job, left, sighting.act.value)
+        if sighting.act is Act.THAWED:
+            self._doubts[sighting.key] = now_ns + DOUBT_NS
+        else:
+            self._book.on_found(sighting.key.job, "frozen" if sighting.held else "thawed", sighting.act.value)
         if sighting.held and sighting.act is Act.FROZE:
             self._gate.disown((sighting.key,))
         elif sighting.held:

@@ -73,6 +73,11 @@ class StepTable:
         """Return the steps of these jobs."""
         return [key for key in self._seen if key.job in jobs]
 
+    def has_processes(self, key: StepKey) -> bool:
+        """Whether a step is there and not empty."""
+        seen = self._seen.get(key)
+        return seen is not None and bool(seen.pids)
+
     def pids_of_job(self, job: int) -> tuple[int, ...]:
         """Return the processes of a job, all steps together."""
         return tuple(pid for key, seen in self._seen.items() if key.job == job for pid in seen.pids)

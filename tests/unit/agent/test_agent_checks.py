@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from gangd.agent.checks import Checks
+from gangd.agent.checks import DOUBT_NS, Checks
 from gangd.agent.gate import Gate, Lease
 from gangd.agent.slicebook import Sender, SliceBook
 from gangd.agent.steps import StepTable
@@ -106,9 +106,24 @@ def test_step_thawed_under_us_is_given_back_and_reported(bench: Bench) -> None:
     bench.checks.on_states([KEY], 1)
     bench.freezer.frozen.discard(KEY)
     bench.checks.on_states([KEY], 2)
+    assert bench.gate.held == {}
+    assert bench.report().found == ()  # it may be about to end
+    bench.freezer.members[KEY] = (4_000_000,)
+    bench.table.refresh(3)
+    bench.checks.on_states([KEY], 2 + DOUBT_NS)
     (found,) = bench.report().found
     assert (found.left, found.found) == ("frozen", "thawed")
-    assert bench.gate.held == {}
+
+
+def test_step_that_was_thawed_to_be_killed_raises_no_alarm(bench: Bench) -> None:
+    bench.gate.apply((KEY,), ())
+    bench.checks.on_states([KEY], 1)
+    bench.freezer.frozen.discard(KEY)
+    bench.checks.on_states([KEY], 2)
+    bench.freezer.steps.discard(KEY)
+    bench.table.refresh(3)
+    bench.checks.on_states([], 2 + DOUBT_NS)
+    assert bench.report().found == ()
 
 
 def test_signal_that_waits_for_a_held_process_latches_the_job(bench: Bench) -> None:
