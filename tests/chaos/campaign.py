@@ -12,8 +12,10 @@ import random
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
+from osub.errors import OsubError
 from tests.chaos.broken import Broken, wait_for
 from tests.chaos.fault import Fault
 from tests.chaos.stage import ALLOWANCE_S, Stage
@@ -86,6 +88,7 @@ class Campaign:
         broken: list[str] = []
         recovered_s = None
         window = stage.watcher.open(fault.allowance_s)
+        guests = self._troupe.guests()
         time.sleep(self._dice.uniform(0.0, 0.2))  # strikes at any instant of a slice
         try:
             try:
@@ -107,6 +110,8 @@ class Campaign:
         stage.watcher.open(ALLOWANCE_S)
         if broken:
             stage.tell()
+            with suppress(OsubError):
+                self._troupe.abandon(guests)
         broken += [
             f"job {excess.job} stood still for {excess.lasted_s:.1f} s ({excess.what})"
             for excess in window.excesses.values()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tests.chaos.campaign import Outcome
-from tests.chaos.stage import ALLOWANCE_S, HEALTH_CHECK_S, KILL_WAIT_S, QUANTUM_MS
+from tests.chaos.stage import ALLOWANCE_S, HEALTH_CHECK_S, KILL_WAIT_S, MULTIPLICITY, QUANTUM_MS
 
 NOTES = """## What is covered, and what is not
 
@@ -66,9 +66,9 @@ def markdown(summary: Summary) -> str:
 `{command}`: {len(summary.outcomes)} faults, {len(summary.broken)} with a broken invariant, in
 {summary.wall_s:.0f} s ({facts}).
 
-An embedded Slurm of 2 nodes of 1 core, M=4, slices of {QUANTUM_MS} ms, lease 2 s, KillWait={KILL_WAIT_S},
-UnkillableStepTimeout=10, HealthCheckInterval={HEALTH_CHECK_S}. Two wide gangs share every core all along;
-faults bring jobs of their own.
+An embedded Slurm of 2 nodes of 1 core, M={MULTIPLICITY}, slices of {QUANTUM_MS} ms, lease 2 s.
+KillWait={KILL_WAIT_S}, UnkillableStepTimeout=10, HealthCheckInterval={HEALTH_CHECK_S}. Two wide gangs share
+every core all along; faults bring jobs of their own.
 
 * Jobs of the faults, ended as expected: {ended or "none"}.
 * The two wide gangs: {summary.end or "COMPLETED, never restarted"}.

@@ -39,6 +39,8 @@ ALLOWANCE_S = LEASE_S + 1.0
 KILL_WAIT_S = 5
 HEALTH_CHECK_S = 5
 QUANTUM_MS = 50
+MULTIPLICITY = 6
+"""Room for the residents and for the guests of several faults at a time."""
 CONTROLLER = "gangd"
 FUZZ = "fuzz"
 """Name of an agent's key that is on the allow-list and of no node."""
@@ -61,7 +63,7 @@ class Stage:
         self.shape = Shape(
             nodes=2,
             cores=1,
-            multiplicity=4,
+            multiplicity=MULTIPLICITY,
             quantum_ms=QUANTUM_MS,
             settings=(
                 f"KillWait={KILL_WAIT_S}",

@@ -82,7 +82,7 @@ class Troupe:
         """Give every guest more time: the fault kept Slurm or the cores from them."""
         self.ledger = [replace(guest, by_s=guest.by_s + by_s) for guest in self.ledger]
 
-    def wait_running(self, job: int, within_s: float = 40.0) -> Job:
+    def wait_running(self, job: int, within_s: float = 60.0) -> Job:
         """Wait until a job's first task works and return the job."""
         wait_for(lambda: bool(self._own_beats(job)), within_s, f"job {job} works")
         found = self._stage.client.job(job)
@@ -136,6 +136,16 @@ class Troupe:
         self.cancelled += len(jobs)
         self.ledger = [guest for guest in self.ledger if guest.job not in jobs]
         self.ended[JobState.CANCELLED] = self.ended.get(JobState.CANCELLED, 0) + len(jobs)
+
+    def abandon(self, before: set[int]) -> None:
+        """Cancel the guests that a fault left behind when it broke off; ``before`` are those of others."""
+        left = [guest.job for guest in self.ledger if guest.job not in before]
+        self.ledger = [guest for guest in self.ledger if guest.job in before]
+        self._stage.client.cancel(left)
+
+    def guests(self) -> set[int]:
+        """Return the jobs on the ledger."""
+        return {guest.job for guest in self.ledger}
 
     def farewell(self) -> None:
         """Wait for every guest, let the residents end in order, and see that they completed."""

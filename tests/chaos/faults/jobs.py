@@ -35,14 +35,15 @@ class Scancel(SlurmFault):
         self.detail = total + (", one of each wave ignores SIGTERM" if self.deaf else "")
 
     def _wave(self) -> int:
-        """Start jobs, one more than have room, and cancel all; returns how many were held just then."""
+        """Start jobs, see some work, and cancel all; returns how many were held just then."""
         jobs = [
             self.troupe.guest(f"cancel{index}", 0, by_s=120, deaf=self.deaf and index == 0)
             for index in range(self.count)
         ]
-        for job in jobs[: self.count - 1]:
+        # The last may still wait for cores: one that is cancelled before it ran must be gone as well.
+        for job in jobs[:-1]:
             self.troupe.wait_running(job)
-        self.wait_held(self.dice.choice(jobs[: self.count - 1]))
+        self.wait_held(self.dice.choice(jobs[:-1]))
         held = sum(self.stage.watcher.is_frozen(job) for job in jobs)
         self.troupe.cancel_and_wait(jobs, GONE_MARGIN_S, KILL_WAIT_S)
         return held
