@@ -11,7 +11,7 @@ from simulator.options import Setting
 from simulator.placement.plain import SlurmPlacement, ThesisPlacement
 from simulator.placement.rule import Placement
 from simulator.plugin_files import load_plugin
-from simulator.policies.plain import Easy, Fcfs
+from simulator.policies.plain import Easy, EasyElsewhere, Fcfs
 from simulator.policies.rule import QueuePolicy
 from simulator.sharing.model import SharingModel
 from simulator.sharing.noise import NoisyNodes
@@ -22,7 +22,7 @@ from simulator.system import Queues, System, multiple_queues, nodes_of_share, si
 _KIB_PER_GIB = 1024 * 1024
 _MOST_GIB = 1 << 30
 
-POLICIES = ("fcfs", "easy")
+POLICIES = ("fcfs", "easy", "easy-elsewhere")
 PLACEMENTS = ("lln", "thesis")
 LAYOUTS = ("sq", "mq")
 
@@ -93,8 +93,10 @@ def _policy(word: str) -> QueuePolicy:
         return Fcfs()
     if word == "easy":
         return Easy()
+    if word == "easy-elsewhere":
+        return EasyElsewhere()
     if ":" not in word:
-        raise UsageError(f"unknown policy {word!r}: choose {' or '.join(POLICIES)}, or FILE.py:NAME")
+        raise UsageError(f"unknown policy {word!r}: choose {', '.join(POLICIES)} or FILE.py:NAME")
     return cast("QueuePolicy", load_plugin(word, "schedule"))
 
 
@@ -104,7 +106,7 @@ def _placement(word: str) -> Placement:
     if word == "thesis":
         return ThesisPlacement()
     if ":" not in word:
-        raise UsageError(f"unknown placement {word!r}: choose {' or '.join(PLACEMENTS)}, or FILE.py:NAME")
+        raise UsageError(f"unknown placement {word!r}: choose {', '.join(PLACEMENTS)} or FILE.py:NAME")
     return cast("Placement", load_plugin(word, "place"))
 
 

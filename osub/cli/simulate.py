@@ -23,7 +23,7 @@ def simulate(
     trace: Annotated[Path, typer.Argument(help="Trace in (extended) SWF, plain or gzip.")],
     system: Annotated[str, typer.Option(help="Nodes and cores a node, such as N150C12.")],
     out: Annotated[Path, typer.Option("--out", help="RUN folder to write.")],
-    policy: Annotated[str, typer.Option(help="fcfs, easy, or your own: FILE.py:NAME.")] = "easy",
+    policy: Annotated[str, typer.Option(help="fcfs, easy, easy-elsewhere, or FILE.py:NAME.")] = "easy",
     multiplicity: Annotated[int, typer.Option(help="M: most jobs a core, 1 to 8.")] = 1,
     queues: Annotated[str, typer.Option(help="sq: one queue; mq: interactive nodes apart.")] = "sq",
     interactive_share: Annotated[

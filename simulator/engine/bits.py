@@ -47,3 +47,10 @@ def flip(members: npt.NDArray[np.int64], member: int) -> None:
     """Add ``member`` to a set, or remove it."""
     word = member // WORD_BITS
     members[word] ^= 1 << (member - word * WORD_BITS)
+
+
+@kernel
+def has(members: npt.NDArray[np.int64], member: int) -> bool:
+    """Return whether ``member`` is in a set."""
+    word = member // WORD_BITS
+    return bool((members[word] >> (member - word * WORD_BITS)) & 1)

@@ -169,6 +169,7 @@ def build_state(
         load_size=load_size,
         loads=loads,
         chosen=np.zeros(len(node_set), dtype=np.int64),
+        barred=np.zeros(len(node_set), dtype=np.int64),
         rows=np.zeros((rows, nodes, words), dtype=np.int64),
         row_order=np.arange(rows, dtype=np.int64),
         row_kept=np.arange(rows, dtype=np.int64),

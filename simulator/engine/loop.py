@@ -12,8 +12,8 @@ from simulator.engine.state import (
     AGENDA,
     ARRIVAL,
     ARRIVED_JOBS,
-    EASY,
     EVENTS,
+    FCFS,
     HEAP,
     LAST,
     NEXT_US,
@@ -61,7 +61,7 @@ def arrive(state: State) -> int:
 @kernel
 def run_events(state: State, outlook: Outlook, most: int) -> int:
     """Process at most ``most`` events under built-in rules; return how many there were."""
-    easy = state.rules[POLICY] == EASY
+    easy = state.rules[POLICY] != FCFS
     for event in range(most):
         kind = next_event(state)
         if kind == NOTHING:

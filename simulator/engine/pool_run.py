@@ -24,7 +24,7 @@ from simulator.job import Job
 from simulator.placement.plain import SlurmPlacement, ThesisPlacement
 from simulator.placement.rule import Placement
 from simulator.policies.easy import empty_outlook
-from simulator.policies.plain import Easy, Fcfs
+from simulator.policies.plain import Easy, EasyElsewhere, Fcfs
 from simulator.policies.rule import QueuePolicy
 from simulator.sharing.model import BuiltinSharing, SharingModel, SharingTables
 from simulator.sharing.proportional import Proportional
@@ -48,7 +48,7 @@ class Rules:
     def are_built_in(self) -> bool:
         """Whether kernels know all of them."""
         return (
-            isinstance(self.policy, Fcfs | Easy)
+            isinstance(self.policy, Fcfs | Easy | EasyElsewhere)
             and isinstance(self.placement, ThesisPlacement | SlurmPlacement)
             and isinstance(self.sharing, BuiltinSharing)
         )

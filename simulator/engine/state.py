@@ -66,7 +66,7 @@ CLOCK_FIELDS = 9
 # units a microsecond on a dedicated core.
 POLICY, PLACEMENT, KIND, NODES_DIFFER, SCALE = range(5)
 RULE_FIELDS = 5
-FCFS, EASY = range(2)
+FCFS, EASY, EASY_ELSEWHERE = range(3)
 THESIS, LLN = range(2)
 BY_MULTIPLICITY, BY_PAIR = range(2)
 
@@ -85,9 +85,9 @@ class State(NamedTuple):
     in units a microsecond; ``excess[a, b]`` by how much an application of class ``a`` is slowed by one of
     class ``b``, in parts of ``ONE``. ``by_load[u]`` is the set of nodes with ``u`` occupied slots,
     ``load_size[u]`` how many they are, ``loads`` the set of the ``u`` that occur; ``chosen`` is scratch for a
-    set of nodes. ``rows[r, n]`` are the cores of node ``n`` in row ``r`` of Slurm's placement,
-    ``row_size[r]`` how many cores the row has, ``row_order`` the rows in the order in which they are tried
-    (``row_kept`` keeps an order while another is tried).
+    set of nodes, and a placement keeps off the nodes in ``barred``. ``rows[r, n]`` are the cores of node
+    ``n`` in row ``r`` of Slurm's placement, ``row_size[r]`` how many cores the row has, ``row_order`` the
+    rows in the order in which they are tried (``row_kept`` keeps an order while another is tried).
     """
 
     rules: Ints
@@ -109,6 +109,7 @@ class State(NamedTuple):
     load_size: Ints
     loads: Ints
     chosen: Ints
+    barred: Ints
     rows: Ints
     row_order: Ints
     row_kept: Ints

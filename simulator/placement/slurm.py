@@ -11,7 +11,7 @@ Source: Slurm 22.05, ``cons_common/job_test.c`` (``_job_test``, steps 1 and 4) a
 
 from __future__ import annotations
 
-from simulator.engine.bits import count_bits, flip, lowest_bits
+from simulator.engine.bits import count_bits, flip, has, lowest_bits
 from simulator.engine.compile import kernel
 from simulator.engine.room import job_fits
 from simulator.engine.rows import sort_rows
@@ -44,7 +44,7 @@ def _choose_nodes(state: State, row: int, job: int) -> bool:
     most = 0
     for node in range(state.nodes.shape[1]):
         spare = 0
-        if state.nodes[FREE_KIB, node] >= memory_kib:
+        if state.nodes[FREE_KIB, node] >= memory_kib and not has(state.barred, node):
             for word in range(state.valid.shape[0]):
                 spare += count_bits(_spare(state, row, node, word))
         state.nodes[SPARE, node] = spare

@@ -41,7 +41,7 @@ def _choose_at_load(state: State, job: int, load: int, wanted: int) -> int:
     """Choose up to ``wanted`` nodes with ``load`` that suit ``job``, by index; return how many."""
     found = 0
     for word in range(state.chosen.shape[0]):
-        rest = state.by_load[load, word]
+        rest = state.by_load[load, word] & ~state.barred[word]
         while rest:
             bit = rest & -rest
             rest ^= bit
@@ -54,16 +54,18 @@ def _choose_at_load(state: State, job: int, load: int, wanted: int) -> int:
 
 
 @kernel
-def _choose_nodes(state: State, job: int) -> None:
-    """Choose the nodes of ``job``, which fits: fewest occupied slots, then lowest index."""
+def _choose_nodes(state: State, job: int) -> bool:
+    """Choose the nodes of ``job``, fewest occupied slots first; return whether there are enough."""
+    barred = 0
     for word in range(state.chosen.shape[0]):
         state.chosen[word] = 0
+        barred |= state.barred[word]
     if state.nodes.shape[1] == 1:
         state.chosen[0] = 1
-        return
+        return barred == 0
     wanted = state.jobs[NODES, job]
     # with one slot a core and memory to spare, every node with that load suits the job or none does
-    alike = state.occupied.shape[1] == 1 and state.jobs[MEMORY_KIB, job] == 0
+    alike = state.occupied.shape[1] == 1 and state.jobs[MEMORY_KIB, job] == 0 and barred == 0
     for place in range(state.loads.shape[0]):
         rest = state.loads[place]
         while rest and wanted > 0:
@@ -76,6 +78,7 @@ def _choose_nodes(state: State, job: int) -> None:
                 wanted -= state.load_size[load]
             else:
                 wanted -= _choose_at_load(state, job, load, wanted)
+    return bool(wanted == 0)
 
 
 @kernel
@@ -94,9 +97,8 @@ def name_nodes(state: State, job: int) -> None:
 @kernel
 def place(state: State, job: int) -> bool:
     """Name in the parts of ``job`` the cores that it gets now; return whether it fits."""
-    if not job_fits(state, job):
+    if not job_fits(state, job) or not _choose_nodes(state, job):
         return False
-    _choose_nodes(state, job)
     name_nodes(state, job)
     for part in range(state.jobs[PART_AT, job], state.jobs[PART_AT, job + 1]):
         choose_cores(state, part, state.jobs[CORES, job])

@@ -1,7 +1,7 @@
 """EASY backfilling on dedicated and on shared cores: a later job may start if the head starts no later.
 
 Sources: Lifka 1995 and the rules of the golden schedules for dedicated cores; thesis section 5.2.3 for shared
-ones.
+ones. ``EASY_ELSEWHERE`` gives a job that would delay the head a second choice of nodes (``aside``).
 """
 
 from __future__ import annotations
@@ -16,14 +16,19 @@ from simulator.engine.progress import start
 from simulator.engine.state import (
     CLOCK_FIELDS,
     CORES,
+    EASY,
+    EASY_ELSEWHERE,
+    FREE,
     NEVER,
     NODE_FIELDS,
     NODES,
     NODES_DIFFER,
+    POLICY,
     QUEUE_NEXT,
     REQUEST_US,
     RESTLESS,
     SHAPE,
+    USED,
     WAITING,
     State,
     run_table,
@@ -32,6 +37,7 @@ from simulator.placement.builtin import place
 from simulator.policies import shadow as dedicated
 from simulator.policies import trial as shared
 from simulator.policies.ahead import KNOWN, Ahead, find_start
+from simulator.policies.aside import Aside, bar, choose_for_head, count_used, no_aside, unbar
 from simulator.policies.refusals import Refusals, forget_refusals, is_hopeless, no_refusals, note_refusal
 from simulator.policies.shadow import Shadow, find_shadow, note_end, note_start
 
@@ -42,6 +48,7 @@ class Outlook(NamedTuple):
     shadow: Shadow
     ahead: Ahead
     refusals: Refusals
+    aside: Aside
 
 
 def empty_outlook(state: State) -> Outlook:
@@ -67,7 +74,7 @@ def empty_outlook(state: State) -> Outlook:
         group_cores=np.zeros((rooms, words), dtype=np.int64),
         lists=np.zeros((2, max(projected, rooms)), dtype=np.int64),
     )
-    return Outlook(shadow, ahead, no_refusals(int(state.jobs[SHAPE].max()) + 1))
+    return Outlook(shadow, ahead, no_refusals(int(state.jobs[SHAPE].max()) + 1), no_aside(state))
 
 
 @kernel
@@ -102,50 +109,72 @@ def _may_be_tried(state: State, refusals: Refusals, job: int) -> bool:
 
 
 @kernel
-def _backfill_dedicated(state: State, outlook: Outlook, first: int) -> None:
-    """Backfill the queue from ``first`` on, where requested ends are known."""
-    run, shadow, refusals = state.run, outlook.shadow, outlook.refusals
+def _delays_dedicated(state: State, outlook: Outlook, head: int, job: int) -> bool:
+    """Return whether ``job``, on the cores that its parts name, would delay the head on dedicated cores."""
+    if outlook.shadow.counters[dedicated.KNOWN] == 0:
+        find_shadow(state, outlook.shadow, head)
+    return dedicated.delays_head(state, outlook.shadow, head, job)
+
+
+@kernel
+def _delays_shared(state: State, outlook: Outlook, head: int, job: int) -> bool:
+    """Return the same for shared cores."""
+    if outlook.ahead.counters[KNOWN] == 0:
+        find_start(state, outlook.ahead, head)
+        outlook.ahead.counters[KNOWN] = 1
+    take_slots(state, job)
+    delayed = shared.delays_head(state, outlook.ahead, head, job)
+    free_slots(state, job)
+    return delayed
+
+
+@kernel
+def _delays_head(state: State, outlook: Outlook, head: int, job: int) -> bool:
+    if is_steady(state):
+        return _delays_dedicated(state, outlook, head, job)
+    return _delays_shared(state, outlook, head, job)
+
+
+@kernel
+def _place_aside(state: State, outlook: Outlook, head: int, job: int) -> bool:
+    """Place ``job`` off the nodes that the head would take; return whether it fits there."""
+    aside = outlook.aside
+    if aside.known[0] == 0:
+        if is_steady(state):
+            for node in range(state.nodes.shape[1]):
+                outlook.shadow.room[USED, node] = state.listed.shape[1] - outlook.shadow.room[FREE, node]
+            choose_for_head(state, aside, outlook.shadow.room, head)
+        else:
+            count_used(outlook.ahead.room, outlook.ahead.base_stack)
+            choose_for_head(state, aside, outlook.ahead.room, head)
+    bar(state, aside)
+    placed = place(state, job)
+    unbar(state)
+    return placed
+
+
+@kernel
+def _backfill(state: State, outlook: Outlook, first: int) -> None:
+    """Go through the queue from ``first`` on and start the jobs that do not delay the head."""
+    run, refusals = state.run, outlook.refusals
     end = run.shape[1] - 1
     head = run[QUEUE_NEXT, end]
+    listing = is_steady(state)
+    outlook.aside.known[0] = 0
     forget_refusals(refusals)
     job = first
     while job != end and state.roomy[1] > 0:
         after = run[QUEUE_NEXT, job]
         if _may_be_tried(state, refusals, job):
-            if shadow.counters[dedicated.KNOWN] == 0:
-                find_shadow(state, shadow, head)
-            if dedicated.delays_head(state, shadow, head, job):
-                note_refusal(state, refusals, job, state.jobs[REQUEST_US, job])
-            else:
-                start(state, job)
-                note_start(state, shadow, job)
-                forget_refusals(refusals)
-        job = after
-
-
-@kernel
-def _backfill_shared(state: State, outlook: Outlook) -> None:
-    """Backfill the whole queue where the ends depend on who shares cores with whom."""
-    run, ahead, refusals = state.run, outlook.ahead, outlook.refusals
-    end = run.shape[1] - 1
-    head = run[QUEUE_NEXT, end]
-    if state.clock[RESTLESS] > 0:
-        ahead.counters[KNOWN] = 0
-    forget_refusals(refusals)
-    job = run[QUEUE_NEXT, head]
-    while job != end and state.roomy[1] > 0:
-        after = run[QUEUE_NEXT, job]
-        if _may_be_tried(state, refusals, job):
-            if ahead.counters[KNOWN] == 0:
-                find_start(state, ahead, head)
-                ahead.counters[KNOWN] = 1
-            take_slots(state, job)
-            delayed = shared.delays_head(state, ahead, head, job)
-            free_slots(state, job)
+            delayed = _delays_head(state, outlook, head, job)
+            if delayed and state.rules[POLICY] == EASY_ELSEWHERE and _place_aside(state, outlook, head, job):
+                delayed = _delays_head(state, outlook, head, job)
             if delayed:
                 note_refusal(state, refusals, job, state.jobs[REQUEST_US, job])
             else:
                 start(state, job)
+                if listing:
+                    note_start(state, outlook.shadow, job)
                 forget_refusals(refusals)
         job = after
 
@@ -163,11 +192,16 @@ def pass_after_end(state: State, outlook: Outlook, job: int) -> None:
         outlook.shadow.counters[dedicated.COUNT] = NEVER
     if state.clock[WAITING] < 2:
         return
-    if listing:
-        head = state.run[QUEUE_NEXT, state.run.shape[1] - 1]
-        _backfill_dedicated(state, outlook, state.run[QUEUE_NEXT, head])
-    else:
-        _backfill_shared(state, outlook)
+    _backfill_all(state, outlook)
+
+
+@kernel
+def _backfill_all(state: State, outlook: Outlook) -> None:
+    """Go through the whole queue behind its head."""
+    if state.clock[RESTLESS] > 0:
+        outlook.ahead.counters[KNOWN] = 0
+    head = state.run[QUEUE_NEXT, state.run.shape[1] - 1]
+    _backfill(state, outlook, state.run[QUEUE_NEXT, head])
 
 
 @kernel
@@ -175,14 +209,14 @@ def pass_after_arrival(state: State, outlook: Outlook, job: int) -> None:
     """Make a scheduling pass after ``job`` has arrived.
 
     On dedicated cores only ``job`` needs a look: since the last pass no core became free, and a refused job
-    that starts later ends later. Where cores are shared, a refused job may do less harm later, so all are
-    tried again.
+    that starts later ends later. Where cores are shared a refused job may do less harm later, and where a
+    second choice of nodes is allowed the head's may be others now, so all are tried again.
     """
     listing = is_steady(state)
     if state.clock[WAITING] == 1:
         outlook.ahead.counters[KNOWN] = 0
         start_heads(state, outlook.shadow, listing)
-    elif listing:
-        _backfill_dedicated(state, outlook, job)
+    elif listing and state.rules[POLICY] == EASY:
+        _backfill(state, outlook, job)
     else:
-        _backfill_shared(state, outlook)
+        _backfill_all(state, outlook)

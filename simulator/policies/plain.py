@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from simulator.engine.state import EASY, FCFS
+from osub.errors import UsageError
+from simulator.engine.state import EASY, EASY_ELSEWHERE, FCFS
 from simulator.policies.rule import Desk
 
 
@@ -19,6 +20,28 @@ class Fcfs:
         """Start queue heads while they fit."""
         while desk.waiting and desk.start(desk.waiting[0]):
             pass
+
+
+@dataclass(frozen=True, slots=True)
+class EasyElsewhere:
+    """EASY in which a job that would delay the head is tried again, off the nodes that the head would take.
+
+    It is built in only: it does not go with plug-ins, nor event by event.
+    """
+
+    code: ClassVar[int] = EASY_ELSEWHERE
+
+    def schedule(self, desk: Desk) -> None:  # noqa: ARG002
+        """Refuse.
+
+        Raises
+        ------
+        UsageError
+            Always.
+        """
+        raise UsageError(
+            "policy easy-elsewhere goes with built-in rules only, and not with --slices or --check"
+        )
 
 
 @dataclass(frozen=True, slots=True)

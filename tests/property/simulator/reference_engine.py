@@ -106,7 +106,10 @@ class ReferenceEngine:
             else:
                 self.advance(arrivals[0].submit_us)
                 self.queue.append(arrivals.pop(0))
-            (self.pass_fcfs if policy == "fcfs" else self.pass_easy)()
+            if policy == "fcfs":
+                self.pass_fcfs()
+            else:
+                self.pass_easy(elsewhere=policy == "easy-elsewhere")
 
     def in_last_phase(self, job: RefJob) -> bool:
         return job.phase == len(job.phases_us) - 1
@@ -174,11 +177,14 @@ class ReferenceEngine:
                 suited.append(node)
         return suited
 
-    def place(self, job: RefJob) -> dict[int, list[int]] | None:
-        return self.place_slurm(job) if self.rows is not None else self.place_thesis(job)
+    def place(self, job: RefJob, barred: set[int] | None = None) -> dict[int, list[int]] | None:
+        if self.rows is not None:
+            return self.place_slurm(job, barred or set())
+        return self.place_thesis(job, barred or set())
 
-    def place_thesis(self, job: RefJob) -> dict[int, list[int]] | None:
-        holders, suited = self.cluster.holders, self.room(job)
+    def place_thesis(self, job: RefJob, barred: set[int]) -> dict[int, list[int]] | None:
+        holders = self.cluster.holders
+        suited = [node for node in self.room(job) if node not in barred]
         if len(suited) < job.nodes:
             return None
         suited.sort(key=lambda node: (sum(map(len, holders[node])), node))
@@ -188,11 +194,12 @@ class ReferenceEngine:
             for node in sorted(suited[: job.nodes])
         }
 
-    def place_slurm(self, job: RefJob) -> dict[int, list[int]] | None:
+    def place_slurm(self, job: RefJob, barred: set[int]) -> dict[int, list[int]] | None:
         assert self.rows is not None
         if len(self.room(job)) < job.nodes:
             return None
-        every = {(node, core) for node in range(self.cluster.nodes) for core in range(self.cluster.cores)}
+        nodes = [node for node in range(self.cluster.nodes) if node not in barred]
+        every = {(node, core) for node in nodes for core in range(self.cluster.cores)}
         held = {place for row in self.rows for place in row.cores}
         placement = self.least_loaded(job, every - held)
         if placement is not None:
@@ -257,20 +264,41 @@ class ReferenceEngine:
         while self.queue and (placement := self.place(self.queue[0])) is not None:
             self.start(self.queue[0], placement)
 
-    def pass_easy(self) -> None:
+    def pass_easy(self, *, elsewhere: bool = False) -> None:
         self.pass_fcfs()
+        barred: set[int] | None = None
         for job in self.queue[1:]:
             placement = self.place(job)
             if placement is None:
                 continue
-            without = self.earliest_start(self.queue[0].number, None)
-            if self.earliest_start(self.queue[0].number, job.number) <= without:
+            head = self.queue[0].number
+            without = self.earliest_start(head, None)
+            if self.earliest_start(head, job.number, placement) <= without:
                 self.start(job, placement)
+            elif elsewhere:
+                barred = self.head_nodes(head) if barred is None else barred
+                second = self.place(job, barred)
+                if second is not None and self.earliest_start(head, job.number, second) <= without:
+                    self.start(job, second)
 
-    def earliest_start(self, head: int, beside: int | None) -> int:
+    def head_nodes(self, head: int) -> set[int]:
+        """Return the nodes that the head would take at its earliest start, by the thesis's rule."""
+        world = self.world_at_start(head, None, None)
+        suited = world.room(world.jobs[head])
+        suited.sort(key=lambda node: (sum(map(len, world.cluster.holders[node])), node))
+        return set(suited[: world.jobs[head].nodes])
+
+    def earliest_start(
+        self, head: int, beside: int | None, placement: dict[int, list[int]] | None = None
+    ) -> int:
+        return self.world_at_start(head, beside, placement).now
+
+    def world_at_start(
+        self, head: int, beside: int | None, placement: dict[int, list[int]] | None
+    ) -> ReferenceEngine:
+        """Return the world projected to the instant at which the head has room."""
         world = copy.deepcopy(self)
         if beside is not None:
-            placement = world.place(world.jobs[beside])
             assert placement is not None
             world.start(world.jobs[beside], placement)
         for job in world.running:
@@ -280,7 +308,7 @@ class ReferenceEngine:
             ends = sorted((world.phase_end(job), job.number) for job in world.running)
             fits = len(world.room(world.jobs[head])) >= world.jobs[head].nodes
             if fits and not (ends and ends[0][0] <= world.now):
-                return world.now
+                return world
             world.advance(ends[0][0])
             world.stop(world.jobs[ends[0][1]])
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from simulator.engine.pool_run import Rules
 from simulator.placement.plain import SlurmPlacement, ThesisPlacement
-from simulator.policies.plain import Easy, Fcfs
+from simulator.policies.plain import Easy, EasyElsewhere, Fcfs
+from simulator.policies.rule import QueuePolicy
 from simulator.sharing.proportional import Proportional
 from tests.property.simulator.cases import World, placements, run_world, worlds
 from tests.property.simulator.reference_engine import (
@@ -21,6 +22,7 @@ from tests.property.simulator.reference_engine import (
     proportional,
 )
 
+POLICIES: dict[str, QueuePolicy] = {"fcfs": Fcfs(), "easy": Easy(), "easy-elsewhere": EasyElsewhere()}
 Schedule = list[tuple[int, int | None, int | None, dict[int, list[int]]]]
 
 
@@ -30,7 +32,7 @@ def schedule_of(jobs: list[RefJob]) -> Schedule:
 
 def engine_schedule(world: World, policy: str, placement: str = "thesis", *, stepping: bool) -> Schedule:
     rules = Rules(
-        policy=Fcfs() if policy == "fcfs" else Easy(),
+        policy=POLICIES[policy],
         placement=SlurmPlacement() if placement == "lln" else ThesisPlacement(),
         sharing=Proportional(world.overhead),
         node_memory_kib=world.memory_kib,
@@ -67,6 +69,13 @@ def test_busy_clusters_give_the_reference_schedule(world: World) -> None:
 @given(world=worlds(most_jobs=20), policy=st.sampled_from(["fcfs", "easy"]))
 def test_rows_as_slurm_keeps_them_give_the_reference_schedule(world: World, policy: str) -> None:
     assert engine_schedule(world, policy, "lln", stepping=False) == reference_schedule(world, policy, "lln")
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(world=worlds(most_jobs=20), placement=st.sampled_from(["thesis", "lln"]))
+def test_a_second_choice_of_nodes_gives_the_reference_schedule(world: World, placement: str) -> None:
+    schedule = engine_schedule(world, "easy-elsewhere", placement, stepping=False)
+    assert schedule == reference_schedule(world, "easy-elsewhere", placement)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
