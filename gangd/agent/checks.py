@@ -60,9 +60,12 @@ class Checks:
         self.stuck = {key: until_ns for key, until_ns in self.stuck.items() if now_ns < until_ns}
         return frozenset(self.stuck)
 
-    def begin_slice(self) -> None:
-        """Forget what concerned the slice that is over."""
+    def begin_slice(self, thawed: Iterable[StepKey] = ()) -> None:
+        """Forget what concerned the slice that is over; steps that were thawed have to settle anew."""
         self.stuck.clear()
+        self._settled.difference_update(thawed)
+        for key in thawed:
+            self._settling.pop(key, None)
 
     def on_writes(self, now_ns: int) -> None:
         """Look at the steps whose control files strangers have written."""

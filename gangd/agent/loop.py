@@ -25,6 +25,7 @@ from gangd.wire.sockets import AgentSockets
 from osub.errors import HostError
 
 GUARDIAN_LOOK_NS = 1_000_000_000
+SLACK_NS = 300_000_000
 GUARDIAN_RETRY_NS = 5_000_000_000
 STRAYS_NS = 10_000_000_000
 DEAF_NS = 5_000_000_000
@@ -98,12 +99,14 @@ class Loop:
             poller.register(fd, select.POLLIN)
         while True:
             now_ns = time.monotonic_ns()
-            wait_ns = min(self.node.due_ns(now_ns), self._guardian_ns, self._strays_ns) - now_ns
+            # Looks at the guardian and for strays wait for the next wake-up, if one comes soon.
+            seldom_ns = min(self._guardian_ns, self._strays_ns) + SLACK_NS
+            wait_ns = min(self.node.due_ns(now_ns), seldom_ns) - now_ns
             ready = {fd for fd, _ in poller.poll(max(0.0, wait_ns / 1e6))}
             if self._signals[0] in ready:
                 return signal.Signals(int(os.read(self._signals[0], 16)[-1])).name
             if self._guardian is not None and self._guardian.pidfd in ready:
-                self._guardian_ns = 0
+                self._guardian_ns = -SLACK_NS
             self._turn(time.monotonic_ns(), ready)
 
     def _turn(self, now_ns: int, ready: set[int]) -> None:

@@ -8,7 +8,7 @@ a fleet of many agents in one process calls it with the time.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gangd.agent.checks import REST_OF_SLICE_NS, Checks
 from gangd.agent.conversation import Conversation
@@ -21,7 +21,8 @@ from gangd.agent.strangers import Memory
 from gangd.agent.switch import Prepared, Switch, Switched
 from gangd.freezer.model import Did
 from gangd.freezer.recording import RecordingFreezer
-from gangd.wire import Controller
+from gangd.wire import Controller, JobSample
+from gangd.wire.cadence import is_look, next_look, slices_a_look
 
 REPORT_NS = 1_000_000_000
 LOOK_AFTER_NS = 5_000_000
@@ -32,6 +33,8 @@ IDLE_LOOK_NS = 1_000_000_000
 LATE_NS = 10_000_000
 """A switch that begins later than this is counted as late; half of the shortest slice."""
 LEAK_LOOK_NS = 2_000_000_000
+SIGNALS_NS = 400_000_000
+"""Pending signals are looked for no more often than this: Slurm waits seconds between SIGTERM and SIGKILL."""
 
 
 @dataclass
@@ -63,6 +66,7 @@ class Node:
     _refresh_ns: int = 0
     _report_ns: int = 0
     _leak_ns: int = 0
+    _signals_ns: int = 0
     _trips: int = 0
     _turn: int = 0
     _collect_ns: int | None = None
@@ -84,21 +88,33 @@ class Node:
         self.act(now_ns)
 
     def on_switches(self, now_ns: int) -> None:
-        """Close the slice that a switch has ended, prepare the next switch, and plan a look at everything."""
-        self._collect_ns = None
-        for switched in self.switch.collect():
-            self._on_switched(switched, now_ns)
-        while self.switch.expired:
-            self._on_applied(self.switch.expired.popleft())
+        """Take in the switches that were made, prepare those to come, and plan a look at everything."""
+        self._take_switches(now_ns)
         self._prepare(now_ns)
         # A frozen task needs its core once more to stand still: looking at once would only be in its way.
         self._look_ns = self._report_ns = now_ns + LOOK_AFTER_NS
 
+    def _take_switches(self, now_ns: int) -> None:
+        """Close the slices that switches have ended."""
+        self._collect_ns = None
+        made = self.switch.collect()
+        # First who was held when, then the samples: what a held job uses after its sample has leaked.
+        for switched in made:
+            self.meters.on_held(switched.held, switched.applied.frozen_ns)
+        samples = self._sample(made, now_ns) if made else {}
+        for place, switched in enumerate(made):
+            for sample in samples.get(place, ()):
+                self.book.on_sample(sample)
+            self._on_switched(switched, now_ns)
+        while self.switch.expired:
+            self._on_applied(self.switch.expired.popleft())
+
     def _collect(self, now_ns: int) -> None:
-        """Take in the switch that was due a moment ago; nothing wakes the loop for it."""
+        """Take in the switches that were made since the last look; nothing wakes the loop for them."""
         if self.switch.has_made():
-            self.on_switches(now_ns)
+            self._take_switches(now_ns)
             self.look(now_ns, new=self._look_again)
+            self._report_ns = now_ns
             return
         prepared = self.switch.prepared()
         self._collect_ns = (
@@ -122,6 +138,8 @@ class Node:
         changes = self.table.refresh(now_ns)
         share = SCAN_SHARE if self.gate.freezer.name == "signals" else LIST_SHARE
         self._refresh_ns = now_ns + (time.thread_time_ns() - began_ns) * share
+        if changes.born:
+            self.book.on_born(changes.born)
         if changes.ended:
             self.book.on_ended(changes.ended)
             self.memory.forget(changes.ended)
@@ -139,7 +157,9 @@ class Node:
         self.checks.on_writes(now_ns)
         keys = self.table.keys_of(self._jobs(now_ns) - set(self.talk.timeline.exempt.suspended))
         self.checks.on_states(keys, now_ns)
-        self.checks.on_signals(keys, now_ns)
+        if now_ns >= self._signals_ns:
+            self._signals_ns = now_ns + SIGNALS_NS
+            self.checks.on_signals(keys, now_ns)
 
     def act(self, now_ns: int, *, reassert: bool = False) -> None:
         """Renew the lease, decide for now, write the difference, and prepare the next switch.
@@ -157,6 +177,8 @@ class Node:
         if freeze or thaw:
             applied = self.gate.apply(freeze, thaw, turn=self._turn)
             self._on_applied(applied)
+            if self.switch.has_made():  # maybe nothing was done, as the next slice has begun: decide for that
+                self._collect_ns = now_ns + AGAIN_NS
             if reassert and any(outcome.did is Did.WROTE for outcome in applied.outcomes):
                 self._look_again, self._look_ns = True, now_ns + AGAIN_NS  # until nothing new turns up
         self._again_ns = verdict.again_ns
@@ -217,7 +239,7 @@ class Node:
         """Thaw everything and hold nothing any more."""
         self.guarded = False
         self.gate.lease.set_until(0)
-        self.switch.prepare(None)
+        self.switch.prepare()
         try:
             self.checks.on_writes(time.monotonic_ns())  # what Slurm has suspended on top of us is Slurm's
         finally:
@@ -245,48 +267,75 @@ class Node:
             self.gate.thaw_all()
             self.book.on_fault("thawed_by_guardian", "the guardian or an operator thawed what was held here")
 
-    def _decide(self, planned: frozenset[int], now_ns: int, *, next_slice: bool = False) -> Verdict:
+    def _decide(self, planned: frozenset[int], now_ns: int) -> Verdict:
         situation = Situation(
             now_ns=now_ns,
-            open=next_slice or self.gate.lease.valid(now_ns),
+            open=self.gate.lease.valid(now_ns),
             planned=planned,
             steps=self.table.views(),
             ours=self.gate.held,
             dying=frozenset(self.memory.dying),
             strangers=self.memory.strangers(),
-            stuck=frozenset() if next_slice else self.checks.stuck_at(now_ns),
+            stuck=self.checks.stuck_at(now_ns),
         )
         return decide(situation, self.limits)
 
     def _prepare(self, now_ns: int) -> None:
-        """Prepare the switch into the slice after the one that runs."""
+        """Prepare the switches from the slice after the one that runs to the next look, and one more."""
         offset = self.talk.offset(now_ns)
         timeline = self.talk.timeline
         self._slice_ns = None
         number = None if offset is None else self._next_number(now_ns + offset.offset_ns, now_ns)
         start_ns = None if number is None else timeline.start_ns(number)
         if offset is None or number is None or start_ns is None:
-            self.switch.prepare(None)
+            self.switch.prepare()
             return
         instant_ns = start_ns - offset.offset_ns
         if not timeline.jobs(number) and not self.gate.held:
-            self.switch.prepare(None)
+            self.switch.prepare()
             self._close_slice(now_ns, offset.offset_ns)
-            self._slice_ns = max(instant_ns, now_ns + 1_000_000)
+            self._slice_ns = max(instant_ns, now_ns + AGAIN_NS)
             return
-        verdict = self._decide(self._planned(number), max(now_ns, instant_ns), next_slice=True)
-        held = self.gate.held
-        prepared = Prepared(
-            number,
-            timeline.epoch_of(number) or 0,
-            instant_ns,
-            tuple(key for key in verdict.hold if key not in held),
-            tuple(key for key in held if key not in verdict.hold),
-        )
-        if prepared != self.switch.prepared():
-            self.switch.prepare(prepared)
+        queue = self._following(number, offset.offset_ns, now_ns)
+        if queue != self.switch.queue():
+            self.switch.prepare(*queue)
         if self._collect_ns is None:
-            self._collect_ns = max(instant_ns, now_ns) + LOOK_AFTER_NS
+            look = next_look(number, timeline.length_ns(number) or 1)
+            look_ns = next((each.instant_ns for each in queue if each.number >= look), queue[-1].instant_ns)
+            self._collect_ns = max(look_ns, now_ns) + LOOK_AFTER_NS
+
+    def _following(self, number: int, offset_ns: int, now_ns: int) -> tuple[Prepared, ...]:
+        """Switches from slice ``number`` on: what each freezes and thaws if those before it are made."""
+        timeline = self.talk.timeline
+        spacing = slices_a_look(timeline.length_ns(number) or 1)
+        situation = Situation(
+            now_ns=now_ns,
+            open=True,  # the gate looks at the lease when the instant has come
+            planned=frozenset(),
+            steps=self.table.views(),
+            ours=dict(self.gate.held),
+            dying=frozenset(self.memory.dying),
+            strangers=self.memory.strangers(),
+        )
+        queue = []
+        while True:
+            start_ns = timeline.start_ns(number)
+            if start_ns is None:
+                break
+            instant_ns = start_ns - offset_ns
+            ours = situation.ours
+            situation = replace(situation, now_ns=max(now_ns, instant_ns), planned=self._planned(number))
+            hold = decide(situation, self.limits).hold
+            epoch = timeline.epoch_of(number) or 0
+            freeze = tuple(key for key in hold if key not in ours)
+            thaw = tuple(key for key in ours if key not in hold)
+            queue.append(Prepared(number, epoch, instant_ns, freeze, thaw))
+            # One more than to the look, for a loop that comes late; a long slice leaves it time enough.
+            if spacing == 1 or (is_look(number - 1, timeline.length_ns(number) or 1) and len(queue) > 1):
+                break
+            situation = replace(situation, ours={key: ours.get(key, instant_ns) for key in hold})
+            number += 1
+        return tuple(queue)
 
     def _next_number(self, controller_ns: int, now_ns: int) -> int | None:
         pending = self.switch.prepared()
@@ -299,11 +348,7 @@ class Node:
 
     def _on_switched(self, switched: Switched, now_ns: int) -> None:
         offset = self.talk.offset(now_ns)
-        offset_ns = 0 if offset is None else offset.offset_ns
-        # First who is held, then the samples: what a job uses after its sample leaks only if it is held.
-        self.meters.on_held(switched.held, switched.applied.frozen_ns)
-        self._sample(now_ns)
-        self.book.on_switch(switched, offset_ns)
+        self.book.on_switch(switched, 0 if offset is None else offset.offset_ns)
         if switched.late_ns > LATE_NS:
             late_ms = switched.late_ns / 1e6
             self.book.on_fault(
@@ -312,26 +357,47 @@ class Node:
         self._current = switched.prepared.number
         self._turn = switched.turn
         self.talk.timeline.prune(self._current)
-        self.checks.begin_slice()
-        self._on_applied(switched.applied)
+        self.checks.begin_slice(switched.prepared.thaw)
+        self._note_outcomes(switched.applied)
 
     def _close_slice(self, now_ns: int, offset_ns: int) -> None:
-        if self.book.current is not None:
-            self._sample(now_ns)
-            self.book.end_slice(offset_ns)
-
-    def _sample(self, now_ns: int) -> None:
-        """Read the jobs that ran in the slice that is ending."""
         ending = self.book.current
-        if ending is None:
-            return
-        for job in sorted(self.talk.timeline.jobs(ending.prepared.number) - ending.held):
-            if self.meters.due(job, now_ns):
-                sample = self.meters.sample(job, self._cgroups_ns(job), now_ns)
+        if ending is not None:
+            for job in sorted(self._ran_in(ending)):
+                sample = self._read(job, now_ns)
                 if sample is not None:
                     self.book.on_sample(sample)
+            self.book.end_slice(offset_ns)
+
+    def _sample(self, made: list[Switched], now_ns: int) -> dict[int, list[JobSample]]:
+        """Read the jobs that ran in the slices that ended; by the switch that ended the last one of each."""
+        ending = [self.book.current, *made[:-1]]
+        last: dict[int, int] = {}
+        for place, slice_ in enumerate(ending):
+            if slice_ is not None:
+                last |= dict.fromkeys(self._ran_in(slice_), place)
+        samples: dict[int, list[JobSample]] = {}
+        for job, place in sorted(last.items()):
+            sample = self._read(job, now_ns)
+            if sample is not None:
+                samples.setdefault(place, []).append(sample)
+        return samples
+
+    def _ran_in(self, slice_: Switched) -> frozenset[int]:
+        """Jobs that the schedule names in a slice and that were not held in it."""
+        return self.talk.timeline.jobs(slice_.prepared.number) - slice_.held
+
+    def _read(self, job: int, now_ns: int) -> JobSample | None:
+        return (
+            self.meters.sample(job, self._cgroups_ns(job), now_ns) if self.meters.due(job, now_ns) else None
+        )
 
     def _look_for_leaks(self, now_ns: int) -> None:
+        if self.switch.has_made():  # who is held is not known before the next look: then, later in the slice
+            prepared = self.switch.prepared()
+            rest_ns = LOOK_AFTER_NS if prepared is None else max(0, prepared.instant_ns - now_ns) // 2
+            self._leak_ns = max(self._collect_ns or now_ns, now_ns) + min(rest_ns, 2 * LOOK_AFTER_NS)
+            return
         self._leak_ns = now_ns + LEAK_LOOK_NS
         for job in {key.job for key in self.gate.held}:
             leaked_ns = self.meters.leak(job, self._cgroups_ns(job))
@@ -344,6 +410,9 @@ class Node:
 
     def _on_applied(self, applied: Applied) -> None:
         self.meters.on_held(frozenset(key.job for key in self.gate.held), applied.end_ns)
+        self._note_outcomes(applied)
+
+    def _note_outcomes(self, applied: Applied) -> None:
         if applied.refused:
             self.book.on_fault("lease_over", "the lease did not allow to hold: everything was thawed")
         for outcome in applied.outcomes:

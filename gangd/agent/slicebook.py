@@ -39,6 +39,7 @@ class SliceBook:
         self._faults: dict[tuple[str, int | None], Fault] = {}
         self._found: dict[int, FoundState] = {}
         self._leaks: dict[int, int] = {}
+        self._born: set[int] = set()
         self._ended: set[int] = set()
         self._dying: set[int] = set()
 
@@ -91,6 +92,10 @@ class SliceBook:
         """Add CPU time that a held job used."""
         self._leaks[job] = self._leaks.get(job, 0) + cpu_ns
 
+    def on_born(self, jobs: frozenset[int]) -> None:
+        """Note jobs whose first process was found."""
+        self._born |= jobs
+
     def on_ended(self, jobs: frozenset[int]) -> None:
         """Note jobs whose last process is gone."""
         self._ended |= jobs
@@ -101,7 +106,7 @@ class SliceBook:
 
     def has_urgent(self) -> bool:
         """Whether something waits that the controller should know before the next slice ends."""
-        return bool(self._found or self._ended or self._dying)
+        return bool(self._found or self._born or self._ended or self._dying)
 
     def report(self, sender: Sender, foreign: int) -> Report:
         """Make a report of everything collected, and begin anew."""
@@ -114,6 +119,7 @@ class SliceBook:
             offset_ns=sender.offset_ns,
             rtt_us=sender.rtt_ns // 1000,
             slices=tuple(self._slices),
+            born=tuple(sorted(self._born)),
             ended=tuple(sorted(self._ended)),
             dying=tuple(sorted(self._dying)),
             found=tuple(self._found.values()),
@@ -123,5 +129,5 @@ class SliceBook:
         )
         self._slices.clear()
         self._faults, self._found, self._leaks = {}, {}, {}
-        self._ended, self._dying = set(), set()
+        self._born, self._ended, self._dying = set(), set(), set()
         return report

@@ -26,9 +26,10 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a look brought: steps that are new, and jobs whose last process is gone."""
+    """What a look brought: steps that are new, jobs whose first process is there, and whose last is gone."""
 
     new: frozenset[StepKey] = frozenset()
+    born: frozenset[int] = frozenset()
     ended: frozenset[int] = frozenset()
 
 
@@ -62,8 +63,8 @@ class StepTable:
             seen.step = step
             self._check(seen, freezer.pids(key))
         alive = {key.job for key, seen in self._seen.items() if seen.pids}
-        ended, self._alive = frozenset(self._alive - alive), alive
-        return Changes(new, ended)
+        born, ended, self._alive = frozenset(alive - self._alive), frozenset(self._alive - alive), alive
+        return Changes(new, born, ended)
 
     def views(self) -> tuple[StepView, ...]:
         """Return what a decision needs of every step."""

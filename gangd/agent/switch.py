@@ -2,7 +2,7 @@
 
 It decides nothing and allocates next to nothing. At a slice's instant it freezes the outgoing steps, then
 thaws the incoming ones, and records the instants. When the lease ends it thaws everything, even if the rest
-of the agent hangs. The loop prepares the next switch and collects what was done.
+of the agent hangs. The loop prepares the switches to come and collects those that were made.
 """
 
 from __future__ import annotations
@@ -54,32 +54,32 @@ class Switch:
     def __init__(self, gate: Gate, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self._gate = gate
         self._clock = clock
-        self._next: Prepared | None = None
+        self._queue: tuple[Prepared, ...] = ()
         self._last: Prepared | None = None
         self._lock = threading.Lock()
         self._done: collections.deque[Switched] = collections.deque(maxlen=64)
         self.expired: collections.deque[Applied] = collections.deque(maxlen=8)
 
-    def prepare(self, prepared: Prepared | None) -> None:
-        """Replace what is to happen next; None for nothing. A switch that was just made is not made again."""
+    def prepare(self, *prepared: Prepared) -> None:
+        """Replace what is to happen next, soonest first. A switch that was just made is not made again."""
         with self._lock:
             last = self._last
-            if (
-                prepared is not None
-                and last is not None
-                and prepared.number == last.number
-                and abs(prepared.instant_ns - last.instant_ns) < _SAME_NS
-            ):
-                return
-            self._next = prepared
+            if last is not None:
+                prepared = tuple(each for each in prepared if not _is_over(each, last))
+            self._queue = prepared
 
     def prepared(self) -> Prepared | None:
         """Return what is to happen next."""
-        return self._next
+        queue = self._queue
+        return queue[0] if queue else None
+
+    def queue(self) -> tuple[Prepared, ...]:
+        """Return everything that is to happen."""
+        return self._queue
 
     def due_ns(self) -> int | None:
         """When ``fire`` must be called: the prepared instant, or the end of the lease if anything is held."""
-        following = self._next
+        following = self.prepared()
         times = [] if following is None else [following.instant_ns]
         if self._gate.held:
             times.append(self._gate.lease.until_ns())
@@ -89,9 +89,9 @@ class Switch:
         """Do what is due now."""
         now_ns = self._clock()
         with self._lock:
-            prepared = self._next
+            prepared = self._queue[0] if self._queue else None
             if prepared is not None and prepared.instant_ns <= now_ns:
-                self._next, self._last = None, prepared
+                self._queue, self._last = self._queue[1:], prepared
             else:
                 prepared = None
         if prepared is not None:
@@ -139,9 +139,9 @@ class SwitchThread(Switch):
         self._thread = threading.Thread(target=self._main, name="switch", daemon=True)
         self._thread.start()
 
-    def prepare(self, prepared: Prepared | None) -> None:
+    def prepare(self, *prepared: Prepared) -> None:
         """See ``Switch``."""
-        super().prepare(prepared)
+        super().prepare(*prepared)
         self.rearm()
 
     def rearm(self, *, rang: bool = False) -> None:
@@ -183,3 +183,9 @@ class SwitchThread(Switch):
         except BaseException as error:  # the loop must learn of it, thaw and end the agent
             self.failure = error
             os.eventfd_write(self.alarm_fd, 1)
+
+
+def _is_over(prepared: Prepared, last: Prepared) -> bool:
+    """Whether a switch was made, or came before the one that was made last."""
+    same = prepared.number == last.number and abs(prepared.instant_ns - last.instant_ns) < _SAME_NS
+    return same or prepared.instant_ns <= last.instant_ns

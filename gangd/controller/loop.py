@@ -1,4 +1,4 @@
-"""The controller's one loop: take what came, tick when a slice has begun, beat, write the status.
+"""The controller's one loop: take what came, tick when the agents have looked, beat, write the status.
 
 Order within a turn: signals, upward messages, Slurm's answers, then what the clock says is due. The core
 decides, ``Orders`` carries it out. Nothing here waits for anything but the poller.
@@ -29,19 +29,24 @@ from gangd.core import (
     CoreMap,
     GangScheduler,
     InvalidEvent,
+    NodeReport,
     Reload,
     Shutdown,
     SlurmSnapshot,
     Tick,
 )
 from gangd.wire import WireError, decode_up
+from gangd.wire.cadence import next_look
 from gangd.wire.sockets import ControllerSockets
 from osub.errors import OsubError
 from osub.slurm import SlurmClient
 
 log = logging.getLogger("gangd")
 
-TICK_DELAY_NS = 60_000_000  # reports of the slice before are in by then
+TICK_DELAY_NS = 60_000_000  # reports of the slice before are in by then, if not at once
+SLACK_NS = (
+    120_000_000  # what is due so soon after a tick is done with it: waking up costs more than most work
+)
 MESSAGES_A_TURN = 10_000  # all that can wait: after a stall nobody is taken for lost who has reported
 BEATS_A_LEASE = 4
 STATUS_EVERY_NS = 1_000_000_000
@@ -101,7 +106,9 @@ class ControllerLoop:
         self._orders.move_ends = config.move_ends
         self._looked_ns: int | None = None
         self._tick_ns = self._beat_ns = self._status_ns = self._save_ns = now_ns
-        self._tick_us = 0
+        self._tick_us = self._tick_delay_ns = 0
+        self._expected: set[str] = set()
+        self._heard: set[str] = set()
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT; then everything is thawed."""
@@ -149,24 +156,33 @@ class ControllerLoop:
             self._on_time()
 
     def _on_time(self) -> None:
-        now_ns = self._clock()
-        if now_ns >= self._tick_ns:
+        now_ns = soon_ns = self._clock()
+        if now_ns >= self._tick_ns or self._all_reported(now_ns):
+            soon_ns = now_ns + SLACK_NS
+            self._expected, self._heard = self._heard, set()
             self._orders.tell(Tick(now_ns))
             slices = self._scheduler.time
             following = slices.slice_at(now_ns) + 1
-            delay_ns = min(TICK_DELAY_NS, slices.length_ns(following) // 2)
-            self._tick_ns = slices.start_ns(following) + delay_ns
+            length_ns = slices.length_ns(following)
+            look = next_look(following, length_ns)
+            self._tick_delay_ns = min(TICK_DELAY_NS, length_ns // 2)
+            self._tick_ns = slices.start_ns(look) + self._tick_delay_ns
             self._tick_us = (self._clock() - now_ns) // 1000
-        if now_ns >= self._beat_ns:
+        if soon_ns >= self._beat_ns:
             self._beat_ns = now_ns + self._scheduler.settings.lease_ns // BEATS_A_LEASE
             beats = self._fanout.beats(list(self._uplink.agents), now_ns, self._scheduler.horizon)
             self._orders.publish([*beats, self._fanout.announce(now_ns)])
-        if now_ns >= self._status_ns:
+        if soon_ns >= self._status_ns:
             self._status_ns = now_ns + STATUS_EVERY_NS
             self._orders.attempt("write status", self._write_status)
         if now_ns >= self._save_ns:
             self._save_ns = now_ns + SAVE_EVERY_NS
             self._orders.attempt("save state", self._save)
+
+    def _all_reported(self, now_ns: int) -> bool:
+        """Whether every node that reported slices before the last tick has done so since, for this look."""
+        look_ns = self._tick_ns - self._tick_delay_ns
+        return bool(self._expected) and now_ns >= look_ns and self._heard >= self._expected
 
     def _take_message(self) -> bool:
         """Take one upward message; False if none waits."""
@@ -196,6 +212,8 @@ class ControllerLoop:
             self._fanout.resend(node)
             self._orders.flush()
         for event in reaction.events:
+            if isinstance(event, NodeReport) and event.slices:
+                self._heard.add(event.node)
             self._orders.tell(event)
 
     def _take_answer(self, answer: Answer) -> None:

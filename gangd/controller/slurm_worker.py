@@ -2,6 +2,9 @@
 
 Everything that Slurm says, and every failure, comes back through ``answers``; ``fd`` is readable while one
 waits. Ends are moved one by one between two looks; Slurm is away for as long as it likes.
+
+While looks bring nothing new they become rarer, down to one in ``SLOWEST_S``: agents tell of jobs that begin
+and end, and then Slurm is asked at once.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from osub.errors import OsubError
 from osub.slurm import Job, Node, SlurmClient
 
 NODES_EVERY_S = 60.0
+SLOWEST_S = 5.0
+SLOWER = 1.5
 LEAST_PAUSE_S = 0.1
 
 
@@ -57,7 +62,7 @@ class SlurmWorker:
     client
         Used by the thread alone.
     every_s
-        Pause between two looks at the jobs.
+        Pause between two looks at the jobs while they change.
     clock
         CLOCK_MONOTONIC in ns.
     """
@@ -74,6 +79,9 @@ class SlurmWorker:
         self._wake = threading.Condition()
         self._asked = True
         self._leaving = False
+        self._pause_s = every_s
+        self._seen: list[Job] | None = None
+        self._news = True
         self._thread = threading.Thread(target=self._run, name="slurm", daemon=True)
 
     def start(self) -> None:
@@ -116,7 +124,7 @@ class SlurmWorker:
         looked_s = nodes_s = float("-inf")
         while True:
             with self._wake:
-                pause_s = looked_s + (LEAST_PAUSE_S if self._asked else self.every_s) - time.monotonic()
+                pause_s = looked_s + (LEAST_PAUSE_S if self._asked else self._pause_s) - time.monotonic()
                 if pause_s > 0 and not self._moves and not self._leaving:
                     self._wake.wait(pause_s)
                     continue
@@ -124,19 +132,26 @@ class SlurmWorker:
                     return
                 move = self._moves.popitem() if self._moves else None
                 if pause_s <= 0:
-                    self._asked = False
+                    asked, self._asked = self._asked, False
             if move is not None:
                 self._answer(f"move the end of job {move[0]}", partial(self._move, *move))
             if pause_s <= 0:
                 with_nodes = time.monotonic() >= nodes_s + NODES_EVERY_S
-                if self._answer("ask for jobs", partial(self._look, with_nodes)) and with_nodes:
-                    nodes_s = time.monotonic()
+                answered = self._answer("ask for jobs", partial(self._look, with_nodes))
                 looked_s = time.monotonic()
+                if answered and with_nodes:
+                    nodes_s = looked_s
+                quiet = answered and not asked and not self._news
+                slower_s = min(self._pause_s * SLOWER, SLOWEST_S) if quiet else 0.0
+                self._pause_s = max(self.every_s, slower_s)
 
     def _look(self, with_nodes: bool) -> Looked:
         nodes = self._client.nodes() if with_nodes else None
         asked_ns = self._clock()
-        return Looked(asked_ns, self._client.jobs(), nodes)
+        jobs = self._client.jobs()
+        holding = [job for job in jobs if job.cores]
+        self._news, self._seen = holding != self._seen, holding
+        return Looked(asked_ns, jobs, nodes)
 
     def _move(self, job: int, end_s: float) -> Moved:
         self._client.move_end(job, int(end_s))

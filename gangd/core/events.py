@@ -95,6 +95,8 @@ class NodeReport:
         Jobs with SIGTERM or SIGKILL pending.
     strange
         Jobs whose freeze state is not the one that the agent left.
+    born
+        Jobs whose first process was found on this node.
     """
 
     now_ns: int
@@ -103,6 +105,7 @@ class NodeReport:
     ended: tuple[int, ...] = ()
     dying: tuple[int, ...] = ()
     strange: tuple[int, ...] = ()
+    born: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

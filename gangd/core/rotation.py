@@ -18,7 +18,7 @@ from gangd.core.conflicts import ConflictGraph
 from gangd.core.group import Block, Bools, Group, Ints, by_block, settle, states
 
 FIRST_SLICES = 4  # composed at once for a group that is new
-STEP_SLICES = 2  # composed at most at a tick for a large group that goes on
+STEP_SLICES = 2  # composed at most at a tick for a large group that goes on, if ticks are a slice apart
 AHEAD_SLICES = 16  # composed ahead at most: then the group is published anew
 COMPOSE_BUDGET = 20_000  # gang-slices at once: a small system finds its repetition at the first attempt
 
@@ -71,6 +71,7 @@ class Rotation:
         self._wait: Ints = np.zeros(0, dtype=np.int64)
         self._woken: Bools = np.zeros(0, dtype=np.bool_)
         self._dirty: set[int] = set()
+        self._first = 0
         self._windows: dict[int, Group] = {}
         self._all: dict[int, Group] = {}
 
@@ -144,14 +145,16 @@ class Rotation:
         """
         retired, fresh, region = self._regroup(first)
         self._quantum_ns = quantum_ns
+        passed, self._first = max(1, min(first - self._first, AHEAD_SLICES - STEP_SLICES)), first
         windows = [self._revive(group, first) for group in self._windows.values()]
-        self._compose(fresh, cap_slices, FIRST_SLICES)
+        self._compose(fresh, cap_slices, max(FIRST_SLICES, passed + STEP_SLICES))
         short = [
             group for group in windows if group.period is None and group.end_slice < first + AHEAD_SLICES
         ]
         missing = max((first + AHEAD_SLICES - group.end_slice for group in short), default=0)
-        self._compose(short, cap_slices, min(STEP_SLICES, missing))
-        due = [group for group in windows if group.published_end is None or group.published_end < first + 2]
+        self._compose(short, cap_slices, min(passed + STEP_SLICES - 1, missing))
+        last = first + passed + 1
+        due = [group for group in windows if group.published_end is None or group.published_end < last]
         publish = [*fresh, *due]
         for group in publish:
             if group.repeats_from(first):

@@ -245,6 +245,9 @@ class GangScheduler:
                 gang.dying = True
                 self._settle(gang)
                 self._out.append(AskSlurm(f"job {job} is being killed"))
+        for job in report.born:
+            if self._people.gang_of(job) is None:
+                self._out.append(AskSlurm(f"job {job} has begun on {report.node}"))
         for job in report.strange:
             gang = self._people.gang_of(job)
             if gang is not None and gang.state is not GangState.TERMINATING:

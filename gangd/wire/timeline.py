@@ -177,6 +177,11 @@ class Timeline:
         plan = self._plan(number)
         return None if plan is None else plan.base_ns + (number - plan.base_slice) * plan.quantum_ns
 
+    def length_ns(self, number: int) -> int | None:
+        """Length of slice ``number``; None before any plan is in force."""
+        plan = self._plan(number)
+        return None if plan is None else plan.quantum_ns
+
     def epoch_of(self, number: int) -> int | None:
         """Epoch of the plan in force in slice ``number``."""
         plan = self._plan(number)

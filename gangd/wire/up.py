@@ -138,8 +138,8 @@ class Report(Message, frozen=True, kw_only=True, tag="report"):
     """Agent to controller, at least once a slice while jobs are shared, else once a second.
 
     ``follows`` is the controller that the agent obeys, ``seq`` grows by one with each report of this
-    agent incarnation. ``ended`` are jobs whose last process is gone; ``dying`` have SIGTERM or SIGKILL
-    pending, or are being killed; the agent has thawed them already.
+    agent incarnation. ``born`` are jobs whose first process was found, ``ended`` those whose last one is
+    gone; ``dying`` have SIGTERM or SIGKILL pending, or are being killed; the agent has thawed them already.
     """
 
     node: f.NodeName
@@ -149,6 +149,7 @@ class Report(Message, frozen=True, kw_only=True, tag="report"):
     offset_ns: f.OffsetNs
     rtt_us: f.LengthUs
     slices: Annotated[tuple[SliceReport, ...], msgspec.Meta(max_length=f.MAX_SLICES)] = ()
+    born: f.Jobs = ()
     ended: f.Jobs = ()
     dying: f.Jobs = ()
     found: Annotated[tuple[FoundState, ...], msgspec.Meta(max_length=f.MAX_JOBS_PER_LIST)] = ()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from gangd.agent.decide import Limits
@@ -89,7 +91,7 @@ def test_dying_job_is_thawed_at_once_and_never_held_again(agent: SimulatedAgent)
     agent.rotate((1,), (2,))
     agent.run(SECOND)
     agent.memory.dying.add(1)
-    agent.run(20 * MS)
+    agent.node.act(agent.now_ns)  # as after a look that found it
     agent.held_in.clear()
     agent.run(SECOND)
     assert all(1 not in held for held in agent.held_in.values())
@@ -313,3 +315,78 @@ def test_late_switch_is_counted(agent: SimulatedAgent) -> None:
     agent.run(SECOND)
     faults = [fault for report in agent.reports for fault in report.faults if fault.kind == "late_switch"]
     assert sum(fault.count for fault in faults) == 1
+
+
+@pytest.fixture
+def hurried() -> SimulatedAgent:
+    """An agent whose slices are 50 ms long, five to a look."""
+    agent = SimulatedAgent(ONE, TWO)
+    agent.now_ns = (
+        time.monotonic_ns() // SECOND * SECOND
+    )  # meters go by the real clock, which is slower than the simulated one
+    agent.zero_ns = agent.controller_ns()
+    agent.quantum_ns = 50 * MS
+    agent.join()
+    return agent
+
+
+def test_short_slices_are_switched_without_a_look_at_each(hurried: SimulatedAgent) -> None:
+    hurried.rotate((1,), (2,))
+    hurried.run(4 * SECOND)
+    numbers = sorted(hurried.held_in)[1:-1]
+    assert numbers == list(range(numbers[0], numbers[-1] + 1))
+    assert all(hurried.held_in[number] == ({1} if number % 2 == 0 else {2}) for number in numbers)
+    reports = [report for report in hurried.reports if report.slices]
+    assert 14 <= len(reports) <= 20
+    reported = [each for report in reports for each in report.slices]
+    assert [each.number for each in reported] == list(range(reported[0].number, reported[-1].number + 1))
+    assert all(set(each.held) == hurried.held_in[each.number] for each in reported)
+
+
+def test_of_short_slices_every_job_is_sampled_in_a_slice_that_it_ran_in(hurried: SimulatedAgent) -> None:
+    hurried.freezer.used_ns = {ONE: 0, TWO: 0}
+    hurried.rotate((1,), (2,))
+    for _ in range(4000):
+        number = hurried.node.talk.timeline.slice_at(hurried.controller_ns())
+        if number is not None:
+            for key in (ONE, TWO):
+                hurried.freezer.used_ns[key] += 0 if key in hurried.freezer.frozen else MS
+        hurried.run(MS)
+    slices = [each for report in hurried.reports for each in report.slices]
+    samples = [(each, sample) for each in slices for sample in each.samples]
+    assert {sample.job for _, sample in samples} == {1, 2}
+    assert all(sample.job not in each.held for each, sample in samples)
+    for job in (1, 2):
+        mine = [sample for _, sample in samples if sample.job == job][1:]
+        assert len(mine) >= 12
+        assert all(abs(sample.cpu_us - sample.span_us) <= 2000 for sample in mine)
+        # Half of the slices were its own.
+        assert 0.4 <= sum(sample.span_us for sample in mine) / (len(mine) * 250_000) <= 0.6
+
+
+def test_plan_that_comes_between_looks_holds_from_its_first_slice(hurried: SimulatedAgent) -> None:
+    hurried.rotate((1,), (2,))
+    hurried.run(SECOND)
+    hurried.rotate((1,))
+    first = hurried.tracks[0].first_slice
+    hurried.run(SECOND)
+    later = [held for number, held in hurried.held_in.items() if number > first + 1]
+    assert later == [] or all(held == {1} for held in later)
+    assert hurried.held() == {1}
+
+
+def test_freeze_cap_holds_between_looks_too() -> None:
+    agent = SimulatedAgent(ONE, TWO, limits=Limits(grace_ns=0, longest_ns=120 * MS))
+    agent.quantum_ns = 50 * MS
+    agent.join()
+    agent.rotate((1,))
+    longest_ns, since_ns = 0, None
+    for _ in range(3000):
+        agent.run(MS)
+        if agent.held() and since_ns is None:
+            since_ns = agent.now_ns
+        elif not agent.held():
+            since_ns = None
+        if since_ns is not None:
+            longest_ns = max(longest_ns, agent.now_ns - since_ns)
+    assert 0 < longest_ns <= 170 * MS

@@ -453,6 +453,17 @@ def test_the_worker_looks_moves_and_survives_an_outage() -> None:
         worker.stop()
 
 
+def test_the_worker_looks_less_often_while_nothing_changes() -> None:
+    worker = SlurmWorker(FakeSlurm(), every_s=0.01)
+    worker.start()
+    try:
+        quiet = answers_of(worker, lambda taken: len(taken) >= 8)
+    finally:
+        worker.stop()
+    asked_ns = [one.asked_ns for one in quiet if isinstance(one, Looked)]
+    assert asked_ns[7] - asked_ns[6] > 50_000_000  # 10 ms, times 1.5 with each look
+
+
 def test_the_worker_looks_at_once_when_asked() -> None:
     worker = SlurmWorker(FakeSlurm(), every_s=3600)
     worker.start()

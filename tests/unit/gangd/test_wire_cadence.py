@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from gangd.wire.cadence import LOOK_NS, is_look, next_look, slices_a_look
+
+MS = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("quantum_ms", "slices"), [(5000, 1), (250, 1), (125, 3), (100, 3), (50, 5), (20, 13)]
+)
+def test_short_slices_share_a_look(quantum_ms: int, slices: int) -> None:
+    assert slices_a_look(quantum_ms * MS) == slices
+
+
+@pytest.mark.parametrize("quantum_ms", [20, 50, 100, 250])
+def test_looks_are_about_as_far_apart_as_they_should(quantum_ms: int) -> None:
+    looks = [number for number in range(2000) if is_look(number, quantum_ms * MS)]
+    gaps_ns = [(later - earlier) * quantum_ms * MS for earlier, later in pairwise(looks)]
+    assert max(gaps_ns) <= LOOK_NS + 2 * quantum_ms * MS
+
+
+@pytest.mark.parametrize("quantum_ms", [20, 50, 100])
+@pytest.mark.parametrize("turns", range(2, 9))
+def test_of_jobs_that_take_turns_each_is_looked_at_while_it_is_held(quantum_ms: int, turns: int) -> None:
+    looks = [number for number in range(13 * 13 * 8 + 13) if is_look(number, quantum_ms * MS)]
+    assert {number % turns for number in looks} == set(range(turns))
+
+
+def test_next_look_is_the_first_from_there_on() -> None:
+    for number in range(200):
+        look = next_look(number, 50 * MS)
+        assert look >= number
+        assert is_look(look, 50 * MS)
+        assert not any(is_look(between, 50 * MS) for between in range(number, look))
