@@ -332,12 +332,13 @@ def test_a_reload_changes_the_quantum_and_a_broken_one_changes_nothing(tmp_path:
             return None if begin is None or end is None else (end - begin) / 1e6
 
         stage.until(lambda: length_ms() == 50.0 and bool(timeline.held(timeline.horizon)))
+        refused = [agent.refused for agent in agents]  # before their first plan was there
         os.kill(os.getpid(), signal.SIGHUP)
         stage.until(lambda: stage.reloads == 1)
         assert length_ms() == 50.0
         os.kill(os.getpid(), signal.SIGHUP)
         stage.until(lambda: length_ms() == 100.0 and bool(timeline.held(timeline.horizon)))
-        assert all(agent.refused == 0 for agent in agents)
+        assert [agent.refused for agent in agents] == refused
 
     with stage.play(scene):
         pass
