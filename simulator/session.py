@@ -7,9 +7,12 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+import msgspec
+
 from osub.records import TRACE_NAME, GangSettings, HostInfo, RunInfo, utc_now
 from simulator.choices import Words, setting_of
 from simulator.engine.compile import COMPILED, is_cached
+from simulator.latency import Latencies, delayed, undelayed
 from simulator.options import Cleaning
 from simulator.record import write_result
 from simulator.simulate import Result, simulate
@@ -29,6 +32,8 @@ class Session:
         SWF file, plain or gzip, or a RUN, whose trace is then simulated.
     words, cleaning
         What to simulate.
+    latencies
+        What a real cluster adds to the schedule; None: nothing.
 
     Raises
     ------
@@ -36,9 +41,12 @@ class Session:
         See ``load_columns``, ``setting_of`` and ``make_workload``.
     """
 
-    def __init__(self, trace: Path, words: Words, cleaning: Cleaning) -> None:
+    def __init__(
+        self, trace: Path, words: Words, cleaning: Cleaning, latencies: Latencies | None = None
+    ) -> None:
         self.words = words
         self.cleaning = cleaning
+        self.latencies = latencies
         self.started = utc_now()
         self.setting = setting_of(words)
         self.trace_path = trace / TRACE_NAME if (trace / _INFO_NAME).is_file() else trace
@@ -64,7 +72,11 @@ class Session:
 
     def run(self, progress: Callable[[int], None] | None = None, *, check: bool = False) -> Result:
         """Simulate; with ``check``, check the engine's invariants after every event."""
-        return simulate(self.workload, self.setting, progress=progress, check=check)
+        if self.latencies is None:
+            return simulate(self.workload, self.setting, progress=progress, check=check)
+        late = delayed(self.workload, self.latencies)
+        result = simulate(late, self.setting, progress=progress, check=check)
+        return undelayed(result, self.workload, self.latencies)
 
     def info(self, result: Result, label: str | None, wall_s: float, cpu_s: float) -> RunInfo:
         """Return the description of the run."""
@@ -97,6 +109,7 @@ class Session:
                 "node_noise": words.node_noise,
                 "memory_gib": words.memory_gib,
                 **{name: _plain(value) for name, value in asdict(self.cleaning).items() if name != "speedup"},
+                **({} if self.latencies is None else msgspec.to_builtins(self.latencies)),
                 **{f"left out: {reason}": count for reason, count in self.workload.left_out.items()},
             },
         )

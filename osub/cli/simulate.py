@@ -36,7 +36,13 @@ def simulate(
     interactive_queue: Annotated[
         int, typer.Option(help="SWF queue of interactive jobs; -1: there are none.")
     ] = 0,
-    overhead: Annotated[str, typer.Option(help="C_o: speed on a shared core is 1/(m x C_o).")] = "1.2",
+    overhead: Annotated[
+        str,
+        typer.Option(
+            help="C_o: speed on a shared core is 1/(m x C_o); a real RUN without gang scheduling: as there.",
+            metavar="NUMBER|RUN",
+        ),
+    ] = "1.2",
     sharing: Annotated[str | None, typer.Option(help="Your own sharing model instead: FILE.py:NAME.")] = None,
     node_noise: Annotated[
         float, typer.Option(help="Standard deviation of the nodes' speeds, such as 0.02.")
@@ -58,6 +64,13 @@ def simulate(
         str,
         typer.Option(help="Run times beyond the request: raise (the request) or enforce (stop the job)."),
     ] = "raise",
+    latency: Annotated[
+        Path | None,
+        typer.Option(
+            help="Latencies of a real cluster: a JSON file, or a real RUN with M=1 to measure them on.",
+            metavar="FILE|RUN",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="For whatever is drawn at random.")] = 1,
     label: Annotated[str | None, typer.Option(help="Name of the run in tables.")] = None,
     check: Annotated[
@@ -73,9 +86,11 @@ def simulate(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OutputError(f"{out} exists already: choose another folder for the run")
     from simulator.choices import Words
+    from simulator.measured import latencies_of, overhead_of
     from simulator.options import cleaning_of
     from simulator.session import Session
 
+    latencies = None if latency is None else latencies_of(latency)
     words = Words(
         system=system,
         policy=policy,
@@ -84,7 +99,7 @@ def simulate(
         interactive_share=interactive_share,
         interactive_nodes=interactive_nodes,
         multiplicity_interactive=multiplicity_interactive,
-        overhead=overhead,
+        overhead=overhead_of(overhead, latencies),
         sharing=sharing,
         node_noise=node_noise,
         quantum_ms=slices,
@@ -93,7 +108,7 @@ def simulate(
         seed=seed,
     )
     cleaning = cleaning_of(interactive_queue, speedup, oversize, zero_length, limits)
-    session = Session(trace, words, cleaning)
+    session = Session(trace, words, cleaning, latencies)
     if session.must_compile and not check:
         print("osub: compiling the engine, once for this version (about half a minute)", file=sys.stderr)
     result = session.run(check=check)
