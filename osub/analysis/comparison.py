@@ -56,10 +56,13 @@ def error_rows(errors: Sequence[RunErrors]) -> list[list[str]]:
     ]
 
 
-def error_table(errors: Sequence[RunErrors]) -> Table:
-    """Return the errors for the terminal: one column for each run."""
+def error_table(errors: Sequence[RunErrors], title: str | None = None) -> Table:
+    """Return the errors for the terminal: one column for each run.
+
+    The title, of the first column, says against what; by default against the first's reference.
+    """
     table = Table(title_justify="left", header_style="bold", pad_edge=False)
-    table.add_column(Text(f"against {errors[0].reference}"), no_wrap=True)
+    table.add_column(Text(title or f"against {errors[0].reference}"), no_wrap=True)
     for one in errors:
         table.add_column(Text(one.label), justify="right", overflow="fold")
     for name, *cells in zip(ERROR_COLUMNS, *error_rows(errors), strict=True):

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from osub.analysis.charts import Chart, arrange, run_style, safe
-from osub.analysis.comparison import ERROR_COLUMNS, JOB_COLUMNS, error_curve, error_rows, job_rows, pairs
+from osub.analysis.comparison import ERROR_COLUMNS, JOB_COLUMNS, error_curve, error_rows, job_rows
 from osub.analysis.job_by_job import RunErrors, pair
 from osub.analysis.page import Block, Grid, Section
 from osub.records import Run
@@ -18,12 +18,28 @@ _LEAST_ERROR_S = 1e-3
 _LEAST_SHARE = 1e-4
 
 
-def comparison_section(runs: Sequence[Run], errors: Sequence[RunErrors]) -> Section:
-    """Return the section for runs of which the first is the reference, with the errors of the others."""
-    reference = runs[0].info.label
-    blocks = [
+def comparison_section(
+    compared: Sequence[tuple[Run, Run]],
+    errors: Sequence[RunErrors],
+    notes: Sequence[str] = (),
+) -> Section:
+    """Return the section for pairs of runs: a reference, and the run that is held against it.
+
+    Parameters
+    ----------
+    compared
+        The pairs.
+    errors
+        Of the second of each pair.
+    notes
+        Paragraphs that come first.
+    """
+    references = {reference.info.label for reference, _ in compared}
+    against = f"against {references.pop()}" if len(references) == 1 else "of each run against its real one"
+    blocks = [Block("", note) for note in notes]
+    blocks += [
         Block(
-            f"Errors against {reference}",
+            f"Errors {against}",
             "Absolute differences over the jobs that completed in both; the bias has its sign.",
             grid=Grid(
                 groups=(),
@@ -32,24 +48,28 @@ def comparison_section(runs: Sequence[Run], errors: Sequence[RunErrors]) -> Sect
                 texts=1,
             ),
         ),
-        Block("How many jobs are how far off", *_curves(runs)),
+        Block("How many jobs are how far off", *_curves(compared)),
     ]
-    for _, other in pairs(runs):
+    for reference, other in compared:
+        shown = min(MOST_JOBS, max(reference.jobs.height, other.jobs.height))
         blocks.append(
             Block(
-                f"{other.info.label}, job by job",
-                f"The first {MOST_JOBS} jobs. 0(0-1) are the cores 0 and 1 of the first node.",
-                grid=Grid(groups=(), columns=JOB_COLUMNS, rows=job_rows(runs[0], other, MOST_JOBS), texts=3),
+                f"{other.info.label} against {reference.info.label}, job by job",
+                f"The first {shown} jobs. 0(0-1) are the cores 0 and 1 of the first node.",
+                grid=Grid(
+                    groups=(), columns=JOB_COLUMNS, rows=job_rows(reference, other, MOST_JOBS), texts=3
+                ),
             )
         )
     return Section("comparison", "Job by job", blocks)
 
 
-def _curves(runs: Sequence[Run]) -> tuple[str, Chart]:
+def _curves(compared: Sequence[tuple[Run, Run]]) -> tuple[str, Chart]:
     figure = make_subplots(
         cols=2, shared_yaxes=True, subplot_titles=("start [s]", "run time [%]"), horizontal_spacing=0.04
     )
-    for number, (reference, other) in enumerate(pairs(runs), start=1):
+    apart = len({reference.info.label for reference, _ in compared}) > 1
+    for number, (reference, other) in enumerate(compared, start=0 if apart else 1):
         paired = pair(reference, other)
         for column, (name, least, factor) in enumerate(
             (("start_error_s", _LEAST_ERROR_S, 1.0), ("run_error", _LEAST_SHARE, 100.0)), start=1

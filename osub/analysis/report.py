@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from types import MappingProxyType
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -34,6 +35,7 @@ HIGHLIGHTS = (
     ("System", "cores in use"),
 )
 """Rows of the metrics table that stand in each run's card at the top: group, and how the name begins."""
+_NO_TWINS: Mapping[str, str] = MappingProxyType({})
 
 
 def write_report(
@@ -41,6 +43,7 @@ def write_report(
     target: Path,
     options: MetricOptions = MetricOptions(),  # noqa: B008
     first: Sequence[Section] = (),
+    twins: Mapping[str, str] = _NO_TWINS,
 ) -> list[RunMetrics]:
     """Write the page, whole or not at all, and return the metrics on it.
 
@@ -54,6 +57,8 @@ def write_report(
         Thresholds of the metrics.
     first
         Further sections, before all others.
+    twins
+        Runs that have the colour of another one, by label: a simulated run that of the real one.
 
     Raises
     ------
@@ -62,7 +67,8 @@ def write_report(
     """
     if target.is_dir():
         raise OutputError(f"{target} is a folder; name a file, such as {target / 'report.html'}")
-    subjects = [_subject(number, run, options) for number, run in enumerate(runs)]
+    numbers = colour_numbers([run.info.label for run in runs], twins)
+    subjects = [_subject(numbers[run.info.label], run, options) for run in runs]
     _write(target, render(subjects, first))
     return [subject.metrics for subject in subjects]
 
@@ -88,7 +94,8 @@ def render(subjects: Sequence[Subject], first: Sequence[Section] = ()) -> str:
         title="osub report: " + ", ".join(subject.measured.label for subject in subjects),
         traces=sorted({subject.run.info.trace_name for subject in subjects}),
         labels=[subject.measured.label for subject in subjects],
-        colours=[run_style(number)["color"] for number in range(len(subjects))],
+        colours=[run_style(subject.measured.number)["color"] for subject in subjects],
+        simulated=[subject.measured.simulated for subject in subjects],
         cards=[_card(number, subjects) for number in range(len(subjects))],
         provenance=provenance_rows([subject.run for subject in subjects]),
         groups=[(name, list(members)) for name, members in groupby(rows, key=lambda row: row.group)],
@@ -100,6 +107,13 @@ def render(subjects: Sequence[Subject], first: Sequence[Section] = ()) -> str:
         version=__version__,
         plotly=Markup(get_plotlyjs()),  # noqa: S704 - Plotly's own script
     )
+
+
+def colour_numbers(labels: Sequence[str], twins: Mapping[str, str]) -> dict[str, int]:
+    """Return a number for the colour of each run: in order, but a twin has that of its run."""
+    own = [label for label in labels if twins.get(label) not in labels]
+    numbers = {label: number for number, label in enumerate(own)}
+    return numbers | {label: numbers[twins[label]] for label in labels if label not in numbers}
 
 
 def _subject(number: int, run: Run, options: MetricOptions) -> Subject:

@@ -75,7 +75,7 @@ def compare(
         from osub.analysis.comparison_page import comparison_section
         from osub.analysis.report import write_report
 
-        metrics = write_report(loaded, html, options, [comparison_section(loaded, errors)])
+        metrics = write_report(loaded, html, options, [comparison_section(list(pairs(loaded)), errors)])
     if csv is not None:
         try:
             pair(loaded[0], loaded[-1]).write_csv(csv)

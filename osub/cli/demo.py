@@ -1,4 +1,4 @@
-"""``osub demo``: one trace under several settings on the embedded cluster, and one report."""
+"""``osub demo``: one trace under several settings, on the embedded cluster and simulated; one report."""
 
 from __future__ import annotations
 
@@ -14,9 +14,13 @@ from rich.console import Console
 
 from deploy.local import natural_shape
 from deploy.local.host import look_at_host
+from osub.analysis.comparison import error_table
+from osub.analysis.comparison_page import comparison_section
+from osub.analysis.job_by_job import run_errors
 from osub.analysis.report import write_report
 from osub.analysis.table import metrics_table
 from osub.cli.demo_run import SETTINGS, choose_trace, replay_under, scratch_folder
+from osub.cli.demo_simulate import NOTES, simulate_as
 from osub.errors import OutputError
 from osub.records import Run, load_run
 from workloads.swf import write_swf
@@ -37,6 +41,8 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
 ) -> None:
     """Replay a busy day, scaled to this host and to a minute, under several settings; write a report.
+
+    Each setting is then simulated from what was replayed, and stands beside the real run.
 
     Runs of an earlier demo in the same folder are replaced; nothing else in it is touched.
     """
@@ -60,8 +66,16 @@ def demo(
             # What an earlier setting did not use, a later one may.
             most_s = max(seconds, left_s / (len(SETTINGS) - number))
             runs.append(load_run(replay_under(setting, swf, out, state, nodes, cores, most_s)))
+    simulated = [simulate_as(run, setting, out, runs) for run, setting in zip(runs, SETTINGS, strict=True)]
+    compared = list(zip(runs, simulated, strict=True))
+    errors = [run_errors(real, other) for real, other in compared]
     page = out / "report.html"
-    metrics = write_report(runs, page)
+    metrics = write_report(
+        [run for both in compared for run in both],
+        page,
+        first=[comparison_section(compared, errors, NOTES)],
+        twins={other.info.label: real.info.label for real, other in compared},
+    )
     cut = [run.info.label for run in runs if "CANCELLED" in run.jobs["state"]]
     if cut:
         console.print(
@@ -70,8 +84,13 @@ def demo(
             highlight=False,
         )
     if as_json:
-        facts = {"report": str(page), "runs": [msgspec.to_builtins(metric) for metric in metrics]}
+        facts = {
+            "report": str(page),
+            "runs": [msgspec.to_builtins(metric) for metric in metrics],
+            "errors": [msgspec.to_builtins(error) for error in errors],
+        }
         typer.echo(json.dumps(facts))
         return
-    console.print(metrics_table(metrics, short=True))
+    console.print(metrics_table(metrics[::2], short=True, simulated=metrics[1::2]))
+    console.print(error_table(errors, "simulated against real"))
     console.print(f"{time.monotonic() - began:.0f} s in all. Report: {page.resolve()}", highlight=False)

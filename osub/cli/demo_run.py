@@ -97,7 +97,7 @@ def replay_under(
         The user detached: the demo has nothing to go on with.
     """
     path = out / setting.folder
-    _clear(path)
+    clear_run(path)
     shape = Shape(nodes=nodes, cores=cores, multiplicity=setting.multiplicity, gang=setting.gang)
     cluster = LocalCluster(state)
     try:
@@ -118,7 +118,7 @@ def replay_under(
     return path
 
 
-def _clear(path: Path) -> None:
+def clear_run(path: Path) -> None:
     """Remove an earlier demo's run; refuse anything that is none."""
     if not path.exists():
         return
