@@ -6,12 +6,17 @@ the number of steps, reporting, calibration and termination are the program's an
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from osub.errors import UsageError
-from workloads.rrba.grid import Grid, slab_of
+from workloads.rrba.grid import Grid, default_grid, slab_of
+from workloads.rrba.solvers.boxes import check_boxes
+from workloads.rrba.solvers.classes import BT_CLASSES, LU_CLASSES, MG_CLASSES, SP_CLASSES
+from workloads.rrba.solvers.memory import bt_bytes, lu_bytes, mg_bytes, sp_bytes
+from workloads.rrba.solvers.multipartition import check_cells
+from workloads.rrba.solvers.pencils import check_pencils
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -29,7 +34,12 @@ class Solver(Protocol):
 
     @property
     def tolerance(self) -> float:
-        """The largest ``deviation`` that rounding explains."""
+        """The largest ``deviation`` that rounding explains, or iteration up to this step."""
+        ...
+
+    @property
+    def settle_steps(self) -> int:
+        """How many steps make up a few milliseconds at most: as often all ranks settle accounts."""
         ...
 
     def step(self) -> None:
@@ -37,7 +47,7 @@ class Solver(Protocol):
         ...
 
     def change_square(self) -> float:
-        """Return this rank's sum of squares of what the latest step changed."""
+        """Return this rank's sum of squares of what the latest step changed, or what it left to change."""
         ...
 
     def deviation(self) -> float:
@@ -63,29 +73,126 @@ class Application:
         Raises ``UsageError`` where (grid, ranks) is not legal.
     build
         Makes the calling rank's solver; collective.
+    rank_bytes
+        The memory of a rank, of a grid and a legal number of ranks.
+    usual_grid
+        The grid of a job that names none, of its number of ranks.
+    classes
+        Grids with names.
     """
 
     name: str
     summary: str
     check: Callable[[Grid, int], None]
     build: Callable[[MPI.Comm, Grid], Solver]
+    rank_bytes: Callable[[Grid, int], int]
+    usual_grid: Callable[[int], Grid]
+    classes: Mapping[str, Grid] = field(default_factory=dict)
 
 
 def _check_slabs(grid: Grid, ranks: int) -> None:
     slab_of(grid, ranks, 0)
 
 
+# Solvers are imported where they are built: neither numpy nor numba is needed to say what is wrong with a
+# command line, and a job loads but the one that it runs.
+
+
 def _build_jacobi(comm: MPI.Comm, grid: Grid) -> Solver:
-    # Here, since numpy is not needed to say what is wrong with a command line.
     from workloads.rrba.jacobi import Jacobi
 
     return Jacobi(comm, grid)
 
 
+def _jacobi_bytes(grid: Grid, ranks: int) -> int:
+    from workloads.rrba.jacobi import bytes_needed
+
+    return bytes_needed(grid, ranks)
+
+
+def _build_bt(comm: MPI.Comm, grid: Grid) -> Solver:
+    from workloads.rrba.solvers.compiled import compiled_once
+
+    with compiled_once("bt"):
+        from workloads.rrba.solvers.bt import BlockTridiagonal
+
+    return BlockTridiagonal(comm, grid)
+
+
+def _build_sp(comm: MPI.Comm, grid: Grid) -> Solver:
+    from workloads.rrba.solvers.compiled import compiled_once
+
+    with compiled_once("sp"):
+        from workloads.rrba.solvers.sp import ScalarPentadiagonal
+
+    return ScalarPentadiagonal(comm, grid)
+
+
+def _build_lu(comm: MPI.Comm, grid: Grid) -> Solver:
+    from workloads.rrba.solvers.compiled import compiled_once
+
+    with compiled_once("lu"):
+        from workloads.rrba.solvers.lu import Relaxation
+
+    return Relaxation(comm, grid)
+
+
+def _build_mg(comm: MPI.Comm, grid: Grid) -> Solver:
+    from workloads.rrba.solvers.compiled import compiled_once
+
+    with compiled_once("mg"):
+        from workloads.rrba.solvers.mg import Multigrid
+
+    return Multigrid(comm, grid)
+
+
 APPLICATIONS: dict[str, Application] = {
     application.name: application
     for application in (
-        Application("jacobi", "3-D heat equation, 7-point Jacobi sweeps", _check_slabs, _build_jacobi),
+        Application(
+            "jacobi",
+            "3-D heat equation, 7-point Jacobi sweeps",
+            _check_slabs,
+            _build_jacobi,
+            _jacobi_bytes,
+            default_grid,
+        ),
+        Application(
+            "lu",
+            "SSOR wavefront of 5x5 blocks, pipelined, after NPB LU",
+            check_pencils,
+            _build_lu,
+            lu_bytes,
+            lambda _: LU_CLASSES["W"],
+            LU_CLASSES,
+        ),
+        Application(
+            "bt",
+            "block tridiagonal lines, after NPB BT",
+            lambda grid, ranks: check_cells(grid, ranks, "bt"),
+            _build_bt,
+            bt_bytes,
+            lambda _: BT_CLASSES["W"],
+            BT_CLASSES,
+        ),
+        Application(
+            "sp",
+            "scalar pentadiagonal lines, after NPB SP",
+            lambda grid, ranks: check_cells(grid, ranks, "sp"),
+            _build_sp,
+            sp_bytes,
+            lambda _: SP_CLASSES["W"],
+            SP_CLASSES,
+        ),
+        Application(
+            "mg",
+            "multigrid V-cycles, after NPB MG",
+            check_boxes,
+            _build_mg,
+            mg_bytes,
+            lambda _: MG_CLASSES["S"],
+            MG_CLASSES,
+        ),
     )
 }
 

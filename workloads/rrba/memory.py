@@ -5,26 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 from osub.errors import HostError
+from workloads.host_memory import MEMORY, available_bytes
 from workloads.rrba.grid import Grid
 
-MEMORY = Path("/proc/meminfo")
 
-
-def check_fits(grid: Grid, needed_bytes: int, memory: Path = MEMORY) -> None:
-    """Check that ``needed_bytes`` are available on this host.
+def check_fits(grid: Grid, rank_bytes: int, ranks_here: int = 1, memory: Path = MEMORY) -> None:
+    """Check that this host has ``rank_bytes`` for each of the job's ``ranks_here`` ranks on it.
 
     Raises
     ------
     HostError
-        They are not; the message says how much there is. A host that does not tell is trusted.
+        It has not; the message says how much there is. A host that does not tell is trusted.
     """
-    try:
-        lines = memory.read_text(encoding="ascii").splitlines()
-        available_kib = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration, ValueError, IndexError):
-        return
-    if needed_bytes > available_kib * 1024:
+    available = available_bytes(memory)
+    if available is not None and rank_bytes * ranks_here > available:
         raise HostError(
-            f"grid {grid} needs {needed_bytes >> 20} MiB a rank, {available_kib // 1024} MiB are available; "
-            "choose a smaller --grid or more ranks"
+            f"grid {grid} needs {rank_bytes >> 20} MiB a rank, {ranks_here} of them here, and "
+            f"{available >> 20} MiB are available; choose a smaller --grid or --class, or more hosts"
         )

@@ -50,10 +50,17 @@ def parse_options(arguments: Sequence[str]) -> RrbaOptions:
     parser.add_argument("--app", metavar="NAME", required=True, help=f"what to compute: {apps}")
     length = parser.add_mutually_exclusive_group(required=True)
     length.add_argument("--target-s", metavar="T", help="run time to reproduce, in seconds")
-    length.add_argument("--steps", metavar="K", help="number of steps")
+    length.add_argument(
+        "--steps", "--itr", dest="steps", metavar="K", help="number of steps, the outermost loop's length"
+    )
     length.add_argument("--calibrate-s", metavar="S", help="step for S seconds and store what a step takes")
-    parser.add_argument(
-        "--grid", metavar="G", help="the job's grid: an edge, or 128x64x64 (default: 64, more beyond 8 ranks)"
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--grid", metavar="G", help="the job's grid: an edge, or 128x64x64")
+    size.add_argument(
+        "--class",
+        dest="grid_class",
+        metavar="C",
+        help="the job's grid by NPB class: S, W, A, B or C (default: W; S for mg; jacobi has none)",
     )
     parser.add_argument(
         "--calibration",
@@ -70,15 +77,25 @@ def _checked(words: argparse.Namespace) -> RrbaOptions:
         raise UsageError("--calibrate-s needs --calibration FILE to store in")
     if words.steps is not None and words.calibration is not None:
         raise UsageError("--steps needs no --calibration; give one of them")
+    application = application_named(words.app)
     return RrbaOptions(
-        application=application_named(words.app),
+        application=application,
         target_s=_seconds("--target-s", words.target_s),
         steps=_steps(words.steps),
         calibrate_s=_seconds("--calibrate-s", words.calibrate_s),
-        grid=None if words.grid is None else parse_grid(words.grid),
+        grid=_grid(application, words.grid, words.grid_class),
         calibration=words.calibration,
         report=words.report,
     )
+
+
+def _grid(application: Application, edges: str | None, grid_class: str | None) -> Grid | None:
+    if grid_class is None:
+        return None if edges is None else parse_grid(edges)
+    if grid_class not in application.classes:
+        known = ", ".join(application.classes) or "none; give --grid"
+        raise UsageError(f"--class is {grid_class!r}; {application.name} has {known}")
+    return application.classes[grid_class]
 
 
 def _seconds(name: str, text: str | None) -> float | None:

@@ -22,7 +22,7 @@ from workloads.process_clock import ProcessStart, run_queue_delay_s
 from workloads.rrba.account import Account, Effort, this_member
 from workloads.rrba.application import Solver
 from workloads.rrba.calibrate import Calibration, find_calibration, key_of, store_calibration
-from workloads.rrba.grid import default_grid
+from workloads.rrba.memory import check_fits
 from workloads.rrba.options import RrbaOptions
 from workloads.rrba.pace import WARM_UP_STEPS, Pace, StepTimes, estimate_pace
 from workloads.rrba.plan import SHUTDOWN_S, dedicated_startup_s, plan_steps, sample_steps
@@ -71,7 +71,7 @@ class _Job:
         self._origin = origin
         self._first = comm.Get_rank() == 0
         self._ranks = comm.Get_size()
-        self._grid = options.grid or default_grid(self._ranks)
+        self._grid = options.grid or options.application.usual_grid(self._ranks)
         self._progress = Progress(steps_asked=options.steps)
         self._account = Account(
             kernel=options.application.name,
@@ -122,6 +122,7 @@ class _Job:
                     f"Slurm started {tasks} tasks, MPI sees one; start them with srun --mpi=pmi2"
                 )
             self._options.application.check(self._grid, self._ranks)
+            self._check_memory()
             if self._first:
                 job_report.check_writable(self._options.report)
                 self._look_up()
@@ -132,6 +133,12 @@ class _Job:
         assert self._solver is not None
         self._stored = self._comm.bcast(self._stored)
         return self._solver
+
+    def _check_memory(self) -> None:
+        here = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
+        ranks_here = here.Get_size()
+        here.Free()
+        check_fits(self._grid, self._options.application.rank_bytes(self._grid, self._ranks), ranks_here)
 
     def _look_up(self) -> None:
         """Find the stored calibration, if one is to be used."""

@@ -12,10 +12,6 @@ from mpi4py import MPI
 from workloads.rrba.application import Solver
 from workloads.rrba.pace import StepTimes
 
-# Often enough that a report after termination is at most a few milliseconds old, and that all ranks, not
-# neighbours alone, are tied together; seldom enough to cost little.
-SETTLE_STEPS = 16
-
 
 @dataclass(slots=True)
 class Progress:
@@ -28,7 +24,7 @@ class Progress:
     steps
         Steps made.
     residual
-        Root of the mean square change of the latest settled step, over the whole grid.
+        Root of the mean square change, or residual, of the latest settled step, over the whole grid.
     cpu_s
         CPU seconds of all ranks up to the latest settled step.
     """
@@ -74,11 +70,11 @@ class Stepping:
         return bool(self._sums[2] > 0)
 
     def advance(self, steps: int) -> None:
-        """Make ``steps`` steps, settling every ``SETTLE_STEPS`` and after the last."""
+        """Make ``steps`` steps, settling every few and after the last."""
         for remaining in range(steps, 0, -1):
             self._solver.step()
             self._progress.steps += 1
-            if self._progress.steps % SETTLE_STEPS == 0 or remaining == 1:
+            if self._progress.steps % self._solver.settle_steps == 0 or remaining == 1:
                 self.settle()
 
     def advance_for(self, seconds: float) -> None:
@@ -86,7 +82,7 @@ class Stepping:
         end_s = time.monotonic() + seconds
         stop = False
         while not stop:
-            for _ in range(SETTLE_STEPS):
+            for _ in range(self._solver.settle_steps):
                 self._solver.step()
                 self._progress.steps += 1
             stop = self.settle(self._comm.Get_rank() == 0 and time.monotonic() >= end_s)
@@ -102,7 +98,7 @@ class Stepping:
             cpu_s, wall_s, waited_s = time.thread_time(), time.perf_counter(), waiting.cpu_s
             self._solver.step()
             self._progress.steps += 1
-            if self._progress.steps % SETTLE_STEPS == 0:
+            if self._progress.steps % self._solver.settle_steps == 0:
                 self.settle()
             wall_s, cpu_s = time.perf_counter() - wall_s, time.thread_time() - cpu_s
             mine[:, index] = wall_s, wall_s - cpu_s, cpu_s - (waiting.cpu_s - waited_s)

@@ -106,7 +106,7 @@ def test_ranks_share_the_grid_and_report_once(rrba: Launcher, ranks: int) -> Non
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
-        (["--app", "none-such", "--steps", "1"], 2, "there are jacobi"),
+        (["--app", "none-such", "--steps", "1"], 2, "there are bt, jacobi, lu, mg, sp"),
         (["--app", "jacobi", "--grid", "2", "--steps", "1"], 2, "3 ranks for 2 planes"),
         ([*SMALL, "--steps", "1", "--report", "missing/out"], 1, "missing is missing or not writable"),
         ([*SMALL, "--target-s", "1", "--calibration", "missing"], 1, "cannot read calibration missing"),

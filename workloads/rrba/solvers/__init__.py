@@ -1,0 +1,1 @@
+"""Four solvers with the computational structure of the NAS Parallel Benchmarks BT, SP, LU and MG."""
