@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from osub.records import TRACE_NAME, GangSettings, HostInfo, RunInfo, utc_now
+from osub.records.folder import read_info
 from simulator.choices import Words, setting_of
 from simulator.engine.compile import COMPILED, is_cached
 from simulator.latency import Latencies, delayed, undelayed
@@ -51,7 +52,7 @@ class Session:
         self.setting = setting_of(words)
         self.trace_path = trace / TRACE_NAME if (trace / _INFO_NAME).is_file() else trace
         columns = load_columns(self.trace_path)
-        self.trace_name = columns.name
+        self.trace_name = read_info(self.trace_path.parent).trace_name if self.of_run else columns.name
         self.workload = make_workload(
             columns,
             self.setting.queues,

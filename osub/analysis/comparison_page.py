@@ -84,7 +84,8 @@ def _curves(compared: Sequence[tuple[Run, Run]]) -> tuple[str, Chart]:
                 mode="lines",
             )
             figure.add_trace(line, row=1, col=column)
-    arrange(figure, 360)
+    arrange(figure, 380, legend={"y": 1 + 34 / 288}, margin={"t": 70})
+    figure.update_annotations(font={"size": 13}, yshift=4)
     figure.update_xaxes(type="log")
     figure.update_yaxes(title="share of the jobs [%]", range=[0, 101], col=1)
     floor = f"{_LEAST_ERROR_S:g} s or {_LEAST_SHARE:.2%}"

@@ -6,6 +6,14 @@ from collections.abc import Callable, Sequence
 
 from osub.records import Run, RunInfo
 
+_LATENCIES = {
+    "submission_s": "submission",
+    "scheduling_s": "scheduling",
+    "release_s": "release",
+    "launch_serial_s": "launch of one core",
+    "launch_parallel_s": "of several",
+    "launch_interactive_s": "of an interactive job",
+}
 _GANG_NAMES = {"none": "none: the operating system shares the cores", "slurm": "Slurm's own", "osub": "gangd"}
 
 
@@ -88,7 +96,19 @@ def _pairs(pairs: dict[str, int] | dict[str, str]) -> str:
 
 
 def _options(info: RunInfo) -> dict[str, str]:
-    return {name: str(value) for name, value in info.options.items() if value is not None}
+    return {
+        name: str(value)
+        for name, value in info.options.items()
+        if value is not None and name not in _LATENCIES
+    }
+
+
+def _latencies(run: Run) -> str:
+    return ", ".join(
+        f"{told} {run.info.options[name]:g} s"
+        for name, told in _LATENCIES.items()
+        if name in run.info.options
+    )
 
 
 _FACTS: tuple[tuple[str, Callable[[Run], str]], ...] = (
@@ -102,6 +122,7 @@ _FACTS: tuple[tuple[str, Callable[[Run], str]], ...] = (
     ("speed-up", _speedup),
     ("seeds", lambda run: _pairs(run.info.seeds)),
     ("trial", lambda run: str(run.info.trial) if run.info.trial != 1 else ""),
+    ("latencies", _latencies),
     ("other options", lambda run: _pairs(_options(run.info))),
     ("host", _host),
     ("started", _when),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from osub.analysis.metrics import KINDS, KindMetrics, KindName, RunMetrics
@@ -116,8 +116,26 @@ _SLICE_LINES: tuple[tuple[str, Callable[[SliceMetrics], Value], Form, Better], .
 
 
 def metric_rows(runs: Sequence[RunMetrics]) -> list[MetricRow]:
-    """Return the rows for these runs; a row that no run has a value for is left out."""
-    return [row for row in _rows(runs) if any(cell != ABSENT for cell in row.cells)]
+    """Return the rows for these runs; a row that no run has a value for is left out.
+
+    Among real and simulated runs a real one is best only among the real ones, and no simulated one is.
+    """
+    rows = [row for row in _rows(runs) if any(cell != ABSENT for cell in row.cells)]
+    real = [run.kind == "real" for run in runs]
+    if all(real) or not any(real):
+        return rows
+    best_real = {
+        (row.group, row.name): iter(row.best) for row in _rows([run for run in runs if run.kind == "real"])
+    }
+    return [
+        replace(
+            row,
+            best=tuple(is_real and next(best_real[row.group, row.name], False) for is_real in real),
+        )
+        if (row.group, row.name) in best_real
+        else replace(row, best=(False,) * len(runs))
+        for row in rows
+    ]
 
 
 def _rows(runs: Sequence[RunMetrics]) -> Iterator[MetricRow]:
