@@ -1,4 +1,4 @@
-"""``osub trace``: look at job traces."""
+"""``osub trace``: look at job traces and transform them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ import msgspec
 import typer
 from rich.console import Console
 
+from osub.cli.trace_convert import convert
+from osub.cli.trace_fetch import fetch
+from osub.cli.trace_generate import generate
+from osub.cli.trace_interactive import interactive
+from osub.cli.trace_merge import merge
+from osub.cli.trace_scale import scale
 from osub.cli.trace_tables import summary_tables
 from workloads.swf import load_columns
 from workloads.trace.summary import summarize
@@ -40,3 +46,11 @@ def info(
     console = Console()
     for part in summary_tables(summary):
         console.print(part)
+
+
+app.command()(scale)
+app.command()(generate)
+app.command()(interactive)
+app.command()(convert)
+app.command()(merge)
+app.command()(fetch)

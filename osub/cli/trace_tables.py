@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from workloads.behaviour.statistics import BehaviourStatistics
 from workloads.trace.clock import DAY_S
+from workloads.trace.kinds import KindSummary
 from workloads.trace.summary import PERCENTILES, TraceSummary
 
 BAR_CELLS = 40
@@ -121,4 +123,58 @@ def _bars(title: str, values: dict[str, float], unit: str, decimals: int) -> Tab
     largest = max(values.values(), default=0.0) or 1.0
     for name, value in values.items():
         table.add_row(name, f"{value:,.{decimals}f} {unit}", "█" * round(BAR_CELLS * value / largest))
+    return table
+
+
+def kinds_table(
+    kinds: Mapping[str, KindSummary], published: Mapping[str, KindSummary] | None = None
+) -> Table:
+    """Return interactive and batch jobs in the columns of thesis Table 7.2, with its figures if given."""
+    table = Table(title="Jobs by kind (columns of thesis Table 7.2)", title_justify="left")
+    table.add_column("", no_wrap=True)
+    for name in ("jobs", "widest", "run, max", "mean", "busy, max", "mean"):
+        table.add_column(name, justify="right")
+    rows = [(name, kind) for name, kind in kinds.items()]
+    if published is not None:
+        rows = [row for name in kinds for row in ((name, kinds[name]), (f"{name}, thesis", published[name]))]
+    for name, kind in rows:
+        seconds = (kind.max_run_s, kind.mean_run_s, kind.max_busy_s, kind.mean_busy_s)
+        table.add_row(
+            name,
+            f"{kind.jobs:,}",
+            "none" if kind.max_procs is None else f"{kind.max_procs:,}",
+            *("none" if value is None else f"{value:,.0f} s" for value in seconds),
+        )
+    return table
+
+
+def behaviour_table(
+    found: BehaviourStatistics, other: tuple[str, BehaviourStatistics] | None = None
+) -> Table:
+    """Return statistics of interactive jobs beside the published ones, and beside those of ``other``."""
+    table = Table(title="Interactive behaviour", title_justify="left")
+    table.add_column("", no_wrap=True)
+    table.add_column("here", justify="right")
+    if other is not None:
+        table.add_column(other[0], justify="right")
+    table.add_column("published", justify="right")
+    columns = [found] if other is None else [found, other[1]]
+    rows = (
+        ("jobs", [f"{one.jobs:,}" for one in columns], "193"),
+        ("execution time, 90th percentile", [duration(one.length_p90_s) for one in columns], "5.2 h"),
+        ("shorter than 2 h", [f"{one.short_share:.1%}" for one in columns], "most"),
+        ("end at 1, 2, 4, 6 or 12 h", [f"{one.peak_share:.1%}" for one in columns], "peaks"),
+        ("under 10 % utilisation", [f"{one.under_10_percent:.1%}" for one in columns], "71 %"),
+        ("under 1 % utilisation", [f"{one.under_1_percent:.1%}" for one in columns], "37 %"),
+        ("fewer than 10 busy periods", [f"{one.few_periods_share:.1%}" for one in columns], "common"),
+        ("most busy periods", [f"{one.most_periods:,}" for one in columns], "94"),
+        (
+            "longest busy period, 54th percentile",
+            [f"{one.longest_busy_p54_s:,.0f} s" for one in columns],
+            "30 s",
+        ),
+        ("longest busy period", [f"{one.longest_busy_s:,.0f} s" for one in columns], "46,715 s"),
+    )
+    for name, cells, published in rows:
+        table.add_row(name, *cells, published)
     return table

@@ -11,6 +11,8 @@ import pytest
 
 from workloads.swf import SwfTrace, read_swf, swf_lines, write_swf
 from workloads.trace.clock import TraceClock
+from workloads.trace.experiment import THESIS, Target, is_gaia, make_experiment
+from workloads.trace.kinds import THESIS_TABLE_7_2, summarize_kinds
 from workloads.trace.miniature import make_miniature
 from workloads.trace.scale import scale_trace
 from workloads.trace.window import THESIS_WINDOW, cut_window, find_window
@@ -92,3 +94,29 @@ def test_real_traces_come_back_byte_for_byte(name: str, tmp_path: Path) -> None:
     assert b"".join(swf_lines(plain.header, plain.jobs)).count(b"\n") == len(trace.jobs) + len(
         trace.header.comments
     )
+
+
+@needs_gaia
+def test_interactive_jobs_of_the_experiment_are_those_of_table_7_2(gaia: SwfTrace) -> None:
+    experiment = make_experiment(gaia, THESIS, Target(12, 12))
+    assert is_gaia(gaia)
+    found, published = summarize_kinds(experiment.scaled), THESIS_TABLE_7_2
+    print(found)
+    interactive = found["interactive"]
+    assert (interactive.jobs, interactive.max_procs, interactive.max_run_s) == (14, 12, 43_209)
+    assert round(interactive.mean_run_s or 0) == published["interactive"].mean_run_s
+    assert found["batch"].max_run_s == published["batch"].max_run_s
+    assert found["batch"].jobs == pytest.approx(published["batch"].jobs, abs=12)
+
+
+@needs_gaia
+def test_no_interactive_job_follows_until_8_the_next_morning(gaia: SwfTrace) -> None:
+    """As the thesis says below its Figure 7.3: so the day is the one it took."""
+    day = cut_window(gaia, THESIS_WINDOW.start_s + 6 * 86_400, 86_400)
+    clock = TraceClock.of(day.header, 0)
+    dates = [clock.date(job.submit_s) for job in day.jobs if job.queue == 0 and (job.procs or 0) <= 12]
+    last, following = dates[13], dates[14]
+    assert last is not None
+    assert following is not None
+    assert f"{last:%d %H:%M}" == "11 22:01"
+    assert f"{following:%d %H}" == "12 08"

@@ -239,7 +239,11 @@ class SwfHeader:
 
     def with_note(self, note: str) -> SwfHeader:
         """Return a header with one more Note after the last line of the head: a transform's provenance."""
-        return self._inserted(SwfComment(f"; Note: {' '.join(note.split())}\n".encode()))
+        return self.with_line("Note", note)
+
+    def with_line(self, name: str, value: str | int) -> SwfHeader:
+        """Return a header with one more line of a field that may repeat, such as Queue."""
+        return self._inserted(SwfComment(f"; {name}: {' '.join(str(value).split())}\n".encode()))
 
     def with_field(self, name: str, value: str | int) -> SwfHeader:
         """Return a header whose field ``name`` is ``value``: replaced where it is, else added."""

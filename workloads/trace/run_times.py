@@ -19,23 +19,32 @@ class ClipReport:
     jobs: int
 
 
-def clip_run_times(trace: SwfTrace, shortest_s: float, longest_s: float) -> tuple[SwfTrace, ClipReport]:
+def clip_run_times(
+    trace: SwfTrace, shortest_s: float, longest_s: float, but_queue: int | None = None
+) -> tuple[SwfTrace, ClipReport]:
     """Bring every known run time between ``shortest_s`` and ``longest_s``.
 
     Busy and idle periods are stretched to the new run time, CPU and requested time follow in
-    proportion. The counts are in the header and the report.
+    proportion. The counts are in the header and the report. Jobs of ``but_queue`` stay as they are.
 
     Raises
     ------
     UsageError
         The bounds are not in order.
     """
-    runs_s = [job.run_s for job in trace.jobs]
+    runs_s = [None if spared(job, but_queue) else job.run_s for job in trace.jobs]
     clipped, report = clipped_s(runs_s, shortest_s, longest_s)
     note = (
         f"osub clip: run times to {shortest_s:g} to {longest_s:g} s, {report.raised} raised, {report.cut} cut"
     )
+    if but_queue is not None:
+        note += f", queue {but_queue} left alone"
     return trace.with_jobs(map(with_run_time, trace.jobs, clipped), note), report
+
+
+def spared(job: SwfJob, queue: int | None) -> bool:
+    """Return whether ``job`` is in ``queue``, which is left alone; ``None`` spares nobody."""
+    return queue is not None and job.queue == queue
 
 
 def clipped_s(

@@ -16,7 +16,7 @@ out; keep the shares of serial and of power-of-two jobs. What is different, so t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -40,20 +40,24 @@ class ScaleReport:
     ----------
     jobs_before, jobs_after, interactive_jobs, jobs_without_size
         Counts; jobs without a number of processors are left out.
-    slot_targets, slot_cores
-        Cores asked for and reached, one entry for each slot that had jobs.
+    slots, slot_before, slot_targets, slot_cores
+        Half hours of the trace that had jobs, by number from second 0; their cores in the original, and
+        those asked for and reached.
     slots_within
         Slots within the tolerance of their target, or within one core of it.
     serial_before, serial_after, power_of_two_before, power_of_two_after
         Shares of the jobs.
-    arrival_distance
-        Kolmogorov-Smirnov distance between the submission instants before and after, weighted by cores.
+    arrival_distance, job_distance
+        Kolmogorov-Smirnov distance between the submission instants before and after: weighted by cores, and
+        with all jobs alike.
     """
 
     jobs_before: int
     jobs_after: int
     interactive_jobs: int
     jobs_without_size: int
+    slots: tuple[int, ...]
+    slot_before: tuple[int, ...]
     slot_targets: tuple[float, ...]
     slot_cores: tuple[int, ...]
     slots_within: int
@@ -62,6 +66,16 @@ class ScaleReport:
     power_of_two_before: float
     power_of_two_after: float
     arrival_distance: float
+    job_distance: float
+
+    @property
+    def slot_errors(self) -> tuple[float, ...]:
+        """Relative error of every slot that asked for cores: reached over asked for, minus 1."""
+        return tuple(
+            cores / target - 1
+            for cores, target in zip(self.slot_cores, self.slot_targets, strict=True)
+            if target
+        )
 
     @property
     def target_cores(self) -> float:
@@ -84,6 +98,7 @@ def scale_trace(
     interactive_share: float = 1.0,
     intensity: float = 1.0,
     tolerance: float = 0.1,
+    progress: Callable[[int, int], None] | None = None,
 ) -> tuple[SwfTrace, ScaleReport]:
     """Scale ``trace`` to a system of ``to_nodes`` nodes with ``to_cores_per_node`` cores each.
 
@@ -104,6 +119,8 @@ def scale_trace(
         Factor on the target core counts: above 1 for more jobs than the sizes of the systems ask for.
     tolerance
         Of a slot's target.
+    progress
+        Called with (slots done, slots in all) after every slot.
 
     Raises
     ------
@@ -116,16 +133,18 @@ def scale_trace(
         raise UsageError(
             f"the header of {trace.name} does not tell its system's size: give the number of processors"
         )
-    if min(to_nodes, to_cores_per_node, size_before) < 1 or intensity <= 0 or not 0 <= interactive_share <= 1:
+    if not _in_range(to_nodes, to_cores_per_node, size_before, intensity, interactive_share, tolerance):
         raise UsageError(
-            "scaling needs systems of 1 core or more, an intensity above 0 and an interactive share of 0 to 1"
+            "scaling needs systems of 1 core or more, an intensity above 0, an interactive share of 0 to 1 "
+            "and a tolerance of 0 or more"
         )
     rng = np.random.default_rng(seed)
     flags = interactive_flags(trace, interactive_queue)
     sized = [(job, flag) for job, flag in zip(trace.jobs, flags, strict=True) if job.procs]
     batch = [job for job, flag in sized if not flag]
     interactive = [job for job, flag in sized if flag]
-    chosen, targets = _scaled(batch, intensity * widest / size_before, widest, tolerance, rng)
+    ratio = intensity * widest / size_before
+    chosen, targets = _scaled(batch, ratio, widest, tolerance, rng, progress or (lambda _done, _all: None))
     kept = sorted(rng.permutation(len(interactive))[: round(interactive_share * len(interactive))].tolist())
     narrowed = [_resized(interactive[i], halved(_width(interactive[i]), 0, to_cores_per_node)) for i in kept]
     if not chosen and not narrowed:
@@ -143,6 +162,10 @@ def scale_trace(
     return replace(scaled, header=header), report
 
 
+def _in_range(nodes: int, cores: int, procs: int, intensity: float, share: float, tolerance: float) -> bool:
+    return min(nodes, cores, procs) >= 1 and intensity > 0 and 0 <= share <= 1 and tolerance >= 0
+
+
 def _width(job: SwfJob) -> int:
     return job.procs or 0
 
@@ -152,7 +175,12 @@ def _slot(job: SwfJob) -> int:
 
 
 def _scaled(
-    batch: list[SwfJob], ratio: float, widest: int, tolerance: float, rng: np.random.Generator
+    batch: list[SwfJob],
+    ratio: float,
+    widest: int,
+    tolerance: float,
+    rng: np.random.Generator,
+    progress: Callable[[int, int], None],
 ) -> tuple[list[SwfJob], dict[int, float]]:
     """Return the chosen jobs with their new sizes, and the target of every slot."""
     slots: dict[int, list[SwfJob]] = {}
@@ -164,12 +192,13 @@ def _scaled(
     copies = max(1, int(np.ceil(ratio)))
     chosen: list[SwfJob] = []
     widths: list[int] = []
-    for slot, target in targets.items():
+    for done, (slot, target) in enumerate(targets.items(), start=1):
         pool = slots[slot]
         sizes = np.tile(np.array([_width(job) for job in pool], dtype=np.int64), copies)
         places, picked = chooser.choose(sizes, target)
         chosen += (_copy(pool, place, slot, rng) for place in places.tolist())
         widths += picked.tolist()
+        progress(done, len(targets))
     slot_of = [_slot(job) for job in chosen]
     mended = mend_kinds(widths, slot_of, partial(_has_room, targets, tolerance), shares, widest, rng)
     return [_resized(job, width) for job, width in zip(chosen, mended, strict=True)], targets
@@ -196,14 +225,18 @@ def _report(
     interactive_jobs: int,
     jobs_without_size: int,
 ) -> ScaleReport:
-    cores = dict.fromkeys(targets, 0)
+    cores, before = dict.fromkeys(targets, 0), dict.fromkeys(targets, 0)
     for job in chosen:
         cores[_slot(job)] += _width(job)
+    for job in batch:
+        before[_slot(job)] += _width(job)
     return ScaleReport(
         jobs_before=len(batch),
         jobs_after=len(chosen),
         interactive_jobs=interactive_jobs,
         jobs_without_size=jobs_without_size,
+        slots=tuple(targets),
+        slot_before=tuple(before.values()),
         slot_targets=tuple(targets.values()),
         slot_cores=tuple(cores.values()),
         slots_within=sum(_has_room(targets, tolerance, slot, cores[slot]) for slot in targets),
@@ -212,7 +245,12 @@ def _report(
         power_of_two_before=_share(batch, POWER_OF_TWO),
         power_of_two_after=_share(chosen, POWER_OF_TWO),
         arrival_distance=arrival_distance(batch, chosen),
+        job_distance=arrival_distance(_of_one_core(batch), _of_one_core(chosen)),
     )
+
+
+def _of_one_core(jobs: Sequence[SwfJob]) -> list[SwfJob]:
+    return [replace(job, allocated_procs=1) for job in jobs]
 
 
 def _resized(job: SwfJob, width: int) -> SwfJob:

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from osub.errors import UsageError
-from workloads.swf import SwfJob, SwfTrace
+from workloads.swf import SwfTrace
 from workloads.trace.clock import DAY_S, LocalTimes, TraceClock
 from workloads.trace.durations import to_ms, to_s
 from workloads.trace.interactive import interactive_flags
+from workloads.trace.links import with_sound_links
 
 SLOT_S = 1800
 SLOTS_PER_DAY = DAY_S // SLOT_S
@@ -187,22 +188,11 @@ def cut_window(trace: SwfTrace, start_s: float, length_s: float) -> SwfTrace:
             f"no job of {trace.name} is submitted from second {start_s:g} for {length_s:g} s: "
             f"choose within {min(submits):g} and {max(submits):g}"
         )
-    present = {job.job_number for job in jobs}
     cut = trace.with_jobs(
-        (_moved(job, start_ms, present) for job in jobs),
+        with_sound_links(replace(job, submit_s=to_s(to_ms(job.submit_s) - start_ms)) for job in jobs),
         f"osub window: {len(jobs)} of {len(trace.jobs)} jobs, from second {start_s:g} for {length_s:g} s",
     )
     unix_start_s = trace.header.unix_start_time_s
     if unix_start_s is None:
         return cut
     return replace(cut, header=cut.header.with_field("UnixStartTime", unix_start_s + start_ms // 1000))
-
-
-def _moved(job: SwfJob, start_ms: int, present: set[int]) -> SwfJob:
-    linked = job.preceding_job in present
-    return replace(
-        job,
-        submit_s=to_s(to_ms(job.submit_s) - start_ms),
-        preceding_job=job.preceding_job if linked else None,
-        think_s=job.think_s if linked else None,
-    )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -83,7 +84,7 @@ def test_system_size_must_be_known() -> None:
 @pytest.mark.parametrize(
     "arguments", [{"to_nodes": 0}, {"intensity": 0.0}, {"interactive_share": 1.5}, {"from_procs": 0}]
 )
-def test_arguments_out_of_range_are_a_usage_error(arguments: dict[str, int]) -> None:
+def test_arguments_out_of_range_are_a_usage_error(arguments: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         scale_trace(day(jobs=10), **{"to_nodes": 2, "to_cores_per_node": 1, **arguments})
 

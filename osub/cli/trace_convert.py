@@ -1,0 +1,226 @@
+"""``osub trace convert``: any log to a sound SWF trace, with the plain transforms on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import typer
+
+from osub.cli.trace_files import (
+    AsJson,
+    Force,
+    Lenient,
+    OutFile,
+    Seed,
+    check_free,
+    deliver,
+    parse_numbers,
+    print_json,
+    working,
+)
+from osub.cli.trace_scale import parse_system
+from osub.errors import UsageError
+from workloads.importers.assemble import INTERACTIVE, ImportOptions
+from workloads.importers.detect import STDIN, read_any
+from workloads.swf import SwfTrace
+from workloads.swf.reader import trace_name
+from workloads.trace.arrivals import scale_arrivals
+from workloads.trace.compress import compress, compress_apart
+from workloads.trace.filters import Selection, select_jobs
+from workloads.trace.run_times import clip_run_times
+from workloads.trace.tagging import DrawBy, TagField, tag_jobs
+from workloads.trace.window import cut_window
+
+
+def convert(
+    trace: Annotated[
+        Path,
+        typer.Argument(
+            help="SWF, `sacct --parsable2`, `sacct --json` or jobcomp/filetxt log, plain or gzip; - is "
+            "standard input (not for SWF).",
+            metavar="LOG",
+        ),
+    ],
+    out: OutFile,
+    system: Annotated[
+        str | None, typer.Option(help="The cluster of a Slurm log, such as N40C48; without it, a guess.")
+    ] = None,
+    interactive: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Of a Slurm log: which jobs are interactive, FIELD=PATTERN with name, partition, qos, "
+            "account or user, such as partition=devel. May repeat; replaces the usual names of shells."
+        ),
+    ] = None,
+    time_zone: Annotated[
+        str | None,
+        typer.Option(help="Of a Slurm log's dates, such as Europe/Berlin; by default this host's."),
+    ] = None,
+    start: Annotated[float | None, typer.Option(min=0, help="First second to keep.")] = None,
+    length: Annotated[float | None, typer.Option(help="Seconds to keep from there.")] = None,
+    users: Annotated[str | None, typer.Option(help="Only these users, such as 1,4,7-9.")] = None,
+    not_users: Annotated[str | None, typer.Option(help="Without these users.")] = None,
+    queues: Annotated[str | None, typer.Option(help="Only these queues.")] = None,
+    not_queues: Annotated[str | None, typer.Option(help="Without these queues.")] = None,
+    partitions: Annotated[str | None, typer.Option(help="Only these partitions.")] = None,
+    statuses: Annotated[str | None, typer.Option(help="Only these SWF statuses; 1 is completed.")] = None,
+    least_procs: Annotated[int | None, typer.Option(min=0, help="Smallest job to keep.")] = None,
+    most_procs: Annotated[int | None, typer.Option(min=0, help="Largest job to keep.")] = None,
+    shortest: Annotated[float | None, typer.Option(min=0, help="Shortest run time to keep.")] = None,
+    longest: Annotated[float | None, typer.Option(min=0, help="Longest run time to keep.")] = None,
+    arrivals: Annotated[
+        float | None, typer.Option(help="So many times as many jobs in the same time; below 1, fewer.")
+    ] = None,
+    gaps: Annotated[
+        float | None, typer.Option(help="Divide the times between submissions; run times stay.")
+    ] = None,
+    raise_runs: Annotated[
+        float | None, typer.Option(min=0, help="Raise shorter run times to this, in s.")
+    ] = None,
+    cut_runs: Annotated[float | None, typer.Option(min=0, help="Cut longer run times to this, in s.")] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Tag jobs: FIELD=NUMBER[:NAME], FIELD is queue, partition, group or executable. May repeat."
+        ),
+    ] = None,
+    tag_share: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of the jobs (or users) that a tag goes to.")
+    ] = 1.0,
+    tag_by: Annotated[DrawBy, typer.Option(help="Whether jobs or whole users are drawn.")] = DrawBy.JOB,
+    tag_queues: Annotated[str | None, typer.Option(help="Tag only jobs of these queues.")] = None,
+    tag_users: Annotated[str | None, typer.Option(help="Tag only jobs of these users.")] = None,
+    tag_most_procs: Annotated[int | None, typer.Option(min=0, help="Tag only jobs up to this size.")] = None,
+    speedup: Annotated[float | None, typer.Option(help="Divide every time by this.")] = None,
+    sort: Annotated[bool, typer.Option("--sort", help="Order the jobs by submission.")] = False,
+    seed: Seed = 1,
+    force: Force = False,
+    lenient: Lenient = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write LOG, of whatever known kind, as a sound SWF trace.
+
+    What is asked for is done in the order of these options. Every transform leaves a Note in the header that
+    says what was done, with its seed.
+    """
+    check_free(out, force)
+    among = Selection(
+        users=parse_numbers(tag_users, "--tag-users"),
+        queues=parse_numbers(tag_queues, "--tag-queues"),
+        most_procs=tag_most_procs,
+    )
+    tags = [parse_tag(text) for text in tag or ()]
+    selection = Selection(
+        users=parse_numbers(users, "--users"),
+        not_users=parse_numbers(not_users, "--not-users"),
+        queues=parse_numbers(queues, "--queues"),
+        not_queues=parse_numbers(not_queues, "--not-queues"),
+        partitions=parse_numbers(partitions, "--partitions"),
+        statuses=parse_numbers(statuses, "--statuses"),
+        least_procs=least_procs,
+        most_procs=most_procs,
+        shortest_s=shortest,
+        longest_s=longest,
+    )
+    options = import_options(trace, system, interactive, time_zone)
+    with working(f"reading {trace}"):
+        original, kind = read_any(trace, options, strict=not lenient)
+    for message in what_was_skipped(original, trace):
+        typer.echo(message, err=True)
+    with working("transforming"):
+        changed = _cut(original, start, length)
+        changed = select_jobs(changed, selection)
+        if arrivals is not None:
+            changed = scale_arrivals(changed, arrivals, seed)
+        if gaps is not None:
+            changed = compress_apart(changed, gaps, 1)
+        if raise_runs is not None or cut_runs is not None:
+            bounds = (raise_runs or 0.0, float("inf") if cut_runs is None else cut_runs)
+            changed, _ = clip_run_times(changed, *bounds)
+        for field, number, name in tags:
+            changed = tag_jobs(changed, field, number, tag_share, seed, among, tag_by, name)
+        if speedup is not None:
+            changed = compress(changed, speedup)
+        if sort:
+            changed = in_order(changed)
+    deliver(changed, out)
+    notes = list(changed.header.notes[len(original.header.notes) :])
+    if as_json:
+        print_json(
+            {
+                "trace": str(out),
+                "kind": kind.value,
+                "jobs_before": len(original.jobs),
+                "jobs": len(changed.jobs),
+                "skipped": original.report.skipped,
+                "notes": notes,
+            }
+        )
+        return
+    for note in notes:
+        typer.echo(note)
+    typer.echo(f"{out}: {len(changed.jobs):,} of {len(original.jobs):,} jobs")
+
+
+def import_options(
+    path: Path, system: str | None, interactive: list[str] | None, time_zone: str | None
+) -> ImportOptions:
+    """Return how to read a Slurm log; ``UsageError`` for a system or time zone that does not exist."""
+    size = None if system is None else parse_system(system)
+    try:
+        zone = None if time_zone is None else ZoneInfo(time_zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise UsageError(
+            f"--time-zone: this host knows no {time_zone!r}; write it as Europe/Berlin"
+        ) from error
+    return ImportOptions(
+        name="sacct" if path == STDIN else trace_name(path),
+        interactive=INTERACTIVE if interactive is None else tuple(interactive),
+        nodes=None if size is None else size.nodes,
+        procs=None if size is None else size.nodes * size.cores,
+        zone=zone,
+    )
+
+
+def what_was_skipped(trace: SwfTrace, path: Path) -> list[str]:
+    """Return what to tell of the lines and jobs that a reader left out."""
+    if not trace.report.skipped:
+        return []
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in trace.report.skipped.items())
+    return [f"osub: left out of {path}: {reasons}"]
+
+
+def _cut(trace: SwfTrace, start: float | None, length: float | None) -> SwfTrace:
+    if start is None and length is None:
+        return trace
+    first_s = min(job.submit_s for job in trace.jobs) if start is None else start
+    last_s = max(job.submit_s for job in trace.jobs)
+    length_s = max(0.0, last_s - first_s) + 1 if length is None else length
+    if not 0 < length_s < float("inf"):
+        raise UsageError(f"--length must be above 0, not {length}")
+    return cut_window(trace, first_s, length_s)
+
+
+def in_order(trace: SwfTrace) -> SwfTrace:
+    """Return ``trace`` with its jobs ordered by submission; jobs of one instant stay in order."""
+    jobs = tuple(sorted(trace.jobs, key=lambda job: job.submit_s))
+    if jobs == trace.jobs:
+        return trace
+    return trace.with_jobs(jobs, "osub convert: jobs put in the order of submission")
+
+
+def parse_tag(text: str) -> tuple[TagField, int, str | None]:
+    """Read FIELD=NUMBER or FIELD=NUMBER:NAME; ``UsageError`` for anything else."""
+    field, equals, rest = text.partition("=")
+    number, colon, name = rest.partition(":")
+    try:
+        if not equals:
+            raise ValueError(text)
+        return TagField(field.strip()), int(number), name.strip() or None if colon else None
+    except ValueError as error:
+        fields = ", ".join(TagField)
+        raise UsageError(
+            f"--tag takes FIELD=NUMBER or FIELD=NUMBER:NAME with {fields}, not {text!r}"
+        ) from error

@@ -1,0 +1,127 @@
+"""Traces in and out of the ``osub trace`` commands, and their progress."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from osub.errors import OutputError, UsageError
+from workloads.swf import SwfTrace, read_swf, write_swf
+
+TraceFile = Annotated[Path, typer.Argument(help="SWF file, plain or gzip.", metavar="TRACE")]
+OutFile = Annotated[
+    Path, typer.Option("--out", help="SWF file to write; gzip where the name ends in .gz.", metavar="FILE")
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing --out file.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+Lenient = Annotated[
+    bool, typer.Option("--lenient", help="Skip and count malformed lines instead of stopping at the first.")
+]
+InteractiveQueue = Annotated[
+    int, typer.Option(min=-1, help="SWF queue of interactive jobs; -1: there are none.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="For whatever is drawn at random.")]
+
+
+def queue_of(number: int) -> int | None:
+    """Return the interactive queue that an option names, ``None`` for -1."""
+    return None if number < 0 else number
+
+
+def check_free(out: Path, force: bool) -> None:
+    """Refuse to replace a file unasked, before any work is done."""
+    if out.exists() and not force:
+        raise OutputError(f"{out} exists already: choose another name, or add --force")
+    if not out.parent.is_dir():
+        raise OutputError(f"cannot write {out}: there is no folder {out.parent}")
+
+
+def load(path: Path, lenient: bool) -> SwfTrace:
+    """Read a trace with a sign of life, and say what was skipped."""
+    with working(f"reading {path.name}"):
+        trace = read_swf(path, strict=not lenient)
+    if trace.report.skipped_lines:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in trace.report.skipped.items())
+        typer.echo(f"osub: {path} has lines that were skipped: {reasons}", err=True)
+    return trace
+
+
+def deliver(trace: SwfTrace, out: Path) -> None:
+    """Write a trace with a sign of life."""
+    with working(f"writing {out.name}"):
+        write_swf(out, trace)
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """Print a document as JSON."""
+    typer.echo(json.dumps(document, indent=2))
+
+
+def parse_numbers(text: str | None, option: str) -> frozenset[int] | None:
+    """Read ``1,4,7-9`` as a set of numbers; ``None`` stays.
+
+    Raises
+    ------
+    UsageError
+        The text is no such list.
+    """
+    if text is None:
+        return None
+    numbers: set[int] = set()
+    for part in text.split(","):
+        low, dash, high = part.strip().partition("-")
+        try:
+            first = int(low)
+            last = int(high) if dash else first
+        except ValueError as error:
+            raise UsageError(f"{option} takes numbers and ranges such as 1,4,7-9, not {text!r}") from error
+        if not 0 <= last - first <= 10_000_000:
+            raise UsageError(f"{option}: {part.strip()!r} is no range from low to high")
+        numbers.update(range(first, last + 1))
+    return frozenset(numbers)
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show a spinner on a terminal while something of unknown length goes on."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(what):
+        yield
+
+
+@contextmanager
+def counting(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on a terminal; yields a function of (done, in all)."""
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    )
+    drawn_s = 0.0
+    with bar:
+        task = bar.add_task(what, total=None)
+
+        def step(done: int, total: int) -> None:
+            nonlocal drawn_s
+            now_s = time.monotonic()
+            if now_s - drawn_s > 0.05 or done == total:
+                drawn_s = now_s
+                bar.update(task, completed=done, total=total)
+
+        yield step

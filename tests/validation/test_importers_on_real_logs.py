@@ -1,0 +1,79 @@
+"""The importers on real accounting, against figures counted from the files with other tools."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from workloads.importers.assemble import ImportOptions
+from workloads.importers.detect import LogKind, read_any
+from workloads.swf import read_swf, write_swf
+
+SHARED = Path(os.environ.get("OSUB_SHARED", Path(__file__).resolve().parents[2].parent / "shared"))
+CIRRUS = SHARED / "traces" / "cirrus_2024Q1_CPU_sacct_subset.csv.gz"
+EAGLE = SHARED / "traces" / "eagle_sample_1000.csv.gz"
+JOBCOMP = SHARED / "traces" / "slurmsim_micro_real_slurm_run_jobcomp.log.gz"
+
+
+def needs(path: Path) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(not path.exists(), reason=f"needs {path.name} in OSUB_SHARED/traces")
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with gzip.open(path, "rt", newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+@needs(CIRRUS)
+def test_every_job_of_the_cirrus_export_is_there_to_the_second(tmp_path: Path) -> None:
+    trace, kind = read_any(CIRRUS, ImportOptions("cirrus"))
+    rows = {int(row["JobID"]): row for row in rows_of(CIRRUS) if row["JobID"].isdigit()}
+    assert kind is LogKind.SACCT
+    assert len(trace.jobs) + sum(trace.report.skipped.values()) == len(rows_of(CIRRUS))
+    print(len(trace.jobs), trace.report.skipped, trace.header.max_procs)
+    start_s = trace.header.unix_start_time_s
+    assert start_s is not None
+    known = [job for job in trace.jobs if job.job_number in rows]
+    assert len(known) > 0.97 * len(rows)
+    for job in known:
+        row = rows[job.job_number]
+        assert start_s + job.submit_s == int(row["Submit"])
+        assert start_s + job.submit_s + (job.wait_s or 0) == int(row["Start"])
+        assert (job.run_s, job.procs) == (int(row["ElapsedRaw"]), int(row["NCPUS"]))
+    write_swf(tmp_path / "cirrus.swf", trace)
+    assert read_swf(tmp_path / "cirrus.swf").jobs == trace.jobs
+
+
+@needs(EAGLE)
+def test_eagle_sample_has_its_users_limits_and_sizes() -> None:
+    trace, _ = read_any(EAGLE, ImportOptions("eagle"))
+    # 452 rows are tasks of one array, under one number
+    counts = Counter(row["job_id"] for row in rows_of(EAGLE))
+    rows = {int(row["job_id"]): row for row in rows_of(EAGLE) if counts[row["job_id"]] == 1}
+    print(len(trace.jobs), trace.report.skipped)
+    assert len(trace.jobs) + sum(trace.report.skipped.values()) == 1000
+    plain = [job for job in trace.jobs if job.job_number in rows]
+    assert len(plain) == len(rows) == 548
+    for job in plain:
+        row = rows[job.job_number]
+        assert job.run_s == float(row["run_time"])
+        assert job.requested_s == float(row["wallclock_req"])
+        assert job.procs == int(row["processors_req"])
+    users = {row["user"] for row in rows_of(EAGLE)}
+    assert len({job.user for job in trace.jobs}) == len(users)
+
+
+@needs(JOBCOMP)
+def test_completion_log_of_a_real_run_has_its_500_jobs() -> None:
+    trace, kind = read_any(JOBCOMP, ImportOptions("micro"))
+    assert kind is LogKind.JOBCOMP
+    assert len(trace.jobs) + sum(trace.report.skipped.values()) == 500
+    assert trace.jobs[0].job_number == 1001
+    assert {job.procs for job in trace.jobs if job.job_number in (1001, 1003)} == {12, 1}
+    assert len({job.user for job in trace.jobs}) == 5
+    assert trace.header.queues[1] == "normal"

@@ -1,0 +1,76 @@
+"""Slurm's job completion log, of ``JobCompType=jobcomp/filetxt``: a line of ``Key=Value`` for each job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import tzinfo
+from pathlib import Path
+
+from osub.errors import InputError
+from workloads.importers.accounting import AccountingJob, AccountingLog
+from workloads.importers.slurm_words import instant_s, is_absent, length_s, resources, state_word
+
+# A value may hold blanks and equals signs, so only the keys that Slurm writes part a line.
+_KEY = re.compile(
+    r"(?:^|(?<= ))(JobId|UserId|GroupId|Name|JobState|Partition|TimeLimit|StartTime|EndTime|NodeList|NodeCnt|"
+    r"ProcCnt|WorkDir|ReservationName|Tres|Gres|Account|QOS|WcKey|Cluster|SubmitTime|EligibleTime|ArrayJobId|"
+    r"ArrayTaskId|HetJobId|HetJobOffset|PackJobId|PackJobOffset|DerivedExitCode|ExitCode)="
+)
+_USER = re.compile(r"(.*)\((\d+)\)")
+
+
+def is_completion_line(line: str) -> bool:
+    """Return whether ``line`` is one of a job completion log."""
+    return line.startswith("JobId=") and "UserId=" in line
+
+
+def read_completions(path: Path, lines: Iterable[str], zone: tzinfo | None, strict: bool) -> AccountingLog:
+    """Read a job completion log.
+
+    Raises
+    ------
+    InputError
+        A line is malformed (``strict``); the message names file and line.
+    """
+    log = AccountingLog("jobcomp")
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            log.jobs.append(_job(line, zone))
+        except (ValueError, KeyError) as error:
+            message = f"{path}:{number}: no completed job in it: cannot make sense of {error}"
+            if strict:
+                raise InputError(f"{message}; --lenient skips such lines") from error
+            log.skip("malformed line", message)
+    return log
+
+
+def _job(line: str, zone: tzinfo | None) -> AccountingJob:
+    parts = _KEY.split(line.rstrip("\r\n"))
+    values = {key: value.strip() for key, value in zip(parts[1::2], parts[2::2], strict=True)}
+    user = _USER.fullmatch(values.get("UserId", ""))
+    tres = resources(values.get("Tres", ""))
+    procs = int(values["ProcCnt"]) if "ProcCnt" in values else int(tres["cpu"])
+    start_s, end_s = instant_s(values["StartTime"], zone), instant_s(values["EndTime"], zone)
+    return AccountingJob(
+        job_id=values["JobId"],
+        raw_id=int(values["JobId"]),
+        state=state_word(values.get("JobState", "")),
+        submit_s=instant_s(values["SubmitTime"], zone),
+        start_s=start_s,
+        end_s=end_s,
+        procs=procs or None,
+        nodes=int(values.get("NodeCnt", "0")) or None,
+        requested_s=length_s(values.get("TimeLimit", ""), 60),
+        user=user[1] if user else _text(values.get("UserId")),
+        account=_text(values.get("Account")) or _text(values.get("GroupId")),
+        partition=_text(values.get("Partition")),
+        qos=_text(values.get("QOS")),
+        name=_text(values.get("Name")),
+    )
+
+
+def _text(text: str | None) -> str | None:
+    return None if text is None or is_absent(text) else text
