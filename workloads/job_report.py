@@ -43,8 +43,11 @@ class JobReport:
     idle_s: float | None = None
     startup_s: float | None = None
     skew_max_s: float | None = None
+    memory_mib: int | None = None
+    traffic: float | None = None
     periods: int | None = None
     periods_done: int | None = None
+    host_type: str | None = None
     target_s: float | None = None
     grid: str | None = None
     steps_asked: int | None = None
@@ -52,7 +55,9 @@ class JobReport:
     step_s: float | None = None
     calibration: str | None = None
     clipped: bool | None = None
+    omp_wait_policy: str | None = None
     wait_s: float | None = None
+    core_share: float | None = None
     residual: float | None = None
     deviation: float | None = None
     warnings: list[str] = field(default_factory=list)

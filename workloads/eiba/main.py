@@ -12,17 +12,18 @@ import resource
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from osub.errors import OsubError, UsageError
+from osub.errors import HostError, OsubError, UsageError
 from workloads import job_report
-from workloads.eiba.busy import KERNELS, Kernel
+from workloads.eiba.busy import load_libraries, make_kernel
 from workloads.eiba.inbox import Inbox
 from workloads.eiba.messages import Message, PeerGoneError, Terminated
 from workloads.eiba.nodes import Alone, Nodes, gather_nodes
 from workloads.eiba.options import EibaOptions, parse_options
 from workloads.eiba.replay import Progress, replay
 from workloads.eiba.workers import WorkerPool
+from workloads.host_memory import available_bytes
 from workloads.job_report import COMPLETED, FAILED, TERMINATED, JobReport
 from workloads.pinning import choose_pin
 from workloads.process_clock import ProcessStart, process_start
@@ -40,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"{task.tasks} tasks on {task.nodes} nodes; start one on each: srun --ntasks-per-node=1"
             )
         job_report.check_writable(options.report)
+        _check_memory(options, _worker_count(options, task))
         return _run(options, task, begin, os.environ)
     except OsubError as error:
         print(f"eiba: {error}", file=sys.stderr)
@@ -78,17 +80,32 @@ def _run(options: EibaOptions, task: SlurmTask, begin: ProcessStart, environment
     return 0
 
 
+def _worker_count(options: EibaOptions, task: SlurmTask) -> int:
+    return options.workers or task.node_cpus or 1
+
+
+def _check_memory(options: EibaOptions, workers: int) -> None:
+    """Refuse a footprint that this host cannot hold, before any of it is touched."""
+    available = available_bytes()
+    if available is not None and options.load.memory_bytes * workers > available:
+        raise HostError(
+            f"{workers} workers with {options.load.memory_mib} MiB each, and {available >> 20} MiB are "
+            "available; choose a smaller --memory-mib"
+        )
+
+
 def _start_workers(
     inbox: Inbox, options: EibaOptions, task: SlurmTask, environment: Mapping[str, str]
 ) -> WorkerPool:
     allowed = os.sched_getaffinity(0)
-    workers = options.workers or task.node_cpus or 1
+    workers = _worker_count(options, task)
     pins = [choose_pin(environment, task.node_name, index, allowed) for index in range(workers)]
-    # Without a busy period nothing is computed, and nothing need be loaded.
-    make_kernel: Callable[[], Kernel] = KERNELS[options.kernel]
-    if options.periods.busy_s == 0:
+    load = options.load
+    # Without a busy period or memory nothing is computed, and nothing need be loaded.
+    if options.periods.busy_s == 0 and load.memory_mib == 0:
         return WorkerPool(inbox, pins, lambda: lambda: None)
-    return WorkerPool(inbox, pins, make_kernel)
+    load_libraries()
+    return WorkerPool(inbox, pins, lambda: make_kernel(load))
 
 
 def _report(
@@ -104,7 +121,9 @@ def _report(
     state = {type(None): COMPLETED, Terminated: TERMINATED}.get(type(end), FAILED)
     return JobReport(
         app="eiba",
-        kernel=options.kernel,
+        kernel=options.load.kernel,
+        memory_mib=options.load.memory_mib,
+        traffic=options.load.traffic,
         state=state,
         start_ms=begin.epoch_ms,
         end_ms=round(time.time() * 1000),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,10 +10,12 @@ from pathlib import Path
 
 from osub.errors import UsageError
 from workloads.command_line import LineParser
-from workloads.eiba.busy import KERNELS
+from workloads.eiba.busy import KERNELS, Load
 from workloads.eiba.periods import Periods, parse_periods
+from workloads.eiba.trace_job import periods_of_job
 
 WORKER_LIMIT = 4096
+MEMORY_LIMIT_MIB = 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,7 @@ class EibaOptions:
     report: Path | None
     rendezvous: Path | None
     rendezvous_wait_s: float
-    kernel: str
+    load: Load
 
 
 def parse_options(arguments: Sequence[str]) -> EibaOptions:
@@ -61,16 +64,57 @@ def parse_options(arguments: Sequence[str]) -> EibaOptions:
     parser.add_argument(
         "--kernel", choices=sorted(KERNELS), default="smoother", help="what to compute (default: %(default)s)"
     )
+    parser.add_argument(
+        "--memory-mib", metavar="M", default="0", help="memory that each worker holds, in MiB (default: 0)"
+    )
+    parser.add_argument(
+        "--traffic",
+        metavar="SHARE",
+        default="0",
+        help="share of busy CPU time that reads and writes that memory, from 0 to 1 (default: 0)",
+    )
+    parser.add_argument(
+        "--swf", metavar="TRACE", type=Path, help="take the periods from this extended SWF trace"
+    )
+    parser.add_argument("--job", metavar="J", help="of this job of the trace")
     parser.add_argument("periods", nargs="*", metavar="N t0 t1 ...", help="count, then seconds, idle first")
     options = parser.parse_args(list(arguments))
     return EibaOptions(
-        periods=parse_periods(options.periods),
+        periods=_periods(options),
         workers=_workers(options.workers),
         report=options.report,
         rendezvous=options.rendezvous,
         rendezvous_wait_s=_wait(options.rendezvous_wait_s),
-        kernel=options.kernel,
+        load=Load(options.kernel, _memory_mib(options.memory_mib), _traffic(options)),
     )
+
+
+def _periods(options: argparse.Namespace) -> Periods:
+    if options.swf is None and options.job is None:
+        return parse_periods(options.periods)
+    if options.swf is None or options.job is None or options.periods:
+        raise UsageError("give N t0 t1 ..., or --swf TRACE and --job J, not parts of both")
+    if not options.job.isascii() or not options.job.isdigit():
+        raise UsageError(f"--job is {options.job!r}; expected a job number of the trace")
+    return periods_of_job(options.swf, int(options.job))
+
+
+def _memory_mib(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > MEMORY_LIMIT_MIB:
+        raise UsageError(f"--memory-mib is {text!r}; expected a whole number of MiB")
+    return int(text)
+
+
+def _traffic(options: argparse.Namespace) -> float:
+    try:
+        share = float(options.traffic)
+    except ValueError:
+        share = math.nan
+    if not 0 <= share <= 1:
+        raise UsageError(f"--traffic is {options.traffic!r}; expected a share from 0 to 1")
+    if share > 0 and options.memory_mib == "0":
+        raise UsageError("--traffic needs --memory-mib: the memory that is read and written")
+    return share
 
 
 def _workers(text: str | None) -> int | None:

@@ -49,7 +49,7 @@ class WorkerPool:
     pins
         One for each worker: what it is to be bound to.
     make_kernel
-        Makes the computation, before the fork, so that its libraries are loaded once.
+        Makes a worker's computation, in the worker and on its core, so that its memory is that core's.
 
     Attributes
     ----------
@@ -62,10 +62,9 @@ class WorkerPool:
         self._pids: dict[str, int] = {}
         self._channels: dict[str, Channel] = {}
         self.cpu_s = 0.0
-        kernel = make_kernel()
         try:
             for index, pin in enumerate(pins):
-                self._fork(f"worker {index}", pin, kernel)
+                self._fork(f"worker {index}", pin, make_kernel)
             greetings = list(inbox.gather(self._channels).values())
         except PeerGoneError as error:
             reason = self.explain(error)
@@ -76,20 +75,20 @@ class WorkerPool:
             raise
         self._greetings = greetings
 
-    def _fork(self, name: str, pin: Pin, kernel: Kernel) -> None:
+    def _fork(self, name: str, pin: Pin, make_kernel: Callable[[], Kernel]) -> None:
         try:
             ours, theirs = Pipe()
             pid = os.fork()
         except OSError as error:
             raise HostError(f"cannot start {name}: {error.strerror}; ask for fewer workers") from error
         if pid == 0:
-            self._serve(ours, theirs, pin, kernel)
+            self._serve(ours, theirs, pin, make_kernel)
         theirs.close()
         self._pids[name] = pid
         self._channels[name] = ours
         self._inbox.watch(name, ours)
 
-    def _serve(self, ours: Channel, theirs: Channel, pin: Pin, kernel: Kernel) -> NoReturn:
+    def _serve(self, ours: Channel, theirs: Channel, pin: Pin, make_kernel: Callable[[], Kernel]) -> NoReturn:
         """Be a worker until the coordinator closes the pipe or dies."""
         code = 1
         try:
@@ -99,6 +98,7 @@ class WorkerPool:
             applied = apply_pin(pin)
             affinity = sorted(os.sched_getaffinity(0))
             pinned = applied.cpu is not None
+            kernel = make_kernel()
             send(theirs, {"affinity": affinity, "pinned": pinned, "warning": applied.warning})
             while True:
                 order = receive(theirs, "the coordinator")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from workloads.eiba.busy import KERNELS, consume
+from workloads.eiba.busy import KERNELS, STREAM_POINTS, Load, Streaming, consume, make_kernel
 
 
 class CountingClock:
@@ -46,3 +46,31 @@ def test_kernel_computes_for_ever_without_overflow_or_underflow(name: str) -> No
     with np.errstate(all="raise"):
         for _ in range(500):
             kernel()
+
+
+@pytest.mark.parametrize("traffic", [0.25, 0.5, 1.0])
+def test_memory_gets_its_share_of_the_busy_time(traffic: float) -> None:
+    clock = CountingClock(per_call_s=0.0)
+
+    def tick() -> float:
+        clock.now_s += 0.001
+        return clock.now_s
+
+    mixed = Streaming(clock.kernel, 2**20, traffic, tick)
+    for _ in range(400):
+        mixed()
+    assert mixed.streamed_bytes / (STREAM_POINTS * 8) == pytest.approx(400 * traffic, abs=1)
+    assert clock.calls == pytest.approx(400 * (1 - traffic), abs=1)
+
+
+def test_streaming_goes_round_the_whole_footprint_without_overflow() -> None:
+    mixed = Streaming(lambda: None, 3 * STREAM_POINTS * 8, 1.0)
+    with np.errstate(all="raise"):
+        for _ in range(3 * 101):
+            mixed()
+    assert set(mixed._memory) == {2.0}
+
+
+def test_load_without_memory_is_the_kernel_alone() -> None:
+    assert not isinstance(make_kernel(Load()), Streaming)
+    assert isinstance(make_kernel(Load(memory_mib=1)), Streaming)

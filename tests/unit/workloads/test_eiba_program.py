@@ -101,6 +101,12 @@ def test_report_file_holds_the_printed_line(eiba: Launcher, tmp_path: Path) -> N
         (["1", "nan"], 2, "t0 is 'nan'"),
         (["--report", "missing/out.json", "1", "0"], 1, "missing is missing or not writable"),
         (["--report", ".", "1", "0"], 1, "is a folder"),
+        (["--traffic", "0.5", "1", "0"], 2, "--traffic needs --memory-mib"),
+        (["--traffic", "1.5", "--memory-mib", "1", "1", "0"], 2, "a share from 0 to 1"),
+        (["--memory-mib", "-1", "1", "0"], 2, "whole number of MiB"),
+        (["--memory-mib", "1000000000", "1", "0"], 1, "smaller --memory-mib"),
+        (["--swf", "missing.swf", "1", "0"], 2, "not parts of both"),
+        (["--swf", "missing.swf", "--job", "1"], 1, "missing.swf"),
     ],
 )
 def test_wrong_use_is_one_line_and_an_exit_code(
@@ -112,6 +118,32 @@ def test_wrong_use_is_one_line_and_an_exit_code(
     assert complaint in err
     assert err.startswith("eiba: ")
     assert err.count("\n") == 1
+
+
+def test_memory_is_held_by_every_worker_and_read_in_busy_periods(eiba: Launcher) -> None:
+    process = eiba("--workers", "2", "--memory-mib", "64", "--traffic", "0.5", "3", "0.1", "0.1", "600")
+
+    def held() -> bool:
+        return [worker.memory_info().rss > 64 * 2**20 for worker in workers_of(process)] == [True, True]
+
+    wait_until(held)
+    process.terminate()
+    code, report, _ = finish(process)
+    assert code == 143
+    assert (report["memory_mib"], report["traffic"]) == (64, 0.5)
+
+
+def test_periods_come_from_a_job_of_an_extended_trace(eiba: Launcher, tmp_path: Path) -> None:
+    plain = "7 0 -1 1 2 -1 -1 2 60 -1 1 1 1 -1 0 -1 -1 -1\n"
+    pattern = "9 5 -1 1 2 -1 -1 2 60 -1 1 1 1 -1 0 -1 -1 -1 -1 -1 -1 0.05 0.02 2 0.03 0.04 0.01\n"
+    (tmp_path / "t.swf").write_text(plain + pattern)
+    code, report, err = finish(eiba("--swf", "t.swf", "--job", "9"))
+    assert (code, err) == (0, "")
+    assert (report["periods"], report["periods_done"]) == (5, 5)
+    assert report["busy_asked_s"] == pytest.approx(0.07)
+    assert report["idle_asked_s"] == pytest.approx(0.08)
+    assert "has no busy and idle periods" in finish(eiba("--swf", "t.swf", "--job", "7"))[2]
+    assert "has no job 8" in finish(eiba("--swf", "t.swf", "--job", "8"))[2]
 
 
 def test_slurm_says_how_many_workers_there_are(eiba: Launcher) -> None:
