@@ -22,9 +22,11 @@ COMMANDS = {
     "doctor": "Say what this host offers: Slurm, MPI, freezer, cgroup, PMU, CPUs.",
     "cluster": "A real Slurm on this host, for experiments.",
     "trace": "Look at job traces and transform them.",
+    "workloads": "The applications inside the jobs: compile, calibrate, check.",
     "replay": "Submit each job of a trace to Slurm at its instant, and write the RUN.",
     "top": "Who runs in this time slice and who is held, live.",
     "simulate": "The same trace on a simulated cluster, in a moment; writes a RUN, too.",
+    "experiment": "Published experiments again, with the published numbers beside ours.",
     "compare": "Real and simulated runs of a trace, metric by metric and job by job.",
     "report": "Draw RUNs side by side on one page.",
 }

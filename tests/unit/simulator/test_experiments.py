@@ -1,0 +1,222 @@
+"""The thesis's experiments on small traces: cleaning, cases, measures, the survey's choices, the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from click.testing import Result as Outcome
+from typer.testing import CliRunner
+
+from osub.cli.experiment import app
+from osub.errors import InputError, UsageError
+from simulator.choices import Words, setting_of
+from simulator.engine.pool_run import Rules
+from simulator.experiments import kit, thesis5, thesis6
+from simulator.experiments.datasets import cleaned, with_interactive_jobs, with_patterns
+from simulator.experiments.outcome import done_h
+from simulator.experiments.study import Study, mq, mq_cases, sq
+from simulator.experiments.survey import Queue, fair_pair, prompt_pair
+from simulator.experiments.tables import against, percent
+from simulator.system import System
+from workloads.swf import SwfColumns, load_columns
+
+
+def line(number: int, submit: int, run: int, procs: int, queue: int, cpu: int = -1) -> str:
+    head = f"{number} {submit} -1 {run} {procs} {cpu} -1 {procs} {max(run, 60)}"
+    return f"{head} -1 1 {number % 5} 1 -1 {queue} -1 -1 -1"
+
+
+ODD = [
+    line(1, 0, 100, 4, 1),
+    line(2, 1, -1, 4, 1, cpu=30),
+    line(3, 2, -1, 4, 1),
+    line(4, 3, 0, 4, 1),
+    line(5, 4, 50, 13, 0),
+    line(6, 5, 50, 2, 0),
+    line(7, 6, 0, 1, 0) + " -1 -1 -1 0 0 1 0",
+    line(8, 7, 40, 1, 0) + " -1 -1 -1 10 0 1 30",
+]
+
+
+def load(folder: Path, lines: list[str]) -> SwfColumns:
+    path = folder / "trace.swf"
+    path.write_text("\n".join(lines) + "\n")
+    return load_columns(path)
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> SwfColumns:
+    return load(tmp_path, ODD)
+
+
+@pytest.fixture(scope="module")
+def busy_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(5)
+    lines = []
+    for number in range(1, 401):
+        queue = 0 if number % 8 == 0 else 1
+        procs = int(rng.integers(1, 9)) if queue == 0 else int(rng.integers(1, 500))
+        lines.append(line(number, number * 40, int(rng.integers(1, 4000)), procs, queue))
+    path = tmp_path_factory.mktemp("busy") / "busy.swf"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+class TestCleaning:
+    def test_run_times_are_taken_or_made_as_the_thesis_does(self, odd: SwfColumns) -> None:
+        frame = cleaned(odd, 12).frame
+        assert dict(zip(frame["job_number"], frame["run_s"], strict=True)) == {
+            1: 100,
+            2: 30,
+            4: 1,
+            6: 50,
+            7: 1,
+            8: 40,
+        }
+
+    def test_interactive_jobs_wider_than_a_node_may_stay(self, odd: SwfColumns) -> None:
+        assert 5 in cleaned(odd, None).frame["job_number"].to_list()
+
+    def test_a_pattern_of_no_length_is_dropped_and_others_move_with_their_job(self, odd: SwfColumns) -> None:
+        kept = cleaned(odd, 12)
+        (row,) = kept.extensions
+        assert kept.frame["job_number"][row] == 8
+
+    def test_a_trace_without_run_times_is_told(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match="no job with a run time"):
+            cleaned(load(tmp_path, [line(1, 0, -1, 1, 1)]), 12)
+
+
+class TestDataSets:
+    def test_larger_sets_contain_smaller_ones(self, busy_trace: Path) -> None:
+        trace = cleaned(load_columns(busy_trace), 12)
+        few, many = (
+            set(with_interactive_jobs(trace, wanted, seed=1).frame.filter(queue=0)["job_number"].to_list())
+            for wanted in (51, 54)
+        )
+        assert (len(few), len(many)) == (51, 54)
+        assert few < many
+
+    def test_only_small_short_jobs_are_made_interactive(self, busy_trace: Path) -> None:
+        trace = cleaned(load_columns(busy_trace), 12)
+        frame = with_interactive_jobs(trace, 54, seed=1).frame.filter(queue=0)
+        assert frame["requested_procs"].max() <= 12
+
+    def test_more_than_there_are_is_told(self, busy_trace: Path) -> None:
+        with pytest.raises(InputError, match="to make interactive, not"):
+            with_interactive_jobs(load_columns(busy_trace), 390, seed=1)
+
+    def test_patterns_keep_the_run_times(self, busy_trace: Path) -> None:
+        trace = with_patterns(cleaned(load_columns(busy_trace), 12), seed=3)
+        study = Study(trace, thesis6.SYSTEM, rules("1.2"), patterns=True)
+        workload = study.workload(sq(1).queues(thesis6.SYSTEM))
+        assert workload.periods.patterned
+        assert (workload.run_us == workload.periods.totals_us).all()
+
+
+def rules(overhead: str) -> Rules:
+    return setting_of(
+        Words(system="N150C12", policy="easy-elsewhere", overhead=overhead, placement="thesis")
+    ).rules
+
+
+def test_shares_are_rounded_down_and_the_nearest_number_is_shown_where_it_differs() -> None:
+    cases = mq_cases(System(150, 12), ("10%", "7%", "0.1%"), 4)
+    assert [(case.label, case.interactive_nodes) for case in cases] == [
+        ("MQ, R=10%", 15),
+        ("MQ, R=7%", 10),
+        ("MQ, R=0.1%", 1),
+        ("MQ, R=7% (11 nodes)", 11),
+    ]
+
+
+def test_pools_that_cases_share_are_simulated_once(busy_trace: Path) -> None:
+    trace = cleaned(load_columns(busy_trace), 12)
+    study = Study(trace, thesis5.SYSTEM, rules("1.0"), patterns=False)
+    first = study.run(mq(thesis5.SYSTEM, "5%", 1))
+    again = study.run(mq(thesis5.SYSTEM, "5%", 2))
+    assert again.interactive_waited == first.interactive_waited
+    assert len(study._pools) == 3
+
+
+def test_completion_is_weighed() -> None:
+    end_us = np.array([3, 1, 2]) * 3_600_000_000
+    assert done_h(end_us, np.array([1.0, 18.0, 1.0])) == (1, 2, 3)
+
+
+def test_differences_beyond_a_fifth_are_marked() -> None:
+    assert [against(*pair) for pair in ((1.0, 1.0), (1.19, 1.0), (0.5, 1.0), (0.1, 0.0), (1.0, None))] == [
+        "=",
+        "+19%",
+        "-50% *",
+        "+0.1 *",
+        "-",
+    ]
+    assert percent(0.0011) == "0.11%"
+
+
+class TestSurvey:
+    INTERACTIVE: ClassVar = [
+        Queue("1%", 4, 0.1, 90.0),
+        Queue("1%", 8, 0.0, 3.0),
+        Queue("2%", 4, 0.0, 2.0),
+        Queue("3%", 4, 0.0, 1.5),
+    ]
+    BATCH: ClassVar = [
+        Queue("1%", 4, 0.0, 2.5),
+        Queue("2%", 4, 0.01, 7.0),
+        Queue("2%", 5, 0.0, 6.0),
+        Queue("3%", 5, 0.0, 4.0),
+    ]
+
+    def test_nobody_waits_at_the_least_share_and_then_the_least_multiplicity(self) -> None:
+        inner, outer = prompt_pair(self.INTERACTIVE, self.BATCH)
+        assert (inner.share, inner.most, outer.most) == ("2%", 4, 5)
+
+    def test_the_fairest_is_sought_among_all(self) -> None:
+        inner, outer = fair_pair(self.INTERACTIVE, self.BATCH)
+        assert (inner.share, inner.most, outer.most) == ("1%", 8, 4)
+
+
+class TestCommand:
+    @staticmethod
+    def call(*words: str) -> Outcome:
+        return CliRunner().invoke(app, list(words), catch_exceptions=True)
+
+    def test_chapter_5_prints_its_tables_and_writes_a_page(self, busy_trace: Path, tmp_path: Path) -> None:
+        page = tmp_path / "page.html"
+        outcome = self.call("thesis-5", str(busy_trace), "--html", str(page))
+        assert outcome.exit_code == 0, outcome.output
+        for name in ("Table 5.3(a)", "Table 5.4", "Table 5.5", "Figures 5.4(a)"):
+            assert name in outcome.output
+        text = page.read_text()
+        assert all(f"Figure 5.{number}(a)" in text for number in (4, 5, 6, 7))
+        assert "400 jobs, 50 interactive" in text
+
+    def test_the_kit_trace_adds_its_tables(self, busy_trace: Path) -> None:
+        outcome = self.call("thesis-5", str(busy_trace), "--kit", str(busy_trace), "--json")
+        assert outcome.exit_code == 0, outcome.output
+        found = json.loads(outcome.stdout)
+        assert [table["name"] for table in found["tables"]][-3:-1] == ["Table 5.3(b)", "Table 5.6"]
+        assert len(found["outcomes"]) == len(thesis5.cases()) + len(kit.cases())
+        assert found["outcomes"][-1]["interactive_jobs"] == 50
+
+    def test_chapter_6_without_a_survey(self, busy_trace: Path, tmp_path: Path) -> None:
+        page = tmp_path / "page.html"
+        outcome = self.call("thesis-6", str(busy_trace), "--survey", "none", "--html", str(page))
+        assert outcome.exit_code == 0, outcome.output
+        assert "Table 6.2" in outcome.output
+        assert "Figure 6.6(c)" in page.read_text()
+
+    @pytest.mark.parametrize("words", ["7", "0", "one", "1-9", ""])
+    def test_data_sets_that_there_are_not_are_told(self, busy_trace: Path, words: str) -> None:
+        outcome = self.call("thesis-6", str(busy_trace), "--survey", words)
+        assert isinstance(outcome.exception, UsageError)
+
+    def test_a_trace_with_too_few_jobs_for_a_data_set_is_told_at_once(self, busy_trace: Path) -> None:
+        outcome = self.call("thesis-6", str(busy_trace), "--survey", "6")
+        assert isinstance(outcome.exception, InputError)
