@@ -14,6 +14,8 @@ from osub.errors import InputError
 from osub.records import Run, load_run, parse_cores
 from simulator.latency import Latencies, read_latencies
 
+_ENOUGH = 3
+"""With fewer starts of either kind, those at once and those after a wait are taken together."""
 Slot = tuple[str, int]
 
 
@@ -75,7 +77,8 @@ def measure_latencies(run: Run) -> Latencies:
     lags = list(_lags(jobs, in_order=run.info.policy == "fcfs"))
     at_once = [lag.seconds for lag in lags if not lag.had_waited]
     after_wait = [lag.seconds for lag in lags if lag.had_waited]
-    scheduling_s = _middle(at_once or after_wait)
+    enough = min(len(at_once), len(after_wait)) >= _ENOUGH
+    scheduling_s = _middle(at_once if enough else at_once + after_wait)
     launches = {
         "serial": [job for job in jobs if not job.interactive and len(job.slots) == 1],
         "parallel": [job for job in jobs if not job.interactive and len(job.slots) > 1],
@@ -85,7 +88,7 @@ def measure_latencies(run: Run) -> Latencies:
     return Latencies(
         submission_s=_middle(submission.to_list()),
         scheduling_s=scheduling_s,
-        release_s=max(0.0, round(_middle(after_wait) - scheduling_s, 3)) if after_wait else 0.0,
+        release_s=max(0.0, round(_middle(after_wait) - scheduling_s, 3)) if enough else 0.0,
         launch_serial_s=launch_s["serial"],
         launch_parallel_s=launch_s["parallel"],
         launch_interactive_s=launch_s["interactive"],

@@ -20,7 +20,7 @@ from osub.analysis.job_by_job import run_errors
 from osub.analysis.report import write_report
 from osub.analysis.table import metrics_table
 from osub.cli.demo_run import SETTINGS, choose_trace, replay_under, scratch_folder
-from osub.cli.demo_simulate import NOTES, simulate_as
+from osub.cli.demo_simulate import NOTES, simulate_all
 from osub.errors import OutputError
 from osub.records import Run, load_run
 from workloads.swf import write_swf
@@ -66,14 +66,15 @@ def demo(
             # What an earlier setting did not use, a later one may.
             most_s = max(seconds, left_s / (len(SETTINGS) - number))
             runs.append(load_run(replay_under(setting, swf, out, state, nodes, cores, most_s)))
-    simulated = [simulate_as(run, setting, out, runs) for run, setting in zip(runs, SETTINGS, strict=True)]
-    compared = list(zip(runs, simulated, strict=True))
+    compared = simulate_all(runs, out, lambda why: console.print(why, highlight=False))
+    simulated = {real.info.label: other for real, other in compared}
     errors = [run_errors(real, other) for real, other in compared]
     page = out / "report.html"
+    both = [[run, *filter(None, [simulated.get(run.info.label)])] for run in runs]
     metrics = write_report(
-        [run for both in compared for run in both],
+        [run for pair in both for run in pair],
         page,
-        first=[comparison_section(compared, errors, NOTES)],
+        first=[comparison_section(compared, errors, NOTES)] if compared else [],
         twins={other.info.label: real.info.label for real, other in compared},
     )
     cut = [run.info.label for run in runs if "CANCELLED" in run.jobs["state"]]
@@ -91,6 +92,9 @@ def demo(
         }
         typer.echo(json.dumps(facts))
         return
-    console.print(metrics_table(metrics[::2], short=True, simulated=metrics[1::2]))
-    console.print(error_table(errors, "simulated against real"))
+    by_kind = {kind: [metric for metric in metrics if metric.kind == kind] for kind in ("real", "simulated")}
+    beside = by_kind["simulated"] if len(compared) == len(runs) else []
+    console.print(metrics_table(by_kind["real"], short=True, simulated=beside))
+    if compared:
+        console.print(error_table(errors, "simulated against real"))
     console.print(f"{time.monotonic() - began:.0f} s in all. Report: {page.resolve()}", highlight=False)

@@ -9,15 +9,29 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from osub.cli.demo_run import Setting, clear_run
+from osub.cli.demo_run import SETTINGS, Setting, clear_run
 from osub.errors import OsubError
 from osub.records import Run, load_run
 
 SUFFIX = " (sim)"
 _SLURM_SLICE_MS = 5000.0
+
+
+def simulate_all(runs: Sequence[Run], out: Path, say: Callable[[str], None]) -> list[tuple[Run, Run]]:
+    """Return each real run, in the order of ``SETTINGS``, with its simulation.
+
+    A setting that cannot be simulated is left out, and ``say`` is told why: the real runs took minutes.
+    """
+    compared: list[tuple[Run, Run]] = []
+    for run, setting in zip(runs, SETTINGS, strict=True):
+        try:
+            compared.append((run, simulate_as(run, setting, out, runs)))
+        except OsubError as error:
+            say(str(error))
+    return compared
 
 
 def simulate_as(real: Run, setting: Setting, out: Path, known: Sequence[Run]) -> Run:

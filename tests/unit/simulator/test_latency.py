@@ -7,22 +7,21 @@ import subprocess
 import sys
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from osub.errors import InputError
-from osub.records import GangSettings, Run, RunInfo, load_run, write_run
+from osub.records import GangSettings, load_run
 from simulator.latency import Latencies, read_latencies
 from simulator.measured import latencies_of, measure_latencies, measure_overhead, overhead_of
-
-Row = tuple[str, float, float, float, float, float, str]
-"""Kind, due, submitted, start, end, dedicated; cores of the only node."""
+from tests.fixtures.real_runs import Row, real_run
 
 ONE_A_CORE: list[Row] = [
     ("batch", 0, 0.2, 1.2, 12.2, 10, "0"),  # starts 1 s after its submission, launches in 1 s
     ("batch", 5, 5.2, 14.2, 37.2, 20, "0-1"),  # waits for the first: 2 s after its end; launches in 3 s
     ("interactive", 30, 30.2, 39.2, 49.7, 10, "1"),
     ("batch", 60, 60.2, 61.2, 72.2, 10, "0"),
+    ("batch", 61, 61.2, 62.2, 73.2, 10, "1"),
+    ("batch", 62, 62.2, 74.2, 85.2, 10, "0"),
 ]
 NAIVE: list[Row] = [
     ("batch", 0, 0, 0, 30, 21, "0"),  # 10 s alone, 20 s shared: 10 and 11 s of work
@@ -31,52 +30,8 @@ NAIVE: list[Row] = [
 ]
 
 
-def make_run(folder: Path, rows: list[Row], multiplicity: int = 1, gang: str = "none") -> Run:
-    trace = folder.with_suffix(".swf")
-    trace.write_text(
-        "; Version: 2.2\n"
-        + "".join(
-            f"{number} {row[1]:g} -1 {row[5]:g} {len(row[6].split('-'))} -1 -1 {len(row[6].split('-'))} 60"
-            f" -1 1 1 1 -1 {int(row[0] == 'batch')} -1 -1 -1\n"
-            for number, row in enumerate(rows, start=1)
-        )
-    )
-    jobs = pl.DataFrame(
-        {
-            "job_id": range(1, len(rows) + 1),
-            "trace_job": range(1, len(rows) + 1),
-            "kind": [row[0] for row in rows],
-            "nodes": [1] * len(rows),
-            "cores": [len(row[6].split("-")) for row in rows],
-            "due_s": [float(row[1]) for row in rows],
-            "submitted_s": [float(row[2]) for row in rows],
-            "submit_s": [float(row[1]) for row in rows],
-            "start_s": [float(row[3]) for row in rows],
-            "end_s": [float(row[4]) for row in rows],
-            "dedicated_s": [float(row[5]) for row in rows],
-            "state": ["COMPLETED"] * len(rows),
-            "placement": [[{"node": "n1", "cores": row[6]}] for row in rows],
-        }
-    )
-    info = RunInfo(
-        kind="real",
-        label="real",
-        trace_name="t",
-        system="N1C2",
-        node_names=("n1",),
-        queues="sq",
-        policy="fcfs",
-        scheduler="sched/builtin",
-        multiplicity=multiplicity,
-        gang=GangSettings(kind=gang),  # type: ignore[arg-type]
-        started="2025-01-01T00:00:00Z",
-    )
-    write_run(folder, info, trace, jobs)
-    return load_run(folder)
-
-
 def test_latencies_are_the_medians_of_a_run_with_one_job_a_core(tmp_path: Path) -> None:
-    assert measure_latencies(make_run(tmp_path / "r", ONE_A_CORE)) == Latencies(
+    assert measure_latencies(real_run(tmp_path / "r", ONE_A_CORE)) == Latencies(
         submission_s=0.2,
         scheduling_s=1.0,
         release_s=1.0,
@@ -86,13 +41,18 @@ def test_latencies_are_the_medians_of_a_run_with_one_job_a_core(tmp_path: Path) 
     )
 
 
+def test_few_starts_are_taken_together(tmp_path: Path) -> None:
+    measured = measure_latencies(real_run(tmp_path / "r", ONE_A_CORE[:3]))
+    assert (measured.scheduling_s, measured.release_s) == (2.0, 0.0)
+
+
 def test_latencies_cannot_be_measured_where_jobs_share_cores(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="one job a core"):
-        measure_latencies(make_run(tmp_path / "r", NAIVE, multiplicity=2))
+        measure_latencies(real_run(tmp_path / "r", NAIVE, multiplicity=2))
 
 
 def test_overhead_is_what_the_work_on_shared_cores_took(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "r", NAIVE, multiplicity=2)
+    run = real_run(tmp_path / "r", NAIVE, multiplicity=2)
     assert measure_overhead(run, Latencies()) == pytest.approx(10 / 11, abs=1e-3)
     assert measure_overhead(run, Latencies(launch_serial_s=1)) == pytest.approx(10 / 12, abs=1e-3)
     assert overhead_of("1.2", None) == "1.2"
@@ -101,9 +61,11 @@ def test_overhead_is_what_the_work_on_shared_cores_took(tmp_path: Path) -> None:
 
 def test_overhead_cannot_be_measured_without_sharing_or_under_gang_scheduling(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="shared a core"):
-        measure_overhead(make_run(tmp_path / "a", NAIVE[2:], multiplicity=2), Latencies())
+        measure_overhead(real_run(tmp_path / "a", NAIVE[2:], multiplicity=2), Latencies())
     with pytest.raises(InputError, match="without gang scheduling"):
-        measure_overhead(make_run(tmp_path / "b", NAIVE, multiplicity=2, gang="osub"), Latencies())
+        measure_overhead(
+            real_run(tmp_path / "b", NAIVE, multiplicity=2, gang=GangSettings(kind="osub")), Latencies()
+        )
 
 
 @pytest.mark.parametrize("text", ["{", '{"launch_s": 1}', '{"release_s": -1}'])
@@ -117,7 +79,7 @@ def test_a_file_of_latencies_is_checked(tmp_path: Path, text: str) -> None:
 
 
 def test_a_simulation_with_the_latencies_of_a_run_gives_its_schedule(tmp_path: Path) -> None:
-    real = make_run(tmp_path / "r", ONE_A_CORE)
+    real = real_run(tmp_path / "r", ONE_A_CORE)
     words = [
         "--system",
         "N1C2",
