@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from osub.errors import UsageError
+from workloads.rrba.application import APPLICATIONS
 
 pytestmark = pytest.mark.benchmark
 
@@ -66,3 +71,40 @@ def test_target(target_s: float) -> None:
         f"\ntarget {target_s} s: {off_s:+.3f} s, {off_s / target_s:+.1%}, CPU {report['cpu_s']:.3f} s", end=""
     )
     print(f", {report['steps']} steps of {1e3 * report['step_s']:.3f} ms, {load()}", end="")
+
+
+@pytest.mark.parametrize("app", ["lu", "bt", "sp", "mg"])
+def test_step_by_class_and_ranks(app: str) -> None:
+    """Milliseconds an iteration; more ranks than cores are left out."""
+    application = APPLICATIONS[app]
+    cores = len(os.sched_getaffinity(0))
+    for name, grid in application.classes.items():
+        if application.rank_bytes(grid, 1) > 2**30 or (app == "mg" and name == "B"):
+            continue  # minutes, not seconds; mg's B is A
+        cells = []
+        for ranks in (1, 2, 4, 8):
+            try:
+                application.check(grid, ranks)
+            except UsageError:
+                continue
+            if ranks > cores:
+                continue
+            guess_s = step_seconds(app, name, ranks, 2)
+            steps = max(3, round(1.5 / guess_s))
+            cells.append(f"{ranks} ranks {1e3 * step_seconds(app, name, ranks, steps):.3f} ms")
+        memory_mib = application.rank_bytes(grid, 1) >> 20
+        print(f"\n{app}.{name} ({grid}, {memory_mib} MiB): {', '.join(cells)}, {load()}", end="")
+
+
+def step_seconds(app: str, grid_class: str, ranks: int, steps: int) -> float:
+    words = ["--app", app, "--class", grid_class, "--itr", str(steps)]
+    command = [sys.executable, "-m", "workloads.rrba", *words]
+    if ranks > 1:
+        mpiexec = shutil.which(
+            "mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        )
+        assert mpiexec is not None, "no mpiexec"
+        command = [mpiexec, "-n", str(ranks), *command]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    report = json.loads(done.stdout)
+    return float(report["busy_s"]) / steps

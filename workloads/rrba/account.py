@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from workloads.job_report import JobReport
 from workloads.pinning import Pin
 from workloads.process_clock import ProcessStart
+from workloads.rrba.calibrate import host_type
 from workloads.rrba.grid import Grid
 from workloads.rrba.stepping import Progress
 from workloads.slurm_task import SlurmTask
@@ -42,12 +43,15 @@ class Effort:
         Its longest single communication.
     deviation
         Its largest distance from the known solution.
+    core_share
+        CPU time over wall time of its steps.
     """
 
     cpu_s: float
     wait_s: float
     longest_s: float
     deviation: float
+    core_share: float
 
 
 @dataclass(slots=True)
@@ -70,8 +74,8 @@ class Account:
         From where it is: a file, ``clean steps`` or ``CPU time``; None where the steps were given.
     clipped
         Whether the target left no time for even one step.
-    stepping_from_s
-        When the first step began, on CLOCK_MONOTONIC.
+    stepping_from_s, stepping_from_cpu_s
+        When the first step began, on CLOCK_MONOTONIC and in CPU time of this rank.
     warnings
         For the user.
     """
@@ -87,6 +91,7 @@ class Account:
     calibration: str | None = None
     clipped: bool = False
     stepping_from_s: float | None = None
+    stepping_from_cpu_s: float = 0.0
     warnings: list[str] = field(default_factory=list)
 
     def report(self, state: str, efforts: Sequence[Effort] = (), failure: str | None = None) -> JobReport:
@@ -108,6 +113,7 @@ class Account:
             busy_s=None if self.stepping_from_s is None else now_s - self.stepping_from_s,
             startup_s=self.startup_s,
             skew_max_s=max((effort.longest_s for effort in efforts), default=None),
+            host_type=host_type(),
             target_s=self.target_s,
             grid=str(self.grid),
             steps_asked=self.progress.steps_asked,
@@ -116,6 +122,7 @@ class Account:
             calibration=self.calibration,
             clipped=self.clipped,
             wait_s=max((effort.wait_s for effort in efforts), default=None),
+            core_share=min((effort.core_share for effort in efforts), default=None),
             residual=_finite(self.progress.residual),
             deviation=_finite(deviation),
             warnings=[*self.warnings, *(member.warning for member in self.members if member.warning)],

@@ -21,7 +21,7 @@ EDGE_LIMIT = 1_000_000
 POINT_LIMIT = 2**40
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Grid:
     """Interior points of a job's grid along its three axes; planes are cut among the ranks."""
 

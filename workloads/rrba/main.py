@@ -50,6 +50,10 @@ def _is_first(environment: Mapping[str, str]) -> bool:
 def _run(options: RrbaOptions, begin: ProcessStart, task: SlurmTask) -> int:
     # Before numpy and MPI start: memory and helper threads then stay with the core.
     pin = apply_pin(choose_pin(os.environ, task.node_name, task.local_index, os.sched_getaffinity(0)))
+    if options.npb is not None:
+        from workloads.npb.run import run_npb
+
+        return run_npb(options, options.npb, begin, task, pin, launch_s(os.environ, begin))
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
     try:

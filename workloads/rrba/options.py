@@ -17,10 +17,36 @@ STEP_LIMIT = 10**12
 
 
 @dataclass(frozen=True, slots=True)
+class NpbChoice:
+    """A stock benchmark in the place of our own solver.
+
+    Attributes
+    ----------
+    folder
+        NPB's, with the binaries.
+    grid_class
+        As compiled into the binary.
+    omp
+        Whether the binaries are OpenMP's, not MPI's.
+    passive
+        Whether OpenMP threads that wait sleep (``OMP_WAIT_POLICY=passive``).
+    """
+
+    folder: Path
+    grid_class: str
+    omp: bool = False
+    passive: bool = False
+
+    def calibrated_as(self, app: str) -> str:
+        """Return the application's name in calibrations: its pace is not our solver's."""
+        return f"npb-{'omp-' if self.omp else ''}{app}{'-passive' if self.passive else ''}"
+
+
+@dataclass(frozen=True, slots=True)
 class RrbaOptions:
     """What the user asked for; exactly one of ``target_s``, ``steps`` and ``calibrate_s`` is set.
 
-    ``grid`` None means the default for the number of ranks.
+    ``grid`` None means the default for the number of ranks; ``npb`` None our own solver.
     """
 
     application: Application
@@ -30,6 +56,7 @@ class RrbaOptions:
     grid: Grid | None
     calibration: Path | None
     report: Path | None
+    npb: NpbChoice | None = None
 
 
 def parse_options(arguments: Sequence[str]) -> RrbaOptions:
@@ -68,6 +95,18 @@ def parse_options(arguments: Sequence[str]) -> RrbaOptions:
         type=Path,
         help="stored step times: read, or with --calibrate-s written",
     )
+    parser.add_argument(
+        "--npb",
+        metavar="DIR",
+        type=Path,
+        help="run the stock NPB 3.4 binary of --app and --class in this folder",
+    )
+    parser.add_argument("--npb-omp", action="store_true", help="the binaries are OpenMP's, not MPI's")
+    parser.add_argument(
+        "--omp-wait-passive",
+        action="store_true",
+        help="OpenMP threads sleep while they wait (default: they spin)",
+    )
     parser.add_argument("--report", metavar="FILE", type=Path, help="also write the report here")
     return _checked(parser.parse_args(list(arguments)))
 
@@ -78,6 +117,7 @@ def _checked(words: argparse.Namespace) -> RrbaOptions:
     if words.steps is not None and words.calibration is not None:
         raise UsageError("--steps needs no --calibration; give one of them")
     application = application_named(words.app)
+    npb = _npb(words)
     return RrbaOptions(
         application=application,
         target_s=_seconds("--target-s", words.target_s),
@@ -86,7 +126,26 @@ def _checked(words: argparse.Namespace) -> RrbaOptions:
         grid=_grid(application, words.grid, words.grid_class),
         calibration=words.calibration,
         report=words.report,
+        npb=npb,
     )
+
+
+def _npb(words: argparse.Namespace) -> NpbChoice | None:
+    if words.npb is None:
+        if words.npb_omp or words.omp_wait_passive:
+            raise UsageError("--npb-omp and --omp-wait-passive are for --npb DIR")
+        return None
+    if words.grid_class is None or words.calibrate_s is not None:
+        raise UsageError(
+            "--npb needs --class, and --itr or --target-s; `osub workloads calibrate` calibrates"
+        )
+    if words.target_s is not None and words.calibration is None:
+        raise UsageError(
+            "--npb with --target-s needs --calibration: a stock binary cannot measure itself first"
+        )
+    if words.omp_wait_passive and not words.npb_omp:
+        raise UsageError("--omp-wait-passive is for --npb-omp")
+    return NpbChoice(words.npb, words.grid_class, words.npb_omp, words.omp_wait_passive)
 
 
 def _grid(application: Application, edges: str | None, grid_class: str | None) -> Grid | None:

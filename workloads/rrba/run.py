@@ -32,6 +32,9 @@ from workloads.slurm_task import SlurmTask
 
 # A calibration is of dedicated cores: every rank had at least this share of its own.
 DEDICATED_SHARE = 0.97
+# A stored pace is compared with that of a job's first steps. Steps of one host differ by 10% from run to run.
+COMPARED_STEPS = 40
+CHANGED_HOST = 0.3
 # The launcher may kill all when one rank has gone: time for the first one to write its report.
 FIRST_RANK_GRACE_S = 0.5
 
@@ -100,6 +103,7 @@ class _Job:
         stepping = Stepping(self._comm, solver, self._grid.points, self._progress)
         overhead_s = self._overhead_s()
         self._account.stepping_from_s = time.monotonic()
+        self._account.stepping_from_cpu_s = time.process_time()
         self._account.startup_s = self._account.stepping_from_s - self._origin.begin.monotonic_s
         if self._options.calibrate_s is not None:
             self._calibrate(stepping, self._options.calibrate_s, overhead_s)
@@ -166,6 +170,7 @@ class _Job:
         if self._stored is not None:
             step_s, overhead_s = self._stored.step_s, self._stored.overhead_s
             self._account.calibration = str(self._options.calibration)
+            self._compare(stepping, plan_steps(target_s, overhead_s, step_s).steps, step_s)
         else:
             pace = self._measure(stepping, target_s - overhead_s)
             if pace is None:
@@ -179,6 +184,20 @@ class _Job:
         self._account.clipped = plan.clipped
         self._progress.steps_asked = steps
         stepping.advance(steps - self._progress.steps)
+
+    def _compare(self, stepping: Stepping, steps: int, step_s: float) -> None:
+        """Make the job's first steps and warn where they show that this is no longer the host calibrated."""
+        count = min(COMPARED_STEPS, steps // 2)
+        if count <= WARM_UP_STEPS:
+            return
+        pace = estimate_pace(stepping.advance_measured(count))
+        # On shared cores wall time tells of the others, not of the host; CPU time does, of a rank alone.
+        told = pace.source == "clean steps" or self._ranks == 1
+        if told and abs(pace.step_s / step_s - 1) > CHANGED_HOST:
+            self._account.warnings.append(
+                f"a step takes {1e3 * pace.step_s:.3g} ms here and {1e3 * step_s:.3g} ms in the calibration: "
+                "this host has changed or is another; calibrate anew"
+            )
 
     def _measure(self, stepping: Stepping, available_s: float) -> Pace | None:
         """Measure the first steps of the job; None if there is no time for any."""
@@ -228,7 +247,10 @@ class _Job:
     def _finish(self, solver: Solver) -> int:
         """Check the answer and publish the report; return the exit code, the same on every rank."""
         waiting = solver.waiting
-        effort = Effort(time.process_time(), waiting.wall_s, waiting.longest_s, solver.deviation())
+        assert self._account.stepping_from_s is not None
+        cpu_s, wall_s = time.process_time(), time.monotonic() - self._account.stepping_from_s
+        share = (cpu_s - self._account.stepping_from_cpu_s) / wall_s
+        effort = Effort(cpu_s, waiting.wall_s, waiting.longest_s, solver.deviation(), min(share, 1.0))
         efforts = self._comm.gather(effort)
         error: OsubError | None = None
         if efforts is not None:

@@ -153,7 +153,7 @@ def test_stored_calibration_alone_decides_the_steps(rrba: Launcher, tmp_path: Pa
     store_calibration(tmp_path / "steps.json", Calibration(key, 0.01, 0.5, 100, 1))
     code, report, _ = finish(rrba(*SMALL, "--target-s", "1.5", "--calibration", "steps.json", ranks=2))
     assert code == 0
-    assert (report["steps"], report["calibration"], report["warnings"]) == (100, "steps.json", [])
+    assert (report["steps"], report["calibration"]) == (100, "steps.json")
 
 
 def test_calibration_of_another_kind_is_not_used_and_that_is_said(rrba: Launcher, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import functools
 import hashlib
+import importlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -79,3 +80,13 @@ def kernel(signature: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         return compiled
 
     return compile_function
+
+
+def compile_all() -> Path | None:
+    """Compile the kernels of all solvers into the cache, or load them; return its folder, None for none."""
+    kernels = {"bt": ("adi", "bt"), "sp": ("adi", "sp"), "lu": ("lu",), "mg": ("mg",)}
+    for name, parts in kernels.items():
+        with compiled_once(name):
+            for part in parts:
+                importlib.import_module(f"workloads.rrba.solvers.{part}_kernels")
+    return cache_folder()

@@ -1,0 +1,111 @@
+"""What two solvers make of cores that they share, as thesis Tables 4.4, 4.5 and 4.6; asserts no time.
+
+Run it on a calm host, about five minutes::
+
+    pytest -m benchmark -s tests/benchmarks/test_solver_pairs.py
+
+Two nodes of one core, each pinned to a CPU of its own. LU and MG run on two ranks, one on each node. BT and
+SP run on squares only, and four ranks would need four cores: here they are the serial jobs that share one
+core of a parallel one. ``OSUB_PAIR_S`` (default 6) is the dedicated length of a job.
+
+A speed is a job's dedicated stepping time over its stepping time beside the other; the tables of the thesis
+give the same relative to a half, so 0.5 is their 0%.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from deploy.local import Gang
+from tests.fixtures.gang_trials import PYTHON, Bench, cluster_of, noise, stepping
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.slurm, pytest.mark.timeout(900)]
+
+PAIR_S = float(os.environ.get("OSUB_PAIR_S", "6"))
+# Without turns some solvers all but stand still: shorter, that the trial may end.
+NAIVE_SHARE = 0.4
+# Slurm's least slice is 5 s: several turns of each job. Why it begins late: see test_gang_figures.
+SLURM_SHARE, SLURM_LEAD_S = 2.0, 7.0
+NODES = {"lu": 2, "mg": 2, "bt": 1, "sp": 1}
+CLASSES = {"lu": "W", "mg": "S", "bt": "W", "sp": "W"}
+PAIRS = (("lu", "lu"), ("mg", "mg"), ("lu", "mg"))
+PARTIAL = (("lu", "bt"), ("lu", "sp"), ("mg", "bt"), ("mg", "sp"))
+
+
+@dataclass
+class Speeds:
+    """The tables, as they grow, and the dedicated step times by application."""
+
+    step_s: dict[str, float] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, how: str, names: tuple[str, str], speeds: list[float], host: object) -> None:
+        pair = " beside ".join(f"{name}.{CLASSES[name]} x{NODES[name]}" for name in names)
+        told = " and ".join(f"{speed:.3f} ({2 * speed - 1:+.0%})" for speed in speeds)
+        self.lines.append(f"| {how} | {pair} | {told} | {host} |")
+        print(f"\n{self.lines[-1]}", end="", flush=True)
+
+
+@pytest.fixture(scope="module")
+def speeds() -> Iterator[Speeds]:
+    table = Speeds()
+    yield table
+    print("\n\n| sharing | jobs | speeds (against a half) | host |\n| --- | --- | --- | --- |")
+    print("\n".join(table.lines))
+
+
+def run_pair(bench: Bench, names: tuple[str, ...], steps: list[int]) -> list[float]:
+    """Run one job of each name at once; return their step times."""
+    stems = [
+        bench.submit(
+            name,
+            [*PYTHON, "-m", "workloads.rrba", "--app", name, "--class", CLASSES[name], "--itr", str(count)],
+            NODES[name],
+        )
+        for name, count in zip(names, steps, strict=True)
+    ]
+    return [stepping(stem).step_s for stem in bench.finished(stems)]
+
+
+def share(bench: Bench, speeds: Speeds, names: tuple[str, str], how: str, length_s: float) -> None:
+    steps = [max(1, round(length_s / speeds.step_s[name])) for name in names]
+    with noise() as host:
+        step_s = run_pair(bench, names, steps)
+    speeds.add(how, names, [speeds.step_s[n] / s for n, s in zip(names, step_s, strict=True)], host)
+
+
+def test_dedicated_steps_and_one_core_shared(speeds: Speeds) -> None:
+    """Table 4.4: one rank's core is shared, the other has its own."""
+    with cluster_of(Gang.NONE, 2) as cluster:
+        bench = Bench(cluster.client(), cluster.folder)
+        for name in NODES:
+            # The first steps of all tell how many make the length.
+            [guess_s] = run_pair(bench, (name,), [40])
+            [speeds.step_s[name]] = run_pair(bench, (name,), [round(0.7 * PAIR_S / guess_s)])
+            print(f"\n{name}.{CLASSES[name]} x{NODES[name]}: {1e3 * speeds.step_s[name]:.3f} ms", end="")
+        for names in PARTIAL:
+            share(bench, speeds, names, "one core of two, naive", PAIR_S * NAIVE_SHARE)
+        for names in PAIRS:
+            share(bench, speeds, names, "all cores, naive", PAIR_S * NAIVE_SHARE)
+
+
+@pytest.mark.parametrize(
+    ("gang", "how", "length", "lead_s"),
+    [
+        (Gang.OSUB, "all cores, gangd 250 ms", 1.0, 0.0),
+        (Gang.SLURM, "all cores, Slurm gang 5 s", SLURM_SHARE, SLURM_LEAD_S),
+    ],
+)
+def test_all_cores_shared_in_turns(
+    speeds: Speeds, gang: Gang, how: str, length: float, lead_s: float
+) -> None:
+    """Table 4.6, and the same under Slurm's own gang scheduler."""
+    assert speeds.step_s, "run the whole file: dedicated steps come first"
+    with cluster_of(gang, 2) as cluster:
+        bench = Bench(cluster.client(), cluster.folder, lead_s)
+        for names in PAIRS:
+            share(bench, speeds, names, how, PAIR_S * length)
