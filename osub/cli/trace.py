@@ -14,6 +14,8 @@ from osub.cli.trace_fetch import fetch
 from osub.cli.trace_generate import generate
 from osub.cli.trace_interactive import interactive
 from osub.cli.trace_merge import merge
+from osub.cli.trace_patterns import patterns
+from osub.cli.trace_record import record_job
 from osub.cli.trace_scale import scale
 from osub.cli.trace_tables import summary_tables
 from workloads.swf import load_columns
@@ -54,3 +56,5 @@ app.command()(interactive)
 app.command()(convert)
 app.command()(merge)
 app.command()(fetch)
+app.command("record")(record_job)
+app.command()(patterns)

@@ -59,7 +59,8 @@ def scale(
         str,
         typer.Option(
             help="Which stretch: busy (a busy, typical day around its active hours), all, thesis (UniLu-Gaia "
-            "only), a date such as 2014-06-05; auto is thesis for UniLu-Gaia, else busy."
+            "only), a date such as 2014-06-05 (around its active hours, or as long as --hours). auto is "
+            "thesis for UniLu-Gaia, else busy."
         ),
     ] = "auto",
     start: Annotated[
@@ -67,10 +68,10 @@ def scale(
         typer.Option(min=0, help="First second of the stretch, with --hours instead of --window."),
     ] = None,
     hours: Annotated[
-        float | None, typer.Option(help="Length of a stretch from --start, or of a date's. Default 24.")
+        float | None, typer.Option(help="Length of a stretch from --start (default 24), or of a date's.")
     ] = None,
     first_hour: Annotated[
-        float, typer.Option(min=0, max=24, help="O'clock at which a date's stretch begins.")
+        float, typer.Option(min=0, max=24, help="O'clock at which a date's stretch of --hours begins.")
     ] = 0.0,
     warm_up: Annotated[float, typer.Option(min=0, help="Hours before a busy day's active phase.")] = 3.0,
     cool_down: Annotated[float, typer.Option(min=0, help="Hours after it.")] = 5.5,
@@ -204,6 +205,8 @@ def _source(
         day = date.fromisoformat(window)
     except ValueError as error:
         raise UsageError(f"--window takes {', '.join(WINDOWS)} or a date, not {window!r}") from error
+    if hours is None:
+        return Source(find_window(trace, queue, 3600 * warm_up, 3600 * cool_down, day=day))
     return Source(window_of_day(trace, day, first_hour, length_s))
 
 

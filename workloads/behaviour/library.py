@@ -16,7 +16,7 @@ import numpy as np
 from osub.errors import InputError, UsageError
 from workloads.behaviour.model import THRESHOLD_CORES, busy_idle
 from workloads.behaviour.series import read_series
-from workloads.swf import InteractivePattern, SwfTrace, read_swf
+from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace, read_swf
 from workloads.trace.durations import stretch, to_ms
 
 NEAREST = 5
@@ -83,6 +83,24 @@ def _recordings(path: Path, threshold_cores: float) -> list[Recording]:
         for job in trace.jobs
         if (pattern := job.pattern) is not None
     ]
+
+
+def pattern_trace(patterns: Sequence[InteractivePattern], note: str) -> SwfTrace:
+    """Return a trace whose only content is ``patterns``, for ``read_library`` to find in a file."""
+    jobs = tuple(
+        SwfJob(
+            number,
+            number - 1,
+            run_s=pattern.total_s,
+            allocated_procs=1,
+            status=1,
+            queue=0,
+            extension=pattern.to_extension(),
+        )
+        for number, pattern in enumerate(patterns, start=1)
+    )
+    header = SwfHeader().with_line("Version", "2.2").with_line("MaxRecords", len(jobs)).with_note(note)
+    return SwfTrace(header, jobs, "patterns")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ SAMPLE_S = 5.0
 GAP_SAMPLES = 6
 """A gap longer than so many samples is a failed measurement, not a long sample."""
 
+HEADING = ("job", "elapsed_s", "cpu_percent")
 _TIME_COLUMNS = ("elapsed_s", "time_s", "seconds", "timestamp")
 _PERCENT_COLUMNS = ("cpu_percent", "utilisation_percent", "utilization_percent")
 _CORES_COLUMNS = ("cores", "utilisation", "utilization")
@@ -86,6 +87,11 @@ def read_series(path: Path) -> list[UtilisationSeries]:
     return [_series(path, job, points) for job, points in samples.items()]
 
 
+def series_row(job: str, elapsed_s: float, cores: float) -> tuple[str, str, str]:
+    """Return one sample as a row under ``HEADING``."""
+    return job, f"{elapsed_s:.3f}", f"{100 * cores:.2f}"
+
+
 def write_series(path: Path, series: Iterable[UtilisationSeries]) -> None:
     """Write ``series`` as ``job,elapsed_s,cpu_percent``; ``read_series`` reads them back.
 
@@ -97,12 +103,12 @@ def write_series(path: Path, series: Iterable[UtilisationSeries]) -> None:
     try:
         with path.open("w", newline="", encoding="utf-8") as stream:
             writer = csv.writer(stream, lineterminator="\n")
-            writer.writerow(("job", "elapsed_s", "cpu_percent"))
+            writer.writerow(HEADING)
             for one in series:
                 elapsed_s = 0.0
                 for length_s, cores in zip(one.lengths_s, one.cores, strict=True):
                     elapsed_s += length_s
-                    writer.writerow((one.name, f"{elapsed_s:.3f}", f"{100 * cores:.2f}"))
+                    writer.writerow(series_row(one.name, elapsed_s, cores))
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror}") from error
 

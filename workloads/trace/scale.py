@@ -8,6 +8,7 @@ out; keep the shares of serial and of power-of-two jobs. What is different, so t
 * What a slot could not place (its target may be a fraction of a core) is carried to the next.
 * Halving keeps the kind of a job: a power of two stays one (at least 2), another parallel size stays
   another (at least 3), as far as the target system is wide enough. Serial jobs are not made.
+* Where no halving of one or two wide jobs is near enough, the widest gets a size between two halvings.
 * A bounded number of random selections is tried at each of finitely many halvings. Of those within 10 % the
   one is taken that brings the shares of kinds nearest to the original; if none is, the nearest to the target.
 * At the end, sizes are moved to their neighbours where that mends the shares of kinds.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from workloads.trace.sizes import count_kinds, halved
+from workloads.trace.sizes import count_kinds, halved, kind_of, nearest_of_kind
 
 TRIES = 12
 MIXTURES = 4
@@ -72,10 +72,30 @@ class SlotChooser:
                 badness = self._badness(widths[members], target, owed, slack)
                 if badness < best_badness:
                     best, best_widths, best_badness = members, widths[members], badness
+        if best_badness[0] > 0:
+            best_widths = self._trimmed(sizes[best], best_widths, target)
         self.counts += count_kinds(best_widths)
         # a trace whose jobs are all chosen must not make the following slots swell without end
         self.carried = float(np.clip(owed - int(best_widths.sum()), -self.widest, self.widest))
         return best, best_widths
+
+    def _trimmed(self, sizes: IntArray, widths: IntArray, target: float) -> IntArray:
+        """Return ``widths`` with the widest job at a size between two halvings, if that is nearer.
+
+        A slot of one or two wide jobs may have no halving within the tolerance. The job keeps its kind and
+        is not wider than it was.
+        """
+        if not len(widths):
+            return widths
+        place = int(widths.argmax())
+        width = int(widths[place])
+        wanted = max(1, round(width + target - int(widths.sum())))
+        found = nearest_of_kind(wanted, kind_of(width), min(self.widest, int(sizes[place])))
+        if found is None or abs(found - wanted) >= abs(width - wanted):
+            return widths
+        trimmed = widths.copy()
+        trimmed[place] = found
+        return trimmed
 
     def _badness(self, widths: IntArray, target: float, owed: float, slack: float) -> tuple[float, float]:
         """Return the cores outside of the tolerance, then the jobs astray in kind and number."""
@@ -92,9 +112,9 @@ class SlotChooser:
             widths = np.array([halved(size, times, self.widest) for size in known.tolist()], dtype=np.int64)[
                 places
             ]
-            if levels and np.array_equal(widths, levels[-1]):
-                break
-            levels.append(widths)
+            # the first halvings may all lead to the same sizes, where jobs are wider than the target system
+            if not levels or not np.array_equal(widths, levels[-1]):
+                levels.append(widths)
         return levels
 
     def _mixtures(self, levels: list[IntArray]) -> Iterator[IntArray]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from datetime import date
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,8 +63,9 @@ def find_window(
     warm_up_s: float = 3 * 3600,
     cool_down_s: float = 5.5 * 3600,
     active_share: float = 0.8,
+    day: date | None = None,
 ) -> Window:
-    """Return a window around the active hours of a busy, typical day.
+    """Return a window around the active hours of a busy, typical day, or of ``day``.
 
     Activity is the submissions of interactive jobs by half-hour slot, or all submissions where the trace
     has no job in ``interactive_queue``. Among whole weekdays (all whole days where the trace has no
@@ -75,7 +77,8 @@ def find_window(
     Raises
     ------
     UsageError
-        The trace has no job, ``active_share`` is not above 0 and at most 1, or a phase is negative.
+        The trace has no job, ``active_share`` is not above 0 and at most 1, a phase is negative, or there is
+        no activity on ``day``.
     """
     if not 0 < active_share <= 1 or warm_up_s < 0 or cool_down_s < 0:
         raise UsageError("a window needs an active share above 0 and at most 1, and phases of 0 s or more")
@@ -86,28 +89,37 @@ def find_window(
     interactive = np.array(interactive_flags(trace, interactive_queue), dtype=np.bool_)
     kind = "interactive submissions" if interactive.any() else "submissions"
     clock = TraceClock.of(trace.header, float(submits.min()))
-    days = _candidate_days(clock, submits)
+    days = _candidate_days(clock, submits) if day is None else [_day_number(clock, day, trace.name)]
     times = clock.local(submits)
     activity = _profiles(
         days, times, np.where(interactive, 1.0, 0.0) if interactive.any() else np.ones(len(cores))
     )
     place = _typical_busy(activity, _profiles(days, times, np.where(interactive, 0.0, cores)))
     first_s = to_s(to_ms(float(submits.min())))
+    if place is None and day is not None:
+        raise UsageError(f"trace {trace.name} has no {kind} on {day.isoformat()}: take another day")
     if place is None:
         end_s = to_s(to_ms(float(submits.max()))) + 1
         return Window(first_s, first_s, end_s, end_s, "the whole trace, which has no whole day")
     low, high = _active_slots(activity[place], active_share)
     active_start_s = max(first_s, clock.trace_s(days[place], low * SLOT_S))
     active_end_s = clock.trace_s(days[place], low * SLOT_S) + (high - low) * SLOT_S
-    date = clock.date(active_start_s)
-    named = date.date().isoformat() if date else f"day {days[place]}"
+    dated = clock.date(active_start_s)
+    named = dated.date().isoformat() if dated else f"day {days[place]}"
     return Window(
         max(first_s, active_start_s - warm_up_s),
         active_start_s,
         active_end_s,
         active_end_s + cool_down_s,
-        f"{named}: {int(activity[place].sum())} {kind}, a busy day with a typical course",
+        f"{named}: {int(activity[place].sum())} {kind}"
+        + (", a busy day with a typical course" if day is None else ""),
     )
+
+
+def _day_number(clock: TraceClock, day: date, name: str) -> int:
+    if clock.epoch_s is None:
+        raise UsageError(f"trace {name} has no dates, so no {day.isoformat()}: give --start instead")
+    return (day - date(1970, 1, 1)).days
 
 
 def _candidate_days(clock: TraceClock, submits: Profile) -> list[int]:

@@ -9,7 +9,8 @@ import pytest
 from osub.errors import UsageError
 from workloads.swf import SwfHeader, SwfJob, SwfTrace
 from workloads.trace.scale import scale_trace
-from workloads.trace.sizes import OTHER, POWER_OF_TWO, SERIAL, halved, nearest_of_kind
+from workloads.trace.sizes import OTHER, POWER_OF_TWO, SERIAL, halved, kind_of, nearest_of_kind
+from workloads.trace.slots import SlotChooser
 
 
 def day(seed: int = 1, jobs: int = 1000) -> SwfTrace:
@@ -35,6 +36,16 @@ def test_slots_and_kinds_keep_their_shares() -> None:
     assert scaled.header.notes[-1].startswith(
         "osub scale: 1024 to 144 processors (12 nodes of 12), intensity 1, seed 1"
     )
+
+
+@pytest.mark.parametrize(("size", "target"), [(200, 16.0), (61, 4.9), (128, 11.0), (200, 144.0), (7, 5.0)])
+def test_single_wide_job_is_narrowed_until_its_slot_is_on_target(size: int, target: float) -> None:
+    chooser = SlotChooser(np.array([0.2, 0.3, 0.5]), 144, 0.1, np.random.default_rng(1))
+    places, widths = chooser.choose(np.array([size]), target)
+    assert places.tolist() == [0]
+    assert kind_of(int(widths[0])) == kind_of(size)
+    nearest = nearest_of_kind(round(target), kind_of(size), min(size, 144))
+    assert abs(widths[0] - target) <= max(1, 0.1 * target) or widths[0] == nearest
 
 
 def test_other_seeds_choose_other_jobs() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import date
+
 import pytest
 
 from osub.errors import UsageError
@@ -52,6 +54,17 @@ def test_window_is_around_the_active_hours_of_a_busy_weekday() -> None:
 def test_busy_day_with_a_strange_course_is_passed_over() -> None:
     strange = [*two_weeks(), *working_day(10, 60, first_hour=1, hours=0.5)]
     assert find_window(trace(strange)).why.startswith(("2014-05-26", "2014-05-27"))
+
+
+def test_window_of_a_given_day_is_around_its_own_active_hours() -> None:
+    window = find_window(trace(two_weeks()), day=date(2014, 5, 24))
+    assert window.why == "2014-05-24: 200 interactive submissions"
+    assert window.active_start_s >= 5 * DAY_S + 9 * 3600
+    assert window.active_end_s <= 5 * DAY_S + 17 * 3600
+    with pytest.raises(UsageError, match="no interactive submissions on 2014-07-01"):
+        find_window(trace(two_weeks()), day=date(2014, 7, 1))
+    with pytest.raises(UsageError, match="no dates"):
+        find_window(trace(two_weeks(), header()), day=date(2014, 5, 24))
 
 
 def test_all_submissions_count_where_none_is_interactive() -> None:
