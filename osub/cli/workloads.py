@@ -1,12 +1,11 @@
-"""``osub workloads compile|calibrate|check``: what jobs need before they can keep their times."""
+"""``osub workloads assign|compile|calibrate|check``: what jobs need before they can keep their times."""
 
 from __future__ import annotations
 
 import json
-import tempfile
+import random
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -15,17 +14,25 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from osub.cli.replay import find_cluster, gang_of
+from osub.cli.workloads_check import check
+from osub.cli.workloads_kinds import (
+    Apps,
+    Cluster,
+    InteractiveQueue,
+    Json,
+    Speedup,
+    Stored,
+    Trace,
+    batch_jobs,
+    kinds_named,
+    lone_jobs,
+)
 from osub.cli.workloads_run import LoneJobs
 from osub.errors import HostError, UsageError
-from submitter.apps import read_apps
-from submitter.begin import prepare_trace
-from submitter.options import ReplayOptions
-from submitter.plan import RRBA, PlannedJob, make_plan
-from submitter.target import look_at_target
-from workloads.rrba.application import APPLICATIONS
+from workloads.job_report import write_whole
+from workloads.rrba.assign import NAMES, draw_arguments
 from workloads.rrba.calibrate import Calibration, Key, store_calibration
-from workloads.rrba.kinds import Kind, kind_from_words, kind_of, target_of
+from workloads.rrba.kinds import Kind
 from workloads.rrba.samples import Line, Sample, fit_line, sample_lengths
 from workloads.swf import read_swf
 
@@ -38,16 +45,6 @@ app = typer.Typer(
 PILOT_STEPS = 12
 # Ranks wait by polling: on cores of their own they consume all of them.
 LEAST_SHARE = 0.9
-# The aim: within 5% or half a second.
-AIM_SHARE, AIM_S = 0.05, 0.5
-
-Cluster = Annotated[Path, typer.Option("--cluster", help="Folder with slurm.conf (an embedded cluster's).")]
-Stored = Annotated[Path, typer.Option("--calibration", help="File of stored step times.")]
-Trace = Annotated[Path | None, typer.Option("--trace", help="The batch jobs of this trace, as replayed.")]
-Apps = Annotated[Path | None, typer.Option("--apps", help="CSV trace_job,app,args, as for `osub replay`.")]
-Speedup = Annotated[float, typer.Option(help="Divide every time of the trace by this.")]
-InteractiveQueue = Annotated[int, typer.Option(help="SWF queue of interactive jobs; -1: there are none.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,29 +62,7 @@ class CalibrationRow:
     host_type: str
 
 
-@dataclass(frozen=True, slots=True)
-class CheckRow:
-    """One job: its target, what it took, and whether that is near enough."""
-
-    job: int
-    name: str
-    ranks: int
-    target_s: float
-    measured_s: float
-    steps: int
-    clipped: bool
-    calibration: str | None
-    warnings: list[str]
-
-    @property
-    def error_s(self) -> float:
-        """Measured minus target."""
-        return self.measured_s - self.target_s
-
-    @property
-    def is_near(self) -> bool:
-        """Whether it is within 5% or 0.5 s."""
-        return abs(self.error_s) <= max(AIM_SHARE * self.target_s, AIM_S)
+app.command()(check)
 
 
 @app.command("compile")
@@ -104,6 +79,45 @@ def compile_kernels(as_json: Json = False) -> None:
         typer.echo(json.dumps({"folder": str(folder), "seconds": round(seconds, 3)}))
     else:
         typer.echo(f"compiled kernels are in {folder} ({seconds:.1f} s)")
+
+
+@app.command()
+def assign(
+    trace: Annotated[Path, typer.Argument(help="Trace in SWF, plain or gzip.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="CSV to write, for `osub replay --apps`.", dir_okay=False)
+    ],
+    application: Annotated[
+        list[str] | None,
+        typer.Option("--app", help="To draw from; may be repeated (default: lu, bt, mg, sp)."),
+    ] = None,
+    grid_class: Annotated[
+        str | None, typer.Option("--class", help="Class of all (default: the usual).")
+    ] = None,
+    speedup: Speedup = 1.0,
+    interactive_queue: InteractiveQueue = 0,
+    seed: Annotated[int, typer.Option(help="Of the draw.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """Draw an application for each batch job of TRACE, of those that run on its number of processors.
+
+    Targets are the trace's run times divided by --speedup, which must be the replay's.
+    """
+    rng = random.Random(seed)  # noqa: S311 - a draw to be repeated, no secret
+    names = application or NAMES
+    drawn: dict[int, str] = {}
+    for job in read_swf(trace).jobs:
+        if job.queue != interactive_queue and job.run_s and job.procs:
+            target_s = job.run_s / speedup
+            drawn[job.job_number] = draw_arguments(job.procs, target_s, rng, names, grid_class)
+    rows = "".join(f"{number},rrba,{words}\n" for number, words in drawn.items())
+    write_whole(out, "trace_job,app,args\n" + rows, mode=0o644)
+    counts = dict(sorted(Counter(words.split()[1] for words in drawn.values()).items()))
+    if as_json:
+        typer.echo(json.dumps({"jobs": len(drawn), "applications": counts}))
+    else:
+        told = ", ".join(f"{count} {name}" for name, count in counts.items()) or "no batch job"
+        typer.echo(f"{told}; `osub replay {trace} --apps {out} --speedup {speedup:g} ...` runs them")
 
 
 @app.command()
@@ -140,15 +154,15 @@ def calibrate(
     a line is fitted and stored for the node's type. `osub replay --calibration` uses it.
     """
     stock = ["--npb", str(npb), *["--npb-omp"] * npb_omp, *["--omp-wait-passive"] * omp_wait_passive]
-    kinds = _kinds_named(application or [], ranks or [1], nodes, stock if npb else [])
+    kinds = kinds_named(application or [], ranks or [1], nodes, stock if npb else [])
     if trace is not None:
-        kinds |= {kind for _, kind in _batch_jobs(cluster, trace, apps, speedup, interactive_queue)}
+        kinds |= {kind for _, kind in batch_jobs(cluster, trace, apps, speedup, interactive_queue)}
     if not kinds:
         raise UsageError(
             "nothing to calibrate; give --app NAME, or --trace TRACE with batch jobs that are rrba"
         )
     rows = []
-    with _lone_jobs(cluster) as jobs, Console(stderr=True).status("calibrating") as spinner:
+    with lone_jobs(cluster) as jobs, Console(stderr=True).status("calibrating") as spinner:
         for number, kind in enumerate(sorted(kinds), start=1):
             spinner.update(f"{kind.name} on {kind.ranks} ranks, {number} of {len(kinds)}")
             rows.append(_calibrate(jobs, kind, sample_s, calibration, least_share))
@@ -206,133 +220,3 @@ def _calibrate(jobs: LoneJobs, kind: Kind, sample_s: float, path: Path, least_sh
         len(samples),
         host_type,
     )
-
-
-@app.command()
-def check(
-    cluster: Cluster,
-    calibration: Stored,
-    trace: Annotated[Path, typer.Option("--trace", help="The batch jobs of this trace, as replayed.")],
-    apps: Apps = None,
-    speedup: Speedup = 1.0,
-    interactive_queue: InteractiveQueue = 0,
-    most: Annotated[
-        int | None, typer.Option("--most", help="At most so many jobs, spread over the targets.", min=1)
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Run a trace's batch jobs alone, one after another, and say how near each comes to its target.
-
-    Exit code 1 where one is off by more than 5% and 0.5 s; targets below a job's start-up are counted apart.
-    """
-    pairs = _batch_jobs(cluster, trace, apps, speedup, interactive_queue)
-    targets = [(job, kind) for job, kind in pairs if target_of(job.args) is not None]
-    if not targets:
-        raise UsageError(f"{trace} has no batch job with a target; see --apps and --interactive-queue")
-    chosen = _spread(targets, most)
-    rows: list[CheckRow] = []
-    with _lone_jobs(cluster) as jobs, Console(stderr=True).status("checking") as spinner:
-        for number, (job, kind) in enumerate(chosen, start=1):
-            target_s = target_of(job.args)
-            assert target_s is not None
-            spinner.update(f"job {job.trace_job}, {target_s:.1f} s, {number} of {len(chosen)}")
-            outcome = jobs.run(kind, ("--target-s", str(target_s)), calibration.resolve())
-            report = outcome.report
-            rows.append(
-                CheckRow(
-                    job.trace_job,
-                    kind.name,
-                    kind.ranks,
-                    target_s,
-                    outcome.run_s,
-                    int(report["steps"]),
-                    bool(report["clipped"]),
-                    report["calibration"],
-                    list(report["warnings"]),
-                )
-            )
-    _show_check(rows, as_json)
-    raise typer.Exit(0 if all(row.is_near or row.clipped for row in rows) else 1)
-
-
-def _show_check(rows: list[CheckRow], as_json: bool) -> None:
-    clipped = sum(row.clipped for row in rows)
-    near = sum(row.is_near for row in rows if not row.clipped)
-    warnings = list(dict.fromkeys(warning for row in rows for warning in row.warnings))
-    if as_json:
-        records = [asdict(row) | {"error_s": row.error_s, "near": row.is_near} for row in rows]
-        typer.echo(json.dumps({"jobs": records, "near": near, "clipped": clipped, "warnings": warnings}))
-        return
-    table = Table("job", "application", "ranks", "target, s", "measured, s", "error, s", "error", "steps")
-    for row in rows:
-        table.add_row(
-            str(row.job),
-            row.name,
-            str(row.ranks),
-            f"{row.target_s:.2f}",
-            f"{row.measured_s:.2f}",
-            f"{row.error_s:+.2f}",
-            "clipped" if row.clipped else f"{row.error_s / row.target_s:+.1%}",
-            str(row.steps),
-        )
-    Console().print(table)
-    typer.echo(
-        f"{near} of {len(rows) - clipped} within {AIM_SHARE:.0%} or {AIM_S} s; "
-        f"{clipped} clipped: target below start-up"
-    )
-    for warning in warnings:
-        typer.echo(f"warning: {warning}")
-
-
-def _kinds_named(names: list[str], ranks: list[int], nodes: int, npb: list[str]) -> set[Kind]:
-    kinds = set()
-    for name in names:
-        application, _, grid_class = name.partition(".")
-        kinds |= {kind_from_words(application, grid_class or None, count, nodes, npb) for count in ranks}
-    return kinds
-
-
-def _batch_jobs(
-    cluster: Path, trace: Path, apps: Path | None, speedup: float, interactive_queue: int
-) -> list[tuple[PlannedJob, Kind]]:
-    """Return the rrba jobs that a replay of the trace would submit, with their kinds."""
-    client, embedded = find_cluster(cluster)
-    options = ReplayOptions(
-        speedup=speedup,
-        interactive_queue=None if interactive_queue < 0 else interactive_queue,
-        gang=gang_of(embedded, client),
-    )
-    target = look_at_target(client)
-    plan = make_plan(
-        prepare_trace(read_swf(trace), options),
-        target,
-        options.plan_options(target.batch.multiplicity),
-        read_apps(apps) if apps else None,
-    )
-    return [(job, kind_of(job.args, job.cores, job.nodes)) for job in plan.jobs if job.app == RRBA]
-
-
-def _spread(jobs: list[tuple[PlannedJob, Kind]], most: int | None) -> list[tuple[PlannedJob, Kind]]:
-    """Return ``most`` of the jobs, from the shortest target to the longest."""
-    ordered = sorted(jobs, key=lambda pair: pair[0].dedicated_s)
-    if most is None or most >= len(ordered):
-        return ordered
-    if most == 1:
-        return ordered[:1]
-    return [ordered[round(place * (len(ordered) - 1) / (most - 1))] for place in range(most)]
-
-
-@contextmanager
-def _lone_jobs(cluster: Path) -> Iterator[LoneJobs]:
-    """Give a runner of lone jobs on the cluster; its files are gone afterwards."""
-    client, embedded = find_cluster(cluster)
-    pin = embedded is not None and not embedded.shape.virtual and embedded.shape.cores > 1
-    if any(application.classes for application in APPLICATIONS.values()):
-        from workloads.rrba.solvers.compiled import compile_all
-
-        compile_all()
-    # On the cluster's own folder, which every node sees.
-    with tempfile.TemporaryDirectory(prefix="workloads-", dir=cluster.resolve()) as folder:
-        jobs = LoneJobs(client, look_at_target(client), Path(folder), pin=pin)
-        jobs.check_idle()
-        yield jobs
