@@ -80,7 +80,7 @@ def find_window(
         The trace has no job, ``active_share`` is not above 0 and at most 1, a phase is negative, or there is
         no activity on ``day``.
     """
-    if not 0 < active_share <= 1 or warm_up_s < 0 or cool_down_s < 0:
+    if not 0 < active_share <= 1 or not 0 <= warm_up_s < math.inf or not 0 <= cool_down_s < math.inf:
         raise UsageError("a window needs an active share above 0 and at most 1, and phases of 0 s or more")
     if not trace.jobs:
         raise UsageError(f"trace {trace.name} has no job, so no window: take another trace")
@@ -188,8 +188,10 @@ def cut_window(trace: SwfTrace, start_s: float, length_s: float) -> SwfTrace:
     Raises
     ------
     UsageError
-        No job is submitted in the window.
+        No job is submitted in the window, or it is not finite.
     """
+    if not math.isfinite(start_s) or not 0 < length_s < float("inf"):
+        raise UsageError(f"a window from second {start_s:g} for {length_s:g} s is not possible: give numbers")
     start_ms, end_ms = to_ms(start_s), to_ms(start_s) + to_ms(length_s)
     jobs = sorted(
         (job for job in trace.jobs if start_ms <= to_ms(job.submit_s) < end_ms), key=lambda job: job.submit_s

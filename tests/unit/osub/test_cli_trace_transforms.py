@@ -84,6 +84,9 @@ def test_scale_json_has_slots_phases_and_kinds(
         (["--interactive-day", "2014-13-01"], 2, "--interactive-day takes a date"),
         (["--speedup", "0"], 2, "speed-up"),
         (["--intensity", "-1"], 2, "intensity"),
+        (["--warm-up", "nan"], 2, "phases of 0 s or more"),
+        (["--start", "nan"], 2, "not possible"),
+        (["--tolerance", "nan"], 2, "tolerance"),
     ],
 )
 def test_scale_refuses_bad_words_in_one_line(

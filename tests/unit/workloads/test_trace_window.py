@@ -121,6 +121,14 @@ def test_empty_window_is_a_usage_error_that_says_where_jobs_are() -> None:
         cut_window(SwfTrace(SwfHeader(), (SwfJob(1, 90), SwfJob(2, 60))), 500, 100)
 
 
+@pytest.mark.parametrize(
+    ("start_s", "length_s"), [(float("nan"), 5), (0, float("inf")), (0, float("nan")), (0, 0), (0, -1)]
+)
+def test_windows_that_are_no_stretch_of_time_are_usage_errors(start_s: float, length_s: float) -> None:
+    with pytest.raises(UsageError, match="not possible"):
+        cut_window(SwfTrace(SwfHeader(), (SwfJob(1, 90),)), start_s, length_s)
+
+
 def test_trace_without_jobs_has_no_window() -> None:
     with pytest.raises(UsageError, match="has no job"):
         find_window(SwfTrace(SwfHeader(), ()))
