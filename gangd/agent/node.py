@@ -8,21 +8,22 @@ a fleet of many agents in one process calls it with the time.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from gangd.agent.checks import REST_OF_SLICE_NS, Checks
 from gangd.agent.conversation import Conversation
 from gangd.agent.decide import Limits, Situation, Verdict, Why, decide
 from gangd.agent.gate import Applied, Gate
 from gangd.agent.meters import JobMeters
+from gangd.agent.prepare import switches_to_look
 from gangd.agent.slicebook import Sender, SliceBook
 from gangd.agent.steps import StepTable
 from gangd.agent.strangers import Memory
-from gangd.agent.switch import Prepared, Switch, Switched
+from gangd.agent.switch import Switch, Switched
 from gangd.freezer.model import Did
 from gangd.freezer.recording import RecordingFreezer
 from gangd.wire import Controller, JobSample
-from gangd.wire.cadence import is_look, next_look, slices_a_look
+from gangd.wire.cadence import next_look
 
 REPORT_NS = 1_000_000_000
 LOOK_AFTER_NS = 5_000_000
@@ -296,18 +297,6 @@ class Node:
             self._close_slice(now_ns, offset.offset_ns)
             self._slice_ns = max(instant_ns, now_ns + AGAIN_NS)
             return
-        queue = self._following(number, offset.offset_ns, now_ns)
-        if queue != self.switch.queue():
-            self.switch.prepare(*queue)
-        if self._collect_ns is None:
-            look = next_look(number, timeline.length_ns(number) or 1)
-            look_ns = next((each.instant_ns for each in queue if each.number >= look), queue[-1].instant_ns)
-            self._collect_ns = max(look_ns, now_ns) + LOOK_AFTER_NS
-
-    def _following(self, number: int, offset_ns: int, now_ns: int) -> tuple[Prepared, ...]:
-        """Switches from slice ``number`` on: what each freezes and thaws if those before it are made."""
-        timeline = self.talk.timeline
-        spacing = slices_a_look(timeline.length_ns(number) or 1)
         situation = Situation(
             now_ns=now_ns,
             open=True,  # the gate looks at the lease when the instant has come
@@ -317,25 +306,13 @@ class Node:
             dying=frozenset(self.memory.dying),
             strangers=self.memory.strangers(),
         )
-        queue = []
-        while True:
-            start_ns = timeline.start_ns(number)
-            if start_ns is None:
-                break
-            instant_ns = start_ns - offset_ns
-            ours = situation.ours
-            situation = replace(situation, now_ns=max(now_ns, instant_ns), planned=self._planned(number))
-            hold = decide(situation, self.limits).hold
-            epoch = timeline.epoch_of(number) or 0
-            freeze = tuple(key for key in hold if key not in ours)
-            thaw = tuple(key for key in ours if key not in hold)
-            queue.append(Prepared(number, epoch, instant_ns, freeze, thaw))
-            # One more than to the look, for a loop that comes late; a long slice leaves it time enough.
-            if spacing == 1 or (is_look(number - 1, timeline.length_ns(number) or 1) and len(queue) > 1):
-                break
-            situation = replace(situation, ours={key: ours.get(key, instant_ns) for key in hold})
-            number += 1
-        return tuple(queue)
+        queue = switches_to_look(timeline, number, offset.offset_ns, situation, self.limits)
+        if queue != self.switch.queue():
+            self.switch.prepare(*queue)
+        if self._collect_ns is None:
+            look = next_look(number, timeline.length_ns(number) or 1)
+            look_ns = next((each.instant_ns for each in queue if each.number >= look), queue[-1].instant_ns)
+            self._collect_ns = max(look_ns, now_ns) + LOOK_AFTER_NS
 
     def _next_number(self, controller_ns: int, now_ns: int) -> int | None:
         pending = self.switch.prepared()

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import zmq
+
+from gangd.controller.slurm_worker import Answer, Failed, Looked, Moved, SlurmWorker
+from osub.slurm import FakeSlurm, SubmitRequest
+
+
+def request(**more: int) -> SubmitRequest:
+    return SubmitRequest(script="#!/bin/sh\n", name="job", **more)  # type: ignore[arg-type]
+
+
+def answers_of(worker: SlurmWorker, enough: Callable[[list[Answer]], bool]) -> list[Answer]:
+    taken: list[Answer] = []
+    poller = zmq.Poller()
+    poller.register(worker.fd, zmq.POLLIN)
+    for _ in range(200):
+        if enough(taken):
+            return taken
+        poller.poll(100)
+        taken += worker.take()
+    raise AssertionError(f"not enough: {taken}")
+
+
+def test_the_worker_looks_moves_and_survives_an_outage() -> None:
+    slurm = FakeSlurm(start_time=1000.0)
+    job = slurm.submit(request(time_limit_minutes=1))
+    worker = SlurmWorker(slurm, every_s=0.05)
+    worker.start()
+    try:
+        looked = answers_of(worker, lambda taken: len(taken) >= 2)
+        assert all(isinstance(one, Looked) for one in looked)
+        assert isinstance(looked[0], Looked)
+        assert looked[0].nodes is not None
+        worker.move_end(job, 1100.0)
+        answers_of(worker, lambda taken: Moved(job, 1100.0) in taken)
+        moved = slurm.job(job)
+        assert moved is not None
+        assert moved.end_time == 1100
+        slurm.reachable = False
+        failed = answers_of(worker, lambda taken: any(isinstance(one, Failed) for one in taken))
+        assert "Slurm does not answer" in next(one.why for one in failed if isinstance(one, Failed))
+        slurm.reachable = True
+        answers_of(worker, lambda taken: any(isinstance(one, Looked) for one in taken))
+    finally:
+        worker.stop()
+
+
+def test_the_worker_looks_less_often_while_nothing_changes() -> None:
+    worker = SlurmWorker(FakeSlurm(), every_s=0.01)
+    worker.start()
+    try:
+        quiet = answers_of(worker, lambda taken: len(taken) >= 8)
+    finally:
+        worker.stop()
+    asked_ns = [one.asked_ns for one in quiet if isinstance(one, Looked)]
+    assert asked_ns[7] - asked_ns[6] > 50_000_000  # 10 ms, times 1.5 with each look
+
+
+def test_the_worker_looks_at_once_when_asked() -> None:
+    worker = SlurmWorker(FakeSlurm(), every_s=3600)
+    worker.start()
+    try:
+        answers_of(worker, lambda taken: len(taken) == 1)
+        worker.ask()
+        answers_of(worker, lambda taken: len(taken) == 1)
+    finally:
+        worker.stop()
