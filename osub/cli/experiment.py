@@ -96,16 +96,23 @@ def thesis_6(
     survey: Annotated[
         str, typer.Option(help="Data sets of experiment 2 to survey, such as 1-6, 1,3 or none.")
     ] = "1-6",
-    seed: Annotated[int, typer.Option(help="For patterns and for the choice of jobs.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="For patterns and for the choice of jobs.")] = 1,
+    interleaved: Annotated[
+        bool,
+        typer.Option(
+            "--interleaved", help="Columns 25 and up of TRACE are busy, idle, busy, ..., not all busy first."
+        ),
+    ] = False,
     html: HtmlOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Chapter 6: interactive jobs that idle, C_o = 1.2; and data sets with more and more of them.
 
-    Interactive jobs of TRACE that have columns 22 and up (thesis Table 6.1) keep them.
+    Interactive jobs of TRACE that have columns 22 and up (thesis Table 6.1) keep them. The data sets that the
+    author published with the program have them --interleaved.
     """
     from simulator.experiments import thesis6
-    from simulator.experiments.datasets import DATA_SETS, with_interactive_jobs, with_patterns
+    from simulator.experiments.datasets import DATA_SETS, in_blocks, with_interactive_jobs, with_patterns
     from simulator.experiments.study import run_all
     from simulator.experiments.survey import SHARES, survey_tables
     from simulator.experiments.survey import survey as find_best
@@ -113,6 +120,8 @@ def thesis_6(
     chosen = _data_sets(survey, len(DATA_SETS))
     rules = _Rules(policy, placement, thesis6.OVERHEAD)
     plain = _study(trace, rules, thesis6.SYSTEM, patterns=True)
+    if interleaved:
+        plain = plain.with_trace(in_blocks(plain.trace))
     sets = [with_interactive_jobs(plain.trace, DATA_SETS[number - 1], seed) for number in chosen]
     cases = thesis6.cases()
     found = []

@@ -16,6 +16,7 @@ import polars as pl
 from osub.errors import InputError
 from simulator.engine.state import Ints
 from workloads.swf import InteractivePattern, SwfColumns
+from workloads.swf.pattern import RESERVED_COLUMNS
 from workloads.trace.interactive import synthesize_patterns
 
 DATA_SETS = (1_762, 6_500, 15_913, 25_336, 34_772, 39_473)
@@ -54,6 +55,20 @@ def cleaned(trace: SwfColumns, most_cores: int | None, interactive_queue: int = 
         and pattern.total_s > 0
     }
     return replace(trace, frame=kept.drop("row"), extensions=extensions)
+
+
+def in_blocks(trace: SwfColumns) -> SwfColumns:
+    """Return the trace with busy periods before idle ones in columns 25 and up, where they alternate.
+
+    Table 6.1 of the thesis has all activations first. The published data sets (``..._alloced.swf``) and the
+    program that reads them have activation, idle, activation, ...
+    """
+    first = RESERVED_COLUMNS + 3
+    extensions = {
+        row: (*extension[:first], *extension[first::2], *extension[first + 1 :: 2])
+        for row, extension in trace.extensions.items()
+    }
+    return replace(trace, extensions=extensions)
 
 
 def with_interactive_jobs(trace: SwfColumns, wanted: int, seed: int, queue: int = 0) -> SwfColumns:
