@@ -187,7 +187,7 @@ def latencies_of(path: Path) -> Latencies:
 
 
 def overhead_of(word: str, latencies: Latencies | None) -> str:
-    """Return C_o as it is written, or, where ``word`` names a RUN, as it is measured there.
+    """Return C_o as it is written, or, where ``word`` names a RUN, as it is measured there, and at least 1.
 
     Raises
     ------
@@ -196,4 +196,4 @@ def overhead_of(word: str, latencies: Latencies | None) -> str:
     """
     if not Path(word).is_dir():
         return word
-    return str(measure_overhead(load_run(Path(word)), latencies or Latencies()))
+    return str(max(1.0, measure_overhead(load_run(Path(word)), latencies or Latencies())))
