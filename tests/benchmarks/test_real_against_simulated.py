@@ -38,7 +38,7 @@ from tests.fixtures.slurm_decisions import SETTINGS, Places
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.slurm, pytest.mark.timeout(1800)]
 
-FOLDER = Path(os.environ.get("OSUB_VALIDATION") or tempfile.mkdtemp(prefix="osub-validation-"))
+FOLDER = Path(os.environ.get("OSUB_VALIDATION") or Path(tempfile.gettempdir(), "osub-validation"))
 PLACED_JOBS, PLACED_SEED = 300, int(os.environ.get("OSUB_SEED", "5"))
 # Sizes that the rule of equal parts can put on nodes of 12 cores.
 SIZES = [size for size in range(1, 25) if size not in (13, 17, 19, 23)]
