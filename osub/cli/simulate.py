@@ -71,7 +71,7 @@ def simulate(
             metavar="FILE|RUN",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="For whatever is drawn at random.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="For whatever is drawn at random.")] = 1,
     label: Annotated[str | None, typer.Option(help="Name of the run in tables.")] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Check the engine's invariants after every event: slow.")
