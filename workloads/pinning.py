@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 # More than any node has: a typing error such as 0-99999999 must not fill the memory.
@@ -83,6 +83,19 @@ def choose_pin(environment: Mapping[str, str], node: str | None, index: int, all
     if core >= len(cpus):
         return Pin(warning=f"not pinned: core {core} of {node}, but only {len(cpus)} CPUs are allowed there")
     return Pin(cpu=cpus[core])
+
+
+def apply_pins(pins: Sequence[Pin]) -> Pin:
+    """Bind this process, whose threads stand for several tasks, to the CPUs of all of them, or to nothing."""
+    unbound = next((pin for pin in pins if pin.cpu is None), None)
+    if unbound is not None:
+        return unbound
+    cpus = {pin.cpu for pin in pins if pin.cpu is not None}
+    try:
+        os.sched_setaffinity(0, cpus)
+    except OSError as error:
+        return Pin(warning=f"not pinned: CPUs {sorted(cpus)}: {error.strerror}")
+    return pins[0]
 
 
 def apply_pin(pin: Pin) -> Pin:

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 
 from osub.errors import HostError, OsubError
-from workloads.pinning import apply_pin, choose_pin
+from workloads.pinning import apply_pin, apply_pins, choose_pin
 from workloads.process_clock import ProcessStart, process_start
 from workloads.rrba.options import RrbaOptions, parse_options
 from workloads.slurm_task import SlurmTask, slurm_task
@@ -49,7 +49,13 @@ def _is_first(environment: Mapping[str, str]) -> bool:
 
 def _run(options: RrbaOptions, begin: ProcessStart, task: SlurmTask) -> int:
     # Before numpy and MPI start: memory and helper threads then stay with the core.
-    pin = apply_pin(choose_pin(os.environ, task.node_name, task.local_index, os.sched_getaffinity(0)))
+    allowed = os.sched_getaffinity(0)
+    if options.npb is not None and options.npb.omp:
+        # The threads of this one process are the job's tasks.
+        pins = [choose_pin(os.environ, task.node_name, index, allowed) for index in range(task.tasks or 1)]
+        pin = apply_pins(pins)
+    else:
+        pin = apply_pin(choose_pin(os.environ, task.node_name, task.local_index, allowed))
     if options.npb is not None:
         from workloads.npb.run import run_npb
 

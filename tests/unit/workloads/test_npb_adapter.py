@@ -135,6 +135,16 @@ def test_openmp_runs_once_with_a_thread_for_each_task_and_records_how_it_waits(n
     assert rrba(*words[:3], *words[4:])[1]["omp_wait_policy"] is None
 
 
+def test_openmp_threads_have_the_cores_of_all_tasks(npb: Path) -> None:
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    cores = {"OSUB_PIN": "1", "OSUB_JOB_CORES": f"n1:0-{len(cpus) - 1}", "SLURMD_NODENAME": "n1"}
+    slurm = {"SLURM_STEP_NUM_TASKS": str(len(cpus)), "SLURM_PROCID": "0"}
+    words = ("--npb", str(npb), "--npb-omp", "--app", "lu", "--class", "A", "--itr", "5")
+    code, report, err = rrba(*words, **cores, **slurm)
+    assert code == 0, err
+    assert (report["affinity"], report["pinned"], report["tasks"]) == ([cpus], True, len(cpus))
+
+
 @pytest.mark.parametrize(
     ("mood", "complaint"),
     [("deaf", "made 250 iterations, not 37"), ("broken", "exited with code 3")],
