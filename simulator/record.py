@@ -17,6 +17,7 @@ from simulator.system import node_names
 
 _KIB_PER_MIB = 1024
 _NS_PER_S = 1_000_000_000
+_PIECE = 1 << 20
 
 
 def placement_arrays(result: Result) -> PlacementArrays:
@@ -45,11 +46,16 @@ def placement_arrays(result: Result) -> PlacementArrays:
     )
 
 
-def _distinct(mask: Ints) -> tuple[Ints, Ints]:
-    """Return the different rows of ``mask``, and for each row which one it is."""
+def _distinct(mask: Ints) -> tuple[Ints, npt.NDArray[np.integer]]:
+    """Return the different rows of ``mask``, and for each row which one it is.
+
+    There are millions of rows and few kinds, so a piece at a time is sorted rather than the whole.
+    """
     if mask.shape[1] == 1:
-        kinds, inverse = np.unique(mask[:, 0], return_inverse=True)
-        return kinds[:, np.newaxis], inverse
+        pieces = [mask[first : first + _PIECE, 0] for first in range(0, max(len(mask), 1), _PIECE)]
+        kinds = np.unique(np.concatenate([np.unique(piece) for piece in pieces]))
+        which = np.concatenate([np.searchsorted(kinds, piece).astype(np.int32) for piece in pieces])
+        return kinds[:, np.newaxis], which
     rows = np.ascontiguousarray(mask).view(np.dtype((np.void, mask.dtype.itemsize * mask.shape[1])))
     _, first, inverse = np.unique(rows[:, 0], return_index=True, return_inverse=True)
     return mask[first], inverse
