@@ -74,6 +74,7 @@ set_up_package() {
     $pip install --require-hashes -r requirements.lock ||
         stop "could not install the locked packages; is a package index reachable?"
     $pip install --no-deps --no-build-isolation -e . || stop "could not install the package itself"
+    .venv/bin/osub workloads compile >/dev/null || say "kernels could not be compiled; the first jobs will try again"
     printf '%s\n' "$wanted" >"$stamp"
 }
 

@@ -140,7 +140,7 @@ def test_openmp_threads_have_the_cores_of_all_tasks(npb: Path) -> None:
     cores = {"OSUB_PIN": "1", "OSUB_JOB_CORES": f"n1:0-{len(cpus) - 1}", "SLURMD_NODENAME": "n1"}
     slurm = {"SLURM_STEP_NUM_TASKS": str(len(cpus)), "SLURM_PROCID": "0"}
     words = ("--npb", str(npb), "--npb-omp", "--app", "lu", "--class", "A", "--itr", "5")
-    code, report, err = rrba(*words, **cores, **slurm)
+    code, report, err = rrba(*words, ranks=None, **cores, **slurm)
     assert code == 0, err
     assert (report["affinity"], report["pinned"], report["tasks"]) == ([cpus], True, len(cpus))
 
