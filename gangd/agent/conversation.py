@@ -86,6 +86,7 @@ class Conversation:
         self._waiting: collections.deque[tuple[tuple[bytes, ...], int]] = collections.deque(maxlen=_WAITING)
         self._welcome: bytes | None = None
         self._hello_ns = 0
+        self._hello_open = False
         self._probe_ns = 0
         self._resend_ns = 0
         self._heard_ns: int | None = None
@@ -125,9 +126,13 @@ class Conversation:
             self._heard_ns = now_ns
             self._note("welcomed", f"by controller {reply.controller.incarnation.hex()[:12]}")
         elif isinstance(reply, Refused):
-            # Who was welcome says hello again at once; who was not may be refused for long.
-            self._hello_ns = now_ns + (REFUSED_NS if self._welcome is None else 0)
-            self._welcome = None
+            # Who was welcome says hello again at once; who was not may be refused for long. Reports are
+            # refused, too: not each refusal may put off the next hello, or one that was lost is the last.
+            if self._welcome is not None:
+                self._hello_ns = now_ns
+            elif self._hello_open:
+                self._hello_ns = now_ns + REFUSED_NS
+            self._welcome, self._hello_open = None, False
             self._note("refused", reply.reason)
         return False
 
@@ -137,7 +142,7 @@ class Conversation:
             self._probe_ns = now_ns + (PROBE_NS if self._clock.trusted(now_ns) else PROBE_LOST_NS)
             self.outbox.append(Ping(node=self.node, agent_ns=now_ns))
         if now_ns >= self._hello_ns and self._is_stranger(now_ns):
-            self._hello_ns = now_ns + HELLO_NS
+            self._hello_ns, self._hello_open = now_ns + HELLO_NS, True
             self.outbox.append(self.hello)
 
     def due_ns(self, now_ns: int) -> int:

@@ -263,6 +263,18 @@ def test_agent_that_was_welcome_and_is_refused_says_hello_again(agent: Simulated
     assert sum(isinstance(message, Hello) for message in agent.sent) == hellos + 1
 
 
+def test_agent_whose_hello_was_lost_says_it_again_although_its_reports_are_refused() -> None:
+    agent = SimulatedAgent(ONE)
+    agent.answering = False
+    agent.run(10 * MS)
+    assert sum(isinstance(message, Hello) for message in agent.sent) == 1
+    for _ in range(16):
+        refused = Refused(node="a", reason="another agent of this node said hello and is silent now")
+        agent.node.talk.on_reply(encode(refused), agent.now_ns)
+        agent.run(500 * MS)
+    assert sum(isinstance(message, Hello) for message in agent.sent) == 2
+
+
 def test_plan_that_comes_before_the_clock_is_known_waits() -> None:
     agent = SimulatedAgent(ONE)
     agent.rotate((1,), (1,))
