@@ -20,7 +20,7 @@ from gangd.agent.switch import SwitchThread
 from gangd.agent.watch import FolderWatch
 from gangd.guardian.spawn import Guardian
 from gangd.guardian.statefile import StateFile
-from gangd.wire import Farewell, Message, encode
+from gangd.wire import Farewell, Message, encode, topic
 from gangd.wire.sockets import AgentSockets
 from osub.errors import HostError
 
@@ -29,7 +29,7 @@ SLACK_NS = 300_000_000
 GUARDIAN_RETRY_NS = 5_000_000_000
 STRAYS_NS = 10_000_000_000
 DEAF_NS = 5_000_000_000
-"""A socket on which nothing came for so long is connected anew; a sound one has something each second."""
+"""A socket on which nothing for this node came so long is connected anew; a sound one has it each second."""
 _LEAVE = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -160,10 +160,15 @@ class Loop:
     def _receive(self) -> bool:
         """Take in every message that waits; returns whether the schedule, exemptions or lease may differ."""
         talk, changed = self.node.talk, False
+        own = topic(talk.node)
         while _option(self.sockets.plans, zmq.EVENTS) & zmq.POLLIN:
             frames = self.sockets.plans.recv_multipart(zmq.NOBLOCK)
-            self._plans_ns = time.monotonic_ns()
-            changed = talk.on_down(frames, self._plans_ns) or changed
+            now_ns = time.monotonic_ns()
+            if (
+                frames[0] == own
+            ):  # of two subscriptions one may be lost on its way: what goes to all proves little
+                self._plans_ns = now_ns
+            changed = talk.on_down(frames, now_ns) or changed
         while _option(self.sockets.reports, zmq.EVENTS) & zmq.POLLIN:
             body = self.sockets.reports.recv_multipart(zmq.NOBLOCK)[-1]
             self._replies_ns = time.monotonic_ns()
