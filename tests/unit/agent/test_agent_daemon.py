@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import zmq
 
 from gangd.freezer.procfs import read_stat
 from gangd.guardian.place import live_folder, state_path
@@ -155,6 +156,24 @@ def test_silence_of_the_controller_thaws(stage: Stage) -> None:
     stage.puppet.silent = True
     stage.free(within_s=3.0)
     stage.puppet.silent = False
+    stage.puppet.rotate((1,), (1,))
+    stage.held(1)
+
+
+def test_line_on_which_nothing_for_this_node_comes_is_made_anew(stage: Stage) -> None:
+    """As where of the agent's two subscriptions one was lost: what goes to all nodes still comes."""
+    publish = stage.puppet.sockets.publish
+    accepted = publish.get_monitor_socket(zmq.EVENT_ACCEPTED)
+    try:
+        stage.puppet.only_to_all = True
+        stage.start()
+        for _ in range(2):
+            assert accepted.poll(20_000), "no connection, or no second one"
+            accepted.recv_multipart()
+    finally:
+        publish.disable_monitor()
+        accepted.close()
+    stage.puppet.only_to_all = False
     stage.puppet.rotate((1,), (1,))
     stage.held(1)
 
