@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -139,7 +140,27 @@ def _queue_names(result: Result) -> pl.Series:
     return _texts(result.workload.interactive, queues.interactive.name, queues.batch.name)
 
 
-def write_result(result: Result, path: Path, info: RunInfo, trace: Path) -> None:
+@dataclass(frozen=True, slots=True, eq=False)
+class RunTables:
+    """What a RUN holds of a simulation: jobs, where they ran, exact slices if there were any.
+
+    The result that it is made from takes as much memory again; whoever writes a large run lets go of that
+    first.
+    """
+
+    jobs: pl.DataFrame
+    placements: PlacementArrays
+    slices: pl.DataFrame | None
+    engine_cpu_s: float
+
+
+def tables_of(result: Result) -> RunTables:
+    """Return the tables of a result."""
+    jobs = job_frame(result).with_columns(pl.col("memory_mib").cast(pl.Int64))
+    return RunTables(jobs, placement_arrays(result), slice_frame(result), result.engine_cpu_s)
+
+
+def write_tables(tables: RunTables, path: Path, info: RunInfo, trace: Path) -> None:
     """Write the RUN in ``path``.
 
     Raises
@@ -147,5 +168,4 @@ def write_result(result: Result, path: Path, info: RunInfo, trace: Path) -> None
     OutputError
         ``path`` holds something already, or cannot be written.
     """
-    jobs = job_frame(result).with_columns(pl.col("memory_mib").cast(pl.Int64))
-    write_run(path, info, trace, jobs, placements=placement_arrays(result), slices=slice_frame(result))
+    write_run(path, info, trace, tables.jobs, placements=tables.placements, slices=tables.slices)

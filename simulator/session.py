@@ -15,7 +15,7 @@ from simulator.choices import Words, setting_of
 from simulator.engine.compile import COMPILED, is_cached
 from simulator.latency import Latencies, delayed, undelayed
 from simulator.options import Cleaning
-from simulator.record import write_result
+from simulator.record import RunTables, write_tables
 from simulator.simulate import Result, simulate
 from simulator.system import node_names
 from simulator.workload import make_workload
@@ -79,7 +79,7 @@ class Session:
         result = simulate(late, self.setting, progress=progress, check=check)
         return undelayed(result, self.workload, self.latencies)
 
-    def info(self, result: Result, label: str | None, wall_s: float, cpu_s: float) -> RunInfo:
+    def info(self, engine_cpu_s: float, label: str | None, wall_s: float, cpu_s: float) -> RunInfo:
         """Return the description of the run."""
         words, queues = self.words, self.setting.queues
         return RunInfo(
@@ -102,7 +102,7 @@ class Session:
             started=self.started,
             wall_s=wall_s,
             cpu_s=cpu_s,
-            engine_cpu_s=result.engine_cpu_s,
+            engine_cpu_s=engine_cpu_s,
             options={
                 "placement": words.placement,
                 "overhead": words.overhead,
@@ -116,7 +116,7 @@ class Session:
         )
 
     def write(
-        self, result: Result, out: Path, label: str | None, began_wall: float, began_cpu: float
+        self, tables: RunTables, out: Path, label: str | None, began_wall: float, began_cpu: float
     ) -> None:
         """Write the RUN; the times count from ``began_wall`` (perf_counter) and ``began_cpu`` (process_time).
 
@@ -125,8 +125,8 @@ class Session:
         OutputError
             ``out`` holds something already, or cannot be written.
         """
-        info = self.info(result, label, time.perf_counter() - began_wall, time.process_time() - began_cpu)
-        write_result(result, out, info, self.trace_path)
+        wall_s, cpu_s = time.perf_counter() - began_wall, time.process_time() - began_cpu
+        write_tables(tables, out, self.info(tables.engine_cpu_s, label, wall_s, cpu_s), self.trace_path)
 
 
 def _label(words: Words) -> str:

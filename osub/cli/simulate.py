@@ -9,13 +9,14 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from osub.errors import OutputError
 
 if TYPE_CHECKING:
+    from simulator.session import Session
     from simulator.simulate import Result
 
 
@@ -88,6 +89,7 @@ def simulate(
     from simulator.choices import Words
     from simulator.measured import latencies_of, overhead_of
     from simulator.options import cleaning_of
+    from simulator.record import tables_of
     from simulator.session import Session
 
     latencies = None if latency is None else latencies_of(latency)
@@ -112,14 +114,16 @@ def simulate(
     if session.must_compile and not check:
         print("osub: compiling the engine, once for this version (about half a minute)", file=sys.stderr)
     result = session.run(check=check)
-    session.write(result, out, label, began_wall, began_cpu)
+    figures, tables = outcome(result), tables_of(result)
+    del result  # of a large trace it takes as much memory as writing does
+    session.write(tables, out, label, began_wall, began_cpu)
     if as_json:
-        typer.echo(json.dumps({"run": str(out), **outcome(result)}))
+        typer.echo(json.dumps({"run": str(out), **figures}))
     else:
-        _tell(result, out)
+        _tell(figures, session, out)
 
 
-def outcome(result: Result) -> dict[str, object]:
+def outcome(result: Result) -> dict[str, Any]:
     """Return the main figures of a simulation."""
     workload = result.workload
     waits_s = (result.start_us - workload.submit_us) / 1e6
@@ -144,11 +148,10 @@ def outcome(result: Result) -> dict[str, object]:
     }
 
 
-def _tell(result: Result, out: Path) -> None:
-    figures = outcome(result)
-    left_out = ", ".join(f"{count} {reason}" for reason, count in result.workload.left_out.items())
+def _tell(figures: dict[str, Any], session: Session, out: Path) -> None:
+    left_out = ", ".join(f"{count} {reason}" for reason, count in session.workload.left_out.items())
     print(
-        f"{figures['jobs']} jobs on {result.setting.system}"
+        f"{figures['jobs']} jobs on {session.setting.system}"
         + (f" (not as in the trace: {left_out})" if left_out else "")
     )
     print(

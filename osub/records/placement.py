@@ -118,7 +118,7 @@ class PlacementArrays:
                 raise InputError(f"{source}: column placement: a job has a node twice")
 
     def reorder(self, order: npt.NDArray[np.integer]) -> PlacementArrays:
-        """Return the placements of the jobs in another order (``order[i]`` is the old index)."""
+        """Return the placements of some or all jobs in another order (``order[i]`` is the old index)."""
         counts = np.diff(self.offsets)[order]
         offsets = np.concatenate(([0], np.cumsum(counts)))
         entries = np.repeat(self.offsets[:-1][order] - offsets[:-1], counts) + np.arange(offsets[-1])

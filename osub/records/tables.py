@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 from polars.io.plugins import register_io_source
 
@@ -108,13 +109,14 @@ def write_table(
     path = folder / table.file_name
     frame = complete(frame, table, str(path))
     check_table(frame, table, str(path), finished=finished)
+    order: npt.NDArray[np.integer] | None = None
     if placements is not None:
-        frame, placements = _with_placements(frame, placements, table, str(path))
+        frame, order = _in_order(frame, placements, table, str(path))
     else:
         frame = frame.sort(table.sort, maintain_order=True)
     partial = path.with_name(f".{path.name}.partial")
     try:
-        _sink(_pieces(frame, placements), table, partial)
+        _sink(_pieces(frame, placements, order), table, partial)
         with partial.open("rb") as stream:
             os.fsync(stream.fileno())
         partial.replace(path)
@@ -128,23 +130,29 @@ def write_table(
         partial.unlink(missing_ok=True)
 
 
-def _with_placements(
+def _in_order(
     frame: pl.DataFrame, placements: PlacementArrays, table: Table, source: str
-) -> tuple[pl.DataFrame, PlacementArrays]:
+) -> tuple[pl.DataFrame, npt.NDArray[np.integer] | None]:
+    """Return the sorted rows, and for each of them its place before; None if they were sorted already."""
     if len(placements) != frame.height:
         raise InputError(f"{source}: {len(placements)} placements for {frame.height} jobs")
     placements.check(source)
     order = frame.select(pl.arg_sort_by(table.sort, maintain_order=True)).to_series().to_numpy()
     if (order == np.arange(len(order))).all():
-        return frame, placements
-    return frame[order], placements.reorder(order)
+        return frame, None
+    return frame[order], order
 
 
-def _pieces(frame: pl.DataFrame, placements: PlacementArrays | None) -> Iterator[pl.DataFrame]:
+def _pieces(
+    frame: pl.DataFrame, placements: PlacementArrays | None, order: npt.NDArray[np.integer] | None
+) -> Iterator[pl.DataFrame]:
     for first in range(0, max(frame.height, 1), ROWS_A_PIECE):
         piece = frame.slice(first, ROWS_A_PIECE)
         if placements is not None:
-            column = placements.column(first, first + piece.height)
+            if order is None:
+                column = placements.column(first, first + piece.height)
+            else:  # a piece at a time: the whole in another order would be in memory twice
+                column = placements.reorder(order[first : first + piece.height]).column()
             piece = piece.with_columns(column.alias("placement"))
         # Gathering every row gives all pieces one layout in memory, and so the file the same bytes however
         # the frame came about; rechunk() leaves the buffers of a slice as they are.

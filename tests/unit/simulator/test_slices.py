@@ -11,7 +11,7 @@ from osub.errors import UsageError
 from osub.records import load_run
 from simulator.choices import Words, setting_of
 from simulator.options import Cleaning
-from simulator.record import slice_frame
+from simulator.record import slice_frame, tables_of
 from simulator.session import Session
 from simulator.simulate import Result, simulate
 from simulator.workload import make_workload
@@ -88,7 +88,7 @@ def test_the_run_has_the_slices_and_the_frozen_time(tmp_path: Path) -> None:
     trace = tmp_path / "two.swf"
     trace.write_text("\n".join([line(1, 0, 5, 1), line(2, 0, 5, 1)]) + "\n")
     session = Session(trace, Words(system="N1C1", multiplicity=2, quantum_ms=100.0), Cleaning())
-    session.write(session.run(), tmp_path / "run", None, 0.0, 0.0)
+    session.write(tables_of(session.run()), tmp_path / "run", None, 0.0, 0.0)
     run_read = load_run(tmp_path / "run")
     assert run_read.info.gang.kind == "osub"
     assert run_read.info.gang.quantum_ms == 100
