@@ -6,6 +6,7 @@ so that it does not beat with the time slices, and the state of the tasks (T: st
 
 from __future__ import annotations
 
+import glob
 import random
 import threading
 import time
@@ -73,6 +74,8 @@ class Watcher:
 
     def open(self, allowance_s: float) -> Window:
         """Begin a new window; what stands still already is counted from its beginning."""
+        if not self._thread.is_alive():
+            raise RuntimeError("the watcher has ended: nothing that follows would be seen")
         with self._lock:
             self._window = Window(allowance_s)
             return self._window
@@ -158,8 +161,9 @@ class Watcher:
 
 
 def _list_steps(node: str) -> list[tuple[str, int, Path]]:
-    paths = (FREEZER / f"slurm_{node}").glob("uid_*/job_*/step_*")
-    return [(node, int(path.parent.name.removeprefix("job_")), path) for path in paths]
+    # pathlib's glob raises where a folder vanishes while it looks, and all that it found so far is lost.
+    found = map(Path, glob.glob(f"{FREEZER}/slurm_{node}/uid_*/job_*/step_*"))  # noqa: PTH207
+    return [(node, int(path.parent.name.removeprefix("job_")), path) for path in found]
 
 
 def _pids(path: Path) -> list[int]:
