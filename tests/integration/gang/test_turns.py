@@ -41,7 +41,12 @@ def test_two_coupled_jobs_take_turns_and_both_nodes_agree(stage: Stage) -> None:
     jobs = [stage.submit(body, *stage.nodes) for _ in range(2)]
     assert stage.finish(*jobs, within_s=120) == [JobState.COMPLETED] * 2
     roles = roles_of(stage.rows(*jobs))
-    whole = {number: slot for number, slot in roles.items() if len(slot) == 4}
+    # While both contend: who is left alone is let go at once, on each node when it learns of that.
+    whole = {
+        number: slot
+        for number, slot in roles.items()
+        if len(slot) == 4 and set(slot.values()) <= {"run", "held"}
+    }
     assert len(whole) >= 8
     for number, slot in whole.items():
         for job in jobs:
