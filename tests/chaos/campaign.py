@@ -110,6 +110,9 @@ class Campaign:
         stage.watcher.open(ALLOWANCE_S)
         if broken:
             stage.tell()
+            self._troupe.extend(
+                time.monotonic() - began_s
+            )  # other faults' guests are not to blame for the delay
             with suppress(OsubError):
                 self._troupe.abandon(guests)
         broken += [

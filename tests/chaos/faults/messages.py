@@ -149,12 +149,17 @@ class FuzzedReports(MessageFault):
     def check(self) -> None:
         # Some happen to be messages, and are answered.
         most = self.count * 8 // 10
-        wait_for(lambda: self._dropped() - self._before >= most, 90, f"{most} frames are refused and counted")
-        self.detail += f", {self._dropped() - self._before} counted as refused"
+        wait_for(lambda: self._refused() >= most, 90, f"{most} frames are refused and counted")
+        self.detail += f", {self._refused()} counted as refused"
 
-    def _dropped(self) -> int:
+    def _refused(self) -> int:
+        """Return how many frames the controller has refused since; one that began since has counted anew."""
+        (controller, dropped), (earlier, before) = self._dropped(), self._before
+        return dropped - before if controller == earlier else dropped
+
+    def _dropped(self) -> tuple[str, int]:
         status = self.stage.status()
-        return 0 if status is None else sum(status.dropped.values())
+        return ("", 0) if status is None else (status.controller, sum(status.dropped.values()))
 
     def _frames(self) -> list[bytes]:
         dice = self.dice

@@ -14,7 +14,7 @@ from tests.chaos.stage import Stage
 from tests.chaos.troupe import ROUNDS_A_SECOND, Troupe
 
 GONE_MARGIN_S = 5.0
-_HELD_S = 10.0
+_HELD_S = 30.0
 
 
 class SlurmFault(Fault):
