@@ -94,6 +94,8 @@ class Checks:
         for key in {*keys, *held}:
             ours = key in held
             state = self._gate.freezer.state(key)
+            if ours is not (key in held):  # a switch came between: nobody else did this
+                continue
             if ours and key not in self._settled and not self._settle(key, state, now_ns):
                 continue
             self._note(

@@ -147,3 +147,20 @@ def test_signal_that_waits_for_a_held_process_latches_the_job(bench: Bench) -> N
     finally:
         child.kill()
         child.wait()
+
+
+def test_freeze_of_ours_during_a_look_is_not_taken_for_a_strangers(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = bench.freezer.state
+
+    def late(key: StepKey) -> StepState:
+        monkeypatch.setattr(bench.freezer, "state", plain)
+        bench.gate.apply((key,), ())  # the switch thread's, just now
+        return plain(key)
+
+    monkeypatch.setattr(bench.freezer, "state", late)
+    bench.checks.on_states([KEY], 1)
+    assert bench.memory.strangers() == {}
+    assert bench.report().found == ()
+    assert KEY in bench.gate.held

@@ -333,9 +333,8 @@ def test_late_switch_is_counted(agent: SimulatedAgent) -> None:
 def hurried() -> SimulatedAgent:
     """An agent whose slices are 50 ms long, five to a look."""
     agent = SimulatedAgent(ONE, TWO)
-    agent.now_ns = (
-        time.monotonic_ns() // SECOND * SECOND
-    )  # meters go by the real clock, which is slower than the simulated one
+    # Meters go by the real clock, which is slower than the simulated one: it must not be ahead at first.
+    agent.now_ns = (time.monotonic_ns() // SECOND + 2) * SECOND
     agent.zero_ns = agent.controller_ns()
     agent.quantum_ns = 50 * MS
     agent.join()
