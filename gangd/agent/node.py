@@ -338,12 +338,9 @@ class Node:
         self._note_outcomes(switched.applied)
 
     def _close_slice(self, now_ns: int, offset_ns: int) -> None:
-        ending = self.book.current
-        if ending is not None:
-            for job in sorted(self._ran_in(ending)):
-                sample = self._read(job, now_ns)
-                if sample is not None:
-                    self.book.on_sample(sample)
+        if self.book.current is not None:
+            for sample in self._sample([], now_ns).get(0, ()):
+                self.book.on_sample(sample)
             self.book.end_slice(offset_ns)
 
     def _sample(self, made: list[Switched], now_ns: int) -> dict[int, list[JobSample]]:
@@ -355,7 +352,9 @@ class Node:
                 last |= dict.fromkeys(self._ran_in(slice_), place)
         samples: dict[int, list[JobSample]] = {}
         for job, place in sorted(last.items()):
-            sample = self._read(job, now_ns)
+            if not self.meters.due(job, now_ns):
+                continue
+            sample = self.meters.sample(job, self._cgroups_ns(job), now_ns)
             if sample is not None:
                 samples.setdefault(place, []).append(sample)
         return samples
@@ -363,11 +362,6 @@ class Node:
     def _ran_in(self, slice_: Switched) -> frozenset[int]:
         """Jobs that the schedule names in a slice and that were not held in it."""
         return self.talk.timeline.jobs(slice_.prepared.number) - slice_.held
-
-    def _read(self, job: int, now_ns: int) -> JobSample | None:
-        return (
-            self.meters.sample(job, self._cgroups_ns(job), now_ns) if self.meters.due(job, now_ns) else None
-        )
 
     def _look_for_leaks(self, now_ns: int) -> None:
         if self.switch.has_made():  # who is held is not known before the next look: then, later in the slice

@@ -14,7 +14,6 @@ from tests.chaos.stage import KILL_WAIT_S
 from tests.chaos.troupe import ROUNDS_A_SECOND
 
 GONE_MARGIN_S = 5.0
-_HELD_S = 30.0
 
 
 class Scancel(SlurmFault):

@@ -13,7 +13,6 @@ from tests.chaos.fault import Fault
 from tests.chaos.stage import Stage
 from tests.chaos.troupe import ROUNDS_A_SECOND, Troupe
 
-GONE_MARGIN_S = 5.0
 _HELD_S = 30.0
 
 
