@@ -13,6 +13,16 @@ from workloads.rrba.solvers.compiled import kernel
 from workloads.rrba.solvers.system import Array
 
 
+@kernel("void(float64[:,:,::1], int64, int64, float64[::1], float64[::1])")
+def sum_beside(field: Array, k: int, j: int, faces: Array, edges: Array) -> None:
+    """Add up, for each column of line (k, j), the four face and the four edge neighbours in other lines."""
+    for i in range(field.shape[2]):
+        faces[i] = field[k - 1, j, i] + field[k + 1, j, i] + field[k, j - 1, i] + field[k, j + 1, i]
+        edges[i] = (
+            field[k - 1, j - 1, i] + field[k - 1, j + 1, i] + field[k + 1, j - 1, i] + field[k + 1, j + 1, i]
+        )
+
+
 @kernel("void(float64[:,:,::1], float64[:,:,::1], float64[:,:,::1], float64[::1])")
 def residual(lacking: Array, wanted: Array, state: Array, weights: Array) -> None:
     """Set the inner points of ``lacking`` to ``wanted`` minus the operator on ``state``."""
@@ -20,14 +30,7 @@ def residual(lacking: Array, wanted: Array, state: Array, weights: Array) -> Non
     faces, edges = np.empty(columns), np.empty(columns)
     for k in range(1, planes - 1):
         for j in range(1, rows - 1):
-            for i in range(columns):
-                faces[i] = state[k - 1, j, i] + state[k + 1, j, i] + state[k, j - 1, i] + state[k, j + 1, i]
-                edges[i] = (
-                    state[k - 1, j - 1, i]
-                    + state[k - 1, j + 1, i]
-                    + state[k + 1, j - 1, i]
-                    + state[k + 1, j + 1, i]
-                )
+            sum_beside(state, k, j, faces, edges)
             for i in range(1, columns - 1):
                 lacking[k, j, i] = (
                     wanted[k, j, i]
@@ -45,16 +48,7 @@ def smooth(state: Array, lacking: Array, weights: Array) -> None:
     faces, edges = np.empty(columns), np.empty(columns)
     for k in range(1, planes - 1):
         for j in range(1, rows - 1):
-            for i in range(columns):
-                faces[i] = (
-                    lacking[k - 1, j, i] + lacking[k + 1, j, i] + lacking[k, j - 1, i] + lacking[k, j + 1, i]
-                )
-                edges[i] = (
-                    lacking[k - 1, j - 1, i]
-                    + lacking[k - 1, j + 1, i]
-                    + lacking[k + 1, j - 1, i]
-                    + lacking[k + 1, j + 1, i]
-                )
+            sum_beside(lacking, k, j, faces, edges)
             for i in range(1, columns - 1):
                 state[k, j, i] += (
                     weights[0] * lacking[k, j, i]
@@ -78,14 +72,7 @@ def restrict(coarse: Array, fine: Array) -> None:
         p = 2 * k
         for j in range(1, rows - 1):
             q = 2 * j
-            for i in range(width):
-                faces[i] = fine[p - 1, q, i] + fine[p + 1, q, i] + fine[p, q - 1, i] + fine[p, q + 1, i]
-                edges[i] = (
-                    fine[p - 1, q - 1, i]
-                    + fine[p - 1, q + 1, i]
-                    + fine[p + 1, q - 1, i]
-                    + fine[p + 1, q + 1, i]
-                )
+            sum_beside(fine, p, q, faces, edges)
             for i in range(1, columns - 1):
                 s = 2 * i
                 coarse[k, j, i] = (
