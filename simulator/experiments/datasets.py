@@ -15,15 +15,13 @@ import polars as pl
 
 from osub.errors import InputError
 from simulator.engine.state import Ints
-from workloads.swf import InteractivePattern, SwfColumns
+from workloads.swf import InteractivePattern, SwfColumns, procs_column
 from workloads.swf.pattern import RESERVED_COLUMNS
 from workloads.trace.interactive import synthesize_patterns
+from workloads.trace.made_interactive import MOST_CORES, MOST_RUN_S, choose
 
 DATA_SETS = (1_762, 6_500, 15_913, 25_336, 34_772, 39_473)
 """Interactive jobs of data sets 1 to 6 (Table 6.4)."""
-
-MOST_CORES, MOST_RUN_S = 12, 10_000
-"""Batch jobs of at most so many cores that run shorter than this may be made interactive (section 6.4.2)."""
 
 
 def cleaned(trace: SwfColumns, most_cores: int | None, interactive_queue: int = 0) -> SwfColumns:
@@ -38,11 +36,10 @@ def cleaned(trace: SwfColumns, most_cores: int | None, interactive_queue: int = 
     """
     frame = trace.frame.with_row_index("row").with_columns(run_s=pl.coalesce("run_s", "cpu_s"))
     interactive = pl.col("queue").fill_null(-1) == interactive_queue
-    procs = pl.coalesce("requested_procs", "allocated_procs")
-    too_wide = interactive & (procs > most_cores) if most_cores is not None else pl.lit(value=False)
-    kept = frame.filter(pl.col("run_s").is_not_null() & procs.is_not_null() & ~too_wide).with_columns(
-        run_s=pl.when(pl.col("run_s") == 0).then(1.0).otherwise("run_s")
-    )
+    too_wide = interactive & (procs_column() > most_cores) if most_cores is not None else pl.lit(value=False)
+    kept = frame.filter(
+        pl.col("run_s").is_not_null() & procs_column().is_not_null() & ~too_wide
+    ).with_columns(run_s=pl.when(pl.col("run_s") == 0).then(1.0).otherwise("run_s"))
     if not kept.height:
         raise InputError(f"trace {trace.name} has no job with a run time")
     new_row = {old: new for new, old in enumerate(kept["row"].to_list())}
@@ -85,11 +82,7 @@ def with_interactive_jobs(trace: SwfColumns, wanted: int, seed: int, queue: int 
     interactive = (frame["queue"].fill_null(-1) == queue).to_numpy()
     missing = wanted - int(interactive.sum())
     small = (
-        frame.select(
-            (pl.coalesce("requested_procs", "allocated_procs") <= MOST_CORES) & (pl.col("run_s") < MOST_RUN_S)
-        )
-        .to_series()
-        .to_numpy()
+        frame.select((procs_column() <= MOST_CORES) & (pl.col("run_s") < MOST_RUN_S)).to_series().to_numpy()
     )
     candidates = np.flatnonzero(small & ~interactive)
     if missing > len(candidates):
@@ -98,9 +91,8 @@ def with_interactive_jobs(trace: SwfColumns, wanted: int, seed: int, queue: int 
         )
     if missing <= 0:
         return trace
-    chosen = np.random.default_rng(seed).permutation(candidates)[:missing]
     queues: Ints = frame["queue"].fill_null(-1).to_numpy().copy()
-    queues[chosen] = queue
+    queues[choose(candidates.tolist(), missing, seed)] = queue
     return replace(trace, frame=frame.with_columns(queue=pl.Series(queues)))
 
 

@@ -28,8 +28,7 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.slurm, pytest.mark.timeout(900)
 PAIR_S = float(os.environ.get("OSUB_PAIR_S", "6"))
 # Without turns some solvers all but stand still: shorter, that the trial may end.
 NAIVE_SHARE = 0.4
-# Slurm's least slice is 5 s: several turns of each job. Why it begins late: see test_gang_figures.
-SLURM_SHARE, SLURM_LEAD_S = 2.0, 7.0
+SLURM_SHARE = 2.0  # Slurm's least slice is 5 s: several turns of each job
 NODES = {"lu": 2, "mg": 2, "bt": 1, "sp": 1}
 # Of ``OSUB_PAIR_CLASSES``; small ones spend most of a step on messages between the two nodes.
 CLASSES = dict(zip(NODES, os.environ.get("OSUB_PAIR_CLASSES", "AWWW"), strict=True))
@@ -103,19 +102,17 @@ def test_dedicated_steps_and_one_core_shared(speeds: Speeds) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gang", "how", "length", "lead_s"),
+    ("gang", "how", "length"),
     [
-        (Gang.OSUB, "all cores, gangd 250 ms", 1.0, 0.0),
-        (Gang.SLURM, "all cores, Slurm gang 5 s", SLURM_SHARE, SLURM_LEAD_S),
+        (Gang.OSUB, "all cores, gangd 250 ms", 1.0),
+        (Gang.SLURM, "all cores, Slurm gang 5 s", SLURM_SHARE),
     ],
 )
-def test_all_cores_shared_in_turns(
-    speeds: Speeds, gang: Gang, how: str, length: float, lead_s: float
-) -> None:
+def test_all_cores_shared_in_turns(speeds: Speeds, gang: Gang, how: str, length: float) -> None:
     """Table 4.6, and the same under Slurm's own gang scheduler."""
     assert speeds.step_s, "run the whole file: dedicated steps come first"
     with cluster_of(gang, 2) as cluster:
         speeds.measure(Bench(cluster.client(), cluster.folder), ("lu", "mg"))
-        bench = Bench(cluster.client(), cluster.folder, lead_s)
+        bench = Bench(cluster.client(), cluster.folder, gang is Gang.SLURM)
         for names in PAIRS:
             share(bench, speeds, names, how, PAIR_S * length)

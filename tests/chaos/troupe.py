@@ -14,7 +14,7 @@ from pathlib import Path
 
 from osub.slurm import Job, JobState, SubmitRequest
 from tests.chaos.broken import Broken, wait_for
-from tests.chaos.stage import Stage
+from tests.chaos.stage import MULTIPLICITY, Stage
 
 ROUNDS_A_SECOND = 150
 RESIDENTS = 2
@@ -149,7 +149,7 @@ class Troupe:
 
     def farewell(self) -> None:
         """Wait for every guest, let the residents end in order, and see that they completed."""
-        wait_for(self._all_reviewed, 240.0, f"guests end: {self.ledger}")
+        wait_for(self._all_reviewed, 60.0 * MULTIPLICITY + 90.0, f"guests end: {self.ledger}")
         (self._beats / "end").touch()
 
         def completed() -> bool:

@@ -216,7 +216,7 @@ def most_in_use(jobs: Sequence[SwfJob]) -> int:
         start_s = job.submit_s + (job.wait_s or 0)
         while ends and ends[0][0] <= start_s:
             used -= heapq.heappop(ends)[1]
-        procs = job.procs or 0
+        procs = job.allocated_procs or job.procs or 0
         heapq.heappush(ends, (start_s + (job.run_s or 0), procs))
         used += procs
         most = max(most, used)

@@ -5,7 +5,7 @@ Start with ``job.py`` for what a job is, then ``reader.py``.
 
 from __future__ import annotations
 
-from workloads.swf.columns import SwfColumns, load_columns
+from workloads.swf.columns import SwfColumns, load_columns, procs_column
 from workloads.swf.header import SwfComment, SwfHeader
 from workloads.swf.job import SWF_FIELDS, SwfField, SwfJob
 from workloads.swf.pattern import InteractivePattern
@@ -26,6 +26,7 @@ __all__ = [
     "SwfTrace",
     "iter_swf",
     "load_columns",
+    "procs_column",
     "read_swf",
     "swf_lines",
     "write_swf",

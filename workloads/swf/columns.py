@@ -61,6 +61,12 @@ class SwfColumns:
     report: ReadReport
 
 
+def procs_column() -> pl.Expr:
+    """Return the processors to give each job of a frame, as ``SwfJob.procs``."""
+    requested = pl.col("requested_procs")
+    return pl.when(requested > 0).then(requested).otherwise("allocated_procs")
+
+
 @dataclass(slots=True)
 class _Loading:
     path: Path

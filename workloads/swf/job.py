@@ -114,8 +114,8 @@ class SwfJob:
 
     @property
     def procs(self) -> int | None:
-        """Processors to give the job: allocated (field 5), else requested (field 8)."""
-        return self.allocated_procs if self.allocated_procs is not None else self.requested_procs
+        """Processors to give the job: requested (field 8) where there are any, else allocated (field 5)."""
+        return self.requested_procs or self.allocated_procs
 
     @property
     def memory_kib(self) -> float | None:

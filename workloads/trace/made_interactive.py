@@ -6,6 +6,7 @@ interactive, until there are as many as wanted (Table 6.4).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -61,8 +62,7 @@ def make_interactive(
             f"{trace.name} has {sum(flags)} interactive jobs and {len(places)} batch jobs of at most "
             f"{most_cores} cores and under {most_run_s:g} s: {wanted} interactive jobs cannot be reached"
         )
-    order = np.random.default_rng(seed).permutation(len(places)).tolist()
-    chosen = {places[index] for index in order[:missing]}
+    chosen = set(choose(places, missing, seed))
     other = max((job.queue for job in trace.jobs if job.queue is not None), default=queue) + 1
     jobs = [
         replace(job, queue=queue)
@@ -77,6 +77,12 @@ def make_interactive(
         f"made interactive (queue {queue}), {wanted} in all, seed {seed}"
     )
     return trace.with_jobs(jobs, note)
+
+
+def choose(places: Sequence[int], count: int, seed: int) -> list[int]:
+    """Return ``count`` of some places at random; those of a larger count contain those of a smaller."""
+    chosen: list[int] = np.random.default_rng(seed).permutation(np.asarray(places))[:count].tolist()
+    return chosen
 
 
 def _is_small(job: SwfJob, most_cores: int, most_run_s: float) -> bool:

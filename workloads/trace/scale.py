@@ -251,7 +251,7 @@ def _report(
 
 
 def _of_one_core(jobs: Sequence[SwfJob]) -> list[SwfJob]:
-    return [replace(job, allocated_procs=1) for job in jobs]
+    return [replace(job, allocated_procs=1, requested_procs=None) for job in jobs]
 
 
 def _resized(job: SwfJob, width: int) -> SwfJob:

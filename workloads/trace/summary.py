@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from workloads.swf import SwfColumns
+from workloads.swf import SwfColumns, procs_column
 from workloads.trace.clock import DAY_S, HOUR_S, TraceClock
 
 PERCENTILES = (0, 10, 25, 50, 75, 90, 95, 99, 100)
@@ -109,7 +109,7 @@ STATUS_NAMES = {
 def summarize(columns: SwfColumns) -> TraceSummary:
     """Return the summary of a trace that ``load_columns`` read."""
     header = columns.header
-    frame = columns.frame.with_columns(procs=pl.coalesce("allocated_procs", "requested_procs")).with_columns(
+    frame = columns.frame.with_columns(procs=procs_column()).with_columns(
         work_s=pl.col("procs") * pl.col("run_s")
     )
     submits = frame["submit_s"].to_numpy()

@@ -15,7 +15,7 @@ from gangd.keys import load_agent_keys
 from gangd.wire import Hello, Ping, Report, Resend, encode, topic
 from tests.chaos.broken import Broken, wait_for
 from tests.chaos.fault import Fault
-from tests.chaos.forger import FalseController, client, send_all, spoil
+from tests.chaos.forger import FalseController, client, drained, send_all, spoil
 from tests.chaos.stage import FUZZ, Stage
 from tests.chaos.troupe import Troupe
 
@@ -129,12 +129,13 @@ class FuzzedReports(MessageFault):
         try:
             peer = client(context, zmq.DEALER, known.own, known.controller_public, FUZZ.encode())
             peer.connect(f"tcp://127.0.0.1:{reports}")
-            sent = 0
+            sent = answers = 0
             while sent < self.count:
                 part = [self._frames() for _ in range(min(500, self.count - sent))]
                 if send_all(peer, part, 60.0) < len(part):
                     raise Broken("the controller takes no messages")
                 sent += len(part)
+                answers += drained(peer)
             peer.close(linger=5_000)
         finally:
             context.destroy(linger=5_000)
@@ -144,7 +145,7 @@ class FuzzedReports(MessageFault):
                 raw.sendall(self.dice.randbytes(self.dice.choice([1, 11, 64, 300])))
             with suppress(OSError), socket.create_connection(("127.0.0.1", reports), 2.0) as raw:
                 raw.sendall(b"\xff\0\0\0\0\0\0\0\x01\x7f\x03" + self.dice.randbytes(300))
-        self.detail = f"{sent} frames, {2 * bare} connections of random bytes"
+        self.detail = f"{sent} frames, {answers} answers, {2 * bare} connections of random bytes"
 
     def check(self) -> None:
         # Some happen to be messages, and are answered.

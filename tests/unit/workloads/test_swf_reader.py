@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from osub.errors import InputError
-from workloads.swf import SwfTrace, iter_swf, load_columns, read_swf
+from workloads.swf import SwfJob, SwfTrace, iter_swf, load_columns, procs_column, read_swf
 
 HEAD = b"; Version: 2.2\n; MaxProcs: 8\n"
 JOB_1 = b"1 0 5 10 4 -1 -1 4 60 -1 1 7 1 -1 0 -1 -1 -1\n"
@@ -198,3 +198,19 @@ def test_both_readers_agree_on_odd_but_legal_files(tmp_path: Path, line_end: byt
 
 def assert_same(trace: SwfTrace, rows: list[tuple[float | None, ...]]) -> None:
     assert [job.values() for job in trace.jobs] == rows
+
+
+@pytest.mark.parametrize(
+    ("allocated", "requested", "procs"),
+    [(16, 12, 12), (16, None, 16), (16, 0, 16), (None, 12, 12), (None, None, None)],
+)
+def test_a_job_gets_the_processors_it_asked_for(
+    tmp_path: Path, allocated: int | None, requested: int | None, procs: int | None
+) -> None:
+    job = SwfJob(1, 0.0, allocated_procs=allocated, requested_procs=requested)
+    assert job.procs == procs
+    words = ["-1" if value is None else str(value) for value in (allocated, requested)]
+    path = tmp_path / "one.swf"
+    path.write_text(f"1 0 -1 60 {words[0]} -1 -1 {words[1]} 60 -1 1 1 1 -1 1 -1 -1 -1\n")
+    frame = load_columns(path).frame
+    assert frame.select(procs_column()).item() == procs

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gangd.core import (
+    AgentJoined,
+    AgentLost,
+    Alarm,
+    AskSlurm,
+    Exempt,
+    ExemptKind,
+    GangState,
+    JobState,
+    NodeReport,
+    Publish,
+    SlurmSnapshot,
+)
+from tests.fixtures.core_bench import MS, WALL_S, Bench, only, shared
+
+
+def test_a_new_job_is_not_held_during_its_launch_grace() -> None:
+    bench = Bench(grace_ns=1000 * MS)
+    bench.job(1)
+    bench.job(2)
+    for _ in range(4):
+        assert only(bench.tick(), Publish) == []
+    assert bench.state(1) is GangState.NEW
+    assert only(bench.tick(), Publish)
+
+
+def test_a_cancelled_job_is_exempt_at_once_and_for_good() -> None:
+    bench = shared()
+    bench.tick()
+    bench.jobs[2] = replace(bench.jobs[2], state=JobState.TERMINATING)
+    [exempt] = only(bench.snapshot(), Exempt)
+    assert (exempt.member.gang, exempt.kind, exempt.on) == (2, ExemptKind.TERMINATING, True)
+    bench.tick()
+    bench.jobs[2] = replace(bench.jobs[2], state=JobState.RUNNING)
+    bench.tick()
+    assert bench.state(2) is GangState.TERMINATING
+    assert bench.scheduler.owners(20) == {1, 2}
+    del bench.jobs[2]
+    assert [exempt.on for exempt in only(bench.snapshot(), Exempt)] == [False]
+
+
+def test_agents_see_a_kill_before_slurm_says_so() -> None:
+    bench = shared()
+    bench.tick()
+    commands = bench.tell(NodeReport(bench.now_ns, "n1", dying=(2,)))
+    assert [exempt.kind for exempt in only(commands, Exempt)] == [ExemptKind.TERMINATING]
+    assert only(commands, AskSlurm)
+
+
+def test_a_job_that_slurm_suspended_is_left_alone_until_it_runs() -> None:
+    bench = shared()
+    bench.tick()
+    bench.jobs[2] = replace(bench.jobs[2], state=JobState.SUSPENDED)
+    [exempt] = only(bench.snapshot(), Exempt)
+    assert (exempt.kind, exempt.on) == (ExemptKind.SUSPENDED, True)
+    bench.tick()
+    assert bench.scheduler.owners(20) == {1, 2}
+    bench.jobs[2] = replace(bench.jobs[2], state=JobState.RUNNING)
+    [exempt] = only(bench.snapshot(), Exempt)
+    assert (exempt.kind, exempt.on) == (ExemptKind.SUSPENDED, False)
+    assert bench.state(2) is GangState.BUSY
+
+
+def test_a_strange_freeze_state_stops_slicing_until_slurm_was_asked_again() -> None:
+    bench = shared()
+    bench.tick()
+    asked_before = bench.now_ns
+    bench.slice += 1
+    commands = bench.tell(NodeReport(bench.now_ns, "n1", strange=(1,)))
+    assert only(commands, AskSlurm)
+    assert [alarm.subject for alarm in only(commands, Alarm)] == ["1"]
+    assert [exempt.kind for exempt in only(commands, Exempt)] == [ExemptKind.FREE]
+    views = tuple(bench.jobs.values())
+    bench.tell(SlurmSnapshot(bench.now_ns, asked_before, WALL_S, views))
+    assert bench.state(1) is GangState.FOREIGN
+    bench.slice += 1
+    bench.snapshot()
+    assert bench.state(1) is GangState.BUSY
+
+
+def test_a_strange_freeze_that_turns_out_to_be_slurms_is_left_to_slurm() -> None:
+    bench = shared()
+    bench.tick()
+    bench.slice += 1
+    bench.tell(NodeReport(bench.now_ns, "n1", strange=(1,)))
+    bench.slice += 1
+    bench.jobs[1] = replace(bench.jobs[1], state=JobState.SUSPENDED)
+    told = [(exempt.kind, exempt.on) for exempt in only(bench.snapshot(), Exempt)]
+    assert told == [(ExemptKind.FREE, False), (ExemptKind.SUSPENDED, True)]
+    assert bench.state(1) is GangState.FOREIGN
+
+
+def test_a_job_with_a_node_without_agent_is_held_nowhere() -> None:
+    bench = Bench(joined=False)
+    bench.job(1)
+    bench.job(2)
+    bench.tell(AgentJoined(0, "n0"))
+    for _ in range(5):
+        assert only(bench.tick(), Publish) == []
+    assert bench.state(1) is GangState.FREE
+    bench.tell(AgentJoined(bench.now_ns, "n1"))
+    assert only(bench.tick(), Publish)
+
+
+def test_a_silent_agent_frees_its_jobs_everywhere_until_it_is_back() -> None:
+    bench = Bench(nodes=3)
+    bench.job(1)
+    bench.job(2)
+    bench.job(3, {"n2": (0, 1)})
+    bench.tick()
+    bench.silent = {"n0"}
+    commands = []
+    for _ in range(9):
+        commands += bench.tick()
+    assert [(alarm.subject, alarm.cleared) for alarm in only(commands, Alarm)] == [("n0", False)]
+    exempts = only(commands, Exempt)
+    assert [(exempt.member.gang, exempt.kind, exempt.on) for exempt in exempts] == [
+        (1, ExemptKind.FREE, True),
+        (2, ExemptKind.FREE, True),
+    ]
+    assert bench.scheduler.owners(30) == {1, 2, 3}
+    bench.silent = set()
+    commands = bench.tell(NodeReport(bench.now_ns, "n0"))
+    assert [exempt.on for exempt in only(commands, Exempt)] == [False, False]
+    assert [alarm.cleared for alarm in only(commands, Alarm)] == [True]
+    assert only(bench.tick(), Publish)
+
+
+def test_an_agent_that_says_farewell_is_lost_at_once() -> None:
+    bench = shared()
+    bench.tick()
+    commands = bench.tell(AgentLost(bench.now_ns, "n1", "it leaves"))
+    assert [exempt.kind for exempt in only(commands, Exempt)] == [ExemptKind.FREE] * 2
+
+
+def test_a_job_that_opted_out_runs_and_the_others_take_turns() -> None:
+    bench = shared()
+    bench.job(3, opt_out=True)
+    bench.tick()
+    assert bench.owners(2, 2) == [{1, 3}, {2, 3}]
+
+
+def test_components_of_a_heterogeneous_job_are_one_gang() -> None:
+    bench = Bench()
+    bench.job(10, {"n0": (0, 1)}, gang=10)
+    bench.job(11, {"n1": (0, 1)}, gang=10)
+    bench.job(12, {"n1": (0, 1)})
+    [publish] = only(bench.tick(), Publish)
+    [track] = publish.tracks
+    assert [[job for job, _ in member.jobs] for member in track.members] == [[10, 11], [12]]
+
+
+def test_a_requeued_job_starts_anew() -> None:
+    bench = shared()
+    bench.tick()
+    bench.jobs[2] = replace(bench.jobs[2], state=JobState.TERMINATING)
+    bench.tick()
+    bench.jobs[2] = replace(bench.jobs[2], state=JobState.RUNNING, start_s=77.0)
+    bench.tick()
+    assert bench.state(2) is GangState.BUSY
+
+
+def test_a_job_without_processes_takes_no_slice() -> None:
+    bench = shared()
+    bench.tick()
+    bench.tell(NodeReport(bench.now_ns, "n0", ended=(2,)))
+    assert bench.state(2) is GangState.BUSY
+    commands = bench.tell(NodeReport(bench.now_ns, "n1", ended=(2,)))
+    assert bench.state(2) is GangState.IDLE
+    assert only(commands, AskSlurm)
+
+
+def test_no_freeze_lasts_longer_than_the_cap() -> None:
+    bench = Bench(nodes=1, cores=1, freeze_cap_ns=500 * MS)
+    for number in range(1, 7):
+        bench.job(number, {"n0": (0,)})
+    bench.tick()
+    slices = bench.owners(2, 30)
+    for number in range(1, 7):
+        held = "".join("x" if number not in owners else "." for owners in slices)
+        assert "xxx" not in held

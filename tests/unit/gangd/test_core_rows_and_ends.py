@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+from gangd.core import (
+    GangScheduler,
+    MoveEnd,
+    NodeReport,
+    Record,
+    Sample,
+    Settings,
+    SliceUse,
+    SlurmSnapshot,
+)
+from tests.fixtures.core_bench import QUANTUM, WALL_S, Bench, only, shared
+
+
+def test_rows_tell_what_each_job_did() -> None:
+    bench = shared(record=True)
+    bench.job(3, {"n0": (0,)}, opt_out=True)
+    bench.tick()
+    use = SliceUse(0, 42, 7, (2,), (Sample(1, 240_000, 0, 250_000, 1),))
+    [record] = only(bench.tell(NodeReport(bench.now_ns, "n0", (use,))), Record)
+    assert [(row.job, row.role, row.cpu_us) for row in record.rows] == [
+        (1, "run", 240_000),
+        (2, "held", None),
+        (3, "free", None),
+    ]
+    assert {(row.start_ns, row.length_ns, row.skew_us, row.freeze_us) for row in record.rows} == {
+        (0, QUANTUM, 42, 7)
+    }
+    repeated = bench.tell(NodeReport(bench.now_ns, "n0", (use,)))
+    assert only(repeated, Record) == []
+
+
+def test_rows_of_a_node_leave_out_components_that_are_elsewhere() -> None:
+    bench = Bench(record=True)
+    bench.job(10, {"n0": (0,)}, gang=10)
+    bench.job(11, {"n1": (0,)}, gang=10)
+    bench.job(12, {"n1": (0,)})
+    bench.tick()
+    [record] = only(bench.tell(NodeReport(bench.now_ns, "n1", (SliceUse(0, 0, 0, (12,), ()),))), Record)
+    assert [(row.job, row.role) for row in record.rows] == [(11, "run"), (12, "held")]
+
+
+def test_the_end_moves_by_the_frozen_time_and_rarely() -> None:
+    bench = shared()
+    ends = {1: WALL_S + 120, 2: WALL_S + 120}
+    moves = []
+    for _ in range(4 * 200):
+        for number in (1, 2):
+            bench.jobs[number] = replace(bench.jobs[number], end_s=ends[number])
+        for move in only(bench.tick(), MoveEnd):
+            moves.append((bench.now_ns / 1e9, move.job, move.end_s))
+            assert move.end_s > ends[move.job]
+            ends[move.job] = move.end_s
+    assert {job for _, job, _ in moves} == {1, 2}
+    for number in (1, 2):
+        times = [at for at, job, _ in moves if job == number]
+        assert all(later - earlier >= 60 for earlier, later in pairwise(times))
+        assert WALL_S + 120 + 100 <= ends[number] <= WALL_S + 120 + 100 + 60
+
+
+def test_moved_ends_survive_a_restart() -> None:
+    bench = shared()
+    end_s = WALL_S + 120
+    for _ in range(4 * 60):
+        bench.jobs[1] = replace(bench.jobs[1], end_s=end_s)
+        for move in only(bench.tick(), MoveEnd):
+            end_s = move.end_s
+    assert end_s > WALL_S + 120
+    state = bench.scheduler.limits_state()
+    later = GangScheduler(Settings(grace_ns=0), 0, bench.map, state)
+    later.handle(SlurmSnapshot(0, 0, WALL_S + 60, (replace(bench.jobs[1], end_s=end_s),)))
+    kept = later.limits_state()["1"]
+    assert kept["base_s"] == WALL_S + 120
+    assert kept["credit_s"] == end_s - (WALL_S + 120)
+    assert kept["frozen_s"] == state["1"]["frozen_s"]
+
+
+def test_an_end_that_an_operator_set_is_moved_on_from_there() -> None:
+    bench = shared()
+    end_s = WALL_S + 120
+    operator = False
+    for tick in range(4 * 130):
+        if tick == 4 * 62:
+            operator, end_s = True, end_s + 1000
+        bench.jobs[1] = replace(bench.jobs[1], end_s=end_s)
+        for move in only(bench.tick(), MoveEnd):
+            assert move.end_s > end_s
+            end_s = move.end_s
+    assert operator
+    assert WALL_S + 1120 + 60 <= end_s <= WALL_S + 1120 + 120
+
+
+def test_an_unlimited_job_is_left_alone() -> None:
+    bench = shared()
+    commands = [command for _ in range(4 * 100) for command in bench.tick()]
+    assert only(commands, MoveEnd) == []
+    assert bench.scheduler.limits_state() == {}
