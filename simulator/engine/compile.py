@@ -71,13 +71,23 @@ def is_cached() -> bool:
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile ``function`` on its first call, or leave it as plain Python (see ``COMPILED``).
+    """Compile ``function`` into every kernel that calls it, or leave it as plain Python (see ``COMPILED``).
 
     Kernels use integers only, so that the compiled and the plain one compute the same. They create no
-    objects, so numba's reference counting, which costs more than the work, is off.
+    objects, so numba's reference counting, which costs more than the work, is off. A state of some thirty
+    arrays is a call of some two hundred arguments, which costs more than most kernels do: hence inlining.
     """
+    return _compiled(function, inlined=True)
+
+
+def kernel_apart(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile ``function`` once, to be called: for what is long, or called from several places and seldom."""
+    return _compiled(function, inlined=False)
+
+
+def _compiled(function: Callable[P, R], *, inlined: bool) -> Callable[P, R]:
     if not COMPILED:
         return function
-    options = {"cache": _CACHED, "error_model": "numpy", "nogil": True, "_nrt": False}
+    options = {"cache": _CACHED, "error_model": "numpy", "nogil": True, "_nrt": False, "forceinline": inlined}
     compiled: Callable[P, R] = numba.njit(**options)(function)  # type: ignore[call-overload]
     return compiled

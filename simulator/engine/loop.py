@@ -6,7 +6,7 @@ Order at one instant: ends before changes of phase before arrivals, each in orde
 from __future__ import annotations
 
 from simulator.engine.agenda import enter_queue
-from simulator.engine.compile import kernel
+from simulator.engine.compile import kernel, kernel_apart
 from simulator.engine.progress import change_phase, finish, set_speeds
 from simulator.engine.state import (
     AGENDA,
@@ -58,7 +58,7 @@ def arrive(state: State) -> int:
     return job
 
 
-@kernel
+@kernel_apart
 def run_events(state: State, outlook: Outlook, most: int) -> int:
     """Process at most ``most`` events under built-in rules; return how many there were."""
     easy = state.rules[POLICY] != FCFS

@@ -17,7 +17,7 @@ from simulator.engine.agenda import (
 )
 from simulator.engine.compile import kernel
 from simulator.engine.occupancy import add_to_stack, free_slots, remove_from_stack, take_slots
-from simulator.engine.rows import enter_row, leave_row
+from simulator.engine.rows import enter_row, has_rows, leave_row
 from simulator.engine.speed import note_affected, speed_of
 from simulator.engine.state import (
     AFFECTED,
@@ -125,7 +125,8 @@ def begin(state: State, job: int) -> None:
     leave_queue(run, state.clock, job)
     enter_running(run, state.clock, job)
     take_slots(state, job)
-    enter_row(state, job)
+    if has_rows(state):
+        enter_row(state, job)
     run[START_US, job] = state.clock[NOW]
     run[REQUEST_LEFT, job] = state.jobs[REQUEST_US, job] * state.rules[SCALE]
     first = state.jobs[PHASE_AT, job]
@@ -166,7 +167,8 @@ def finish(state: State, job: int) -> None:
     leave_agenda(run, state.clock, job)
     leave_running(run, state.clock, job)
     free_slots(state, job)
-    leave_row(state, job)
+    if has_rows(state):
+        leave_row(state, job)
     state.clock[RESTLESS] -= _is_restless(state, job)
     run[END_US, job] = state.clock[NOW]
 

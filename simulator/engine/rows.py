@@ -13,11 +13,11 @@ different rows, and the order of the rows is all that their order can depend on.
 from __future__ import annotations
 
 from simulator.engine.bits import WORD_BITS, bit_index
-from simulator.engine.compile import kernel
+from simulator.engine.compile import kernel, kernel_apart
 from simulator.engine.state import ACTIVE, BY_CORE, CORES, NEVER, NEW_ROW, NODE, NODES, PART_AT, ROW, State
 
 
-@kernel
+@kernel_apart
 def sort_rows(state: State) -> None:
     """Order the rows by size, fullest first, with Slurm's exchanges (which decide between equals)."""
     order, size = state.row_order, state.row_size
@@ -79,10 +79,14 @@ def _precedes(state: State, a: int, b: int) -> bool:
 
 
 @kernel
+def has_rows(state: State) -> bool:
+    """Return whether rows are kept: they are where Slurm's placement shares cores."""
+    return bool(state.rows.shape[0] > 0)
+
+
+@kernel_apart
 def enter_row(state: State, job: int) -> None:
     """Note the row of ``job``, which starts and holds its cores already."""
-    if state.rows.shape[0] == 0:
-        return
     row = _first_row(state, job)
     state.run[ROW, job] = row
     _change_row(state, row, job, 1)
@@ -119,11 +123,9 @@ def _order_equals(state: State, count: int) -> None:
         listed[place] = job
 
 
-@kernel
+@kernel_apart
 def leave_row(state: State, job: int) -> None:
     """Make the rows anew without ``job``, which has ended and is no longer counted as running."""
-    if state.rows.shape[0] == 0:
-        return
     listed = state.run[BY_CORE]
     count = state.clock[ACTIVE]
     place = 0

@@ -12,7 +12,7 @@ Source: Slurm 22.05, ``cons_common/job_test.c`` (``_job_test``, steps 1 and 4) a
 from __future__ import annotations
 
 from simulator.engine.bits import count_bits, flip, has, lowest_bits
-from simulator.engine.compile import kernel
+from simulator.engine.compile import kernel, kernel_apart
 from simulator.engine.room import job_fits
 from simulator.engine.rows import sort_rows
 from simulator.engine.state import (
@@ -89,7 +89,7 @@ def _place_in_row(state: State, row: int, job: int) -> bool:
     return True
 
 
-@kernel
+@kernel_apart
 def place(state: State, job: int) -> bool:
     """Name in the parts of ``job`` the cores that it gets now; return whether it fits."""
     if state.occupied.shape[1] == 1:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.engine.compile import kernel
+from simulator.engine.compile import kernel, kernel_apart
 from simulator.engine.occupancy import free_slots, take_slots
 from simulator.engine.progress import start
 from simulator.engine.state import (
@@ -116,7 +116,7 @@ def _delays_dedicated(state: State, outlook: Outlook, head: int, job: int) -> bo
     return dedicated.delays_head(state, outlook.shadow, head, job)
 
 
-@kernel
+@kernel_apart
 def _delays_shared(state: State, outlook: Outlook, head: int, job: int) -> bool:
     """Return the same for shared cores."""
     if outlook.ahead.counters[KNOWN] == 0:
@@ -135,7 +135,7 @@ def _delays_head(state: State, outlook: Outlook, head: int, job: int) -> bool:
     return _delays_shared(state, outlook, head, job)
 
 
-@kernel
+@kernel_apart
 def _place_aside(state: State, outlook: Outlook, head: int, job: int) -> bool:
     """Place ``job`` off the nodes that the head would take; return whether it fits there."""
     aside = outlook.aside
@@ -153,7 +153,7 @@ def _place_aside(state: State, outlook: Outlook, head: int, job: int) -> bool:
     return placed
 
 
-@kernel
+@kernel_apart
 def _backfill(state: State, outlook: Outlook, first: int) -> None:
     """Go through the queue from ``first`` on and start the jobs that do not delay the head."""
     run, refusals = state.run, outlook.refusals
