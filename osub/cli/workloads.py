@@ -27,7 +27,7 @@ from osub.cli.workloads_kinds import (
     kinds_named,
     lone_jobs,
 )
-from osub.cli.workloads_run import LoneJobs
+from osub.cli.workloads_run import LoneJobs, Outcome
 from osub.errors import HostError, UsageError
 from workloads.job_report import write_whole
 from workloads.rrba.assign import NAMES, draw_arguments
@@ -141,8 +141,11 @@ def calibrate(
         bool, typer.Option("--omp-wait-passive", help="OpenMP threads sleep while they wait.")
     ] = False,
     sample_s: Annotated[float, typer.Option(help="Length of the longest sample, seconds.", min=0.5)] = 4.0,
+    rounds: Annotated[
+        int, typer.Option(help="How often all kinds are sampled in turn, for a host's pace drifts.", min=1)
+    ] = 3,
     least_share: Annotated[
-        float, typer.Option("--least-share", help="Store nothing if a rank had less of its core.", max=1.0)
+        float, typer.Option("--least-share", help="A sample counts if no rank had less of its core.", max=1.0)
     ] = LEAST_SHARE,
     speedup: Speedup = 1.0,
     interactive_queue: InteractiveQueue = 0,
@@ -161,11 +164,16 @@ def calibrate(
         raise UsageError(
             "nothing to calibrate; give --app NAME, or --trace TRACE with batch jobs that are rrba"
         )
-    rows = []
     with lone_jobs(cluster) as jobs, Console(stderr=True).status("calibrating") as spinner:
-        for number, kind in enumerate(sorted(kinds), start=1):
-            spinner.update(f"{kind.name} on {kind.ranks} ranks, {number} of {len(kinds)}")
-            rows.append(_calibrate(jobs, kind, sample_s, calibration, least_share))
+        sampled = [_try_out(jobs, kind, sample_s) for kind in sorted(kinds)]
+        for turn in range(1, rounds + 1):
+            for number, one in enumerate(sampled, start=1):
+                spinner.update(
+                    f"{one.kind.name} on {one.kind.ranks} ranks, {number} of {len(sampled)}, "
+                    f"round {turn} of {rounds}"
+                )
+                one.sample(jobs)
+    rows = [_fit(one, calibration, least_share) for one in sampled]
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows]))
         return
@@ -184,27 +192,51 @@ def calibrate(
     typer.echo(f"stored in {calibration} for {rows[0].host_type}")
 
 
-def _calibrate(jobs: LoneJobs, kind: Kind, sample_s: float, path: Path, least_share: float) -> CalibrationRow:
-    """Sample a kind, fit and store."""
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """A kind, the numbers of steps to run it with, and what its runs took; the pilot is the first of them."""
+
+    kind: Kind
+    lengths: tuple[int, ...]
+    outcomes: list[tuple[int, Outcome]]
+
+    def sample(self, jobs: LoneJobs) -> None:
+        """Run each length once more."""
+        self.outcomes.extend((steps, jobs.run(self.kind, ("--itr", str(steps)))) for steps in self.lengths)
+
+
+def _try_out(jobs: LoneJobs, kind: Kind, sample_s: float) -> Sampled:
+    """Run a kind for a moment, to know what lengths to sample."""
     pilot = jobs.run(kind, ("--itr", str(PILOT_STEPS)))
     lengths = sample_lengths(float(pilot.report["busy_s"]) / PILOT_STEPS, sample_s)
-    outcomes = [jobs.run(kind, ("--itr", str(steps))) for steps in lengths]
-    samples = [Sample(steps, each.run_s) for steps, each in zip(lengths, outcomes, strict=True)]
-    if len(samples) == 1:
-        # A step as long as the longest sample: the pilot is the second length.
-        samples.insert(0, Sample(PILOT_STEPS, pilot.run_s))
-    line: Line | None = fit_line(samples)
-    share = outcomes[-1].core_share
+    return Sampled(kind, lengths, [(PILOT_STEPS, pilot)])
+
+
+def _fit(sampled: Sampled, path: Path, least_share: float) -> CalibrationRow:
+    """Fit a line through a kind's samples and store it."""
+    kind = sampled.kind
+    # Where a step is as long as the longest sample, the pilot is the second length.
+    outcomes = sampled.outcomes if len(sampled.lengths) == 1 else sampled.outcomes[1:]
+    longest = max(steps for steps, _ in outcomes)
+    shares = [outcome.core_share for steps, outcome in outcomes if steps == longest]
+    known = [share for share in shares if share is not None]
     what = f"{kind.name} on {kind.ranks} ranks"
-    if share is not None and share < least_share:
+    if known and max(known) < least_share:
         raise HostError(
-            f"{what}: not stored, a rank had {share:.0%} of its core; are more ranks on it than it has cores?"
+            f"{what}: not stored, a rank had {max(known):.0%} of its core; are more ranks on it than it has "
+            "cores?"
         )
+    samples = [
+        Sample(steps, outcome.run_s)
+        for steps, outcome in outcomes
+        if steps < longest or outcome.core_share is None or outcome.core_share >= least_share
+    ]
+    line: Line | None = fit_line(samples)
     if line is None:
         raise HostError(
             f"{what}: times do not grow with the steps; calibrate on an idle host, or raise --sample-s"
         )
-    host_type = str(outcomes[-1].report["host_type"])
+    host_type = str(outcomes[-1][1].report["host_type"])
     key = Key(host_type, kind.calibrated_as, str(kind.grid), kind.ranks, kind.nodes)
     steps = sum(sample.steps for sample in samples)
     now_ms = round(time.time() * 1000)
@@ -216,7 +248,7 @@ def _calibrate(jobs: LoneJobs, kind: Kind, sample_s: float, path: Path, least_sh
         1e3 * line.step_s,
         line.overhead_s,
         line.worst,
-        share,
+        max(known, default=None),
         len(samples),
         host_type,
     )
