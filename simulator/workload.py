@@ -21,7 +21,7 @@ from simulator.options import Cleaning, Limits, ZeroLength
 from simulator.periods import Periods, trace_periods
 from simulator.shapes import Shapes, job_shapes
 from simulator.system import Queues
-from workloads.swf import SwfColumns
+from workloads.swf import SwfColumns, procs_column
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -170,8 +170,7 @@ class _Columns:
             return np.where(seconds < 0, -1, scaled)
 
         self.number = whole("job_number")
-        requested, allocated = whole("requested_procs"), whole("allocated_procs")
-        self.procs: Ints = np.where(requested > 0, requested, allocated)
+        self.procs: Ints = trace.frame.select(procs_column().fill_null(-1)).to_series().to_numpy()
         self.submit_us = us("submit_s")
         self.asked_us = us("requested_s")
         self.run_us = us("run_s")

@@ -30,9 +30,8 @@ from gangd.core import (
 from gangd.core.compose import UNIT
 from gangd.core.conflicts import ConflictGraph
 from gangd.core.states import GangState
+from tests.fixtures.core_bench import MS, QUANTUM
 
-MS = 1_000_000
-QUANTUM = 250 * MS
 CORES = 6
 calmly = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -10,8 +10,8 @@ from osub.slurm import JobState
 from tests.chaos.broken import Broken, wait_for
 from tests.chaos.fault import Fault
 from tests.chaos.faults.slurm import SlurmFault
-from tests.chaos.stage import KILL_WAIT_S, MULTIPLICITY
-from tests.chaos.troupe import ROUNDS_A_SECOND
+from tests.chaos.stage import KILL_WAIT_S
+from tests.chaos.troupe import LIMITED_S, ROUNDS_A_SECOND
 
 GONE_MARGIN_S = 5.0
 
@@ -80,8 +80,7 @@ class TimeLimit(SlurmFault):
     def inject(self) -> None:
         self.holds_s = 0.0
         job = self.a_held_guest("limited", 0, minutes=1)
-        # Time frozen does not count, and every core may have as many jobs as there is room for.
-        self.troupe.expect(job, "limited", JobState.TIMEOUT, 60.0 * MULTIPLICITY + 60.0)
+        self.troupe.expect(job, "limited", JobState.TIMEOUT, LIMITED_S)
         self.detail = f"job {job}, reviewed later"
 
 
