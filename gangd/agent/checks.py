@@ -131,12 +131,12 @@ class Checks:
             elif pids and self._sees_stops:
                 stats = [read_stat(pid) for pid in pids]
                 stopped = all(stat is not None and stat.state == "T" for stat in stats)
-            known = key.job in self._memory.dying
+            known = key.job in self._memory.dying_at(now_ns)
             self._note(
                 self._memory.on_signals(key, pending, stopped=stopped, now_ns=now_ns, ours=ours), now_ns
             )
-            if key.job in self._memory.dying and not known:
-                self._book.on_dying({key.job})
+            if not known and key.job in self._memory.dying_at(now_ns):
+                self._book.on_dying(frozenset((key.job,)))
 
     def _settle(self, key: StepKey, state: StepState, now_ns: int) -> bool:
         """Follow a freeze until it has taken effect; returns whether it has."""
@@ -160,9 +160,10 @@ class Checks:
 
     def _report_doubts(self, now_ns: int) -> None:
         """Report steps that were thawed under us and live on: it was not their end that thawed them."""
+        dying = self._memory.dying_at(now_ns)
         for key in [key for key, due_ns in self._doubts.items() if now_ns >= due_ns]:
             del self._doubts[key]
-            if self._table.has_processes(key) and key.job not in self._memory.dying:
+            if self._table.has_processes(key) and key.job not in dying:
                 self._book.on_found(key.job, "frozen", Act.THAWED.value)
 
     def _note(self, sighting: Sighting | None, now_ns: int) -> None:

@@ -3,7 +3,7 @@
 Rules, each with its name in ``Why``; a step is held if its job is planned to be held and none applies:
 
 * ``CLOSED``: nothing is held without lease, trusted clock and guardian, nor while the operator says so.
-* ``DYING``: a job with SIGTERM or SIGKILL on its way is never held again, or it could not die.
+* ``DYING``: a job with SIGTERM or SIGKILL on its way is not held for now, or it could not die.
 * ``SLURMSTEPD``: a step that has slurmstepd among its processes is never held; Slurm would hang.
 * ``STRANGER``: somebody else froze or thawed the step; hands off. Other steps of that job are not frozen
   either; those that we hold are kept for ``SUSPEND_NS``, while Slurm makes its round, and then thawed.
@@ -74,7 +74,7 @@ class Situation:
     ours
         Steps that we hold now, and since when.
     dying
-        Jobs that are latched.
+        Jobs for which a deadly signal waits or waited a while ago.
     strangers
         Steps that somebody else froze or thawed, and since when.
     stuck

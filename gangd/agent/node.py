@@ -143,8 +143,8 @@ class Node:
             self.book.on_born(changes.born)
         if changes.ended:
             self.book.on_ended(changes.ended)
-            self.memory.forget(changes.ended)
-            self.talk.timeline.forget(changes.ended)
+        self.memory.forget(changes.gone)
+        self.talk.timeline.keep(self.table.jobs())
         if changes.new:  # one that is born in a held job runs for its launch grace, and then we count
             self._leak_ns = min(self._leak_ns, now_ns + self.limits.grace_ns + LOOK_AFTER_NS)
         if changes.new and not self.checks.watch_files():
@@ -232,7 +232,7 @@ class Node:
             0 if offset is None else offset.offset_ns,
             0 if offset is None else offset.rtt_ns,
         )
-        self.book.on_dying(self.memory.dying)
+        self.book.on_dying(self.memory.dying_at(now_ns))
         self.talk.outbox.append(self.book.report(sender, self.talk.foreign))
         self.talk.foreign = 0
 
@@ -254,7 +254,9 @@ class Node:
         self.gate.lease.set_until((timeline.lease_until_ns or 0) if trusted and self.guarded else 0)
         exempt = timeline.exempt
         self.gate.bar(
-            frozenset((*self.memory.dying, *exempt.never_freeze, *exempt.opt_out, *exempt.suspended))
+            frozenset(
+                (*self.memory.dying_at(now_ns), *exempt.never_freeze, *exempt.opt_out, *exempt.suspended)
+            )
         )
         if timeline.epoch is None or timeline.controller != self._follows:
             self._current = None  # every controller counts its slices anew
@@ -275,7 +277,7 @@ class Node:
             planned=planned,
             steps=self.table.views(),
             ours=self.gate.held,
-            dying=frozenset(self.memory.dying),
+            dying=self.memory.dying_at(now_ns),
             strangers=self.memory.strangers(),
             stuck=self.checks.stuck_at(now_ns),
         )
@@ -303,7 +305,7 @@ class Node:
             planned=frozenset(),
             steps=self.table.views(),
             ours=dict(self.gate.held),
-            dying=frozenset(self.memory.dying),
+            dying=self.memory.dying_at(now_ns),
             strangers=self.memory.strangers(),
         )
         queue = switches_to_look(timeline, number, offset.offset_ns, situation, self.limits)

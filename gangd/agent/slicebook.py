@@ -100,7 +100,7 @@ class SliceBook:
         """Note jobs whose last process is gone."""
         self._ended |= jobs
 
-    def on_dying(self, jobs: set[int]) -> None:
+    def on_dying(self, jobs: frozenset[int]) -> None:
         """Note jobs that were found to be dying."""
         self._dying |= jobs
 

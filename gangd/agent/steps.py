@@ -26,9 +26,18 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a look brought: steps that are new, jobs whose first process is there, and whose last is gone."""
+    """What a look brought.
+
+    Attributes
+    ----------
+    new, gone
+        Steps that were not there before, and that are no more.
+    born, ended
+        Jobs whose first process is there, and whose last is gone.
+    """
 
     new: frozenset[StepKey] = frozenset()
+    gone: frozenset[StepKey] = frozenset()
     born: frozenset[int] = frozenset()
     ended: frozenset[int] = frozenset()
 
@@ -56,7 +65,8 @@ class StepTable:
         steps = self.gate.adopt(freezer.look())
         found = {step.key: step for step in steps}
         new = frozenset(found.keys() - self._seen.keys())
-        for key in self._seen.keys() - found.keys():
+        gone = frozenset(self._seen.keys() - found.keys())
+        for key in gone:
             del self._seen[key]
         for key, step in found.items():
             seen = self._seen.setdefault(key, _Seen(step, now_ns))
@@ -64,7 +74,11 @@ class StepTable:
             self._check(seen, freezer.pids(key))
         alive = {key.job for key, seen in self._seen.items() if seen.pids}
         born, ended, self._alive = frozenset(alive - self._alive), frozenset(self._alive - alive), alive
-        return Changes(new, born, ended)
+        return Changes(new, gone, born, ended)
+
+    def jobs(self) -> frozenset[int]:
+        """Return the jobs that had a process at the last look."""
+        return frozenset(self._alive)
 
     def views(self) -> tuple[StepView, ...]:
         """Return what a decision needs of every step."""

@@ -15,7 +15,10 @@ either             SIGTSTP waits, or tasks are stopped    ``STOPPING``: thaw, ha
 The last row: Slurm sends SIGTSTP two seconds before it suspends; thawing lets the tasks take it, and the
 suspension then shows as the first row instead of hiding behind our own freeze.
 
-SIGTERM and SIGKILL that wait for a held job latch it: it is dying (``Memory.dying``), whoever sent them.
+SIGTERM or SIGKILL that waits for a task of a held step latches the step for ``DYING_NS``: its job is dying
+(``Memory.dying_at``), whoever sent it. Slurm says soon whether it is the whole job that ends. If it is not (a
+script kills its helper, a step ends in a job that goes on), the latch ends with the step, or with time; a
+signal that still waits then is found again.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from gangd.freezer.model import StepKey, StepState
 
 COOL_NS = 30_000_000_000
 STOP_NS = 10_000_000_000
+DYING_NS = 10_000_000_000
 _DEADLY = 1 << (signal.SIGTERM - 1) | 1 << (signal.SIGKILL - 1)
 _STOPPING = 1 << (signal.SIGTSTP - 1)
 
@@ -51,20 +55,18 @@ class Sighting:
 
 @dataclass(slots=True)
 class Memory:
-    """What strangers did to the steps of this node, until it is over.
+    """What strangers did to the steps of this node, until it is over."""
 
-    Attributes
-    ----------
-    dying
-        Jobs that were seen with a deadly signal waiting; until ``forget``.
-    """
-
-    dying: set[int] = field(default_factory=set)
+    _dying: dict[StepKey, int] = field(default_factory=dict)
     _acts: dict[StepKey, tuple[Act, int]] = field(default_factory=dict)
 
     def strangers(self) -> dict[StepKey, int]:
         """Return the steps with a stranger's hand on them, and since when (ns)."""
         return {key: since_ns for key, (_, since_ns) in self._acts.items()}
+
+    def dying_at(self, now_ns: int) -> frozenset[int]:
+        """Return the jobs with a step for which a deadly signal was seen waiting not long ago."""
+        return frozenset(key.job for key, seen_ns in self._dying.items() if now_ns < seen_ns + DYING_NS)
 
     def act_of(self, key: StepKey) -> Act | None:
         """Tell what was done to the step, if anything."""
@@ -104,15 +106,16 @@ class Memory:
     ) -> Sighting | None:
         """Take in the signals that wait for a task of the step, and whether it is stopped (state T)."""
         if pending & _DEADLY:
-            self.dying.add(key.job)
+            self._dying[key] = now_ns
         if (pending & _STOPPING or stopped) and key not in self._acts:
             return self._note(key, Act.STOPPING, now_ns, held=ours)
         return None
 
-    def forget(self, jobs: frozenset[int]) -> None:
-        """Drop everything about jobs that are gone."""
-        self.dying -= jobs
-        self._acts = {key: entry for key, entry in self._acts.items() if key.job not in jobs}
+    def forget(self, steps: frozenset[StepKey]) -> None:
+        """Drop everything about steps that are gone: it says nothing of the rest of their job."""
+        for key in steps:
+            self._dying.pop(key, None)
+            self._acts.pop(key, None)
 
     def _end(self, key: StepKey, act: Act, state: StepState, now_ns: int) -> None:
         since_ns = self._acts[key][1]

@@ -30,6 +30,9 @@ class NodePlan:
         By name.
     exempt
         Jobs by kind, in the order in which they came.
+    outdated
+        Whether the exemptions that were sent still list a job that is gone: worth no message of its own,
+        but its number may run anew.
     """
 
     epoch: int = 0
@@ -37,6 +40,7 @@ class NodePlan:
     exempt: dict[ExemptKind, dict[int, None]] = field(
         default_factory=lambda: {kind: {} for kind in ExemptKind}
     )
+    outdated: bool = False
 
     def exemptions(self) -> WireExempt:
         """Return the exemptions as they are sent."""
@@ -121,6 +125,8 @@ class Fanout:
                 listed.pop(job, None)
             if command.on or command.kind is not ExemptKind.TERMINATING:
                 self._pending.setdefault(node, _Change()).exempt = True
+            else:
+                self._plan(node).outdated = True
 
     def resend(self, node: str) -> None:
         """Note that ``node`` needs its whole plan: its agent is new, or missed a message."""
@@ -155,9 +161,10 @@ class Fanout:
                         horizon=horizon,
                         tracks=tuple(change.tracks.values()),
                         drop=tuple(change.drop),
-                        exempt=plan.exemptions() if change.exempt else None,
+                        exempt=plan.exemptions() if change.exempt or plan.outdated else None,
                     )
                 )
+            plan.outdated = False
         self._pending = {}
         return messages
 

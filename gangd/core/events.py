@@ -92,7 +92,7 @@ class NodeReport:
     ended
         Jobs without a process on this node any more.
     dying
-        Jobs with SIGTERM or SIGKILL pending.
+        Jobs with SIGTERM or SIGKILL pending; repeated in each report for as long as the agent holds this.
     strange
         Jobs whose freeze state is not the one that the agent left.
     born

@@ -32,8 +32,8 @@ class Gang:
         When its frozen time was last accounted.
     missing
         How many of its nodes have no joined agent.
-    dying
-        Whether an agent saw a job of it being killed; never taken back.
+    dying_ns
+        When an agent last said that a deadly signal waits for a job of it, until Slurm says that it runs.
     strange_ns
         When an agent last found a freeze state that it did not leave, until Slurm says that it runs.
     ended
@@ -47,7 +47,7 @@ class Gang:
     __slots__ = (
         "cores",
         "demand",
-        "dying",
+        "dying_ns",
         "ended",
         "exempt",
         "exempted",
@@ -75,7 +75,7 @@ class Gang:
         self.demand = Demand()
         self.since_ns = self.looked_ns = now_ns
         self.missing = 0
-        self.dying = False
+        self.dying_ns: int | None = None
         self.strange_ns: int | None = None
         self.ended: set[tuple[int, int]] = set()
         self.stirred = 0
@@ -118,10 +118,20 @@ class Gang:
             return ExemptKind.SUSPENDED if self.suspended else ExemptKind.FREE
         return ExemptKind.FREE if self.state is GangState.FREE else None
 
-    def slurm_answered(self, asked_ns: int) -> None:
-        """Slurm was asked at ``asked_ns`` and said what ``views`` hold: older suspicions are settled."""
+    @property
+    def is_suspect(self) -> bool:
+        """Whether an agent found what only Slurm can explain."""
+        return self.strange_ns is not None or self.dying_ns is not None
+
+    def slurm_answered(self, asked_ns: int, lease_ns: int) -> None:
+        """Slurm was asked at ``asked_ns`` and said what ``views`` hold: older suspicions are settled.
+
+        An agent repeats that a job is dying in each report; not to have said so for a lease takes it back.
+        """
         if self.strange_ns is not None and asked_ns > self.strange_ns:
             self.strange_ns = None
+        if self.dying_ns is not None and asked_ns > self.dying_ns + lease_ns:
+            self.dying_ns = None
 
     def is_settled(self, now_ns: int, grace_ns: int) -> bool:
         """Whether its launch grace is over, or it left the state in which that counts."""
@@ -132,9 +142,9 @@ class Gang:
         state = self.state
         if state is GangState.TERMINATING:
             return None
-        if self.dying or self.terminating:
+        if self.terminating:
             return GangInput.TERMINATE
-        if self.strange_ns is not None or self.suspended:
+        if self.is_suspect or self.suspended:
             return None if state is GangState.FOREIGN else GangInput.SUSPEND
         if state is GangState.FOREIGN:
             return GangInput.RESUME

@@ -219,8 +219,8 @@ class GangScheduler:
             self._apply(gang, GangInput.VANISH)
         for gang in update.new:
             self._young[gang.gang] = gang
-        for gang in [gang for gang in self.gangs.values() if gang.strange_ns is not None]:
-            gang.slurm_answered(snapshot.asked_ns)
+        for gang in [gang for gang in self.gangs.values() if gang.is_suspect]:
+            gang.slurm_answered(snapshot.asked_ns, self.settings.lease_ns)
             self._settle(gang)
         for gang in update.changed:
             self._settle(gang)
@@ -240,11 +240,7 @@ class GangScheduler:
         for job in report.ended:
             self._ended(node, job)
         for job in report.dying:
-            gang = self._people.gang_of(job)
-            if gang is not None and not gang.dying:
-                gang.dying = True
-                self._settle(gang)
-                self._out.append(AskSlurm(f"job {job} is being killed"))
+            self._dying(job)
         for job in report.born:
             if self._people.gang_of(job) is None:
                 self._out.append(AskSlurm(f"job {job} has begun on {report.node}"))
@@ -274,6 +270,15 @@ class GangScheduler:
         if len(gang.ended) == gang.places and gang.demand.empty():
             self._settle(gang)
             self._out.append(AskSlurm(f"job {job} has no process left"))
+
+    def _dying(self, job: int) -> None:
+        gang = self._people.gang_of(job)
+        if gang is None or gang.state is GangState.TERMINATING:
+            return
+        known, gang.dying_ns = gang.dying_ns is not None, self.now_ns
+        if not known:
+            self._settle(gang)
+            self._out.append(AskSlurm(f"a deadly signal waits for job {job}"))
 
     def _agent(self, name: str, happened: AgentInput, reason: str) -> None:
         node = self.cores.number(name)

@@ -12,10 +12,11 @@ slice, or none of them does. A gang is in one of these states:
   confirms it; then it is BUSY and first in line at the next boundary that is not final yet.
 * FREE: it may not be held (it opted out, or `scancel --signal=STOP` stopped it), or not safely (one of
   its nodes has no agent). It runs as far as it is up to us.
-* FOREIGN: somebody else suspended it or changes its freeze state. Hands off, until Slurm says that it runs;
-  what we hold of it is thawed, unless it is Slurm that suspended it: Slurm will thaw all of it.
-* TERMINATING: it is cancelled, completing or being killed. It is thawed and never held again: a frozen
-  process cannot die. Only its end leaves this state.
+* FOREIGN: somebody else suspended it, changes its freeze state or sent it SIGTERM or SIGKILL. Hands off,
+  until Slurm says that it runs; what we hold of it is thawed, unless it is Slurm that suspended it: Slurm
+  will thaw all of it.
+* TERMINATING: Slurm says that it is cancelled, completing or being killed. It is thawed and never held again:
+  a frozen process cannot die. Only its end leaves this state.
 
 An *agent* is UNKNOWN until it says hello, JOINED while it reports, and LOST when it fell silent, left or
 obeys another controller. A gang is held on no node while the agent of any of its nodes is not JOINED,
@@ -83,9 +84,12 @@ MEANING: dict[GangInput, str] = {
     GangInput.REST: "enough samples in a row, of all its nodes, below the idle share",
     GangInput.RELEASE: "it opted out, somebody stopped it by a signal, or a node of it has no agent",
     GangInput.RECLAIM: "the reason for RELEASE is gone",
-    GangInput.SUSPEND: "Slurm says SUSPENDED, or an agent found a freeze state that it did not leave",
-    GangInput.RESUME: "Slurm says RUNNING, asked after the SUSPEND",
-    GangInput.TERMINATE: "Slurm says completing, or an agent saw SIGTERM or SIGKILL pending",
+    GangInput.SUSPEND: (
+        "Slurm says SUSPENDED, or an agent found a freeze state that it did not leave, "
+        "or SIGTERM or SIGKILL pending"
+    ),
+    GangInput.RESUME: "Slurm says RUNNING, asked after the SUSPEND; no agent sees a deadly signal any more",
+    GangInput.TERMINATE: "Slurm says completing",
     GangInput.VANISH: "Slurm does not list it any more",
 }
 

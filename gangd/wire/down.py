@@ -62,8 +62,8 @@ class Exempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like
     Parameters
     ----------
     never_freeze
-        They terminate. Thaw them if this agent froze them, and never freeze them again, whatever later
-        messages say, until they are gone.
+        They terminate, as Slurm says. Thaw them if this agent froze them, and never freeze them again,
+        whatever later messages say, until they are gone from this node.
     opt_out
         They or their site do not want it, a node of theirs has no agent, or somebody stopped them without
         Slurm. Thaw them if this agent froze them; do not freeze them while they are listed.

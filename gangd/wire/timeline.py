@@ -47,7 +47,7 @@ class Timeline:
     controller
         The controller that is followed, None before the first message.
     exempt
-        The newest exemptions, with ``never_freeze`` latched over all messages.
+        The newest exemptions, with ``never_freeze`` latched over all messages (``keep`` ends the latch).
     horizon
         Slices below are final.
     """
@@ -56,6 +56,8 @@ class Timeline:
         self.node = node
         self.controller: Controller | None = None
         self.exempt = Exempt()
+        self._listed = Exempt()
+        self._latched: frozenset[int] = frozenset()
         self.horizon = 0
         self._plans: list[Plan] = []
         self._epoch: int | None = None
@@ -129,10 +131,14 @@ class Timeline:
             del self._seqs[controller]
             self._void()
 
-    def forget(self, jobs: frozenset[int]) -> None:
-        """End the latch of jobs that are gone from this node."""
-        kept = tuple(job for job in self.exempt.never_freeze if job not in jobs)
-        self.exempt = Exempt(kept, self.exempt.opt_out, self.exempt.suspended)
+    def keep(self, jobs: frozenset[int]) -> None:
+        """End the latch of all but these jobs, the ones that live here: one that is gone may run anew.
+
+        What the newest message lists stays exempt: a job may end before it ever had a process.
+        """
+        if not self._latched <= jobs:
+            self._latched &= jobs
+            self._exempt_now()
 
     def held(self, number: int) -> frozenset[int]:
         """Jobs that are frozen in slice ``number`` on this node, exemptions applied; lease not looked at."""
@@ -220,7 +226,8 @@ class Timeline:
             self._void()
             self._lease_until_ns = None
         else:
-            self._set_exempt(Exempt(message.jobs, self.exempt.opt_out, self.exempt.suspended))
+            self._latched |= frozenset(message.jobs)
+            self._exempt_now()
 
     def _check_final(self, message: SlicePlan | PlanChange) -> None:
         names = [track.track for track in message.tracks]
@@ -246,8 +253,13 @@ class Timeline:
             del self._plans[0]
 
     def _set_exempt(self, exempt: Exempt) -> None:
-        latched = dict.fromkeys((*self.exempt.never_freeze, *exempt.never_freeze))
-        self.exempt = Exempt(tuple(latched), exempt.opt_out, exempt.suspended)
+        self._listed = exempt
+        self._latched |= frozenset(exempt.never_freeze)
+        self._exempt_now()
+
+    def _exempt_now(self) -> None:
+        never = self._latched.union(self._listed.never_freeze)
+        self.exempt = Exempt(tuple(sorted(never)), self._listed.opt_out, self._listed.suspended)
 
     def _missed(self, epoch: int) -> MissedPlanError:
         have = self._epoch
@@ -263,7 +275,7 @@ class Timeline:
         """Turn to a later controller: what the earlier one said is void, but for the latch."""
         self._void()
         self.controller = controller
-        self.exempt = Exempt(never_freeze=self.exempt.never_freeze)
+        self._set_exempt(Exempt())
         self._seqs = dict(list(self._seqs.items())[-REMEMBERED_CONTROLLERS:])
         self._lease_until_ns = None
 

@@ -139,7 +139,8 @@ class Report(Message, frozen=True, kw_only=True, tag="report"):
 
     ``follows`` is the controller that the agent obeys, ``seq`` grows by one with each report of this
     agent incarnation. ``born`` are jobs whose first process was found, ``ended`` those whose last one is
-    gone; ``dying`` have SIGTERM or SIGKILL pending, or are being killed; the agent has thawed them already.
+    gone; ``dying`` had SIGTERM or SIGKILL pending a while ago; the agent has thawed them and keeps
+    naming them as long as it does not freeze them for it.
     """
 
     node: f.NodeName

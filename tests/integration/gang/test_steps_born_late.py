@@ -17,6 +17,7 @@ from tests.integration.waiting import wait_until
 pytestmark = pytest.mark.slurm
 
 OVERLAPS = 2
+STEPS_KILLED = 5
 
 
 def test_step_started_in_a_held_job_is_held_soon_and_what_it_used_is_reported(stage: Stage) -> None:
@@ -51,6 +52,32 @@ def test_step_started_in_a_held_job_is_held_soon_and_what_it_used_is_reported(st
         for client in steps:
             client.kill()
             client.wait()
+
+
+def test_step_that_slurm_kills_while_it_is_held_leaves_its_job_to_be_held(stage: Stage) -> None:
+    stage.set_quantum(1000)
+    node = stage.nodes[0]
+    job, rival = stage.start(SPIN, node), stage.start(SPIN, node)
+    for each in (job, rival):
+        stage.wait_state(each, "busy")
+    script = processes_of(job, node)
+    step = ("srun", f"--jobid={job}", "--overlap", "-n1", "sleep", "1000")
+    environment = dict(os.environ) | {"SLURM_CONF": str(stage.layout.conf)}
+    for count in range(STEPS_KILLED):
+        client = subprocess.Popen(step, env=environment, stderr=subprocess.DEVNULL)
+        try:
+            wait_until(lambda: len(processes_of(job, node)) > len(script), 30, "the step runs")
+            sleeper = (set(processes_of(job, node)) - set(script)).pop()
+            stage.wait_frozen(sleeper)
+            killed = stage.run("scancel", f"{job}.{count}")
+            assert killed.returncode == 0, killed.stderr
+            wait_until(lambda: len(processes_of(job, node)) == len(script), 30, "the step is gone")
+        finally:
+            client.kill()
+            client.wait()
+        for _ in range(2):
+            stage.wait_thawed(*script)
+            stage.wait_frozen(*script)
 
 
 @pytest.fixture

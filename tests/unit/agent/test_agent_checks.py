@@ -137,12 +137,12 @@ def test_signal_that_waits_for_a_held_process_latches_the_job(bench: Bench) -> N
         bench.table.refresh(1)
         bench.gate.apply((KEY,), ())
         bench.checks.on_signals([KEY], 2)
-        assert bench.memory.dying == set()
+        assert bench.memory.dying_at(3) == frozenset()
         child.send_signal(signal.SIGTERM)  # waits: the process is stopped
         deadline = time.monotonic() + 5
-        while not bench.memory.dying and time.monotonic() < deadline:
+        while not bench.memory.dying_at(3) and time.monotonic() < deadline:
             bench.checks.on_signals([KEY], 3)
-        assert bench.memory.dying == {1}
+        assert bench.memory.dying_at(3) == {1}
         assert bench.report().dying == (1,)
     finally:
         child.kill()

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import signal
 import time
 
 import pytest
 
 from gangd.agent.decide import Limits
-from gangd.freezer.model import StepKey
+from gangd.agent.strangers import DYING_NS
+from gangd.freezer.model import StepKey, StepState
 from gangd.wire import Controller, Hello, Refused, Resend, encode
 from gangd.wire.down import Exempt
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
@@ -87,16 +89,69 @@ def test_message_that_was_stuck_on_the_way_renews_nothing(agent: SimulatedAgent)
     assert agent.held() == set()
 
 
-def test_dying_job_is_thawed_at_once_and_never_held_again(agent: SimulatedAgent) -> None:
+def deadly_signal(agent: SimulatedAgent, key: StepKey) -> None:
+    """A look found one, and the agent acts on it."""
+    agent.memory.on_signals(key, 1 << (signal.SIGTERM - 1), stopped=False, now_ns=agent.now_ns, ours=True)
+    agent.node.act(agent.now_ns)
+
+
+def test_dying_job_is_thawed_at_once_and_not_held_for_now(agent: SimulatedAgent) -> None:
     agent.rotate((1,), (2,))
     agent.run(SECOND)
-    agent.memory.dying.add(1)
-    agent.node.act(agent.now_ns)  # as after a look that found it
+    deadly_signal(agent, ONE)
     agent.held_in.clear()
     agent.run(SECOND)
     assert all(1 not in held for held in agent.held_in.values())
     assert any(2 in held for held in agent.held_in.values())
     assert (1,) in [report.dying for report in agent.reports]
+
+
+def test_job_of_which_only_a_helper_was_killed_is_held_again(agent: SimulatedAgent) -> None:
+    agent.rotate((1,), (2,))
+    agent.run(SECOND)
+    deadly_signal(agent, ONE)
+    agent.run(DYING_NS)
+    agent.held_in.clear()
+    agent.run(SECOND)
+    assert any(1 in held for held in agent.held_in.values())
+    assert agent.reports[-1].dying == ()
+
+
+@pytest.mark.parametrize("what", ["a deadly signal", "a stranger's thaw"])
+def test_step_that_ends_leaves_its_job_to_be_held(agent: SimulatedAgent, what: str) -> None:
+    side = StepKey(1, "1")
+    agent.freezer.members |= {ONE: (100,), side: (101,)}
+    agent.freezer.steps.add(side)
+    agent.rotate((1,), (2,))
+    agent.run(SECOND)
+    if what == "a deadly signal":
+        deadly_signal(agent, side)
+    else:
+        agent.memory.on_state(side, StepState.THAWED, agent.now_ns, ours=True, settled=True)
+        agent.node.act(agent.now_ns)
+    agent.run(SECOND // 2)
+    agent.freezer.steps.discard(side)
+    agent.run(SECOND)
+    agent.held_in.clear()
+    agent.run(SECOND)
+    assert any(1 in held for held in agent.held_in.values())
+
+
+def test_job_that_runs_anew_is_held_although_it_was_killed_before(agent: SimulatedAgent) -> None:
+    agent.freezer.members[ONE] = (100,)
+    agent.rotate((1,), (2,))
+    agent.run(SECOND)
+    agent.freezer.steps.discard(ONE)
+    agent.run(SECOND)
+    agent.rotate((1,), (2,), exempt=Exempt(never_freeze=(1,)))  # Slurm says so after the last process is gone
+    agent.run(2 * SECOND)
+    agent.freezer.steps.add(ONE)
+    agent.run(2 * SECOND)
+    assert agent.held() <= {2}
+    agent.rotate((1,), (2,), exempt=Exempt())
+    agent.held_in.clear()
+    agent.run(SECOND)
+    assert any(1 in held for held in agent.held_in.values())
 
 
 @pytest.mark.parametrize("exempt", [Exempt(never_freeze=(1,)), Exempt(opt_out=(1,))])
@@ -123,6 +178,7 @@ def test_suspended_job_is_left_as_it_is(agent: SimulatedAgent) -> None:
 
 
 def test_thaw_now_of_one_job_latches_it(agent: SimulatedAgent) -> None:
+    agent.freezer.members[ONE] = (100,)
     agent.rotate((1,), (1,))
     agent.run(SECOND)
     agent.thaw_now((1,))
@@ -287,11 +343,11 @@ def test_ended_job_is_reported_and_its_latch_ends(agent: SimulatedAgent) -> None
     agent.freezer.members[ONE] = (100,)
     agent.rotate((1,), (2,))
     agent.run(SECOND)
-    agent.memory.dying.add(1)
+    deadly_signal(agent, ONE)
     agent.freezer.steps.discard(ONE)
     agent.run(SECOND)
     assert (1,) in [report.ended for report in agent.reports]
-    assert agent.memory.dying == set()
+    assert agent.memory.dying_at(agent.now_ns) == frozenset()
 
 
 def test_leaving_thaws_everything(agent: SimulatedAgent) -> None:

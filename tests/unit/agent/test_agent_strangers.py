@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import signal
 
-from gangd.agent.strangers import COOL_NS, STOP_NS, Act, Memory, Sighting
+import pytest
+
+from gangd.agent.strangers import COOL_NS, DYING_NS, STOP_NS, Act, Memory, Sighting
 from gangd.freezer.model import StepKey, StepState
 
-KEY = StepKey(1, "batch")
+KEY, OTHER = StepKey(1, "batch"), StepKey(1, "0")
 FROZEN, FREEZING, THAWED = StepState.FROZEN, StepState.FREEZING, StepState.THAWED
 
 
@@ -65,19 +67,31 @@ def test_stop_that_leads_to_nothing_is_forgotten() -> None:
     assert memory.strangers() == {}
 
 
-def test_deadly_signals_latch_the_job_until_it_is_gone() -> None:
+def test_what_befell_a_step_ends_with_it() -> None:
     memory = Memory()
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        memory.forget(frozenset({1}))
-        memory.on_signals(KEY, bit(number), stopped=False, now_ns=10, ours=True)
-        memory.on_signals(KEY, 0, stopped=False, now_ns=11, ours=False)
-        assert memory.dying == {1}
-    memory.forget(frozenset({1}))
-    assert memory.dying == set()
+    memory.on_state(KEY, THAWED, 10, ours=True, settled=True)
+    memory.on_state(OTHER, FROZEN, 10, ours=False, settled=False)
+    memory.forget(frozenset({KEY}))
+    assert memory.strangers() == {OTHER: 10}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_deadly_signals_latch_the_job_for_a_while_or_until_the_step_is_gone(number: signal.Signals) -> None:
+    memory = Memory()
+    memory.on_signals(KEY, bit(number), stopped=False, now_ns=10, ours=True)
+    memory.on_signals(KEY, 0, stopped=False, now_ns=11, ours=False)
+    assert memory.dying_at(10 + DYING_NS - 1) == {1}
+    assert memory.dying_at(10 + DYING_NS) == frozenset()
+    memory.on_signals(KEY, bit(number), stopped=False, now_ns=20, ours=True)
+    assert memory.dying_at(20 + DYING_NS - 1) == {1}
+    memory.forget(frozenset({OTHER}))
+    assert memory.dying_at(20) == {1}
+    memory.forget(frozenset({KEY}))
+    assert memory.dying_at(20) == frozenset()
 
 
 def test_other_signals_mean_nothing() -> None:
     memory = Memory()
     pending = bit(signal.SIGCHLD) | bit(signal.SIGCONT) | bit(signal.SIGUSR1)
     assert memory.on_signals(KEY, pending, stopped=False, now_ns=1, ours=True) is None
-    assert memory.dying == set()
+    assert memory.dying_at(1) == frozenset()

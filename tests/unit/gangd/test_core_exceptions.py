@@ -15,7 +15,7 @@ from gangd.core import (
     Publish,
     SlurmSnapshot,
 )
-from tests.fixtures.core_bench import MS, WALL_S, Bench, only, shared
+from tests.fixtures.core_bench import MS, QUANTUM, WALL_S, Bench, only, shared
 
 
 def test_a_new_job_is_not_held_during_its_launch_grace() -> None:
@@ -47,8 +47,31 @@ def test_agents_see_a_kill_before_slurm_says_so() -> None:
     bench = shared()
     bench.tick()
     commands = bench.tell(NodeReport(bench.now_ns, "n1", dying=(2,)))
-    assert [exempt.kind for exempt in only(commands, Exempt)] == [ExemptKind.TERMINATING]
+    assert [exempt.kind for exempt in only(commands, Exempt)] == [ExemptKind.FREE]
     assert only(commands, AskSlurm)
+    bench.slice += 1
+    bench.jobs[2] = replace(bench.jobs[2], state=JobState.TERMINATING)
+    told = [(exempt.kind, exempt.on) for exempt in only(bench.snapshot(), Exempt)]
+    assert told == [(ExemptKind.FREE, False), (ExemptKind.TERMINATING, True)]
+
+
+def test_a_kill_of_a_part_of_a_job_is_over_when_agents_cease_to_say_so() -> None:
+    bench = shared()
+    bench.tick()
+    lease = bench.scheduler.settings.lease_ns // QUANTUM
+    for _ in range(3 * lease):
+        bench.slice += 1
+        asked = only(bench.tell(NodeReport(bench.now_ns, "n1", dying=(2,))), AskSlurm)
+        assert bool(asked) == (bench.slice == 2), "it asks once"
+        bench.snapshot()  # Slurm says RUNNING
+        assert bench.state(2) is GangState.FOREIGN
+    bench.slice += lease
+    bench.snapshot()
+    assert bench.state(2) is GangState.FOREIGN
+    bench.slice += 1
+    [exempt] = only(bench.snapshot(), Exempt)
+    assert (exempt.kind, exempt.on) == (ExemptKind.FREE, False)
+    assert bench.state(2) is GangState.BUSY
 
 
 def test_a_job_that_slurm_suspended_is_left_alone_until_it_runs() -> None:

@@ -178,7 +178,20 @@ def test_exemptions_hold_at_once_and_the_latch_outlives_the_list() -> None:
     timeline.accept(change(3, 3, 2, 15, exempt=Exempt()), 0)
     assert timeline.held(10) == frozenset()
     assert timeline.held(11) == {7}
-    timeline.forget(frozenset({8}))
+    timeline.keep(frozenset({7, 8}))
+    assert timeline.held(10) == frozenset()
+    timeline.keep(frozenset({7}))
+    assert timeline.held(10) == {8}
+
+
+def test_what_is_listed_stays_exempt_though_it_has_no_process_yet() -> None:
+    timeline = Timeline("n1")
+    timeline.accept(plan(exempt=Exempt(never_freeze=(8,))), 0)
+    timeline.keep(frozenset({7}))
+    assert timeline.held(10) == frozenset()
+    timeline.accept(change(2, 2, 1, 13), 0)
+    assert timeline.held(10) == frozenset()
+    timeline.accept(change(3, 3, 2, 15, exempt=Exempt()), 0)
     assert timeline.held(10) == {8}
 
 

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import numpy as np
+
+from gangd.controller.fanout import Fanout
+from gangd.core import CoreMap
+from gangd.core.commands import Exempt, ExemptKind, Member, Publish, TrackPlan
+from gangd.core.timebase import Timebase
+from gangd.wire import Controller, PlanChange
+from gangd.wire import Exempt as Listed
+
+CONTROLLER = Controller(b"c" * 16, 1)
+
+
+def test_the_end_of_a_job_that_was_killed_is_told_with_the_next_change() -> None:
+    cores = CoreMap({"n1": 1})
+    fanout = Fanout(CONTROLLER, cores, Timebase(0, 250_000_000), 2_000_000_000)
+    fanout.resend("n1")
+    fanout.messages(0, 1)
+    killed = Member(7, ((7, cores.pack({"n1": (0,)})),))
+    fanout.exempt(Exempt(killed, ExemptKind.TERMINATING, on=True))
+    [message] = fanout.messages(0, 1)
+    assert isinstance(message, PlanChange)
+    assert message.exempt == Listed(never_freeze=(7,))
+    fanout.exempt(Exempt(killed, ExemptKind.TERMINATING, on=False))
+    assert fanout.messages(0, 1) == []  # worth no message of its own
+    track = TrackPlan(7, 5, True, (killed,), np.ones((1, 1), dtype=np.bool_), [0], 0)  # it runs anew
+    fanout.publish(Publish(1, 5, (track,), (), rebase=False))
+    [message] = fanout.messages(0, 5)
+    assert isinstance(message, PlanChange)
+    assert message.exempt == Listed()
