@@ -48,11 +48,12 @@ SHARED_S = float(os.environ.get("OSUB_TRIAL_S", "9"))
 SLURM_LAUNCH_S = 18.0  # each job has been suspended and resumed by then, and had a slice to launch in
 SLURM_S = 20.0  # two slices of each of two jobs
 LAUNCH_S = 3.0
-NAIVE = "naive"
+NAIVE, NAIVE_YIELDING = "naive", "naive, waiting ranks yield"
 SLURM = "Slurm gang 5 s"
 GANG_250, GANG_50 = "gangd 250 ms", "gangd 50 ms"
 REACH = {
     NAIVE: "(0.50-0.59)",
+    NAIVE_YIELDING: "(for comparison)",
     GANG_250: "at least 0.98",
     GANG_50: "at least 0.96",
     SLURM: "(for comparison)",
@@ -98,18 +99,20 @@ class Compared:
         return (max(self.speeds) - min(self.speeds)) / statistics.fmean(self.speeds)
 
 
-def side_by_side(gang: Gang, quantum_ms: float, jobs: int, window_s: float, alone: Pace) -> Compared:
+def side_by_side(
+    gang: Gang, quantum_ms: float, jobs: int, window_s: float, alone: Pace, *, yielding: bool = False
+) -> Compared:
     with (
         cluster_of(gang, max(2, jobs), quantum_ms) as cluster,
         noise() as host,
     ):
-        bench = Bench(cluster.client(), cluster.folder, gang is Gang.SLURM)
+        bench = Bench(cluster.client(), cluster.folder, gang is Gang.SLURM, yielding)
         launch_s = LAUNCH_S + 1.5 * jobs + (SLURM_LAUNCH_S if gang is Gang.SLURM else 0.0)
         found = Compared.of(bench.in_step(jobs, window_s, launch_s), alone)
     speeds = " + ".join(f"{speed:.3f}" for speed in found.speeds)
     say(
-        f"  {gang.value} {quantum_ms:g} ms, {jobs} jobs: {speeds} = {found.total:.3f}, "
-        f"raw {found.raw:.3f}; {host}"
+        f"  {gang.value} {quantum_ms:g} ms, {jobs} jobs{', yielding' * yielding}: "
+        f"{speeds} = {found.total:.3f}, raw {found.raw:.3f}; {host}"
     )
     return found
 
@@ -125,6 +128,7 @@ def alone(window_s: float) -> Pace:
 def test_two_tightly_coupled_jobs(figures: Figures) -> None:
     settings = {
         NAIVE: (Gang.NONE, 250.0, SHARED_S / 2),
+        NAIVE_YIELDING: (Gang.NONE, 250.0, SHARED_S / 2),
         GANG_250: (Gang.OSUB, 250.0, SHARED_S),
         GANG_50: (Gang.OSUB, 50.0, SHARED_S),
         SLURM: (Gang.SLURM, 250.0, SLURM_S),
@@ -140,7 +144,10 @@ def test_two_tightly_coupled_jobs(figures: Figures) -> None:
             for name in names:
                 gang, quantum_ms, window_s = settings[name]
                 try:
-                    found[name].append(side_by_side(gang, quantum_ms, 2, window_s, paces[-1]))
+                    yields = name == NAIVE_YIELDING
+                    found[name].append(
+                        side_by_side(gang, quantum_ms, 2, window_s, paces[-1], yielding=yields)
+                    )
                 except AssertionError as error:
                     if gang is not Gang.SLURM:
                         raise
