@@ -16,6 +16,7 @@ from gangd.controller.loop import ControllerLoop
 from gangd.controller.memory import calm_collector
 from gangd.controller.preflight import check_slurm
 from gangd.keys import load_controller_keys, make_keys
+from gangd.openfiles import allow_open_files
 from gangd.wire.sockets import ControllerSockets
 from osub.errors import OsubError, UsageError
 from osub.slurm import CommandSlurm
@@ -95,6 +96,7 @@ def _run(options: argparse.Namespace) -> None:
     def read() -> Config:
         return load_config(options.config, **overrides)
 
+    allow_open_files()
     serve(read(), read, dry_run=options.dry_run)
 
 

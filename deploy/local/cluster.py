@@ -255,9 +255,8 @@ def _munged(host: Host, layout: Layout) -> list[str]:
 def _slurm_daemons(host: Host, layout: Layout) -> dict[str, list[str]]:
     roles = {"slurmctld": [*_promptly(host), host.programs["slurmctld"], "-D", "-f", str(layout.conf)]}
     for node in layout.nodes:
-        pin = [host.programs["taskset"], "-c", ",".join(map(str, node.cpus))] if node.cpus else []
         slurmd = [host.programs["slurmd"], "-D", "-f", str(layout.conf), "-N", node.name]
-        roles[f"slurmd {node.name}"] = pin + slurmd
+        roles[f"slurmd {node.name}"] = host.pinned(node.cpus) + slurmd
     return roles
 
 

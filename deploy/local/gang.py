@@ -73,6 +73,7 @@ def gang_daemons(layout: Layout, host: Host) -> dict[str, list[str]]:
     publish, reports = layout.gang_ports
     agents = {
         f"gang-agent {node.name}": [
+            *host.pinned(node.cpus),
             *_AGENT,
             "run",
             *("--node", node.name),

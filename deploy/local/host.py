@@ -6,6 +6,7 @@ import getpass
 import os
 import shutil
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -56,6 +57,10 @@ class Host:
     memory_mib: int
     cgroup: CgroupVersion
     programs: dict[str, str]
+
+    def pinned(self, cpus: Sequence[int]) -> list[str]:
+        """Return the words before a command that keep it on these CPUs; none if there are none."""
+        return [self.programs["taskset"], "-c", ",".join(map(str, cpus))] if cpus else []
 
 
 def find_program(name: str) -> str | None:

@@ -31,6 +31,7 @@ from gangd.freezer.procfs import boot_id
 from gangd.guardian.place import discard, make_private, state_path
 from gangd.guardian.statefile import StateFile
 from gangd.keys import load_agent_keys
+from gangd.openfiles import allow_open_files
 from gangd.wire import Hello
 from gangd.wire.sockets import AgentSockets, connect_agent
 from osub.errors import HostError, OsubError
@@ -73,6 +74,7 @@ def serve(settings: Settings) -> int:
     if left.jobs or left.failures:
         log("thawed_at_start", jobs=sorted(left.jobs), failures=left.failures)
     choice = choose(settings.freezer, settings.root, _proctrack(settings))
+    allow_open_files()
     standing = prepare_process(wanted=settings.realtime)
     path = state_path(settings.state_dir, settings.node)
     make_private(path.parent)

@@ -31,10 +31,17 @@ class _Handle:
     procs_fd: int
     slot: int | None
     ours: bool = False
+    usage_fd: int | None = None
 
     def close(self) -> None:
+        self.close_usage()
         for fd in {self.control_fd, self.state_fd, self.procs_fd}:
             os.close(fd)
+
+    def close_usage(self) -> None:
+        if self.usage_fd is not None:
+            os.close(self.usage_fd)
+            self.usage_fd = None
 
 
 @dataclass(slots=True)
@@ -276,14 +283,21 @@ class CgroupFreezer:
         return found
 
     def _usage_of(self, handle: _Handle) -> int | None:
+        """CPU time of a cgroup; its file is opened when first asked for, for v1 may make it later."""
+        version2 = self.dialect is not CGROUP1
+        top = self.root if version2 else self._cpuacct_root
+        if top is None:
+            return None
         try:
-            if self.dialect is not CGROUP1:
-                raw = (handle.folder / "cpu.stat").read_bytes()
+            if handle.usage_fd is None:
+                path = top / handle.path / ("cpu.stat" if version2 else "cpuacct.usage")
+                handle.usage_fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            raw = os.pread(handle.usage_fd, 4096, 0)
+            if version2:
                 return 1000 * int(raw.split(b"usage_usec ", 1)[1].split(None, 1)[0])
-            if self._cpuacct_root is None:
-                return None
-            return int((self._cpuacct_root / handle.path / "cpuacct.usage").read_bytes())
+            return int(raw)
         except (OSError, IndexError, ValueError):
+            handle.close_usage()
             return None
 
 
