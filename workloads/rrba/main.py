@@ -73,6 +73,7 @@ def _run(options: RrbaOptions, begin: ProcessStart, task: SlurmTask) -> int:
             f"no MPI library: {error}; install the package mpich, or mpi4py for this host"
         ) from error
     from workloads.rrba.run import Origin, run_job
+    from workloads.rrba.segments import discard_segments
 
     # The only other thread, the termination watch, makes no call of MPI.
     MPI.Init_thread(MPI.THREAD_FUNNELED)
@@ -84,6 +85,7 @@ def _run(options: RrbaOptions, begin: ProcessStart, task: SlurmTask) -> int:
     except BaseException:
         # The other ranks wait for this one in a call that will never return.
         traceback.print_exc()
+        discard_segments()
         MPI.COMM_WORLD.Abort(1)
         raise
     MPI.Finalize()

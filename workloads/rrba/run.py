@@ -26,6 +26,7 @@ from workloads.rrba.memory import check_fits
 from workloads.rrba.options import RrbaOptions
 from workloads.rrba.pace import WARM_UP_STEPS, Pace, StepTimes, estimate_pace
 from workloads.rrba.plan import SHUTDOWN_S, dedicated_startup_s, plan_steps, sample_steps
+from workloads.rrba.segments import discard_segments
 from workloads.rrba.stepping import Progress, Stepping
 from workloads.rrba.termination import TerminationWatch
 from workloads.slurm_task import SlurmTask
@@ -269,6 +270,7 @@ class _Job:
 
     def _terminated(self, signal_number: int) -> None:
         """Report what was done and end this process; runs while the rank may be waiting for others."""
+        discard_segments()  # at once: a rank that waits for the first one to report may be killed meanwhile
         if self._first:
             with contextlib.suppress(OsubError):
                 self._publish(self._account.report(TERMINATED))

@@ -18,6 +18,7 @@ import pytest
 
 from workloads.rrba.calibrate import Calibration, key_of, load_calibrations, store_calibration
 from workloads.rrba.grid import parse_grid
+from workloads.rrba.segments import SEGMENTS, discard_segments
 
 DEADLINE_S = 90.0
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
@@ -66,7 +67,11 @@ def rrba(tmp_path: Path) -> Iterator[Launcher]:
     yield launcher
     for process in launcher.started:
         if process.poll() is None:
-            for member in [*psutil.Process(process.pid).children(recursive=True), process]:
+            launched = psutil.Process(process.pid)
+            members = [*launched.children(recursive=True), launched]
+            for member in members:
+                member.terminate()
+            for member in psutil.wait_procs(members, timeout=2)[1]:
                 member.kill()
         process.communicate()
 
@@ -212,12 +217,20 @@ def ranks_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
     return found
 
 
+def segments_of(rank: psutil.Process) -> set[Path]:
+    """Return the shared memory of the message-passing library that a rank has mapped."""
+    return {Path(each.path) for each in rank.memory_maps() if each.path.startswith(SEGMENTS)}
+
+
 def test_terminated_rank_alone_reports(rrba: Launcher) -> None:
     process = rrba(*SMALL, "--steps", "1000000000")
     wait_until(lambda: psutil.Process(process.pid).cpu_times().user > 0.5)
+    segments = segments_of(psutil.Process(process.pid))
+    assert segments, "another library than MPICH, or another name"
     process.send_signal(signal.SIGTERM)
     code, report, err = finish(process)
     assert (code, err) == (143, "")
+    assert not any(segment.exists() for segment in segments)
     assert report["state"] == "terminated"
     assert 0 < report["steps"] < report["steps_asked"]
     assert report["cpu_s"] > 0
@@ -228,6 +241,8 @@ def test_job_with_a_held_rank_can_be_terminated(rrba: Launcher, tmp_path: Path) 
     process = rrba(*SMALL, "--steps", "1000000000", "--report", "out.json", ranks=2)
     wait_until(lambda: len(ranks_of(process)) == 2)
     ranks = sorted(ranks_of(process), key=lambda rank: int(rank.environ()["PMI_RANK"]))
+    segments = segments_of(ranks[0]) | segments_of(ranks[1])
+    assert segments
     ranks[1].suspend()
     ranks[0].send_signal(signal.SIGTERM)
     wait_until((tmp_path / "out.json").exists)
@@ -236,6 +251,24 @@ def test_job_with_a_held_rank_can_be_terminated(rrba: Launcher, tmp_path: Path) 
     assert 0 < report["steps"] < report["steps_asked"]
     assert finish(process)[0] != 0
     wait_until(lambda: not any(rank.is_running() for rank in ranks))
+    assert not any(segment.exists() for segment in segments)
+
+
+def test_only_mapped_segments_are_removed_and_missing_ones_are_no_error(tmp_path: Path) -> None:
+    mapped, other, library = (tmp_path / name for name in ("mpich_shm_a_0", "mpich_shm_b_0", "libmpi.so"))
+    for path in (mapped, other, library):
+        path.touch()
+    maps = tmp_path / "maps"
+    maps.write_text(
+        f"7f00-7f10 rw-s 00000000 00:1a 7 {mapped}\n"
+        f"7f10-7f20 rw-s 00100000 00:1a 7 {mapped}\n"
+        f"7f20-7f30 rw-s 00000000 00:1a 8 {tmp_path}/mpich_shm_c_0 (deleted)\n"
+        f"7f30-7f40 r-xp 00000000 00:1a 9 {library}\n"
+        "7f40-7f50 rw-p 00000000 00:00 0 \n"
+    )
+    discard_segments(maps, f"{tmp_path}/mpich_shm_")
+    assert [path.exists() for path in (mapped, other, library)] == [False, True, True]
+    discard_segments(tmp_path / "no maps")
 
 
 def test_rank_is_bound_to_its_core(rrba: Launcher) -> None:
