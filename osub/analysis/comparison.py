@@ -9,6 +9,7 @@ import polars as pl
 from rich.table import Table
 from rich.text import Text
 
+from osub.analysis.fitting import FRAME, column_width, fitting, run_table
 from osub.analysis.job_by_job import RunErrors, pair
 from osub.analysis.rows import ABSENT
 from osub.records import Run
@@ -56,18 +57,19 @@ def error_rows(errors: Sequence[RunErrors]) -> list[list[str]]:
     ]
 
 
-def error_table(errors: Sequence[RunErrors], title: str | None = None) -> Table:
-    """Return the errors for the terminal: one column for each run.
+def error_tables(errors: Sequence[RunErrors], width: int, title: str | None = None) -> Iterator[Table]:
+    """Yield the errors for a terminal of ``width`` characters: one column for each run.
 
     The title, of the first column, says against what; by default against the first's reference.
     """
-    table = Table(title_justify="left", header_style="bold", pad_edge=False)
-    table.add_column(Text(title or f"against {errors[0].reference}"), no_wrap=True)
-    for one in errors:
-        table.add_column(Text(one.label), justify="right", overflow="fold")
-    for name, *cells in zip(ERROR_COLUMNS, *error_rows(errors), strict=True):
-        table.add_row(name, *cells)
-    return table
+    first = title or f"against {errors[0].reference}"
+    rows = error_rows(errors)
+    widths = [column_width(one.label, cells) for one, cells in zip(errors, rows, strict=True)]
+    for part in fitting(width, max(map(len, (first, *ERROR_COLUMNS))), widths):
+        table = run_table(first, [errors[at].label for at in part])
+        for line, name in enumerate(ERROR_COLUMNS):
+            table.add_row(name, *(rows[at][line] for at in part))
+        yield table
 
 
 def job_rows(reference: Run, other: Run, most: int | None) -> list[list[str]]:
@@ -90,15 +92,34 @@ def _job_cells(row: dict[str, object]) -> list[str]:
     ]
 
 
-def job_table(reference: Run, other: Run, most: int | None) -> Table:
-    """Return the jobs for the terminal."""
+def job_table(reference: Run, other: Run, width: int, most: int | None) -> Table:
+    """Return the jobs for a terminal of ``width`` characters; where columns don't fit, other below own."""
+    rows = job_rows(reference, other, most)
+    texts = list(zip(*rows, strict=True)) or [()] * len(JOB_COLUMNS)
+    columns = list(zip(JOB_COLUMNS, texts, strict=True))
     table = Table(title=f"{other.info.label} against {reference.info.label}", title_justify="left")
-    for number, name in enumerate(JOB_COLUMNS):
-        is_time = 3 <= number <= 6
+    widths = [max(len(name), column_width("", cells)) for name, cells in columns]
+    if sum(widths) + FRAME * len(widths) + 1 > width:
+        columns = _stacked(columns)
+    for name, _ in columns:
+        is_time = name.startswith(("start", "end"))
         table.add_column(name, justify="right" if is_time else "left", overflow="fold", no_wrap=is_time)
-    for cells in job_rows(reference, other, most):
+    for cells in zip(*(cells for _, cells in columns), strict=True):
         table.add_row(*map(Text, cells))
     return table
+
+
+def _stacked(columns: Sequence[tuple[str, tuple[str, ...]]]) -> list[tuple[str, tuple[str, ...]]]:
+    """Put each column "..., other" below the one before it."""
+    stacked: list[tuple[str, tuple[str, ...]]] = []
+    for name, cells in columns:
+        if name.endswith(", other"):
+            above, own = stacked.pop()
+            both = (f"{one}\n{another}" for one, another in zip(own, cells, strict=True))
+            stacked.append((f"{above}\nother", tuple(both)))
+        else:
+            stacked.append((name, cells))
+    return stacked
 
 
 def short_place(place: object) -> str:

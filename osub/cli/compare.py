@@ -9,12 +9,12 @@ import msgspec
 import typer
 from rich.console import Console
 
-from osub.analysis.comparison import error_table, job_table, pairs
+from osub.analysis.comparison import error_tables, job_table, pairs
 from osub.analysis.derived import BETA_S, WAIT_THRESHOLD_S, MetricOptions
 from osub.analysis.job_by_job import pair, run_errors
 from osub.analysis.labels import told_apart
 from osub.analysis.metrics import measure
-from osub.analysis.table import metrics_table
+from osub.analysis.table import metrics_tables
 from osub.errors import OutputError, UsageError
 from osub.records import load_run
 
@@ -86,10 +86,13 @@ def compare(
         typer.echo(msgspec.json.format(text, indent=2).decode())
         return
     console = Console()
-    console.print(metrics_table(metrics, short=not full))
-    console.print(error_table(errors))
+    for table in (
+        *metrics_tables(metrics, console.width, short=not full),
+        *error_tables(errors, console.width),
+    ):
+        console.print(table)
     if jobs:
         for reference, other in pairs(loaded):
-            console.print(job_table(reference, other, jobs))
+            console.print(job_table(reference, other, console.width, jobs))
     if html is not None:
         console.print(f"Page: {html}", markup=False, highlight=False)

@@ -14,11 +14,11 @@ from rich.console import Console
 
 from deploy.local import natural_shape
 from deploy.local.host import look_at_host
-from osub.analysis.comparison import error_table
+from osub.analysis.comparison import error_tables
 from osub.analysis.comparison_page import comparison_section
 from osub.analysis.job_by_job import run_errors
 from osub.analysis.report import write_report
-from osub.analysis.table import metrics_table
+from osub.analysis.table import metrics_tables
 from osub.cli.demo_run import SETTINGS, choose_trace, replay_under, scratch_folder
 from osub.cli.demo_simulate import NOTES, simulate_all
 from osub.errors import OutputError
@@ -94,7 +94,9 @@ def demo(
         return
     by_kind = {kind: [metric for metric in metrics if metric.kind == kind] for kind in ("real", "simulated")}
     beside = by_kind["simulated"] if len(compared) == len(runs) else []
-    console.print(metrics_table(by_kind["real"], short=True, simulated=beside))
+    tables = list(metrics_tables(by_kind["real"], console.width, short=True, simulated=beside))
     if compared:
-        console.print(error_table(errors, "simulated against real"))
+        tables += error_tables(errors, console.width, "simulated against real")
+    for table in tables:
+        console.print(table)
     console.print(f"{time.monotonic() - began:.0f} s in all. Report: {page.resolve()}", highlight=False)

@@ -12,7 +12,7 @@ from rich.console import Console
 from osub.analysis.derived import BETA_S, WAIT_THRESHOLD_S, MetricOptions
 from osub.analysis.labels import told_apart
 from osub.analysis.metrics import measure
-from osub.analysis.table import metrics_table
+from osub.analysis.table import metrics_tables
 from osub.records import load_run
 
 
@@ -50,7 +50,8 @@ def report(
         typer.echo(msgspec.json.format(msgspec.json.encode(metrics), indent=2).decode())
         return
     console = Console()
-    console.print(metrics_table(metrics, short=not full))
+    for table in metrics_tables(metrics, console.width, short=not full):
+        console.print(table)
     for run in metrics:
         for note in run.notes:
             console.print(f"{run.label}: {note}", markup=False, highlight=False)
