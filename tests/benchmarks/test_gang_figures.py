@@ -39,6 +39,7 @@ from tests.fixtures.gang_trials import (
     daemon_cpu_s,
     middle,
     noise,
+    say,
 )
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.slurm, pytest.mark.timeout(1800)]
@@ -67,10 +68,6 @@ def figures() -> Iterator[Figures]:
     table = Figures()
     yield table
     print(f"\n\n{table.table()}")
-
-
-def say(text: str) -> None:
-    print(f"\n{text}", end="", flush=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,15 +197,14 @@ def test_two_tightly_coupled_jobs(figures: Figures) -> None:
 
 @pytest.mark.parametrize("jobs", [3, 4])
 def test_more_jobs_on_the_same_cores(figures: Figures, jobs: int) -> None:
-    trials = (TRIALS + 1) // 2
     window_s = max(SHARED_S, 12 * jobs * 0.25)
-    made = [side_by_side(Gang.OSUB, 250.0, jobs, window_s, alone(SHARED_S)) for _ in range(trials)]
+    made = [side_by_side(Gang.OSUB, 250.0, jobs, window_s, alone(SHARED_S)) for _ in range(TRIALS)]
     found = Compared.all_of(made)
     figures.add(
         f"{jobs} tightly coupled jobs, gangd 250 ms: speeds added up",
         f"{middle([each.total for each in found])}; raw {middle([each.raw for each in found])}",
         "at least 0.97",
-        f"median (range) of {trials} trials, each with a dedicated one; speeds of a trial apart "
+        f"median (range) of {TRIALS} trials, each with a dedicated one; speeds of a trial apart "
         f"{statistics.median([each.apart for each in found]):.1%} (median)",
     )
 
@@ -271,7 +267,7 @@ def test_batch_job_beside_an_idle_interactive_job(figures: Figures) -> None:
         bench = Bench(cluster.client(), cluster.folder)
         slowdowns: list[float] = []
         first = 0.0
-        for _ in range((TRIALS + 1) // 2):
+        for _ in range(TRIALS):
             works = [bench.in_step(1, window_s, LAUNCH_S)[0].work]
             bench.eiba([0.99, 0.01] * 200)
             works += [bench.in_step(1, window_s, LAUNCH_S)[0].work for _ in range(2)]

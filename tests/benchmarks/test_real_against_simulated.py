@@ -41,6 +41,7 @@ from osub.cli.replay import collector_of, gang_of
 from osub.records import Run, load_run
 from submitter.options import ReplayOptions
 from submitter.replay import Replay
+from tests.fixtures.gang_trials import say
 from tests.fixtures.slurm_decisions import SETTINGS, Places
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.slurm, pytest.mark.timeout(1800)]
@@ -119,10 +120,6 @@ def child(*words: object) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def say(text: str) -> None:
-    print(f"\n{text}", end="", flush=True)
 
 
 @pytest.mark.parametrize("multiplicity", [1, 2, 3, 4])

@@ -184,10 +184,8 @@ def test_line_on_which_nothing_for_this_node_comes_is_made_anew(stage: Stage) ->
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGQUIT])
 def test_death_of_the_agent_thaws(stage: Stage, number: signal.Signals) -> None:
     stage.puppet.rotate((1,), (1,))
-    if number == signal.SIGQUIT:
-        signal.signal(
-            signal.SIGQUIT, signal.SIG_DFL
-        )  # a shell may have started us in the background: ignored, then
+    if number == signal.SIGQUIT:  # ignored if a shell has started us in the background
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     daemon = stage.start()
     stage.held(1)
     daemon.child.send_signal(number)
