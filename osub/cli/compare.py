@@ -15,6 +15,7 @@ from osub.analysis.job_by_job import pair, run_errors
 from osub.analysis.labels import told_apart
 from osub.analysis.metrics import measure
 from osub.analysis.table import metrics_tables
+from osub.cli.metric_options import Beta, Full, Page, WaitThreshold
 from osub.errors import OutputError, UsageError
 from osub.records import load_run
 
@@ -26,12 +27,7 @@ def compare(
             help="RUN folders, real or simulated; the first is the reference.", metavar="RUN RUN..."
         ),
     ],
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            "--html", help="Write a page that is complete in itself.", metavar="FILE", dir_okay=False
-        ),
-    ] = None,
+    html: Page = None,
     csv: Annotated[
         Path | None,
         typer.Option(
@@ -49,13 +45,9 @@ def compare(
         ),
     ] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print metrics and errors as JSON.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="Print every metric, not the main ones.")] = False,
-    wait_threshold: Annotated[
-        float, typer.Option(min=0, help="A job that waits longer, in seconds, counts as one that waited.")
-    ] = WAIT_THRESHOLD_S,
-    beta: Annotated[
-        float, typer.Option(min=0, help="Least dedicated time in the bounded slowdown, in seconds.")
-    ] = BETA_S,
+    full: Full = False,
+    wait_threshold: WaitThreshold = WAIT_THRESHOLD_S,
+    beta: Beta = BETA_S,
 ) -> None:
     """Compare any mix of real and simulated RUNs: metrics, and per job where and when it ran.
 

@@ -13,25 +13,17 @@ from osub.analysis.derived import BETA_S, WAIT_THRESHOLD_S, MetricOptions
 from osub.analysis.labels import told_apart
 from osub.analysis.metrics import measure
 from osub.analysis.table import metrics_tables
+from osub.cli.metric_options import Beta, Full, Page, WaitThreshold
 from osub.records import load_run
 
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="RUN folders, real or simulated.", metavar="RUN...")],
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            "--html", help="Write a page that is complete in itself.", metavar="FILE", dir_okay=False
-        ),
-    ] = None,
+    html: Page = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="Print every metric, not the main ones.")] = False,
-    wait_threshold: Annotated[
-        float, typer.Option(min=0, help="A job that waits longer, in seconds, counts as one that waited.")
-    ] = WAIT_THRESHOLD_S,
-    beta: Annotated[
-        float, typer.Option(min=0, help="Least dedicated time in the bounded slowdown, in seconds.")
-    ] = BETA_S,
+    full: Full = False,
+    wait_threshold: WaitThreshold = WAIT_THRESHOLD_S,
+    beta: Beta = BETA_S,
 ) -> None:
     """Draw RUNs side by side on one page, and print their metrics.
 
