@@ -14,6 +14,10 @@ from workloads.rrba.calibrate import load_calibrations, store_calibration
 
 pytestmark = pytest.mark.slurm
 
+TARGET_S = 12
+"""Far above the time to start up, which takes seconds on a busy host."""
+SLOWER = 8
+
 
 def told(capsys: pytest.CaptureFixture[str], *words: str) -> object:
     code = run([*words, "--json"])
@@ -40,10 +44,10 @@ def test_calibrated_jobs_are_checked_and_a_changed_host_is_noticed(
 
     trace, apps = tmp_path / "t.swf", tmp_path / "apps.csv"
     line = "{n} 0 -1 {run} 1 -1 -1 1 60 -1 1 1 1 -1 1 -1 -1 -1\n"
-    trace.write_text(line.format(n=1, run=2) + line.format(n=2, run=0.01))
-    apps.write_text("trace_job,app,args\n1,rrba,--app lu --class S --target-s 2\n")
-    # As if of another host: a step of eight times the time.
-    slower = type(lu)(lu.key, 8 * lu.step_s, lu.overhead_s, lu.steps, lu.measured_ms)
+    trace.write_text(line.format(n=1, run=TARGET_S) + line.format(n=2, run=0.01))
+    apps.write_text(f"trace_job,app,args\n1,rrba,--app lu --class S --target-s {TARGET_S}\n")
+    # As if of another host.
+    slower = type(lu)(lu.key, SLOWER * lu.step_s, lu.overhead_s, lu.steps, lu.measured_ms)
     store_calibration(tmp_path / "steps.json", slower)
     answer = told(capsys, "workloads", "check", *where, "--trace", str(trace), "--apps", str(apps))
     assert isinstance(answer, dict)
@@ -51,5 +55,5 @@ def test_calibrated_jobs_are_checked_and_a_changed_host_is_noticed(
     assert answer["clipped"] == 1
     assert by_job[2]["clipped"]
     assert by_job[1]["calibration"] == str(tmp_path / "steps.json")
-    assert by_job[1]["steps"] == round((2.0 - slower.overhead_s) / slower.step_s)
+    assert by_job[1]["steps"] == round((TARGET_S - slower.overhead_s) / slower.step_s)
     assert any("calibrate anew" in warning for warning in answer["warnings"])
