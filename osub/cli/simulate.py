@@ -112,7 +112,7 @@ def simulate(
     cleaning = cleaning_of(interactive_queue, speedup, oversize, zero_length, limits)
     session = Session(trace, words, cleaning, latencies)
     if session.must_compile and not check:
-        print("osub: compiling the engine, once for this version (about a minute)", file=sys.stderr)
+        print("osub: compiling the engine, once for this version (one to three minutes)", file=sys.stderr)
     result = session.run(check=check)
     figures, tables = outcome(result), tables_of(result)
     del result  # of a large trace it takes as much memory as writing does
