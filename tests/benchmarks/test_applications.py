@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from osub.errors import UsageError
+from tests.fixtures.voice import say
 from workloads.rrba.application import APPLICATIONS
 
 pytestmark = pytest.mark.benchmark
@@ -47,7 +48,7 @@ def test_start_up() -> None:
         ("rrba, one step", "workloads.rrba", ("--app", "jacobi", "--steps", "1")),
     ):
         walls_s = sorted(timed(module, *arguments)[0] for _ in range(5))
-        print(f"\n{name}: median {walls_s[2]:.3f} s, most {walls_s[-1]:.3f} s, {load()}", end="")
+        say(f"{name}: median {walls_s[2]:.3f} s, most {walls_s[-1]:.3f} s, {load()}")
 
 
 @pytest.mark.parametrize("memory", [(), ("--memory-mib", "128", "--traffic", "0.5")])
@@ -56,10 +57,9 @@ def test_busy_period(busy_s: float, memory: tuple[str, ...]) -> None:
     _, report = timed("workloads.eiba", *memory, "2", "0.2", str(busy_s))
     cpu_ms, wall_ms = (1e3 * (report[name] - busy_s) for name in ("busy_s", "busy_wall_s"))
     limit_ms = max(20 * busy_s, 5.0)
-    print(
-        f"\nbusy {busy_s} s{' with memory' if memory else ''}: CPU time {cpu_ms:+.2f} ms, wall time"
-        f" {wall_ms:+.2f} ms (aim: within {limit_ms:.0f} ms), {load()}",
-        end="",
+    say(
+        f"busy {busy_s} s{' with memory' if memory else ''}: CPU time {cpu_ms:+.2f} ms, wall time"
+        f" {wall_ms:+.2f} ms (aim: within {limit_ms:.0f} ms), {load()}"
     )
 
 
@@ -67,10 +67,10 @@ def test_busy_period(busy_s: float, memory: tuple[str, ...]) -> None:
 def test_target(target_s: float) -> None:
     wall_s, report = timed("workloads.rrba", "--app", "jacobi", "--target-s", str(target_s))
     off_s = wall_s - target_s
-    print(
-        f"\ntarget {target_s} s: {off_s:+.3f} s, {off_s / target_s:+.1%}, CPU {report['cpu_s']:.3f} s", end=""
+    say(
+        f"target {target_s} s: {off_s:+.3f} s, {off_s / target_s:+.1%}, CPU {report['cpu_s']:.3f} s, "
+        f"{report['steps']} steps of {1e3 * report['step_s']:.3f} ms, {load()}"
     )
-    print(f", {report['steps']} steps of {1e3 * report['step_s']:.3f} ms, {load()}", end="")
 
 
 @pytest.mark.parametrize("app", ["lu", "bt", "sp", "mg"])
@@ -93,7 +93,7 @@ def test_step_by_class_and_ranks(app: str) -> None:
             steps = max(3, round(1.5 / guess_s))
             cells.append(f"{ranks} ranks {1e3 * step_seconds(app, name, ranks, steps):.3f} ms")
         memory_mib = application.rank_bytes(grid, 1) >> 20
-        print(f"\n{app}.{name} ({grid}, {memory_mib} MiB): {', '.join(cells)}, {load()}", end="")
+        say(f"{app}.{name} ({grid}, {memory_mib} MiB): {', '.join(cells)}, {load()}")
 
 
 def step_seconds(app: str, grid_class: str, ranks: int, steps: int) -> float:

@@ -39,8 +39,8 @@ from tests.fixtures.gang_trials import (
     daemon_cpu_s,
     middle,
     noise,
-    say,
 )
+from tests.fixtures.voice import say
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.slurm, pytest.mark.timeout(1800)]
 

@@ -41,8 +41,8 @@ from osub.cli.replay import collector_of, gang_of
 from osub.records import Run, load_run
 from submitter.options import ReplayOptions
 from submitter.replay import Replay
-from tests.fixtures.gang_trials import say
 from tests.fixtures.slurm_decisions import SETTINGS, Places
+from tests.fixtures.voice import say
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.slurm, pytest.mark.timeout(1800)]
 

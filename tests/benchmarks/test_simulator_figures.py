@@ -24,6 +24,7 @@ from simulator.experiments.datasets import cleaned, with_interactive_jobs, with_
 from simulator.options import Cleaning
 from simulator.simulate import simulate
 from simulator.workload import Workload, make_workload
+from tests.fixtures.voice import say
 from workloads.swf import SwfColumns, load_columns
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1200)]
@@ -35,7 +36,7 @@ SIZES = (10_000, 30_000, 100_000, 300_000)
 
 def tell(text: str) -> None:
     """Print a row with the load of the host."""
-    print(f"\n{text}  [load {os.getloadavg()[0]:.1f}]", end="", flush=True)
+    say(f"{text}  [load {os.getloadavg()[0]:.1f}]")
 
 
 def needed(path: Path) -> Path:

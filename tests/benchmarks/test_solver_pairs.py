@@ -22,6 +22,7 @@ import pytest
 
 from deploy.local import Gang
 from tests.fixtures.gang_trials import PYTHON, Bench, Stepping, cluster_of, noise, stepping
+from tests.fixtures.voice import say
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.slurm, pytest.mark.timeout(900)]
 
@@ -53,13 +54,13 @@ class Speeds:
                 self.step_s[name] = run_pair(bench, (name,), [20])[0].step_s
             steps = max(20, round(0.5 * PAIR_S / self.step_s[name]))
             self.step_s[name] = run_pair(bench, (name,), [steps])[0].step_s
-            print(f"\n{name}.{CLASSES[name]} x{NODES[name]}: {1e3 * self.step_s[name]:.3f} ms", end="")
+            say(f"{name}.{CLASSES[name]} x{NODES[name]}: {1e3 * self.step_s[name]:.3f} ms")
 
     def add(self, how: str, names: tuple[str, str], speeds: list[float], host: object) -> None:
         pair = " beside ".join(f"{name}.{CLASSES[name]} x{NODES[name]}" for name in names)
         told = " and ".join(f"{speed:.3f} ({2 * speed - 1:+.0%})" for speed in speeds)
         self.lines.append(f"| {how} | {pair} | {told} | {host} |")
-        print(f"\n{self.lines[-1]}", end="", flush=True)
+        say(self.lines[-1])
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,7 @@ def test_calibrated_jobs_are_checked_and_a_changed_host_is_noticed(
     trace.write_text(line.format(n=1, run=TARGET_S) + line.format(n=2, run=0.01))
     apps.write_text(f"trace_job,app,args\n1,rrba,--app lu --class S --target-s {TARGET_S}\n")
     # As if of another host.
-    slower = type(lu)(lu.key, SLOWER * lu.step_s, lu.overhead_s, lu.steps, lu.measured_ms)
+    slower = replace(lu, step_s=SLOWER * lu.step_s)
     store_calibration(tmp_path / "steps.json", slower)
     answer = told(capsys, "workloads", "check", *where, "--trace", str(trace), "--apps", str(apps))
     assert isinstance(answer, dict)
