@@ -8,8 +8,6 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ClusterShell.NodeSet import NodeSet, NodeSetParseError
-
 from gangd.config import Config, load_config
 from gangd.controller.keeper import Keeper
 from gangd.controller.loop import ControllerLoop
@@ -18,8 +16,9 @@ from gangd.controller.preflight import check_slurm
 from gangd.keys import load_controller_keys, make_keys
 from gangd.openfiles import allow_open_files
 from gangd.wire.sockets import ControllerSockets
-from osub.errors import OsubError, UsageError
+from osub.errors import ClusterError, OsubError, UsageError
 from osub.slurm import CommandSlurm
+from osub.slurm.hosts import expand_hosts
 
 log = logging.getLogger("gangd")
 
@@ -102,9 +101,9 @@ def _run(options: argparse.Namespace) -> None:
 
 def _keys(folder: Path, agents: str | None) -> None:
     try:
-        nodes = [str(node) for node in NodeSet(agents)] if agents else []
-    except NodeSetParseError as error:
-        raise UsageError(f"--agents {agents}: {error}") from error
+        nodes = expand_hosts(agents or "")
+    except ClusterError as error:
+        raise UsageError(f"--agents: {error}") from error
     made = make_keys(folder, nodes)
     for path in made:
         print(path)

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
+from osub.errors import ClusterError
 from osub.slurm.hosts import expand_hosts, expand_ids
 from osub.slurm.types import Job, JobState, Node, NodeCores, Partition
 
@@ -83,7 +84,7 @@ def _job(line: str, threads: Mapping[str, int]) -> Job | None:
             comment=_comment(tail),
             batch_host=_present(keys.get("BatchHost")),
         )
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, ClusterError):
         return None
 
 

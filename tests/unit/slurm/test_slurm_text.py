@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from osub.errors import ClusterError
 from osub.slurm import Job, JobState
-from osub.slurm.hosts import expand_hosts, expand_ids, fold_hosts
 from osub.slurm.text import read_config, read_jobs, read_nodes, read_partitions
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "slurm"
@@ -120,19 +118,12 @@ def test_configuration_is_a_mapping() -> None:
     assert config["MessageTimeout"] == "10 sec"
 
 
-def test_host_lists_and_id_lists_expand() -> None:
-    assert expand_hosts("n[1-3,7],x9") == ("n1", "n2", "n3", "n7", "x9")
-    assert expand_hosts("(null)") == ()
-    assert fold_hosts(["n1", "n2", "n3"]) == "n[1-3]"
-    assert expand_ids("0-3,7") == (0, 1, 2, 3, 7)
-
-
-@pytest.mark.parametrize("bad", ["n[1-", "n[3-1]"])
-def test_a_broken_host_list_says_so(bad: str) -> None:
-    with pytest.raises(ClusterError, match="cannot be read"):
-        expand_hosts(bad)
-
-
-def test_a_broken_id_list_says_so() -> None:
-    with pytest.raises(ClusterError, match="1-x"):
-        expand_ids("1-x")
+def test_a_job_whose_name_is_no_list_harms_itself_only() -> None:
+    lines = (FIXTURES / "jobs.txt").read_text().splitlines()
+    line = next(line for line in lines if "JobId=3 " in line)
+    for name in ("x Nodes=a CPU_IDs=x Mem=1", "x Nodes=n[1- CPU_IDs=0 Mem=1", "x Nodes=@g CPU_IDs=0 Mem=1"):
+        forged = line.replace("JobId=3 ", "JobId=77 ").replace("JobName=w.sh", f"JobName={name}")
+        assert forged != line
+        found, unusable = read_jobs("\n".join([line, forged]), {})
+        assert [job.job_id for job in found] == [3]
+        assert unusable == 1
