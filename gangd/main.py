@@ -103,7 +103,7 @@ def _keys(folder: Path, agents: str | None) -> None:
     try:
         nodes = expand_hosts(agents or "")
     except ClusterError as error:
-        raise UsageError(f"--agents: {error}") from error
+        raise UsageError(f"--agents {agents}: {error}") from error
     made = make_keys(folder, nodes)
     for path in made:
         print(path)
