@@ -9,14 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gangd.core.cores import CoreSet
+from gangd.core.events import Hold
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Member:
-    """A gang in a track: its id and its jobs with their cores. The same object while nothing changed."""
+    """A gang in a track: its id, its jobs with their cores, how it is held.
+
+    The same object while nothing changed.
+    """
 
     gang: int
     jobs: tuple[tuple[int, CoreSet], ...]
+    hold: Hold = Hold.FREEZE
 
 
 @dataclass(frozen=True, slots=True, eq=False)

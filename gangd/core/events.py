@@ -17,6 +17,13 @@ class JobState(StrEnum):
     TERMINATING = "terminating"
 
 
+class Hold(StrEnum):
+    """How a gang whose turn it is not stands back."""
+
+    FREEZE = "freeze"  # it does not run at all
+    YIELD = "yield"  # it runs at the lowest priority: what the owner of the slice leaves
+
+
 @dataclass(frozen=True, slots=True)
 class JobView:
     """One job as a snapshot sees it. Pass the same object again while nothing changed: it is faster.
@@ -37,6 +44,8 @@ class JobView:
         Share relative to others; 2 gets twice the slices of 1 where they contend.
     opt_out
         It must not be held.
+    hold
+        How it is held; a gang of several jobs yields only if all of them do.
     """
 
     job: int
@@ -47,6 +56,7 @@ class JobView:
     end_s: float | None = None
     weight: float = 1.0
     opt_out: bool = False
+    hold: Hold = Hold.FREEZE
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,11 @@ import numpy as np
 from gangd.core.commands import ExemptKind, Member
 from gangd.core.cores import CoreSet
 from gangd.core.demand import Demand, Level
-from gangd.core.events import JobState, JobView
+from gangd.core.events import Hold, JobState, JobView
 from gangd.core.states import GangInput, GangState
 
 NOWHERE = CoreSet(b"", ())
+CORE_BYTES = 4
 
 
 class Gang:
@@ -26,6 +27,8 @@ class Gang:
         All cores of all its jobs.
     weight
         Greatest weight of its jobs.
+    hold
+        How it stands back: it yields if all of its jobs do.
     since_ns
         When it appeared.
     looked_ns
@@ -52,6 +55,7 @@ class Gang:
         "exempt",
         "exempted",
         "gang",
+        "hold",
         "looked_ns",
         "member",
         "missing",
@@ -91,6 +95,7 @@ class Gang:
         self.terminating = self.suspended = self.opt_out = False
         self.weight = 0.0
         self.places = 0
+        self.hold = Hold.YIELD
         for view in views.values():
             if view.state is JobState.TERMINATING:
                 self.terminating = True
@@ -98,12 +103,24 @@ class Gang:
                 self.suspended = True
             if view.opt_out:
                 self.opt_out = True
+            if view.hold is Hold.FREEZE:
+                self.hold = Hold.FREEZE
             self.weight = max(self.weight, view.weight)
             self.places += len(view.cores.nodes)
         jobs = tuple([(job, view.cores) for job, view in views.items()])
         if self.member.jobs != jobs:
-            self.member = Member(self.gang, jobs)
             self.cores = _union(jobs)
+        if self.member.jobs != jobs or self.member.hold is not self.hold:
+            self.member = Member(self.gang, jobs, self.hold)
+
+    @property
+    def needs_turns(self) -> bool:
+        """Whether its like must not run beside it on its cores.
+
+        Processes of one core wait for nobody elsewhere: the kernel shares that core among them as well as
+        slices could, and finer. A frozen gang is to leave caches and memory alone, so it takes turns.
+        """
+        return self.hold is Hold.FREEZE or len(self.cores.packed) > CORE_BYTES
 
     @property
     def exemption(self) -> ExemptKind | None:
@@ -134,8 +151,13 @@ class Gang:
             self.dying_ns = None
 
     def is_settled(self, now_ns: int, grace_ns: int) -> bool:
-        """Whether its launch grace is over, or it left the state in which that counts."""
-        return self.state is not GangState.NEW or now_ns >= self.since_ns + grace_ns
+        """Whether its launch grace is over, or it left the state in which that counts.
+
+        A gang that yields needs none: its launch goes on meanwhile.
+        """
+        if self.state is not GangState.NEW or self.hold is Hold.YIELD:
+            return True
+        return now_ns >= self.since_ns + grace_ns
 
     def following(self, now_ns: int, grace_ns: int, shares: bool) -> GangInput | None:
         """Next input of the state machine that the facts call for; None if the state agrees with them."""

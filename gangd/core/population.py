@@ -132,18 +132,18 @@ class Population:
         else:
             self.by_slot[slot] = gang
         self.gangs[number] = gang
-        self._rotation.enter(slot, number, gang.weight)
+        self._rotation.enter(slot, number, gang.weight, takes_turns=gang.needs_turns)
         self._inhabit(gang)
         return gang
 
     def _redescribe(self, gang: Gang, views: dict[int, JobView]) -> bool:
         """Take in changed views; True if the cores changed."""
-        cores, weight, member = gang.cores, gang.weight, gang.member
+        cores, weight, member, turns = gang.cores, gang.weight, gang.member, gang.needs_turns
         self._desert(gang)
         gang.describe(views)
         self._inhabit(gang)
-        if gang.weight != weight:
-            self._rotation.reweigh(gang.slot, gang.weight)
+        if gang.weight != weight or gang.needs_turns is not turns:
+            self._rotation.reweigh(gang.slot, gang.weight, takes_turns=gang.needs_turns)
         if gang.member is not member:
             gang.ended.clear()
             self._rotation.move(gang.slot)

@@ -4,6 +4,10 @@ Only what changed is worked out again. A change touches gangs; their groups and 
 are taken apart at the first slice that is not final, the gangs among them that still contend are
 grouped anew, and go on with the virtual time and the waits that they had. All other groups go on as they
 are, and those that repeat cost nothing at all.
+
+Gangs that contend need slices only if one of them takes turns (its processes on several cores wait for
+each other, or it must not run beside others), or if their weights differ: else the kernel shares their one
+core among them as well, and finer.
 """
 
 from __future__ import annotations
@@ -62,6 +66,7 @@ class Rotation:
         self._charge: Ints = np.zeros(0, dtype=np.int64)
         self._wants: list[bool] = []
         self._shares: list[bool] = []
+        self._turns: list[bool] = []
         self._watched: dict[int, int] = {}
         self._moved: set[int] = set()
         self._used: set[int] = set()
@@ -75,13 +80,14 @@ class Rotation:
         self._windows: dict[int, Group] = {}
         self._all: dict[int, Group] = {}
 
-    def enter(self, slot: int, gang: int, weight: float) -> None:
+    def enter(self, slot: int, gang: int, weight: float, *, takes_turns: bool = True) -> None:
         """Give ``slot`` to a gang; a slot that is used again starts without past."""
         if slot >= len(self.groups):
             missing = max(slot + 1, 2 * len(self.groups), 64) - len(self.groups)
             self.groups.extend([None] * missing)
             self._wants.extend([False] * missing)
             self._shares.extend([False] * missing)
+            self._turns.extend([True] * missing)
             for name in ("held_ns", "_gang", "_charge", "_lead", "_debt", "_left", "_wait", "_woken"):
                 old = getattr(self, name)
                 setattr(self, name, np.concatenate((old, np.zeros(missing, dtype=old.dtype))))
@@ -89,11 +95,12 @@ class Rotation:
         if slot in self._used:
             self._lead[slot] = self._debt[slot] = self._left[slot] = self.held_ns[slot] = 0
         self._used.add(slot)
-        self.reweigh(slot, weight)
+        self.reweigh(slot, weight, takes_turns=takes_turns)
 
-    def reweigh(self, slot: int, weight: float) -> None:
-        """Set the weight of a gang."""
+    def reweigh(self, slot: int, weight: float, *, takes_turns: bool = True) -> None:
+        """Set the weight of a gang, and whether its contenders must not run beside it."""
         self._charge[slot] = max(1, round(UNIT / weight))
+        self._turns[slot] = takes_turns
         self._dirty.add(slot)
 
     def want(self, slot: int, wants: bool, shares: bool, *, woke_for: int | None = None) -> None:
@@ -233,10 +240,12 @@ class Rotation:
         stayed = self._take_apart(retired, first)
         region |= stayed
         rotating = {slot for slot in region if wants[slot] and any(map(wants.__getitem__, neighbours[slot]))}
+        parts = self._parts(rotating)
+        rotating = set(parts[0])
         self._admit(rotating - stayed, stayed & rotating, first)
         self._woken[list(self._dirty - rotating)] = False
         self._dirty.clear()
-        return retired, self._begin(self._parts(rotating), first), region
+        return retired, self._begin(parts, first), region
 
     def _take_apart(self, retired: list[Group], first: int) -> set[int]:
         """Dissolve groups; what their gangs had is kept by slot."""
@@ -277,7 +286,7 @@ class Rotation:
         self._lead[slots] = np.maximum(own, last)
 
     def _parts(self, rotating: set[int]) -> tuple[list[int], list[int]]:
-        """List the gangs that contend, connected part by part, and the size of each part."""
+        """List the gangs that need slices, connected part by part, and the size of each part."""
         neighbours = self.graph.neighbours
         order: list[int] = []
         sizes = []
@@ -289,9 +298,16 @@ class Rotation:
                     if other in left:
                         left.remove(other)
                         part.append(other)
-            order += part
-            sizes.append(len(part))
+            if self._needs_slices(part):
+                order += part
+                sizes.append(len(part))
         return order, sizes
+
+    def _needs_slices(self, part: list[int]) -> bool:
+        """Whether gangs that contend have to take turns; those of one core each are all neighbours."""
+        if any(map(self._turns.__getitem__, part)):
+            return True
+        return len(set(self._charge[part].tolist())) > 1
 
     def _begin(self, parts: tuple[list[int], list[int]], first: int) -> list[Group]:
         """Form groups without slices yet, one of each part, side by side in one block."""

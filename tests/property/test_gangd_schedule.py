@@ -14,6 +14,7 @@ from gangd.core.commands import Command, Exempt, Publish
 from gangd.core.cores import CoreMap
 from gangd.core.events import (
     AgentJoined,
+    Hold,
     JobView,
     NodeReport,
     Sample,
@@ -51,6 +52,7 @@ class World:
     cores: int = 2
     multiplicity: int = 3
     settings: Settings = field(default_factory=lambda: Settings(grace_ns=0, freeze_cap_ns=60_000 * MS))
+    holds: tuple[Hold, ...] = (Hold.FREEZE,)  # of the jobs, in turns
 
     def __post_init__(self) -> None:
         self.names = [f"n{index}" for index in range(self.nodes)]
@@ -90,7 +92,8 @@ class World:
             placement[name] = tuple(chosen)
         number = self.next_id
         self.next_id += 1
-        view = JobView(number, number, self.map.pack(placement), weight=weight)
+        hold = self.holds[number % len(self.holds)]
+        view = JobView(number, number, self.map.pack(placement), weight=weight, hold=hold)
         self.jobs[number] = self.known[number] = Job(view, placement)
         return self.jobs[number]
 
@@ -149,6 +152,11 @@ class World:
                 )
         return {job for jobs in together.values() if len(jobs) > 1 for job in jobs}
 
+    def takes_turns(self, number: int) -> bool:
+        """Whether a job must not run beside its like."""
+        job = self.known[number]
+        return job.view.hold is Hold.FREEZE or len(job.cores) > 1
+
     def check(self) -> None:
         """Judge the slice that just began."""
         held = {name: self.agents[name].held(self.slice) for name in self.names}
@@ -169,6 +177,7 @@ class World:
                 job.waited += 1
                 job.rivals = max(job.rivals, len(rivals))
                 assert rivals - frozen, f"job {number} is held for nobody"
+                assert any(map(self.takes_turns, {number} | rivals)), f"job {number} is held for its like"
                 assert job.waited <= self.multiplicity * job.rivals, f"job {number} waits {job.waited} slices"
             else:
                 job.waited = job.rivals = 0
@@ -209,11 +218,11 @@ churn = st.lists(
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(churn, st.integers(2, 4))
+@given(churn, st.integers(2, 4), st.lists(st.sampled_from(Hold), min_size=1, max_size=3))
 def test_one_gang_a_core_nobody_starves_and_all_nodes_agree(
-    script: list[tuple[str, object]], most: int
+    script: list[tuple[str, object]], most: int, holds: list[Hold]
 ) -> None:
-    world = World(multiplicity=most)
+    world = World(multiplicity=most, holds=tuple(holds))
     for what, which in script:
         numbers = list(world.jobs)
         if what == "start":
