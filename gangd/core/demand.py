@@ -1,15 +1,17 @@
 """Busy or idle: the demand class of a gang, from samples of all of its nodes, with hysteresis.
 
-A sample is ``(CPU time + run-queue delay) / observed time`` of the gang on one node in one slice in which
-it was not held. A gang is as busy as its busiest node: one busy process anywhere makes all of it busy,
-and it is idle only when every node was idle in the same slice. CPU time alone proves no progress (an MPI
-rank may spin), and its absence in a held slice proves no idleness: held slices are not sampled.
+A sample is ``(CPU time + run-queue delay) / observed time`` of the gang on one node: in one slice in which
+it was not frozen, or, while it shares no core, over the second since the last one. A gang is as busy as
+its busiest node: one busy process anywhere makes all of it busy, and it is idle only when every node was
+idle in the same slice. CPU time alone proves no progress (an MPI rank may spin), and its absence while
+frozen proves no idleness: such slices are not sampled. A gang that yields is sampled in all slices.
 
 * Idle to busy: ``confirm_samples`` slices with a busy sample, no idle slice between them.
-* Busy to idle: a row of idle slices; longer for several processes than for one (they take turns waiting
-  for each other), and shorter after a short burst, whose length it follows: a gang that was busy for two
-  slices need not be watched for six.
-* A gang never seen is presumed busy, and long so.
+* Busy to idle, one process: one idle slice. A gang that flaps, for it comes back soon after each rest, as
+  a program does that waits for its files, needs a longer row each time.
+* Busy to idle, several processes: a row of idle slices, for they take turns waiting for each other; shorter
+  after a short burst, whose length it follows: one that was busy for two slices need not be watched for six.
+* A gang never seen is presumed busy, and long so. What was seen of it while it was alone counts.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from gangd.core.settings import Settings
 
 OPEN_SLICES = 4
 LONG_HISTORY = 64
+SOON_SLICES = 16
+MOST_FLAPS = 8
 
 
 class Level(StrEnum):
@@ -33,15 +37,28 @@ class Level(StrEnum):
 class Demand:
     """Demand class of one gang."""
 
-    __slots__ = ("_busy_slice", "_history", "_multi", "_open", "_streak", "level")
+    __slots__ = (
+        "_alone",
+        "_busy_slice",
+        "_flaps",
+        "_history",
+        "_multi",
+        "_open",
+        "_rested_slice",
+        "_streak",
+        "level",
+    )
 
     def __init__(self) -> None:
         self.level = Level.BUSY
         self._history = LONG_HISTORY
         self._streak = 0
         self._busy_slice = -1
+        self._rested_slice: int | None = None
+        self._flaps = 0
         self._multi = False
         self._open: dict[int, list[float]] = {}
+        self._alone: dict[tuple[int, int], float] = {}
 
     def sample(self, number: int, share: float, tasks: int, places: int, settings: Settings) -> bool:
         """Take in what one place saw in slice ``number``; True if the level changed.
@@ -58,6 +75,7 @@ class Demand:
             How many places (jobs times their nodes) the gang has in all.
         """
         before = self.level
+        self._alone.clear()
         self._multi = self._multi or tasks > 1 or places > 1
         if share > settings.busy_share:
             self._busy(number, settings)
@@ -70,10 +88,30 @@ class Demand:
             self._close(min(self._open), settings)
         return self.level is not before
 
+    def alone(
+        self, place: tuple[int, int], share: float, tasks: int, places: int, settings: Settings
+    ) -> bool:
+        """Take in what one place (job, node) saw since its last report while the gang shared no core.
+
+        The gang is idle once the last of all its places was idle, and busy as soon as one is; True if the
+        level changed.
+        """
+        before = self.level
+        self._open.clear()
+        self._streak = 0
+        self._multi = self._multi or tasks > 1 or places > 1
+        self._alone[place] = share
+        if share > settings.busy_share:
+            self.level, self._history = Level.BUSY, LONG_HISTORY
+        elif len(self._alone) >= places and max(self._alone.values()) < settings.idle_share:
+            self.level = Level.IDLE
+        return self.level is not before
+
     def empty(self) -> bool:
         """No process of the gang is left anywhere, though its job may start others; True if that is news."""
         before = self.level
         self._open.clear()
+        self._alone.clear()
         self._streak = 0
         self.level = Level.IDLE
         return self.level is not before
@@ -89,6 +127,11 @@ class Demand:
             self.level = Level.WAKING
         if self.level is Level.WAKING and self._history >= settings.confirm_samples:
             self.level = Level.BUSY
+            self._note_flap(number)
+
+    def _note_flap(self, number: int) -> None:
+        soon = self._rested_slice is not None and number - self._rested_slice <= SOON_SLICES
+        self._flaps = min(self._flaps + 1, MOST_FLAPS) if soon else 0
 
     def _close(self, number: int, settings: Settings) -> None:
         share = self._open.pop(number)[1]
@@ -97,10 +140,14 @@ class Demand:
             return
         self._streak += 1
         if self._streak >= self._patience(settings):
+            if self.level is Level.BUSY and self._busy_slice >= 0:  # and not merely presumed to be
+                self._rested_slice = number
             self.level = Level.IDLE
 
     def _patience(self, settings: Settings) -> int:
+        """Idle slices in a row that let the gang be idle."""
         if self.level is Level.WAKING:
             return 1
-        most = settings.idle_samples_multi if self._multi else settings.idle_samples
-        return min(most, 1 + self._history // 2)
+        if not self._multi:
+            return min(settings.idle_samples, 1 + self._flaps)
+        return min(settings.idle_samples_multi, 1 + self._history // 2 + self._flaps)

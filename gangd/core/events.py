@@ -71,13 +71,18 @@ class SlurmSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """CPU time and run-queue delay of a job on one node over ``span_us`` in which it was not held."""
+    """CPU time and run-queue delay of a job on one node over ``span_us`` in which it was not frozen."""
 
     job: int
     cpu_us: int
     delay_us: int
     span_us: int
     tasks: int
+
+    @property
+    def share(self) -> float:
+        """Demand in cores: what it used and what it waited for, over the time of the observation."""
+        return (self.cpu_us + self.delay_us) / self.span_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +112,8 @@ class NodeReport:
         Jobs whose freeze state is not the one that the agent left.
     born
         Jobs whose first process was found on this node.
+    alone
+        What jobs did since the last report that no slice names: they share no core as far as is known.
     """
 
     now_ns: int
@@ -116,6 +123,7 @@ class NodeReport:
     dying: tuple[int, ...] = ()
     strange: tuple[int, ...] = ()
     born: tuple[int, ...] = ()
+    alone: tuple[Sample, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

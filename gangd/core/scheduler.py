@@ -237,6 +237,8 @@ class GangScheduler:
                 if self.settings.record:
                     gangs = filter(self._people.shares, self._people.on_node(node))
                     self._out.append(Record(slice_rows(report.node, node, use, self.time, gangs)))
+        for sample in report.alone:
+            self._alone(node, sample)
         for job in report.ended:
             self._ended(node, job)
         for job in report.dying:
@@ -253,14 +255,28 @@ class GangScheduler:
                 self._out += (Alarm("foreign freeze", str(job), text), AskSlurm(text))
 
     def _sample(self, node: int, number: int, sample: Sample) -> None:
+        gang = self._sampled(node, sample)
+        if gang is not None and gang.demand.sample(
+            number, sample.share, sample.tasks, gang.places, self.settings
+        ):
+            self._settle(gang)
+
+    def _alone(self, node: int, sample: Sample) -> None:
+        gang = self._sampled(node, sample)
+        if gang is None or gang.state in RULED_BY_DEMAND:  # it was asked for in slices meanwhile
+            return
+        place = (sample.job, node)
+        if gang.demand.alone(place, sample.share, sample.tasks, gang.places, self.settings):
+            self._settle(gang)
+
+    def _sampled(self, node: int, sample: Sample) -> Gang | None:
+        """Return the gang that a sample tells of; None where it tells nothing."""
         gang = self._people.gang_of(sample.job)
         if gang is None or not sample.span_us:
-            return
+            return None
         if sample.tasks and gang.ended:
             gang.ended.discard((sample.job, node))
-        share = (sample.cpu_us + sample.delay_us) / sample.span_us
-        if gang.demand.sample(number, share, sample.tasks, gang.places, self.settings):
-            self._settle(gang)
+        return gang
 
     def _ended(self, node: int, job: int) -> None:
         gang = self._people.gang_of(job)

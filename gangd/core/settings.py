@@ -34,7 +34,7 @@ class Settings:
     confirm_samples
         Busy samples that turn an idle gang busy.
     idle_samples, idle_samples_multi
-        Idle samples in a row that turn a busy gang idle: of one process, and of several.
+        Most idle samples in a row that turn a busy gang idle: of one process, and of several.
     move_interval_ns
         At most one change of a job's end in this time.
     move_near_ns
