@@ -90,12 +90,11 @@ def test_what_was_seen_while_alone_counts_when_cores_begin_to_be_shared() -> Non
 
 def test_alone_a_gang_is_idle_only_if_all_of_its_nodes_were() -> None:
     demand = Demand()
-    demand.alone((1, 0), 0.0, 1, 2, SETTINGS)
-    assert demand.level is Level.BUSY
-    demand.alone((1, 1), 0.0, 1, 2, SETTINGS)
-    assert demand.level is Level.IDLE
-    demand.alone((1, 0), 0.9, 1, 2, SETTINGS)
-    assert demand.level is Level.BUSY
+    levels = []
+    for node, share in ((0, 0.0), (1, 0.0), (0, 0.9)):
+        demand.alone((1, node), share, 1, 2, SETTINGS)
+        levels.append(demand.level)
+    assert levels == [Level.BUSY, Level.IDLE, Level.BUSY]
 
 
 def test_a_late_report_from_when_it_was_alone_does_not_rule_a_gang_that_shares() -> None:
