@@ -32,7 +32,7 @@ class Words:
     """A setting as it is written.
 
     ``policy``, ``placement`` and ``sharing`` may be ``FILE.py:NAME``; with ``quantum_ms`` jobs take turns in
-    exact slices.
+    exact slices, and ``hold`` says how they stand back.
     """
 
     system: str
@@ -46,6 +46,7 @@ class Words:
     sharing: str | None = None
     node_noise: float = 0.0
     quantum_ms: float | None = None
+    hold: str = "freeze"
     placement: str = "lln"
     memory_gib: float | None = None
     seed: int = 1
@@ -116,7 +117,7 @@ def _sharing(words: Words, system: System) -> SharingModel:
     if sum(kinds) > 1:
         raise UsageError("--sharing, --node-noise and --slices do not go together")
     if words.quantum_ms is not None:
-        return ExactSlices.of(model, words.quantum_ms)
+        return ExactSlices.of(model, words.quantum_ms, words.hold)
     if words.sharing is not None:
         return cast("SharingModel", load_plugin(words.sharing, "core_speed"))
     if words.node_noise:

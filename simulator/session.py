@@ -108,6 +108,7 @@ class Session:
                 "overhead": words.overhead,
                 "sharing": words.sharing,
                 "node_noise": words.node_noise,
+                "hold": words.hold if words.quantum_ms else None,
                 "memory_gib": words.memory_gib,
                 **{name: _plain(value) for name, value in asdict(self.cleaning).items() if name != "speedup"},
                 **({} if self.latencies is None else msgspec.to_builtins(self.latencies)),

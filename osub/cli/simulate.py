@@ -54,6 +54,9 @@ def simulate(
             help="Exact time slices of so many ms, by the gang scheduler's own core: slow.", metavar="MS"
         ),
     ] = None,
+    hold: Annotated[
+        str, typer.Option(help="With --slices: what held jobs do: freeze (nothing) or yield (what is left).")
+    ] = "freeze",
     memory_gib: Annotated[
         float | None, typer.Option(help="Memory of a node; without it memory does not matter.")
     ] = None,
@@ -105,6 +108,7 @@ def simulate(
         sharing=sharing,
         node_noise=node_noise,
         quantum_ms=slices,
+        hold=hold,
         placement=placement,
         memory_gib=memory_gib,
         seed=seed,

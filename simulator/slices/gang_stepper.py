@@ -4,7 +4,10 @@ Order at one instant: everything else that happens there, then the boundary. At 
 what they did in the slice before, the gang scheduler learns which jobs hold cores, decides, and the jobs that
 its plan holds are frozen. While no core has two jobs there is nothing to decide and no boundary.
 
-A held job makes no progress; its idle phases go on, for thinking time does not stop, but it wakes up frozen.
+A held job that is frozen makes no progress; its idle phases go on, for thinking time does not stop, but it
+wakes up frozen. One that yields goes on while none of the slice's owners computes on any of its cores, beside
+other held jobs there as the sharing model says; while an owner computes on one of them it stands still on
+all, for its processes wait for each other.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from gangd.core import (
     CoreMap,
     Event,
     GangScheduler,
+    Hold,
     JobView,
     NodeReport,
     Record,
@@ -70,7 +74,7 @@ class GangStepper(Stepper):
     rows
         The slice record so far.
     frozen_us
-        How long each job was held while it was busy.
+        How long each job stood still, held, while it was busy.
     """
 
     def __init__(
@@ -103,6 +107,8 @@ class GangStepper(Stepper):
         self._plan = PlanFollower()
         self._views: dict[int, JobView] = {}
         self._index = {job.number: job.index for job in jobs}
+        self._yields = sharing.hold is Hold.YIELD
+        self._hold = sharing.hold
         self._held: set[int] = set()
         self._asleep: set[int] = set()
         self._boundary_us: int | None = None
@@ -152,7 +158,10 @@ class GangStepper(Stepper):
         self._busy_us[running] += busy * span_us
         self._done[running] += busy * self.state.run[SPEED, running] * span_us
         if self._asleep:
-            self.frozen_us[list(self._asleep)] += span_us
+            asleep = list(self._asleep)
+            self.frozen_us[asleep] += span_us
+            if self._yields:  # they wait for a core, and agents see that
+                self._busy_us[asleep] += span_us
 
     def _begin_slices(self) -> None:
         self._boundary_us = (self.now_us // self._quantum_us + 1) * self._quantum_us
@@ -188,7 +197,9 @@ class GangStepper(Stepper):
             holders = self.cluster.holders(node)
             held = tuple(sorted(self.jobs[job].number for job in holders if job in self._held))
             samples = tuple(
-                self._sample(job, len(cores)) for job, cores in holders.items() if job not in self._held
+                self._sample(job, len(cores))
+                for job, cores in holders.items()
+                if self._yields or job not in self._held
             )
             use = SliceUse(number, 0, 0, held, samples)
             self._tell(NodeReport(now_ns, name, slices=(use,)))
@@ -204,7 +215,7 @@ class GangStepper(Stepper):
         view = self._views.get(job.index)
         if view is None:
             placement = {self._names[node]: ids for node, ids in self.cluster.cores_of(job.index).items()}
-            view = JobView(job.number, job.number, self._cores.pack(placement))
+            view = JobView(job.number, job.number, self._cores.pack(placement), hold=self._hold)
             self._views[job.index] = view
         return view
 
@@ -216,13 +227,32 @@ class GangStepper(Stepper):
                 self._plan.apply(command)
 
     def _freeze_again(self) -> None:
-        """Freeze the held jobs that are busy: those of a new slice, and those that woke up."""
+        """Let the held jobs that are busy stand still: those of a new slice, and those that woke up.
+
+        One that yields goes on where the owners leave its cores.
+        """
+        if self._yields:
+            left = {job for job in self._held if self._is_left(job)}
+            for job in sorted(self._asleep & left):
+                self._thaw(job)
+        else:
+            left = set()
         run = self.state.run
-        for job in sorted(self._held - self._asleep):
+        for job in sorted(self._held - self._asleep - left):
             if run[BUSY, job]:
                 suspend(self.state, job)
                 self._asleep.add(job)
                 self.set_speeds(job)
+
+    def _is_left(self, job: int) -> bool:
+        """Whether nobody who is not held computes on a core of a held job."""
+        run = self.state.run
+        for node, cores in self.cluster.cores_of(job).items():
+            mine = set(cores)
+            for other, theirs in self.cluster.holders(node).items():
+                if other not in self._held and run[BUSY, other] and not mine.isdisjoint(theirs):
+                    return False
+        return True
 
     def _thaw(self, job: int) -> None:
         if job in self._asleep:

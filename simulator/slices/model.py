@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from gangd.core import InvalidSettings, Settings
+from gangd.core import Hold, InvalidSettings, Settings
 from osub.errors import UsageError
 from simulator.job import Job
 from simulator.sharing.proportional import Proportional
@@ -28,23 +28,28 @@ class ExactSlices:
         Speed on cores that are shared within a slice.
     settings
         Those of the gang scheduler.
+    hold
+        What a held job does: nothing, or what the owners of the slice leave of its cores.
     """
 
     model: Proportional
     settings: Settings = field(default_factory=lambda: Settings(grace_ns=0, record=True))
+    hold: Hold = Hold.FREEZE
 
     @classmethod
-    def of(cls, model: Proportional, quantum_ms: float) -> ExactSlices:
-        """Return the model with slices of ``quantum_ms``.
+    def of(cls, model: Proportional, quantum_ms: float, hold: str = Hold.FREEZE) -> ExactSlices:
+        """Return the model with slices of ``quantum_ms`` in which jobs are held as ``hold`` says.
 
         Raises
         ------
         UsageError
-            The gang scheduler does not take this quantum.
+            The gang scheduler does not take this quantum, or knows no such hold.
         """
+        if hold not in {kind.value for kind in Hold}:
+            raise UsageError(f"unknown hold {hold!r}: choose {' or '.join(Hold)}")
         quantum_ns = round(quantum_ms * _NS_PER_MS / _NS_PER_US) * _NS_PER_US
         try:
-            return cls(model, Settings(quantum_ns=quantum_ns, grace_ns=0, record=True))
+            return cls(model, Settings(quantum_ns=quantum_ns, grace_ns=0, record=True), Hold(hold))
         except InvalidSettings as error:
             raise UsageError(f"--slices of {quantum_ms:g} ms are not possible: {error}") from error
 

@@ -84,6 +84,47 @@ def test_an_idle_interactive_job_costs_its_neighbour_next_to_nothing(tmp_path: P
     assert 42 <= interactive <= 45
 
 
+def test_jobs_of_one_core_that_yield_share_it_without_slices(tmp_path: Path) -> None:
+    result = run(tmp_path, [line(1, 0, 20, 1), line(2, 0, 20, 1)], system="N1C1", hold="yield")
+    assert ends_s(result) == [40, 40]
+    assert result.pools[0].run.gang is not None
+    assert result.pools[0].run.gang.frozen_us.tolist() == [0, 0]
+
+
+def test_gangs_that_yield_take_turns_as_frozen_ones_do(tmp_path: Path) -> None:
+    lines = [line(1, 0, 20, 2), line(2, 0, 20, 2)]
+    frozen = ends_s(run(tmp_path, lines, system="N2C1", hold="freeze"))
+    yielding = ends_s(run(tmp_path, lines, system="N2C1", hold="yield"))
+    assert yielding == pytest.approx(frozen, abs=0.5)
+
+
+def test_a_gang_that_yields_uses_what_the_owner_leaves_and_no_core_idles(tmp_path: Path) -> None:
+    lines = [line(1, 0, 60, 2), line(2, 0, 40, 1, queue=0, more=PATTERN)]
+    frozen, _ = ends_s(run(tmp_path, lines, system="N2C1", hold="freeze"))
+    yielding, interactive = ends_s(run(tmp_path, lines, system="N2C1", hold="yield"))
+    # 4 s of bursts cost the batch job 4 s and nothing else: what it is owed for is what others computed
+    assert yielding == pytest.approx(64, abs=0.02)
+    assert yielding <= frozen
+    assert 42 <= interactive <= 45
+
+
+def test_a_gang_stands_still_while_one_of_its_cores_is_not_left(tmp_path: Path) -> None:
+    lines = [line(1, 0, 10, 2), line(2, 0, 10, 1), line(3, 0, 10, 2)]
+    result = run(tmp_path, lines, system="N2C1", multiplicity=3, hold="yield")
+    frame = slice_frame(result)
+    assert frame is not None
+    assert (result.end_us > 10e6).all()
+    assert result.pools[0].run.gang is not None
+    frozen_s = result.pools[0].run.gang.frozen_us / 1e6
+    turnaround_s = result.end_us / 1e6
+    assert turnaround_s - frozen_s == pytest.approx([10, 10, 10], abs=0.8)
+
+
+def test_an_unknown_hold_is_told() -> None:
+    with pytest.raises(UsageError, match="unknown hold 'stop': choose freeze or yield"):
+        setting_of(Words(system="N1C1", multiplicity=2, quantum_ms=250.0, hold="stop"))
+
+
 def test_the_run_has_the_slices_and_the_frozen_time(tmp_path: Path) -> None:
     trace = tmp_path / "two.swf"
     trace.write_text("\n".join([line(1, 0, 5, 1), line(2, 0, 5, 1)]) + "\n")
