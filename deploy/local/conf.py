@@ -66,7 +66,8 @@ def slurm_conf(shape: Shape, host: Host, layout: Layout) -> str:
         lines[key] = value
     nodes = [
         f"NodeName={node.name} NodeHostname={host.name} NodeAddr=127.0.0.1 Port={node.port} "
-        f"Sockets=1 CoresPerSocket={shape.cores} ThreadsPerCore=1 RealMemory={memory} State=UNKNOWN"
+        f"Sockets=1 CoresPerSocket={shape.cores} ThreadsPerCore={shape.threads} RealMemory={memory} "
+        "State=UNKNOWN"
         for node in layout.nodes
     ]
     return "\n".join(
@@ -74,7 +75,7 @@ def slurm_conf(shape: Shape, host: Host, layout: Layout) -> str:
             "# Written by `osub cluster up`; lost on `osub cluster down`.",
             *(f"{key}={value}" for key, value in lines.items()),
             *nodes,
-            *_partitions(shape, layout, max(1, memory // (shape.cores * most))),
+            *_partitions(shape, layout, max(1, memory // (shape.cores * shape.threads * most))),
             "",
         ]
     )

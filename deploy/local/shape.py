@@ -9,6 +9,7 @@ from osub.errors import UsageError
 
 MOST_NODES = 512
 MOST_CORES = 256
+MOST_THREADS = 8
 MOST_MULTIPLICITY = 8
 
 
@@ -44,6 +45,8 @@ class Shape:
         Number of nodes, and cores on each.
     virtual
         Whether nodes may declare more cores than the host has; their jobs are then not pinned.
+    threads
+        Hardware threads a core, 1 to 8; several are declared only, and go with ``virtual``.
     multiplicity
         Most allocated jobs a core, M (in MQ: of the batch nodes, M_B), 1 to 8.
     gang
@@ -70,6 +73,7 @@ class Shape:
     nodes: int
     cores: int
     virtual: bool = False
+    threads: int = 1
     multiplicity: int = 1
     gang: Gang = Gang.NONE
     quantum_ms: float = 250.0
@@ -82,6 +86,9 @@ class Shape:
     def __post_init__(self) -> None:
         _within("--nodes", self.nodes, MOST_NODES)
         _within("--cores", self.cores, MOST_CORES)
+        _within("--threads", self.threads, MOST_THREADS)
+        if self.threads > 1 and not self.virtual:
+            raise UsageError("--threads declares hardware threads: it goes with --virtual")
         _within("--multiplicity", self.multiplicity, MOST_MULTIPLICITY)
         _within("--multiplicity-interactive", self.multiplicity_interactive, MOST_MULTIPLICITY)
         if not 20 <= self.quantum_ms <= 5000:

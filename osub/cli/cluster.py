@@ -31,6 +31,7 @@ def up(
     virtual: Annotated[
         bool, typer.Option("--virtual", help="Declare more cores than the host has; nothing is pinned.")
     ] = False,
+    threads: Annotated[int, typer.Option(help="Hardware threads a core to declare (with --virtual).")] = 1,
     multiplicity: Annotated[int, typer.Option(help="Most jobs a core, M (MQ: of batch nodes).")] = 1,
     gang: Annotated[Gang, typer.Option(help="Who takes turns on shared cores.")] = Gang.NONE,
     quantum_ms: Annotated[float, typer.Option(help="Length of gangd's time slices, ms.")] = 250.0,
@@ -49,6 +50,7 @@ def up(
         nodes=nodes or (natural[0] if cores is None else max(1, natural[0] * natural[1] // cores)),
         cores=cores or max(1, natural[0] * natural[1] // (nodes or natural[0])),
         virtual=virtual,
+        threads=threads,
         multiplicity=multiplicity,
         gang=gang,
         quantum_ms=quantum_ms,

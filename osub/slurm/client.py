@@ -26,8 +26,12 @@ class SubmitRequest:
         Number of nodes, at least 1.
     tasks_per_node
         Tasks on each node, one core each, at least 1.
+    tasks_per_core
+        Most tasks a core; 1 where a core has several hardware threads, each of which Slurm counts as a CPU.
     memory_per_cpu_mib
-        Memory a core, MiB; None for the partition's default.
+        Memory a CPU, MiB; None for the partition's default.
+    memory_per_node_mib
+        Memory a node, MiB, instead.
     time_limit_minutes
         Wall-clock limit, whole minutes; None for the partition's default.
     output
@@ -38,19 +42,35 @@ class SubmitRequest:
         The job's whole environment.
     constraint
         Node features asked for.
+    account, qos, reservation
+        As ``sbatch`` has them; None for the user's default, or none.
+    no_requeue
+        Whether Slurm may never start the job again; otherwise the site's default holds.
+    oversubscribe
+        Whether the job shares its cores where the partition leaves that to the job (OverSubscribe=YES).
+    options
+        Further long options of ``sbatch``, without their dashes; see ``osub.slurm.sbatch.check_options``.
     """
 
     script: str
     name: str
     nodes: int = 1
     tasks_per_node: int = 1
+    tasks_per_core: int | None = None
     partition: str | None = None
     memory_per_cpu_mib: int | None = None
+    memory_per_node_mib: int | None = None
     time_limit_minutes: int | None = None
     output: Path | None = None
     comment: str | None = None
     constraint: str | None = None
     working_directory: Path | None = None
+    account: str | None = None
+    qos: str | None = None
+    reservation: str | None = None
+    no_requeue: bool = False
+    oversubscribe: bool = False
+    options: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -97,8 +117,8 @@ class SlurmClient(Protocol):
         """
         ...
 
-    def cancel(self, job_ids: Iterable[int]) -> None:
-        """Cancel jobs; one that has ended already is no error."""
+    def cancel(self, job_ids: Iterable[int], *, only_pending: bool = False) -> None:
+        """Cancel jobs, or those of them that have not started; one that has ended already is no error."""
         ...
 
     def move_end(self, job_id: int, end_time: int) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from osub.errors import HostError
 from osub.slurm.client import SubmitRequest
 from osub.slurm.faults import SlurmRefusedError, SlurmUnreachableError, SubmitUncertainError
+from osub.slurm.sbatch import sbatch_options
 from osub.slurm.text import read_config, read_jobs, read_nodes, read_partitions
 from osub.slurm.types import Job, Node, Partition
 
@@ -138,7 +139,7 @@ class CommandSlurm:
 
     def submit(self, request: SubmitRequest) -> int:
         """Submit a batch job and return its id; see :class:`SlurmClient` for what it raises."""
-        words = ["sbatch", *_sbatch_options(request)]
+        words = ["sbatch", *sbatch_options(request)]
         environment = dict(request.environment) | {
             key: self._environment[key] for key in ("SLURM_CONF", "PATH") if key in self._environment
         }
@@ -154,11 +155,11 @@ class CommandSlurm:
                 self._pause(self._pause_s * 2**attempt)
         raise SlurmUnreachableError(f"{request.name} not submitted: {_last_line(answer)}")
 
-    def cancel(self, job_ids: Iterable[int]) -> None:
-        """Cancel jobs; one that has ended already is no error."""
+    def cancel(self, job_ids: Iterable[int], *, only_pending: bool = False) -> None:
+        """Cancel jobs, or those of them that have not started; one that has ended already is no error."""
         ids = [str(job_id) for job_id in job_ids]
         if ids:
-            self._tell("scancel", *ids)
+            self._tell("scancel", *(["--state=PENDING"] if only_pending else []), *ids)
 
     def move_end(self, job_id: int, end_time: int) -> None:
         """Move a running job's end to ``end_time``, seconds since the epoch."""
@@ -203,24 +204,3 @@ class CommandSlurm:
 def _last_line(answer: Answer) -> str:
     lines = [line for line in (answer.stderr or answer.stdout).splitlines() if line.strip()]
     return lines[-1].strip() if lines else f"exit code {answer.returncode}, nothing printed"
-
-
-def _sbatch_options(request: SubmitRequest) -> list[str]:
-    options = [
-        "--parsable",
-        "--export=ALL",
-        f"--job-name={request.name}",
-        f"--nodes={request.nodes}",
-        f"--ntasks={request.nodes * request.tasks_per_node}",
-        f"--ntasks-per-node={request.tasks_per_node}",
-        f"--output={request.output or '/dev/null'}",
-    ]
-    optional = {
-        "partition": request.partition,
-        "mem-per-cpu": request.memory_per_cpu_mib and f"{request.memory_per_cpu_mib}M",
-        "time": request.time_limit_minutes,
-        "comment": request.comment,
-        "constraint": request.constraint,
-        "chdir": request.working_directory,
-    }
-    return options + [f"--{key}={value}" for key, value in optional.items() if value is not None]

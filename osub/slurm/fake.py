@@ -147,12 +147,13 @@ class FakeSlurm:
             )
         return job_id
 
-    def cancel(self, job_ids: Iterable[int]) -> None:
+    def cancel(self, job_ids: Iterable[int], *, only_pending: bool = False) -> None:
         """Cancel jobs; unknown ids are refused, ended ones left."""
         self._reach()
         for job_id in job_ids:
             entry = self._known(job_id)
-            if not entry.job.state.is_over:
+            started = entry.job.state is not JobState.PENDING
+            if not entry.job.state.is_over and not (only_pending and started):
                 self._end(entry, JobState.CANCELLED, self.now)
         self._schedule()
 

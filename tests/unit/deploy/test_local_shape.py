@@ -89,6 +89,14 @@ def test_two_queues_split_the_nodes() -> None:
     assert "OverSubscribe=FORCE:4" in interactive
 
 
+def test_virtual_nodes_may_declare_several_threads_a_core() -> None:
+    shape = Shape(nodes=1, cores=4, threads=2, virtual=True)
+    text = slurm_conf(shape, HOST, make_layout(Path("/var/lib/c"), shape, ((),)))
+    assert "CoresPerSocket=4 ThreadsPerCore=2 " in text
+    with pytest.raises(UsageError, match="--virtual"):
+        Shape(nodes=1, cores=1, threads=2)
+
+
 def test_settings_win_over_ours_whatever_their_case() -> None:
     lines = conf(Shape(nodes=1, cores=1, settings=("killwait=5", "minjobage=10")))
     assert lines["killwait"] == "5"
