@@ -26,7 +26,7 @@ from gangd.agent.watch import FileWatch, FolderWatch
 from gangd.freezer.cgroup import CgroupFreezer
 from gangd.freezer.choose import Choice, choose, make_freezer
 from gangd.freezer.dry import DryFreezer
-from gangd.freezer.model import Freezer
+from gangd.freezer.model import Holder
 from gangd.freezer.procfs import boot_id
 from gangd.guardian.place import discard, make_private, state_path
 from gangd.guardian.statefile import StateFile
@@ -106,7 +106,7 @@ def serve(settings: Settings) -> int:
 def _assemble(
     settings: Settings,
     choice: Choice,
-    freezers: tuple[Freezer, Freezer],
+    freezers: tuple[Holder, Holder],
     state: StateFile,
     sockets: AgentSockets,
     log: JsonLog,

@@ -53,7 +53,7 @@ class Checks:
         self._settling: dict[StepKey, Settling] = {}
         self._settled: set[StepKey] = set()
         self._doubts: dict[StepKey, int] = {}
-        self._sees_stops = gate.freezer.name.startswith("cgroup")
+        self._sees_stops = gate.holder.name.startswith("cgroup")
 
     def stuck_at(self, now_ns: int) -> frozenset[StepKey]:
         """Return the steps that must not be frozen at ``now_ns``."""
@@ -71,7 +71,7 @@ class Checks:
         """Look at the steps whose control files strangers have written."""
         for key in self._gate.strange():
             held = key in self._gate.held
-            state = self._gate.freezer.state(key)
+            state = self._gate.holder.state(key)
             self._note(
                 self._memory.on_state(
                     key, state, now_ns, ours=held, settled=key in self._settled, written=held
@@ -93,7 +93,7 @@ class Checks:
         self._settled &= held.keys()
         for key in {*keys, *held}:
             ours = key in held
-            state = self._gate.freezer.state(key)
+            state = self._gate.holder.state(key)
             if ours is not (key in held):  # a switch came between: nobody else did this
                 continue
             if ours and key not in self._settled and not self._settle(key, state, now_ns):
@@ -108,7 +108,7 @@ class Checks:
         before = dict(self.stuck)
         held = self._gate.held
         for key in [key for key in self._settling if key in held]:
-            self._settle(key, self._gate.freezer.state(key), now_ns)
+            self._settle(key, self._gate.holder.state(key), now_ns)
         rested = self.stuck_at(now_ns) != before.keys()
         self._set_due(now_ns)
         return rested

@@ -1,7 +1,7 @@
 """The only place where anything is frozen: lease checked before and after, everything under one lock.
 
 Both threads come through here, so a thaw for a dying job and the switch thread's prepared freeze can't
-cross. The ledger learns of a freeze before it is written (the freezer sees to that).
+cross. The ledger learns of a freeze before it is written (the holder sees to that).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from gangd.agent.watch import FileWatch
-from gangd.freezer.model import Did, Freezer, Outcome, Step, StepKey
+from gangd.freezer.model import Did, Holder, Outcome, Step, StepKey
 from gangd.guardian.statefile import StateFile, Word
 
 
@@ -62,7 +62,7 @@ class Applied:
 
 
 class Gate:
-    """Freezes and thaws steps through one freezer, while the lease allows it.
+    """Holds and releases steps through one holder, while the lease allows it.
 
     Attributes
     ----------
@@ -76,12 +76,12 @@ class Gate:
 
     def __init__(
         self,
-        freezer: Freezer,
+        holder: Holder,
         lease: Lease,
         clock: Callable[[], int] = time.monotonic_ns,
         watch: FileWatch | None = None,
     ) -> None:
-        self.freezer = freezer
+        self.holder = holder
         self.lease = lease
         self.held: dict[StepKey, int] = {}
         self.turn = 0
@@ -148,14 +148,14 @@ class Gate:
         with self._lock:
             self._see()
             for key in keys:
-                self.freezer.disown(key)
+                self.holder.disown(key)
                 self.held.pop(key, None)
             self._forget_own()
 
     def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
-        """Let the freezer know the steps that were found; what vanished is no longer held."""
+        """Let the holder know the steps that were found; what vanished is no longer held."""
         with self._lock:
-            steps = self.freezer.adopt(found)
+            steps = self.holder.adopt(found)
             known = {step.key for step in steps}
             for key in [key for key in self.held if key not in known]:
                 del self.held[key]
@@ -187,7 +187,7 @@ class Gate:
             self.watch.written()
 
     def _freeze(self, key: StepKey, now_ns: int) -> Outcome:
-        outcome = self.freezer.freeze(key)
+        outcome = self.holder.hold(key)
         if outcome.did is not Did.GONE:
             self.held.setdefault(key, now_ns)
         return outcome
@@ -195,7 +195,7 @@ class Gate:
     def _thaw(self, key: StepKey) -> Outcome:
         if key in self._strange:
             return Outcome(key, Did.NOTHING)
-        outcome = self.freezer.thaw(key)
+        outcome = self.holder.release(key)
         if outcome.did is not Did.FAILED:
             self.held.pop(key, None)
         return outcome

@@ -83,7 +83,7 @@ class Node:
         suspended = frozenset(self.talk.timeline.exempt.suspended)
         if suspended:
             self.gate.disown(self.table.keys_of(suspended))
-        recording = self.gate.freezer
+        recording = self.gate.holder
         if isinstance(recording, RecordingFreezer):
             recording.expect(self._jobs(now_ns))
         self.act(now_ns)
@@ -137,7 +137,7 @@ class Node:
     def _refresh(self, now_ns: int) -> None:
         began_ns = time.thread_time_ns()
         changes = self.table.refresh(now_ns)
-        share = SCAN_SHARE if self.gate.freezer.name == "signals" else LIST_SHARE
+        share = SCAN_SHARE if self.gate.holder.name == "signals" else LIST_SHARE
         self._refresh_ns = now_ns + (time.thread_time_ns() - began_ns) * share
         if changes.born:
             self.book.on_born(changes.born)
@@ -378,7 +378,7 @@ class Node:
                 self.book.on_leak(job, leaked_ns)
 
     def _cgroups_ns(self, job: int) -> dict[str, int]:
-        used = {str(key): self.gate.freezer.cpu_ns(key) for key in self.table.keys_of(frozenset((job,)))}
+        used = {str(key): self.gate.holder.cpu_ns(key) for key in self.table.keys_of(frozenset((job,)))}
         return {name: cpu_ns for name, cpu_ns in used.items() if cpu_ns is not None}
 
     def _on_applied(self, applied: Applied) -> None:

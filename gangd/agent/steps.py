@@ -49,7 +49,7 @@ class StepTable:
     Parameters
     ----------
     gate
-        Whose freezer is asked.
+        Whose holder is asked.
     is_stepd
         Tells slurmstepd by its pid.
     """
@@ -61,8 +61,8 @@ class StepTable:
 
     def refresh(self, now_ns: int) -> Changes:
         """Look again."""
-        freezer = self.gate.freezer
-        steps = self.gate.adopt(freezer.look())
+        holder = self.gate.holder
+        steps = self.gate.adopt(holder.look())
         found = {step.key: step for step in steps}
         new = frozenset(found.keys() - self._seen.keys())
         gone = frozenset(self._seen.keys() - found.keys())
@@ -71,7 +71,7 @@ class StepTable:
         for key, step in found.items():
             seen = self._seen.setdefault(key, _Seen(step, now_ns))
             seen.step = step
-            self._check(seen, freezer.pids(key))
+            self._check(seen, holder.pids(key))
         alive = {key.job for key, seen in self._seen.items() if seen.pids}
         born, ended, self._alive = frozenset(alive - self._alive), frozenset(self._alive - alive), alive
         return Changes(new, gone, born, ended)
@@ -112,7 +112,7 @@ class StepTable:
 
     def control_files(self) -> dict[str, StepKey]:
         """Return the control files of all steps."""
-        return {path: key for key in self._seen for path in self.gate.freezer.control_files(key)}
+        return {path: key for key in self._seen for path in self.gate.holder.control_files(key)}
 
     def _check(self, seen: _Seen, pids: tuple[int, ...]) -> None:
         """Look at the processes that are new in a step; a slurmstepd there forbids freezing it."""

@@ -95,7 +95,7 @@ class CgroupFreezer:
             ) from error
 
     def look(self) -> tuple[Step, ...]:
-        """See ``Freezer``.
+        """See ``Holder``.
 
         Listing every folder costs tens of microseconds each. A folder's link count tells how many folders
         it has, for a tenth of that: while no count has changed, the listing is only made now and then.
@@ -120,7 +120,7 @@ class CgroupFreezer:
         return [str(path) for path in self._folders]
 
     def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
-        """See ``Freezer``."""
+        """See ``Holder``."""
         steps = {step.key: step for step in found}
         for key in [key for key in self._known if key not in steps]:
             self._forget(key)
@@ -131,16 +131,16 @@ class CgroupFreezer:
                 del self._known[key]
         return tuple(known.step for known in self._known.values())
 
-    def freeze(self, key: StepKey) -> Outcome:
-        """See ``Freezer``. Refuses, as a failure, what the ledger has no room to remember."""
+    def hold(self, key: StepKey) -> Outcome:
+        """See ``Holder``. Refuses, as a failure, what the ledger has no room to remember."""
         return self._write(key, ours=True)
 
-    def thaw(self, key: StepKey) -> Outcome:
-        """See ``Freezer``."""
+    def release(self, key: StepKey) -> Outcome:
+        """See ``Holder``."""
         return self._write(key, ours=False)
 
     def disown(self, key: StepKey) -> None:
-        """See ``Freezer``. A v2 task has a bit of its own beside Slurm's: ours is cleared, Slurm's stays."""
+        """See ``Holder``. A v2 task has a bit of its own beside Slurm's: ours is cleared, Slurm's stays."""
         for handle in self._handles(key):
             if not handle.ours:
                 continue
@@ -152,18 +152,18 @@ class CgroupFreezer:
                 self._ledger.release(handle.slot)
 
     def state(self, key: StepKey) -> StepState:
-        """See ``Freezer``. A step whose cgroups differ is FREEZING."""
+        """See ``Holder``. A step whose cgroups differ is FREEZING."""
         states = {self._state_of(handle) for handle in self._handles(key)} - {StepState.GONE}
         if not states:
             return StepState.GONE
         return states.pop() if len(states) == 1 else StepState.FREEZING
 
     def pids(self, key: StepKey) -> tuple[int, ...]:
-        """See ``Freezer``. Cgroups that the job made below its own are included."""
+        """See ``Holder``. Cgroups that the job made below its own are included."""
         return tuple(pid for handle in self._handles(key) for pid in self._pids_of(handle))
 
     def cpu_ns(self, key: StepKey) -> int | None:
-        """See ``Freezer``."""
+        """See ``Holder``."""
         total: int | None = None
         for handle in self._handles(key):
             used = self._usage_of(handle)
@@ -172,11 +172,11 @@ class CgroupFreezer:
         return total
 
     def control_files(self, key: StepKey) -> tuple[str, ...]:
-        """See ``Freezer``."""
+        """See ``Holder``."""
         return tuple(str(handle.folder / self.dialect.control) for handle in self._handles(key))
 
     def close(self) -> None:
-        """See ``Freezer``."""
+        """See ``Holder``."""
         for key in list(self._known):
             self._forget(key)
         os.close(self._root_fd)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gangd.freezer.cgroup import CgroupFreezer
-from gangd.freezer.model import Freezer, Ledger
+from gangd.freezer.model import Holder, Ledger
 from gangd.freezer.recording import RecordingFreezer
 from gangd.freezer.signals import SignalFreezer
 from gangd.freezer.tree import CGROUP1, CGROUP2
@@ -70,7 +70,7 @@ def choose(kind: str, root: Path | None, proctrack: str | None, mount: Path = CG
     return Choice("signals", None, f"no cgroup hierarchy below {mount} can be written by this user")
 
 
-def make_freezer(choice: Choice, node: str, ledger: Ledger) -> Freezer:
+def make_freezer(choice: Choice, node: str, ledger: Ledger) -> Holder:
     """Make what was chosen, for the steps of ``node``."""
     if choice.kind == "signals":
         return SignalFreezer(node, ledger)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gangd.freezer.model import Did, Freezer, Outcome, Step, StepKey, StepState
+from gangd.freezer.model import Did, Holder, Outcome, Step, StepKey, StepState
 
 
 class DryFreezer:
@@ -11,55 +11,55 @@ class DryFreezer:
     ``state`` shows a step as frozen while we pretend to hold it, so that the agent above behaves as it would.
     """
 
-    def __init__(self, inner: Freezer) -> None:
+    def __init__(self, inner: Holder) -> None:
         self.name = inner.name
         self._inner = inner
         self._held: set[StepKey] = set()
         self._known: set[StepKey] = set()
 
     def look(self) -> tuple[Step, ...]:
-        """See ``Freezer``."""
+        """See ``Holder``."""
         return self._inner.look()
 
     def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
-        """See ``Freezer``."""
+        """See ``Holder``."""
         steps = self._inner.adopt(found)
         self._known = {step.key for step in steps}
         self._held &= self._known
         return steps
 
-    def freeze(self, key: StepKey) -> Outcome:
-        """See ``Freezer``."""
+    def hold(self, key: StepKey) -> Outcome:
+        """See ``Holder``."""
         return self._pretend(key, hold=True)
 
-    def thaw(self, key: StepKey) -> Outcome:
-        """See ``Freezer``."""
+    def release(self, key: StepKey) -> Outcome:
+        """See ``Holder``."""
         return self._pretend(key, hold=False)
 
     def disown(self, key: StepKey) -> None:
-        """See ``Freezer``."""
+        """See ``Holder``."""
         self._held.discard(key)
 
     def state(self, key: StepKey) -> StepState:
-        """See ``Freezer``."""
+        """See ``Holder``."""
         real = self._inner.state(key)
         return StepState.FROZEN if key in self._held and real is not StepState.GONE else real
 
     def pids(self, key: StepKey) -> tuple[int, ...]:
-        """See ``Freezer``."""
+        """See ``Holder``."""
         return self._inner.pids(key)
 
     def cpu_ns(self, key: StepKey) -> int | None:
-        """See ``Freezer``."""
+        """See ``Holder``."""
         return self._inner.cpu_ns(key)
 
     def control_files(self, key: StepKey) -> tuple[str, ...]:
-        """See ``Freezer``: what others write is of no concern to somebody who writes nothing."""
+        """See ``Holder``: what others write is of no concern to somebody who writes nothing."""
         del key
         return ()
 
     def close(self) -> None:
-        """See ``Freezer``."""
+        """See ``Holder``."""
         self._inner.close()
 
     def _pretend(self, key: StepKey, *, hold: bool) -> Outcome:

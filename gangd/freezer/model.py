@@ -1,8 +1,9 @@
-"""The protocol of all freezers and the values that travel through it.
+"""The protocol of all ways of holding steps, and the values that travel through it.
 
-A freezer knows *steps*: the tasks of one job step on this node. ``freeze`` and ``thaw`` only write (they
+A holder knows *steps*: the tasks of one job step on this node. ``hold`` makes a step stand back (a freezer
+freezes it) and ``release`` lets it run as before. Both only write (they
 run in the switch thread and take microseconds); whether a freeze took effect, ``state`` shows afterwards, and
-tasks that were born meanwhile are caught by the next ``look``, ``adopt`` and ``freeze``. What vanishes
+tasks that were born meanwhile are caught by the next ``look``, ``adopt`` and ``hold``. What vanishes
 meanwhile is a value (``StepState.GONE``, ``Did.GONE``), never an exception.
 """
 
@@ -43,7 +44,7 @@ class StepState(enum.Enum):
 
 
 class Did(enum.Enum):
-    """What a call of ``freeze`` or ``thaw`` came to."""
+    """What a call of ``hold`` or ``release`` came to."""
 
     WROTE = "wrote"
     NOTHING = "nothing"  # it was so already: only differences are written
@@ -53,7 +54,7 @@ class Did(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of a freeze or thaw of one step; ``text`` says what went wrong if it failed."""
+    """Result of a hold or release of one step; ``text`` says what went wrong if it failed."""
 
     key: StepKey
     did: Did
@@ -83,10 +84,10 @@ class Ledger(Protocol):
         """Give the slot back: what it named is gone."""
 
 
-class Freezer(Protocol):
-    """One way of freezing steps.
+class Holder(Protocol):
+    """One way of holding steps.
 
-    Two threads share a freezer: one looks, adopts and reads, the other only freezes and thaws at
+    Two threads share a holder: one looks, adopts and reads, the other only holds and releases at
     a slice's instant. ``look``, ``state``, ``pids`` and ``cpu_ns`` change nothing and may take milliseconds;
     everything else is called under one lock and is quick.
     """
@@ -99,14 +100,14 @@ class Freezer(Protocol):
     def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
         """Make the steps of ``look`` known to the other methods and forget all others; returns the known."""
 
-    def freeze(self, key: StepKey) -> Outcome:
-        """Begin to freeze the tasks of a step that are not frozen by us yet."""
+    def hold(self, key: StepKey) -> Outcome:
+        """Begin to hold the tasks of a step that are not held by us yet."""
 
-    def thaw(self, key: StepKey) -> Outcome:
-        """Let the tasks that this freezer froze run again; others stay as they are."""
+    def release(self, key: StepKey) -> Outcome:
+        """Let the tasks that we hold run as before; others stay as they are."""
 
     def disown(self, key: StepKey) -> None:
-        """Forget that we froze the step, and leave it frozen: it is somebody else's now."""
+        """Forget that we hold the step, and leave it as it is: it is somebody else's now."""
 
     def state(self, key: StepKey) -> StepState:
         """State of a step now, whoever caused it."""
@@ -121,7 +122,7 @@ class Freezer(Protocol):
         """Absolute paths of the files whose modification by others matters (empty if there are none)."""
 
     def close(self) -> None:
-        """Release file descriptors. Does not thaw."""
+        """Release file descriptors; what is held stays held."""
 
 
 class NoLedger:

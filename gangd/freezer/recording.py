@@ -38,18 +38,18 @@ class RecordingFreezer:
         self.steps = {StepKey(job, "0") for job in jobs}
 
     def look(self) -> tuple[Step, ...]:
-        """See ``Freezer``."""
+        """See ``Holder``."""
         return tuple(Step(key, None) for key in sorted(self.steps))
 
     def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
-        """See ``Freezer``."""
+        """See ``Holder``."""
         self._known = {step.key for step in found}
         self.ours &= self._known
         self.frozen &= self.steps
         return found
 
-    def freeze(self, key: StepKey) -> Outcome:
-        """See ``Freezer``."""
+    def hold(self, key: StepKey) -> Outcome:
+        """See ``Holder``."""
         if key not in self._known or key not in self.steps:
             return Outcome(key, Did.GONE)
         if key in self.ours:
@@ -59,8 +59,8 @@ class RecordingFreezer:
         self.frozen.add(key)
         return Outcome(key, Did.WROTE)
 
-    def thaw(self, key: StepKey) -> Outcome:
-        """See ``Freezer``."""
+    def release(self, key: StepKey) -> Outcome:
+        """See ``Holder``."""
         if key not in self._known or key not in self.steps:
             return Outcome(key, Did.GONE)
         if key not in self.ours:
@@ -71,26 +71,26 @@ class RecordingFreezer:
         return Outcome(key, Did.WROTE)
 
     def disown(self, key: StepKey) -> None:
-        """See ``Freezer``."""
+        """See ``Holder``."""
         self.ours.discard(key)
 
     def state(self, key: StepKey) -> StepState:
-        """See ``Freezer``."""
+        """See ``Holder``."""
         if key not in self.steps:
             return StepState.GONE
         return StepState.FROZEN if key in self.frozen else StepState.THAWED
 
     def pids(self, key: StepKey) -> tuple[int, ...]:
-        """See ``Freezer``."""
+        """See ``Holder``."""
         return self.members.get(key, ()) if key in self.steps else ()
 
     def cpu_ns(self, key: StepKey) -> int | None:  # noqa: ARG002
-        """See ``Freezer``: nothing runs, so nothing is known."""
+        """See ``Holder``: nothing runs, so nothing is known."""
         return None
 
     def control_files(self, key: StepKey) -> tuple[str, ...]:  # noqa: ARG002
-        """See ``Freezer``: there are none."""
+        """See ``Holder``: there are none."""
         return ()
 
     def close(self) -> None:
-        """See ``Freezer``."""
+        """See ``Holder``."""

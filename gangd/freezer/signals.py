@@ -74,7 +74,7 @@ class SignalFreezer:
         self._known: dict[StepKey, dict[Identity, _Member]] = {}
 
     def look(self) -> tuple[Step, ...]:
-        """See ``Freezer``. Reads every process of the host: milliseconds."""
+        """See ``Holder``. Reads every process of the host: milliseconds."""
         table = {stat.pid: stat for stat in scan(PROC)}
         stepds: dict[int, StepKey] = {}
         for stat in table.values():
@@ -88,7 +88,7 @@ class SignalFreezer:
         return tuple(Step(key, self._seen.uids.get(key)) for key in sorted(self._seen.steps))
 
     def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
-        """See ``Freezer``."""
+        """See ``Holder``."""
         wanted = {step.key: self._seen.steps.get(step.key, []) for step in found}
         for key in list(self._known):
             identities = {stat.identity for stat in wanted.get(key, ())}
@@ -106,8 +106,8 @@ class SignalFreezer:
                         members[stat.identity] = member
         return found
 
-    def freeze(self, key: StepKey) -> Outcome:
-        """See ``Freezer``."""
+    def hold(self, key: StepKey) -> Outcome:
+        """See ``Holder``."""
         members = self._known.get(key)
         if members is None:
             return Outcome(key, Did.GONE)
@@ -137,8 +137,8 @@ class SignalFreezer:
                     did, text = Did.FAILED, f"cannot stop process {member.pid}: {trouble}"
         return Outcome(key, did, text)
 
-    def thaw(self, key: StepKey) -> Outcome:
-        """See ``Freezer``."""
+    def release(self, key: StepKey) -> Outcome:
+        """See ``Holder``."""
         members = self._known.get(key)
         if members is None:
             return Outcome(key, Did.GONE)
@@ -156,14 +156,14 @@ class SignalFreezer:
         return Outcome(key, did, text)
 
     def disown(self, key: StepKey) -> None:
-        """See ``Freezer``."""
+        """See ``Holder``."""
         for member in self._known.get(key, {}).values():
             if member.ours and member.slot is not None:
                 self._ledger.release(member.slot)
             member.ours = False
 
     def state(self, key: StepKey) -> StepState:
-        """See ``Freezer``. FREEZING while a stop of ours is under way, THAWED if none is left."""
+        """See ``Holder``. FREEZING while a stop of ours is under way, THAWED if none is left."""
         alive = [
             (member, stat.state in _STOPPED)
             for member in self._known.get(key, {}).values()
@@ -181,19 +181,19 @@ class SignalFreezer:
         return StepState.THAWED
 
     def pids(self, key: StepKey) -> tuple[int, ...]:
-        """See ``Freezer``."""
+        """See ``Holder``."""
         return tuple(member.pid for member in self._known.get(key, {}).values())
 
     def cpu_ns(self, key: StepKey) -> int | None:  # noqa: ARG002
-        """See ``Freezer``: there is no account of ended processes."""
+        """See ``Holder``: there is no account of ended processes."""
         return None
 
     def control_files(self, key: StepKey) -> tuple[str, ...]:  # noqa: ARG002
-        """See ``Freezer``: there are none."""
+        """See ``Holder``: there are none."""
         return ()
 
     def close(self) -> None:
-        """See ``Freezer``."""
+        """See ``Holder``."""
         for members in self._known.values():
             for member in members.values():
                 self._discard(member)

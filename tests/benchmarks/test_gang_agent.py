@@ -75,12 +75,12 @@ def test_freeze_and_thaw_latency(dialect: Dialect, tasks: int) -> None:
         written, frozen, thawed = [], [], []
         for _ in range(300):
             start = time.perf_counter_ns()
-            freezer.freeze(key)
+            freezer.hold(key)
             written.append((time.perf_counter_ns() - start) / 1e3)
             until(lambda: freezer.state(key) is StepState.FROZEN)
             frozen.append((time.perf_counter_ns() - start) / 1e3)
             start = time.perf_counter_ns()
-            freezer.thaw(key)
+            freezer.release(key)
             thawed.append((time.perf_counter_ns() - start) / 1e3)
             time.sleep(0.002)
         freezer.close()

@@ -80,7 +80,7 @@ def test_failure_in_the_thread_is_told_to_the_loop(gate: Gate, freezer: Recordin
     def fail(key: StepKey) -> Outcome:
         raise RuntimeError("broken")
 
-    freezer.freeze = fail  # type: ignore[method-assign]
+    freezer.hold = fail  # type: ignore[method-assign]
     switch = SwitchThread(gate, lambda: None)
     switch.prepare(Prepared(1, 1, 1, (A,), ()))
     assert select.select([switch.alarm_fd], [], [], 10)[0]

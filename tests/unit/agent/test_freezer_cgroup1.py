@@ -46,11 +46,11 @@ def test_writes_only_differences(fake_v1: FakeV1) -> None:
     path = fake_v1.step(12, "batch")
     freezer = freezer_on(fake_v1.root)
     seen(freezer)
-    assert freezer.thaw(BATCH).did is Did.NOTHING
-    assert freezer.freeze(BATCH).did is Did.WROTE
+    assert freezer.release(BATCH).did is Did.NOTHING
+    assert freezer.hold(BATCH).did is Did.WROTE
     assert (path / "freezer.state").read_text() == "FROZEN"
-    assert freezer.freeze(BATCH).did is Did.NOTHING
-    assert freezer.thaw(BATCH).did is Did.WROTE
+    assert freezer.hold(BATCH).did is Did.NOTHING
+    assert freezer.release(BATCH).did is Did.WROTE
     assert (path / "freezer.state").read_text() == "THAWED"
 
 
@@ -59,7 +59,7 @@ def test_does_not_thaw_what_it_did_not_freeze(fake_v1: FakeV1) -> None:
     (path / "freezer.state").write_text("FROZEN")
     freezer = freezer_on(fake_v1.root)
     seen(freezer)
-    assert freezer.thaw(BATCH).did is Did.NOTHING
+    assert freezer.release(BATCH).did is Did.NOTHING
     assert freezer.state(BATCH) is StepState.FROZEN
 
 
@@ -67,9 +67,9 @@ def test_disowned_step_stays_frozen(fake_v1: FakeV1) -> None:
     path = fake_v1.step(12, "batch")
     freezer = freezer_on(fake_v1.root)
     seen(freezer)
-    freezer.freeze(BATCH)
+    freezer.hold(BATCH)
     freezer.disown(BATCH)
-    assert freezer.thaw(BATCH).did is Did.NOTHING
+    assert freezer.release(BATCH).did is Did.NOTHING
     assert (path / "freezer.state").read_text() == "FROZEN"
 
 
@@ -86,7 +86,7 @@ def test_follows_no_symbolic_link(fake_v1: FakeV1, tmp_path: Path) -> None:
     path.rename(tmp_path / "moved")
     path.symlink_to(outside)  # swapped between look and open
     assert freezer.adopt(found) == ()
-    assert freezer.freeze(BATCH).did is Did.GONE
+    assert freezer.hold(BATCH).did is Did.GONE
     assert (outside / "freezer.state").read_text() == "THAWED"
 
 
@@ -96,7 +96,7 @@ def test_vanished_step_is_a_value(fake_v1: FakeV1) -> None:
     seen(freezer)
     fake_v1.remove(path)
     assert seen(freezer) == []
-    assert freezer.freeze(BATCH).did is Did.GONE
+    assert freezer.hold(BATCH).did is Did.GONE
     assert freezer.state(BATCH) is StepState.GONE
     assert freezer.pids(BATCH) == ()
 
@@ -113,11 +113,11 @@ def test_real_step_stands_still_and_goes_on(real_v1: RealCgroups) -> None:
     freezer = freezer_on(real_v1.root)
     assert seen(freezer) == ["12.batch", "13.0"]
     assert freezer.pids(BATCH) == (spinner,)
-    freezer.freeze(BATCH)
+    freezer.hold(BATCH)
     until(lambda: freezer.state(BATCH) is StepState.FROZEN)
     assert stands(spinner)
     assert runs(other)
-    freezer.thaw(BATCH)
+    freezer.release(BATCH)
     assert freezer.state(BATCH) is StepState.THAWED
     assert runs(spinner)
     freezer.close()
@@ -129,10 +129,10 @@ def test_real_step_that_is_removed_while_open_is_gone(real_v1: RealCgroups) -> N
     seen(freezer)
     step.rmdir()
     assert freezer.state(BATCH) is StepState.GONE
-    assert freezer.freeze(BATCH).did is Did.GONE
+    assert freezer.hold(BATCH).did is Did.GONE
     step.mkdir()  # requeued: same name, new cgroup
     assert seen(freezer) == ["12.batch"]
-    assert freezer.freeze(BATCH).did is Did.WROTE
+    assert freezer.hold(BATCH).did is Did.WROTE
     freezer.close()
 
 
@@ -142,7 +142,7 @@ def test_real_processes_in_cgroups_of_the_job_itself_are_found(real_v1: RealCgro
     freezer = freezer_on(real_v1.root)
     seen(freezer)
     assert freezer.pids(BATCH) == (spinner,)
-    freezer.freeze(BATCH)
+    freezer.hold(BATCH)
     until(lambda: freezer.state(BATCH) is StepState.FROZEN)
     assert stands(spinner)
     freezer.close()
@@ -155,7 +155,7 @@ def test_real_process_born_in_a_frozen_step_is_frozen(real_v1: RealCgroups) -> N
     freezer = freezer_on(real_v1.root)
     seen(freezer)
     for _ in range(20):
-        freezer.freeze(BATCH)
+        freezer.hold(BATCH)
         until(lambda: freezer.state(BATCH) is StepState.FROZEN, what="FROZEN under a fork storm")
-        freezer.thaw(BATCH)
+        freezer.release(BATCH)
     freezer.close()

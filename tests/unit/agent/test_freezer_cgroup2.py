@@ -42,12 +42,12 @@ def test_freezes_tasks_and_leaves_slurmstepds_cgroup_alone(real_v2: RealCgroups)
     assert step.key == KEY
     assert len(step.paths) == 2
     assert set(freezer.pids(KEY)) == {first, second}
-    assert freezer.freeze(KEY).did is Did.WROTE
+    assert freezer.hold(KEY).did is Did.WROTE
     until(lambda: freezer.state(KEY) is StepState.FROZEN)
     assert stands(first)
     assert stands(second)
     assert runs(stepd)
-    freezer.thaw(KEY)
+    freezer.release(KEY)
     until(lambda: freezer.state(KEY) is StepState.THAWED)
     assert runs(first)
     assert runs(second)
@@ -58,12 +58,12 @@ def test_task_that_starts_in_a_held_step_is_caught_by_the_next_look(real_v2: Rea
     real_v2.spawn(real_v2.make(f"{SCOPE}/job_12/step_0/user/task_0"), SPIN)
     freezer = freezer_on(real_v2.root)
     freezer.adopt(freezer.look())
-    freezer.freeze(KEY)
+    freezer.hold(KEY)
     until(lambda: freezer.state(KEY) is StepState.FROZEN)
     late = real_v2.spawn(real_v2.make(f"{SCOPE}/job_12/step_0/user/task_1"), SPIN)
     assert runs(late)
     freezer.adopt(freezer.look())
-    assert freezer.freeze(KEY).did is Did.WROTE
+    assert freezer.hold(KEY).did is Did.WROTE
     until(lambda: freezer.state(KEY) is StepState.FROZEN)
     assert stands(late)
     freezer.close()
@@ -73,9 +73,9 @@ def test_suspension_by_slurm_outlives_our_thaw(real_v2: RealCgroups) -> None:
     spinner = real_v2.spawn(real_v2.make(f"{SCOPE}/job_12/step_0/user/task_0"), SPIN)
     freezer = freezer_on(real_v2.root)
     freezer.adopt(freezer.look())
-    freezer.freeze(KEY)
+    freezer.hold(KEY)
     (real_v2.root / SCOPE / "job_12/step_0/user/cgroup.freeze").write_text("1")  # as Slurm suspends
-    freezer.thaw(KEY)
+    freezer.release(KEY)
     until(lambda: freezer.state(KEY) is StepState.FROZEN)
     assert stands(spinner)
     freezer.close()
@@ -96,7 +96,7 @@ def test_killed_while_frozen_dies(real_v2: RealCgroups) -> None:
     spinner = real_v2.spawn(real_v2.make(f"{SCOPE}/job_12/step_0/user/task_0"), SPIN)
     freezer = freezer_on(real_v2.root)
     freezer.adopt(freezer.look())
-    freezer.freeze(KEY)
+    freezer.hold(KEY)
     until(lambda: freezer.state(KEY) is StepState.FROZEN)
     (real_v2.root / SCOPE / "job_12/cgroup.kill").write_text("1")
     until(lambda: spinner not in freezer.pids(KEY), what="death of the frozen task")

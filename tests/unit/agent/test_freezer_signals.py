@@ -84,7 +84,7 @@ def hold(freezer: SignalFreezer) -> None:
     """Look, adopt and freeze until nothing new turns up, as the agent does."""
     for _ in range(20):
         freezer.adopt(freezer.look())
-        if freezer.freeze(KEY).did is Did.NOTHING:
+        if freezer.hold(KEY).did is Did.NOTHING:
             return
     raise AssertionError("the step never stood still")
 
@@ -103,7 +103,7 @@ def test_stops_the_tree_but_not_slurmstepd(
     stat = read_stat(stepd)
     assert stat is not None
     assert stat.state != "T"
-    assert freezer.thaw(KEY).did is Did.WROTE
+    assert freezer.release(KEY).did is Did.WROTE
     assert runs(parent)
     assert runs(child)
     freezer.close()
@@ -125,7 +125,7 @@ def test_double_fork_into_a_session_of_its_own_is_stopped(
     hold(freezer)
     until(lambda: freezer.state(KEY) is StepState.FROZEN)
     assert stands(orphan)
-    freezer.thaw(KEY)
+    freezer.release(KEY)
     assert runs(orphan)
     freezer.close()
 
@@ -138,7 +138,7 @@ def test_continues_only_what_it_stopped(tmp_path: Path, children: Children, free
     until(lambda: stands(stopped), what="the user's own stop")
     hold(freezer)
     until(lambda: freezer.state(KEY) is StepState.FROZEN)
-    freezer.thaw(KEY)
+    freezer.release(KEY)
     assert runs(other)
     assert stands(stopped)
     freezer.close()
@@ -174,5 +174,5 @@ def test_killed_while_stopped_dies_and_is_a_value(
     hold(freezer)
     os.kill(task, signal.SIGKILL)
     until(lambda: freezer.state(KEY) is StepState.GONE)
-    assert freezer.thaw(KEY).did is Did.WROTE  # nothing left to continue; the record is released
+    assert freezer.release(KEY).did is Did.WROTE  # nothing left to continue; the record is released
     freezer.close()

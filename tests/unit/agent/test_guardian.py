@@ -32,18 +32,18 @@ freezer = CgroupFreezer(root, CGROUP1, "a", state)
 steps = freezer.adopt(freezer.look())
 state.set_word(Word.LEASE_NS, time.monotonic_ns() + int(lease_s * 1e9))
 for step in steps:
-    freezer.freeze(step.key)
+    freezer.hold(step.key)
 print("frozen", flush=True)
 for line in sys.stdin:
     if line == "leave\\n":
         for step in steps:
-            freezer.thaw(step.key)
+            freezer.release(step.key)
         guardian.farewell()
         break
     if line == "freeze\\n":  # as an agent that woke up between its check and its write
         for step in steps:
             freezer.disown(step.key)
-            freezer.freeze(step.key)
+            freezer.hold(step.key)
         print("frozen", flush=True)
 """
 
