@@ -139,7 +139,7 @@ class Submitter(threading.Thread):
         deadline = time.monotonic() + _LOOK_FOR_S
         while True:
             try:
-                found = [job.job_id for job in self._client.jobs() if job.name == name]
+                found = [job.job_id for job in self._client.jobs().jobs if job.name == name]
             except ClusterError:
                 found = []
                 deadline = time.monotonic() + _LOOK_FOR_S

@@ -134,8 +134,9 @@ class Replay:
             options = restored(writer.info)
             replay = cls(writer, plan_again(writer, client, options), client, options)
             wait_for_orphans(options.run_id, os.getpid())
+            jobs = client.jobs().jobs
             found = recover_rows(
-                replay.plan.jobs, replay._rows, client.jobs(), replay._folder, options.run_id, replay._origin
+                replay.plan.jobs, replay._rows, jobs, replay._folder, options.run_id, replay._origin
             )
             writer.event("resumed", known=len(replay._rows), recovered=len(found))
             replay._keep(*found.values())
@@ -240,7 +241,7 @@ class Replay:
             return
         asked = time.monotonic()
         try:
-            jobs = {job.job_id: job for job in self._client.jobs()}
+            snapshot = self._client.jobs()
         except ClusterError as error:
             if not self._away:
                 self._writer.event("slurm away", why=str(error))
@@ -251,8 +252,12 @@ class Replay:
             self._writer.event("slurm back")
         self._away = False
         self._running = set()
+        jobs = {job.job_id: job for job in snapshot.jobs}
         for row in self._open_rows():
-            self._look_at(row, jobs.get(row.job_id or -1))
+            job = jobs.get(row.job_id or -1)
+            if job is None and row.job_id is not None and snapshot.is_unreadable(row.job_id):
+                continue  # it is there, whatever it does: neither running for sure nor lost
+            self._look_at(row, job)
         # A cluster with very many jobs is asked less often: at most a fifth of the time.
         self._next_poll = time.monotonic() + max(_POLL_S, 4 * (time.monotonic() - asked))
 

@@ -34,7 +34,7 @@ from deploy.local.ready import wait_for_agents, wait_for_nodes, wait_for_port, w
 from deploy.local.shape import Gang, Shape, pin_cpus
 from deploy.local.state import FILE, ClusterState, locked, read_state, require_state, write_state
 from osub.errors import ClusterError, OutputError
-from osub.slurm import CommandSlurm, Job, Node
+from osub.slurm import CommandSlurm, JobSnapshot, Node
 from osub.slurm.faults import SlurmUnreachableError
 
 _UP_TRIES = 3
@@ -47,7 +47,7 @@ class Status:
     state: ClusterState
     daemons: dict[str, bool]
     nodes: tuple[Node, ...] | None
-    jobs: tuple[Job, ...] | None
+    jobs: JobSnapshot | None
 
     @property
     def is_whole(self) -> bool:
@@ -121,10 +121,10 @@ class LocalCluster:
         alive = {daemon.role: find_process(daemon) is not None for daemon in state.daemons}
         client = CommandSlurm(self.conf, tries=1, timeout_s=5.0)
         nodes: tuple[Node, ...] | None = None
-        jobs: tuple[Job, ...] | None = None
+        jobs: JobSnapshot | None = None
         if alive.get("slurmctld"):
             with suppress(SlurmUnreachableError):
-                nodes, jobs = tuple(client.nodes()), tuple(client.jobs())
+                nodes, jobs = tuple(client.nodes()), client.jobs()
         return Status(state, alive, nodes, jobs)
 
     def down(self, *, keep_logs: bool = False) -> bool:

@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import zmq
@@ -39,7 +39,7 @@ from gangd.wire import WireError, decode_up
 from gangd.wire.cadence import next_look
 from gangd.wire.sockets import ControllerSockets
 from osub.errors import OsubError
-from osub.slurm import SlurmClient
+from osub.slurm import SlurmClient, UnreadableJob
 
 log = logging.getLogger("gangd")
 
@@ -52,6 +52,7 @@ BEATS_A_LEASE = 4
 STATUS_EVERY_NS = 1_000_000_000
 SAVE_EVERY_NS = 10_000_000_000
 FAREWELLS = 3
+MOST_NAMED = 10  # of the jobs that cannot be read, in one look: users make them by the thousand
 
 
 class ControllerLoop:
@@ -105,6 +106,7 @@ class ControllerLoop:
         self._orders.dry_run = dry_run
         self._orders.move_ends = config.move_ends
         self._looked_ns: int | None = None
+        self._unreadable: frozenset[UnreadableJob] = frozenset()
         self._tick_ns = self._beat_ns = self._status_ns = self._save_ns = now_ns
         self._tick_us = self._tick_delay_ns = 0
         self._expected: set[str] = set()
@@ -220,9 +222,10 @@ class ControllerLoop:
         if isinstance(answer, Looked):
             if answer.nodes is not None:
                 self._view.know_nodes(answer.nodes)
-            views = self._view.views(answer.jobs)
+            views = self._view.views(answer.snapshot)
             now_ns = self._looked_ns = self._clock()
             self._orders.alarm(Alarm("slurm", "slurm", "Slurm answers again", cleared=True))
+            self._orders.alarm(self._unread(answer.snapshot.unreadable))
             for job in self._view.unusable:
                 self._orders.alarm(Alarm("placement", str(job), f"job {job} is on cores that are not known"))
             self._orders.tell(SlurmSnapshot(now_ns, answer.asked_ns, self._wall() / 1e9, views))
@@ -230,6 +233,23 @@ class ControllerLoop:
             self._orders.alarm(Alarm("slurm", "slurm", f"cannot {answer.what}: {answer.why}"))
         else:
             log.info("job %d ends at %d now", answer.job, answer.end_s)
+
+    def _unread(self, unreadable: Sequence[UnreadableJob]) -> Alarm:
+        """Log jobs that cannot be read as they come, the first few by name, and return the alarm for all."""
+        if not unreadable:
+            self._unreadable = frozenset()
+            return Alarm("unreadable", "jobs", "every job can be read again", cleared=True)
+        news = [one for one in unreadable if one not in self._unreadable]
+        for one in news[:MOST_NAMED]:
+            log.warning("not managed, for its record cannot be read: %s", one)
+        if len(news) > MOST_NAMED:
+            log.warning("not managed, for their records cannot be read: %d more", len(news) - MOST_NAMED)
+        self._unreadable = frozenset(unreadable)
+        return Alarm(
+            "unreadable",
+            "jobs",
+            f"{len(unreadable)} jobs cannot be read and are not managed, such as {unreadable[0]}",
+        )
 
     def _read_config(self) -> None:
         try:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from osub.errors import OsubError
-from osub.slurm import Job, Node, SlurmClient
+from osub.slurm import Job, JobSnapshot, Node, SlurmClient
 
 NODES_EVERY_S = 60.0
 SLOWEST_S = 5.0
@@ -31,7 +31,7 @@ class Looked:
     """Slurm answered: all jobs, and the nodes if they were asked for too. Instants on CLOCK_MONOTONIC."""
 
     asked_ns: int
-    jobs: Sequence[Job]
+    snapshot: JobSnapshot
     nodes: Sequence[Node] | None
 
 
@@ -148,10 +148,10 @@ class SlurmWorker:
     def _look(self, with_nodes: bool) -> Looked:
         nodes = self._client.nodes() if with_nodes else None
         asked_ns = self._clock()
-        jobs = self._client.jobs()
-        holding = [job for job in jobs if job.cores]
+        snapshot = self._client.jobs()
+        holding = [job for job in snapshot.jobs if job.cores]
         self._news, self._seen = holding != self._seen, holding
-        return Looked(asked_ns, jobs, nodes)
+        return Looked(asked_ns, snapshot, nodes)
 
     def _move(self, job: int, end_s: float) -> Moved:
         self._client.move_end(job, int(end_s))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 
 from gangd.core import CoreMap, InvalidEvent, JobState, JobView
-from osub.slurm import Job, Node
+from osub.slurm import Job, JobSnapshot, Node
 from osub.slurm import JobState as SlurmState
 
 STATES = {
@@ -47,9 +48,10 @@ class Policy:
     def weight(self, job: Job) -> float:
         """Return the weight of a job: its partition's, times what it asks for as far as it may."""
         weight = self.weights.get(job.partition, 1.0)
-        for word in _words(job.comment):
-            if word.startswith(WEIGHT_WORD):
-                weight *= min(_factor(word.removeprefix(WEIGHT_WORD)), self.most_job_weight)
+        asked = [word for word in _words(job.comment) if word.startswith(WEIGHT_WORD)]
+        if asked:  # twice the word gets no more than once
+            factors = (_factor(word.removeprefix(WEIGHT_WORD)) for word in asked)
+            weight *= min(prod(factors), self.most_job_weight)
         return min(max(weight, LEAST_WEIGHT), MOST_WEIGHT)
 
     def opts_out(self, job: Job) -> bool:
@@ -72,7 +74,7 @@ class ClusterView:
         self.policy = policy
         self.unusable: tuple[int, ...] = ()
         self._cores = cores
-        self._views: dict[int, tuple[Job, JobView]] = {}
+        self._views: dict[int, tuple[Job | None, JobView]] = {}
 
     def know_nodes(self, nodes: Iterable[Node]) -> None:
         """Make nodes known; if one has more cores than before, its jobs are numbered anew."""
@@ -83,13 +85,17 @@ class ClusterView:
     def set_policy(self, policy: Policy) -> None:
         """Apply another policy from the next call on."""
         self.policy = policy
-        self._views.clear()
+        self._views = {key: (None, view) for key, (_, view) in self._views.items()}
 
-    def views(self, jobs: Iterable[Job]) -> tuple[JobView, ...]:
-        """Return the views of the jobs that hold cores."""
-        views: dict[int, tuple[Job, JobView]] = {}
+    def views(self, snapshot: JobSnapshot) -> tuple[JobView, ...]:
+        """Return the views of the jobs that hold cores.
+
+        A job that was known and cannot be read any more keeps what it was known for, and is not held: it may
+        have ended, moved or begun anew.
+        """
+        views: dict[int, tuple[Job | None, JobView]] = {}
         unusable = []
-        for job in jobs:
+        for job in snapshot.jobs:
             if job.state not in STATES or not job.cores:
                 continue
             known = self._views.get(job.job_id)
@@ -100,9 +106,14 @@ class ClusterView:
                 views[job.job_id] = (job, self._view(job))
             except InvalidEvent:
                 unusable.append(job.job_id)
+        views |= {key: self._unread(key) for key in self._views if snapshot.is_unreadable(key)}
         self._views = views
         self.unusable = tuple(unusable)
         return tuple([view for _, view in views.values()])
+
+    def _unread(self, job_id: int) -> tuple[None, JobView]:
+        view = self._views[job_id][1]
+        return None, view if view.opt_out else replace(view, opt_out=True)
 
     def _view(self, job: Job) -> JobView:
         limited = job.time_limit_s is not None and job.end_time is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,9 @@ from rich.table import Table
 from deploy.local import Gang, LocalCluster, Queues, Scheduler, Shape, natural_shape
 from deploy.local.cluster import Status
 from deploy.local.host import look_at_host
+from osub.slurm import JobSnapshot
+
+MOST_UNREADABLE = 10
 
 app = typer.Typer(
     help="A real Slurm on this host, for experiments.", no_args_is_help=True, add_completion=False
@@ -97,7 +101,7 @@ def down(
 
 
 def _facts(status_now: Status) -> dict[str, object]:
-    state = status_now.state
+    state, jobs = status_now.state, status_now.jobs
     return {
         "system": state.shape.system,
         "shape": msgspec.to_builtins(state.shape),
@@ -107,16 +111,14 @@ def _facts(status_now: Status) -> dict[str, object]:
         "nodes": None
         if status_now.nodes is None
         else {node.name: "+".join(sorted(node.states)) for node in status_now.nodes},
-        "jobs": None if status_now.jobs is None else _job_counts(status_now),
+        "jobs": None if jobs is None else _job_counts(jobs),
+        "unreadable_jobs": None if jobs is None else msgspec.to_builtins(jobs.unreadable),
         "whole": status_now.is_whole,
     }
 
 
-def _job_counts(status_now: Status) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for job in status_now.jobs or ():
-        counts[str(job.state)] = counts.get(str(job.state), 0) + 1
-    return counts
+def _job_counts(snapshot: JobSnapshot) -> dict[str, int]:
+    return dict(Counter(str(job.state) for job in snapshot.jobs))
 
 
 def _print(status_now: Status) -> None:
@@ -138,5 +140,15 @@ def _print(status_now: Status) -> None:
     if status_now.jobs is None:
         console.print("slurmctld does not answer; `osub cluster up` starts what has died")
     else:
-        counts = ", ".join(f"{count} {name.lower()}" for name, count in _job_counts(status_now).items())
+        counts = ", ".join(f"{count} {name.lower()}" for name, count in _job_counts(status_now.jobs).items())
         console.print(f"jobs: {counts or 'none'}", highlight=False)
+        for line in unreadable_lines(status_now.jobs):
+            console.print(line, highlight=False, markup=False)
+
+
+def unreadable_lines(snapshot: JobSnapshot) -> list[str]:
+    """Return a line for each of the first jobs that cannot be read, and one for the rest."""
+    shown = snapshot.unreadable[:MOST_UNREADABLE]
+    lines = [f"cannot be read: {one}" for one in shown]
+    more = len(snapshot.unreadable) - len(shown)
+    return [*lines, f"... and {more} more"] if more else lines

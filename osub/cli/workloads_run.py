@@ -77,11 +77,10 @@ class LoneJobs:
         ClusterError
             There are some.
         """
-        active = [job for job in self._client.jobs() if not job.state.is_over]
+        snapshot = self._client.jobs()
+        active = sum(not job.state.is_over for job in snapshot.jobs) + len(snapshot.unreadable)
         if active:
-            raise ClusterError(
-                f"{len(active)} jobs are on the cluster; wait until it is idle, or cancel them"
-            )
+            raise ClusterError(f"{active} jobs are on the cluster; wait until it is idle, or cancel them")
 
     def run(self, kind: Kind, length: Sequence[str], calibration: Path | None = None) -> Outcome:
         """Run rrba as ``kind`` says with ``length`` (such as ``--itr 100``); return when it has ended.

@@ -9,16 +9,18 @@ A client on the C library (pyslurm) would be one more class beside them.
 from osub.slurm.client import SlurmClient, SubmitRequest
 from osub.slurm.command import CommandSlurm
 from osub.slurm.fake import FakeSlurm
-from osub.slurm.types import Job, JobState, Node, NodeCores, Partition
+from osub.slurm.types import Job, JobSnapshot, JobState, Node, NodeCores, Partition, UnreadableJob
 
 __all__ = [
     "CommandSlurm",
     "FakeSlurm",
     "Job",
+    "JobSnapshot",
     "JobState",
     "Node",
     "NodeCores",
     "Partition",
     "SlurmClient",
     "SubmitRequest",
+    "UnreadableJob",
 ]

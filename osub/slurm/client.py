@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from osub.slurm.types import Job, Node, Partition
+from osub.slurm.types import Job, JobSnapshot, Node, Partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +89,18 @@ class SlurmClient(Protocol):
         """Return slurmctld's running configuration (``scontrol show config``)."""
         ...
 
-    def jobs(self) -> Sequence[Job]:
-        """Return every job slurmctld still knows, finished ones within MinJobAge included."""
+    def jobs(self) -> JobSnapshot:
+        """Return every job slurmctld still knows, and those of which it says nothing that can be read."""
         ...
 
     def job(self, job_id: int) -> Job | None:
-        """Return one job, or None where slurmctld does not know it (any more)."""
+        """Return one job, or None where slurmctld does not know it (any more).
+
+        Raises
+        ------
+        UnreadableJobError
+            It knows the job, and what it says of it cannot be read.
+        """
         ...
 
     def nodes(self) -> Sequence[Node]:

@@ -11,10 +11,15 @@ from pathlib import Path
 
 from osub.errors import HostError
 from osub.slurm.client import SubmitRequest
-from osub.slurm.faults import SlurmRefusedError, SlurmUnreachableError, SubmitUncertainError
+from osub.slurm.faults import (
+    SlurmRefusedError,
+    SlurmUnreachableError,
+    SubmitUncertainError,
+    UnreadableJobError,
+)
 from osub.slurm.sbatch import sbatch_options
 from osub.slurm.text import read_config, read_jobs, read_nodes, read_partitions
-from osub.slurm.types import Job, Node, Partition
+from osub.slurm.types import Job, JobSnapshot, Node, Partition
 
 # Slurm's words for a controller that is away or restarting: nothing was done, so one may try again.
 _NEVER_ARRIVED = (
@@ -102,7 +107,6 @@ class CommandSlurm:
         self._runner = runner
         self._pause = pause
         self._threads: dict[str, int] | None = None
-        self.malformed_records = 0
 
     def version(self) -> str:
         """Return slurmctld's version."""
@@ -112,22 +116,22 @@ class CommandSlurm:
         """Return slurmctld's running configuration."""
         return read_config(self._ask("scontrol", "show", "config"))
 
-    def jobs(self) -> Sequence[Job]:
-        """Return every job slurmctld knows; unusable records are counted in ``malformed_records``."""
-        jobs, unusable = read_jobs(self._ask("scontrol", "show", "-o", "-d", "job"), self._threads_by_node())
-        self.malformed_records = unusable
-        return jobs
+    def jobs(self) -> JobSnapshot:
+        """Return every job slurmctld knows, and those of which it says nothing that can be read."""
+        return read_jobs(self._ask("scontrol", "show", "-o", "-d", "job"), self._threads_by_node())
 
     def job(self, job_id: int) -> Job | None:
-        """Return one job, or None where slurmctld does not know it."""
+        """Return one job, or None where slurmctld does not know it; see :class:`SlurmClient`."""
         try:
             text = self._ask("scontrol", "show", "-o", "-d", "job", str(job_id))
         except SlurmRefusedError as error:
             if _NO_SUCH_JOB in str(error):
                 return None
             raise
-        jobs, _ = read_jobs(text, self._threads_by_node())
-        return next((job for job in jobs if job.job_id == job_id), None)
+        snapshot = read_jobs(text, self._threads_by_node())
+        if snapshot.is_unreadable(job_id):
+            raise UnreadableJobError(str(snapshot.unreadable[0]))
+        return next((job for job in snapshot.jobs if job.job_id == job_id), None)
 
     def nodes(self) -> Sequence[Node]:
         """Return every node."""

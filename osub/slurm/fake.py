@@ -6,8 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from osub.slurm.client import SubmitRequest
-from osub.slurm.faults import SlurmRefusedError, SlurmUnreachableError, SubmitUncertainError
-from osub.slurm.types import Job, JobState, Node, NodeCores, Partition
+from osub.slurm.faults import (
+    SlurmRefusedError,
+    SlurmUnreachableError,
+    SubmitUncertainError,
+    UnreadableJobError,
+)
+from osub.slurm.types import Job, JobSnapshot, JobState, Node, NodeCores, Partition, UnreadableJob
 
 
 @dataclass(slots=True)
@@ -46,6 +51,7 @@ class FakeSlurm:
         self.now = start_time
         self.reachable = True
         self.lose_next_answer = False
+        self.unreadable: dict[int, str] = {}
         self.signals: list[tuple[int, str]] = []
         self._cores = cores
         self._multiplicity = multiplicity
@@ -70,14 +76,19 @@ class FakeSlurm:
             "KillWait": "30 sec",
         }
 
-    def jobs(self) -> Sequence[Job]:
-        """Return every job ever submitted."""
+    def jobs(self) -> JobSnapshot:
+        """Return every job ever submitted; those in ``unreadable`` with the reason that is there."""
         self._reach()
-        return [entry.job for entry in self._entries.values()]
+        return JobSnapshot(
+            tuple(entry.job for key, entry in self._entries.items() if key not in self.unreadable),
+            tuple(UnreadableJob(key, why) for key, why in self.unreadable.items()),
+        )
 
     def job(self, job_id: int) -> Job | None:
-        """Return one job, or None."""
+        """Return one job, or None; raises UnreadableJobError for those in ``unreadable``."""
         self._reach()
+        if job_id in self.unreadable:
+            raise UnreadableJobError(str(UnreadableJob(job_id, self.unreadable[job_id])))
         entry = self._entries.get(job_id)
         return entry.job if entry else None
 

@@ -13,5 +13,9 @@ class SlurmRefusedError(ClusterError):
     """Slurm understood and said no; doing the same again will not help."""
 
 
+class UnreadableJobError(ClusterError):
+    """Slurm has a job and its record cannot be read: whether it runs is not known."""
+
+
 class SubmitUncertainError(ClusterError):
     """A submission timed out: the job may or may not exist. Look for its name before another try."""

@@ -17,7 +17,7 @@ from datetime import datetime
 
 from osub.errors import ClusterError
 from osub.slurm.hosts import expand_hosts, expand_ids
-from osub.slurm.types import Job, JobState, Node, NodeCores, Partition
+from osub.slurm.types import Job, JobSnapshot, JobState, Node, NodeCores, Partition, UnreadableJob
 
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z][A-Za-z_/:&]*)=(\S*)")
 _NAME = re.compile(r"\sJobName=(.*?)(?: HetJobIdSet=\S+)? UserId=(\S+)\((\d+)\) GroupId=", re.DOTALL)
@@ -32,8 +32,8 @@ def read_config(text: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def read_jobs(text: str, threads: Mapping[str, int]) -> tuple[list[Job], int]:
-    """Return the jobs in ``scontrol show -o -d job`` output, and how many records were unusable.
+def read_jobs(text: str, threads: Mapping[str, int]) -> JobSnapshot:
+    """Return the jobs in ``scontrol show -o -d job`` output, and the records that are unusable.
 
     Parameters
     ----------
@@ -43,10 +43,13 @@ def read_jobs(text: str, threads: Mapping[str, int]) -> tuple[list[Job], int]:
         Hardware threads a core by node name, to turn CPU ids into core ids; 1 for others.
     """
     lines = [line for line in text.splitlines() if line.startswith("JobId=")]
-    parsed = [_job(line, threads) for line in lines]
-    copies = Counter(job.job_id for job in parsed if job is not None)
-    jobs = [job for job in parsed if job is not None and copies[job.job_id] == 1]
-    return jobs, len(lines) - len(jobs)
+    parsed = [(line, _job(line, threads)) for line in lines]
+    copies = Counter(job.job_id for _, job in parsed if job is not None)
+    jobs = tuple(job for _, job in parsed if job is not None and copies[job.job_id] == 1)
+    bad = [line for line, job in parsed if job is None or copies[job.job_id] > 1]
+    ids = [_number(line.removeprefix("JobId=").partition(" ")[0]) for line in bad]
+    why = "its record is malformed, or there are two of its id"
+    return JobSnapshot(jobs, tuple(UnreadableJob(job_id, why) for job_id in ids))
 
 
 def _job(line: str, threads: Mapping[str, int]) -> Job | None:

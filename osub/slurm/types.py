@@ -133,6 +133,50 @@ class Job:
         return tuple(held.node for held in self.cores)
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadableJob:
+    """A job that Slurm has, and whose record cannot be read or believed.
+
+    It is not known to run, nor to be gone: whoever manages it leaves it alone, and whoever waits for its end
+    goes on waiting.
+
+    Attributes
+    ----------
+    job_id
+        Its id; None where even that cannot be read.
+    why
+        What is wrong with the record, in a line that can be printed.
+    """
+
+    job_id: int | None
+    why: str
+
+    def __str__(self) -> str:
+        return f"{'a job' if self.job_id is None else f'job {self.job_id}'}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class JobSnapshot:
+    """What Slurm said of its jobs at one instant.
+
+    Attributes
+    ----------
+    jobs
+        Every job whose record could be read, finished ones within MinJobAge included.
+    unreadable
+        The others. A job in neither is one that Slurm does not know (any more).
+    """
+
+    jobs: tuple[Job, ...]
+    unreadable: tuple[UnreadableJob, ...] = ()
+
+    def is_unreadable(self, job_id: int) -> bool:
+        """Whether Slurm has, or may have, this job without telling of it; a record without id may be any."""
+        if not self.unreadable or any(job.job_id == job_id for job in self.jobs):
+            return False
+        return any(one.job_id is None or one.job_id == job_id for one in self.unreadable)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One node: ``states`` is the set of state and flags, such as {"IDLE", "DRAIN"}."""

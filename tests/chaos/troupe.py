@@ -105,7 +105,7 @@ class Troupe:
 
     def check(self) -> None:
         """Hold residents and guests to account; raises Broken."""
-        jobs = {job.job_id: job for job in self._stage.client.jobs()}
+        jobs = {job.job_id: job for job in self._stage.client.jobs().jobs}
         for number in self.residents:
             job = jobs.get(number)
             if job is None or job.state is not JobState.RUNNING or job.restarts:
@@ -127,7 +127,7 @@ class Troupe:
         left = set(jobs)
 
         def gone() -> bool:
-            known = {job.job_id: job.state for job in self._stage.client.jobs() if job.job_id in left}
+            known = {job.job_id: job.state for job in self._stage.client.jobs().jobs if job.job_id in left}
             for job in list(left):
                 if not self._stage.watcher.steps_of(job) and known.get(job) is JobState.CANCELLED:
                     left.discard(job)
@@ -155,14 +155,14 @@ class Troupe:
         (self._beats / "end").touch()
 
         def completed() -> bool:
-            jobs = {job.job_id: job.state for job in self._stage.client.jobs()}
+            jobs = {job.job_id: job.state for job in self._stage.client.jobs().jobs}
             return all(jobs.get(job) is JobState.COMPLETED for job in self.residents)
 
         wait_for(completed, 60.0, "the residents complete")
 
     def _all_reviewed(self) -> bool:
         time.sleep(0.3)
-        self._review({job.job_id: job for job in self._stage.client.jobs()})
+        self._review({job.job_id: job for job in self._stage.client.jobs().jobs})
         return not self.ledger
 
     def _review(self, jobs: dict[int, Job]) -> None:

@@ -17,7 +17,7 @@ from deploy.local import LocalCluster, Queues, Shape
 from deploy.local.cgroups import node_cgroups
 from deploy.local.daemons import find_process, marked_processes
 from osub.errors import ClusterError
-from osub.slurm import CommandSlurm, JobState, SubmitRequest
+from osub.slurm import CommandSlurm, JobSnapshot, JobState, SubmitRequest
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
@@ -46,12 +46,12 @@ def test_jobs_share_cores_and_their_cores_are_told(make_cluster: Make) -> None:
     )
     ids = [client.submit(wide) for _ in range(3)]
     wait_until(lambda: state_of(client, ids[1]) is JobState.RUNNING, 20, "second job shares the cores")
-    jobs = {job.job_id: job for job in client.jobs()}
+    jobs = {job.job_id: job for job in client.jobs().jobs}
     assert jobs[ids[0]].cores == jobs[ids[1]].cores
     assert [held.cores for held in jobs[ids[0]].cores] == [(0, 1), (0, 1)]
     assert jobs[ids[2]].state is JobState.PENDING
     client.cancel(ids)
-    wait_until(lambda: all(job.state.is_over for job in client.jobs()), 20, "cancelled jobs end")
+    wait_until(lambda: all(job.state.is_over for job in client.jobs().jobs), 20, "cancelled jobs end")
 
 
 def test_jobs_that_do_not_fit_in_memory_do_not_share(make_cluster: Make) -> None:
@@ -90,7 +90,7 @@ def test_two_clusters_do_not_collide(make_cluster: Make) -> None:
     one, two = make_cluster(shape), make_cluster(shape)
     job = one.client().submit(SLEEPER)
     wait_until(lambda: state_of(one.client(), job) is JobState.RUNNING, 20, "job runs")
-    assert two.client().jobs() == []
+    assert two.client().jobs() == JobSnapshot(())
     two.down()
     assert state_of(one.client(), job) is JobState.RUNNING
 

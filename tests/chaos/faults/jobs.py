@@ -177,7 +177,7 @@ class Array(SlurmFault):
         first = int(self.ask("sbatch", "--parsable", "--array=0-3", "-o/dev/null", str(script)))
 
         def split() -> bool:
-            jobs = [job for job in self.stage.client.jobs() if job.array_job_id == first]
+            jobs = [job for job in self.stage.client.jobs().jobs if job.array_job_id == first]
             self._tasks = sorted(job.job_id for job in jobs if job.start_time and job.cores)
             return len(self._tasks) == 4 or all(job.state.is_over for job in jobs)
 

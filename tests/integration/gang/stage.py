@@ -167,11 +167,11 @@ class Stage:
 
     def clear(self) -> None:
         """Cancel every job, and check that nothing is left frozen, stopped or drained."""
-        jobs = [job.job_id for job in self.client.jobs() if not job.state.is_over]
+        jobs = [job.job_id for job in self.client.jobs().jobs if not job.state.is_over]
         self.client.cancel(jobs)
 
         def over() -> bool:
-            return all(not job.state.holds_cores for job in self.client.jobs())
+            return all(not job.state.holds_cores for job in self.client.jobs().jobs)
 
         wait_until(over, END_S, f"jobs {jobs} are gone")
         wait_until(lambda: not frozen_cgroups(self.nodes), 10, "nothing is frozen")

@@ -87,7 +87,7 @@ def test_jobs_cancelled_at_short_slices_end_and_no_node_is_drained(stage: Stage)
     deadline = time.monotonic() + 120
     while left:
         assert time.monotonic() < deadline, f"jobs {left} were not cancelled and gone"
-        states = {job.job_id: job.state for job in stage.client.jobs()}
+        states = {job.job_id: job.state for job in stage.client.jobs().jobs}
         now = time.monotonic()
         for job in left:
             if states[job] is JobState.RUNNING:

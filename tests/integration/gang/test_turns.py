@@ -97,7 +97,7 @@ def test_components_of_a_heterogeneous_job_run_and_are_held_together(stage: Stag
     first, second = stage.nodes
     body = f"#SBATCH -N1 -n1 -w {first}\n#SBATCH hetjob\n#SBATCH -N1 -n1 -w {second}\n"
     job = stage.start(body + f"srun --het-group=0,1 sh -c '{SPIN}'")
-    components = [one.job_id for one in stage.client.jobs() if one.het_job_id == job]
+    components = [one.job_id for one in stage.client.jobs().jobs if one.het_job_id == job]
     assert len(components) == 2
     rivals = [stage.start(SPIN, node) for node in stage.nodes]
     for each in (job, *rivals):

@@ -44,7 +44,7 @@ from gangd.wire import (
 from gangd.wire.faults import ReplayedError
 from osub.errors import ClusterError, HostError, InputError, UsageError
 from osub.records import SliceRecord
-from osub.slurm import FakeSlurm, Partition, SubmitRequest
+from osub.slurm import FakeSlurm, JobSnapshot, Partition, SubmitRequest, UnreadableJob
 from osub.slurm import JobState as SlurmState
 
 SHORT = Settings(freeze_cap_ns=5_000_000_000)
@@ -100,11 +100,11 @@ def test_partition_weights_and_opt_outs_apply() -> None:
         slurm.submit(request(comment=comment, constraint=constraint))
     jobs = [
         replace(job, features=feature)
-        for job, feature in zip(slurm.jobs(), (None, "fast&nogang", "nogangs"), strict=True)
+        for job, feature in zip(slurm.jobs().jobs, (None, "fast&nogang", "nogangs"), strict=True)
     ]
     policy = Policy({"main": 4.0}, 1.0, frozenset({"gangd=off"}), frozenset({"nogang"}))
     view = ClusterView(CoreMap({"n1": 1, "n2": 1, "n3": 1}), policy)
-    views = view.views(jobs)
+    views = view.views(JobSnapshot(tuple(jobs)))
     assert [one.opt_out for one in views] == [True, True, False]
     assert {one.weight for one in views} == {4.0}
 
@@ -116,6 +116,7 @@ def test_partition_weights_and_opt_outs_apply() -> None:
         ("polite, gangd-weight=0.25", 1.0, 1.0),
         ("gangd-weight=8", 1.0, 4.0),
         ("gangd-weight=8", 2.0, 8.0),
+        ("gangd-weight=2 gangd-weight=2.0,gangd-weight=02", 2.0, 8.0),
         ("gangd-weight=much", 2.0, 4.0),
         ("gangd-weight=-1", 2.0, 4.0),
         ("gangd-weight=nan", 2.0, 4.0),
@@ -133,9 +134,9 @@ def test_components_of_a_heterogeneous_job_get_one_gang() -> None:
     slurm = FakeSlurm(nodes=2)
     slurm.submit(request())
     slurm.submit(request())
-    jobs = [replace(job, het_job_id=1) for job in slurm.jobs()]
+    jobs = [replace(job, het_job_id=1) for job in slurm.jobs().jobs]
     view = ClusterView(CoreMap({"n1": 1, "n2": 1}), Policy({}))
-    assert [one.gang for one in view.views(jobs)] == [1, 1]
+    assert [one.gang for one in view.views(JobSnapshot(tuple(jobs)))] == [1, 1]
 
 
 def test_a_job_on_an_unknown_node_is_left_out_and_named() -> None:
@@ -147,17 +148,33 @@ def test_a_job_on_an_unknown_node_is_left_out_and_named() -> None:
     assert view.unusable == (1,)
 
 
+def test_a_job_that_cannot_be_read_is_held_no_more_and_not_forgotten() -> None:
+    slurm = FakeSlurm(nodes=2)
+    for _ in range(2):
+        slurm.submit(request())
+    view = ClusterView(CoreMap({"n1": 1, "n2": 1}), Policy({}))
+    first = view.views(slurm.jobs())
+    assert [one.opt_out for one in first] == [False, False]
+    for unreadable in (2, None):
+        snapshot = JobSnapshot(slurm.jobs().jobs[:1], (UnreadableJob(unreadable, "no state"),))
+        assert view.views(snapshot) == (first[0], replace(first[1], opt_out=True))
+        view.set_policy(Policy({}))
+        assert view.views(snapshot) == (first[0], replace(first[1], opt_out=True))
+        assert view.views(slurm.jobs()) == first, "it can be read again"
+    assert view.views(JobSnapshot((), (UnreadableJob(3, "no state"),))) == (), "nothing is known of it"
+
+
 def test_states_that_end_a_job_are_terminating() -> None:
     slurm = FakeSlurm()
     slurm.submit(request())
     view = ClusterView(CoreMap({"n1": 1}), Policy({}))
-    [job] = slurm.jobs()
+    [job] = slurm.jobs().jobs
     for state, expected in (
         (SlurmState.COMPLETING, JobState.TERMINATING),
         (SlurmState.STOPPED, JobState.RUNNING),
         (SlurmState.CONFIGURING, JobState.RUNNING),
     ):
-        [seen] = view.views([replace(job, state=state)])
+        [seen] = view.views(JobSnapshot((replace(job, state=state),)))
         assert seen.state is expected
         assert seen.opt_out is (state is SlurmState.STOPPED)
 

@@ -24,7 +24,7 @@ def request(
 def test_jobs_share_cores_up_to_the_multiplicity_then_wait() -> None:
     slurm = FakeSlurm(nodes=2, cores=1, multiplicity=2)
     ids = [slurm.submit(request(nodes=2)) for _ in range(3)]
-    assert [job.state for job in slurm.jobs()] == [JobState.RUNNING, JobState.RUNNING, JobState.PENDING]
+    assert [job.state for job in slurm.jobs().jobs] == [JobState.RUNNING, JobState.RUNNING, JobState.PENDING]
     slurm.advance(10)
     third = slurm.job(ids[2])
     assert third is not None
@@ -35,7 +35,7 @@ def test_jobs_share_cores_up_to_the_multiplicity_then_wait() -> None:
 def test_the_least_loaded_node_is_taken() -> None:
     slurm = FakeSlurm(nodes=2, cores=2, multiplicity=2)
     places = [slurm.submit(request()) for _ in range(3)]
-    jobs = {job.job_id: job for job in slurm.jobs()}
+    jobs = {job.job_id: job for job in slurm.jobs().jobs}
     assert [jobs[number].cores[0].node for number in places] == ["n1", "n2", "n1"]
     assert jobs[places[2]].cores[0].cores == (1,)
 
@@ -77,4 +77,4 @@ def test_a_lost_answer_leaves_the_job_behind() -> None:
     slurm.lose_next_answer = True
     with pytest.raises(SubmitUncertainError):
         slurm.submit(request())
-    assert len(slurm.jobs()) == 1
+    assert len(slurm.jobs().jobs) == 1

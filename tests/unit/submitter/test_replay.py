@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import pytest
 
 from osub.errors import ClusterError, InputError, OutputError
 from osub.records import load_run
-from osub.slurm import FakeSlurm, Job, SubmitRequest
+from osub.slurm import FakeSlurm, JobSnapshot, SubmitRequest, UnreadableJob
 from submitter import pace, replay
 from submitter.options import ReplayOptions
 from submitter.replay import Progress, Replay, Wish
@@ -36,7 +36,7 @@ class LiveFake(FakeSlurm):
         self.submitted.append(request.name)
         return super().submit(request)
 
-    def jobs(self) -> Sequence[Job]:
+    def jobs(self) -> JobSnapshot:
         self.advance(max(0.0, time.time() - self.now))
         return super().jobs()
 
@@ -128,7 +128,7 @@ def test_cancel_ends_all_jobs_and_finishes_the_run(trace: Path, tmp_path: Path) 
 
     assert Replay.begin(trace, out, slurm, ReplayOptions()).run(cancel)
     assert {row["state"] for row in rows(out)} == {"CANCELLED"}
-    assert all(job.state.is_over for job in slurm.jobs())
+    assert all(job.state.is_over for job in slurm.jobs().jobs)
 
 
 def test_an_answer_that_is_lost_makes_no_second_job(trace: Path, tmp_path: Path) -> None:
@@ -162,9 +162,9 @@ def test_a_job_nobody_knows_any_more_is_lost(trace: Path, tmp_path: Path) -> Non
             slurm.forget_ended()
         return Wish.GO_ON
 
-    original: Callable[[], Sequence[Job]] = slurm.jobs
+    original: Callable[[], JobSnapshot] = slurm.jobs
 
-    def amnesiac() -> Sequence[Job]:
+    def amnesiac() -> JobSnapshot:
         original()
         slurm.forget_ended()
         return FakeSlurm.jobs(slurm)
@@ -172,6 +172,26 @@ def test_a_job_nobody_knows_any_more_is_lost(trace: Path, tmp_path: Path) -> Non
     slurm.jobs = amnesiac  # type: ignore[method-assign]
     assert Replay.begin(trace, out, slurm, ReplayOptions()).run(forget)
     assert {row["state"] for row in rows(out)} == {"LOST"}
+
+
+def test_a_job_that_cannot_be_read_is_waited_for_not_lost(trace: Path, tmp_path: Path) -> None:
+    slurm, out = LiveFake(run_s=0.05), tmp_path / "run"
+    looks = 0
+    original: Callable[[], JobSnapshot] = slurm.jobs
+
+    def hiding() -> JobSnapshot:
+        nonlocal looks
+        snapshot = original()
+        ended = [job for job in snapshot.jobs if job.state.is_over]
+        if len(ended) < len(snapshot.jobs) or not ended or looks > 2 * replay._MISSED_POLLS:
+            return snapshot
+        looks += 1
+        return JobSnapshot((), tuple(UnreadableJob(job.job_id, "no state") for job in snapshot.jobs))
+
+    slurm.jobs = hiding  # type: ignore[method-assign]
+    assert Replay.begin(trace, out, slurm, ReplayOptions()).run()
+    assert looks > 2 * replay._MISSED_POLLS
+    assert {row["state"] for row in rows(out)} == {"COMPLETED"}
 
 
 def test_a_refused_job_has_a_row_and_a_reason(tmp_path: Path) -> None:
