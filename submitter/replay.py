@@ -272,10 +272,12 @@ class Replay:
                 ended = lost_row(row, stamps, self._origin)
                 self._writer.event("lost", trace_job=row.trace_job, job_id=row.job_id)
         if ended is not None:
-            self._keep(ended)
             allocation = allocation_row(ended)
-            if allocation is not None:
-                self._writer.append_allocation(allocation)
+            if allocation is None:
+                self._keep(ended)
+            else:
+                self._writer.append_allocated(ended, [allocation])
+                self._rows[ended.trace_job] = ended
 
     def _cancel(self, submitter: Submitter) -> None:
         submitter.stop()

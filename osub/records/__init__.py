@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from osub.records.bulk import write_run
 from osub.records.columns import ALLOCATIONS, JOBS, SLICES
+from osub.records.job_journal import JobEntry, JobJournal, job_frames, read_entries
 from osub.records.placement import PLACEMENT_DTYPE, PlacementArrays, format_cores, parse_cores
 from osub.records.reader import Run, load_run
 from osub.records.row_journal import RowJournal, read_journal
@@ -38,6 +39,8 @@ __all__ = [
     "Elasticity",
     "GangSettings",
     "HostInfo",
+    "JobEntry",
+    "JobJournal",
     "JobKind",
     "JobRecord",
     "JobState",
@@ -50,8 +53,10 @@ __all__ = [
     "SliceRecord",
     "SliceRole",
     "format_cores",
+    "job_frames",
     "load_run",
     "parse_cores",
+    "read_entries",
     "read_journal",
     "trace_sha256",
     "utc_now",

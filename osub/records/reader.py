@@ -9,8 +9,9 @@ from pathlib import Path
 import polars as pl
 
 from osub.records.checks import check_table
-from osub.records.columns import ALLOCATIONS, JOBS, SLICES, Table
+from osub.records.columns import ALLOCATIONS, JOBS, SLICES
 from osub.records.folder import LOG_NAME, is_finished, journal_path, read_info
+from osub.records.job_journal import job_frames
 from osub.records.row_journal import read_events, read_journal
 from osub.records.run_info import RunInfo
 from osub.records.tables import read_table
@@ -63,10 +64,13 @@ def load_run(path: Path, *, placement: bool = True) -> Run:
         ``path`` is not a RUN, or something in it is damaged or breaks a rule.
     """
     info = read_info(path)
-    finished = is_finished(path)
-    jobs = (
-        read_table(path, JOBS, placement=placement) if finished else _journalled(path, JOBS, finished=False)
-    )
+    journalled = None if is_finished(path) else _journalled(path)
+    finished = is_finished(path)  # it may have been finished, and its journals removed, meanwhile
+    if finished or journalled is None:
+        jobs = read_table(path, JOBS, placement=placement)
+        allocations, slices = read_table(path, ALLOCATIONS), read_table(path, SLICES)
+    else:
+        jobs, allocations, slices = journalled
     if jobs is None:
         jobs = JOBS.schema.to_frame()
     if not placement and "placement" in jobs.columns:
@@ -75,20 +79,22 @@ def load_run(path: Path, *, placement: bool = True) -> Run:
         path=path,
         info=info,
         jobs=jobs,
-        allocations=_either(path, ALLOCATIONS, finished=finished),
-        slices=_either(path, SLICES, finished=finished),
+        allocations=allocations,
+        slices=slices,
         complete=finished,
     )
 
 
-def _either(path: Path, table: Table, *, finished: bool) -> pl.DataFrame | None:
-    if not finished and journal_path(path, table).exists():
-        return _journalled(path, table, finished=False)
-    return read_table(path, table)
-
-
-def _journalled(path: Path, table: Table, *, finished: bool) -> pl.DataFrame:
-    journal = journal_path(path, table)
-    frame = read_journal(journal, table)
-    check_table(frame, table, str(journal), finished=finished)
-    return frame
+def _journalled(path: Path) -> tuple[pl.DataFrame, pl.DataFrame | None, pl.DataFrame | None]:
+    """Read jobs, allocations and slices of a run that goes on."""
+    source = journal_path(path, JOBS)
+    jobs, allocations = job_frames(source)
+    check_table(jobs, JOBS, str(source), finished=False)
+    if allocations is not None:
+        check_table(allocations, ALLOCATIONS, str(source), finished=False)
+    journal = journal_path(path, SLICES)
+    if not journal.exists():
+        return jobs, allocations, read_table(path, SLICES)
+    slices = read_journal(journal, SLICES)
+    check_table(slices, SLICES, str(journal), finished=False)
+    return jobs, allocations, slices

@@ -25,7 +25,7 @@ Schema version {SCHEMA_VERSION}.
 | `run.json` | what ran where |
 | `trace.swf.gz` | the trace that was replayed or simulated, after every transformation |
 | `jobs.parquet` | one row a job, ordered by `trace_job` |
-| `allocations.parquet` | who held what, and when; only where allocations change while a job lives |
+| `allocations.parquet` | who held what, and when; simulated: only where that changes while a job lives |
 | `slices.parquet` | time slices, long form; only under a gang scheduler whose slices are known |
 | `log.jsonl` | events, one JSON object a line: `at` (UTC), `kind`, and what belongs to the kind |
 
@@ -34,8 +34,9 @@ Rules for all of them:
 * Seconds count from the run's first due time, in the run's own time (`speedup` divides the trace's).
 * What is not known is null. No number stands for it; -1 is refused.
 * Numbers are finite. Types are exact. A column that is not listed here is an error, on write and on read.
-* While a run goes on, rows are in `jobs.journal`, `allocations.journal` and `slices.journal`. A killed run
-  keeps them, and `--resume` goes on from there. `jobs.parquet` appears last: a RUN that has it is finished.
+* While a run goes on, rows are in `jobs.journal` (a job and its allocations are one entry, of which the last
+  counts) and `slices.journal`. A killed run keeps them, and `--resume` goes on from there. `jobs.parquet`
+  appears last: a RUN that has it is finished.
 * The same rows give the same bytes of `jobs.parquet`.
 """
 

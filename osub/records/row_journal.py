@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -84,14 +84,17 @@ def read_rows(path: Path, table: Table) -> Iterator[Row]:
 
 
 def read_journal(path: Path, table: Table) -> pl.DataFrame:
-    """Return the rows of a journal as a frame; of rows with the same key the last one counts."""
-    rows = read_rows(path, table)
-    if table.key is not None:
-        rows = iter({getattr(row, table.key): row for row in rows}.values())
-    pieces: list[pl.DataFrame] = []
-    while piece := list(islice(rows, _ROWS_A_PIECE)):
+    """Return the rows of a journal as a sorted frame."""
+    return frame_in_pieces(read_rows(path, table), table)
+
+
+def frame_in_pieces(rows: Iterable[Row], table: Table) -> pl.DataFrame:
+    """Return rows as a sorted frame, made piece by piece so that few are objects at a time."""
+    source = iter(rows)
+    pieces: list[pl.DataFrame] = [frame_of([], table)]
+    while piece := list(islice(source, _ROWS_A_PIECE)):
         pieces.append(frame_of(piece, table))
-    return pl.concat([frame_of([], table), *pieces]).sort(table.sort, maintain_order=True)
+    return pl.concat(pieces).sort(table.sort, maintain_order=True)
 
 
 def good_lines_length(path: Path) -> int:

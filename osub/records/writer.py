@@ -1,22 +1,24 @@
 """Writes a RUN as it happens; a kill at any instant loses no row that was reported as written.
 
-While a run goes on its rows are in journals (``jobs.journal``, ...). ``finish`` turns them into Parquet
-tables; ``jobs.parquet`` appears last, in one rename, and from then on the run is finished.
+While a run goes on its rows are in journals: ``jobs.journal`` (each job with its allocations in one entry)
+and ``slices.journal``. ``finish`` turns them into Parquet tables; ``jobs.parquet`` appears last, in one
+rename, and from then on the run is finished.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import msgspec
 import polars as pl
 
 from osub.errors import InputError, OutputError
-from osub.records.columns import ALLOCATIONS, JOBS, SLICES, TABLES, Table
+from osub.records.columns import ALLOCATIONS, JOBS, SLICES, TABLES
 from osub.records.folder import (
     LOG_NAME,
     FolderLock,
@@ -27,11 +29,14 @@ from osub.records.folder import (
     write_info,
     write_start,
 )
+from osub.records.job_journal import JobEntry, JobJournal, job_frames, read_entries
 from osub.records.journal import AppendFile
-from osub.records.row_journal import RowJournal, good_lines_length, read_journal, read_rows
+from osub.records.row_journal import RowJournal, good_lines_length, read_journal
 from osub.records.rows import AllocationRecord, JobRecord, SliceRecord
 from osub.records.run_info import RunInfo
 from osub.records.tables import write_table
+
+_SLICES_AT_ONCE = 10_000
 
 
 def utc_now() -> str:
@@ -63,7 +68,8 @@ class RunWriter:
         self.info = info
         self._lock = lock
         self._now = now
-        self._journals: dict[str, RowJournal] = {}
+        self._jobs: JobJournal | None = None
+        self._slices: RowJournal | None = None
         self._log: AppendFile | None = None
 
     @classmethod
@@ -110,11 +116,17 @@ class RunWriter:
 
     def jobs(self) -> dict[int, JobRecord]:
         """Return the jobs written so far by ``trace_job``; of rows with the same key, the last."""
-        rows = cast("list[JobRecord]", list(read_rows(journal_path(self.path, JOBS), JOBS)))
-        return {row.trace_job: row for row in rows}
+        return {key: entry.job for key, entry in read_entries(journal_path(self.path, JOBS)).items()}
+
+    def allocations(self) -> dict[int, tuple[AllocationRecord, ...]]:
+        """Return what each job has held so far, by ``trace_job``."""
+        entries = read_entries(journal_path(self.path, JOBS))
+        return {key: entry.allocations or () for key, entry in entries.items()}
 
     def append_job(self, *records: JobRecord) -> None:
         """Append jobs; a job written again (same ``trace_job``) replaces what was written before.
+
+        What was written of its allocations stands.
 
         Raises
         ------
@@ -123,15 +135,31 @@ class RunWriter:
         OutputError
             The disk is full; nothing is written.
         """
-        self._journal(JOBS).append(*records)
+        self._job_journal().append(*map(JobEntry, records))
 
-    def append_allocation(self, *records: AllocationRecord) -> None:
-        """Append allocations; raises as ``append_job`` does."""
-        self._journal(ALLOCATIONS).append(*records)
+    def append_allocated(self, record: JobRecord, allocations: Iterable[AllocationRecord]) -> None:
+        """Append a job and all of its allocations so far: both are written, or neither; raises as above."""
+        self._job_journal().append(JobEntry(record, tuple(allocations)))
 
     def append_slice(self, *records: SliceRecord) -> None:
         """Append time slices, best all rows of a slice in one call; raises as ``append_job`` does."""
-        self._journal(SLICES).append(*records)
+        self._slice_journal().append(*records)
+
+    def replace_slices(self, records: Iterable[SliceRecord]) -> None:
+        """Write time slices instead of all those written before, so that a repetition doubles none.
+
+        Raises
+        ------
+        InputError, OutputError
+            As ``append_job``; also what ``records`` raises. Some of the slices may have been written.
+        """
+        if self._slices is not None:
+            self._slices.close()
+            self._slices = None
+        journal_path(self.path, SLICES).unlink(missing_ok=True)
+        source = iter(records)
+        while part := list(islice(source, _SLICES_AT_ONCE)):
+            self.append_slice(*part)
 
     def event(self, kind: str, **fields: object) -> None:
         """Append an event to ``log.jsonl``: ``at`` (UTC), ``kind`` and the fields.
@@ -187,10 +215,15 @@ class RunWriter:
             The disk is full. The journals are still there: ``reopen`` and ``finish`` again.
         """
         self._close_files()
-        self._write(ALLOCATIONS)
-        self._write(SLICES, slices)
+        jobs, allocations = job_frames(journal_path(self.path, JOBS))
+        if allocations is not None:
+            write_table(allocations, ALLOCATIONS, self.path)
+        if slices is None and journal_path(self.path, SLICES).exists():
+            slices = read_journal(journal_path(self.path, SLICES), SLICES)
+        if slices is not None:
+            write_table(slices, SLICES, self.path)
         self.update_info(wall_s=wall_s, cpu_s=cpu_s, engine_cpu_s=engine_cpu_s)
-        write_table(read_journal(journal_path(self.path, JOBS), JOBS), JOBS, self.path)
+        write_table(jobs, JOBS, self.path)
         for table in TABLES:
             journal_path(self.path, table).unlink(missing_ok=True)
         self.close()
@@ -202,23 +235,20 @@ class RunWriter:
         finally:
             self._lock.release()
 
-    def _write(self, table: Table, frame: pl.DataFrame | None = None) -> None:
-        journal = journal_path(self.path, table)
-        if frame is None and journal.exists():
-            frame = read_journal(journal, table)
-        if frame is not None:
-            write_table(frame, table, self.path)
+    def _job_journal(self) -> JobJournal:
+        if self._jobs is None:
+            self._jobs = JobJournal(journal_path(self.path, JOBS))
+        return self._jobs
 
-    def _journal(self, table: Table) -> RowJournal:
-        if table.name not in self._journals:
-            self._journals[table.name] = RowJournal(journal_path(self.path, table), table)
-        return self._journals[table.name]
+    def _slice_journal(self) -> RowJournal:
+        if self._slices is None:
+            self._slices = RowJournal(journal_path(self.path, SLICES), SLICES)
+        return self._slices
 
-    def _open_files(self) -> list[RowJournal | AppendFile]:
-        return [*self._journals.values(), *([self._log] if self._log else [])]
+    def _open_files(self) -> list[JobJournal | RowJournal | AppendFile]:
+        return [file for file in (self._jobs, self._slices, self._log) if file is not None]
 
     def _close_files(self) -> None:
         for file in self._open_files():
             file.close()
-        self._journals = {}
-        self._log = None
+        self._jobs = self._slices = self._log = None

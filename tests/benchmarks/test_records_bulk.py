@@ -89,11 +89,11 @@ journal.close()
 report("append 480,000 slices, 24 at a time")
 read_journal(folder / "slices.journal", SLICES)
 report("read them")
-journal, took = RowJournal(folder / "jobs.journal", JOBS), []
+journal, took = JobJournal(folder / "jobs.journal"), []
 for number in range(5_000):
     job = make_ended(number)
     began = time.perf_counter()
-    journal.append(job)
+    journal.append(JobEntry(job))
     took.append(1e6 * (time.perf_counter() - began))
 journal.close()
 took.sort()

@@ -8,7 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from osub.errors import InputError
-from osub.records import JOBS, JobRecord, Placement, RowJournal, format_cores, parse_cores, read_journal
+from osub.records import (
+    JOBS,
+    JobEntry,
+    JobJournal,
+    JobRecord,
+    Placement,
+    format_cores,
+    job_frames,
+    parse_cores,
+)
 from osub.records.checks import check_record, check_table
 from osub.records.tables import frame_of, read_table, rows_of, write_table
 
@@ -87,11 +96,11 @@ def test_jobs_come_back_from_journal_and_table_as_they_were(rows: list[JobRecord
     expected = [last[key] for key in sorted(last)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        journal = RowJournal(folder / "jobs.journal", JOBS)
+        journal = JobJournal(folder / "jobs.journal")
         for row in rows:
-            journal.append(row)
+            journal.append(JobEntry(row))
         journal.close()
-        frame = read_journal(folder / "jobs.journal", JOBS)
+        frame, _ = job_frames(folder / "jobs.journal")
         assert list(rows_of(frame, JOBS)) == expected
         write_table(frame, JOBS, folder, finished=False)
         stored = read_table(folder, JOBS, finished=False)

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from osub.errors import InputError, OutputError
-from osub.records import JOBS, RowJournal
+from osub.records import JOBS, AllocationRecord, JobEntry, JobJournal, Placement, job_frames, read_entries
 from osub.records.journal import AppendFile, frame, good_length, read_frames
-from osub.records.row_journal import read_journal, read_rows
-from tests.fixtures.records import make_job
+from tests.fixtures.records import make_ended, make_job
 
 PAYLOADS = [b"alpha", b"b", b"gamma" * 10]
 
@@ -54,23 +53,64 @@ def test_damage_before_the_last_row_is_an_error(tmp_path: Path, position: int) -
         contents(path)
 
 
+def held(job: int = 101, from_s: float = 1.0, to_s: float | None = None) -> AllocationRecord:
+    return AllocationRecord(
+        job=job, from_s=from_s, to_s=to_s, placement=(Placement("n1", (0,)),), why="start"
+    )
+
+
 def test_reopening_cuts_a_torn_row_off(tmp_path: Path) -> None:
     path = tmp_path / "jobs.journal"
-    journal = RowJournal(path, JOBS)
-    journal.append(make_job(1), make_job(2))
+    journal = JobJournal(path)
+    journal.append(JobEntry(make_job(1)), JobEntry(make_job(2)))
     journal.close()
     path.write_bytes(path.read_bytes()[:-5])
-    journal = RowJournal(path, JOBS)
-    journal.append(make_job(3))
+    journal = JobJournal(path)
+    journal.append(JobEntry(make_job(3)))
     journal.close()
-    assert list(read_rows(path, JOBS)) == [make_job(1), make_job(3)]
+    assert [entry.job for entry in read_entries(path).values()] == [make_job(1), make_job(3)]
+
+
+def test_a_job_and_its_allocations_are_cut_off_together_at_every_byte(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.journal"
+    journal = JobJournal(path)
+    journal.append(JobEntry(make_job(1), (held(),)))
+    first = path.stat().st_size
+    journal.append(JobEntry(make_ended(1), (held(to_s=3.0),)))
+    journal.close()
+    data = path.read_bytes()
+    for length in range(len(data) + 1):
+        path.write_bytes(data[:length])
+        jobs, allocations = job_frames(path)
+        ended = length == len(data)
+        assert jobs["state"].to_list() == ([] if length < first else ["COMPLETED" if ended else None])
+        ends = None if allocations is None else allocations["to_s"].to_list()
+        assert ends == (None if length < first else [3.0 if ended else None])
+
+
+def test_a_row_that_says_nothing_of_allocations_leaves_them(tmp_path: Path) -> None:
+    journal = JobJournal(tmp_path / "jobs.journal")
+    journal.append(JobEntry(make_job(1), (held(),)))
+    journal.append(JobEntry(make_ended(1)))
+    assert read_entries(tmp_path / "jobs.journal")[1] == JobEntry(make_ended(1), (held(),))
+    journal.append(JobEntry(make_ended(1), ()))
+    journal.close()
+    assert read_entries(tmp_path / "jobs.journal")[1] == JobEntry(make_ended(1), ())
+
+
+def test_an_allocation_of_another_job_is_refused(tmp_path: Path) -> None:
+    journal = JobJournal(tmp_path / "jobs.journal")
+    with pytest.raises(InputError, match="trace_job 1 is another job's"):
+        journal.append(JobEntry(make_job(1), (held(job=77),)))
+    journal.close()
+    assert (tmp_path / "jobs.journal").read_bytes() == b""
 
 
 def test_rows_of_another_table_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "jobs.journal"
     path.write_bytes(frame(b"\x93\x01\x02\x03"))
     with pytest.raises(InputError, match="not one of jobs"):
-        read_journal(path, JOBS)
+        read_entries(path)
 
 
 def test_a_full_disk_is_said_and_no_row_follows_the_damage() -> None:
@@ -80,4 +120,5 @@ def test_a_full_disk_is_said_and_no_row_follows_the_damage() -> None:
 
 
 def test_no_journal_is_an_empty_table(tmp_path: Path) -> None:
-    assert read_journal(tmp_path / "none", JOBS).schema == JOBS.schema
+    jobs, allocations = job_frames(tmp_path / "none")
+    assert (jobs.schema, jobs.height, allocations) == (JOBS.schema, 0, None)

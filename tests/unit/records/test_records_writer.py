@@ -31,11 +31,11 @@ def test_the_last_row_of_a_job_wins_across_a_reopening(tmp_path: Path) -> None:
         writer.append_job(make_job(1), make_job(2))
     with RunWriter.reopen(tmp_path / "RUN") as writer:
         assert writer.jobs() == {1: make_job(1), 2: make_job(2)}
-        writer.append_job(make_ended(2), make_ended(1))
+        writer.append_job(make_ended(2))
         writer.append_slice(SliceRecord(slice=0, start_s=0, length_s=0.25, job=101, node="n1", role="run"))
-        writer.append_allocation(
-            AllocationRecord(job=101, from_s=1, to_s=3, placement=(Placement("n1", (0,)),), why="start")
-        )
+        held = AllocationRecord(job=101, from_s=1, to_s=3, placement=(Placement("n1", (0,)),), why="start")
+        writer.append_allocated(make_ended(1), [held])
+        assert writer.allocations() == {1: (held,), 2: ()}
         writer.finish(wall_s=3.5, cpu_s=0.1)
     run = load_run(tmp_path / "RUN")
     assert run.complete
@@ -160,6 +160,23 @@ def test_a_finish_that_was_killed_before_its_last_rename_can_be_done_again(tmp_p
     with RunWriter.reopen(tmp_path / "RUN") as writer:
         writer.finish(wall_s=1)
     assert load_run(tmp_path / "RUN").complete
+
+
+def test_slices_that_are_collected_again_are_not_doubled(tmp_path: Path) -> None:
+    slices = [
+        SliceRecord(slice=n, start_s=n * 0.25, length_s=0.25, job=101, node="n1", role="run")
+        for n in range(4)
+    ]
+    with create(tmp_path) as writer:
+        writer.append_job(make_ended())
+        writer.replace_slices(slices)
+    # The finish failed, say on a full disk; another session collects them again.
+    with RunWriter.reopen(tmp_path / "RUN") as writer:
+        writer.replace_slices(slices)
+        writer.finish(wall_s=1)
+    run = load_run(tmp_path / "RUN")
+    assert run.slices is not None
+    assert run.slices["slice"].to_list() == [0, 1, 2, 3]
 
 
 def test_a_refused_row_leaves_the_journal_as_it_was(tmp_path: Path) -> None:
