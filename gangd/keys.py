@@ -3,12 +3,14 @@
 A key folder holds ``controller.key`` (public) and ``controller.key_secret``, and in ``agents/`` the same
 pair for each node, named after it. The controller needs its own pair and every agent's public key; an
 agent needs its own pair and the controller's public key. A pair named ``_shared`` may speak for any node:
-simpler to install, but one stolen key then speaks for all nodes.
+simpler to install, but one stolen key then speaks for all nodes. It is made only when it is asked for by
+name, and while it is in the folder the controller raises an alarm.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,7 @@ from osub.errors import InputError, OutputError, UsageError
 
 CONTROLLER = "controller"
 SHARED_AGENT = "_shared"
+_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class AgentKeys:
     controller_public: bytes
 
 
-def make_keys(folder: Path, agents: Sequence[str] = ()) -> list[Path]:
+def make_keys(folder: Path, agents: Sequence[str]) -> list[Path]:
     """Make the controller's pair, if there is none, and one for each of ``agents`` that has none.
 
     Parameters
@@ -63,7 +66,7 @@ def make_keys(folder: Path, agents: Sequence[str] = ()) -> list[Path]:
     folder
         Key folder, made with mode 0700; secret files get 0600.
     agents
-        Node names; without any, the pair ``_shared`` is made.
+        Node names, or ``[SHARED_AGENT]`` for one pair that may speak for every node.
 
     Returns
     -------
@@ -74,13 +77,18 @@ def make_keys(folder: Path, agents: Sequence[str] = ()) -> list[Path]:
     ------
     OutputError
         The folder cannot be written.
+    UsageError
+        A name is none of a node.
     """
+    for name in agents:
+        if not _NODE.fullmatch(name):
+            raise UsageError(f"{name!r} is no name of a node: no key was made")
     agents_dir = folder / "agents"
     made = []
     old_mask = os.umask(0o077)
     try:
         agents_dir.mkdir(parents=True, exist_ok=True)
-        wanted = [(folder, CONTROLLER), *((agents_dir, name) for name in agents or (SHARED_AGENT,))]
+        wanted = [(folder, CONTROLLER), *((agents_dir, name) for name in agents)]
         for place, name in wanted:
             if not (place / f"{name}.key_secret").exists():
                 public, secret = zmq.auth.create_certificates(place, name)

@@ -13,7 +13,7 @@ from gangd.controller.keeper import Keeper
 from gangd.controller.loop import ControllerLoop
 from gangd.controller.memory import calm_collector
 from gangd.controller.preflight import check_slurm
-from gangd.keys import load_controller_keys, make_keys
+from gangd.keys import SHARED_AGENT, load_controller_keys, make_keys
 from gangd.openfiles import allow_open_files
 from gangd.wire.sockets import ControllerSockets
 from osub.errors import ClusterError, OsubError, UsageError
@@ -49,8 +49,12 @@ def parser() -> argparse.ArgumentParser:
     keys.add_argument(
         "--dir", type=Path, required=True, metavar="DIR", help="key folder, made with mode 0700"
     )
-    keys.add_argument(
-        "--agents", metavar="NODES", help="nodes to make a key for, such as n[1-4]; else one that all share"
+    whose = keys.add_mutually_exclusive_group(required=True)
+    whose.add_argument("--agents", metavar="NODES", help="nodes to make a key for, such as n[1-4]")
+    whose.add_argument(
+        "--shared",
+        action="store_true",
+        help="make one key that may speak for every node: whoever steals it from one speaks for all",
     )
     return main
 
@@ -75,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser().parse_args(arguments)
     try:
         if options.command == "keys":
-            _keys(options.dir, options.agents)
+            _keys(options.dir, None if options.shared else options.agents)
         else:
             _run(options)
     except OsubError as error:
@@ -101,9 +105,17 @@ def _run(options: argparse.Namespace) -> None:
 
 def _keys(folder: Path, agents: str | None) -> None:
     try:
-        nodes = expand_hosts(agents or "")
+        nodes = (SHARED_AGENT,) if agents is None else expand_hosts(agents)
     except ClusterError as error:
         raise UsageError(f"--agents {agents}: {error}") from error
+    if not nodes:
+        raise UsageError("--agents names no node: no key was made")
+    if SHARED_AGENT in nodes:
+        print(
+            "gangd: warning: every node will have the same key, and each can speak for all others; "
+            "--agents makes one for each",
+            file=sys.stderr,
+        )
     made = make_keys(folder, nodes)
     for path in made:
         print(path)

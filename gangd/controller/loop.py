@@ -18,6 +18,7 @@ import zmq
 from gangd.config import Config
 from gangd.controller.fanout import Fanout
 from gangd.controller.keeper import STATUS_NAME, Keeper
+from gangd.controller.lines import Lines
 from gangd.controller.orders import Orders
 from gangd.controller.slicelog import SliceLog
 from gangd.controller.slurm_worker import Answer, Failed, Looked, SlurmWorker
@@ -35,9 +36,10 @@ from gangd.core import (
     SlurmSnapshot,
     Tick,
 )
+from gangd.keys import SHARED_AGENT
 from gangd.wire import WireError, decode_up
 from gangd.wire.cadence import next_look
-from gangd.wire.sockets import ControllerSockets
+from gangd.wire.sockets import ControllerSockets, Received
 from osub.errors import OsubError
 from osub.slurm import SlurmClient, UnreadableJob
 
@@ -53,6 +55,7 @@ STATUS_EVERY_NS = 1_000_000_000
 SAVE_EVERY_NS = 10_000_000_000
 FAREWELLS = 3
 MOST_NAMED = 10  # of the jobs that cannot be read, in one look: users make them by the thousand
+SHARED_TEXT = "one key may speak for every node: make one for each (gangd keys --agents), remove _shared.key"
 
 
 class ControllerLoop:
@@ -99,7 +102,8 @@ class ControllerLoop:
         self._view = ClusterView(self._cores, _policy(config))
         self._scheduler = GangScheduler(settings, now_ns, self._cores, keeper.state.limits)
         self._fanout = Fanout(self.controller, self._cores, self._scheduler.time, settings.lease_ns)
-        self._uplink = Uplink(self.controller, self._cores, self._scheduler.time)
+        self._uplink = Uplink(self.controller, self._cores, self._scheduler.time, self._scheduler.place)
+        self._lines = Lines()
         self._worker = SlurmWorker(client, config.snapshot_s, clock)
         self._slices = SliceLog(config.record, wall() / 1e6, now_ns) if config.record else None
         self._orders = Orders(self._scheduler, self._fanout, sockets, self._worker, self._slices, clock)
@@ -192,24 +196,30 @@ class ControllerLoop:
             taken = self._sockets.receive()
             if taken is None:
                 return False
-            self._judge(*taken)
+            self._judge(taken)
         except WireError as error:
             self._orders.drop(error.kind, str(error))
         except InvalidEvent as error:
             self._orders.drop("invalid_event", str(error))
         return True
 
-    def _judge(self, node: str, body: bytes) -> None:
+    def _judge(self, taken: Received) -> None:
         received_ns = self._clock()
-        message = decode_up(body, node)
+        message = decode_up(taken.body, taken.node)
+        node = message.node
+        if node in self._cores and self._lines.is_double(node, taken.connection, received_ns):
+            text = f"two connections speak with the key of {node}: stop one agent, or make a new key"
+            self._orders.alarm(Alarm("key", node, text))
         settings = self._scheduler.settings
         times = Times(settings.quantum_ns, settings.lease_ns, settings.lookahead)
         state = self._scheduler.agent_state(node)
         reaction = self._uplink.on_message(message, received_ns, self._clock(), times, state)
         for reply in reaction.replies:
-            self._orders.reply(reply)
+            self._orders.reply(taken.connection, reply)
         if reaction.alarm is not None:
             self._orders.alarm(Alarm("agent", node, reaction.alarm))
+        if reaction.foreign:
+            self._orders.on_foreign(node, reaction.foreign)
         if reaction.resend:
             self._fanout.resend(node)
             self._orders.flush()
@@ -278,6 +288,8 @@ class ControllerLoop:
             dropped=dict(self._orders.dropped),
         )
         alarms = self._orders.alarms.standing(now_ns)
+        if self._sockets.has_shared_key:
+            self._orders.alarm(Alarm("shared key", SHARED_AGENT, SHARED_TEXT))
         status = describe(vitals, self._scheduler, self._uplink.agents, alarms, now_ns)
         self._keeper.write(STATUS_NAME, msgspec.json.encode(status))
 

@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 
-import zmq
-
 from gangd.controller.alarms import AlarmBoard
 from gangd.controller.fanout import Fanout
 from gangd.controller.slicelog import SliceLog
@@ -26,7 +24,7 @@ from gangd.core import (
     ThawAll,
 )
 from gangd.core.events import Event
-from gangd.wire import DownMessage, ReplyMessage, encode, encode_down
+from gangd.wire import DownMessage, ReplyMessage, encode_down
 from gangd.wire.sockets import ControllerSockets
 from osub.errors import OsubError
 
@@ -81,11 +79,9 @@ class Orders:
             for message in messages:
                 self._sockets.publish.send_multipart(encode_down(message))
 
-    def reply(self, reply: ReplyMessage) -> None:
+    def reply(self, connection: bytes, reply: ReplyMessage) -> None:
         """Answer an agent; one that cannot be reached now asks again."""
-        try:
-            self._sockets.reports.send_multipart([reply.node.encode(), encode(reply)], zmq.NOBLOCK)
-        except zmq.ZMQError:
+        if not self._sockets.reply(connection, reply):
             self.dropped["unsent_reply"] += 1
 
     def drop(self, kind: str, text: str) -> None:
@@ -93,6 +89,12 @@ class Orders:
         self.dropped[kind] += 1
         if kind != UnknownAgentError.kind:
             self.alarm(Alarm("message", kind, f"a message was dropped: {text}"))
+
+    def on_foreign(self, node: str, jobs: frozenset[int]) -> None:
+        """Count what a node told of jobs that are on others: it was dropped, and its key may be stolen."""
+        self.dropped["foreign_job"] += len(jobs)
+        text = f"{node} tells of job {min(jobs)}, which is not there: dropped; is its key in wrong hands?"
+        self.alarm(Alarm("foreign job", node, text))
 
     def alarm(self, alarm: Alarm) -> None:
         """Raise or clear an alarm; it is logged when that is news."""

@@ -4,7 +4,8 @@ Everything that Slurm says, and every failure, comes back through ``answers``; `
 waits. Ends are moved one by one between two looks; Slurm is away for as long as it likes.
 
 While looks bring nothing new they become rarer, down to one in ``SLOWEST_S``: agents tell of jobs that begin
-and end, and then Slurm is asked at once.
+and end, and then Slurm is asked at once. Asking at once that brings nothing new becomes rarer, too, down to the
+usual pause: one node that cries wolf must not keep slurmctld busy.
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ class SlurmWorker:
         self._moves: dict[int, float] = {}
         self._wake = threading.Condition()
         self._asked = True
+        self._asked_pause_s = LEAST_PAUSE_S
         self._leaving = False
         self._pause_s = every_s
         self._seen: list[Job] | None = None
@@ -124,7 +126,7 @@ class SlurmWorker:
         looked_s = nodes_s = float("-inf")
         while True:
             with self._wake:
-                pause_s = looked_s + (LEAST_PAUSE_S if self._asked else self._pause_s) - time.monotonic()
+                pause_s = looked_s + (self._asked_pause_s if self._asked else self._pause_s) - time.monotonic()
                 if pause_s > 0 and not self._moves and not self._leaving:
                     self._wake.wait(pause_s)
                     continue
@@ -141,6 +143,9 @@ class SlurmWorker:
                 looked_s = time.monotonic()
                 if answered and with_nodes:
                     nodes_s = looked_s
+                if asked:
+                    slower_s = min(self._asked_pause_s * 2, max(self.every_s, LEAST_PAUSE_S))
+                    self._asked_pause_s = LEAST_PAUSE_S if self._news else slower_s
                 quiet = answered and not asked and not self._news
                 slower_s = min(self._pause_s * SLOWER, SLOWEST_S) if quiet else 0.0
                 self._pause_s = max(self.every_s, slower_s)

@@ -6,9 +6,14 @@ Pure: no socket; the time is an argument.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
-from gangd.core import AgentJoined, AgentLost, AgentState, CoreMap, NodeReport, Sample, SliceUse
+import msgspec
+
+from gangd.controller.jurisdiction import own_words
+from gangd.core import AgentJoined, AgentLost, AgentState, CoreMap, NodeReport, Place, Sample, SliceUse
 from gangd.core.events import Event
 from gangd.core.timebase import Timebase
 from gangd.wire import (
@@ -27,8 +32,12 @@ from gangd.wire import (
     WireError,
 )
 from gangd.wire.faults import ReplayedError
+from gangd.wire.fields import printable
 
 SLICE_SLACK_NS = 1_000_000_000
+MOST_FAULT_KINDS = 64
+"""Kinds of faults of an agent that are counted by themselves; what comes beyond is counted together."""
+OTHER = "other"
 
 
 class UnknownAgentError(WireError):
@@ -53,12 +62,16 @@ class AgentInfo:
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """Events for the core, answers to the agent, whether it needs its whole plan, and what to alarm."""
+    """Events for the core, answers to the agent, whether it needs its whole plan, and what to alarm.
+
+    ``foreign`` are jobs of other nodes of which the agent told; ``events`` have nothing of what it said.
+    """
 
     events: tuple[Event, ...] = ()
     replies: tuple[ReplyMessage, ...] = ()
     resend: bool = False
     alarm: str | None = None
+    foreign: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +86,29 @@ class Times:
 class Uplink:
     """The agents that said hello.
 
+    Parameters
+    ----------
+    place
+        How a node stands to a job.
+
     Attributes
     ----------
     agents
         By node.
     """
 
-    def __init__(self, controller: Controller, cores: CoreMap, time: Timebase) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        cores: CoreMap,
+        time: Timebase,
+        place: Callable[[str, int], Place],
+    ) -> None:
         self.controller = controller
         self.agents: dict[str, AgentInfo] = {}
         self._cores = cores
         self._time = time
+        self._place = place
 
     def on_message(
         self, message: UpMessage, received_ns: int, now_ns: int, times: Times, state: AgentState
@@ -133,7 +158,8 @@ class Uplink:
                 del self.agents[message.node]
                 if state is AgentState.UNKNOWN:
                     return Reaction()
-                return Reaction(events=(AgentLost(now_ns, message.node, f"it leaves: {message.reason}"),))
+                reason = f"it leaves: {printable(message.reason)}"
+                return Reaction(events=(AgentLost(now_ns, message.node, reason),))
 
     def _on_hello(self, hello: Hello, now_ns: int, times: Times) -> Reaction:
         if hello.node not in self._cores:
@@ -143,7 +169,8 @@ class Uplink:
         if known is not None and known.hello.incarnation != hello.incarnation:
             alarm = f"agent {hello.pid} of {hello.node} takes over from agent {known.hello.pid}"
         if known is None or known.hello.incarnation != hello.incarnation:
-            self.agents[hello.node] = AgentInfo(hello)
+            shown = msgspec.structs.replace(hello, freezer=printable(hello.freezer))
+            self.agents[hello.node] = AgentInfo(shown)
         welcome = Welcome(
             controller=self.controller,
             node=hello.node,
@@ -164,19 +191,23 @@ class Uplink:
         if report.seq <= info.seq:
             raise ReplayedError(f"report {report.seq} of {report.node} came after {info.seq}")
         info.seq = report.seq
+        report, foreign = own_words(report, partial(self._place, report.node))
         info.offset_ns, info.rtt_us = report.offset_ns, report.rtt_us
         for one in report.slices:
             info.skew_us, info.freeze_us = one.skew_us, one.freeze_us
         for fault in report.faults:
-            info.faults[fault.kind] += fault.count
+            kind = printable(fault.kind)
+            known = kind in info.faults or len(info.faults) < MOST_FAULT_KINDS
+            info.faults[kind if known else OTHER] += fault.count
         info.leaked_us += sum(leak.cpu_us for leak in report.leaks)
         if report.follows not in (None, self.controller.incarnation):
             text = f"agent of {report.node} obeys another controller: stop one of the two"
-            return Reaction((AgentLost(now_ns, report.node, "it obeys another controller"),), alarm=text)
+            lost = AgentLost(now_ns, report.node, "it obeys another controller")
+            return Reaction((lost,), alarm=text, foreign=foreign)
         alarm = None
         if report.foreign_controllers:
             alarm = f"agent of {report.node} hears another controller: stop one of the two"
-        return Reaction((self._event(report, now_ns),), alarm=alarm)
+        return Reaction((self._event(report, now_ns),), alarm=alarm, foreign=foreign)
 
     def _event(self, report: Report, now_ns: int) -> NodeReport:
         """Event of a report, without slices of an earlier controller: numbers begin anew with each."""

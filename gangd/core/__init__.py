@@ -20,7 +20,7 @@ Commands (``commands``)
     ``ThawAll``; ``MoveEnd``; ``Record`` rows; ``Alarm``; ``AskSlurm``.
 Questions
     ``scheduler.gangs``, ``neighbours``, ``owners(slice)``, ``time`` (where slices lie), ``horizon``,
-    ``agents``, ``limits_state()``.
+    ``agents``, ``place(job, node)``, ``limits_state()``.
 
 Read ``states`` first (the tables and the theory), then ``compose`` (who owns a slice, and why nobody
 starves), ``rotation`` (only what changed is worked out), ``scheduler``.
@@ -66,6 +66,7 @@ from gangd.core.faults import CoreError, InvalidEvent, InvalidSettings, InvalidT
 from gangd.core.scheduler import GangScheduler
 from gangd.core.settings import Settings
 from gangd.core.states import AgentState, GangState
+from gangd.core.whereabouts import Place
 
 __all__ = [
     "AgentJoined",
@@ -91,6 +92,7 @@ __all__ = [
     "Member",
     "MoveEnd",
     "NodeReport",
+    "Place",
     "Publish",
     "Record",
     "Reload",

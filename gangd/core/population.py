@@ -12,6 +12,7 @@ from gangd.core.events import JobView
 from gangd.core.gang import Gang
 from gangd.core.limits import Limits
 from gangd.core.rotation import Rotation
+from gangd.core.whereabouts import Place, Whereabouts
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +46,16 @@ class Population:
         self._free: list[int] = []
         self._leaving: list[int] = []
         self._on_node: dict[int, set[int]] = {}
+        self._whereabouts = Whereabouts()
 
     def gang_of(self, job: int) -> Gang | None:
         """Return the gang that a job belongs to; None if no snapshot knows the job."""
         view = self._views.get(job)
         return None if view is None else self.gangs.get(view.gang)
+
+    def place(self, job: int, node: int) -> Place:
+        """Say how a node stands to a job."""
+        return self._whereabouts.place(job, node, self._views)
 
     def on_node(self, node: int) -> list[Gang]:
         """List the gangs on a node, by id."""
@@ -114,9 +120,11 @@ class Population:
                 touched[view.gang] = {}
                 if old is not None:
                     touched[old.gang] = {}
+                    self._whereabouts.moved(old, view)
         for job in sorted(known.keys() - views.keys()):
             touched[known[job].gang] = {}
             self._limits.forget(job)
+            self._whereabouts.forget(job)
         if touched:
             for job, view in views.items():
                 if view.gang in touched:

@@ -49,6 +49,7 @@ from gangd.core.rotation import Rotation
 from gangd.core.settings import SECOND, Settings
 from gangd.core.states import GANG_TABLE, AgentInput, AgentState, GangInput, GangState, transition
 from gangd.core.timebase import Timebase
+from gangd.core.whereabouts import Place
 
 RULED_BY_DEMAND = frozenset({GangState.BUSY, GangState.IDLE, GangState.WAKING})
 ALWAYS = np.ones((1, 1), dtype=np.bool_)
@@ -162,6 +163,10 @@ class GangScheduler:
     def gang_of(self, job: int) -> Gang | None:
         """Return the gang of a job, to be read only; None if no snapshot knows the job."""
         return self._people.gang_of(job)
+
+    def place(self, node: str, job: int) -> Place:
+        """Say how a node that is known stands to a job: only of jobs that are there it can tell anything."""
+        return self._people.place(job, self.cores.number(node))
 
     def limits_state(self) -> State:
         """Return what the next controller needs to move ends on and not anew; JSON can hold it."""

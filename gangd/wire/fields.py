@@ -37,3 +37,8 @@ Epoch = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 Sequence = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 SliceNumber = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
+
+
+def printable(text: str) -> str:
+    """Return a peer's text for a log or a terminal: what is not printed plainly becomes a question mark."""
+    return text if text.isprintable() else "".join([one if one.isprintable() else "?" for one in text])

@@ -1,7 +1,7 @@
 """Between messages and ZeroMQ frames: topics, encoding, and decoding that trusts nothing.
 
 A downward message is two frames, ``[topic, body]``; an upward one or a reply is one, ``[body]`` (the
-ROUTER adds the identity). A body is msgpack of one tagged struct.
+ROUTER adds the connection). A body is msgpack of one tagged struct.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from gangd.wire.down import DownMessage, Message
 from gangd.wire.faults import MalformedError, VersionError, WrongNodeError
-from gangd.wire.fields import MAX_FRAME_BYTES
+from gangd.wire.fields import MAX_FRAME_BYTES, printable
 from gangd.wire.up import ReplyMessage, UpMessage
 
 VERSION = 1
@@ -69,11 +69,14 @@ def decode_down(frames: Sequence[bytes], node: str) -> DownMessage:
     return message
 
 
-def decode_up(body: bytes, sender: str) -> UpMessage:
-    """Message of the agent whose DEALER identity is ``sender``; raises as ``decode_down``."""
+def decode_up(body: bytes, sender: str | None) -> UpMessage:
+    """Message of the agent whose key is that of node ``sender``, None for a key that all nodes share.
+
+    Raises as ``decode_down``.
+    """
     message: UpMessage = _decode(_up, body)
-    if message.node != sender:
-        raise WrongNodeError(f"{sender[:64]!r} speaks for node {message.node}")
+    if sender is not None and message.node != sender:
+        raise WrongNodeError(f"the key of {sender} speaks for node {message.node}")
     return message
 
 
@@ -96,10 +99,11 @@ def _decode(decoder: msgspec.msgpack.Decoder[Any], body: bytes) -> Any:
 
 def _reason(body: bytes, error: Exception) -> MalformedError | VersionError:
     """Tell a message of another protocol version from one that is plainly wrong."""
+    why = printable(str(error)[:200])  # it may quote the message
     try:
         version = _peek.decode(body).version
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return MalformedError(f"not a message: {str(error)[:200]}")
+        return MalformedError(f"not a message: {why}")
     if version != VERSION:
         return VersionError(f"protocol version {version}, this side speaks {VERSION}: upgrade the older one")
-    return MalformedError(f"not a message: {str(error)[:200]}")
+    return MalformedError(f"not a message: {why}")

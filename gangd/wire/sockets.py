@@ -7,7 +7,9 @@ Choices and why:
 * SUB has no ``CONFLATE``: it would keep only the newest message, a ``Beat``, and lose the plan before it
   (and it cannot hold two frames).
 * DEALER is ``IMMEDIATE`` with a short queue: reports to an absent controller are dropped, not hoarded.
-* ROUTER hands an identity over to a newcomer, so that a restarted agent is not locked out by its own ghost.
+* ROUTER names each connection itself, at random, and hands no name over. An answer goes back over the
+  connection on which the question came: whatever identity a client gives itself, it gets nobody else's. An
+  agent gives itself none, so that it is not locked out by its own ghost when it connects anew.
 * The library gives a connection up for good after a frame that breaks CURVE (damaged, repeated or out of its
   order); so an agent that hears nothing on a socket for a while connects it anew.
 * Heartbeats find a dead peer within seconds; ``LINGER`` 0 lets a process end whatever its peers do.
@@ -28,7 +30,8 @@ import zmq.auth.thread
 from gangd.keys import SHARED_AGENT, AgentKeys, ControllerKeys
 from gangd.wire.faults import MalformedError, WrongNodeError
 from gangd.wire.fields import MAX_FRAME_BYTES
-from gangd.wire.frames import ALL_NODES_TOPIC, topic
+from gangd.wire.frames import ALL_NODES_TOPIC, encode, topic
+from gangd.wire.up import ReplyMessage
 from osub.errors import HostError
 
 PUBLISH_QUEUE = 2_000
@@ -36,6 +39,30 @@ REPORT_QUEUE = 10_000
 AGENT_QUEUE = 200
 HEARTBEAT_MS = 1_000
 HEARTBEAT_TIMEOUT_MS = 3_000
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """An upward message as it came.
+
+    Attributes
+    ----------
+    connection
+        The library's name of the connection, for an answer.
+    key
+        Name of the key that it was opened with.
+    body
+        Not decoded yet.
+    """
+
+    connection: bytes
+    key: str
+    body: bytes
+
+    @property
+    def node(self) -> str | None:
+        """The node that the key speaks for; None if it may speak for every one."""
+        return None if self.key == SHARED_AGENT else self.key
 
 
 class ControllerSockets:
@@ -51,7 +78,6 @@ class ControllerSockets:
         self.publish = self._context.socket(zmq.PUB)
         self.publish.setsockopt(zmq.SNDHWM, PUBLISH_QUEUE)
         self.reports = self._context.socket(zmq.ROUTER)
-        self.reports.setsockopt(zmq.ROUTER_HANDOVER, 1)
         self.reports.setsockopt(zmq.RCVHWM, REPORT_QUEUE)
         self.reports.setsockopt(zmq.SNDHWM, PUBLISH_QUEUE)
         for socket, endpoint in ((self.publish, publish_endpoint), (self.reports, report_endpoint)):
@@ -80,29 +106,40 @@ class ControllerSockets:
         self._authenticator.configure_curve(domain="gangd", location=str(self._keys.agents_dir))
         self._owners = self._keys.agents()
 
-    def receive(self) -> tuple[str, bytes] | None:
-        """Next waiting upward message as (node name, body), None if there is none.
+    @property
+    def has_shared_key(self) -> bool:
+        """Whether a key is on the allow-list that may speak for every node."""
+        return SHARED_AGENT in self._owners.values()
+
+    def receive(self) -> Received | None:
+        """Next waiting upward message, None if there is none.
 
         Raises
         ------
         MalformedError, WrongNodeError
-            Framing is wrong, or the key that signed the connection is not that node's.
+            Framing is wrong, or the key of the connection has been removed meanwhile.
         """
         try:
             frames = self.reports.recv_multipart(zmq.NOBLOCK, copy=False)
         except zmq.Again:
             return None
         if len(frames) != 2:
-            raise MalformedError(f"expected identity and body, got {len(frames)} frames")
-        identity = frames[0].bytes
+            raise MalformedError(f"expected connection and body, got {len(frames)} frames")
         try:
-            node = identity.decode("ascii")
             owner = self._owners.get(str(frames[1].get("User-Id")))
-        except (UnicodeDecodeError, zmq.ZMQError) as error:
-            raise MalformedError(f"identity {identity[:64]!r} is no node name") from error
-        if owner not in (node, SHARED_AGENT):
-            raise WrongNodeError(f"the key of {owner or 'a removed agent'} speaks for node {node[:64]!r}")
-        return node, frames[1].bytes
+        except zmq.ZMQError as error:
+            raise MalformedError("a message without a key") from error
+        if owner is None:
+            raise WrongNodeError("the key of a removed agent speaks")
+        return Received(frames[0].bytes, owner, frames[1].bytes)
+
+    def reply(self, connection: bytes, reply: ReplyMessage) -> bool:
+        """Answer over the connection on which a message came; False if it cannot be reached now."""
+        try:
+            self.reports.send_multipart([connection, encode(reply)], zmq.NOBLOCK)
+        except zmq.ZMQError:
+            return False
+        return True
 
     def close(self) -> None:
         """Close everything; queued messages are given a moment to leave."""
@@ -159,7 +196,6 @@ def connect_agent(keys: AgentKeys, node: str, publish_endpoint: str, report_endp
     plans.setsockopt(zmq.SUBSCRIBE, topic(node))
     plans.setsockopt(zmq.SUBSCRIBE, ALL_NODES_TOPIC)
     reports = context.socket(zmq.DEALER)
-    reports.setsockopt(zmq.IDENTITY, node.encode("ascii"))
     reports.setsockopt(zmq.IMMEDIATE, 1)
     reports.setsockopt(zmq.SNDHWM, AGENT_QUEUE)
     reports.setsockopt(zmq.RCVHWM, AGENT_QUEUE)

@@ -1,6 +1,7 @@
 """Messages on the DEALER (agent) / ROUTER (controller) pair: joining, clock probes, reports.
 
-The agent's DEALER identity is its node name. Directions are given with each message.
+The agent's key says which node it is; an answer goes back over the connection on which the question came.
+Directions are given with each message.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ def test_cost_of_reports() -> None:
     site.snapshot()
     site.tick()
     controller = Controller(b"c" * 16, 1)
-    uplink = Uplink(controller, site.cores, site.scheduler.time)
+    uplink = Uplink(controller, site.cores, site.scheduler.time, site.scheduler.place)
     times = Times(QUANTUM_NS, 2_000_000_000, 2)
     bodies = []
     for index, name in enumerate(site.cores):

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from gangd.keys import make_keys
+from gangd.keys import SHARED_AGENT, make_keys
 from tests.fixtures.gang_host import until
 
 pytestmark = pytest.mark.benchmark
@@ -38,7 +38,7 @@ def test_thousand_agents(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < 8 * count // PROCESSES:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 20_000), hard))
-    make_keys(tmp_path / "keys")
+    make_keys(tmp_path / "keys", [SHARED_AGENT])
     (tmp_path / "state").mkdir()
     controller = subprocess.Popen(
         [sys.executable, "-m", CONTROLLER, str(tmp_path), str(count), str(quantum_ms)]

@@ -4,233 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-import zmq
 
-from gangd.config import Config, load_config
-from gangd.controller.keeper import Keeper
-from gangd.controller.loop import ControllerLoop
 from gangd.controller.slicelog import read_slices
-from gangd.controller.status import Status, read_status
-from gangd.keys import load_agent_keys, load_controller_keys, make_keys
+from gangd.keys import SHARED_AGENT
 from gangd.main import main
-from gangd.wire import (
-    Hello,
-    JobSample,
-    Message,
-    Ping,
-    Pong,
-    ReplyMessage,
-    Report,
-    Resend,
-    SliceReport,
-    Timeline,
-    Welcome,
-    WireError,
-    decode_down,
-    decode_reply,
-    encode,
-)
-from gangd.wire.sockets import ControllerSockets, connect_agent
-from osub.errors import InputError
-from osub.slurm import FakeSlurm, SubmitRequest
-
-DEADLINE_S = 20.0
-QUANTUM_MS = 50.0
-
-
-@dataclass
-class TestAgent:
-    """An agent that keeps the protocol and holds nothing but a record."""
-
-    __test__ = False
-
-    node: str
-    keys: Path
-    publish: str
-    reports: str
-    timeline: Timeline = field(init=False)
-    replies: list[ReplyMessage] = field(default_factory=list)
-    refused: int = 0
-    seq: int = 0
-    reported: int = -1
-    busy: bool = True
-
-    def __post_init__(self) -> None:
-        self.timeline = Timeline(self.node)
-        self.sockets = connect_agent(
-            load_agent_keys(self.keys, self.node), self.node, self.publish, self.reports
-        )
-
-    def say(self, message: Message) -> None:
-        with suppress(zmq.Again):  # not connected yet
-            self.sockets.reports.send(encode(message), zmq.NOBLOCK)
-
-    def hello(self) -> None:
-        self.say(
-            Hello(
-                node=self.node,
-                incarnation=self.node.encode().ljust(16, b"."),
-                boot_id="b",
-                pid=os.getpid(),
-                agent_version="1",
-                freezer="recording",
-            )
-        )
-
-    def listen(self) -> None:
-        while self.sockets.plans.poll(0):
-            try:
-                message = decode_down(self.sockets.plans.recv_multipart(), self.node)
-                self.timeline.accept(message, time.monotonic_ns())
-            except WireError:
-                self.refused += 1
-                self.say(Resend(node=self.node, have_epoch=self.timeline.epoch))
-        while self.sockets.reports.poll(0):
-            self.replies.append(decode_reply(self.sockets.reports.recv(), self.node))
-
-    def report(self) -> None:
-        """Report the slice that ended last, if it is not reported yet."""
-        number = self.timeline.slice_at(time.monotonic_ns())
-        slices: tuple[SliceReport, ...] = ()
-        if number is not None and number - 1 > self.reported:
-            self.reported = number - 1
-            held = self.timeline.held(self.reported)
-            jobs = sorted(self.timeline.jobs(self.reported) - held)
-            cpu_us = 50_000 if self.busy else 0
-            samples = tuple(JobSample(job, cpu_us, 0, 50_000, 1) for job in jobs)
-            start_ns = self.timeline.start_ns(self.reported) or 0
-            slices = (SliceReport(self.reported, 1, start_ns, 11, 22, tuple(sorted(held)), samples),)
-        self.seq += 1
-        controller = self.timeline.controller
-        self.say(
-            Report(
-                node=self.node,
-                incarnation=self.node.encode().ljust(16, b"."),
-                follows=None if controller is None else controller.incarnation,
-                seq=self.seq,
-                offset_ns=0,
-                rtt_us=1,
-                slices=slices,
-            )
-        )
-
-
-class Stage:
-    """A controller, its agents, and a play that runs beside it."""
-
-    def __init__(self, tmp_path: Path, slurm: FakeSlurm, *, dry_run: bool = False) -> None:
-        self.slurm = slurm
-        self.agents: list[TestAgent] = []
-        self.failure: BaseException | None = None
-        self.lock = threading.Lock()
-        make_keys(tmp_path / "keys")
-        self.keys = tmp_path / "keys"
-        self.config = Config(
-            publish="tcp://127.0.0.1:*",
-            reports="tcp://127.0.0.1:*",
-            keys=self.keys,
-            state=tmp_path / "state",
-            record=tmp_path / "record",
-            quantum_ms=QUANTUM_MS,
-            grace_ms=0,
-            snapshot_s=0.1,
-        )
-        self.reloads = 0
-        self.keeper = Keeper(self.config.state)
-        self.sockets = ControllerSockets(
-            load_controller_keys(self.keys), self.config.publish, self.config.reports
-        )
-        self.loop = ControllerLoop(
-            self.config, slurm, self.sockets, self.keeper, self.reload, dry_run=dry_run
-        )
-
-    def reload(self) -> Config:
-        self.reloads += 1
-        if self.reloads == 1:
-            raise InputError("no such file")
-        return load_config(None, **{**_fields(self.config), "quantum_ms": 100.0})
-
-    def agent(self, node: str) -> TestAgent:
-        agent = TestAgent(node, self.keys, self.sockets.publish_endpoint, self.sockets.report_endpoint)
-        self.agents.append(agent)
-        return agent
-
-    def until(self, done: Callable[[], bool]) -> None:
-        """Let the agents live until something is so."""
-        end = time.monotonic() + DEADLINE_S
-        while time.monotonic() < end:
-            for agent in self.agents:
-                agent.listen()
-                agent.report()
-            if done():
-                return
-            time.sleep(0.01)
-        raise AssertionError("it never came to that")
-
-    def welcome(self, agent: TestAgent) -> None:
-        end = time.monotonic() + DEADLINE_S
-        while not any(isinstance(reply, Welcome) for reply in agent.replies):
-            assert time.monotonic() < end, "never welcomed"
-            agent.hello()
-            time.sleep(0.05)
-            agent.listen()
-
-    def status(self) -> Status | None:
-        try:
-            return read_status(self.config.state)
-        except InputError:
-            return None
-
-    def alarms(self) -> dict[str, str]:
-        """Texts of the alarms that stand, by kind."""
-        status = self.status()
-        return {} if status is None else {alarm.kind: alarm.text for alarm in status.alarms}
-
-    @contextmanager
-    def play(self, scene: Callable[[], None]) -> Iterator[None]:
-        """Run ``scene`` in a thread beside the controller, which leaves by SIGTERM when it is over."""
-
-        def act() -> None:
-            try:
-                self.until(lambda: self.status() is not None)  # from then on it takes signals
-                scene()
-            except BaseException as error:
-                self.failure = error
-            finally:
-                os.kill(os.getpid(), signal.SIGTERM)
-
-        thread = threading.Thread(target=act)
-        thread.start()
-        try:
-            self.loop.run()
-        finally:
-            thread.join(DEADLINE_S)
-            yield
-            for agent in self.agents:
-                agent.sockets.close()
-            self.sockets.close()
-            self.keeper.close()
-            if self.failure is not None:
-                raise self.failure
-
-
-def _fields(config: Config) -> dict[str, object]:
-    return {name: getattr(config, name) for name in config.__struct_fields__}
-
-
-def two_jobs() -> FakeSlurm:
-    slurm = FakeSlurm(nodes=2, cores=1, multiplicity=2, run_time=lambda _: 1000.0, start_time=time.time())
-    for name in ("one", "two"):
-        slurm.submit(SubmitRequest(script="#!/bin/sh\n", name=name, nodes=2, time_limit_minutes=10))
-    return slurm
+from gangd.wire import Ping, Pong, Report
+from tests.fixtures.gang_loop import Stage, two_jobs
 
 
 def test_two_jobs_take_turns_on_all_nodes_and_are_thawed_at_the_end(tmp_path: Path) -> None:
@@ -398,7 +181,34 @@ def test_a_stranger_and_a_liar_are_counted_and_do_no_harm(tmp_path: Path) -> Non
 def test_keys_are_made_for_a_node_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["keys", "--dir", str(tmp_path / "k"), "--agents", "n[1-3]"])
     assert sorted(path.stem for path in (tmp_path / "k" / "agents").glob("*.key")) == ["n1", "n2", "n3"]
-    assert "4 key pairs made" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "4 key pairs made" in said
+    assert "warning" not in said
+
+
+def test_a_key_that_all_nodes_share_is_made_when_asked_for_only_and_loudly(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["keys", "--dir", str(tmp_path / "k")])
+    assert left.value.code == 2
+    assert not (tmp_path / "k").exists()
+    capsys.readouterr()
+    main(["keys", "--dir", str(tmp_path / "k"), "--shared"])
+    assert [path.stem for path in (tmp_path / "k" / "agents").glob("*.key")] == ["_shared"]
+    assert "warning: every node will have the same key" in capsys.readouterr().err
+
+
+def test_a_key_that_all_nodes_share_is_an_alarm(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, two_jobs(), keys=(SHARED_AGENT,))
+    one = stage.agent("n1")
+
+    def scene() -> None:
+        stage.welcome(one)
+        stage.until(lambda: "shared key" in stage.alarms())
+
+    with stage.play(scene):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -407,6 +217,7 @@ def test_keys_are_made_for_a_node_set(tmp_path: Path, capsys: pytest.CaptureFixt
         (["run", "--config", "/no/such.toml"], 1, "cannot read configuration /no/such.toml"),
         (["run", "--quantum-ms", "1"], 2, "20 ms to 5 s are possible"),
         (["keys", "--dir", "/tmp", "--agents", "n[1-"], 2, "--agents n[1-"),
+        (["keys", "--dir", "/tmp", "--agents", ""], 2, "names no node"),
     ],
 )
 def test_an_error_is_one_line_with_its_exit_code(

@@ -21,6 +21,7 @@ from gangd.core import (
     CoreMap,
     JobState,
     NodeReport,
+    Place,
     Sample,
     Settings,
     SliceRow,
@@ -235,14 +236,18 @@ def report(seq: int = 0, **more: Any) -> Report:
     return Report(node="n1", seq=seq, **(fields | more))
 
 
+def anywhere(node: str, job: int) -> Place:
+    return Place.HERE
+
+
 def uplink() -> Uplink:
-    link = Uplink(CONTROLLER, CoreMap({"n1": 1}), TIMEBASE)
+    link = Uplink(CONTROLLER, CoreMap({"n1": 1}), TIMEBASE, anywhere)
     link.on_message(hello(), 0, 0, TIMES, AgentState.UNKNOWN)
     return link
 
 
 def test_an_agent_is_welcomed_and_gets_its_whole_plan() -> None:
-    link = Uplink(CONTROLLER, CoreMap({"n1": 1}), TIMEBASE)
+    link = Uplink(CONTROLLER, CoreMap({"n1": 1}), TIMEBASE, anywhere)
     reaction = link.on_message(hello(), 9, 10, TIMES, AgentState.UNKNOWN)
     assert reaction.events == (AgentJoined(10, "n1"),)
     assert reaction.resend
@@ -286,7 +291,7 @@ def test_reports_are_taken_once() -> None:
 
 
 def test_strangers_must_say_hello_first() -> None:
-    link = Uplink(CONTROLLER, CoreMap({"n1": 1}), TIMEBASE)
+    link = Uplink(CONTROLLER, CoreMap({"n1": 1}), TIMEBASE, anywhere)
     for message in (report(), Resend(node="n1", have_epoch=None)):
         with pytest.raises(UnknownAgentError):
             link.on_message(message, 0, 0, TIMES, AgentState.UNKNOWN)
@@ -321,7 +326,7 @@ def test_an_agent_that_obeys_another_controller_is_lost() -> None:
 
 
 def test_clock_probes_are_answered_to_anybody() -> None:
-    link = Uplink(CONTROLLER, CoreMap(), TIMEBASE)
+    link = Uplink(CONTROLLER, CoreMap(), TIMEBASE, anywhere)
     reaction = link.on_message(Ping(node="n1", agent_ns=1), 2, 3, TIMES, AgentState.UNKNOWN)
     assert reaction.replies == (Pong(node="n1", agent_ns=1, received_ns=2, sent_ns=3),)
 

@@ -68,3 +68,18 @@ def test_the_worker_looks_at_once_when_asked() -> None:
         answers_of(worker, lambda taken: len(taken) == 1)
     finally:
         worker.stop()
+
+
+def test_asking_at_once_for_nothing_becomes_as_rare_as_looking_is() -> None:
+    worker = SlurmWorker(FakeSlurm(), every_s=0.5)
+    asked_ns = []
+    worker.start()
+    try:
+        for _ in range(6):
+            [looked] = answers_of(worker, lambda taken: len(taken) == 1)
+            assert isinstance(looked, Looked)
+            asked_ns.append(looked.asked_ns)
+            worker.ask()
+    finally:
+        worker.stop()
+    assert asked_ns[-1] - asked_ns[-2] >= 400_000_000

@@ -9,7 +9,7 @@ import pytest
 import zmq
 
 from gangd.keys import load_agent_keys, load_controller_keys, make_keys
-from gangd.wire import Ping, encode, topic
+from gangd.wire import Ping, Refused, encode, topic
 from gangd.wire.sockets import AgentSockets, ControllerSockets, connect_agent
 from tests.chaos.proxy import Proxy, ProxyThread, Weather
 
@@ -54,8 +54,9 @@ def is_answered(controller: ControllerSockets, agent: AgentSockets) -> bool:
     agent.reports.send(encode(Ping(node=NODE, agent_ns=1)))
     until_s = time.monotonic() + 0.05
     while time.monotonic() < until_s:
-        if controller.receive() is not None:
-            controller.reports.send_multipart([NODE.encode(), b"answer"])
+        received = controller.receive()
+        if received is not None:
+            controller.reply(received.connection, Refused(node=NODE, reason="answer"))
             return bool(agent.reports.poll(50)) and bool(agent.reports.recv_multipart())
         time.sleep(0.002)
     return False

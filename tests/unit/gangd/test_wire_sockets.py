@@ -10,11 +10,12 @@ from typing import TypeVar
 import pytest
 import zmq
 
-from gangd.keys import load_agent_keys, load_controller_keys, make_keys
-from gangd.wire import Beat, Controller, Ping, decode_down, decode_up, encode, encode_down
+from gangd.keys import SHARED_AGENT, load_agent_keys, load_controller_keys, make_keys
+from gangd.wire import Beat, Controller, Ping, Refused, decode_down, decode_up, encode, encode_down
 from gangd.wire.faults import WireError, WrongNodeError
 from gangd.wire.sockets import AgentSockets, ControllerSockets, connect_agent
 from osub.errors import HostError, InputError, UsageError
+from tests.chaos.forger import client
 
 DEADLINE_S = 10.0
 LOCAL = "tcp://127.0.0.1:*"
@@ -91,25 +92,58 @@ def test_an_agent_hears_its_own_topic_only(controller: ControllerSockets, keys: 
 def test_a_report_arrives_under_the_name_of_its_key(controller: ControllerSockets, keys: Path) -> None:
     with agent(controller, keys, "node1") as one:
         one.reports.send(encode(Ping(node="node1", agent_ns=5)))
-        node, body = poll(controller.receive)
-        assert decode_up(body, node) == Ping(node="node1", agent_ns=5)
+        got = poll(controller.receive)
+        assert decode_up(got.body, got.node) == Ping(node="node1", agent_ns=5)
 
 
 def test_an_agent_cannot_speak_for_another_node(controller: ControllerSockets, keys: Path) -> None:
     with agent(controller, keys, "node1", speaks_as="node10") as liar:
         liar.reports.send(encode(Ping(node="node10", agent_ns=5)))
-        with pytest.raises(WrongNodeError, match="node1 speaks for node 'node10'"):
+        got = poll(controller.receive)
+        with pytest.raises(WrongNodeError, match="the key of node1 speaks for node node10"):
+            decode_up(got.body, got.node)
+
+
+def test_a_key_that_was_removed_says_nothing_any_more(controller: ControllerSockets, keys: Path) -> None:
+    with agent(controller, keys, "node1") as one:
+        one.reports.send(encode(Ping(node="node1", agent_ns=5)))
+        poll(controller.receive)
+        (keys / "agents" / "node1.key").unlink()
+        controller.reload_keys()
+        one.reports.send(encode(Ping(node="node1", agent_ns=6)))
+        with pytest.raises(WrongNodeError, match="removed agent"):
             poll(controller.receive)
 
 
+def test_whatever_a_client_calls_itself_it_gets_its_own_answers(
+    controller: ControllerSockets, keys: Path
+) -> None:
+    known = load_agent_keys(keys, "node10")
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    with agent(controller, keys, "node1") as one:
+        one.reports.send(encode(Ping(node="node1", agent_ns=5)))
+        got = poll(controller.receive)
+        liar = client(context, zmq.DEALER, known.own, known.controller_public, got.connection)
+        liar.connect(controller.report_endpoint)
+        liar.send(encode(Ping(node="node10", agent_ns=6)))
+        assert not liar.poll(300)
+        assert controller.receive() is None, "a name that is taken makes nobody heard"
+        assert controller.reply(got.connection, Refused(node="node1", reason="for one alone"))
+        assert one.reports.poll(int(DEADLINE_S * 1000))
+        assert not liar.poll(0)
+    context.destroy(linger=0)
+
+
 def test_the_shared_key_speaks_for_any_node(tmp_path: Path) -> None:
-    make_keys(tmp_path)
+    make_keys(tmp_path, [SHARED_AGENT])
     with (
         ControllerSockets(load_controller_keys(tmp_path), LOCAL, LOCAL) as controller,
         agent(controller, tmp_path, "whoever") as one,
     ):
         one.reports.send(encode(Ping(node="whoever", agent_ns=5)))
-        assert poll(controller.receive)[0] == "whoever"
+        got = poll(controller.receive)
+        assert decode_up(got.body, got.node).node == "whoever"
+        assert controller.has_shared_key
 
 
 def test_a_stranger_hears_and_says_nothing(controller: ControllerSockets, keys: Path, tmp_path: Path) -> None:
@@ -132,8 +166,8 @@ def test_a_stranger_hears_and_says_nothing(controller: ControllerSockets, keys: 
 
         poll(friend_hears)
         assert received(stranger) is None
-        node, body = poll(controller.receive)
-        assert decode_up(body, node) == Ping(node="node1", agent_ns=7)
+        got = poll(controller.receive)
+        assert decode_up(got.body, got.node) == Ping(node="node1", agent_ns=7)
         assert controller.receive() is None
 
 
@@ -152,7 +186,7 @@ def test_random_frames_at_a_live_socket_are_refused_and_do_no_harm(
                     taken = controller.receive()
                     if taken is None:
                         return None
-                    decode_up(taken[1], taken[0])
+                    decode_up(taken.body, taken.node)
                 except WireError:
                     return True
                 return False
@@ -160,7 +194,7 @@ def test_random_frames_at_a_live_socket_are_refused_and_do_no_harm(
             refused += poll(outcome)
         assert refused == 500
         one.reports.send(encode(Ping(node="node1", agent_ns=5)))
-        assert poll(controller.receive)[0] == "node1"
+        assert poll(controller.receive).node == "node1"
 
 
 def test_a_second_controller_cannot_bind(controller: ControllerSockets, keys: Path) -> None:

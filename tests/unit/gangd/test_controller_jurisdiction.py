@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gangd.controller.jurisdiction import own_words
+from gangd.controller.lines import GHOST_NS, Lines
+from gangd.core import Place
+from gangd.wire import Fault, FoundState, JobSample, Leak, Report, SliceReport
+from gangd.wire.fields import printable
+from tests.fixtures.core_bench import Bench
+
+PLACES = {1: Place.HERE, 2: Place.ELSEWHERE, 3: Place.LEFT, 4: Place.UNKNOWN}
+
+
+def report(**more: Any) -> Report:
+    fields: dict[str, Any] = {"incarnation": b"a" * 16, "follows": None, "seq": 1}
+    return Report(node="n1", offset_ns=0, rtt_us=0, **(fields | more))
+
+
+def sample(job: int) -> JobSample:
+    return JobSample(job, 1, 2, 3, 4)
+
+
+ALL = (1, 2, 3, 4)
+EVERYTHING: dict[str, Any] = {
+    "slices": (SliceReport(7, 1, 0, 0, 0, ALL, tuple(map(sample, ALL))),),
+    "ended": ALL,
+    "dying": ALL,
+    "found": tuple(FoundState(job, "frozen", "thawed") for job in ALL),
+    "leaks": tuple(Leak(job, 5) for job in ALL),
+    "faults": (Fault("kind", 1, "text"), *(Fault("kind", 1, "text", job) for job in ALL)),
+}
+OWN: dict[str, Any] = {
+    "slices": (SliceReport(7, 1, 0, 0, 0, (1, 4), (sample(1), sample(4))),),
+    "ended": (1, 4),
+    "dying": (1, 4),
+    "found": (FoundState(1, "frozen", "thawed"), FoundState(4, "frozen", "thawed")),
+    "leaks": (Leak(1, 5), Leak(4, 5)),
+    "faults": (Fault("kind", 1, "text"), Fault("kind", 1, "text", 1), Fault("kind", 1, "text", 4)),
+}
+
+
+@pytest.mark.parametrize("what", list(EVERYTHING))
+def test_nothing_is_taken_of_jobs_that_are_elsewhere(what: str) -> None:
+    kept, foreign = own_words(report(**{what: EVERYTHING[what]}), PLACES.__getitem__)
+    assert kept == report(**{what: OWN[what]})
+    assert foreign == {2}
+
+
+def test_a_report_of_own_jobs_is_left_as_it_is() -> None:
+    whole = report(**EVERYTHING)
+    kept, foreign = own_words(whole, lambda job: Place.HERE)
+    assert kept is whole
+    assert foreign == frozenset()
+
+
+def test_that_a_job_has_begun_may_be_told_of_any() -> None:
+    kept, foreign = own_words(report(born=ALL), PLACES.__getitem__)
+    assert kept.born == ALL
+    assert foreign == frozenset()
+
+
+def test_a_node_that_a_job_has_left_tells_nothing_and_is_no_liar() -> None:
+    bench = Bench()
+    bench.job(1, {"n0": (0,)})
+    bench.job(5, {"n0": (0,), "n1": (0,)})
+    bench.tick()
+    scheduler = bench.scheduler
+    assert [scheduler.place(node, 5) for node in ("n0", "n1")] == [Place.HERE, Place.HERE]
+    assert scheduler.place("n1", 1) is Place.ELSEWHERE
+    assert scheduler.place("n1", 99) is Place.UNKNOWN
+    bench.job(5, {"n0": (0,)})
+    bench.tick()
+    assert [scheduler.place(node, 5) for node in ("n0", "n1")] == [Place.HERE, Place.LEFT]
+    bench.job(5, {"n1": (0,)})
+    bench.tick()
+    assert [scheduler.place(node, 5) for node in ("n0", "n1")] == [Place.LEFT, Place.HERE]
+    del bench.jobs[5]
+    bench.tick()
+    bench.job(5, {"n0": (0,)})
+    bench.tick()
+    assert scheduler.place("n1", 5) is Place.ELSEWHERE, "another job of that number was never there"
+
+
+def test_a_connection_that_speaks_long_after_it_was_replaced_is_a_second_one() -> None:
+    lines = Lines()
+    assert not lines.is_double("n1", b"a", 0)
+    assert not lines.is_double("n1", b"b", 10)
+    assert not lines.is_double("n1", b"a", 10 + GHOST_NS - 1), "it was on the way"
+    assert not lines.is_double("n2", b"a", 10 + GHOST_NS)
+    assert lines.is_double("n1", b"a", 10 + GHOST_NS)
+    assert not lines.is_double("n1", b"b", 11 + GHOST_NS)
+
+
+def test_no_more_connections_are_remembered_than_are_of_use() -> None:
+    lines = Lines()
+    for number in range(100):
+        assert not lines.is_double("n1", b"%d" % number, number)
+    assert len(lines._former["n1"]) < 10
+
+
+def test_a_peers_text_is_printed_without_what_moves_a_cursor() -> None:
+    assert printable("n1: ok, ü") == "n1: ok, ü"
+    assert printable("a\x1b[2J\nb\u202e") == "a?[2J?b?"
