@@ -4,8 +4,8 @@ Everything that Slurm says, and every failure, comes back through ``answers``; `
 waits. Ends are moved one by one between two looks; Slurm is away for as long as it likes.
 
 While looks bring nothing new they become rarer, down to one in ``SLOWEST_S``: agents tell of jobs that begin
-and end, and then Slurm is asked at once. Asking at once that brings nothing new becomes rarer, too, down to the
-usual pause: one node that cries wolf must not keep slurmctld busy.
+and end, and then Slurm is asked at once. Asking at once that brings nothing new becomes rarer, too, down to
+the usual pause: one node that cries wolf must not keep slurmctld busy.
 """
 
 from __future__ import annotations
@@ -126,7 +126,8 @@ class SlurmWorker:
         looked_s = nodes_s = float("-inf")
         while True:
             with self._wake:
-                pause_s = looked_s + (self._asked_pause_s if self._asked else self._pause_s) - time.monotonic()
+                least_s = self._asked_pause_s if self._asked else self._pause_s
+                pause_s = looked_s + least_s - time.monotonic()
                 if pause_s > 0 and not self._moves and not self._leaving:
                     self._wake.wait(pause_s)
                     continue
