@@ -83,15 +83,18 @@ class Checks:
         """Watch the control files of all steps; False if inotify has no room for some."""
         return self._gate.watch_files(self._table.control_files())
 
-    def on_states(self, keys: Iterable[StepKey], now_ns: int) -> None:
-        """Look at the state of steps, those that we hold included."""
+    def on_states(self, keys: Iterable[StepKey], now_ns: int, *, settled: bool = True) -> None:
+        """Look at the state of steps, those that we hold included.
+
+        Without ``settled``, only of those that we hold and have not seen to stand still yet.
+        """
         self._report_doubts(now_ns)
         held = self._gate.held
         self._settling = {
             key: settling for key, settling in self._settling.items() if key in held or key in self.stuck
         }
         self._settled &= held.keys()
-        for key in {*keys, *held}:
+        for key in {*keys, *held} if settled else held.keys() - self._settled:
             ours = key in held
             state = self._gate.holder.state(key)
             if ours is not (key in held):  # a switch came between: nobody else did this

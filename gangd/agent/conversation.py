@@ -2,9 +2,10 @@
 
 The agent greets (``Hello``) once a second until it is welcomed, and again when a later controller speaks or
 when nothing valid has come for a lease. It probes the clock, each probe soon after the answer to the one
-before, until the offset can be trusted, then once a second; unanswered probes are repeated at leisure, or a
-thousand agents would drown a controller that has just started. Plans that come before the offset is known
-wait: without it nobody can tell how old they are. A missed plan is asked for again. Everything that is not
+before, until the offset can be trusted, then once a second or, while the controller speaks, with the next
+report after that; unanswered probes are repeated at leisure, or a thousand agents would drown a controller
+that has just started. Plans that come before the offset is known wait: without it nobody can tell how old
+they are. A missed plan is asked for again. Everything that is not
 understood is dropped and counted.
 """
 
@@ -34,6 +35,8 @@ from gangd.wire.timeline import Timeline
 PROBE_FAST_NS = 20_000_000
 PROBE_LOST_NS = 500_000_000
 PROBE_NS = 1_000_000_000
+PROBE_SLACK_NS = 600_000_000
+"""So long a probe waits for a report to travel with, while the controller was heard as lately."""
 OFFSET_NS = 50_000_000
 HELLO_NS = 1_000_000_000
 REFUSED_NS = 5_000_000_000
@@ -136,9 +139,9 @@ class Conversation:
             self._note("refused", reply.reason)
         return False
 
-    def on_time(self, now_ns: int) -> None:
-        """Put into the outbox what is due."""
-        if now_ns >= self._probe_ns:
+    def on_time(self, now_ns: int, *, reporting: bool = False) -> None:
+        """Put into the outbox what is due; ``reporting`` if a report leaves at the same time."""
+        if now_ns >= (self._probe_ns if reporting else self._probe_due_ns()):
             self._probe_ns = now_ns + (PROBE_NS if self._clock.trusted(now_ns) else PROBE_LOST_NS)
             self.outbox.append(Ping(node=self.node, agent_ns=now_ns))
         if now_ns >= self._hello_ns and self._is_stranger(now_ns):
@@ -148,7 +151,13 @@ class Conversation:
     def due_ns(self, now_ns: int) -> int:
         """When ``on_time`` has something to say again."""
         hello_ns = max(self._hello_ns, now_ns) if self._is_stranger(now_ns) else now_ns + SILENCE_NS
-        return min(self._probe_ns, hello_ns)
+        return min(self._probe_due_ns(), hello_ns)
+
+    def _probe_due_ns(self) -> int:
+        """When to probe the clock even if nothing else is to be said."""
+        if self._heard_ns is None or not self._was_trusted:
+            return self._probe_ns
+        return max(self._probe_ns, min(self._probe_ns, self._heard_ns) + PROBE_SLACK_NS)
 
     def _is_stranger(self, now_ns: int) -> bool:
         """Whether the controller that speaks may not know us (any more)."""

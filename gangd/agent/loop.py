@@ -143,8 +143,9 @@ class Loop:
         self.node.look(now_ns)
         for _ in range(4):
             if self.watch is None or not self.watch.set_folders(self.folders()):
-                return
+                break
             self.node.look(now_ns)
+        self.node.told = self.watch is not None and self.watch.complete
 
     def _take_messages(self) -> None:
         if self._receive():

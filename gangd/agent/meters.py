@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from gangd.agent.usage import Reading, UsageMeter
 from gangd.wire import JobSample
 
+STEADY_SHARE = 0.5
+STEADY_NS = 4_000_000_000
+"""A job that used more than this share of a core in all samples of so long goes on so, as a rule."""
 LEAK_NOISE_NS = 200_000
 """Less than this within one hold is the freeze taking effect, not a leak."""
 
@@ -24,6 +27,7 @@ class _Job:
     since_ns: int = 0
     held: bool = False
     fresh_hold: bool = False  # held, and read since: what it uses now leaks
+    steady_ns: int | None = None  # since when it was clearly busy in all samples
 
     def advance(self, now_ns: int) -> None:
         if not self.held:
@@ -68,13 +72,23 @@ class JobMeters:
         known.fresh_hold = known.held
         if before is None:
             return None
+        cpu_ns, delay_ns = known.last.cpu_ns - before.cpu_ns, known.last.delay_ns - before.delay_ns
+        if cpu_ns + delay_ns <= STEADY_SHARE * ran_ns:
+            known.steady_ns = None
+        elif known.steady_ns is None:
+            known.steady_ns = now_ns
         return JobSample(
             job=job,
-            cpu_us=(known.last.cpu_ns - before.cpu_ns) // 1000,
-            delay_us=(known.last.delay_ns - before.delay_ns) // 1000,
+            cpu_us=cpu_ns // 1000,
+            delay_us=delay_ns // 1000,
             span_us=ran_ns // 1000,
             tasks=known.last.tasks,
         )
+
+    def is_steady(self, job: int, now_ns: int) -> bool:
+        """Whether a job has been clearly busy for seconds."""
+        known = self._jobs.get(job)
+        return known is not None and known.steady_ns is not None and now_ns >= known.steady_ns + STEADY_NS
 
     def leak(self, job: int, cgroups_ns: dict[str, int]) -> int | None:
         """CPU time (ns) that a held job has used since it was read after its freeze; None for nothing."""

@@ -26,14 +26,19 @@ from gangd.wire import Controller, JobSample
 from gangd.wire.cadence import next_look
 
 REPORT_NS = 1_000_000_000
-LOOK_AFTER_NS = 5_000_000
+LOOK_AFTER_NS = 8_000_000
+"""Looks begin so long after a switch: a frozen task needs its core once more to stand still."""
 AGAIN_NS = 1_000_000
 LIST_SHARE, SCAN_SHARE = 300, 50
 """Looking for steps takes at most one part in so many of a core: in cgroups, among all processes."""
 IDLE_LOOK_NS = 1_000_000_000
 LATE_NS = 10_000_000
 """A switch that begins later than this is counted as late; half of the shortest slice."""
-LEAK_LOOK_NS = 2_000_000_000
+LEAK_LOOK_NS = 4_000_000_000
+REFRESH_NS = 1_000_000_000
+"""Where somebody tells of steps that come and go, they are looked for no more often than this, for
+``YOUNG_NS`` after the newest began excepted."""
+YOUNG_NS = 3_000_000_000
 SIGNALS_NS = 400_000_000
 """Pending signals are looked for no more often than this: Slurm waits seconds between SIGTERM and SIGKILL."""
 
@@ -46,6 +51,8 @@ class Node:
     ----------
     guarded
         Whether the guardian watches; nothing is held without it.
+    told
+        Whether somebody calls ``look`` whenever a step comes or goes.
     """
 
     talk: Conversation
@@ -58,6 +65,7 @@ class Node:
     meters: JobMeters = field(default_factory=JobMeters)
     limits: Limits = field(default_factory=Limits)
     guarded: bool = True
+    told: bool = False
     _current: int | None = None
     _follows: Controller | None = None
     _again_ns: int | None = None
@@ -72,6 +80,7 @@ class Node:
     _turn: int = 0
     _collect_ns: int | None = None
     _known: object = None
+    _sees_writes: bool = True
 
     def on_plan(self, now_ns: int) -> None:
         """Follow a schedule, exemptions or a lease that may have changed."""
@@ -129,16 +138,20 @@ class Node:
         is cheap enough; a freezer that has to search all processes of the host would else cost too much.
         """
         self._look_again, self._look_ns = False, now_ns + IDLE_LOOK_NS
-        if new or now_ns >= self._refresh_ns:
+        refresh = new or now_ns >= self._refresh_ns
+        if refresh:
             self._refresh(now_ns)
-        self.check(now_ns)
-        self.act(now_ns, reassert=True)
+        self.check(now_ns, everything=refresh)
+        self.act(now_ns, reassert=refresh)
 
     def _refresh(self, now_ns: int) -> None:
         began_ns = time.thread_time_ns()
         changes = self.table.refresh(now_ns)
         share = SCAN_SHARE if self.gate.holder.name == "signals" else LIST_SHARE
-        self._refresh_ns = now_ns + (time.thread_time_ns() - began_ns) * share
+        rest_ns = (time.thread_time_ns() - began_ns) * share
+        if self._is_told() and not self._has_young(now_ns):
+            rest_ns = max(rest_ns, REFRESH_NS)
+        self._refresh_ns = now_ns + rest_ns
         if changes.born:
             self.book.on_born(changes.born)
         if changes.ended:
@@ -147,17 +160,21 @@ class Node:
         self.talk.timeline.keep(self.table.jobs())
         if changes.new:  # one that is born in a held job runs for its launch grace, and then we count
             self._leak_ns = min(self._leak_ns, now_ns + self.limits.grace_ns + LOOK_AFTER_NS)
-        if changes.new and not self.checks.watch_files():
+        if changes.new:
+            self._sees_writes = self.checks.watch_files()
+        if changes.new and not self._sees_writes:
             self.book.on_fault("inotify", "no room for more watches: raise fs.inotify.max_user_watches")
         jobs = self._jobs(now_ns)
         self.meters.track({job: self.table.pids_of_job(job) for job in jobs}, now_ns)
 
-    def check(self, now_ns: int) -> None:
-        """Look at states and signals of the steps that concern us."""
+    def check(self, now_ns: int, *, everything: bool = True) -> None:
+        """Look at states and signals of the steps that concern us, or at what nobody tells of alone."""
         self._resync()
         self.checks.on_writes(now_ns)
         keys = self.table.keys_of(self._jobs(now_ns) - set(self.talk.timeline.exempt.suspended))
-        self.checks.on_states(keys, now_ns)
+        self.checks.on_states(
+            keys, now_ns, settled=everything or not self._is_told() or self.memory.has_strangers
+        )
         if now_ns >= self._signals_ns:
             self._signals_ns = now_ns + SIGNALS_NS
             self.checks.on_signals(keys, now_ns)
@@ -224,6 +241,7 @@ class Node:
     def report(self, now_ns: int) -> None:
         """Put a report into the outbox."""
         self._report_ns = now_ns + REPORT_NS
+        self.talk.on_time(now_ns, reporting=True)
         offset = self.talk.offset(now_ns)
         sender = Sender(
             self.talk.node,
@@ -308,13 +326,28 @@ class Node:
             dying=self.memory.dying_at(now_ns),
             strangers=self.memory.strangers(),
         )
-        queue = switches_to_look(timeline, number, offset.offset_ns, situation, self.limits)
+        calm = self._is_calm(timeline.jobs(number), now_ns)
+        queue = switches_to_look(timeline, number, offset.offset_ns, situation, self.limits, calm=calm)
         if queue != self.switch.queue():
             self.switch.prepare(*queue)
         if self._collect_ns is None:
-            look = next_look(number, timeline.length_ns(number) or 1)
+            look = next_look(number, timeline.length_ns(number) or 1, calm=calm)
             look_ns = next((each.instant_ns for each in queue if each.number >= look), queue[-1].instant_ns)
             self._collect_ns = max(look_ns, now_ns) + LOOK_AFTER_NS
+
+    def _is_calm(self, jobs: frozenset[int], now_ns: int) -> bool:
+        """Whether all goes on as it has for seconds: then the next looks may be left out."""
+        if not self._is_told() or self._has_young(now_ns) or self.memory.has_strangers:
+            return False
+        return not self.memory.dying_at(now_ns) and all(self.meters.is_steady(job, now_ns) for job in jobs)
+
+    def _is_told(self) -> bool:
+        """Whether nothing that matters comes, goes or is written without a notice."""
+        return self.told and self._sees_writes
+
+    def _has_young(self, now_ns: int) -> bool:
+        newest_ns = self.table.newest_ns()
+        return newest_ns is not None and now_ns < newest_ns + YOUNG_NS
 
     def _next_number(self, controller_ns: int, now_ns: int) -> int | None:
         pending = self.switch.prepared()

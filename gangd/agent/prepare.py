@@ -10,12 +10,18 @@ from dataclasses import replace
 
 from gangd.agent.decide import Limits, Situation, decide
 from gangd.agent.switch import Prepared
-from gangd.wire.cadence import is_look, slices_a_look
+from gangd.wire.cadence import is_look, looks_a_calm_look, slices_a_look
 from gangd.wire.timeline import Timeline
 
 
 def switches_to_look(
-    timeline: Timeline, number: int, offset_ns: int, situation: Situation, limits: Limits
+    timeline: Timeline,
+    number: int,
+    offset_ns: int,
+    situation: Situation,
+    limits: Limits,
+    *,
+    calm: bool = False,
 ) -> tuple[Prepared, ...]:
     """Return the switches that begin slice ``number`` and those after it.
 
@@ -31,8 +37,12 @@ def switches_to_look(
         As it is now; ``planned`` is not looked at.
     limits
         Of the site.
+    calm
+        Whether the next look is one of a calm node.
     """
     spacing = slices_a_look(timeline.length_ns(number) or 1)
+    if calm:
+        spacing *= looks_a_calm_look(timeline.length_ns(number) or 1)
     queue: list[Prepared] = []
     while (start_ns := timeline.start_ns(number)) is not None:
         instant_ns, ours = start_ns - offset_ns, situation.ours
@@ -44,7 +54,9 @@ def switches_to_look(
         thaw = tuple(key for key in ours if key not in hold)
         queue.append(Prepared(number, timeline.epoch_of(number) or 0, instant_ns, freeze, thaw))
         # One more than to the look, for a loop that comes late; a long slice leaves it time enough.
-        if spacing == 1 or (len(queue) > 1 and is_look(number - 1, timeline.length_ns(number) or 1)):
+        if spacing == 1 or (
+            len(queue) > 1 and is_look(number - 1, timeline.length_ns(number) or 1, calm=calm)
+        ):
             break
         situation = replace(situation, ours={key: ours.get(key, instant_ns) for key in hold})
         number += 1

@@ -80,6 +80,10 @@ class StepTable:
         """Return the jobs that had a process at the last look."""
         return frozenset(self._alive)
 
+    def newest_ns(self) -> int | None:
+        """Return when the newest of the steps was first seen."""
+        return max((seen.first_ns for seen in self._seen.values()), default=None)
+
     def views(self) -> tuple[StepView, ...]:
         """Return what a decision needs of every step."""
         return tuple(StepView(key, seen.first_ns, seen.has_stepd) for key, seen in self._seen.items())

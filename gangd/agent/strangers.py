@@ -60,6 +60,11 @@ class Memory:
     _dying: dict[StepKey, int] = field(default_factory=dict)
     _acts: dict[StepKey, tuple[Act, int]] = field(default_factory=dict)
 
+    @property
+    def has_strangers(self) -> bool:
+        """Whether a stranger's hand is on any step."""
+        return bool(self._acts)
+
     def strangers(self) -> dict[StepKey, int]:
         """Return the steps with a stranger's hand on them, and since when (ns)."""
         return {key: since_ns for key, (_, since_ns) in self._acts.items()}

@@ -8,15 +8,23 @@ never thaws what a stranger has frozen on top of us.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from gangd.agent.kernel import IN_IGNORED, IN_Q_OVERFLOW, Inotify
 from gangd.freezer.model import StepKey
 
 
 class FolderWatch:
-    """Folders in which entries may come and go; ``fd`` goes into the loop's poll set."""
+    """Folders in which entries may come and go; ``fd`` goes into the loop's poll set.
+
+    Attributes
+    ----------
+    complete
+        Whether inotify had room for all folders that exist.
+    """
 
     def __init__(self) -> None:
+        self.complete = False
         self._inotify = Inotify()
         self.fd = self._inotify.fd
         self._folders: dict[str, int] = {}
@@ -26,12 +34,14 @@ class FolderWatch:
         wanted = set(folders)
         for path in [path for path in self._folders if path not in wanted]:
             self._inotify.remove(self._folders.pop(path))
-        new = False
+        new, self.complete = False, True
         for path in wanted - self._folders.keys():
             watch = self._inotify.add_folder(path)
             if watch is not None:
                 self._folders[path] = watch
                 new = True
+            elif Path(path).exists():
+                self.complete = False
         return new
 
     def changed(self) -> bool:

@@ -17,7 +17,7 @@ from gangd.guardian.watch import BEAT_NS
 from osub.errors import HostError
 
 START_TIMEOUT_S = 5.0
-ASLEEP_NS = 6 * BEAT_NS
+ASLEEP_NS = 3 * BEAT_NS
 """A guardian that has not looked for so long is stopped or starved: it is replaced."""
 
 _BOOT = "import sys; sys.path[:0] = sys.argv.pop(1).split(':'); from gangd.guardian.main import run; \

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from gangd.guardian.revive import Revived, thaw_held
 from gangd.guardian.statefile import StateFile, Word
 
-BEAT_NS = 500_000_000
+BEAT_NS = 1_000_000_000
 """The guardian looks, and says that it is alive, at least this often."""
 EXPIRED_LOOK_NS = 50_000_000
 _FAREWELL = b"q"

@@ -12,7 +12,9 @@ Choices and why:
   agent gives itself none, so that it is not locked out by its own ghost when it connects anew.
 * The library gives a connection up for good after a frame that breaks CURVE (damaged, repeated or out of its
   order); so an agent that hears nothing on a socket for a while connects it anew.
-* Heartbeats find a dead peer within seconds; ``LINGER`` 0 lets a process end whatever its peers do.
+* The controller's heartbeats find connections whose agent's host is gone, so that nothing piles up for it.
+  Agents send none: who hears nothing connects anew, and each heartbeat wakes threads beside somebody's job.
+* ``LINGER`` 0 lets a process end whatever its peers do.
 * Frames above the protocol's bound are refused by the library before they are read into memory.
 * The authenticator (ZAP) lets in the keys of the allow-list alone and names each message's key, so that
   an agent can speak for its own node only.
@@ -37,8 +39,8 @@ from osub.errors import HostError
 PUBLISH_QUEUE = 2_000
 REPORT_QUEUE = 10_000
 AGENT_QUEUE = 200
-HEARTBEAT_MS = 1_000
-HEARTBEAT_TIMEOUT_MS = 3_000
+HEARTBEAT_MS = 10_000
+HEARTBEAT_TIMEOUT_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ class ControllerSockets:
         self.reports.setsockopt(zmq.SNDHWM, PUBLISH_QUEUE)
         for socket, endpoint in ((self.publish, publish_endpoint), (self.reports, report_endpoint)):
             _common(socket)
+            socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
+            socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
             socket.setsockopt(zmq.CURVE_SERVER, 1)
             socket.setsockopt(zmq.CURVE_SECRETKEY, keys.own.secret)
             socket.setsockopt(zmq.ZAP_DOMAIN, b"gangd")
@@ -219,6 +223,4 @@ def _connect_anew(socket: zmq.Socket[bytes], endpoint: str) -> None:
 def _common(socket: zmq.Socket[bytes]) -> None:
     socket.setsockopt(zmq.LINGER, 0)
     socket.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME_BYTES)
-    socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
-    socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
     socket.setsockopt(zmq.IPV6, 1)

@@ -457,3 +457,85 @@ def test_freeze_cap_holds_between_looks_too() -> None:
         if since_ns is not None:
             longest_ns = max(longest_ns, agent.now_ns - since_ns)
     assert 0 < longest_ns <= 170 * MS
+
+
+@pytest.fixture
+def calm() -> SimulatedAgent:
+    """An agent of two jobs that compute all the time, on a node where steps don't come or go unnoticed."""
+    agent = SimulatedAgent(ONE, TWO)
+    agent.now_ns = (time.monotonic_ns() // SECOND + 2) * SECOND
+    agent.zero_ns = agent.controller_ns()
+    agent.quantum_ns = 250 * MS
+    agent.freezer.members |= {ONE: (2**22 + 1,), TWO: (2**22 + 2,)}
+    agent.freezer.used_ns = {ONE: 0, TWO: 0}
+    agent.node.told = True
+    agent.join()
+    agent.rotate((1,), (2,))
+    compute(agent, 9 * SECOND)
+    return agent
+
+
+def compute(agent: SimulatedAgent, span_ns: int, *idle: StepKey) -> list[int]:
+    """Let all steps but some compute when they are not held; returns when it reported slices (ns)."""
+    reported = []
+    for _ in range(span_ns // (5 * MS)):
+        for key in agent.freezer.used_ns:
+            agent.freezer.used_ns[key] += 0 if key in agent.freezer.frozen or key in idle else 5 * MS
+        before = len(agent.reports)
+        agent.run(5 * MS, step_ns=5 * MS)
+        reported += [agent.now_ns for report in agent.reports[before:] if report.slices]
+    return reported
+
+
+def test_node_where_all_goes_on_as_it_has_looks_seldom_and_misses_no_slice(calm: SimulatedAgent) -> None:
+    calm.held_in.clear()
+    calm.sent.clear()
+    reported = compute(calm, 9 * SECOND)
+    assert 11 <= len(reported) <= 14
+    slices = [each for report in calm.reports for each in report.slices]
+    numbers = [each.number for each in slices]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    assert len(numbers) >= 32
+    assert all(held == ({1} if number % 2 == 0 else {2}) for number, held in calm.held_in.items())
+    assert {sample.job for each in slices for sample in each.samples} == {1, 2}
+
+
+@pytest.mark.parametrize("what", ["idle", "new step", "no notices"])
+def test_node_where_something_changes_looks_after_each_slice(calm: SimulatedAgent, what: str) -> None:
+    idle: tuple[StepKey, ...] = ()
+    if what == "idle":
+        idle = (ONE,)
+    elif what == "new step":
+        calm.freezer.steps.add(StepKey(1, "1"))
+        calm.node.look(calm.now_ns)
+    else:
+        calm.node.told = False
+    compute(calm, SECOND, *idle)
+    assert len(compute(calm, 2 * SECOND, *idle)) in (7, 8, 9)
+
+
+def test_plan_that_comes_on_a_calm_node_holds_from_its_first_slice(calm: SimulatedAgent) -> None:
+    calm.rotate((1,))
+    first = calm.tracks[0].first_slice
+    calm.held_in.clear()
+    compute(calm, 2 * SECOND)
+    assert all(held == {1} for number, held in calm.held_in.items() if number >= first)
+    assert len(calm.held_in) >= 1
+
+
+def test_calm_node_that_nobody_looks_for_finds_a_step_all_the_same(calm: SimulatedAgent) -> None:
+    late = StepKey(2, "7")
+    calm.freezer.steps.add(late)  # and its notice was lost
+    compute(calm, 3 * SECOND)
+    calm.rotate((2,))
+    compute(calm, SECOND)
+    assert late in calm.freezer.frozen
+
+
+def test_clock_is_probed_along_with_reports(calm: SimulatedAgent) -> None:
+    calm.sent.clear()
+    compute(calm, 9 * SECOND)
+    kinds = [type(message).__name__ for message in calm.sent]
+    probes = [place for place, kind in enumerate(kinds) if kind == "Ping"]
+    assert 5 <= len(probes) <= 9
+    assert all(kinds[place + 1] == "Report" for place in probes[:-1])

@@ -124,6 +124,18 @@ def test_watch_tells_of_folders_that_come_and_go(tmp_path: Path) -> None:
     watch.close()
 
 
+def test_watch_without_room_for_a_folder_says_so(tmp_path: Path) -> None:
+    watch = FolderWatch()
+    watch.set_folders([str(tmp_path), str(tmp_path / "gone")])
+    assert watch.complete
+    (tmp_path / "file").touch()  # it exists, but can't be watched for entries, as when inotify has no room
+    watch.set_folders([str(tmp_path), str(tmp_path / "file")])
+    assert not watch.complete
+    watch.set_folders([str(tmp_path)])
+    assert watch.complete
+    watch.close()
+
+
 def test_watch_tells_whose_control_file_was_written(tmp_path: Path) -> None:
     watch = FileWatch()
     control = tmp_path / "freezer.state"

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from gangd.wire.cadence import LOOK_NS, is_look, next_look, slices_a_look
+from gangd.wire.cadence import CALM_NS, LOOK_NS, is_look, looks_a_calm_look, next_look, slices_a_look
 
 MS = 1_000_000
 
@@ -36,3 +36,26 @@ def test_next_look_is_the_first_from_there_on() -> None:
         assert look >= number
         assert is_look(look, 50 * MS)
         assert not any(is_look(between, 50 * MS) for between in range(number, look))
+
+
+@pytest.mark.parametrize(
+    ("quantum_ms", "looks"), [(5000, 1), (1000, 1), (300, 3), (250, 3), (100, 3), (50, 3), (20, 3)]
+)
+def test_calm_node_leaves_out_looks(quantum_ms: int, looks: int) -> None:
+    assert looks_a_calm_look(quantum_ms * MS) == looks
+
+
+@pytest.mark.parametrize("quantum_ms", [20, 50, 100, 250, 1000])
+def test_looks_of_a_calm_node_are_looks_and_never_far_apart(quantum_ms: int) -> None:
+    quantum_ns = quantum_ms * MS
+    calm = [number for number in range(2000) if is_look(number, quantum_ns, calm=True)]
+    assert all(is_look(number, quantum_ns) for number in calm)
+    gaps_ns = [(later - earlier) * quantum_ns for earlier, later in pairwise(calm)]
+    assert max(gaps_ns) <= max(CALM_NS, quantum_ns) + 2 * quantum_ns
+
+
+@pytest.mark.parametrize("quantum_ms", [20, 50, 100, 250])
+@pytest.mark.parametrize("turns", range(2, 9))
+def test_of_jobs_that_take_turns_each_is_seen_held_on_a_calm_node(quantum_ms: int, turns: int) -> None:
+    calm = [number for number in range(6 * 13 * 13 * 8) if is_look(number, quantum_ms * MS, calm=True)]
+    assert {number % turns for number in calm} == set(range(turns))
