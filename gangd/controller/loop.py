@@ -21,7 +21,7 @@ from gangd.controller.keeper import STATUS_NAME, Keeper
 from gangd.controller.lines import Lines
 from gangd.controller.orders import Orders
 from gangd.controller.slicelog import SliceLog
-from gangd.controller.slurm_worker import Answer, Failed, Looked, SlurmWorker
+from gangd.controller.slurm_worker import Answer, Checked, Failed, Looked, SlurmWorker
 from gangd.controller.status import Vitals, describe
 from gangd.controller.uplink import Times, Uplink
 from gangd.controller.view import ClusterView, Policy
@@ -37,6 +37,7 @@ from gangd.core import (
     Tick,
 )
 from gangd.keys import SHARED_AGENT
+from gangd.threads import Death
 from gangd.wire import WireError, decode_up
 from gangd.wire.cadence import next_look
 from gangd.wire.sockets import ControllerSockets, Received
@@ -113,6 +114,7 @@ class ControllerLoop:
         self._unreadable: frozenset[UnreadableJob] = frozenset()
         self._tick_ns = self._beat_ns = self._status_ns = self._save_ns = now_ns
         self._tick_us = self._tick_delay_ns = 0
+        self._pending: Config | None = None
         self._expected: set[str] = set()
         self._heard: set[str] = set()
 
@@ -241,6 +243,11 @@ class ControllerLoop:
             self._orders.tell(SlurmSnapshot(now_ns, answer.asked_ns, self._wall() / 1e9, views))
         elif isinstance(answer, Failed):
             self._orders.alarm(Alarm("slurm", "slurm", f"cannot {answer.what}: {answer.why}"))
+        elif isinstance(answer, Checked):
+            self._take_config(answer)
+        elif isinstance(answer, Death):
+            text = f"thread {answer.thread} died and was started again: {answer.why}"
+            self._orders.alarm(Alarm("thread", answer.thread, text))
         else:
             log.info("job %d ends at %d now", answer.job, answer.end_s)
 
@@ -262,12 +269,32 @@ class ControllerLoop:
         )
 
     def _read_config(self) -> None:
+        """Read the configuration again; Slurm is asked what it bears by the thread that talks to it."""
         try:
-            config = self._reload()
+            self._pending = self._reload()
             self._sockets.reload_keys()
         except OsubError as error:
-            log.error("configuration not reloaded: %s", error)
+            self._pending = None
+            self._refuse_config(str(error))
+        else:
+            self._worker.check(self._pending.settings())
+
+    def _refuse_config(self, why: str) -> None:
+        log.error("configuration not reloaded: %s", why)
+        self._orders.alarm(Alarm("configuration", "gangd", f"the configuration was not reloaded: {why}"))
+
+    def _take_config(self, checked: Checked) -> None:
+        """Let a configuration be in force that was read again and passed the checks of the start."""
+        config, self._pending = self._pending, None
+        if config is None or config.settings() != checked.settings:
+            self._pending = config  # a later one, which is being checked
             return
+        if checked.refusal is not None:
+            self._refuse_config(checked.refusal)
+            return
+        for warning in checked.warnings:
+            log.warning("%s", warning)
+        self._orders.alarm(Alarm("configuration", "gangd", "the configuration was reloaded", cleared=True))
         self._config = config
         self._orders.tell(Reload(self._clock(), config.settings()))
         self._orders.move_ends = config.move_ends
@@ -287,9 +314,9 @@ class ControllerLoop:
             tick_us=self._tick_us,
             dropped=dict(self._orders.dropped),
         )
-        alarms = self._orders.alarms.standing(now_ns)
         if self._sockets.has_shared_key:
             self._orders.alarm(Alarm("shared key", SHARED_AGENT, SHARED_TEXT))
+        alarms = self._orders.alarms.standing(now_ns)
         status = describe(vitals, self._scheduler, self._uplink.agents, alarms, now_ns)
         self._keeper.write(STATUS_NAME, msgspec.json.encode(status))
 

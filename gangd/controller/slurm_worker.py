@@ -1,7 +1,9 @@
 """Talks to Slurm in a thread of its own: a slow slurmctld must not delay a slice.
 
 Everything that Slurm says, and every failure, comes back through ``answers``; ``fd`` is readable while one
-waits. Ends are moved one by one between two looks; Slurm is away for as long as it likes.
+waits. Ends are moved one by one between two looks; Slurm is away for as long as it likes. What nobody
+expected (an answer of Slurm that breaks its reader) is a ``Death`` among the answers, and the thread begins
+anew.
 
 While looks bring nothing new they become rarer, down to one in ``SLOWEST_S``: agents tell of jobs that begin
 and end, and then Slurm is asked at once. Asking at once that brings nothing new becomes rarer, too, down to
@@ -18,6 +20,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from gangd.controller.preflight import check_slurm
+from gangd.core import Settings
+from gangd.threads import Death, WatchedThread
 from osub.errors import OsubError
 from osub.slurm import Job, JobSnapshot, Node, SlurmClient
 
@@ -52,7 +57,16 @@ class Moved:
     end_s: float
 
 
-Answer = Looked | Failed | Moved
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Settings were held against Slurm's configuration: warnings, or why they cannot hold (``refusal``)."""
+
+    settings: Settings
+    warnings: tuple[str, ...] = ()
+    refusal: str | None = None
+
+
+Answer = Looked | Failed | Moved | Checked | Death
 
 
 class SlurmWorker:
@@ -77,6 +91,7 @@ class SlurmWorker:
         self._client = client
         self._clock = clock
         self._moves: dict[int, float] = {}
+        self._unchecked: Settings | None = None
         self._wake = threading.Condition()
         self._asked = True
         self._asked_pause_s = LEAST_PAUSE_S
@@ -84,7 +99,7 @@ class SlurmWorker:
         self._pause_s = every_s
         self._seen: list[Job] | None = None
         self._news = True
-        self._thread = threading.Thread(target=self._run, name="slurm", daemon=True)
+        self._thread = WatchedThread("slurm", self._run, self._put)
 
     def start(self) -> None:
         """Begin with a look at the jobs."""
@@ -100,6 +115,12 @@ class SlurmWorker:
         """Move a job's end; of two moves of a job that wait the later counts."""
         with self._wake:
             self._moves[job] = end_s
+            self._wake.notify()
+
+    def check(self, settings: Settings) -> None:
+        """Hold settings against Slurm's configuration, as at the start; of two that wait the later counts."""
+        with self._wake:
+            self._unchecked = settings
             self._wake.notify()
 
     def take(self) -> list[Answer]:
@@ -118,8 +139,7 @@ class SlurmWorker:
         with self._wake:
             self._leaving = True
             self._wake.notify()
-        self._thread.join(within_s)
-        if not self._thread.is_alive():
+        if self._thread.stop(within_s):
             os.close(self.fd)
 
     def _run(self) -> None:
@@ -128,14 +148,17 @@ class SlurmWorker:
             with self._wake:
                 least_s = self._asked_pause_s if self._asked else self._pause_s
                 pause_s = looked_s + least_s - time.monotonic()
-                if pause_s > 0 and not self._moves and not self._leaving:
+                if pause_s > 0 and not (self._moves or self._unchecked or self._leaving):
                     self._wake.wait(pause_s)
                     continue
                 if self._leaving:
                     return
                 move = self._moves.popitem() if self._moves else None
+                unchecked, self._unchecked = self._unchecked, None
                 if pause_s <= 0:
                     asked, self._asked = self._asked, False
+            if unchecked is not None:
+                self._put(self._checked(unchecked))
             if move is not None:
                 self._answer(f"move the end of job {move[0]}", partial(self._move, *move))
             if pause_s <= 0:
@@ -159,6 +182,12 @@ class SlurmWorker:
         self._news, self._seen = holding != self._seen, holding
         return Looked(asked_ns, snapshot, nodes)
 
+    def _checked(self, settings: Settings) -> Checked:
+        try:
+            return Checked(settings, check_slurm(self._client.config(), self._client.partitions(), settings))
+        except (OsubError, OSError) as error:
+            return Checked(settings, refusal=str(error))
+
     def _move(self, job: int, end_s: float) -> Moved:
         self._client.move_end(job, int(end_s))
         return Moved(job, end_s)
@@ -169,6 +198,9 @@ class SlurmWorker:
             answer = call()
         except (OsubError, OSError) as error:
             answer = Failed(what, str(error))
+        self._put(answer)
+        return not isinstance(answer, Failed)
+
+    def _put(self, answer: Answer) -> None:
         self.answers.put(answer)
         os.eventfd_write(self.fd, 1)
-        return not isinstance(answer, Failed)

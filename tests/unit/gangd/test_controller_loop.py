@@ -13,7 +13,12 @@ from gangd.controller.slicelog import read_slices
 from gangd.keys import SHARED_AGENT
 from gangd.main import main
 from gangd.wire import Ping, Pong, Report
+from osub.slurm import JobSnapshot
 from tests.fixtures.gang_loop import Stage, two_jobs
+
+
+def broken() -> JobSnapshot:
+    raise KeyError("JobState")
 
 
 def test_two_jobs_take_turns_on_all_nodes_and_are_thawed_at_the_end(tmp_path: Path) -> None:
@@ -121,6 +126,48 @@ def test_a_reload_changes_the_quantum_and_a_broken_one_changes_nothing(tmp_path:
         os.kill(os.getpid(), signal.SIGHUP)
         stage.until(lambda: length_ms() == 100.0 and bool(timeline.held(timeline.horizon)))
         assert [agent.refused for agent in agents] == refused
+
+    with stage.play(scene):
+        pass
+
+
+def test_a_reload_is_checked_against_slurm_as_the_start_is(tmp_path: Path) -> None:
+    slurm = two_jobs()
+    stage = Stage(tmp_path, slurm)
+    stage.reloads = 1
+    stage.changes = {"quantum_ms": 100.0, "freeze_cap_ms": 6_000.0}
+
+    def scene() -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        stage.until(lambda: "configuration" in stage.alarms())
+        assert "half of Slurm's MessageTimeout" in stage.alarms()["configuration"]
+        stage.changes = {"quantum_ms": 100.0, "freeze_cap_ms": 4_000.0}
+        slurm.reachable = False
+        os.kill(os.getpid(), signal.SIGHUP)
+        stage.until(lambda: "Slurm does not answer" in stage.alarms()["configuration"])
+        assert (status := stage.status()) is not None
+        assert status.quantum_ms == 50.0
+        slurm.reachable = True
+        os.kill(os.getpid(), signal.SIGHUP)
+        stage.until(lambda: (status := stage.status()) is not None and status.quantum_ms == 100.0)
+        stage.until(lambda: "configuration" not in stage.alarms())
+
+    with stage.play(scene):
+        pass
+
+
+def test_a_thread_that_dies_is_an_alarm(tmp_path: Path) -> None:
+    slurm = two_jobs()
+    stage = Stage(tmp_path, slurm)
+
+    def scene() -> None:
+        stage.until(lambda: (status := stage.status()) is not None and status.running_jobs == 2)
+        slurm.jobs = broken  # type: ignore[method-assign]
+        stage.until(lambda: "thread" in stage.alarms())
+        assert "thread slurm died and was started again: KeyError: 'JobState'" in stage.alarms()["thread"]
+        del slurm.jobs
+        slurm.cancel([1])
+        stage.until(lambda: (status := stage.status()) is not None and status.running_jobs == 1)
 
     with stage.play(scene):
         pass

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import zmq
 
 from gangd.controller.slurm_worker import Answer, Failed, Looked, Moved, SlurmWorker
-from osub.slurm import FakeSlurm, SubmitRequest
+from gangd.threads import Death
+from osub.slurm import FakeSlurm, JobSnapshot, SubmitRequest
 
 
 def request(**more: int) -> SubmitRequest:
@@ -83,3 +84,27 @@ def test_asking_at_once_for_nothing_becomes_as_rare_as_looking_is() -> None:
     finally:
         worker.stop()
     assert asked_ns[-1] - asked_ns[-2] >= 400_000_000
+
+
+class BrokenOnce(FakeSlurm):
+    """Breaks its reader once, as an answer that nobody expected does."""
+
+    broken = 0
+
+    def jobs(self) -> JobSnapshot:
+        if self.broken < 1:
+            self.broken += 1
+            raise KeyError("JobState")
+        return super().jobs()
+
+
+def test_an_answer_that_breaks_the_thread_is_told_and_slurm_is_asked_again() -> None:
+    worker = SlurmWorker(BrokenOnce(), every_s=0.05)
+    worker.start()
+    try:
+        death, looked = answers_of(worker, lambda taken: len(taken) >= 2)[:2]
+    finally:
+        worker.stop()
+    assert isinstance(death, Death)
+    assert death.why.startswith("KeyError: 'JobState'")
+    assert isinstance(looked, Looked)
