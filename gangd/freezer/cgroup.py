@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gangd.freezer.layout import find_steps, slurm_roots, watched_folders
 from gangd.freezer.model import Did, Ledger, Outcome, Step, StepKey, StepState
-from gangd.freezer.tree import CGROUP1, Dialect, is_gone, open_dir, open_file, subdirectories
+from gangd.freezer.tree import CGROUP1, Dialect, is_gone, open_dir, open_file, read_anew, subdirectories
 from osub.errors import HostError
 
 LIST_EVERY = 8
@@ -273,7 +273,7 @@ class CgroupFreezer:
 
     def _pids_of(self, handle: _Handle) -> list[int]:
         try:
-            found = [int(word) for word in _read_all(handle.procs_fd).split()]
+            found = [int(word) for word in read_anew(handle.procs_fd).split()]
             if handle.folder.stat().st_nlink > 2:
                 found += _pids_below(handle.folder)
         except OSError as error:
@@ -311,16 +311,6 @@ def _links(folders: list[Path]) -> list[int] | None:
     except OSError:
         return None
     return counts if min(counts, default=0) >= 2 else None
-
-
-def _read_all(fd: int) -> bytes:
-    """Whole of a seq file that is kept open, whatever its length."""
-    raw = b""
-    while True:
-        part = os.pread(fd, 1 << 16, len(raw))
-        if not part:
-            return raw
-        raw += part
 
 
 def _pids_below(path: Path) -> list[int]:

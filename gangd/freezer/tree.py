@@ -75,13 +75,35 @@ def open_file(dir_fd: int, name: str, flags: int) -> int:
     return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
 
 
+def read_anew(fd: int) -> bytes:
+    """Read the whole of a file that is open, as it is now.
+
+    cgroup v1 makes the list of a cgroup's processes when ``cgroup.procs`` is first read, and shows that one
+    to whoever reads the same opening again within a second (``cgroup_pidlist_start``). So it is opened again.
+    """
+    again = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        raw = b""
+        while part := os.read(again, 1 << 16):
+            raw += part
+        return raw
+    finally:
+        os.close(again)
+
+
 def write_control(root: Path, dialect: Dialect, path: str, data: bytes) -> bool:
     """Write a control file once, by path; False if the cgroup is gone or the path is not allowed.
 
     For guardian and operator, who hold no open descriptors. Raises OSError for any other failure.
     """
-    if dialect.allows(path) is None:
-        return False
+    return dialect.allows(path) is not None and write_below(root, path, dialect.control, data)
+
+
+def write_below(root: Path, path: str, name: str, data: bytes) -> bool:
+    """Write the file ``name`` of the directory ``path`` below ``root`` once; False if it is gone.
+
+    The caller has made sure that the path is one that may be written. Raises OSError for any other failure.
+    """
     try:
         root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -89,7 +111,7 @@ def write_control(root: Path, dialect: Dialect, path: str, data: bytes) -> bool:
         finally:
             os.close(root_fd)
         try:
-            fd = open_file(dir_fd, dialect.control, os.O_WRONLY)
+            fd = open_file(dir_fd, name, os.O_WRONLY)
         finally:
             os.close(dir_fd)
         try:

@@ -8,7 +8,7 @@ from gangd.freezer.cgroup import CgroupFreezer
 from gangd.freezer.model import Did, NoLedger, StepKey, StepState
 from gangd.freezer.tree import CGROUP1
 from osub.errors import HostError
-from tests.fixtures.gang_host import SPIN, FakeV1, RealCgroups, runs, stands, until
+from tests.fixtures.gang_host import SLEEP, SPIN, FakeV1, RealCgroups, runs, stands, until
 
 BATCH = StepKey(12, "batch")
 
@@ -158,4 +158,15 @@ def test_real_process_born_in_a_frozen_step_is_frozen(real_v1: RealCgroups) -> N
         freezer.hold(BATCH)
         until(lambda: freezer.state(BATCH) is StepState.FROZEN, what="FROZEN under a fork storm")
         freezer.release(BATCH)
+    freezer.close()
+
+
+def test_real_processes_that_begin_between_two_readings_are_found(real_v1: RealCgroups) -> None:
+    step = real_v1.make("slurm_a/uid_0/job_12/step_batch")
+    first = real_v1.spawn(step, SLEEP)
+    freezer = freezer_on(real_v1.root)
+    seen(freezer)
+    assert freezer.pids(BATCH) == (first,)
+    second = real_v1.spawn(step, SLEEP)
+    assert set(freezer.pids(BATCH)) == {first, second}
     freezer.close()
