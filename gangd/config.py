@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 
 from gangd.core import InvalidSettings, Settings
+from gangd.wire import Bounds
 from osub.config import load_toml
 from osub.errors import UsageError
 
@@ -41,11 +42,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     lookahead
         Slices that are final at any moment.
     lease_ms
-        How long agents hold jobs without a word from the controller.
+        How long agents hold jobs without a word from the controller, 1500 to 60,000.
     grace_ms
         How long a new job is not held.
+    step_grace_ms
+        How long a step is not held that begins in a job that is; 0 to 60,000.
     freeze_cap_ms
-        Longest continuous freeze of a job.
+        Longest continuous freeze of a job; at most 60,000.
     busy_share, idle_share
         Demand in cores above which a sample is busy, below which it is idle.
     confirm_samples, idle_samples, idle_samples_multi
@@ -72,6 +75,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     lookahead: int = 2
     lease_ms: Milliseconds = 2000
     grace_ms: Annotated[float, msgspec.Meta(ge=0)] = 1000
+    step_grace_ms: Annotated[float, msgspec.Meta(ge=0, le=60_000)] = 200
     freeze_cap_ms: Milliseconds = 5000
     busy_share: Share = 0.20
     idle_share: Share = 0.10
@@ -103,6 +107,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             )
         except InvalidSettings as error:
             raise UsageError(f"configuration of gangd: {error}") from error
+
+    def bounds(self) -> Bounds:
+        """Return what every agent is told: how long it may hold, and how long a new step is not held."""
+        return Bounds(round(self.freeze_cap_ms * MS), round(self.step_grace_ms * MS))
 
 
 def load_config(path: Path | None, **overrides: object) -> Config:

@@ -50,8 +50,6 @@ class Settings:
     freezer: str = "auto"
     root: Path | None = None
     slurm_conf: Path | None = None
-    grace_s: float = 0.2
-    longest_s: float = 5.0
     hold_extern: bool = True
     realtime: bool = True
     dry_run: bool = False
@@ -135,7 +133,7 @@ def _assemble(
         checks=Checks(gate, table, memory, book),
         memory=memory,
         book=book,
-        limits=Limits(int(settings.grace_s * 1e9), int(settings.longest_s * 1e9), settings.hold_extern),
+        limits=Limits(hold_extern=settings.hold_extern),
         guarded=False,
     )
     folders = inner.folders if inner is not None else list

@@ -50,7 +50,7 @@ class StepView:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Times and choices of the site, in ns."""
+    """How holding is bounded: the times (ns) as the controller's plan says, and the site's choice here."""
 
     grace_ns: int = 200_000_000
     longest_ns: int = 5_000_000_000

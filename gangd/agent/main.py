@@ -41,8 +41,6 @@ def _run(command_line: argparse.ArgumentParser, options: argparse.Namespace) -> 
             freezer=options.freezer,
             root=options.root,
             slurm_conf=options.slurm_conf,
-            grace_s=options.grace,
-            longest_s=options.longest,
             hold_extern=options.extern == "hold",
             realtime=not options.no_realtime,
             dry_run=options.dry_run,

@@ -8,7 +8,7 @@ a fleet of many agents in one process calls it with the time.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gangd.agent.checks import REST_OF_SLICE_NS, Checks
 from gangd.agent.conversation import Conversation
@@ -89,6 +89,9 @@ class Node:
         if known == self._known and self.gate.lease.valid(now_ns) and self.switch.prepared() is not None:
             self._renew(now_ns)  # a beat: nothing but the lease is new
             return
+        bounds = timeline.bounds
+        if bounds is not None:
+            self.limits = replace(self.limits, grace_ns=bounds.grace_ns, longest_ns=bounds.longest_ns)
         suspended = frozenset(self.talk.timeline.exempt.suspended)
         if suspended:
             self.gate.disown(self.table.keys_of(suspended))

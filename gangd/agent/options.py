@@ -36,12 +36,6 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--freezer", choices=KINDS, default="auto", help="way of freezing (%(default)s)")
     run.add_argument("--root", type=Path, metavar="DIR", help="mount of the freezer's cgroup hierarchy")
     run.add_argument("--slurm-conf", type=Path, metavar="FILE", help="slurm.conf to ask for ProctrackType")
-    run.add_argument(
-        "--grace", type=float, default=0.2, metavar="S", help="launch grace of a new step (%(default)s)"
-    )
-    run.add_argument(
-        "--longest", type=float, default=5.0, metavar="S", help="longest continuous freeze (%(default)s)"
-    )
     run.add_argument("--extern", choices=("hold", "run"), default="hold", help="step_extern (%(default)s)")
     run.add_argument("--no-realtime", action="store_true", help="ask for no priority and no locked memory")
     run.add_argument("--dry-run", action="store_true", help="find, decide and report, but freeze nothing")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from gangd.core.commands import Exempt, ExemptKind, Member, Publish, TrackPlan
 from gangd.core.cores import CoreMap
 from gangd.core.timebase import Timebase
-from gangd.wire import Beat, Controller, DownMessage, PlanChange, SlicePlan, SliceSets, ThawNow, Track
+from gangd.wire import Beat, Bounds, Controller, DownMessage, PlanChange, SlicePlan, SliceSets, ThawNow, Track
 from gangd.wire import Exempt as WireExempt
 
 NOBODY = WireExempt()
@@ -85,11 +85,16 @@ class Fanout:
         The core's slices.
     lease_ns
         Lease that every message grants.
+    bounds
+        How holding is bounded.
     """
 
-    def __init__(self, controller: Controller, cores: CoreMap, time: Timebase, lease_ns: int) -> None:
+    def __init__(
+        self, controller: Controller, cores: CoreMap, time: Timebase, lease_ns: int, bounds: Bounds
+    ) -> None:
         self.controller = controller
-        self.lease_ns = lease_ns
+        self._lease_ns = lease_ns
+        self._bounds = bounds
         self.plans: dict[str, NodePlan] = {}
         self._cores = cores
         self._time = time
@@ -128,6 +133,14 @@ class Fanout:
             else:
                 self._plan(node).outdated = True
 
+    def set_terms(self, lease_ns: int, bounds: Bounds) -> None:
+        """Grant another lease from the next message on, and tell every node other bounds."""
+        self._lease_ns = lease_ns
+        if bounds != self._bounds:
+            self._bounds = bounds
+            for node in self.plans:
+                self.resend(node)
+
     def resend(self, node: str) -> None:
         """Note that ``node`` needs its whole plan: its agent is new, or missed a message."""
         self._plan(node)
@@ -155,7 +168,7 @@ class Fanout:
                         epoch=plan.epoch,
                         seq=self._seq,
                         sent_ns=now_ns,
-                        lease_ns=self.lease_ns,
+                        lease_ns=self._lease_ns,
                         base_epoch=before,
                         first_slice=first,
                         horizon=horizon,
@@ -182,7 +195,7 @@ class Fanout:
                         epoch=plan.epoch,
                         seq=self._seq,
                         sent_ns=now_ns,
-                        lease_ns=self.lease_ns,
+                        lease_ns=self._lease_ns,
                         horizon=horizon,
                     )
                 )
@@ -204,7 +217,7 @@ class Fanout:
             epoch=0,
             seq=self._seq,
             sent_ns=now_ns,
-            lease_ns=self.lease_ns,
+            lease_ns=self._lease_ns,
             jobs=jobs,
             reason=reason,
         )
@@ -218,11 +231,12 @@ class Fanout:
             epoch=plan.epoch,
             seq=self._seq,
             sent_ns=now_ns,
-            lease_ns=self.lease_ns,
+            lease_ns=self._lease_ns,
             first_slice=first,
             first_start_ns=era.start_ns + (first - era.first_slice) * era.quantum_ns,
             quantum_ns=era.quantum_ns,
             horizon=first,
+            bounds=self._bounds,
             tracks=tuple(plan.tracks.values()),
             exempt=plan.exemptions(),
         )

@@ -102,7 +102,9 @@ class ControllerLoop:
         self._cores = CoreMap()
         self._view = ClusterView(self._cores, _policy(config))
         self._scheduler = GangScheduler(settings, now_ns, self._cores, keeper.state.limits)
-        self._fanout = Fanout(self.controller, self._cores, self._scheduler.time, settings.lease_ns)
+        self._fanout = Fanout(
+            self.controller, self._cores, self._scheduler.time, settings.lease_ns, config.bounds()
+        )
         self._uplink = Uplink(self.controller, self._cores, self._scheduler.time, self._scheduler.place)
         self._lines = Lines()
         self._worker = SlurmWorker(client, config.snapshot_s, clock)
@@ -298,7 +300,8 @@ class ControllerLoop:
         self._config = config
         self._orders.tell(Reload(self._clock(), config.settings()))
         self._orders.move_ends = config.move_ends
-        self._fanout.lease_ns = config.settings().lease_ns
+        self._fanout.set_terms(config.settings().lease_ns, config.bounds())
+        self._orders.flush()
         self._worker.every_s = config.snapshot_s
         self._view.set_policy(_policy(config))
         self._worker.ask()

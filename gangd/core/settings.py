@@ -10,6 +10,9 @@ MS = 1_000_000
 SECOND = 1_000_000_000
 LEAST_QUANTUM_NS = 20 * MS
 GREATEST_QUANTUM_NS = 5 * SECOND
+LEAST_LEASE_NS = 1_500 * MS  # an agent with nothing to do reports once a second, and may be late
+GREATEST_LEASE_NS = 60 * SECOND
+GREATEST_FREEZE_NS = 60 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +26,12 @@ class Settings:
     lookahead
         Slices that are final at any moment, the current one included.
     lease_ns
-        A node without a report for this long is lost.
+        A node without a report for this long is lost; 1.5 s to 60 s.
     grace_ns
         Launch grace: a gang that just appeared is not held for this long.
     freeze_cap_ns
-        Longest continuous freeze of a gang; one that would exceed it runs beside the owner for a slice.
+        Longest continuous freeze of a gang, at most 60 s; one that would exceed it runs beside the owner
+        for a slice.
     busy_share, idle_share
         Demand in cores (CPU time plus run-queue delay over the observed time, of its busiest node): above
         the first a sample is busy, below the second it is idle, in between it says nothing.
@@ -69,12 +73,16 @@ class Settings:
                 f"quantum is {quantum}; 20 ms to 5 s are possible",
             ),
             (1 <= self.lookahead <= 64, f"lookahead is {self.lookahead} slices; 1 to 64 are possible"),
-            (self.lease_ns >= 100 * MS, f"lease is {self.lease_ns / MS:g} ms; at least 100 ms are needed"),
+            (
+                LEAST_LEASE_NS <= self.lease_ns <= GREATEST_LEASE_NS,
+                f"lease is {self.lease_ns / MS:g} ms; 1500 ms to 60 s are possible",
+            ),
             (self.grace_ns >= 0, "the launch grace is negative"),
             (
                 self.freeze_cap_ns >= self.quantum_ns,
                 f"longest freeze {freeze} is less than a quantum of {quantum}: make the quantum shorter",
             ),
+            (self.freeze_cap_ns <= GREATEST_FREEZE_NS, f"longest freeze {freeze} is above 60 s"),
             (
                 0 < self.idle_share <= self.busy_share <= 1,
                 f"{shares} must satisfy 0 < idle share <= busy share <= 1",

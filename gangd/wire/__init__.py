@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from gangd.wire.down import (
     Beat,
+    Bounds,
     Controller,
     DownMessage,
     Exempt,
@@ -66,6 +67,7 @@ __all__ = [
     "ALL_NODES_TOPIC",
     "VERSION",
     "Beat",
+    "Bounds",
     "Controller",
     "DownMessage",
     "Exempt",

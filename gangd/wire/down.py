@@ -77,6 +77,21 @@ class Exempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like
     suspended: f.Jobs = ()
 
 
+class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """How holding is bounded on every node alike, in force on arrival.
+
+    Parameters
+    ----------
+    longest_ns
+        Nothing is held for longer than this without a break.
+    grace_ns
+        A step that begins in a job that is held is not held for this long, so that its launch can complete.
+    """
+
+    longest_ns: f.LongestNs
+    grace_ns: f.GraceNs
+
+
 class Down(Message, frozen=True, kw_only=True):
     """What every message of the controller carries.
 
@@ -104,6 +119,7 @@ class SlicePlan(Down, frozen=True, kw_only=True, tag="plan"):
     first_start_ns: f.InstantNs
     quantum_ns: f.QuantumNs
     horizon: f.SliceNumber
+    bounds: Bounds
     tracks: Annotated[tuple[Track, ...], msgspec.Meta(max_length=f.MAX_TRACKS)]
     exempt: Exempt = Exempt()
 

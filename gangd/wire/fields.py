@@ -30,6 +30,8 @@ InstantNs = Annotated[int, msgspec.Meta(ge=0, le=MAX_INSTANT_NS)]
 OffsetNs = Annotated[int, msgspec.Meta(ge=-MAX_INSTANT_NS, le=MAX_INSTANT_NS)]
 LengthUs = Annotated[int, msgspec.Meta(ge=0, le=86_400_000_000)]
 SkewUs = Annotated[int, msgspec.Meta(ge=-86_400_000_000, le=86_400_000_000)]
+GraceNs = Annotated[int, msgspec.Meta(ge=0, le=60 * SECOND_NS)]
+LongestNs = Annotated[int, msgspec.Meta(ge=20_000_000, le=60 * SECOND_NS)]
 QuantumNs = Annotated[int, msgspec.Meta(ge=20_000_000, le=5 * SECOND_NS)]
 LeaseNs = Annotated[int, msgspec.Meta(ge=SECOND_NS // 10, le=60 * SECOND_NS)]
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gangd.wire.down import Beat, Controller, DownMessage, Exempt, PlanChange, SlicePlan, Track
+from gangd.wire.down import Beat, Bounds, Controller, DownMessage, Exempt, PlanChange, SlicePlan, Track
 from gangd.wire.faults import ForeignControllerError, MalformedError, MissedPlanError, ReplayedError
 
 _NO_JOBS: frozenset[int] = frozenset()
@@ -60,6 +60,7 @@ class Timeline:
         self._latched: frozenset[int] = frozenset()
         self.horizon = 0
         self._plans: list[Plan] = []
+        self.bounds: Bounds | None = None
         self._epoch: int | None = None
         self._seqs: dict[Controller, int] = {}
         self._lease_until_ns: int | None = None
@@ -207,6 +208,7 @@ class Timeline:
             base = (message.first_slice, message.first_start_ns, message.quantum_ns)
             self._install(Plan(message.epoch, message.first_slice, *base, tracks), message.horizon)
             self._set_exempt(message.exempt)
+            self.bounds = message.bounds
         elif isinstance(message, PlanChange):
             if self._epoch is None or message.base_epoch != self._epoch:
                 raise self._missed(message.base_epoch)

@@ -91,7 +91,7 @@ def test_freeze_and_thaw_latency(dialect: Dialect, tasks: int) -> None:
 
 
 def agent_on(puppet: Puppet, folder: Path, root: Path, *words: str) -> subprocess.Popen[bytes]:
-    common = ["--node", "a", "--controller", puppet.address, "--keys", str(puppet.keys), "--grace", "0.05"]
+    common = ["--node", "a", "--controller", puppet.address, "--keys", str(puppet.keys)]
     where = ["--freezer", "cgroup1", "--root", str(root), "--state", str(folder / "state")]
     with (folder / "agent.log").open("wb") as log:
         return subprocess.Popen(

@@ -31,6 +31,7 @@ from gangd.core import (
     Tick,
 )
 from gangd.wire import (
+    Bounds,
     Controller,
     DownMessage,
     Hello,
@@ -159,7 +160,9 @@ def test_cost_of_telling_everybody() -> None:
     site = Site(pairs)
     site.snapshot()
     site.tick()
-    fanout = Fanout(Controller(b"c" * 16, 1), site.cores, site.scheduler.time, 2_000_000_000)
+    fanout = Fanout(
+        Controller(b"c" * 16, 1), site.cores, site.scheduler.time, 2_000_000_000, Bounds(5_000_000_000, 0)
+    )
     [publish] = [command for command in site.commands if isinstance(command, Publish)]
     print(f"\n{len(publish.tracks)} tracks to {NODES} nodes; load {os.getloadavg()[0]:.1f}")
     print(f"  tracks by node: {cost(lambda: fanout.publish(publish))}")

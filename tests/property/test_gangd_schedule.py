@@ -24,7 +24,7 @@ from gangd.core.events import (
 )
 from gangd.core.scheduler import GangScheduler
 from gangd.core.settings import Settings
-from gangd.wire import Controller, DownMessage, MissedPlanError, Timeline, decode_down, encode_down
+from gangd.wire import Bounds, Controller, DownMessage, MissedPlanError, Timeline, decode_down, encode_down
 
 MS = 1_000_000
 
@@ -58,7 +58,10 @@ class World:
         self.names = [f"n{index}" for index in range(self.nodes)]
         self.map = CoreMap(dict.fromkeys(self.names, self.cores))
         self.scheduler = GangScheduler(self.settings, 0, self.map)
-        self.fanout = Fanout(Controller(b"c" * 16, 1), self.map, self.scheduler.time, self.settings.lease_ns)
+        bounds = Bounds(self.settings.freeze_cap_ns, 0)
+        self.fanout = Fanout(
+            Controller(b"c" * 16, 1), self.map, self.scheduler.time, self.settings.lease_ns, bounds
+        )
         self.agents = {name: Timeline(name) for name in self.names}
         self.silent: set[str] = set()
         self.lossy: Random | None = None

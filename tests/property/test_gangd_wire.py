@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gangd.wire import (
     Beat,
+    Bounds,
     Controller,
     Exempt,
     JobSample,
@@ -40,6 +41,7 @@ slices = st.lists(st.builds(SliceSets, some_jobs, some_jobs), min_size=1, max_si
 tracks = st.lists(
     st.builds(Track, job_ids, small, st.booleans(), slices), max_size=3, unique_by=lambda t: t.track
 ).map(tuple)
+bounds = st.builds(Bounds, st.integers(20_000_000, 60 * 10**9), st.integers(0, 60 * 10**9))
 exempts = st.builds(Exempt, some_jobs, some_jobs, some_jobs)
 
 
@@ -67,6 +69,7 @@ def downs(node: str) -> st.SearchStrategy[Any]:
         first_start_ns=small,
         quantum_ns=st.integers(20_000_000, 5_000_000_000),
         horizon=small,
+        bounds=bounds,
         tracks=tracks,
         exempt=exempts,
     )

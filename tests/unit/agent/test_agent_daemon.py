@@ -74,7 +74,7 @@ class Stage:
         self.daemons: list[Daemon] = []
 
     def start(self, *words: str) -> Daemon:
-        root = ["--freezer", "cgroup1", "--root", str(self.cgroups.root), "--grace", "0.05"]
+        root = ["--freezer", "cgroup1", "--root", str(self.cgroups.root)]
         daemon = Daemon(self.puppet, self.folder, *root, *words)
         self.daemons.append(daemon)
         return daemon
@@ -368,7 +368,7 @@ def test_signal_freezer_alternates_processes(
         child = subprocess.Popen([f"slurmstepd: [{job}.0]", "-c", script], executable=stepd, process_group=0)
         children.append(child)
     puppet.rotate((987601,), (987602,))
-    daemon = Daemon(puppet, tmp_path, "--freezer", "signals", "--grace", "0.05")
+    daemon = Daemon(puppet, tmp_path, "--freezer", "signals")
     try:
         held: Callable[[], list[set[int]]] = lambda: [  # noqa: E731
             set(each.held) for report in list(puppet.reports) for each in report.slices

@@ -5,10 +5,9 @@ import time
 
 import pytest
 
-from gangd.agent.decide import Limits
 from gangd.agent.strangers import DYING_NS
 from gangd.freezer.model import StepKey, StepState
-from gangd.wire import Controller, Hello, Refused, Resend, encode
+from gangd.wire import Bounds, Controller, Hello, Refused, Resend, encode
 from gangd.wire.down import Exempt
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
 
@@ -198,7 +197,7 @@ def test_thaw_now_of_all_voids_the_plan(agent: SimulatedAgent) -> None:
 
 
 def test_step_born_while_its_job_is_held_is_held_after_the_grace() -> None:
-    agent = SimulatedAgent(ONE, limits=Limits(grace_ns=200 * MS))
+    agent = SimulatedAgent(ONE, bounds=Bounds(5 * SECOND, 200 * MS))
     agent.join()
     agent.rotate((1,), (1,))
     agent.run(SECOND)
@@ -221,7 +220,7 @@ def test_step_with_slurmstepd_is_never_held_and_reported() -> None:
 
 
 def test_long_hold_ends_for_the_rest_of_the_slice() -> None:
-    agent = SimulatedAgent(ONE, limits=Limits(grace_ns=0, longest_ns=350 * MS))
+    agent = SimulatedAgent(ONE, bounds=Bounds(350 * MS, 0))
     agent.join()
     agent.rotate((1,), (1,))
     agent.run(3 * SECOND)
@@ -443,7 +442,7 @@ def test_plan_that_comes_between_looks_holds_from_its_first_slice(hurried: Simul
 
 
 def test_freeze_cap_holds_between_looks_too() -> None:
-    agent = SimulatedAgent(ONE, TWO, limits=Limits(grace_ns=0, longest_ns=120 * MS))
+    agent = SimulatedAgent(ONE, TWO, bounds=Bounds(120 * MS, 0))
     agent.quantum_ns = 50 * MS
     agent.join()
     agent.rotate((1,))

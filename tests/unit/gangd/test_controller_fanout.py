@@ -6,15 +6,16 @@ from gangd.controller.fanout import Fanout
 from gangd.core import CoreMap
 from gangd.core.commands import Exempt, ExemptKind, Member, Publish, TrackPlan
 from gangd.core.timebase import Timebase
-from gangd.wire import Controller, PlanChange
+from gangd.wire import Bounds, Controller, PlanChange, SlicePlan
 from gangd.wire import Exempt as Listed
 
 CONTROLLER = Controller(b"c" * 16, 1)
+BOUNDS = Bounds(5_000_000_000, 200_000_000)
 
 
 def test_the_end_of_a_job_that_was_killed_is_told_with_the_next_change() -> None:
     cores = CoreMap({"n1": 1})
-    fanout = Fanout(CONTROLLER, cores, Timebase(0, 250_000_000), 2_000_000_000)
+    fanout = Fanout(CONTROLLER, cores, Timebase(0, 250_000_000), 2_000_000_000, BOUNDS)
     fanout.resend("n1")
     fanout.messages(0, 1)
     killed = Member(7, ((7, cores.pack({"n1": (0,)})),))
@@ -29,3 +30,17 @@ def test_the_end_of_a_job_that_was_killed_is_told_with_the_next_change() -> None
     [message] = fanout.messages(0, 5)
     assert isinstance(message, PlanChange)
     assert message.exempt == Listed()
+
+
+def test_other_bounds_are_told_to_every_node_and_the_same_to_none() -> None:
+    fanout = Fanout(CONTROLLER, CoreMap({"n1": 1, "n2": 1}), Timebase(0, 250_000_000), 2_000_000_000, BOUNDS)
+    for node in ("n1", "n2"):
+        fanout.resend(node)
+    assert [one.bounds for one in fanout.messages(0, 1) if isinstance(one, SlicePlan)] == [BOUNDS] * 2
+    fanout.set_terms(3_000_000_000, BOUNDS)
+    assert fanout.messages(0, 1) == []
+    shorter = Bounds(2_000_000_000, 0)
+    fanout.set_terms(3_000_000_000, shorter)
+    told = fanout.messages(0, 1)
+    assert [one.bounds for one in told if isinstance(one, SlicePlan)] == [shorter] * 2
+    assert {one.lease_ns for one in told} == {3_000_000_000}

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gangd.config import load_config
+from gangd.agent.node import REPORT_NS
+from gangd.config import Config, load_config
 from gangd.controller.alarms import AlarmBoard
 from gangd.controller.keeper import Keeper
 from gangd.controller.preflight import check_slurm
@@ -27,6 +28,7 @@ from gangd.core import (
     SliceRow,
     SliceUse,
 )
+from gangd.core.settings import LEAST_LEASE_NS
 from gangd.core.timebase import Timebase
 from gangd.wire import (
     Controller,
@@ -39,8 +41,11 @@ from gangd.wire import (
     Refused,
     Report,
     Resend,
+    SlicePlan,
     SliceReport,
     Welcome,
+    decode_down,
+    encode_down,
 )
 from gangd.wire.faults import ReplayedError
 from osub.errors import ClusterError, HostError, InputError, UsageError
@@ -419,6 +424,37 @@ def test_a_damaged_state_file_is_worth_none(tmp_path: Path) -> None:
     keeper.close()
 
 
+def test_what_a_configuration_allows_the_wire_carries() -> None:
+    """Settings that only the agents refuse would leave them without a plan, and nobody would know why."""
+    nothing: dict[str, Any] = {"tracks": ()}
+    for text in (
+        "lease_ms = 1500\nfreeze_cap_ms = 250\nstep_grace_ms = 0",
+        "lease_ms = 60000\nfreeze_cap_ms = 60000\nstep_grace_ms = 60000\nquantum_ms = 5000",
+        "quantum_ms = 20\nlookahead = 64",
+    ):
+        config = msgspec.convert(msgspec.toml.decode(text.encode()), Config)
+        settings = config.settings()
+        plan = SlicePlan(
+            controller=CONTROLLER,
+            node="n1",
+            epoch=1,
+            seq=1,
+            sent_ns=0,
+            lease_ns=settings.lease_ns,
+            first_slice=settings.lookahead,
+            first_start_ns=0,
+            quantum_ns=settings.quantum_ns,
+            horizon=settings.lookahead,
+            bounds=config.bounds(),
+            **nothing,
+        )
+        assert decode_down(encode_down(plan), "n1") == plan
+
+
+def test_an_agent_with_nothing_to_do_reports_well_within_the_shortest_lease() -> None:
+    assert REPORT_NS * 1.5 <= LEAST_LEASE_NS
+
+
 # Alarms
 
 
@@ -454,6 +490,10 @@ def test_a_configuration_is_read_and_the_command_line_comes_first(tmp_path: Path
         ("lookahead = 0", "1 to 64"),
         ("[weights]\nfast = -1", "weights"),
         ("freeze_cap_ms = 100", "make the quantum shorter"),
+        ("freeze_cap_ms = 60001", "above 60 s"),
+        ("lease_ms = 100", "1500 ms to 60 s are possible"),
+        ("lease_ms = 60001", "1500 ms to 60 s are possible"),
+        ("step_grace_ms = 60001", "step_grace_ms"),
     ],
 )
 def test_a_wrong_configuration_says_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from gangd.wire import (
     Beat,
+    Bounds,
     Controller,
     Exempt,
     ForeignControllerError,
@@ -31,6 +32,7 @@ from gangd.wire import (
 MS = 1_000_000
 QUANTUM = 250 * MS
 LEASE = 2_000 * MS
+BOUNDS = Bounds(5_000 * MS, 0)
 FIRST = Controller(b"1" * 16, 100)
 LATER = Controller(b"0" * 16, 200)
 
@@ -59,6 +61,7 @@ def plan(seq: int = 1, epoch: int = 1, *tracks: Track, first: int = 10, **more: 
         first_start_ns=first * QUANTUM,
         quantum_ns=QUANTUM,
         horizon=first + 2,
+        bounds=more.pop("bounds", BOUNDS),
         tracks=tracks or (turns(7, first, (7, 8), (8, 7)),),
         **more,
     )
@@ -303,3 +306,15 @@ def test_times_out_of_bounds_are_refused(quantum: int) -> None:
     raw["quantum_ns"] = quantum
     with pytest.raises(MalformedError):
         decode_down([frames[0], msgspec.msgpack.encode(raw)], "n1")
+
+
+def test_the_bounds_of_the_newest_plan_hold() -> None:
+    timeline = Timeline("n1")
+    assert timeline.bounds is None
+    timeline.accept(plan(), 0)
+    assert timeline.bounds == BOUNDS
+    timeline.accept(change(2, 2, 1, 14), 0)
+    assert timeline.bounds == BOUNDS
+    other = Bounds(2_000 * MS, 100 * MS)
+    timeline.accept(plan(3, 3, first=20, bounds=other), 0)
+    assert timeline.bounds == other
