@@ -62,23 +62,26 @@ class Outcome:
 
 
 class Ledger(Protocol):
-    """Crash-safe memory of what is ours to thaw; written *before* the freeze it records.
+    """Crash-safe memory of what is ours to release; written *before* the hold that it records.
 
     Slots are numbers; ``claim_*`` returns None when the ledger is full, and what has no slot must not be
-    frozen. ``hold`` and ``release`` flip a flag in memory and neither block nor allocate.
+    held. ``hold`` and ``release`` flip a flag in memory and neither block nor allocate.
     """
 
     def claim_cgroup(self, kind: int, path: str, job: int) -> int | None:
-        """Reserve a slot for the cgroup ``path`` (relative to the freezer's root)."""
+        """Reserve a slot for the cgroup ``path`` (relative to its hierarchy's root)."""
 
     def claim_process(self, pid: int, start_ticks: int, job: int) -> int | None:
         """Reserve a slot for a process, named so that a reused pid is never taken for it."""
 
+    def claim_idle(self, pid: int, start_ticks: int, job: int) -> int | None:
+        """Reserve a slot for a process whose threads are to get another scheduling policy."""
+
     def hold(self, slot: int) -> None:
-        """Record that the slot is about to be frozen by us."""
+        """Record that the slot is about to be held by us."""
 
     def release(self, slot: int) -> None:
-        """Record that the slot is no longer frozen by us."""
+        """Record that the slot is no longer held by us."""
 
     def drop(self, slot: int) -> None:
         """Give the slot back: what it named is gone."""
@@ -137,6 +140,11 @@ class NoLedger:
         return self._next
 
     def claim_process(self, pid: int, start_ticks: int, job: int) -> int | None:  # noqa: ARG002
+        """Return a fresh number."""
+        self._next += 1
+        return self._next
+
+    def claim_idle(self, pid: int, start_ticks: int, job: int) -> int | None:  # noqa: ARG002
         """Return a fresh number."""
         self._next += 1
         return self._next

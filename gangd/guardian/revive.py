@@ -1,7 +1,8 @@
-"""Thawing from the records of a state file: what guardian, operator and a restarted agent have in common.
+"""Releasing from the records of a state file: what guardian, operator and a restarted agent have in common.
 
 Only what the records mark as held is touched, only through the validated way to a control file, and only
-processes whose start time is the recorded one. FREEZING is thawed like FROZEN.
+processes whose start time is the recorded one. FREEZING is thawed like FROZEN; what yields gets its priority
+back.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import os
 import signal
 from dataclasses import dataclass
-from pathlib import Path
 
-from gangd.freezer.procfs import read_stat
+from gangd.freezer.procfs import ProcStat, read_stat
 from gangd.freezer.tree import DIALECTS, write_control
-from gangd.guardian.statefile import PROCESS_KIND, Held, StateFile
+from gangd.guardian.statefile import IDLE_KIND, PROCESS_KIND, Held, StateFile
+from gangd.hold import policy
+from gangd.hold.knob import KNOBS
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +32,11 @@ def thaw_held(state: StateFile) -> Revived:
     jobs: set[int] = set()
     gone = 0
     failures: list[str] = []
-    root = state.root()
+    table: dict[int, ProcStat] = {}
     # Children are continued before their parents: later records first.
     for held in sorted(state.held(), key=lambda held: (held.start_ticks, held.pid), reverse=True):
         try:
-            done = _continue(held) if held.kind == PROCESS_KIND else _thaw(root, held)
+            done = _release(state, held, table)
         except OSError as error:
             failures.append(f"job {held.job}: {held.path or held.pid}: {error.strerror}")
             continue
@@ -45,9 +47,16 @@ def thaw_held(state: StateFile) -> Revived:
     return Revived(frozenset(jobs), gone, tuple(failures))
 
 
-def _thaw(root: Path, held: Held) -> bool:
+def _release(state: StateFile, held: Held, table: dict[int, ProcStat]) -> bool:
+    if held.kind == PROCESS_KIND:
+        return _continue(held)
+    if held.kind == IDLE_KIND:
+        return policy.restore(held.pid, held.start_ticks, table)
+    knob = KNOBS.get(held.kind)
+    if knob is not None:
+        return knob.restore(state.cpu_root(), held.path)
     dialect = DIALECTS.get(held.kind)
-    return dialect is not None and write_control(root, dialect, held.path, dialect.thaw)
+    return dialect is not None and write_control(state.root(), dialect, held.path, dialect.thaw)
 
 
 def _continue(held: Held) -> bool:

@@ -14,9 +14,11 @@ byte         header
 256          boot id: length as 16 bits, then UTF-8
 512          node name, likewise
 1024         freezer root, likewise
+1536         root of the cpu hierarchy in which jobs yield, likewise; empty if they do so without one
 ===========  =============================================
 
-A record: mark (0 free, 1 known, 2 held), kind (1 cgroup v1, 2 cgroup v2, 3 process), length of the path
+A record: mark (0 free, 1 known, 2 held), kind (1 cgroup v1, 2 cgroup v2, 3 process, 4 to 7 the knobs of a cpu
+cgroup, see ``gangd.hold.knob``, 8 a process that yields by its policy), length of the path
 (16 bits), pid (32 bits), start ticks (64 bits), job (32 bits), then from byte 20 the path.
 """
 
@@ -40,7 +42,8 @@ HEADER_BYTES = 4096
 RECORD_BYTES = 256
 RECORDS = 4096
 PROCESS_KIND = 3
-_BOOT_AT, _NODE_AT, _ROOT_AT = 256, 512, 1024
+IDLE_KIND = 8
+_BOOT_AT, _NODE_AT, _ROOT_AT, _CPU_ROOT_AT = 256, 512, 1024, 1536
 _FREE, _KNOWN, _HELD = 0, 1, 2
 _RECORD = struct.Struct("=BBHIQI")
 _PATH_AT = _RECORD.size
@@ -95,7 +98,7 @@ class StateFile:
         ]
 
     @classmethod
-    def create(cls, path: Path, node: str, root: str) -> StateFile:
+    def create(cls, path: Path, node: str, root: str, cpu_root: str = "") -> StateFile:
         """Make a fresh file for the calling process, in place of an older one, with every record free.
 
         The older file keeps its inode, so that a guardian that still maps it never sees the new records.
@@ -113,7 +116,7 @@ class StateFile:
         words[Word.AGENT_PID] = os.getpid()
         words[Word.AGENT_START] = 0 if me is None else me.start_ticks
         words[Word.TIME_OFFSET_NS] = time_offset_ns()
-        for at, text in ((_BOOT_AT, boot_id()), (_NODE_AT, node), (_ROOT_AT, root)):
+        for at, text in ((_BOOT_AT, boot_id()), (_NODE_AT, node), (_ROOT_AT, root), (_CPU_ROOT_AT, cpu_root)):
             raw = text.encode()
             struct.pack_into(f"=H{len(raw)}s", header, at, len(raw), raw)
         fresh = path.with_name(f".{path.name}.{os.getpid()}")
@@ -155,6 +158,10 @@ class StateFile:
         """Root of the agent's freezer."""
         return Path(self._text(_ROOT_AT))
 
+    def cpu_root(self) -> Path:
+        """Root of the cpu hierarchy in which the agent lets jobs yield."""
+        return Path(self._text(_CPU_ROOT_AT))
+
     def this_boot(self) -> bool:
         """Whether the file was written in this boot of the host: otherwise it means nothing any more."""
         return self._text(_BOOT_AT) == boot_id()
@@ -188,6 +195,10 @@ class StateFile:
     def claim_process(self, pid: int, start_ticks: int, job: int) -> int | None:
         """See ``Ledger``."""
         return self._claim(PROCESS_KIND, job, pid, start_ticks, b"")
+
+    def claim_idle(self, pid: int, start_ticks: int, job: int) -> int | None:
+        """See ``Ledger``."""
+        return self._claim(IDLE_KIND, job, pid, start_ticks, b"")
 
     def hold(self, slot: int) -> None:
         """See ``Ledger``."""

@@ -1,0 +1,97 @@
+"""Both ways of holding in one ``Holder``: each job by the way that the plan says, both in one switch.
+
+Steps are found, and their processes read, by the freezer; jobs that yield are brought within the yielder's
+reach by ``gather``. A job whose way changes while it is held is held the new way before the old one ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gangd.freezer.model import Did, Holder, Outcome, Step, StepKey, StepState
+from gangd.hold.model import Pids, Yielder
+
+
+class BothWays:
+    """A freezer and a yielder.
+
+    Attributes
+    ----------
+    freezer, yielder
+        What does it.
+    yielding
+        Jobs that are held by yielding; all others are frozen. Replaced as a whole.
+    """
+
+    def __init__(self, freezer: Holder, yielder: Yielder) -> None:
+        self.name = freezer.name
+        self.freezer = freezer
+        self.yielder = yielder
+        self.yielding: frozenset[int] = frozenset()
+        self._frozen: set[StepKey] = set()
+
+    def gather(self, jobs: Mapping[int, Pids]) -> bool:
+        """Bring exactly these jobs within reach of yielding; whether anything new was found. Not locked."""
+        return self.yielder.gather(jobs)
+
+    def look(self) -> tuple[Step, ...]:
+        """See ``Holder``."""
+        return self.freezer.look()
+
+    def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
+        """See ``Holder``."""
+        steps = self.freezer.adopt(found)
+        self.yielder.adopt(steps)
+        known = {step.key for step in steps}
+        self._frozen &= known
+        return steps
+
+    def hold(self, key: StepKey) -> Outcome:
+        """See ``Holder``."""
+        if key.job not in self.yielding:
+            outcome = self.freezer.hold(key)
+            if outcome.did is not Did.GONE:
+                self._frozen.add(key)
+            self.yielder.release(key.job)
+            return outcome
+        done = self.yielder.hold(key.job)
+        if key in self._frozen and self.freezer.release(key).did is not Did.FAILED:
+            self._frozen.discard(key)
+        return Outcome(key, done.did, done.text)
+
+    def release(self, key: StepKey) -> Outcome:
+        """See ``Holder``."""
+        done = self.yielder.release(key.job)
+        if key not in self._frozen and done.did is not Did.GONE:
+            return Outcome(key, done.did, done.text)
+        outcome = self.freezer.release(key)
+        if outcome.did is not Did.FAILED:
+            self._frozen.discard(key)
+        return outcome
+
+    def disown(self, key: StepKey) -> None:
+        """See ``Holder``. Nobody but us lets a job yield: it gets its priority back."""
+        self.yielder.release(key.job)
+        self._frozen.discard(key)
+        self.freezer.disown(key)
+
+    def state(self, key: StepKey) -> StepState:
+        """See ``Holder``: what the freezer sees, for a job that yields stands still for others only."""
+        return self.freezer.state(key)
+
+    def pids(self, key: StepKey) -> tuple[int, ...]:
+        """See ``Holder``."""
+        return self.freezer.pids(key)
+
+    def cpu_ns(self, key: StepKey) -> int | None:
+        """See ``Holder``."""
+        return self.freezer.cpu_ns(key)
+
+    def control_files(self, key: StepKey) -> tuple[str, ...]:
+        """See ``Holder``: of a job that yields, none matters to us."""
+        return () if key.job in self.yielding else self.freezer.control_files(key)
+
+    def close(self) -> None:
+        """See ``Holder``."""
+        self.yielder.close()
+        self.freezer.close()

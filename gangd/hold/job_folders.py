@@ -1,0 +1,235 @@
+"""Yielding through the cpu cgroups that Slurm itself made for its jobs.
+
+cgroup v2: ``.../[<node>_]slurmstepd.scope/job_J`` is the level at which jobs are siblings; a step's or a
+task's cgroup is not, and slurmstepd, which lies in the job's too, yields with it. Slurm enables the
+controllers of its own folders if those above have them; where it did not, the agent may enable ``cpu`` in
+Slurm's scope, and nowhere above: that is systemd's.
+
+cgroup v1 with ``cpu`` and ``cpuacct`` mounted together, where ``jobacct_gather/cgroup`` keeps
+``slurm[_<node>]/uid_U/job_J``: jobs are siblings of the same user's only. A user's folder yields when all of
+his jobs do; while one does not, the kernel gives the user's weight to the cores of that one, for it shares a
+cgroup's weight out by load, and next to nothing to the cores of those that yield.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gangd.freezer.model import Did, Ledger, Step
+from gangd.freezer.tree import is_gone, open_dir, open_file
+from gangd.hold.knob import Knob, turn
+from gangd.hold.model import Pids, Yielded
+from osub.errors import HostError
+
+
+@dataclass(slots=True)
+class _Folder:
+    """An open folder of a job or a user. ``low``: it is held by us."""
+
+    path: str
+    fds: dict[str, int]
+    slot: int | None
+    weight: int
+    low: bool = False
+
+    def close(self) -> None:
+        for fd in self.fds.values():
+            os.close(fd)
+
+
+class JobFolders:
+    """Slurm's folders of jobs below ``root``.
+
+    Parameters
+    ----------
+    root
+        Mount of the unified hierarchy, or of the v1 hierarchy that has ``cpu`` and ``cpuacct``.
+    knob
+        ``IDLE2``, ``WEIGHT2``, ``IDLE1`` or ``SHARES1``.
+    ledger
+        Remembers what yields, for the guardian.
+
+    Raises
+    ------
+    HostError
+        ``root`` is no directory.
+    """
+
+    def __init__(self, root: Path, knob: Knob, ledger: Ledger) -> None:
+        self._nested = knob.weight_file == "cpu.shares"
+        generation = "cgroup1" if self._nested else "cgroup2"
+        self.name = f"{generation}, {knob.file} of Slurm's job folders"
+        self.root = root
+        self._knob = knob
+        self._ledger = ledger
+        self._wanted: frozenset[int] = frozenset()
+        self._folders: dict[str, _Folder] = {}
+        self._jobs: dict[int, str] = {}
+        self._users: dict[str, list[int]] = {}
+        self._troubles: dict[int, str] = {}
+        self._asked: set[str] = set()
+        try:
+            self._root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise HostError(f"cannot open the cpu hierarchy {root}: {error.strerror}") from error
+
+    def gather(self, jobs: Mapping[int, Pids]) -> bool:
+        """See ``Yielder``: the processes are there already."""
+        self._wanted = frozenset(jobs)
+        return False
+
+    def adopt(self, steps: tuple[Step, ...]) -> None:
+        """See ``Yielder``."""
+        users: dict[str, list[int]] = {}
+        self._jobs = {}
+        for step in steps:
+            for path in step.paths[:1]:
+                folder = path.partition("/step_")[0]
+                if step.key.job not in self._jobs:
+                    self._jobs[step.key.job] = folder
+                    users.setdefault(folder.rpartition("/")[0], []).append(step.key.job)
+        self._users = users if self._nested else {}
+        needed = {folder: job for job, folder in self._jobs.items() if job in self._wanted}
+        needed |= {user: jobs[0] for user, jobs in self._users.items() if self._wanted.intersection(jobs)}
+        for path in [path for path in self._folders if path not in needed or self._is_gone(path)]:
+            self._forget(path)
+        for path, job in needed.items():
+            if path not in self._folders:
+                self._open(path, job)
+        for user in self._users:
+            self._follow(user)
+
+    def hold(self, job: int) -> Yielded:
+        """See ``Yielder``."""
+        return self._turn_job(job, low=True)
+
+    def release(self, job: int) -> Yielded:
+        """See ``Yielder``."""
+        return self._turn_job(job, low=False)
+
+    def troubles(self) -> dict[int, str]:
+        """See ``Yielder``."""
+        found, self._troubles = self._troubles, {}
+        return found
+
+    def close(self) -> None:
+        """See ``Yielder``."""
+        for path in list(self._folders):
+            self._forget(path)
+        os.close(self._root_fd)
+
+    def _turn_job(self, job: int, *, low: bool) -> Yielded:
+        path = self._jobs.get(job)
+        folder = None if path is None else self._folders.get(path)
+        if folder is None:
+            return Yielded(Did.GONE)
+        user = folder.path.rpartition("/")[0]
+        if not low:  # the user's first: no moment in which the job is normal inside of what is low
+            self._raise(user)
+        done = self._turn(folder, low=low)
+        if low:
+            self._follow(user)
+        return done
+
+    def _raise(self, user: str) -> None:
+        folder = self._folders.get(user)
+        if folder is not None:
+            self._turn(folder, low=False)
+
+    def _follow(self, user: str) -> None:
+        """Let a user's folder yield while all of his jobs do."""
+        folder = self._folders.get(user)
+        if folder is not None:
+            self._turn(folder, low=all(map(self._is_low, self._users.get(user, ()))))
+
+    def _is_low(self, job: int) -> bool:
+        folder = self._folders.get(self._jobs[job])
+        return folder is not None and folder.low
+
+    def _turn(self, folder: _Folder, *, low: bool) -> Yielded:
+        if folder.low is low:
+            return Yielded(Did.NOTHING)
+        if folder.slot is None:
+            return Yielded(Did.FAILED, "the ledger is full: it does not yield")
+        if low:
+            self._ledger.hold(folder.slot)
+        writes = ((self._knob.file, self._knob.low),) if low else self._knob.normal(folder.weight)
+        try:
+            turn(folder.fds, writes)
+        except OSError as error:
+            if low:
+                self._ledger.release(folder.slot)
+            if is_gone(error):
+                return Yielded(Did.GONE)
+            return Yielded(Did.FAILED, f"{folder.path}: {error.strerror}")
+        folder.low = low
+        if not low:
+            self._ledger.release(folder.slot)
+        return Yielded(Did.WROTE)
+
+    def _open(self, path: str, job: int) -> None:
+        if not self._knob.allows(path):
+            self._troubles[job] = f"{path} is no folder of Slurm's"
+            return
+        try:
+            dir_fd = open_dir(self._root_fd, path)
+        except OSError:
+            return
+        fds: dict[str, int] = {}
+        try:
+            self._enable(path, dir_fd)
+            for file in dict.fromkeys((self._knob.file, self._knob.weight_file)):
+                fds[file] = open_file(dir_fd, file, os.O_RDWR)
+            weight = int(os.pread(fds[self._knob.weight_file], 32, 0))
+        except (OSError, ValueError) as error:
+            for fd in fds.values():
+                os.close(fd)
+            self._troubles[job] = f"{path} has no {self._knob.file} that can be written: {error}"
+            return
+        finally:
+            os.close(dir_fd)
+        slot = self._ledger.claim_cgroup(self._knob.kind, path, job)
+        # A weight of nothing is what an earlier agent left.
+        self._folders[path] = _Folder(
+            path, fds, slot, weight if weight > self._knob.least else self._knob.usual
+        )
+
+    def _enable(self, path: str, dir_fd: int) -> None:
+        """Enable ``cpu`` for the jobs in Slurm's own scope (v2), once, if it has it and they do not."""
+        scope = path.rpartition("/")[0]
+        if self._nested or scope in self._asked:
+            return
+        self._asked.add(scope)
+        with contextlib.suppress(FileNotFoundError):
+            os.close(open_file(dir_fd, self._knob.weight_file, os.O_RDONLY))
+            return
+        with contextlib.suppress(OSError):
+            scope_fd = open_dir(self._root_fd, scope)
+            try:
+                fd = open_file(scope_fd, "cgroup.subtree_control", os.O_WRONLY)
+                try:
+                    os.write(fd, b"+cpu")
+                finally:
+                    os.close(fd)
+            finally:
+                os.close(scope_fd)
+
+    def _is_gone(self, path: str) -> bool:
+        """Whether an open folder was removed: one of the same name may be another (requeue)."""
+        try:
+            os.pread(self._folders[path].fds[self._knob.weight_file], 1, 0)
+        except OSError as error:
+            return is_gone(error)
+        return False
+
+    def _forget(self, path: str) -> None:
+        folder = self._folders[path]
+        failed = self._turn(folder, low=False).did is Did.FAILED
+        del self._folders[path]
+        folder.close()
+        if folder.slot is not None and not (folder.low and failed):
+            self._ledger.drop(folder.slot)

@@ -1,0 +1,57 @@
+"""The protocol of all ways of yielding.
+
+The unit is the job, for the kernel weighs *siblings*: a step at low priority inside a job of full priority
+gives way to the job's other steps and to nobody else. Nothing stands still, so there is nothing to settle, no
+stranger's freeze to respect and no deadly signal to look for: a job that yields can die, be suspended and
+launch steps like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from gangd.freezer.model import Did, Step
+
+Pids = Callable[[], tuple[int, ...]]
+"""Reads the processes of a job anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Yielded:
+    """What a call of ``hold`` or ``release`` came to; ``text`` says what went wrong if it failed."""
+
+    did: Did
+    text: str | None = None
+
+
+class Yielder(Protocol):
+    """One way of making jobs yield.
+
+    The loop's thread alone calls ``gather``, without a lock, for it may take milliseconds. Everything else is
+    called under the gate's lock and is quick; ``hold`` and ``release`` are the switch thread's.
+    """
+
+    name: str
+
+    def gather(self, jobs: Mapping[int, Pids]) -> bool:
+        """Bring exactly these jobs within reach of ``hold``, and what came before back to where it was.
+
+        Returns whether anything new was found: then more may have been born meanwhile.
+        """
+
+    def adopt(self, steps: tuple[Step, ...]) -> None:
+        """Take note of all steps that exist, and forget jobs that have none."""
+
+    def hold(self, job: int) -> Yielded:
+        """Let the job yield from now on; what is born in it yields too."""
+
+    def release(self, job: int) -> Yielded:
+        """Give the job the priority back that it had."""
+
+    def troubles(self) -> dict[int, str]:
+        """Return what could not be brought within reach since the last call, by job."""
+
+    def close(self) -> None:
+        """Give back what was gathered, and all descriptors. Called when nothing is held any more."""

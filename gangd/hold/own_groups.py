@@ -1,0 +1,319 @@
+"""Yielding through cpu cgroups of the agent's own, one a job, in a v1 hierarchy that Slurm does not use.
+
+A group lies at the top of the hierarchy, beside the groups of all other jobs, for only siblings are weighed
+against each other. The processes of the job's steps are moved into it, slurmstepd never is; what they fork is
+born there. A job that ends leaves an empty group, which is removed; one that is no longer scheduled goes
+back to where it came from.
+
+A group's weight counts on all of its cores together, so it gets as many times the usual one as its threads
+can use cores: each thread then weighs what it weighed before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gangd.freezer.model import Did, Ledger, Step
+from gangd.freezer.tree import is_gone, open_dir, open_file, read_anew, subdirectories
+from gangd.hold.knob import Knob, job_of_own, own_group, turn
+from gangd.hold.model import Pids, Yielded
+from gangd.hold.places import born_at, cpu_path, is_daemon, width
+from osub.errors import HostError
+
+PASSES = 8
+"""How often the processes of a job are listed in one go: a pass finds only what was forked meanwhile."""
+MOST_WEIGHT = 262_144
+
+
+@dataclass(slots=True)
+class _Group:
+    """An open group. ``low``: it is held by us. ``origin``: where its processes came from."""
+
+    job: int
+    fds: dict[str, int]
+    procs_fd: int
+    tasks_fd: int
+    slot: int | None
+    weight: int
+    origin: str | None = None
+    low: bool = False
+
+    def close(self) -> None:
+        for fd in (*self.fds.values(), self.procs_fd, self.tasks_fd):
+            os.close(fd)
+
+
+class OwnGroups:
+    """Cpu cgroups ``gangd_<node>_job_<J>`` below ``root``.
+
+    Parameters
+    ----------
+    root
+        Mount of the v1 ``cpu`` hierarchy.
+    knob
+        ``IDLE1`` or ``SHARES1``.
+    node
+        Slurm's name of this node.
+    ledger
+        Remembers what yields, for the guardian.
+
+    Raises
+    ------
+    HostError
+        ``root`` is no directory, or groups that an earlier agent left cannot be written.
+    """
+
+    def __init__(self, root: Path, knob: Knob, node: str, ledger: Ledger) -> None:
+        self.name = f"cgroup1, {knob.file} of own groups"
+        self.root = root
+        self._knob = knob
+        self._node = node
+        self._ledger = ledger
+        self._groups: dict[int, _Group] = {}
+        self._leaving: dict[int, None] = {}
+        self._troubles: dict[int, str] = {}
+        self._lock = threading.Lock()
+        try:
+            self._root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._restore_left()
+        except OSError as error:
+            raise HostError(f"cannot use the cpu hierarchy {root}: {error.strerror}") from error
+
+    def gather(self, jobs: Mapping[int, Pids]) -> bool:
+        """See ``Yielder``."""
+        new = False
+        for job, pids in jobs.items():
+            group = self._groups.get(job)
+            if group is None:
+                group = self._make(job)
+                if group is None:
+                    continue
+            new = self._fill(group, pids) or new
+        for job in [job for job in self._groups if job not in jobs]:
+            self._dissolve(job)
+        for job in list(self._leaving):
+            self._remove(job)
+        return new
+
+    def adopt(self, steps: tuple[Step, ...]) -> None:
+        """See ``Yielder``. A group whose job is gone is dissolved by the next ``gather``."""
+
+    def hold(self, job: int) -> Yielded:
+        """See ``Yielder``."""
+        return self._turn(job, low=True)
+
+    def release(self, job: int) -> Yielded:
+        """See ``Yielder``."""
+        return self._turn(job, low=False)
+
+    def troubles(self) -> dict[int, str]:
+        """See ``Yielder``."""
+        found, self._troubles = self._troubles, {}
+        return found
+
+    def close(self) -> None:
+        """See ``Yielder``."""
+        for job in list(self._groups):
+            self._dissolve(job)
+        for job in list(self._leaving):
+            self._remove(job)
+        os.close(self._root_fd)
+
+    def _restore_left(self) -> None:
+        """Give groups that an earlier agent left their weight back, and remove those that are empty."""
+        for name in subdirectories(self._root_fd):
+            job = job_of_own(name, self._node)
+            if job is not None:
+                self._knob.restore(self.root, name)
+                self._leaving[job] = None
+                self._remove(job)
+        self._leaving.clear()
+
+    def _make(self, job: int) -> _Group | None:
+        """Make and open the group of a job, or open the one that an earlier agent made."""
+        name = own_group(self._node, job)
+        opened: list[int] = []
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, 0o755, dir_fd=self._root_fd)
+            dir_fd = open_dir(self._root_fd, name)
+            try:
+                files = dict.fromkeys((self._knob.file, self._knob.weight_file))
+                fds = {}
+                for file in files:
+                    fds[file] = open_file(dir_fd, file, os.O_WRONLY)
+                    opened.append(fds[file])
+                procs_fd = open_file(dir_fd, "cgroup.procs", os.O_RDWR)
+                opened.append(procs_fd)
+                opened.append(open_file(dir_fd, "tasks", os.O_RDWR))
+            finally:
+                os.close(dir_fd)
+        except OSError as error:
+            for fd in opened:
+                os.close(fd)
+            self._troubles[job] = f"cannot make the cpu cgroup {self.root / name}: {error.strerror}"
+            return None
+        slot = self._ledger.claim_cgroup(self._knob.kind, name, job)
+        group = _Group(job, fds, opened[-2], opened[-1], slot, self._knob.usual)
+        self._groups[job] = group
+        self._leaving.pop(job, None)
+        return group
+
+    def _fill(self, group: _Group, pids: Pids) -> bool:
+        """Move the processes of a job that are not in its group, until none is left; whether any was."""
+        stuck: set[int] = set()
+        moved = False
+        for _ in range(PASSES):
+            wanted = pids()
+            try:
+                missing = set(wanted).difference(_numbers(group.procs_fd), stuck)
+            except OSError:  # the group is gone: somebody removed it
+                self._forget(group)
+                return True
+            if not missing:
+                break
+            for pid in missing:
+                if is_daemon(pid) or not self._move(group, pid):
+                    stuck.add(pid)
+                else:
+                    moved = True
+        if moved:
+            self._weigh(group, pids())
+        return moved
+
+    def _move(self, group: _Group, pid: int) -> bool:
+        """Move one process, with all its threads; thread by thread if one of them has real-time priority."""
+        if group.origin is None:
+            own = "/" + own_group(self._node, group.job)
+            path = cpu_path(pid)
+            group.origin = path if path is not None and path != own else None
+        try:
+            os.pwrite(group.procs_fd, b"%d" % pid, 0)
+        except OSError as error:
+            if is_gone(error):
+                return False
+            if error.errno != errno.EINVAL:
+                self._troubles[group.job] = f"process {pid} cannot be moved: {error.strerror}"
+                return False
+            self._troubles[group.job] = f"process {pid} has threads of real-time priority: they do not yield"
+            return self._move_threads(group, pid)
+        return True
+
+    def _move_threads(self, group: _Group, pid: int) -> bool:
+        moved = False
+        for tid in subdirectories(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):
+                moved = os.pwrite(group.tasks_fd, tid.encode(), 0) > 0 or moved
+        return moved
+
+    def _weigh(self, group: _Group, pids: tuple[int, ...]) -> None:
+        weight = min(MOST_WEIGHT, self._knob.usual * width(pids))
+        with self._lock:
+            if weight == group.weight:
+                return
+            group.weight = weight
+            if not group.low:
+                with contextlib.suppress(OSError):
+                    turn(group.fds, ((self._knob.weight_file, b"%d" % weight),))
+
+    def _turn(self, job: int, *, low: bool) -> Yielded:
+        with self._lock:
+            group = self._groups.get(job)
+            if group is None:
+                return Yielded(Did.GONE)
+            if group.low is low:
+                return Yielded(Did.NOTHING)
+            if group.slot is None:
+                return Yielded(Did.FAILED, "the ledger is full: it does not yield")
+            if low:
+                self._ledger.hold(group.slot)
+            writes = ((self._knob.file, self._knob.low),) if low else self._knob.normal(group.weight)
+            try:
+                turn(group.fds, writes)
+            except OSError as error:
+                if low:
+                    self._ledger.release(group.slot)
+                if is_gone(error):
+                    return Yielded(Did.GONE)
+                return Yielded(Did.FAILED, f"{own_group(self._node, job)}: {error.strerror}")
+            group.low = low
+            if not low:
+                self._ledger.release(group.slot)
+            return Yielded(Did.WROTE)
+
+    def _dissolve(self, job: int) -> None:
+        """Give a job's processes back to where they came from, and forget its group."""
+        group = self._groups[job]
+        self._turn(job, low=False)
+        for _ in range(PASSES):
+            left = _numbers_or_none(group.procs_fd)
+            if not left:
+                break
+            home = group.origin or born_at(left) or "/"
+            if not self._send(home, left):
+                break
+        self._forget(group)
+        self._leaving[job] = None
+        self._remove(job)
+
+    def _send(self, home: str, pids: list[int]) -> bool:
+        """Move processes into the cgroup ``home`` (or the top, if that is gone); whether any was moved."""
+        for path in dict.fromkeys((home, "/")):
+            moved = False
+            try:
+                fd = self._open_procs(path)
+            except OSError:
+                continue
+            try:
+                for pid in pids:
+                    with contextlib.suppress(OSError):
+                        moved = os.pwrite(fd, b"%d" % pid, 0) > 0 or moved
+            finally:
+                os.close(fd)
+            if moved:
+                return True
+        return False
+
+    def _open_procs(self, path: str) -> int:
+        """Open ``cgroup.procs`` of a path of ``/proc``; one outside of the mount (``..``) counts as gone."""
+        parts = [part for part in path.split("/") if part]
+        if ".." in parts:
+            raise FileNotFoundError(errno.ENOENT, "outside of the mount", path)
+        dir_fd = open_dir(self._root_fd, "/".join(parts)) if parts else os.dup(self._root_fd)
+        try:
+            return open_file(dir_fd, "cgroup.procs", os.O_WRONLY)
+        finally:
+            os.close(dir_fd)
+
+    def _forget(self, group: _Group) -> None:
+        with self._lock:
+            del self._groups[group.job]
+            if group.slot is not None and (not group.low or _numbers_or_none(group.procs_fd) is None):
+                self._ledger.drop(group.slot)  # what could not be released stays the guardian's
+            group.close()
+
+    def _remove(self, job: int) -> None:
+        """Remove a group that we left, once its last process is gone."""
+        try:
+            os.rmdir(own_group(self._node, job), dir_fd=self._root_fd)
+        except OSError as error:
+            if error.errno == errno.EBUSY:
+                return
+        self._leaving.pop(job, None)
+
+
+def _numbers(fd: int) -> list[int]:
+    return [int(word) for word in read_anew(fd).split()]
+
+
+def _numbers_or_none(fd: int) -> list[int] | None:
+    try:
+        return _numbers(fd)
+    except OSError:
+        return None

@@ -1,0 +1,202 @@
+"""Yielding without cgroups: SCHED_IDLE for every thread of a job. The last resort.
+
+It counts only among threads of one cpu cgroup, and of one session where ``sched_autogroup_enabled`` is 1 and
+that cgroup is the top (``choose`` looks). What is born while its parent yields, yields; it is found by the
+next ``gather`` and released with its job. A process that has threads of another policy than the usual ones is
+left alone, as is one from which SCHED_IDLE could not be taken back (``policy``).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gangd.freezer.model import Did, Ledger, Step
+from gangd.freezer.procfs import ProcStat, read_stat
+from gangd.hold.model import Pids, Yielded
+from gangd.hold.places import is_daemon
+from gangd.hold.policy import has_cap_nice, is_fair, may_return, policy_of, set_policy, threads
+
+PASSES = 8
+_IDLE = os.SCHED_IDLE
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(slots=True)
+class _Member:
+    """A process that we may hold: its ``task`` folder, and the policy that it gets back."""
+
+    pid: int
+    start_ticks: int
+    folder_fd: int
+    slot: int | None
+    policy: int
+
+
+@dataclass(slots=True)
+class _Job:
+    members: dict[int, _Member] = field(default_factory=dict)
+    spared: dict[int, int] = field(default_factory=dict)  # pid: start of a process that is left alone
+    low: bool = False
+    low_ticks: int = -1  # when it was last low, in the kernel's ticks
+
+
+class SchedIdle:
+    """Sets the policy of the threads of jobs.
+
+    Parameters
+    ----------
+    ledger
+        Remembers every process that yields, by pid and start time.
+    """
+
+    name = "sched-idle, the policy of each thread"
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._free = has_cap_nice()
+        self._jobs: dict[int, _Job] = {}
+        self._troubles: dict[int, str] = {}
+        self._lock = threading.Lock()
+
+    def gather(self, jobs: Mapping[int, Pids]) -> bool:
+        """See ``Yielder``."""
+        new = False
+        for number, pids in jobs.items():
+            job = self._jobs.setdefault(number, _Job())
+            for _ in range(PASSES):
+                if not self._find(number, job, pids()):
+                    break
+                new = True
+        for number in [number for number in self._jobs if number not in jobs]:
+            self._drop(number)
+        return new
+
+    def adopt(self, steps: tuple[Step, ...]) -> None:
+        """See ``Yielder``."""
+
+    def hold(self, job: int) -> Yielded:
+        """See ``Yielder``."""
+        return self._turn(job, low=True)
+
+    def release(self, job: int) -> Yielded:
+        """See ``Yielder``."""
+        return self._turn(job, low=False)
+
+    def troubles(self) -> dict[int, str]:
+        """See ``Yielder``."""
+        found, self._troubles = self._troubles, {}
+        return found
+
+    def close(self) -> None:
+        """See ``Yielder``."""
+        for number in list(self._jobs):
+            self._drop(number)
+
+    def _find(self, number: int, job: _Job, pids: tuple[int, ...]) -> bool:
+        """Take in the processes of a job; whether one is new. What was born meanwhile is brought in line."""
+        present = set(pids)
+        with self._lock:
+            for pid in [pid for pid in job.members if pid not in present]:
+                self._leave(job.members.pop(pid))
+            job.spared = {pid: start for pid, start in job.spared.items() if pid in present}
+            new = False
+            for pid in pids:
+                member = job.members.get(pid)
+                if member is None and pid not in job.spared:
+                    member = self._meet(number, job, pid)
+                    new = new or member is not None
+                if member is not None:
+                    self._align(member, low=job.low)
+        return new
+
+    def _meet(self, number: int, job: _Job, pid: int) -> _Member | None:
+        stat = read_stat(pid)
+        if stat is None or not stat.alive or is_daemon(pid):
+            return None
+        policies = {policy_of(tid) for tid in threads(f"/proc/{pid}/task")} - {None}
+        ours = self._born_low(job, stat)
+        if not all(is_fair(policy) or (policy == _IDLE and ours) for policy in policies):
+            job.spared[pid] = stat.start_ticks
+            return None
+        if not self._free and not may_return(pid):
+            job.spared[pid] = stat.start_ticks
+            self._troubles[number] = f"SCHED_IDLE could not be taken back from process {pid}: RLIMIT_NICE"
+            return None
+        try:
+            folder_fd = os.open(f"/proc/{pid}/task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        now = read_stat(pid)
+        if now is None or now.start_ticks != stat.start_ticks:
+            os.close(folder_fd)
+            return None
+        usual = os.SCHED_BATCH if os.SCHED_BATCH in policies else os.SCHED_OTHER
+        slot = self._ledger.claim_idle(pid, stat.start_ticks, number)
+        member = _Member(pid, stat.start_ticks, folder_fd, slot, usual)
+        if slot is None:
+            self._troubles[number] = "the ledger is full: not all processes yield"
+        elif job.low:
+            self._ledger.hold(slot)
+        job.members[pid] = member
+        return member
+
+    def _born_low(self, job: _Job, stat: ProcStat) -> bool:
+        """Whether a process that has SCHED_IDLE got it from us, through its parent."""
+        parent = job.spared.get(stat.parent)
+        return parent is None and (job.low or stat.start_ticks <= job.low_ticks)
+
+    def _turn(self, number: int, *, low: bool) -> Yielded:
+        with self._lock:
+            job = self._jobs.get(number)
+            if job is None:
+                return Yielded(Did.GONE)
+            if job.low is low:
+                return Yielded(Did.NOTHING)
+            job.low, job.low_ticks = low, _ticks()
+            text = None
+            for member in job.members.values():
+                if low and member.slot is not None:
+                    self._ledger.hold(member.slot)
+                trouble = self._align(member, low=low)
+                if trouble is not None:
+                    text = trouble
+                elif not low and member.slot is not None:
+                    self._ledger.release(member.slot)
+            return Yielded(Did.WROTE) if text is None else Yielded(Did.FAILED, text)
+
+    def _align(self, member: _Member, *, low: bool) -> str | None:
+        """Give the threads of a process the policy that they should have; what went wrong, if anything."""
+        if member.slot is None:
+            return None
+        text = None
+        for tid in threads(member.folder_fd):
+            try:
+                if (policy_of(tid) == _IDLE) is not low:
+                    set_policy(tid, _IDLE if low else member.policy)
+            except ProcessLookupError:
+                continue
+            except OSError as error:
+                text = f"policy of thread {tid} of process {member.pid}: {error.strerror}"
+        return text
+
+    def _drop(self, number: int) -> None:
+        self._turn(number, low=False)
+        with self._lock:
+            for member in self._jobs.pop(number).members.values():
+                self._leave(member)
+
+    def _leave(self, member: _Member) -> None:
+        """Forget a process: it is gone, or belongs to the job no more and gets back what it had."""
+        self._align(member, low=False)
+        os.close(member.folder_fd)
+        if member.slot is not None:
+            self._ledger.drop(member.slot)
+
+
+def _ticks() -> int:
+    """Now, in the unit and from the instant of a process's start time."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS)

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gangd.freezer.model import Did
+from gangd.guardian.revive import thaw_held
+from gangd.guardian.statefile import StateFile
+from gangd.hold.knob import IDLE1, IDLE2, KNOBS, Knob, own_group
+from gangd.hold.left import low_groups
+from gangd.hold.own_groups import OwnGroups
+from tests.fixtures.gang_host import until
+from tests.fixtures.gang_yield import CPU1, PIN, FakeCpu1, a_cpu, remove_groups
+
+Children = list[subprocess.Popen[bytes]]
+
+
+def found(mount: Path, node: str | None = None) -> list[tuple[str, str, int]]:
+    return sorted((root.name, path, knob.kind) for root, path, knob in low_groups(node, mount))
+
+
+def test_low_groups_of_all_kinds_are_found_and_others_are_not(tmp_path: Path) -> None:
+    fake = FakeCpu1(tmp_path / "cpu")
+    for path in (
+        "gangd_a_job_1",
+        "gangd_b_job_2",
+        "gangd_a_job_3",
+        "slurm_a/uid_7/job_4",
+        "slurm_a/uid_8/job_5",
+    ):
+        fake.make(path)
+    for path in ("gangd_a_job_1", "gangd_b_job_2", "slurm_a/uid_7", "slurm_a/uid_7/job_4"):
+        (fake.root / path / "cpu.idle").write_text("1")
+    fake.make("somebody")
+    (fake.root / "somebody" / "cpu.idle").write_text("1")
+    (fake.root / "gangd_a_job_3" / "cpu.shares").write_text("2")
+    (tmp_path / "cpu,cpuacct").symlink_to(fake.root)
+    of_a = [
+        ("cpu", "gangd_a_job_1", IDLE1.kind),
+        ("cpu", "gangd_a_job_3", IDLE1.kind),
+        ("cpu", "slurm_a/uid_7", IDLE1.kind),
+        ("cpu", "slurm_a/uid_7/job_4", IDLE1.kind),
+    ]
+    assert found(tmp_path, "a") == of_a
+    assert found(tmp_path) == sorted([*of_a, ("cpu", "gangd_b_job_2", IDLE1.kind)])
+    for root, path, knob in low_groups(None, tmp_path):
+        assert knob.restore(root, path)
+    assert found(tmp_path) == []
+    assert fake.read("somebody") == "1"
+
+
+def test_low_jobs_of_a_unified_hierarchy_are_found(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu")
+    job = tmp_path / "system.slice/a_slurmstepd.scope/job_5"
+    job.mkdir(parents=True)
+    (job / "cpu.idle").write_text("1")
+    (job / "cpu.weight").write_text("0")
+    assert found(tmp_path, "b") == []
+    assert found(tmp_path, "a") == [(tmp_path.name, "system.slice/a_slurmstepd.scope/job_5", IDLE2.kind)]
+
+
+@pytest.mark.parametrize("knob", KNOBS.values(), ids=lambda knob: f"{knob.file} {knob.kind}")
+def test_guardian_restores_by_what_the_ledger_says_alone(tmp_path: Path, knob: Knob) -> None:
+    path = "gangd_a_job_1" if knob.weight_file == "cpu.shares" else "system.slice/slurmstepd.scope/job_1"
+    folder = tmp_path / "root" / path
+    folder.mkdir(parents=True)
+    (folder / "cpu.idle").write_text("1")
+    (folder / knob.weight_file).write_text(str(knob.least))
+    state = StateFile.create(tmp_path / "agent-a.state", "a", "/", str(tmp_path / "root"))
+    slot = state.claim_cgroup(knob.kind, path, 1)
+    other = state.claim_cgroup(knob.kind, "../outside", 1)
+    assert slot is not None
+    assert other is not None
+    assert not thaw_held(state).jobs
+    state.hold(slot)
+    state.hold(other)
+    revived = thaw_held(state)
+    assert revived.jobs == {1}
+    assert revived.gone == 1  # what is no such path is not touched
+    assert (folder / "cpu.idle").read_text() == "0"
+    assert int((folder / knob.weight_file).read_text()) == knob.usual
+    state.close()
+
+
+def test_killed_agents_jobs_get_their_priority_back(tmp_path: Path, children: Children) -> None:
+    if os.geteuid() != 0 or not (CPU1 / "cgroup.procs").exists():
+        pytest.skip("needs root and a cgroup v1 cpu hierarchy")
+    node = f"osubtest{os.getpid()}"
+    child = subprocess.Popen([sys.executable, "-c", PIN.format(cpu=a_cpu())], stdout=subprocess.PIPE)
+    children.append(child)
+    state = StateFile.create(tmp_path / "agent-a.state", node, "/", str(CPU1))
+    groups = OwnGroups(CPU1, IDLE1, node, state)
+    groups.gather({1: lambda: (child.pid,)})
+    assert groups.hold(1).did is Did.WROTE
+    file = CPU1 / own_group(node, 1) / "cpu.idle"
+    assert file.read_text() == "1\n"
+    assert thaw_held(state).jobs == {1}
+    assert file.read_text() == "0\n"
+    child.kill()
+    child.wait()
+    until(lambda: not (file.parent / "cgroup.procs").read_text(), what="an empty group")
+    remove_groups(CPU1, node)
+    state.close()

@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gangd.freezer.model import Did, NoLedger
+from gangd.hold.knob import IDLE1, SHARES1, Knob, job_of_own, own_group
+from gangd.hold.own_groups import OwnGroups
+from gangd.hold.places import cpu_path, width
+from gangd.hold.policy import threads
+from tests.fixtures.gang_host import cpu_ns, until
+from tests.fixtures.gang_yield import CPU1, PIN, a_cpu, remove_groups, shares
+
+Children = list[subprocess.Popen[bytes]]
+A, B = 7, 8
+FORKING = """
+import os, sys, time
+parent = os.getpid()
+print(flush=True)
+for _ in range(150):
+    if os.fork() == 0:
+        while os.getppid() == parent:
+            time.sleep(0.1)
+        os._exit(0)
+    time.sleep(0.002)
+time.sleep(1000)
+"""
+
+
+@pytest.fixture
+def node() -> Iterator[str]:
+    if os.geteuid() != 0 or not (CPU1 / "cgroup.procs").exists():
+        pytest.skip("needs root and a cgroup v1 cpu hierarchy")
+    name = f"osubtest{os.getpid()}"
+    yield name
+    remove_groups(CPU1, name)
+
+
+def started(children: Children, program: str) -> int:
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True)
+    children.append(child)
+    assert child.stdout is not None
+    child.stdout.readline()
+    return child.pid
+
+
+def spinner(children: Children) -> int:
+    return started(children, PIN.format(cpu=a_cpu()))
+
+
+def only(*pids: int) -> Callable[[], tuple[int, ...]]:
+    return lambda: pids
+
+
+def group_of(pid: int) -> str | None:
+    return cpu_path(pid)
+
+
+@pytest.mark.parametrize("knob", [IDLE1, SHARES1])
+def test_held_job_leaves_the_core_to_the_others_and_gets_its_part_back(
+    node: str, children: Children, knob: Knob
+) -> None:
+    held, owner = spinner(children), spinner(children)
+    groups = OwnGroups(CPU1, knob, node, NoLedger())
+    assert groups.gather({A: only(held), B: only(owner)})
+    assert not groups.gather({A: only(held), B: only(owner)})  # nothing new
+    assert groups.hold(A).did is Did.WROTE
+    assert groups.hold(A).did is Did.NOTHING
+    assert shares([held, owner])[0] < 0.1
+    assert groups.release(A).did is Did.WROTE
+    assert 0.3 < shares([held, owner])[0] < 0.7
+    groups.close()
+
+
+def test_held_job_takes_what_the_owner_leaves(node: str, children: Children) -> None:
+    held = spinner(children)
+    groups = OwnGroups(CPU1, IDLE1, node, NoLedger())
+    groups.gather({A: only(held), B: only()})
+    groups.hold(A)
+    start = cpu_ns(held)
+    until(lambda: cpu_ns(held) - start > 50_000_000, what="progress of a job that yields to nobody")
+    groups.close()
+
+
+def test_what_a_held_job_forks_yields_too_and_none_escapes(node: str, children: Children) -> None:
+    root = started(children, FORKING)
+
+    def family() -> tuple[int, ...]:
+        path = Path(f"/proc/{root}/task/{root}/children")
+        return (root, *map(int, path.read_text().split()))
+
+    groups = OwnGroups(CPU1, IDLE1, node, NoLedger())
+    until(lambda: len(family()) > 20, what="children")
+    groups.gather({A: family})
+    known = len(family())
+    groups.hold(A)
+    until(lambda: len(family()) == 151, what="all children")
+    assert known < 151  # some were born before, some meanwhile, some after
+    assert {group_of(pid) for pid in family()} == {"/" + own_group(node, A)}
+    groups.close()
+
+
+def test_processes_go_back_to_where_they_were_and_the_group_is_removed(node: str, children: Children) -> None:
+    home = CPU1 / f"home_{node}"
+    home.mkdir()
+    pid = spinner(children)
+    try:
+        (home / "cgroup.procs").write_text(str(pid))
+        groups = OwnGroups(CPU1, IDLE1, node, NoLedger())
+        groups.gather({A: only(pid)})
+        assert group_of(pid) == "/" + own_group(node, A)
+        groups.hold(A)
+        groups.gather({})  # the job is no longer scheduled
+        assert group_of(pid) == f"/{home.name}"
+        assert not (CPU1 / own_group(node, A)).exists()
+        assert groups.hold(A).did is Did.GONE
+        groups.close()
+    finally:
+        children[0].kill()
+        children[0].wait()
+        until(lambda: not (home / "cgroup.procs").read_text(), what="an empty group")
+        home.rmdir()
+
+
+def test_home_that_is_gone_is_the_top(node: str, children: Children) -> None:
+    home = CPU1 / f"home_{node}"
+    home.mkdir()
+    pid = spinner(children)
+    (home / "cgroup.procs").write_text(str(pid))
+    groups = OwnGroups(CPU1, IDLE1, node, NoLedger())
+    groups.gather({A: only(pid)})
+    home.rmdir()
+    groups.close()
+    assert group_of(pid) == "/"
+
+
+def test_next_agent_restores_what_an_earlier_one_left_low(node: str, children: Children) -> None:
+    held, owner = spinner(children), spinner(children)
+    first = OwnGroups(CPU1, SHARES1, node, NoLedger())
+    first.gather({A: only(held), B: only(owner)})
+    first.hold(A)
+    first.hold(B)
+    second = OwnGroups(CPU1, IDLE1, node, NoLedger())  # the first was killed
+    low = CPU1 / own_group(node, A)
+    assert (low / "cpu.shares").read_text() == "1024\n"
+    assert not second.gather({A: only(held), B: only(owner)})  # they are in their groups already
+    second.hold(A)
+    assert shares([held, owner])[0] < 0.1
+    second.close()
+    assert group_of(held) == group_of(owner) == "/"
+
+
+def test_ended_job_leaves_nothing_behind(node: str, children: Children) -> None:
+    pid = spinner(children)
+    groups = OwnGroups(CPU1, IDLE1, node, NoLedger())
+    groups.gather({A: only(pid)})
+    groups.hold(A)
+    children[0].kill()
+    children[0].wait()
+    groups.gather({})
+    until(lambda: bool(groups.gather({})) or not (CPU1 / own_group(node, A)).exists(), what="removal")
+    groups.close()
+
+
+def test_real_time_thread_is_told_of_and_the_others_yield(node: str, children: Children) -> None:
+    program = (
+        "import threading, time, os, sys\n"
+        "threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n"
+        "os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))\n"
+        "print(flush=True)\ntime.sleep(1000)"
+    )
+    pid = started(children, program)
+    groups = OwnGroups(CPU1, IDLE1, node, NoLedger())
+    groups.gather({A: only(pid)})
+    assert "real-time" in groups.troubles()[A]
+    assert not groups.troubles()
+    tasks = (CPU1 / own_group(node, A) / "tasks").read_text().split()
+    assert tasks == [str(tid) for tid in threads(f"/proc/{pid}/task") if tid != pid]
+    children[0].send_signal(signal.SIGKILL)
+    groups.close()
+
+
+def test_weight_is_that_of_the_cores_a_job_can_keep_busy(node: str, children: Children) -> None:
+    program = (
+        "import threading, time\n"
+        "for _ in range(3): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n"
+        "print(flush=True)\ntime.sleep(1000)"
+    )
+    pid = started(children, program)
+    cores = len(os.sched_getaffinity(pid))
+    assert width((pid,)) == min(4, cores)
+    assert width((pid, 2**22 + 1)) == min(4, cores)  # one that is gone counts for nothing
+    groups = OwnGroups(CPU1, IDLE1, node, NoLedger())
+    groups.gather({A: only(pid)})
+    file = CPU1 / own_group(node, A) / "cpu.shares"
+    assert int(file.read_text()) == 1024 * min(4, cores)
+    groups.hold(A)
+    groups.release(A)
+    assert int(file.read_text()) == 1024 * min(4, cores)
+    groups.close()
+
+
+def test_full_ledger_means_that_nothing_is_held(node: str, children: Children) -> None:
+    class Full(NoLedger):
+        def claim_cgroup(self, kind: int, path: str, job: int) -> int | None:
+            return None
+
+    pid = spinner(children)
+    groups = OwnGroups(CPU1, IDLE1, node, Full())
+    groups.gather({A: only(pid)})
+    done = groups.hold(A)
+    assert done.did is Did.FAILED
+    assert "ledger" in (done.text or "")
+    assert (CPU1 / own_group(node, A) / "cpu.idle").read_text() == "0\n"
+    groups.close()
+
+
+def test_group_that_somebody_removed_is_made_again(node: str, children: Children) -> None:
+    pid = spinner(children)
+    groups = OwnGroups(CPU1, IDLE1, node, NoLedger())
+    groups.gather({A: only(pid)})
+    (CPU1 / "cgroup.procs").write_text(str(pid))
+    (CPU1 / own_group(node, A)).rmdir()
+    assert groups.hold(A).did is Did.GONE
+    groups.gather({A: only(pid)})
+    groups.gather({A: only(pid)})
+    assert group_of(pid) == "/" + own_group(node, A)
+    assert groups.hold(A).did is Did.WROTE
+    groups.close()
+
+
+def test_switches_go_on_while_jobs_are_gathered_and_dissolved(node: str, children: Children) -> None:
+    pids = [spinner(children) for _ in range(2)]
+    groups = OwnGroups(CPU1, IDLE1, node, NoLedger())
+    stop = threading.Event()
+    wrong: list[object] = []
+
+    def switch() -> None:
+        while not stop.is_set():
+            both = (groups.hold(A), groups.release(A))
+            wrong.extend(done for done in both if done.did is Did.FAILED)
+
+    thread = threading.Thread(target=switch)
+    thread.start()
+    deadline = time.monotonic() + 1.0
+    while time.monotonic() < deadline:
+        groups.gather({A: only(*pids)})
+        groups.gather({})
+    stop.set()
+    thread.join()
+    assert not wrong
+    groups.close()
+    assert not list(CPU1.glob(f"gangd_{node}_*"))
+
+
+def test_only_names_of_our_own_kind_are_ours() -> None:
+    assert job_of_own(own_group("n1", 5), "n1") == 5
+    assert job_of_own(own_group("n1", 5), "n2") is None
+    for name in ("gangd_n1_job_", "gangd_n1_job_5x", "x_gangd_n1_job_5", "slurm_n1"):
+        assert job_of_own(name, "n1") is None
+    for path in ("gangd_n1_job_5", "slurm_n1/uid_7/job_5", "slurm/uid_7"):
+        assert IDLE1.allows(path)
+    for path in (
+        "",
+        "/",
+        "..",
+        "gangd_n1_job_5/..",
+        "slurm_n1",
+        "system.slice",
+        "slurm_n1/uid_7/job_5/step_0",
+    ):
+        assert not IDLE1.allows(path)
