@@ -46,11 +46,11 @@ def lowest_bits(word: int, count: int) -> int:
 def flip(members: npt.NDArray[np.int64], member: int) -> None:
     """Add ``member`` to a set, or remove it."""
     word = member // WORD_BITS
-    members[word] ^= 1 << (member - word * WORD_BITS)
+    members[word] ^= 1 << int(member - word * WORD_BITS)  # a shift by numpy's int32 ends at 32 bits
 
 
 @kernel
 def has(members: npt.NDArray[np.int64], member: int) -> bool:
     """Return whether ``member`` is in a set."""
     word = member // WORD_BITS
-    return bool((members[word] >> (member - word * WORD_BITS)) & 1)
+    return bool((members[word] >> int(member - word * WORD_BITS)) & 1)

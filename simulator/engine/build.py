@@ -119,10 +119,11 @@ def build_state(
     InputError
         A job's run time or request is too long to be counted in the model's units of work.
     """
-    longest_us = int(max(jobs.requested_us.max(initial=0), jobs.submit_us.max(initial=0)))
+    busy_us = np.diff(np.concatenate(([0], np.cumsum(jobs.phase_us)))[jobs.phase_at])
+    longest_us = int(max(jobs.requested_us.max(initial=0), busy_us.max(initial=0)))
     if longest_us * sharing.scale >= _MOST_UNITS:
         raise InputError(
-            f"a job asks for {longest_us / 1e6:g} s, too long for {sharing.scale} units of work a "
+            f"a job runs or asks for {longest_us / 1e6:g} s, too long for {sharing.scale} units of work a "
             "microsecond: choose an overhead with fewer decimals, or cut the request"
         )
     count, nodes, cores, slots = jobs.count, pool.nodes, pool.cores, pool.multiplicity

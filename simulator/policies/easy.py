@@ -58,7 +58,7 @@ def empty_outlook(state: State) -> Outlook:
     listing = is_steady(state)
     projected, rooms = (0, 0) if listing else (jobs, nodes)
     shadow = Shadow(
-        counters=np.zeros(4, dtype=np.int64),
+        counters=np.zeros(dedicated.COUNTERS, dtype=np.int64),
         ends=np.zeros((2, min(jobs, state.listed.size) if listing else 0), dtype=np.int64),
         room=np.zeros((NODE_FIELDS, nodes), dtype=np.int64),
     )
@@ -162,6 +162,7 @@ def _backfill(state: State, outlook: Outlook, first: int) -> None:
     listing = is_steady(state)
     outlook.aside.known[0] = 0
     forget_refusals(refusals)
+    refused = first != run[QUEUE_NEXT, head]
     job = first
     while job != end and state.roomy[1] > 0:
         after = run[QUEUE_NEXT, job]
@@ -175,7 +176,11 @@ def _backfill(state: State, outlook: Outlook, first: int) -> None:
                 start(state, job)
                 if listing:
                     note_start(state, outlook.shadow, job)
+                    outlook.shadow.counters[dedicated.MOVED] |= refused
                 forget_refusals(refusals)
+            refused |= delayed
+        else:
+            refused = True
         job = after
 
 
@@ -198,6 +203,7 @@ def pass_after_end(state: State, outlook: Outlook, job: int) -> None:
 @kernel
 def _backfill_all(state: State, outlook: Outlook) -> None:
     """Go through the whole queue behind its head."""
+    outlook.shadow.counters[dedicated.MOVED] = 0
     if state.clock[RESTLESS] > 0:
         outlook.ahead.counters[KNOWN] = 0
     head = state.run[QUEUE_NEXT, state.run.shape[1] - 1]
@@ -209,14 +215,16 @@ def pass_after_arrival(state: State, outlook: Outlook, job: int) -> None:
     """Make a scheduling pass after ``job`` has arrived.
 
     On dedicated cores only ``job`` needs a look: since the last pass no core became free, and a refused job
-    that starts later ends later. Where cores are shared a refused job may do less harm later, and where a
-    second choice of nodes is allowed the head's may be others now, so all are tried again.
+    that starts later on the same nodes ends later. But once a job behind a refused one has started, placement
+    may choose other nodes for the refused one, which the head can spare; then all are tried again. So they
+    are where cores are shared, for a refused job may do less harm later, and where a second choice of nodes
+    is allowed, for the head's may be others now.
     """
     listing = is_steady(state)
     if state.clock[WAITING] == 1:
         outlook.ahead.counters[KNOWN] = 0
         start_heads(state, outlook.shadow, listing)
-    elif listing and state.rules[POLICY] == EASY:
+    elif listing and state.rules[POLICY] == EASY and outlook.shadow.counters[dedicated.MOVED] == 0:
         _backfill(state, outlook, job)
     else:
         _backfill_all(state, outlook)

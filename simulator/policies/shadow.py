@@ -27,8 +27,10 @@ from simulator.engine.state import (
     State,
 )
 
-COUNT, SHADOW_US, FITTING, KNOWN = range(4)
+COUNT, SHADOW_US, FITTING, KNOWN, MOVED = range(5)
 """Places in ``Shadow.counters``."""
+
+COUNTERS = 5
 
 ENDS_US, ENDS_JOB = range(2)
 """Fields of ``Shadow.ends``."""
@@ -38,8 +40,9 @@ class Shadow(NamedTuple):
     """Running jobs by requested end, and the cluster as it is at the shadow instant.
 
     ``ends`` ascends by time; ``counters`` hold its length (``NEVER`` while it is not kept), the shadow
-    instant, how many nodes suit the head then, and whether the latter two are known for the present head and
-    running set. ``room[FREE]`` and ``room[FREE_KIB]`` of each node are for that instant.
+    instant, how many nodes suit the head then, whether the latter two are known for the present head and
+    running set, and whether a job has started since one before it in the queue was refused, which may lie
+    elsewhere now. ``room[FREE]`` and ``room[FREE_KIB]`` of each node are for that instant.
     """
 
     counters: Ints

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from random import Random
 
 import numpy as np
 from hypothesis import strategies as st
@@ -36,13 +37,17 @@ def _phases(draw: st.DrawFn, interactive: bool) -> list[int]:
 
 @st.composite
 def worlds(
-    draw: st.DrawFn, most_jobs: int = 14, interactive: bool = True, most_multiplicity: int = 4
+    draw: st.DrawFn,
+    most_jobs: int = 14,
+    interactive: bool = True,
+    most_multiplicity: int = 4,
+    most_nodes: int = 8,
 ) -> World:
-    """Draw a system of up to 4 nodes of up to 5 cores and jobs that fit on it."""
+    """Draw a system of up to 8 nodes of up to 5 cores and jobs that fit on it."""
     pool = Pool(
         name="main",
         first=0,
-        nodes=draw(st.integers(1, 4)),
+        nodes=draw(st.integers(1, most_nodes)),
         cores=draw(st.integers(1, 5)),
         multiplicity=draw(st.integers(1, most_multiplicity)),
     )
@@ -64,6 +69,31 @@ def worlds(
         )
     overhead = draw(st.sampled_from([Fraction(1), Fraction(6, 5), Fraction(11, 10), Fraction(3, 2)]))
     return World(pool, memory, overhead, tuple(sorted(jobs, key=lambda job: job.number)))
+
+
+@st.composite
+def crowds(draw: st.DrawFn, multiplicity: int = 1, most_jobs: int = 26, most_nodes: int = 8) -> World:
+    """Draw a pool of 2 to 8 nodes and so many narrow jobs at nearly the same time that most of them wait.
+
+    What delays a job here hangs on where others lie, which a few jobs spread over an hour seldom show.
+    """
+    dice = Random(draw(st.integers(0, 2**32 - 1)))
+    nodes, cores = dice.randint(2, most_nodes), dice.randint(2, 5)
+    jobs = []
+    for number in range(1, dice.randint(12, most_jobs) + 1):
+        run_us = dice.choice((dice.randint(1, 10), dice.randint(1, 60)))
+        jobs.append(
+            RefJob(
+                number=number,
+                submit_us=dice.randint(0, 20),
+                nodes=min(nodes, dice.choice((1, 1, 1, 2, 3))),
+                cores=dice.randint(1, cores),
+                phases_us=[0, run_us],
+                requested_us=run_us + dice.choice((0, 0, 5, 40, 200)),
+            )
+        )
+    pool = Pool(name="main", first=0, nodes=nodes, cores=cores, multiplicity=multiplicity)
+    return World(pool, None, dice.choice((Fraction(1), Fraction(6, 5))), tuple(jobs))
 
 
 def pool_jobs(jobs: tuple[RefJob, ...]) -> tuple[PoolJobs, np.ndarray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from fractions import Fraction
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +14,9 @@ from simulator.placement.plain import SlurmPlacement, ThesisPlacement
 from simulator.policies.plain import Easy, EasyElsewhere, Fcfs
 from simulator.policies.rule import QueuePolicy
 from simulator.sharing.proportional import Proportional
-from tests.property.simulator.cases import World, placements, run_world, worlds
+from simulator.system import Pool
+from tests.fixtures.tier import choose
+from tests.property.simulator.cases import World, crowds, placements, run_world, worlds
 from tests.property.simulator.reference_engine import (
     RefCluster,
     ReferenceEngine,
@@ -57,6 +60,27 @@ def reference_schedule(world: World, policy: str, placement: str = "thesis") -> 
 @given(world=worlds())
 def test_kernels_give_the_reference_schedule(world: World, policy: str) -> None:
     assert engine_schedule(world, policy, stepping=False) == reference_schedule(world, policy)
+
+
+@pytest.mark.parametrize("placement", ["thesis", "lln"])
+@settings(max_examples=choose(50, 150, 2_000), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(world=crowds())
+def test_crowded_clusters_of_dedicated_cores_give_the_reference_schedule(
+    world: World, placement: str
+) -> None:
+    assert engine_schedule(world, "easy", placement, stepping=False) == reference_schedule(
+        world, "easy", placement
+    )
+
+
+def test_a_refused_job_is_tried_again_once_a_start_has_moved_its_nodes() -> None:
+    """On N2C4 job 5 takes the node that job 4 would have taken; the other one the head can spare."""
+    lines = [(1, 0, 2, 10), (2, 0, 3, 100), (3, 1, 4, 50), (4, 2, 1, 200), (5, 3, 2, 5), (6, 4, 4, 50)]
+    jobs = tuple(RefJob(number, submit, 1, procs, [0, run], run) for number, submit, procs, run in lines)
+    world = World(Pool(name="main", first=0, nodes=2, cores=4, multiplicity=1), None, Fraction(1), jobs)
+    schedule = engine_schedule(world, "easy", stepping=False)
+    assert schedule == reference_schedule(world, "easy")
+    assert {number: start for number, start, *_ in schedule}[4] == 4
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
