@@ -39,6 +39,8 @@ REFRESH_NS = 1_000_000_000
 """Where somebody tells of steps that come and go, they are looked for no more often than this, for
 ``YOUNG_NS`` after the newest began excepted."""
 YOUNG_NS = 3_000_000_000
+LAUNCH_LOOK_NS, LAUNCH_NS = 40_000_000, 2_000_000_000
+"""A launch is looked at so often, for so long after its newest step began, where looking is cheap."""
 SIGNALS_NS = 400_000_000
 """Pending signals are looked for no more often than this: Slurm waits seconds between SIGTERM and SIGKILL."""
 
@@ -146,6 +148,8 @@ class Node:
             self._refresh(now_ns)
         self.check(now_ns, everything=refresh)
         self.act(now_ns, reassert=refresh)
+        if refresh and self._is_told() and self.table.is_launching(now_ns, LAUNCH_NS):
+            self._look_again, self._look_ns = True, min(self._look_ns, now_ns + LAUNCH_LOOK_NS)
 
     def _refresh(self, now_ns: int) -> None:
         began_ns = time.thread_time_ns()
@@ -157,6 +161,8 @@ class Node:
         self._refresh_ns = now_ns + rest_ns
         if changes.born:
             self.book.on_born(changes.born)
+        if changes.launched:
+            self.book.on_launched(changes.launched)
         if changes.ended:
             self.book.on_ended(changes.ended)
         self.memory.forget(changes.gone)
@@ -281,6 +287,8 @@ class Node:
         )
         if timeline.epoch is None or timeline.controller != self._follows:
             self._current = None  # every controller counts its slices anew
+        if timeline.controller != self._follows:
+            self.book.on_launched(self.table.launched)
         self._follows = timeline.controller
 
     def _resync(self) -> None:

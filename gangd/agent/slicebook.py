@@ -40,6 +40,7 @@ class SliceBook:
         self._found: dict[int, FoundState] = {}
         self._leaks: dict[int, int] = {}
         self._born: set[int] = set()
+        self._launched: set[int] = set()
         self._ended: set[int] = set()
         self._dying: set[int] = set()
 
@@ -96,6 +97,10 @@ class SliceBook:
         """Note jobs whose first process was found."""
         self._born |= jobs
 
+    def on_launched(self, jobs: frozenset[int]) -> None:
+        """Note jobs whose tasks have begun to run."""
+        self._launched |= jobs
+
     def on_ended(self, jobs: frozenset[int]) -> None:
         """Note jobs whose last process is gone."""
         self._ended |= jobs
@@ -106,7 +111,7 @@ class SliceBook:
 
     def has_urgent(self) -> bool:
         """Whether something waits that the controller should know before the next slice ends."""
-        return bool(self._found or self._born or self._ended or self._dying)
+        return bool(self._found or self._born or self._launched or self._ended or self._dying)
 
     def report(self, sender: Sender, foreign: int) -> Report:
         """Make a report of everything collected, and begin anew."""
@@ -120,6 +125,7 @@ class SliceBook:
             rtt_us=sender.rtt_ns // 1000,
             slices=tuple(self._slices),
             born=tuple(sorted(self._born)),
+            launched=tuple(sorted(self._launched)),
             ended=tuple(sorted(self._ended)),
             dying=tuple(sorted(self._dying)),
             found=tuple(self._found.values()),
@@ -129,5 +135,5 @@ class SliceBook:
         )
         self._slices.clear()
         self._faults, self._found, self._leaks = {}, {}, {}
-        self._born, self._ended, self._dying = set(), set(), set()
+        self._born, self._launched, self._ended, self._dying = set(), set(), set(), set()
         return report

@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from gangd.agent.decide import StepView
 from gangd.agent.gate import Gate
 from gangd.freezer.model import Step, StepKey
-from gangd.freezer.procfs import is_slurmstepd
+from gangd.freezer.procfs import is_launcher, is_slurmstepd
+
+BATCH_NS = 250_000_000
+"""A batch script that has not called a launcher by then computes itself, as far as anybody can tell."""
 
 
 @dataclass(slots=True)
@@ -34,12 +37,15 @@ class Changes:
         Steps that were not there before, and that are no more.
     born, ended
         Jobs whose first process is there, and whose last is gone.
+    launched
+        Jobs whose tasks have begun to run here (``StepTable.launched``).
     """
 
     new: frozenset[StepKey] = frozenset()
     gone: frozenset[StepKey] = frozenset()
     born: frozenset[int] = frozenset()
     ended: frozenset[int] = frozenset()
+    launched: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
@@ -52,10 +58,14 @@ class StepTable:
         Whose holder is asked.
     is_stepd
         Tells slurmstepd by its pid.
+    is_launcher
+        Tells a process that launches tasks by its pid.
     """
 
     gate: Gate
     is_stepd: Callable[[int], bool] = is_slurmstepd
+    is_launcher: Callable[[int], bool] = is_launcher
+    launched: frozenset[int] = frozenset()
     _seen: dict[StepKey, _Seen] = field(default_factory=dict)
     _alive: set[int] = field(default_factory=set)
 
@@ -74,7 +84,33 @@ class StepTable:
             self._check(seen, holder.pids(key))
         alive = {key.job for key, seen in self._seen.items() if seen.pids}
         born, ended, self._alive = frozenset(alive - self._alive), frozenset(self._alive - alive), alive
-        return Changes(new, gone, born, ended)
+        launched = self._launched_at(now_ns)
+        fresh, self.launched = launched - self.launched, launched
+        return Changes(new, gone, born, ended, fresh)
+
+    def is_launching(self, now_ns: int, within_ns: int) -> bool:
+        """Whether a job has a step that is no older than ``within_ns``, and its tasks do not run yet."""
+        return any(
+            now_ns < seen.first_ns + within_ns
+            for key, seen in self._seen.items()
+            if key.job not in self.launched
+        )
+
+    def _launched_at(self, now_ns: int) -> frozenset[int]:
+        """Jobs whose tasks run here: of a step that was launched, or of a batch script that launches nothing.
+
+        A task is slurmstepd itself until it has been told to run its program; all of a step are told at
+        once. What Slurm adopts (``extern``) is no launch. What has begun has begun while its job has steps.
+        """
+        launched = {key.job for key in self._seen if key.job in self.launched}
+        for key, seen in self._seen.items():
+            if key.job in launched or not seen.pids or seen.has_stepd or key.step == "extern":
+                continue
+            if key.step.isdigit() or (
+                now_ns >= seen.first_ns + BATCH_NS and not any(map(self.is_launcher, seen.pids))
+            ):
+                launched.add(key.job)
+        return frozenset(launched)
 
     def jobs(self) -> frozenset[int]:
         """Return the jobs that had a process at the last look."""

@@ -24,7 +24,8 @@ def own_words(report: Report, where: Where) -> tuple[Report, frozenset[int]]:
     """Return the report without what it says of jobs that are not there, and the foreign ones of these.
 
     A job that has left the node is dropped, but not foreign: the report may have been on its way. That a job
-    has begun is kept whatever is known of it: all that follows is a question, and it may be a requeue.
+    has begun is kept whatever is known of it: all that follows is a question, and it may be a requeue. So is
+    that its tasks run: it counts where Slurm says that they do, and only there.
     """
     places = {job: where(job) for job in _named(report)}
     if all(place is Place.HERE for place in places.values()):

@@ -50,6 +50,8 @@ TICK_DELAY_NS = 60_000_000  # reports of the slice before are in by then, if not
 SLACK_NS = (
     120_000_000  # what is due so soon after a tick is done with it: waking up costs more than most work
 )
+SOON_NS, TICK_SHARE = 20_000_000, 20
+"""A change is decided on so soon, with all that comes until then; for at most 1/TICK_SHARE of a core."""
 MESSAGES_A_TURN = 10_000  # all that can wait: after a stall nobody is taken for lost who has reported
 BEATS_A_LEASE = 4
 STATUS_EVERY_NS = 1_000_000_000
@@ -115,7 +117,7 @@ class ControllerLoop:
         self._looked_ns: int | None = None
         self._unreadable: frozenset[UnreadableJob] = frozenset()
         self._tick_ns = self._beat_ns = self._status_ns = self._save_ns = now_ns
-        self._tick_us = self._tick_delay_ns = 0
+        self._tick_us, self._look_ns = 0, now_ns
         self._pending: Config | None = None
         self._expected: set[str] = set()
         self._heard: set[str] = set()
@@ -163,20 +165,23 @@ class ControllerLoop:
                     break
             for answer in self._worker.take():
                 self._take_answer(answer)
+            if self._scheduler.restless:
+                soon_ns = max(SOON_NS, 1000 * self._tick_us * TICK_SHARE)
+                self._tick_ns = min(self._tick_ns, self._clock() + soon_ns)
             self._on_time()
 
     def _on_time(self) -> None:
         now_ns = soon_ns = self._clock()
         if now_ns >= self._tick_ns or self._all_reported(now_ns):
             soon_ns = now_ns + SLACK_NS
-            self._expected, self._heard = self._heard, set()
+            if now_ns >= self._look_ns:
+                self._expected, self._heard = self._heard, set()
             self._orders.tell(Tick(now_ns))
             slices = self._scheduler.time
             following = slices.slice_at(now_ns) + 1
             length_ns = slices.length_ns(following)
-            look = next_look(following, length_ns)
-            self._tick_delay_ns = min(TICK_DELAY_NS, length_ns // 2)
-            self._tick_ns = slices.start_ns(look) + self._tick_delay_ns
+            self._look_ns = slices.start_ns(next_look(following, length_ns))
+            self._tick_ns = self._look_ns + min(TICK_DELAY_NS, length_ns // 2)
             self._tick_us = (self._clock() - now_ns) // 1000
         if soon_ns >= self._beat_ns:
             self._beat_ns = now_ns + self._scheduler.settings.lease_ns // BEATS_A_LEASE
@@ -191,8 +196,7 @@ class ControllerLoop:
 
     def _all_reported(self, now_ns: int) -> bool:
         """Whether every node that reported slices before the last tick has done so since, for this look."""
-        look_ns = self._tick_ns - self._tick_delay_ns
-        return bool(self._expected) and now_ns >= look_ns and self._heard >= self._expected
+        return bool(self._expected) and now_ns >= self._look_ns and self._heard >= self._expected
 
     def _take_message(self) -> bool:
         """Take one upward message; False if none waits."""

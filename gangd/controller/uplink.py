@@ -225,7 +225,16 @@ class Uplink:
             ]
         )
         strange = tuple([found.job for found in report.found])
-        return NodeReport(now_ns, report.node, slices, report.ended, report.dying, strange, report.born)
+        return NodeReport(
+            now_ns,
+            report.node,
+            slices,
+            report.ended,
+            report.dying,
+            strange,
+            report.born,
+            launched=report.launched,
+        )
 
     def _is_ours(self, one: SliceReport) -> bool:
         late_ns = one.applied_ns - self._time.start_ns(one.number)

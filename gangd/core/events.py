@@ -114,6 +114,8 @@ class NodeReport:
         Jobs whose first process was found on this node.
     alone
         What jobs did since the last report that no slice names: they share no core as far as is known.
+    launched
+        Jobs whose tasks have begun to run on this node: each is named once, maybe before a snapshot has it.
     """
 
     now_ns: int
@@ -124,6 +126,7 @@ class NodeReport:
     strange: tuple[int, ...] = ()
     born: tuple[int, ...] = ()
     alone: tuple[Sample, ...] = ()
+    launched: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,10 @@ class AgentLost:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time passes. One in each slice, soon after its start; the core decides on slices at ticks only."""
+    """Time passes. One in each slice, soon after its start; the core decides on slices at ticks only.
+
+    More are allowed, where something is to count sooner; fewer, as long as nothing is.
+    """
 
     now_ns: int
 

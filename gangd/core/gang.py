@@ -31,6 +31,8 @@ class Gang:
         How it stands back: it yields if all of its jobs do.
     since_ns
         When it appeared.
+    launched
+        Whether its tasks are known to run on all of its nodes.
     looked_ns
         When its frozen time was last accounted.
     missing
@@ -56,6 +58,7 @@ class Gang:
         "exempted",
         "gang",
         "hold",
+        "launched",
         "looked_ns",
         "member",
         "missing",
@@ -78,6 +81,7 @@ class Gang:
         self.state = GangState.NEW
         self.demand = Demand()
         self.since_ns = self.looked_ns = now_ns
+        self.launched = False
         self.missing = 0
         self.dying_ns: int | None = None
         self.strange_ns: int | None = None
@@ -153,9 +157,10 @@ class Gang:
     def is_settled(self, now_ns: int, grace_ns: int) -> bool:
         """Whether its launch grace is over, or it left the state in which that counts.
 
-        A gang that yields needs none: its launch goes on meanwhile.
+        The grace ends with the launch, and after ``grace_ns`` at the latest. A gang that yields needs none:
+        its launch goes on meanwhile.
         """
-        if self.state is not GangState.NEW or self.hold is Hold.YIELD:
+        if self.state is not GangState.NEW or self.launched or self.hold is Hold.YIELD:
             return True
         return now_ns >= self.since_ns + grace_ns
 

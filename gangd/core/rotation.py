@@ -129,6 +129,11 @@ class Rotation:
         self._dirty.add(slot)
         self._moved.add(slot)
 
+    @property
+    def touched(self) -> bool:
+        """Whether something changed since slices were last worked out."""
+        return bool(self._dirty)
+
     def touch(self, slots: Iterable[int]) -> None:
         """Neighbours of ``slots`` changed."""
         self._dirty.update(slots)

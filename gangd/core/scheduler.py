@@ -42,6 +42,7 @@ from gangd.core.events import (
 )
 from gangd.core.gang import Gang
 from gangd.core.group import Group
+from gangd.core.launches import Launches
 from gangd.core.limits import Limits, State
 from gangd.core.population import Population
 from gangd.core.record import slice_rows
@@ -99,6 +100,7 @@ class GangScheduler:
         self._people = Population(self._graph, self._rotation, self._limits, self.agents)
         self._accounts = Accounts(self._rotation, self._limits)
         self._young: dict[int, Gang] = {}
+        self._launches = Launches()
         self._wall_s = 0.0
         self._wall_ns = start_ns
         self._epoch = 0
@@ -152,6 +154,11 @@ class GangScheduler:
         """Gangs that share a core with ``gang``."""
         return {other.gang for other in self._people.neighbours(self.gangs[gang])}
 
+    @property
+    def restless(self) -> bool:
+        """Whether the next tick changes slices: the sooner it comes, the sooner they do."""
+        return self._rotation.touched
+
     def shares(self, gang: Gang) -> bool:
         """Whether another gang sits on one of its cores."""
         return self._people.shares(gang)
@@ -184,6 +191,7 @@ class GangScheduler:
         for gang in grown:
             del self._young[gang.gang]
             self._settle(gang)
+        self._launches.clear(self.now_ns)
         self._publish(first)
         self.horizon = first
         wall_s = self._wall_s + (self.now_ns - self._wall_ns) / SECOND
@@ -221,9 +229,11 @@ class GangScheduler:
         update = self._people.update(snapshot.jobs, self.now_ns, self.cores.total_cores)
         for gang in update.gone:
             self._young.pop(gang.gang, None)
+            self._launches.forget(gang)
             self._apply(gang, GangInput.VANISH)
         for gang in update.new:
             self._young[gang.gang] = gang
+            gang.launched = self._launches.complete(gang)
         for gang in [gang for gang in self.gangs.values() if gang.is_suspect]:
             gang.slurm_answered(snapshot.asked_ns, self.settings.lease_ns)
             self._settle(gang)
@@ -251,13 +261,10 @@ class GangScheduler:
         for job in report.born:
             if self._people.gang_of(job) is None:
                 self._out.append(AskSlurm(f"job {job} has begun on {report.node}"))
+        for job in report.launched:
+            self._launched(node, job)
         for job in report.strange:
-            gang = self._people.gang_of(job)
-            if gang is not None and gang.state is not GangState.TERMINATING:
-                gang.strange_ns = self.now_ns
-                self._settle(gang)
-                text = f"job {job} was suspended or resumed on {report.node} by somebody else"
-                self._out += (Alarm("foreign freeze", str(job), text), AskSlurm(text))
+            self._touched(report.node, job)
 
     def _sample(self, node: int, number: int, sample: Sample) -> None:
         gang = self._sampled(node, sample)
@@ -283,6 +290,13 @@ class GangScheduler:
             gang.ended.discard((sample.job, node))
         return gang
 
+    def _launched(self, node: int, job: int) -> None:
+        self._launches.note(node, job, self.now_ns)
+        gang = self._people.gang_of(job)
+        if gang is not None and not gang.launched and self._launches.complete(gang):
+            gang.launched = True
+            self._settle(gang)
+
     def _ended(self, node: int, job: int) -> None:
         gang = self._people.gang_of(job)
         if gang is None:
@@ -291,6 +305,15 @@ class GangScheduler:
         if len(gang.ended) == gang.places and gang.demand.empty():
             self._settle(gang)
             self._out.append(AskSlurm(f"job {job} has no process left"))
+
+    def _touched(self, node: str, job: int) -> None:
+        gang = self._people.gang_of(job)
+        if gang is None or gang.state is GangState.TERMINATING:
+            return
+        gang.strange_ns = self.now_ns
+        self._settle(gang)
+        text = f"job {job} was suspended or resumed on {node} by somebody else"
+        self._out += (Alarm("foreign freeze", str(job), text), AskSlurm(text))
 
     def _dying(self, job: int) -> None:
         gang = self._people.gang_of(job)

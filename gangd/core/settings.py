@@ -28,7 +28,7 @@ class Settings:
     lease_ns
         A node without a report for this long is lost; 1.5 s to 60 s.
     grace_ns
-        Launch grace: a gang that just appeared is not held for this long.
+        Launch grace: a gang that just appeared is not held until its tasks run, or for this long.
     freeze_cap_ns
         Longest continuous freeze of a gang, at most 60 s; one that would exceed it runs beside the owner
         for a slice.

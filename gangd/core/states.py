@@ -3,7 +3,8 @@
 A *gang* is a job, or all components of a heterogeneous job: all of its processes on all nodes run in a
 slice, or none of them does. A gang is in one of these states:
 
-* It begins NEW: it runs, whatever shares its cores, until the launch grace is over.
+* It begins NEW: it runs, whatever shares its cores, until its tasks run on all of its nodes; if nobody says
+  that they do, until the launch grace is over.
 * SOLO: nobody shares its cores. It is never touched.
 * BUSY: it shares cores and wants them. Only BUSY gangs are *rotated*: each slice, the gangs that own it run
   and the other BUSY gangs that share a core with one of the owners are held.
@@ -75,7 +76,7 @@ class GangInput(StrEnum):
 
 
 MEANING: dict[GangInput, str] = {
-    GangInput.SETTLE: "its launch grace is over",
+    GangInput.SETTLE: "its tasks run on all of its nodes, or its launch grace is over",
     GangInput.SHARE_BUSY: "another gang sits on one of its cores; it is, or is presumed, busy",
     GangInput.SHARE_IDLE: "another gang sits on one of its cores; it was idle when last seen",
     GangInput.UNSHARE: "nobody shares its cores any more",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 PROC = Path("/proc")
 _STEPD_EXE = re.compile(r"slurmstepd(-[a-z0-9.]+)?")
+LAUNCHERS = frozenset({"srun"})
 SLURM_DAEMONS = frozenset({"slurmstepd", "slurmd", "slurmctld", "slurmdbd", "slurmrestd", "munged"})
 
 
@@ -99,6 +100,12 @@ def owner(pid: int, proc: Path = PROC) -> int | None:
         return Path(f"{proc}/{pid}").stat().st_uid
     except OSError:
         return None
+
+
+def is_launcher(pid: int, proc: Path = PROC) -> bool:
+    """Whether a process launches the tasks of a step (``srun``), by its name."""
+    raw = _read(f"{proc}/{pid}/comm")
+    return raw is not None and raw.rstrip(b"\n").decode("ascii", "replace") in LAUNCHERS
 
 
 def is_slurmstepd(pid: int, proc: Path = PROC) -> bool:

@@ -139,8 +139,9 @@ class Report(Message, frozen=True, kw_only=True, tag="report"):
     """Agent to controller, at least once a slice while jobs are shared, else once a second.
 
     ``follows`` is the controller that the agent obeys, ``seq`` grows by one with each report of this
-    agent incarnation. ``born`` are jobs whose first process was found, ``ended`` those whose last one is
-    gone; ``dying`` had SIGTERM or SIGKILL pending a while ago; the agent has thawed them and keeps
+    agent incarnation. ``born`` are jobs whose first process was found, ``launched`` those whose tasks have
+    begun to run their program, ``ended`` those whose last process is gone; ``dying`` had SIGTERM or SIGKILL
+    pending a while ago; the agent has thawed them and keeps
     naming them as long as it does not freeze them for it.
     """
 
@@ -152,6 +153,7 @@ class Report(Message, frozen=True, kw_only=True, tag="report"):
     rtt_us: f.LengthUs
     slices: Annotated[tuple[SliceReport, ...], msgspec.Meta(max_length=f.MAX_SLICES)] = ()
     born: f.Jobs = ()
+    launched: f.Jobs = ()
     ended: f.Jobs = ()
     dying: f.Jobs = ()
     found: Annotated[tuple[FoundState, ...], msgspec.Meta(max_length=f.MAX_JOBS_PER_LIST)] = ()

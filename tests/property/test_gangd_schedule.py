@@ -53,6 +53,7 @@ class World:
     multiplicity: int = 3
     settings: Settings = field(default_factory=lambda: Settings(grace_ns=0, freeze_cap_ns=60_000 * MS))
     holds: tuple[Hold, ...] = (Hold.FREEZE,)  # of the jobs, in turns
+    hasty: Random | None = None  # decides about more ticks, late in a slice, when something has changed
 
     def __post_init__(self) -> None:
         self.names = [f"n{index}" for index in range(self.nodes)]
@@ -102,6 +103,14 @@ class World:
 
     def step(self) -> None:
         """One slice: what was seen in the last one is reported, Slurm is asked, slices are decided."""
+        if self.hasty is not None and self.slice and self.hasty.random() < 0.5:
+            late_ns = self.scheduler.time.start_ns(self.slice) - self.settings.quantum_ns // 4
+            views = tuple(job.view for job in self.jobs.values())
+            self.tell(self.scheduler.handle(SlurmSnapshot(late_ns, late_ns, 1e9, views)))
+            if self.scheduler.restless:
+                self.tell(self.scheduler.handle(Tick(late_ns)))
+                assert not self.scheduler.restless
+                self.send()
         for name in self.names:
             if name not in self.silent and self.slice:
                 self.tell(
@@ -221,11 +230,16 @@ churn = st.lists(
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(churn, st.integers(2, 4), st.lists(st.sampled_from(Hold), min_size=1, max_size=3))
+@given(
+    churn,
+    st.integers(2, 4),
+    st.lists(st.sampled_from(Hold), min_size=1, max_size=3),
+    st.none() | st.randoms(),
+)
 def test_one_gang_a_core_nobody_starves_and_all_nodes_agree(
-    script: list[tuple[str, object]], most: int, holds: list[Hold]
+    script: list[tuple[str, object]], most: int, holds: list[Hold], hasty: Random | None
 ) -> None:
-    world = World(multiplicity=most, holds=tuple(holds))
+    world = World(multiplicity=most, holds=tuple(holds), hasty=hasty)
     for what, which in script:
         numbers = list(world.jobs)
         if what == "start":
@@ -302,3 +316,33 @@ def test_a_node_that_missed_messages_holds_nothing_wrong_and_catches_up(
         held = [world.agents[name].held(number) for name in world.names]
         for job in world.jobs.values():
             assert len({job.view.job in held[world.names.index(name)] for name in job.placement}) == 1
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(churn, st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["n0", "n1", "n2"])), max_size=40))
+def test_no_job_is_held_in_its_grace_before_its_tasks_run_everywhere(
+    script: list[tuple[str, object]], launches: list[tuple[int, str]]
+) -> None:
+    grace = 6
+    world = World(settings=Settings(grace_ns=grace * 250 * MS, freeze_cap_ns=60_000 * MS))
+    world.judging = False
+    began: dict[int, int] = {}
+    told: set[tuple[int, str]] = set()
+    for place, (what, which) in enumerate(script):
+        if what == "start":
+            assert isinstance(which, dict)
+            world.start(which)
+        for number in world.jobs:
+            began.setdefault(number, world.slice)
+        for ahead, node in launches[place : place + 1]:
+            job = (
+                len(world.jobs) and world.next_id - 1 - ahead % 3
+            )  # maybe one that nobody knows, or not there
+            if job > 0:
+                told.add((job, node))
+                world.tell(world.scheduler.handle(NodeReport(world.scheduler.now_ns, node, launched=(job,))))
+        world.step()
+        held = set().union(*(world.agents[name].held(world.slice - 1) for name in world.names))
+        for number in held & world.jobs.keys():
+            on = world.jobs[number].placement
+            assert world.slice - began[number] > grace or all((number, node) in told for node in on)

@@ -14,7 +14,7 @@ from gangd.keys import SHARED_AGENT
 from gangd.main import main
 from gangd.wire import Ping, Pong, Report
 from osub.slurm import JobSnapshot
-from tests.fixtures.gang_loop import Stage, two_jobs
+from tests.fixtures.gang_loop import Stage, no_jobs, submit_two, two_jobs
 
 
 def broken() -> JobSnapshot:
@@ -151,6 +151,37 @@ def test_a_reload_is_checked_against_slurm_as_the_start_is(tmp_path: Path) -> No
         os.kill(os.getpid(), signal.SIGHUP)
         stage.until(lambda: (status := stage.status()) is not None and status.quantum_ms == 100.0)
         stage.until(lambda: "configuration" not in stage.alarms())
+
+    with stage.play(scene):
+        pass
+
+
+def test_a_launch_that_is_over_counts_two_slices_later_not_at_the_next_look(tmp_path: Path) -> None:
+    slurm = no_jobs()
+    stage = Stage(tmp_path, slurm, quantum_ms=3_000.0, grace_ms=60_000.0)
+    agents = [stage.agent("n1"), stage.agent("n2")]
+    told_in: list[int] = []
+    began_s = [time.time()]  # slice 0, a moment ago
+
+    def since_s() -> float:
+        """How long the slice that runs has run, as far as the status has it; -1 before the jobs are there."""
+        status = stage.status()
+        if status is None or status.shared_jobs < 2:
+            return -1.0
+        told_in.append(status.slice)
+        return status.time_ms / 1000 - began_s[0] - status.slice * 3.0
+
+    def scene() -> None:
+        for agent in agents:
+            stage.welcome(agent)
+        submit_two(slurm)
+        # The look of this slice is over, the next one is more than a second away.
+        stage.until(lambda: 0.3 < since_s() < 1.7)
+        assert not agents[0].timeline.jobs(agents[0].timeline.horizon)
+        for agent in agents:
+            agent.launched = (1, 2)
+        stage.until(lambda: bool(agents[0].timeline.jobs(agents[0].timeline.horizon)))
+        assert agents[0].timeline.horizon == told_in[-1] + 2
 
     with stage.play(scene):
         pass

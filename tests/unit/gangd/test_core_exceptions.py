@@ -11,10 +11,13 @@ from gangd.core import (
     ExemptKind,
     GangState,
     JobState,
+    JobView,
     NodeReport,
     Publish,
     SlurmSnapshot,
 )
+from gangd.core.gang import Gang
+from gangd.core.launches import KEPT_NS, MOST_A_NODE, Launches
 from tests.fixtures.core_bench import MS, QUANTUM, WALL_S, Bench, only, shared
 
 
@@ -26,6 +29,70 @@ def test_a_new_job_is_not_held_during_its_launch_grace() -> None:
         assert only(bench.tick(), Publish) == []
     assert bench.state(1) is GangState.NEW
     assert only(bench.tick(), Publish)
+
+
+def test_the_grace_ends_when_the_tasks_run_on_all_nodes() -> None:
+    bench = Bench(grace_ns=5000 * MS)
+    bench.job(1)
+    bench.job(2)
+    bench.tick()
+    for job, node in ((1, "n0"), (1, "n1"), (2, "n0")):
+        bench.tell(NodeReport(bench.now_ns, node, launched=(job,)))
+    assert bench.state(1) is GangState.BUSY
+    assert bench.state(2) is GangState.NEW
+    bench.tick()
+    assert bench.owners(0, 8) == [{1, 2}] * 8
+    bench.tell(NodeReport(bench.now_ns, "n1", launched=(2,)))
+    assert bench.scheduler.restless
+    [publish] = only(bench.tick(), Publish)
+    assert sorted(map(sorted, bench.owners(publish.first_slice, 2))) == [[1], [2]]
+
+
+def test_tasks_may_run_before_slurm_tells_of_their_job() -> None:
+    bench = Bench(grace_ns=5000 * MS)
+    bench.job(1)
+    bench.tick()
+    for node in bench.names:
+        bench.tell(NodeReport(bench.now_ns, node, launched=(1, 2)))
+    bench.job(2)
+    bench.snapshot()
+    assert bench.state(2) is GangState.BUSY
+
+
+def test_tasks_of_an_earlier_run_of_a_job_say_nothing_of_this_one() -> None:
+    bench = Bench(grace_ns=5000 * MS)
+    bench.job(1)
+    bench.job(2)
+    bench.tick()
+    for node in bench.names:
+        bench.tell(NodeReport(bench.now_ns, node, launched=(1, 2)))
+    bench.tick()
+    bench.jobs[2] = replace(bench.jobs[2], start_s=77.0)
+    bench.tick()
+    assert bench.state(2) is GangState.NEW
+
+
+def test_a_node_may_speak_of_the_tasks_on_itself_only() -> None:
+    bench = Bench(grace_ns=5000 * MS)
+    bench.job(1, {"n0": (0,)})
+    bench.job(2, {"n0": (0,)})
+    bench.tick()
+    bench.tell(NodeReport(bench.now_ns, "n1", launched=(1, 2)))
+    bench.tick()
+    assert bench.state(1) is bench.state(2) is GangState.NEW
+
+
+def test_what_is_remembered_of_launches_is_bounded() -> None:
+    launches = Launches()
+    for job in range(1, 2 * MOST_A_NODE):
+        launches.note(0, job, job)
+    gang = Gang(
+        MOST_A_NODE + 1, 0, {MOST_A_NODE + 1: JobView(MOST_A_NODE + 1, 1, Bench().map.pack({"n0": (0,)}))}, 0
+    )
+    assert not launches.complete(gang)
+    launches.clear(KEPT_NS + 2 * MOST_A_NODE)
+    launches.note(0, MOST_A_NODE + 1, 0)
+    assert launches.complete(gang)
 
 
 def test_a_cancelled_job_is_exempt_at_once_and_for_good() -> None:
