@@ -47,7 +47,7 @@ class Stepper:
     first_node
         Index of the pool's first node in the system, for the sharing model.
     after_event
-        Called after each event and its scheduling pass.
+        Called after each event and its scheduling pass, and whatever else changes a speed.
     """
 
     def __init__(
@@ -77,6 +77,18 @@ class Stepper:
 
     def step(self) -> bool:
         """Process the next event; return False if there is none."""
+        if not self.process_event():
+            return False
+        self.show()
+        return True
+
+    def show(self) -> None:
+        """Let whoever wants to look at the state after a change do so."""
+        if self._after_event is not None:
+            self._after_event(self)
+
+    def process_event(self) -> bool:
+        """Process the next event without showing it; return False if there is none."""
         kind = next_event(self.state)
         if kind == NOTHING:
             return False
@@ -89,8 +101,6 @@ class Stepper:
             self.set_speeds(job)
         if kind != CHANGED:
             self._policy.schedule(self)
-        if self._after_event is not None:
-            self._after_event(self)
         return True
 
     @property

@@ -127,12 +127,14 @@ class GangStepper(Stepper):
                 self._account(self._boundary_us)
                 self.state.clock[NOW] = self._boundary_us
                 self._turn()
+                self.show()
                 continue
             if following == FAR_US:
                 return
             self._account(following)
-            self.step()
+            self.process_event()
             self._freeze_again()
+            self.show()
             if self._boundary_us is None and self._is_sharing():
                 self._begin_slices()
 

@@ -26,11 +26,11 @@ def line(number: int, submit: int, run: int, procs: int, queue: int = 1, more: s
     )
 
 
-def run(tmp_path: Path, lines: list[str], **words: object) -> Result:
+def run(tmp_path: Path, lines: list[str], *, check: bool = False, **words: object) -> Result:
     path = tmp_path / "slices.swf"
     path.write_text("\n".join(lines) + "\n")
     setting = setting_of(Words(**{"multiplicity": 2, "quantum_ms": 250.0, "overhead": "1.0", **words}))  # type: ignore[arg-type]
-    return simulate(make_workload(load_columns(path), setting.queues, Cleaning()), setting)
+    return simulate(make_workload(load_columns(path), setting.queues, Cleaning()), setting, check=check)
 
 
 def ends_s(result: Result) -> list[float]:
@@ -118,6 +118,13 @@ def test_a_gang_stands_still_while_one_of_its_cores_is_not_left(tmp_path: Path) 
     frozen_s = result.pools[0].run.gang.frozen_us / 1e6
     turnaround_s = result.end_us / 1e6
     assert turnaround_s - frozen_s == pytest.approx([10, 10, 10], abs=0.8)
+
+
+@pytest.mark.parametrize("hold", ["freeze", "yield"])
+def test_work_is_conserved_over_slices(tmp_path: Path, hold: str) -> None:
+    lines = [line(1, 0, 10, 2), line(2, 1, 10, 2), line(3, 2, 9, 1), line(4, 3, 40, 1, queue=0, more=PATTERN)]
+    result = run(tmp_path, lines, system="N2C1", multiplicity=3, hold=hold, check=True)
+    assert (result.end_us >= result.workload.submit_us + result.workload.run_us).all()
 
 
 def test_an_unknown_hold_is_told() -> None:
