@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,14 +13,15 @@ from osub.slurm import SlurmClient
 from submitter.apps import read_apps
 from submitter.options import ReplayOptions
 from submitter.plan import Plan, make_plan
+from submitter.stamps import JOBS_FOLDER
 from submitter.target import Target, look_at_target
+from submitter.timing import Clock
 from workloads.swf import SwfTrace, read_swf, write_swf
 from workloads.trace.compress import compress
 from workloads.trace.interactive import embed_patterns
 from workloads.trace.window import cut_window
 
 APPS_NAME = "apps.csv"
-JOBS_FOLDER = "jobs"
 LEFT_OUT = ("skipped_oversize", "clipped_oversize", "clipped_memory", "skipped_empty")
 # From the beginning to the run's second 0: time to write the RUN and to start the submitting thread.
 _LEAD_S = 0.5
@@ -46,8 +46,13 @@ def prepare_trace(trace: SwfTrace, options: ReplayOptions) -> SwfTrace:
 
 
 def begin_run(
-    trace_path: Path, out: Path, client: SlurmClient, options: ReplayOptions, apps: Path | None = None
-) -> tuple[RunWriter, Plan]:
+    trace_path: Path,
+    out: Path,
+    client: SlurmClient,
+    options: ReplayOptions,
+    apps: Path | None,
+    clock: Clock,
+) -> tuple[RunWriter, Plan, Target]:
     """Read the trace, look at the cluster, make the plan and, when nothing is wrong, the RUN.
 
     Raises
@@ -57,14 +62,15 @@ def begin_run(
     """
     trace = prepare_trace(read_swf(trace_path), options)
     choices = read_apps(apps) if apps else None
-    target = look_at_target(client)
+    target = look_at_target(client, options.wanted)
     plan = make_plan(trace, target, options.plan_options(target.batch.multiplicity), choices)
-    info = _run_info(trace, target, client, options)
+    info = _run_info(trace, target, client, options, clock)
     with tempfile.TemporaryDirectory(prefix="osub-") as scratch:
         prepared = Path(scratch, "trace.swf")
         write_swf(prepared, trace)
         writer = RunWriter.create(out, info, prepared)
-    writer.event("begun", jobs=len(plan.jobs), **{name: getattr(plan, name) for name in LEFT_OUT})
+    counts = {name: getattr(plan, name) for name in LEFT_OUT}
+    writer.event("begun", jobs=len(plan.jobs), **counts, nodes_left_out=list(target.left_out))
     try:
         (out / JOBS_FOLDER).mkdir()
         if apps:
@@ -72,26 +78,27 @@ def begin_run(
     except OSError as error:
         writer.close()
         raise OutputError(f"cannot write in {out}: {error.strerror}") from error
-    return writer, plan
+    return writer, plan, target
 
 
-def plan_again(writer: RunWriter, client: SlurmClient, options: ReplayOptions) -> Plan:
+def plan_again(writer: RunWriter, client: SlurmClient, options: ReplayOptions) -> tuple[Plan, Target]:
     """Make the plan of a RUN that was begun earlier from the files in it."""
     trace = read_swf(writer.path / TRACE_NAME)
     apps = writer.path / APPS_NAME
-    target = look_at_target(client)
+    target = look_at_target(client, options.wanted)
     if target.system != writer.info.system:
         raise UsageError(f"the run was begun on {writer.info.system}; this cluster is {target.system}")
     multiplicity = writer.info.multiplicity
-    return make_plan(
-        trace, target, options.plan_options(multiplicity), read_apps(apps) if apps.exists() else None
-    )
+    choices = read_apps(apps) if apps.exists() else None
+    return make_plan(trace, target, options.plan_options(multiplicity), choices), target
 
 
-def _run_info(trace: SwfTrace, target: Target, client: SlurmClient, options: ReplayOptions) -> RunInfo:
+def _run_info(
+    trace: SwfTrace, target: Target, client: SlurmClient, options: ReplayOptions, clock: Clock
+) -> RunInfo:
     config = client.config()
     scheduler = config.get("SchedulerType", "sched/backfill")
-    instant = datetime.fromtimestamp(time.time() + _LEAD_S, UTC)
+    instant = datetime.fromtimestamp(clock.wall() + _LEAD_S, UTC)
     gang = options.gang.kind
     share = f"M={target.batch.multiplicity}" + ("" if gang == "none" else f", gang {gang}")
     return RunInfo(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +11,10 @@ from osub.errors import InputError
 from osub.records import GangSettings, RunInfo
 from osub.records.run_info import Option
 from submitter.plan import Oversize, PlanOptions
+from submitter.target import Wanted
+from submitter.timing import PATIENCE_S, Timing
+
+_WORDS = ("partition", "interactive_partition", "account", "qos", "reservation")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +43,16 @@ class ReplayOptions:
         rrba's stored step times.
     label, trial
         Name for tables, and number of the repetition.
+    wanted
+        Which part of the cluster to use.
+    account, qos, reservation, sbatch_options
+        As ``sbatch`` has them; ``osub.slurm.sbatch.check_options`` has seen the last.
+    no_requeue
+        Whether Slurm may never start a job again.
+    patience_s
+        How long a job may wait for a reason that does not pass by itself.
+    slices
+        Where the gang scheduler writes its slices, None where there is none.
     run_id
         Part of the names of the jobs in Slurm.
     """
@@ -54,6 +69,14 @@ class ReplayOptions:
     calibration: Path | None = None
     label: str | None = None
     trial: int = 1
+    wanted: Wanted = field(default_factory=Wanted)
+    account: str | None = None
+    qos: str | None = None
+    reservation: str | None = None
+    sbatch_options: tuple[str, ...] = ()
+    no_requeue: bool = False
+    patience_s: float = PATIENCE_S
+    slices: Path | None = None
     run_id: str = field(default_factory=lambda: secrets.token_hex(4))
 
     def stored(self) -> dict[str, Option]:
@@ -67,7 +90,20 @@ class ReplayOptions:
             "use_memory": self.use_memory,
             "pin": self.pin,
             "calibration": None if self.calibration is None else str(self.calibration),
+            "partition": self.wanted.partition,
+            "interactive_partition": self.wanted.interactive_partition,
+            "account": self.account,
+            "qos": self.qos,
+            "reservation": self.reservation,
+            "sbatch_options": shlex.join(self.sbatch_options),
+            "no_requeue": self.no_requeue,
+            "patience_s": self.patience_s,
+            "slices": None if self.slices is None else str(self.slices),
         }
+
+    def timing(self, look_s: float) -> Timing:
+        """Return how long to wait for what, where a submission without answer is looked for so long."""
+        return Timing(look_s=look_s, patience_s=self.patience_s)
 
     def plan_options(self, multiplicity: int) -> PlanOptions:
         """Return how the plan is made on a cluster of this multiplicity."""
@@ -88,7 +124,12 @@ def restored(info: RunInfo) -> ReplayOptions:
         It is no such RUN.
     """
     options = info.options
-    run_id, queue, calibration = (options.get(k) for k in ("run_id", "interactive_queue", "calibration"))
+    run_id, queue = options.get("run_id"), options.get("interactive_queue")
+    words = {
+        name: value if isinstance(value := options.get(name), str) else None
+        for name in (*_WORDS, "calibration", "slices", "sbatch_options")
+    }
+    patience_s = options.get("patience_s")
     if info.kind != "real" or not isinstance(run_id, str):
         raise InputError(f"run {info.label} was not begun by a replay: it can't be resumed")
     return ReplayOptions(
@@ -99,8 +140,20 @@ def restored(info: RunInfo) -> ReplayOptions:
         use_memory=bool(options.get("use_memory", True)),
         gang=info.gang,
         pin=bool(options.get("pin", False)),
-        calibration=Path(calibration) if isinstance(calibration, str) else None,
+        calibration=None if words["calibration"] is None else Path(words["calibration"]),
         label=info.label,
         trial=info.trial,
+        wanted=Wanted(
+            partition=words["partition"],
+            interactive_partition=words["interactive_partition"],
+            names=info.node_names,
+        ),
+        account=words["account"],
+        qos=words["qos"],
+        reservation=words["reservation"],
+        sbatch_options=tuple(shlex.split(words["sbatch_options"] or "")),
+        no_requeue=bool(options.get("no_requeue", False)),
+        patience_s=patience_s if isinstance(patience_s, float) else PATIENCE_S,
+        slices=None if words["slices"] is None else Path(words["slices"]),
         run_id=run_id,
     )

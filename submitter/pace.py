@@ -1,44 +1,48 @@
-"""Submitting each job at its instant, in a thread of its own so that nothing else delays it."""
+"""Submitting each job at its instant; what got no answer is put aside, looked for, and made again."""
 
 from __future__ import annotations
 
 import os
 import queue
 import threading
-import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from pathlib import Path
+from dataclasses import dataclass
 
 from osub.errors import ClusterError, OsubError
 from osub.slurm import SlurmClient, SubmitRequest
 from osub.slurm.faults import SlurmRefusedError, SlurmUnreachableError, SubmitUncertainError
+from submitter.copies import own_jobs
 from submitter.follow import Submission
 from submitter.plan import PlannedJob
+from submitter.timing import Clock, Timing
 
-_AWAY_PAUSE_S = 1.0
-# How long to look for a job whose submission got no answer before submitting it again.
-_LOOK_FOR_S = 5.0
-
-
-def job_name(run_id: str, trace_job: int) -> str:
-    """Return the name by which a replay's job is found again in Slurm."""
-    return f"osub-{run_id}-{trace_job}"
-
-
-def trace_job_of(name: str, run_id: str) -> int | None:
-    """Return the trace's job number from a job's name, None for a job of somebody else."""
-    prefix = f"osub-{run_id}-"
-    number = name.removeprefix(prefix)
-    return int(number) if name.startswith(prefix) and number.isdigit() else None
+# An error that nobody foresaw, so often for one job: then it is refused.
+_MOST_FAULTS = 3
+# Records that cannot be read may be the job; they put off its repetition, but not for ever.
+_LONGEST_LOOKS = 4
+# An answer that was long in coming tells of one instant only.
+_LONGEST_STEP_S = 5.0
 
 
-class Submitter(threading.Thread):
-    """The submitting thread; what comes of each submission is put on ``results``.
+@dataclass(slots=True)
+class _Doubt:
+    """A job whose submission got no answer, and for how long Slurm has since answered without it."""
 
-    Slurm being away is waited out. A submission that got no answer is looked for by name, so that it is
-    neither lost nor made twice. A fault that repeats for every job (an OsubError of another kind) is put
-    on ``results`` and ends the thread.
+    job: PlannedJob
+    called: float
+    why: str
+    answered_at: float | None = None
+    answered_s: float = 0.0
+    unclear_s: float = 0.0
+
+
+class Submissions:
+    """The work of submitting, step by step; what comes of each job is put on ``results``.
+
+    Slurm being away is waited out. A submission that got no answer is looked for by name while the others go
+    on, for as long as it may still arrive, and then made again. What fails for every job (sbatch is missing)
+    is raised.
 
     Parameters
     ----------
@@ -50,12 +54,10 @@ class Submitter(threading.Thread):
         Epoch second of the run's second 0.
     run_id
         Part of every job's name.
-    script
-        Returns a job's batch script.
-    output
-        Returns where a job's output goes.
-    environment
-        The jobs' environment.
+    request
+        Returns what is asked of Slurm for a job.
+    timing, clock
+        How long to wait, on which clock.
     """
 
     def __init__(
@@ -65,96 +67,120 @@ class Submitter(threading.Thread):
         *,
         origin: float,
         run_id: str,
-        script: Callable[[PlannedJob], str],
-        output: Callable[[PlannedJob], Path],
-        environment: dict[str, str],
+        request: Callable[[PlannedJob], SubmitRequest],
+        timing: Timing,
+        clock: Clock,
     ) -> None:
-        super().__init__(name="submitter", daemon=True)
-        self.results: queue.SimpleQueue[Submission | OsubError] = queue.SimpleQueue()
+        self.results: queue.SimpleQueue[Submission] = queue.SimpleQueue()
         self.is_away = threading.Event()
         self._client = client
-        self._jobs = jobs
-        self._origin = origin
+        self._jobs = deque(jobs)
+        self._again: deque[PlannedJob] = deque()
+        self._doubts: list[_Doubt] = []
+        self._faults: dict[int, int] = {}
         self._run_id = run_id
-        self._script = script
-        self._output = output
-        self._environment = environment
-        self._stopped = threading.Event()
+        self._request = request
+        self._timing = timing
+        self._clock = clock
+        self._began = clock.monotonic() + origin - clock.wall()
+        self._next_look = 0.0
 
-    def run(self) -> None:
-        """Submit job after job, each at its instant."""
-        _before_the_jobs()
+    @property
+    def doubtful(self) -> tuple[int, ...]:
+        """The trace's numbers of jobs of which nobody knows whether Slurm has them."""
+        return tuple(doubt.job.trace_job for doubt in self._doubts)
+
+    def step(self) -> float | None:
+        """Submit the next job if it is due, and look for those in doubt; see :class:`Worker`."""
+        self._settle()
+        waiting = self._again or self._jobs
+        if waiting:
+            now = self._clock.monotonic()
+            due = now if self._again else self._began + waiting[0].due_s
+            if due <= now:
+                if not self._submit(waiting[0]):
+                    return self._timing.away_s
+                waiting.popleft()
+            return self._until(due)
+        return self._until(self._next_look) if self._doubts else None
+
+    def _until(self, due: float) -> float:
+        until = min(due, self._next_look) if self._doubts else due
+        return max(0.0, until - self._clock.monotonic())
+
+    def _submit(self, job: PlannedJob) -> bool:
+        """Submit a job; False where Slurm was not reached."""
+        called, job_id, refusal = self._clock.wall(), None, None
         try:
-            for job in self._jobs:
-                if self._stopped.wait(max(0.0, self._origin + job.due_s - time.time())):
-                    return
-                submission = self._submit(job)
-                if submission is None:
-                    return
-                self.results.put(submission)
-        except OsubError as error:
-            self.results.put(error)
+            job_id = self._client.submit(self._request(job))
+        except SlurmRefusedError as error:
+            refusal = str(error)
+        except SubmitUncertainError as error:
+            self._doubt(job, called, str(error))
+            return True
+        except SlurmUnreachableError:
+            self.is_away.set()
+            return False
+        except OsubError:
+            raise
+        except Exception as error:  # nobody knows what was done: look, and try again
+            count = self._faults[job.trace_job] = self._faults.get(job.trace_job, 0) + 1
+            self._doubt(job, called, f"submitting it failed {count} times: {type(error).__name__}: {error}")
+            return True
+        self.is_away.clear()
+        self._tell(job, called, job_id, refusal)
+        return True
 
-    def stop(self) -> None:
-        """Submit nothing more, and wait for the submission that is under way."""
-        self._stopped.set()
-        self.join()
+    def _doubt(self, job: PlannedJob, called: float, why: str) -> None:
+        self._doubts.append(_Doubt(job, called, why))
+        self._next_look = self._clock.monotonic()
 
-    def _submit(self, job: PlannedJob) -> Submission | None:
-        request = SubmitRequest(
-            script=self._script(job),
-            name=job_name(self._run_id, job.trace_job),
-            nodes=job.nodes,
-            tasks_per_node=job.cores_per_node,
-            partition=job.partition,
-            memory_per_cpu_mib=job.memory_per_core_mib,
-            time_limit_minutes=job.limit_minutes,
-            output=self._output(job),
-            comment=f"osub replay {self._run_id}",
-            environment=self._environment,
-        )
-        called = time.time()
-        while not self._stopped.is_set():
-            refusal = None
-            try:
-                job_id: int | None = self._client.submit(request)
-            except SlurmRefusedError as error:
-                job_id, refusal = None, str(error)
-            except SubmitUncertainError:
-                job_id = self._find(request.name)
-                if job_id is None:
-                    continue
-            except SlurmUnreachableError:
-                self.is_away.set()
-                self._stopped.wait(_AWAY_PAUSE_S)
-                continue
-            self.is_away.clear()
-            return Submission(
-                trace_job=job.trace_job, job_id=job_id, called=called, returned=time.time(), refusal=refusal
+    def _settle(self) -> None:
+        """Look whether Slurm has the jobs in doubt; give back those that it surely has not."""
+        now = self._clock.monotonic()
+        if not self._doubts or now < self._next_look:
+            return
+        self._next_look = now + self._timing.poll_s
+        try:
+            snapshot = self._client.jobs()
+        except ClusterError:
+            self.is_away.set()
+            for doubt in self._doubts:
+                doubt.answered_at = None
+            return
+        now = self._clock.monotonic()
+        self._next_look = now + self._timing.poll_s
+        self.is_away.clear()
+        found = own_jobs(snapshot.jobs, self._run_id, {os.geteuid()})
+        left: list[_Doubt] = []
+        for doubt in self._doubts:
+            copies = found.get(doubt.job.trace_job)
+            passed = 0.0 if doubt.answered_at is None else min(now - doubt.answered_at, _LONGEST_STEP_S)
+            doubt.answered_at = now
+            if snapshot.unreadable:
+                doubt.unclear_s += passed
+            else:
+                doubt.answered_s += passed
+            if copies:
+                self._tell(doubt.job, doubt.called, copies[0].job_id, None)
+            elif (
+                doubt.answered_s < self._timing.look_s
+                and doubt.unclear_s < _LONGEST_LOOKS * self._timing.look_s
+            ):
+                left.append(doubt)
+            elif self._faults.get(doubt.job.trace_job, 0) >= _MOST_FAULTS:
+                self._tell(doubt.job, doubt.called, None, doubt.why)
+            else:
+                self._again.append(doubt.job)
+        self._doubts = left
+
+    def _tell(self, job: PlannedJob, called: float, job_id: int | None, refusal: str | None) -> None:
+        self.results.put(
+            Submission(
+                trace_job=job.trace_job,
+                job_id=job_id,
+                called=called,
+                returned=self._clock.wall(),
+                refusal=refusal,
             )
-        return None
-
-    def _find(self, name: str) -> int | None:
-        """Return the id of the job of that name once Slurm answers, None where it surely has none."""
-        deadline = time.monotonic() + _LOOK_FOR_S
-        while True:
-            try:
-                found = [job.job_id for job in self._client.jobs().jobs if job.name == name]
-            except ClusterError:
-                found = []
-                deadline = time.monotonic() + _LOOK_FOR_S
-                self.is_away.set()
-            if found:
-                return min(found)
-            if time.monotonic() > deadline or self._stopped.wait(_AWAY_PAUSE_S):
-                return None
-
-
-def _before_the_jobs() -> None:
-    """Let this thread, and each ``sbatch`` it starts, run before the jobs where they share the CPUs.
-
-    Its few milliseconds a submission are what the lag is made of. Where the system does not permit it,
-    nothing changes; on a cluster the submitting host has no jobs to compete with.
-    """
-    with suppress(PermissionError):
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+        )

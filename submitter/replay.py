@@ -5,38 +5,36 @@ from __future__ import annotations
 import os
 import queue
 import resource
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from osub.errors import ClusterError, OsubError
-from osub.records import JobRecord, RunWriter
-from osub.slurm import Job, SlurmClient
-from submitter.begin import JOBS_FOLDER, begin_run, origin_of, plan_again
-from submitter.follow import (
-    Submission,
-    allocation_row,
-    ended_row,
-    lost_row,
-    planned_row,
-    submitted_row,
-)
-from submitter.options import ReplayOptions, restored
-from submitter.pace import Submitter
-from submitter.plan import Plan, PlannedJob
-from submitter.resume import recover_rows, wait_for_orphans
-from submitter.script import batch_script
-from submitter.stamps import read_stamps
+import msgspec
 
-_TURN_S = 0.1
-_POLL_S = 1.0
-# A job that Slurm has not listed this often in a row, and that left no end of its own, is lost.
-_MISSED_POLLS = 5
+from osub.errors import InputError, OsubError
+from osub.records import JobEntry, RunWriter, SliceRecord
+from osub.slurm import SlurmClient
+from submitter.begin import begin_run, origin_of, plan_again
+from submitter.copies import CLAIM
+from submitter.follow import planned_row, submitted_row
+from submitter.following import Following
+from submitter.options import ReplayOptions, restored
+from submitter.pace import Submissions
+from submitter.plan import Plan, PlannedJob
+from submitter.poll import Poll
+from submitter.request import submit_request
+from submitter.resume import recover_rows, wait_for_orphans
+from submitter.slices import HeldTime
+from submitter.stamps import JOBS_FOLDER
+from submitter.target import Target
+from submitter.timing import Clock, SystemClock, Timing, look_back_s
+from submitter.workers import Running, Worker, WorkerThread
+
 _NICENESS = -10
+_LAST_ANSWER_S = 1.0
 
 
 class Wish(Enum):
@@ -51,8 +49,8 @@ class Wish(Enum):
 class Progress:
     """Where a replay stands: numbers of jobs, and seconds since the run's second 0.
 
-    ``unsubmitted`` jobs are not due yet; ``left_s`` is a guess at the time left: the last due job and the
-    run times still to come.
+    ``unsubmitted`` jobs are not due yet; ``blocked`` of the waiting ones may never start, for a reason such
+    as ``blocked_by``; ``left_s`` is a guess at the time left: the last due job and the run times to come.
     """
 
     unsubmitted: int
@@ -62,6 +60,8 @@ class Progress:
     now_s: float
     left_s: float
     slurm_away: bool
+    blocked: int = 0
+    blocked_by: str | None = None
 
     @property
     def total(self) -> int:
@@ -70,9 +70,14 @@ class Progress:
 
 
 Watch = Callable[[Progress], Wish]
-# Adds what others recorded (time slices) to a RUN whose second 0 is at an epoch second; returns the
-# frozen seconds of jobs by Slurm's job id.
-Collect = Callable[[RunWriter, float], Mapping[int, float]]
+# Tells what others recorded (time slices) of some of Slurm's jobs since an epoch second.
+Collect = Callable[[Collection[int], float], Iterable[SliceRecord]]
+# Starts work beside the main thread.
+Employ = Callable[[str, Worker, bool], Running]
+
+
+def _employ(name: str, worker: Worker, promptly: bool) -> Running:
+    return WorkerThread(name, worker, promptly=promptly)
 
 
 class Replay:
@@ -82,28 +87,48 @@ class Replay:
     ----------
     writer
         The RUN.
-    plan
-        The whole plan.
+    plan, target
+        The whole plan, and what it was made for.
     client
         Slurm.
     options
         What was asked for.
+    timing, clock, employ
+        How long to wait for what, on which clock, and who does the work beside the main thread.
     """
 
-    def __init__(self, writer: RunWriter, plan: Plan, client: SlurmClient, options: ReplayOptions) -> None:
+    def __init__(
+        self,
+        writer: RunWriter,
+        plan: Plan,
+        target: Target,
+        client: SlurmClient,
+        options: ReplayOptions,
+        *,
+        timing: Timing | None = None,
+        clock: Clock | None = None,
+        employ: Employ = _employ,
+    ) -> None:
         self.plan = plan
         self.path = writer.path.resolve()
         self._writer = writer
+        self._target = target
         self._client = client
         self._options = options
         self._origin = origin_of(writer.info)
-        self._folder = self.path / JOBS_FOLDER
-        self._rows: dict[int, JobRecord] = writer.jobs()
-        self._missed: dict[int, int] = {}
-        self._running: set[int] = set()
-        self._away = False
-        self._next_poll = 0.0
-        self._began = time.monotonic()
+        self._timing = timing or options.timing(look_back_s(client.config()))
+        self._clock = clock or SystemClock()
+        self._employ = employ
+        self._following = Following(
+            writer,
+            client,
+            run_id=options.run_id,
+            origin=self._origin,
+            timing=self._timing,
+            partitions=target.partitions(),
+        )
+        self._began = self._clock.monotonic()
+        self.remark: str | None = None
 
     @classmethod
     def begin(
@@ -113,13 +138,26 @@ class Replay:
         client: SlurmClient,
         options: ReplayOptions,
         apps: Path | None = None,
+        *,
+        timing: Timing | None = None,
+        clock: Clock | None = None,
+        employ: Employ = _employ,
     ) -> Replay:
         """Begin a replay of ``trace`` into the new RUN ``out``; see :func:`begin_run` for what it raises."""
-        writer, plan = begin_run(trace, out, client, options, apps)
-        return cls(writer, plan, client, options)
+        clock = clock or SystemClock()
+        writer, plan, target = begin_run(trace, out, client, options, apps, clock)
+        return cls(writer, plan, target, client, options, timing=timing, clock=clock, employ=employ)
 
     @classmethod
-    def resume(cls, out: Path, client: SlurmClient) -> Replay:
+    def resume(
+        cls,
+        out: Path,
+        client: SlurmClient,
+        *,
+        timing: Timing | None = None,
+        clock: Clock | None = None,
+        employ: Employ = _employ,
+    ) -> Replay:
         """Go on with the RUN ``out`` of a replay that was killed or detached.
 
         Raises
@@ -132,22 +170,26 @@ class Replay:
         writer = RunWriter.reopen(out)
         try:
             options = restored(writer.info)
-            replay = cls(writer, plan_again(writer, client, options), client, options)
+            plan, target = plan_again(writer, client, options)
             wait_for_orphans(options.run_id, os.getpid())
-            jobs = client.jobs().jobs
+            replay = cls(writer, plan, target, client, options, timing=timing, clock=clock, employ=employ)
+            known = replay._following.entries
             found = recover_rows(
-                replay.plan.jobs, replay._rows, jobs, replay._folder, options.run_id, replay._origin
+                plan.jobs, known, client.jobs().jobs, out / JOBS_FOLDER, options.run_id, replay._origin
             )
-            writer.event("resumed", known=len(replay._rows), recovered=len(found))
-            replay._keep(*found.values())
+            writer.event("resumed", known=len(known), recovered=len(found))
+            replay._following.keep(*map(JobEntry, found))
         except BaseException:
             writer.close()
             raise
         return replay
 
-    def run(
-        self, watch: Watch = lambda _: Wish.GO_ON, collect: Collect = lambda _writer, _origin: {}
-    ) -> bool:
+    @property
+    def gang_folder(self) -> Path | None:
+        """Where the RUN's gang scheduler writes its slices, None where it has none."""
+        return self._options.slices
+
+    def run(self, watch: Watch = lambda _: Wish.GO_ON, collect: Collect | None = None) -> bool:
         """Submit and follow until every job has ended.
 
         Parameters
@@ -166,171 +208,169 @@ class Replay:
         ------
         OutputError
             The RUN can't be written (disk full): jobs go on, and ``resume`` follows them later.
+        OsubError
+            Nothing can be submitted (sbatch is missing), or the work beside this thread died.
         """
         with self._writer, _promptly():
-            submitter = self._submitter([job for job in self.plan.jobs if job.trace_job not in self._rows])
+            known = self._following.entries
+            submissions = self._submissions([job for job in self.plan.jobs if job.trace_job not in known])
+            poll = Poll(self._client, self._timing, self._clock)
+            submitter = self._employ("the submitting thread", submissions, True)
+            asker = self._employ("the thread that asks Slurm", poll, False)
             submitter.start()
+            asker.start()
             try:
-                if not self._until_over(submitter, watch):
-                    self._writer.event("detached", unsubmitted=len(self.plan.jobs) - len(self._rows))
+                if not self._until_over(submissions, submitter, poll, asker, watch):
+                    self._writer.event("detached", unsubmitted=len(self.plan.jobs) - len(known))
                     return False
             finally:
                 submitter.stop()
+                asker.stop(_LAST_ANSWER_S)
                 with suppress(OsubError):
-                    self._drain(submitter)
-            self._note_frozen(collect(self._writer, self._origin))
+                    self._drain(submissions)
+            if collect is not None:
+                self._collect(collect)
             usage = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
             self._writer.finish(
-                wall_s=time.monotonic() - self._began, cpu_s=sum(use.ru_utime + use.ru_stime for use in usage)
+                wall_s=self._clock.monotonic() - self._began,
+                cpu_s=sum(use.ru_utime + use.ru_stime for use in usage),
             )
         self._clean_up()
         return True
 
-    def _until_over(self, submitter: Submitter, watch: Watch) -> bool:
-        cancelling = False
+    def states(self) -> dict[str, int]:
+        """Return how many jobs are in each state; those that have not ended are not counted."""
+        return dict(Counter(entry.job.state for entry in self._following.entries.values() if entry.job.state))
+
+    def reasons(self) -> dict[str, int]:
+        """Return why jobs were refused, never started or were lost, and how many each time."""
+        return dict(Counter(self._following.reasons.values()).most_common())
+
+    def _until_over(
+        self, submissions: Submissions, submitter: Running, poll: Poll, asker: Running, watch: Watch
+    ) -> bool:
+        following = self._following
         while True:
-            fault = self._drain(submitter)
+            # What a thread left before it died is recorded before its death is told.
+            fault = submitter.fault() or asker.fault()
+            self._drain(submissions)
             if fault is not None:
                 raise fault
-            self._follow()
-            if len(self._rows) == len(self.plan.jobs) and not self._open_rows():
+            with suppress(queue.Empty):
+                while True:
+                    following.hear(poll.answers.get_nowait())
+            (poll.wants_nodes.set if following.wants_nodes else poll.wants_nodes.clear)()
+            if len(following.entries) == len(self.plan.jobs) and not following.open_rows():
                 return True
-            wish = watch(self._progress(submitter))
+            wish = watch(self._progress(submissions))
             if wish is Wish.DETACH:
                 return False
-            if wish is Wish.CANCEL and not cancelling:
-                cancelling = True
-                self._cancel(submitter)
-            time.sleep(_TURN_S)
+            if wish is Wish.CANCEL and not following.is_cancelling:
+                self._cancel(submissions, submitter)
+            self._clock.sleep(self._timing.turn_s)
 
-    def _submitter(self, jobs: Sequence[PlannedJob]) -> Submitter:
-        environment = {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}",
-            "HOME": os.environ.get("HOME", "/"),
-            "LANG": "C.UTF-8",
-            "OMP_NUM_THREADS": "1",
-        }
-        return Submitter(
+    def _submissions(self, jobs: Sequence[PlannedJob]) -> Submissions:
+        return Submissions(
             self._client,
             jobs,
             origin=self._origin,
             run_id=self._options.run_id,
-            script=lambda job: batch_script(
-                job, self.path, pin=self._options.pin, calibration=self._options.calibration
-            ),
-            output=lambda job: self._folder / f"{job.trace_job}.out",
-            environment=environment,
+            request=lambda job: submit_request(job, self._target, self._options, self.path),
+            timing=self._timing,
+            clock=self._clock,
         )
 
-    def _drain(self, submitter: Submitter) -> OsubError | None:
-        """Write rows of what was submitted since the last time; returns a fault that ended the thread."""
-        plans = {job.trace_job: job for job in self.plan.jobs} if not submitter.results.empty() else {}
+    def _drain(self, submissions: Submissions) -> None:
+        """Write rows of what was submitted since the last time."""
+        if submissions.results.empty():
+            return
+        plans = {job.trace_job: job for job in self.plan.jobs}
         with suppress(queue.Empty):
             while True:
-                result = submitter.results.get_nowait()
-                if not isinstance(result, Submission):
-                    return result
-                self._keep(submitted_row(plans[result.trace_job], result, self._origin))
-                if result.refusal:
+                result = submissions.results.get_nowait()
+                row = submitted_row(plans[result.trace_job], result, self._origin)
+                if result.refusal is not None:
+                    self._following.reasons[result.trace_job] = result.refusal
                     self._writer.event("refused", trace_job=result.trace_job, why=result.refusal)
-        return None
+                self._following.keep(JobEntry(row))
 
-    def _follow(self) -> None:
-        """Ask Slurm, at most once a second, and write the rows of jobs that have ended."""
-        if time.monotonic() < self._next_poll:
-            return
-        asked = time.monotonic()
-        try:
-            snapshot = self._client.jobs()
-        except ClusterError as error:
-            if not self._away:
-                self._writer.event("slurm away", why=str(error))
-            self._away = True
-            self._next_poll = time.monotonic() + _POLL_S
-            return
-        if self._away:
-            self._writer.event("slurm back")
-        self._away = False
-        self._running = set()
-        jobs = {job.job_id: job for job in snapshot.jobs}
-        for row in self._open_rows():
-            job = jobs.get(row.job_id or -1)
-            if job is None and row.job_id is not None and snapshot.is_unreadable(row.job_id):
-                continue  # it is there, whatever it does: neither running for sure nor lost
-            self._look_at(row, job)
-        # A cluster with very many jobs is asked less often: at most a fifth of the time.
-        self._next_poll = time.monotonic() + max(_POLL_S, 4 * (time.monotonic() - asked))
-
-    def _look_at(self, row: JobRecord, job: Job | None) -> None:
-        if job is not None and job.state.holds_cores:
-            self._running.add(row.trace_job)
-        stamps = read_stamps(self._folder, row.trace_job)
-        ended = ended_row(row, job, stamps, self._origin)
-        if job is None and ended is None:
-            self._missed[row.trace_job] = self._missed.get(row.trace_job, 0) + 1
-            if self._missed[row.trace_job] >= _MISSED_POLLS:
-                ended = lost_row(row, stamps, self._origin)
-                self._writer.event("lost", trace_job=row.trace_job, job_id=row.job_id)
-        if ended is not None:
-            allocation = allocation_row(ended)
-            if allocation is None:
-                self._keep(ended)
-            else:
-                self._writer.append_allocated(ended, [allocation])
-                self._rows[ended.trace_job] = ended
-
-    def _cancel(self, submitter: Submitter) -> None:
+    def _cancel(self, submissions: Submissions, submitter: Running) -> None:
+        """Submit nothing more; whatever Slurm has of this run is cancelled from the next answer on."""
         submitter.stop()
-        self._drain(submitter)
-        self._writer.event("cancelled", left=sum(1 for _ in self._open_rows()))
-        self._client.cancel(row.job_id for row in self._open_rows() if row.job_id is not None)
+        self._drain(submissions)
+        self._following.is_cancelling = True
+        self._writer.event("cancelled", left=len(self._following.open_rows()))
         for job in self.plan.jobs:
-            if job.trace_job not in self._rows:
-                row = planned_row(job)
-                fields = {name: getattr(row, name) for name in row.__struct_fields__}
-                self._keep(JobRecord(**(fields | {"state": "CANCELLED"})))
+            if job.trace_job in self._following.entries:
+                continue
+            # It may be that Slurm has it, or will have it yet: it must not run behind our back.
+            started = None
+            if job.trace_job in submissions.doubtful:
+                started = self._following.forbid(job.trace_job)
+            row = planned_row(job)
+            if started is None:
+                row = msgspec.structs.replace(row, state="CANCELLED")
+            else:
+                row = msgspec.structs.replace(row, job_id=started, submit_s=job.due_s)
+            self._following.keep(JobEntry(row))
 
-    def _note_frozen(self, frozen_s: Mapping[int, float]) -> None:
-        for row in list(self._rows.values()):
-            held_s = None if row.job_id is None else frozen_s.get(row.job_id)
-            if held_s is not None:
-                fields = {name: getattr(row, name) for name in row.__struct_fields__}
-                self._keep(JobRecord(**(fields | {"frozen_s": round(held_s, 6)})))
+    def _collect(self, collect: Collect) -> None:
+        """Add the time slices of this run's jobs, and how long each was held."""
+        rows = {
+            entry.job.job_id: entry.job
+            for entry in self._following.entries.values()
+            if entry.job.job_id is not None
+        }
+        held = HeldTime()
+        try:
+            self._writer.replace_slices(held.through(collect(rows.keys(), self._origin)))
+        except InputError as error:
+            self._writer.replace_slices(())
+            self._writer.event("no slices", why=str(error))
+            self.remark = f"the RUN has no time slices: {error}"
+            return
+        for job_id, held_s in held.by_job().items():
+            row = msgspec.structs.replace(rows[job_id], frozen_s=round(held_s, 6))
+            self._writer.append_job(row)
 
-    def _keep(self, *rows: JobRecord) -> None:
-        if rows:
-            self._writer.append_job(*rows)
-            self._rows.update({row.trace_job: row for row in rows})
-
-    def _open_rows(self) -> list[JobRecord]:
-        return [row for row in self._rows.values() if row.state is None]
-
-    def _progress(self, submitter: Submitter) -> Progress:
-        now = time.time() - self._origin
-        still_open = self._open_rows()
-        running = sum(1 for row in still_open if row.trace_job in self._running)
-        unsubmitted = len(self.plan.jobs) - len(self._rows)
+    def _progress(self, submissions: Submissions) -> Progress:
+        following = self._following
+        now = self._clock.wall() - self._origin
+        still_open = following.open_rows()
+        unsubmitted = len(self.plan.jobs) - len(following.entries)
         last_due = self.plan.jobs[-1].due_s
         longest = max((row.dedicated_s or 0.0 for row in still_open), default=0.0)
+        running = len(following.running & {row.trace_job for row in still_open})
         return Progress(
             unsubmitted=unsubmitted,
             waiting=len(still_open) - running,
             running=running,
-            done=len(self._rows) - len(still_open),
+            done=len(following.entries) - len(still_open),
             now_s=now,
             left_s=max(0.0, last_due - now if unsubmitted else 0.0) + longest,
-            slurm_away=self._away or submitter.is_away.is_set(),
+            slurm_away=following.is_away or submissions.is_away.is_set(),
+            blocked=len(following.blocked),
+            blocked_by=next((one.reason for one in following.blocked.values()), None),
         )
 
     def _clean_up(self) -> None:
         """Drop the files of jobs that went well; what others printed stays, to be read."""
-        good = {row.trace_job for row in self._rows.values() if row.state == "COMPLETED"}
-        for path in self._folder.iterdir():
-            number = path.name.partition(".")[0]
-            if not number.isdigit() or int(number) in good:
-                path.unlink(missing_ok=True)
+        entries = self._following.entries
+        good = {str(key) for key, entry in entries.items() if entry.job.state == "COMPLETED"}
+        folder = self.path / JOBS_FOLDER
         with suppress(OSError):
-            self._folder.rmdir()
+            names = [path.name for path in folder.iterdir()]
+            # A claim keeps a late copy of its job from running; the folder's absence does that, too.
+            kept = [name for name in names if _number(name) not in good and _number(name).isdigit()]
+            for name in names:
+                if name not in kept and (not kept or not name.endswith(CLAIM)):
+                    with suppress(OSError):
+                        (folder / name).unlink()
+            folder.rmdir()
+
+
+def _number(name: str) -> str:
+    return name.partition(".")[0]
 
 
 @contextmanager

@@ -7,18 +7,20 @@ outlived the replay is waited for first, or its job would be missed and submitte
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import psutil
 
 from osub.errors import ClusterError
 from osub.records import JobRecord
 from osub.slurm import Job
+from submitter.copies import choose_copy, job_name, own_jobs
 from submitter.follow import planned_row
-from submitter.pace import job_name, trace_job_of
 from submitter.plan import PlannedJob
 from submitter.stamps import read_stamps
 
@@ -52,20 +54,20 @@ def _marked(mark: str, own_pid: int) -> list[int]:
 
 def recover_rows(
     planned: Iterable[PlannedJob],
-    rows: dict[int, JobRecord],
+    known: Collection[int],
     jobs: Iterable[Job],
     folder: Path,
     run_id: str,
     origin: float,
-) -> dict[int, JobRecord]:
+) -> list[JobRecord]:
     """Return rows of jobs that were submitted although the RUN does not say so.
 
     Parameters
     ----------
     planned
         The whole plan.
-    rows
-        Rows that the RUN has.
+    known
+        The trace's numbers of the jobs that the RUN knows.
     jobs
         Slurm's jobs.
     folder
@@ -73,24 +75,23 @@ def recover_rows(
     run_id, origin
         The run's id and the epoch second of its second 0.
     """
-    in_slurm: dict[int, Job] = {}
-    for job in sorted(jobs, key=lambda job: job.job_id, reverse=True):
-        number = trace_job_of(job.name, run_id)
-        if number is not None:
-            in_slurm[number] = job
-    recovered = {}
+    in_slurm = own_jobs(jobs, run_id, {os.geteuid()})
+    recovered = []
     for plan in planned:
-        if plan.trace_job in rows:
+        if plan.trace_job in known:
             continue
-        job_of_plan = in_slurm.get(plan.trace_job)
         stamps = read_stamps(folder, plan.trace_job)
-        job_id = job_of_plan.job_id if job_of_plan else stamps.slurm_job
-        if job_id is None:
+        copies = {job.job_id: job for job in in_slurm.get(plan.trace_job, ())}
+        choice = choose_copy(copies.values(), None, stamps.slurm_job)
+        if choice is None:
             continue
-        known = [job_of_plan.submit_time if job_of_plan else None, stamps.start_ms and stamps.start_ms / 1000]
-        entered = min((instant for instant in known if instant is not None), default=origin + plan.due_s)
+        job = copies.get(choice.job_id)
+        stamped = [
+            job.submit_time if job and not job.restarts else None,
+            stamps.start_ms and stamps.start_ms / 1000,
+        ]
+        entered = min((instant for instant in stamped if instant is not None), default=origin + plan.due_s)
         row = planned_row(plan)
-        fields = {name: getattr(row, name) for name in row.__struct_fields__}
-        fields |= {"job_id": job_id, "submit_s": round(max(entered - origin, plan.due_s), 3)}
-        recovered[plan.trace_job] = JobRecord(**fields)
+        entered_s = round(max(entered - origin, plan.due_s), 3)
+        recovered.append(msgspec.structs.replace(row, job_id=choice.job_id, submit_s=entered_s))
     return recovered

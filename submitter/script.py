@@ -2,8 +2,10 @@
 
 The stamps lie in the RUN's ``jobs`` folder, which every node must see: ``<job>.start`` with the Slurm job
 id, ``<job>.end`` with the exit code, ``<job>.report`` with the application's own account, ``<job>.out`` with
-what it printed. ``sh`` and ``date`` are all it needs, and cost about 2 ms. A stamp is one
-write of one line, and whoever reads half of it reads nothing.
+what it printed. A job that Slurm starts again stamps ``<job>.life1.start`` and so on. ``<job>.claim`` is a
+link that the first copy to start makes, so that a second one does nothing. ``sh``, ``date`` and ``ln`` are
+all it needs, and cost about 3 ms. A stamp is one write of one line, and whoever reads half of it reads
+nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +24,18 @@ stamp() {{ date +%s%3N; }}
 note() {{ printf '%s\\n' "$2" > "$at.$1"; }}
 OSUB_WRAPPER_START_MS=$(stamp)
 export OSUB_WRAPPER_START_MS
+if [ ! -d "${{at%/*}}" ]; then
+  echo "${{at%/*}} is not there: the replay is over, or $(hostname) does not see its folder" >&2
+  exit 1
+fi
+if ! ln -s "$SLURM_JOB_ID" "$at.claim" 2>/dev/null; then
+  owner=$(readlink "$at.claim")
+  if [ -n "$owner" ] && [ "$owner" != "$SLURM_JOB_ID" ]; then
+    echo "a second copy of job {trace_job}, which belongs to $owner: nothing to do" >&2
+    exit 0
+  fi
+fi
+[ "${{SLURM_RESTART_COUNT:-0}}" = 0 ] || at=$at.life$SLURM_RESTART_COUNT
 note start "{{\\"slurm_job\\":$SLURM_JOB_ID,\\"ms\\":$OSUB_WRAPPER_START_MS}}"
 """
 

@@ -1,31 +1,36 @@
 """What a job's own wrapper and application left in the RUN's ``jobs`` folder.
 
-A file may be missing, for a job that was killed leaves no end; one that cannot be read counts as missing.
+A file may be missing, for a job that was killed leaves no end, and on a network file system it may be seen
+late; one that cannot be read counts as missing.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
 _T = TypeVar("_T")
+_MS = Annotated[int, msgspec.Meta(ge=0, le=10**14)]
+_MOST_BYTES = 1 << 20
+JOBS_FOLDER = "jobs"
 
 
 class _Start(msgspec.Struct):
-    slurm_job: int
-    ms: int
+    slurm_job: Annotated[int, msgspec.Meta(ge=0)]
+    ms: _MS
 
 
 class _End(msgspec.Struct):
-    ms: int
-    exit_code: int
+    ms: _MS
+    exit_code: Annotated[int, msgspec.Meta(ge=0)]
 
 
 class _Report(msgspec.Struct):
-    cpu_s: float | None = None
+    cpu_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +43,18 @@ class Stamps:
     exit_code: int | None = None
     cpu_s: float | None = None
 
+    @property
+    def are_whole(self) -> bool:
+        """Whether both start and end are known."""
+        return self.start_ms is not None and self.end_ms is not None
 
-def read_stamps(folder: Path, trace_job: int) -> Stamps:
-    """Return what is known of a job from its files in ``folder``."""
-    start = _read(folder / f"{trace_job}.start", _Start)
-    end = _read(folder / f"{trace_job}.end", _End)
+
+def read_stamps(folder: Path, trace_job: int, life: int = 0) -> Stamps:
+    """Return what is known of a job from its files in ``folder``, of its first life or a later one."""
+    stem = f"{trace_job}.life{life}" if life else str(trace_job)
+    start = _read(folder / f"{stem}.start", _Start)
+    end = _read(folder / f"{stem}.end", _End)
+    # The application does not know of lives; what it reports last belongs to the life that ended last.
     report = _read(folder / f"{trace_job}.report", _Report)
     return Stamps(
         slurm_job=start.slurm_job if start else None,
@@ -53,8 +65,15 @@ def read_stamps(folder: Path, trace_job: int) -> Stamps:
     )
 
 
+def look_again(folder: Path) -> None:
+    """Make a network file system ask its server what is in the folder now."""
+    with suppress(OSError):
+        list(folder.iterdir())
+
+
 def _read(path: Path, kind: type[_T]) -> _T | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        with path.open("rb") as stream:
+            return msgspec.json.decode(stream.read(_MOST_BYTES), type=kind)
     except (OSError, msgspec.DecodeError, msgspec.ValidationError):
         return None

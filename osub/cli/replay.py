@@ -6,9 +6,8 @@ import json
 import math
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -22,7 +21,7 @@ from deploy.local.gang import record_folder
 from deploy.local.state import ClusterState, read_state
 from gangd.controller.slicelog import read_slices
 from osub.errors import ClusterError, UsageError
-from osub.records import GangSettings, RunWriter, SliceRecord
+from osub.records import GangSettings
 from osub.slurm import CommandSlurm
 from submitter.options import ReplayOptions
 from submitter.plan import Oversize
@@ -117,36 +116,19 @@ def gang_of(embedded: ClusterState | None, client: CommandSlurm) -> GangSettings
     return GangSettings(kind="none")
 
 
-def collector_of(embedded: ClusterState | None) -> Collect:
+def collector_of(embedded: ClusterState | None) -> Collect | None:
     """Return what adds the time slices of an embedded gangd to a RUN; nothing where there is none."""
     if embedded is None or embedded.shape.gang is not Gang.OSUB:
-        return lambda _writer, _origin: {}
+        return None
     folder = record_folder(embedded.layout)
 
-    def collect(writer: RunWriter, origin: float) -> dict[int, float]:
-        ours = {row.job_id for row in writer.jobs().values()}
-        held: dict[tuple[int, str], float] = {}
-        for part in batched((row for row in read_slices(folder, origin) if row.job in ours), 10_000):
-            writer.append_slice(*part)
-            for row in part:
-                if row.role == "held":
-                    held[row.job, row.node] = held.get((row.job, row.node), 0.0) + row.length_s
-        return {job: max(s for (other, _), s in held.items() if other == job) for job, _ in held}
-
-    return collect
-
-
-def batched(rows: Iterable[SliceRecord], most: int) -> Iterator[list[SliceRecord]]:
-    """Yield lists of at most ``most`` rows."""
-    source = iter(rows)
-    while part := list(islice(source, most)):
-        yield part
+    return lambda jobs, origin: (row for row in read_slices(folder, origin) if row.job in jobs)
 
 
 def watch_replay(
     session: Replay,
     title: str = "replay",
-    collect: Collect = lambda _writer, _origin: {},
+    collect: Collect | None = None,
     most_s: float = math.inf,
 ) -> bool:
     """Carry a replay out under a progress bar; returns whether it finished.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 import polars as pl
@@ -19,11 +20,13 @@ from osub.records.rows import AllocationRecord, JobRecord
 class JobEntry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A job's row and everything that it has held so far, in the order of time.
 
-    ``allocations`` is None where an entry says nothing of them: those of the entry before stand.
+    ``allocations`` is None where an entry says nothing of them: those of the entry before stand. ``restarts``
+    is how often the scheduler had started the job again.
     """
 
     job: JobRecord
     allocations: tuple[AllocationRecord, ...] | None = None
+    restarts: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class JobJournal:
@@ -75,11 +78,11 @@ class JobJournal:
         source = str(self._file.path)
         job = check_record(entry.job, source)
         if entry.allocations is None:
-            return JobEntry(job)
+            return JobEntry(job, restarts=entry.restarts)
         allocations = tuple(check_record(held, source) for held in entry.allocations)
         if any(held.job != job.job_id for held in allocations):
             raise InputError(f"{source}: an allocation of trace_job {job.trace_job} is another job's")
-        return JobEntry(job, allocations)
+        return JobEntry(job, allocations, entry.restarts)
 
 
 def read_entries(path: Path) -> dict[int, JobEntry]:
@@ -94,7 +97,7 @@ def read_entries(path: Path) -> dict[int, JobEntry]:
     for entry in _every_entry(path):
         before = entries.get(entry.job.trace_job)
         if entry.allocations is None and before is not None:
-            entry = JobEntry(entry.job, before.allocations)
+            entry = JobEntry(entry.job, before.allocations, max(entry.restarts, before.restarts))
         entries[entry.job.trace_job] = entry
     return entries
 

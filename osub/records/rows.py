@@ -148,7 +148,9 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     setup_s: Annotated[Seconds | None, Meta(description="Time spent on setting up, restarts included.")] = (
         None
     )
-    wasted_s: Annotated[Seconds | None, Meta(description="Run time that preemption threw away.")] = None
+    wasted_s: Annotated[
+        Seconds | None, Meta(description="Run time that preemption or a requeue threw away.")
+    ] = None
     min_nodes: Annotated[Nodes | None, Meta(description="Fewest nodes that a malleable job runs on.")] = None
     max_nodes: Annotated[Nodes | None, Meta(description="Most nodes that a malleable job can use.")] = None
     preferred_nodes: Annotated[

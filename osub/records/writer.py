@@ -32,7 +32,7 @@ from osub.records.folder import (
 from osub.records.job_journal import JobEntry, JobJournal, job_frames, read_entries
 from osub.records.journal import AppendFile
 from osub.records.row_journal import RowJournal, good_lines_length, read_journal
-from osub.records.rows import AllocationRecord, JobRecord, SliceRecord
+from osub.records.rows import JobRecord, SliceRecord
 from osub.records.run_info import RunInfo
 from osub.records.tables import write_table
 
@@ -116,12 +116,11 @@ class RunWriter:
 
     def jobs(self) -> dict[int, JobRecord]:
         """Return the jobs written so far by ``trace_job``; of rows with the same key, the last."""
-        return {key: entry.job for key, entry in read_entries(journal_path(self.path, JOBS)).items()}
+        return {key: entry.job for key, entry in self.entries().items()}
 
-    def allocations(self) -> dict[int, tuple[AllocationRecord, ...]]:
-        """Return what each job has held so far, by ``trace_job``."""
-        entries = read_entries(journal_path(self.path, JOBS))
-        return {key: entry.allocations or () for key, entry in entries.items()}
+    def entries(self) -> dict[int, JobEntry]:
+        """Return the jobs written so far by ``trace_job``, each with what it has held."""
+        return read_entries(journal_path(self.path, JOBS))
 
     def append_job(self, *records: JobRecord) -> None:
         """Append jobs; a job written again (same ``trace_job``) replaces what was written before.
@@ -135,11 +134,11 @@ class RunWriter:
         OutputError
             The disk is full; nothing is written.
         """
-        self._job_journal().append(*map(JobEntry, records))
+        self.append_entry(*map(JobEntry, records))
 
-    def append_allocated(self, record: JobRecord, allocations: Iterable[AllocationRecord]) -> None:
-        """Append a job and all of its allocations so far: both are written, or neither; raises as above."""
-        self._job_journal().append(JobEntry(record, tuple(allocations)))
+    def append_entry(self, *entries: JobEntry) -> None:
+        """Append jobs, each with all of its allocations: both are written, or neither; raises as above."""
+        self._job_journal().append(*entries)
 
     def append_slice(self, *records: SliceRecord) -> None:
         """Append time slices, best all rows of a slice in one call; raises as ``append_job`` does."""

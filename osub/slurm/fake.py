@@ -1,9 +1,15 @@
-"""An in-memory Slurm for tests: allocates cores, lets time pass, refuses what it does not know."""
+"""An in-memory Slurm for tests: allocates cores, lets time pass, refuses what it does not know.
+
+It fails as the real one does when it is told to: answers are lost or late, jobs are held, requeued or killed
+with their node.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from osub.slurm.client import SubmitRequest
 from osub.slurm.faults import (
@@ -15,11 +21,25 @@ from osub.slurm.faults import (
 from osub.slurm.types import Job, JobSnapshot, JobState, Node, NodeCores, Partition, UnreadableJob
 
 
+class SubmitFault(Enum):
+    """What goes wrong with a submission."""
+
+    REFUSED = "Slurm says no"
+    AWAY = "it never arrives, and that is told"
+    LOST_ANSWER = "the job is made, and nobody is told"
+    LATE = "nobody is told, and the job is made some time later"
+    VANISHED = "nobody is told, and no job is made"
+    BROKEN = "the client fails as nobody foresaw; no job is made"
+    BROKEN_AFTER = "the client fails as nobody foresaw once the job is made"
+
+
 @dataclass(slots=True)
 class _Entry:
     job: Job
     request: SubmitRequest
     ends_at: float | None = None
+    eligible_at: float = 0.0
+    held: bool = False
 
 
 class FakeSlurm:
@@ -38,6 +58,27 @@ class FakeSlurm:
         Seconds a job runs, from its request.
     start_time
         The epoch second at which the cluster's clock stands first.
+    uid
+        Whose jobs they are.
+    threads
+        Hardware threads a core.
+    forced
+        Whether every job shares its cores (OverSubscribe=FORCE), or only those that ask for it (YES).
+
+    Attributes
+    ----------
+    faults
+        What goes wrong with the next submissions, in order; None for one that goes well.
+    late_s
+        How late LATE is.
+    hold
+        Returns the reason for which a job is held in the queue, from its request; None for none.
+    refuse
+        Returns why a request is refused, None where it is not.
+    on_start, on_end
+        Called when a job starts (it ends at once where that returns False) and when it has ended.
+    down
+        Nodes that take no jobs.
     """
 
     def __init__(
@@ -47,12 +88,26 @@ class FakeSlurm:
         multiplicity: int = 1,
         run_time: Callable[[SubmitRequest], float] = lambda _: 10.0,
         start_time: float = 1_000_000_000.0,
+        uid: int = 1000,
+        threads: int = 1,
+        forced: bool | None = None,
     ) -> None:
         self.now = start_time
         self.reachable = True
         self.lose_next_answer = False
         self.unreadable: dict[int, str] = {}
         self.signals: list[tuple[int, str]] = []
+        self.faults: deque[SubmitFault | None] = deque()
+        self.late_s = 15.0
+        self.hold: Callable[[SubmitRequest], str | None] = lambda _: None
+        self.refuse: Callable[[SubmitRequest], str | None] = lambda _: None
+        self.on_start: Callable[[Job, SubmitRequest], bool] = lambda _job, _request: True
+        self.on_end: Callable[[Job, SubmitRequest], None] = lambda _job, _request: None
+        self.down: set[str] = set()
+        self._uid = uid
+        self._threads = threads
+        self._forced = multiplicity > 1 if forced is None else forced
+        self._late: list[tuple[float, SubmitRequest]] = []
         self._cores = cores
         self._multiplicity = multiplicity
         self._run_time = run_time
@@ -99,9 +154,11 @@ class FakeSlurm:
         return [
             Node(
                 name=name,
-                states=frozenset({"ALLOCATED" if any(load[name]) else "IDLE"}),
+                states=frozenset(
+                    {"DOWN" if name in self.down else "ALLOCATED" if any(load[name]) else "IDLE"}
+                ),
                 cores=self._cores,
-                threads_per_core=1,
+                threads_per_core=self._threads,
                 memory_mib=4000,
                 cpus_allocated=sum(1 for jobs in load[name] if jobs),
                 features=frozenset(),
@@ -117,7 +174,7 @@ class FakeSlurm:
                 name="main",
                 nodes=tuple(self._nodes),
                 multiplicity=self._multiplicity,
-                forced=self._multiplicity > 1,
+                forced=self._forced,
                 is_default=True,
                 is_up=True,
                 preempt_mode="OFF",
@@ -127,6 +184,20 @@ class FakeSlurm:
     def submit(self, request: SubmitRequest) -> int:
         """Queue a job; refuses an unknown partition, a job that can never fit, an empty script."""
         self._reach()
+        fault = self.faults.popleft() if self.faults else None
+        if self.lose_next_answer:
+            self.lose_next_answer, fault = False, SubmitFault.LOST_ANSWER
+        why = "Invalid account" if fault is SubmitFault.REFUSED else self.refuse(request)
+        if why is not None:
+            raise SlurmRefusedError(f"Slurm refused {request.name}: {why}")
+        if fault is SubmitFault.AWAY:
+            raise SlurmUnreachableError(f"{request.name} not submitted: Unable to contact slurm controller")
+        if fault is SubmitFault.BROKEN:
+            raise ValueError("invalid literal for int() with base 10: ''")
+        if fault is SubmitFault.LATE:
+            self._late.append((self.now + self.late_s, request))
+        if fault in {SubmitFault.LATE, SubmitFault.VANISHED}:
+            raise SubmitUncertainError(f"submission of {request.name}: no answer within 20 s")
         if request.partition not in {None, "main"}:
             raise SlurmRefusedError(f"invalid partition specified: {request.partition}")
         if request.nodes > len(self._nodes) or request.tasks_per_node > self._cores:
@@ -139,23 +210,24 @@ class FakeSlurm:
             job_id=job_id,
             name=request.name,
             user="tester",
-            uid=1000,
+            uid=self._uid,
             partition="main",
             state=JobState.PENDING,
-            reason="None",
+            reason=self.hold(request) or "None",
             num_nodes=request.nodes,
             num_cpus=request.nodes * request.tasks_per_node,
             submit_time=int(self.now),
             time_limit_s=limit * 60 if limit is not None else None,
             comment=request.comment,
         )
-        self._entries[job_id] = _Entry(job, request)
+        self._entries[job_id] = _Entry(job, request, held=job.reason != "None")
         self._schedule()
-        if self.lose_next_answer:
-            self.lose_next_answer = False
+        if fault is SubmitFault.LOST_ANSWER:
             raise SubmitUncertainError(
                 f"submission of {request.name}: Socket timed out on send/recv operation"
             )
+        if fault is SubmitFault.BROKEN_AFTER:
+            raise ValueError("invalid literal for int() with base 10: 'sbatch: cluster'")
         return job_id
 
     def cancel(self, job_ids: Iterable[int], *, only_pending: bool = False) -> None:
@@ -187,12 +259,21 @@ class FakeSlurm:
         """Let time pass: jobs end at their instants and waiting ones start."""
         target = self.now + seconds
         while True:
-            ends = [entry for entry in self._entries.values() if entry.ends_at is not None]
-            ending = min(ends, key=lambda entry: (entry.ends_at, entry.job.job_id), default=None)
-            if ending is None or ending.ends_at is None or ending.ends_at > target:
+            ends = [entry.ends_at for entry in self._entries.values() if entry.ends_at is not None]
+            starts = [entry.eligible_at for entry in self._entries.values() if entry.eligible_at > self.now]
+            now = min([*ends, *starts, *(at for at, _ in self._late)], default=target)
+            if now > target or not (ends or starts or self._late):
                 break
-            self.now = max(self.now, ending.ends_at)
-            self._end(ending, self._outcome(ending), ending.ends_at)
+            self.now = max(self.now, now)
+            due, self._late = (
+                [one for one in self._late if one[0] <= self.now],
+                [one for one in self._late if one[0] > self.now],
+            )
+            for _, request in due:
+                self._arrive(request)
+            for entry in list(self._entries.values()):
+                if entry.ends_at is not None and entry.ends_at <= self.now:
+                    self._end(entry, self._outcome(entry), entry.ends_at)
             self._schedule()
         self.now = target
 
@@ -205,6 +286,44 @@ class FakeSlurm:
         entry = self._known(job_id)
         entry.job = replace(entry.job, state=JobState.SUSPENDED if suspended else JobState.RUNNING)
 
+    def end(self, job_id: int, state: JobState) -> None:
+        """End a job as ``state`` says, such as one that runs out of memory."""
+        self._end(self._known(job_id), state, self.now)
+        self._schedule()
+
+    def requeue(self, job_id: int, after_s: float = 2.0, reason: str | None = None) -> None:
+        """Put a job back to the queue, as ``scontrol requeue`` does; with a reason it is held there."""
+        entry = self._known(job_id)
+        if entry.ends_at is not None:
+            self.on_end(replace(entry.job, state=JobState.REQUEUED), entry.request)
+        entry.ends_at, entry.held = None, reason is not None
+        entry.eligible_at = self.now + after_s
+        entry.job = replace(
+            entry.job,
+            state=JobState.PENDING,
+            reason=reason or "BeginTime",
+            cores=(),
+            restarts=entry.job.restarts + 1,
+            submit_time=int(self.now),
+            start_time=None,
+            end_time=None,
+            exit_code=None,
+        )
+
+    def release(self, job_id: int) -> None:
+        """Let a held job start."""
+        entry = self._known(job_id)
+        entry.held, entry.job = False, replace(entry.job, reason="None")
+        self._schedule()
+
+    def _arrive(self, request: SubmitRequest) -> None:
+        """Queue a job whose submission came late."""
+        before, self.faults = self.faults, deque()
+        try:
+            self.submit(request)
+        finally:
+            self.faults = before
+
     def _outcome(self, entry: _Entry) -> JobState:
         limit, start = entry.job.time_limit_s, entry.job.start_time
         timed_out = limit is not None and start is not None and self._run_time(entry.request) > limit
@@ -213,11 +332,14 @@ class FakeSlurm:
     def _end(self, entry: _Entry, state: JobState, at: float) -> None:
         entry.ends_at = None
         code = 0 if state is JobState.COMPLETED else None
+        ran = entry.job.state.holds_cores
         entry.job = replace(entry.job, state=state, end_time=int(at), exit_code=code)
+        if ran:
+            self.on_end(entry.job, entry.request)
 
     def _schedule(self) -> None:
         for entry in self._entries.values():
-            if entry.job.state is not JobState.PENDING:
+            if entry.job.state is not JobState.PENDING or entry.held or entry.eligible_at > self.now:
                 continue
             cores = self._place(entry.request)
             if cores is None:
@@ -228,10 +350,13 @@ class FakeSlurm:
             entry.job = replace(
                 entry.job,
                 state=JobState.RUNNING,
+                reason="None",
                 cores=cores,
                 start_time=int(self.now),
                 end_time=int(self.now) + limit if limit is not None else None,
             )
+            if not self.on_start(entry.job, entry.request):
+                entry.ends_at = self.now
 
     def _place(self, request: SubmitRequest) -> tuple[NodeCores, ...] | None:
         load = self._load()
@@ -239,7 +364,8 @@ class FakeSlurm:
         for name in sorted(self._nodes, key=lambda node: (sum(load[node]), self._nodes.index(node))):
             free = [core for core in range(self._cores) if load[name][core] < self._multiplicity]
             free.sort(key=lambda core, loads=load[name]: (loads[core], core))  # type: ignore[misc]
-            if len(free) >= request.tasks_per_node and len(placed) < request.nodes:
+            fits = len(free) >= request.tasks_per_node and name not in self.down
+            if fits and len(placed) < request.nodes:
                 placed.append(NodeCores(name, tuple(sorted(free[: request.tasks_per_node]))))
         return tuple(placed) if len(placed) == request.nodes else None
 

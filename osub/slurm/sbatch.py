@@ -100,6 +100,7 @@ def sbatch_options(request: SubmitRequest) -> list[str]:
         f"--ntasks={request.nodes * request.tasks_per_node}",
         f"--ntasks-per-node={request.tasks_per_node}",
         f"--output={request.output or '/dev/null'}",
+        "--open-mode=append",  # a job that starts again keeps what it printed before
     ]
     optional = {
         "partition": request.partition,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from osub.errors import InputError, OutputError
-from osub.records import AllocationRecord, Placement, RunWriter, SliceRecord, load_run, trace_sha256
+from osub.records import AllocationRecord, JobEntry, Placement, RunWriter, SliceRecord, load_run, trace_sha256
 from tests.fixtures.records import TRACE_TEXT, make_ended, make_info, make_job, make_trace
 
 
@@ -34,8 +34,8 @@ def test_the_last_row_of_a_job_wins_across_a_reopening(tmp_path: Path) -> None:
         writer.append_job(make_ended(2))
         writer.append_slice(SliceRecord(slice=0, start_s=0, length_s=0.25, job=101, node="n1", role="run"))
         held = AllocationRecord(job=101, from_s=1, to_s=3, placement=(Placement("n1", (0,)),), why="start")
-        writer.append_allocated(make_ended(1), [held])
-        assert writer.allocations() == {1: (held,), 2: ()}
+        writer.append_entry(JobEntry(make_ended(1), (held,)))
+        assert writer.entries() == {1: JobEntry(make_ended(1), (held,)), 2: JobEntry(make_ended(2))}
         writer.finish(wall_s=3.5, cpu_s=0.1)
     run = load_run(tmp_path / "RUN")
     assert run.complete

@@ -15,7 +15,7 @@ from submitter.target import Pool, Target
 from workloads.job_shape import JobShape, job_shape
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace
 
-POOL = Pool(partition="main", nodes=4, cores=8, memory_mib=8000, multiplicity=2)
+POOL = Pool(partition="main", names=("a", "b", "c", "d"), cores=8, threads=1, memory_mib=8000, multiplicity=2)
 TARGET = Target(node_names=("a", "b", "c", "d"), cores=8, batch=POOL, interactive=POOL)
 
 

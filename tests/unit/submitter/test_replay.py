@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -15,9 +16,9 @@ import pytest
 from osub.errors import ClusterError, InputError, OutputError
 from osub.records import load_run
 from osub.slurm import FakeSlurm, JobSnapshot, SubmitRequest, UnreadableJob
-from submitter import pace, replay
 from submitter.options import ReplayOptions
 from submitter.replay import Progress, Replay, Wish
+from submitter.timing import Timing
 
 TRACE = "".join(
     f"{number} {submit} -1 1 {procs} -1 -1 {procs} 60 -1 1 1 1 -1 {queue} -1 -1 -1\n"
@@ -25,11 +26,21 @@ TRACE = "".join(
 )
 
 
+MANY = 30
+
+
 class LiveFake(FakeSlurm):
     """A fake whose clock is the real one and whose jobs write the stamps that their wrapper would."""
 
     def __init__(self, run_s: float = 0.3) -> None:
-        super().__init__(nodes=2, cores=1, multiplicity=2, run_time=lambda _: run_s, start_time=time.time())
+        super().__init__(
+            nodes=2,
+            cores=1,
+            multiplicity=2,
+            run_time=lambda _: run_s,
+            start_time=time.time(),
+            uid=os.geteuid(),
+        )
         self.submitted: list[str] = []
 
     def submit(self, request: SubmitRequest) -> int:
@@ -41,12 +52,7 @@ class LiveFake(FakeSlurm):
         return super().jobs()
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "_POLL_S", 0.05)
-    monkeypatch.setattr(replay, "_TURN_S", 0.02)
-    monkeypatch.setattr(pace, "_AWAY_PAUSE_S", 0.05)
-    monkeypatch.setattr(pace, "_LOOK_FOR_S", 0.2)
+QUICK = Timing(turn_s=0.02, poll_s=0.05, away_s=0.05, look_s=0.2, gone_s=0.2, stamps_s=0.05, killed_s=0.05)
 
 
 @pytest.fixture
@@ -62,7 +68,7 @@ def rows(run: Path) -> list[dict[str, object]]:
 
 def test_every_job_of_the_trace_has_one_row(trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    assert Replay.begin(trace, out, LiveFake(), ReplayOptions()).run()
+    assert Replay.begin(trace, out, LiveFake(), ReplayOptions(), timing=QUICK).run()
     run = load_run(out)
     assert run.complete
     assert run.jobs["trace_job"].to_list() == [1, 2, 3, 4]
@@ -77,7 +83,7 @@ def test_an_existing_run_is_refused_without_resume(trace: Path, tmp_path: Path) 
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "precious").touch()
     with pytest.raises(OutputError):
-        Replay.begin(trace, tmp_path / "run", LiveFake(), ReplayOptions())
+        Replay.begin(trace, tmp_path / "run", LiveFake(), ReplayOptions(), timing=QUICK)
 
 
 def test_a_detached_replay_is_resumed_without_loss_or_double(trace: Path, tmp_path: Path) -> None:
@@ -86,9 +92,9 @@ def test_a_detached_replay_is_resumed_without_loss_or_double(trace: Path, tmp_pa
     def detach_early(now: Progress) -> Wish:
         return Wish.DETACH if now.total - now.unsubmitted >= 2 else Wish.GO_ON
 
-    assert not Replay.begin(trace, out, slurm, ReplayOptions()).run(detach_early)
+    assert not Replay.begin(trace, out, slurm, ReplayOptions(), timing=QUICK).run(detach_early)
     assert not load_run(out).complete
-    assert Replay.resume(out, slurm).run()
+    assert Replay.resume(out, slurm, timing=QUICK).run()
     assert [row["state"] for row in rows(out)] == ["COMPLETED"] * 4
     assert len(slurm.submitted) == len(set(slurm.submitted)) == 4
 
@@ -96,24 +102,24 @@ def test_a_detached_replay_is_resumed_without_loss_or_double(trace: Path, tmp_pa
 def test_a_job_submitted_just_before_a_kill_is_found_by_its_name(trace: Path, tmp_path: Path) -> None:
     """The kill comes between Slurm's answer and the row: the row is missing, the job is not doubled."""
     slurm, out = LiveFake(), tmp_path / "run"
-    first = Replay.begin(trace, out, slurm, ReplayOptions())
+    first = Replay.begin(trace, out, slurm, ReplayOptions(), timing=QUICK)
     run_id = load_run(out).info.options["run_id"]
     first._writer.close()
     slurm.submit(SubmitRequest(script="#!/bin/sh\n", name=f"osub-{run_id}-1"))
-    assert Replay.resume(out, slurm).run()
+    assert Replay.resume(out, slurm, timing=QUICK).run()
     assert len(slurm.submitted) == len(set(slurm.submitted)) == 4
 
 
 def test_a_job_that_slurm_has_forgotten_is_known_by_its_own_stamps(trace: Path, tmp_path: Path) -> None:
     slurm, out = LiveFake(), tmp_path / "run"
-    first = Replay.begin(trace, out, slurm, ReplayOptions())
+    first = Replay.begin(trace, out, slurm, ReplayOptions(), timing=QUICK)
     origin = first._origin
     first._writer.close()
     ms = int(origin * 1000)
     (out / "jobs" / "1.start").write_text(json.dumps({"slurm_job": 77, "ms": ms + 100}))
     (out / "jobs" / "1.end").write_text(json.dumps({"ms": ms + 400, "exit_code": 0}))
     (out / "jobs" / "1.report").write_text(json.dumps({"cpu_s": 0.25, "app": "rrba"}))
-    assert Replay.resume(out, slurm).run()
+    assert Replay.resume(out, slurm, timing=QUICK).run()
     first_row = rows(out)[0]
     assert (first_row["job_id"], first_row["state"], first_row["cpu_s"]) == (77, "COMPLETED", 0.25)
     assert first_row["end_s"] == pytest.approx(0.4, abs=0.002)  # stamps are whole milliseconds
@@ -126,7 +132,7 @@ def test_cancel_ends_all_jobs_and_finishes_the_run(trace: Path, tmp_path: Path) 
     def cancel(now: Progress) -> Wish:
         return Wish.CANCEL if now.running else Wish.GO_ON
 
-    assert Replay.begin(trace, out, slurm, ReplayOptions()).run(cancel)
+    assert Replay.begin(trace, out, slurm, ReplayOptions(), timing=QUICK).run(cancel)
     assert {row["state"] for row in rows(out)} == {"CANCELLED"}
     assert all(job.state.is_over for job in slurm.jobs().jobs)
 
@@ -134,7 +140,7 @@ def test_cancel_ends_all_jobs_and_finishes_the_run(trace: Path, tmp_path: Path) 
 def test_an_answer_that_is_lost_makes_no_second_job(trace: Path, tmp_path: Path) -> None:
     slurm, out = LiveFake(), tmp_path / "run"
     slurm.lose_next_answer = True
-    assert Replay.begin(trace, out, slurm, ReplayOptions()).run()
+    assert Replay.begin(trace, out, slurm, ReplayOptions(), timing=QUICK).run()
     assert len(slurm.submitted) == 4
     assert [row["state"] for row in rows(out)] == ["COMPLETED"] * 4
 
@@ -149,7 +155,7 @@ def test_an_outage_is_waited_out(trace: Path, tmp_path: Path) -> None:
             slurm.reachable = turn == 15
         return Wish.GO_ON
 
-    assert Replay.begin(trace, out, slurm, ReplayOptions()).run(outage)
+    assert Replay.begin(trace, out, slurm, ReplayOptions(), timing=QUICK).run(outage)
     assert [row["state"] for row in rows(out)] == ["COMPLETED"] * 4
     assert {"slurm away", "slurm back"} <= {event["kind"] for event in load_run(out).events()}
 
@@ -170,7 +176,7 @@ def test_a_job_nobody_knows_any_more_is_lost(trace: Path, tmp_path: Path) -> Non
         return FakeSlurm.jobs(slurm)
 
     slurm.jobs = amnesiac  # type: ignore[method-assign]
-    assert Replay.begin(trace, out, slurm, ReplayOptions()).run(forget)
+    assert Replay.begin(trace, out, slurm, ReplayOptions(), timing=QUICK).run(forget)
     assert {row["state"] for row in rows(out)} == {"LOST"}
 
 
@@ -183,14 +189,14 @@ def test_a_job_that_cannot_be_read_is_waited_for_not_lost(trace: Path, tmp_path:
         nonlocal looks
         snapshot = original()
         ended = [job for job in snapshot.jobs if job.state.is_over]
-        if len(ended) < len(snapshot.jobs) or not ended or looks > 2 * replay._MISSED_POLLS:
+        if len(ended) < len(snapshot.jobs) or not ended or looks > MANY:
             return snapshot
         looks += 1
         return JobSnapshot((), tuple(UnreadableJob(job.job_id, "no state") for job in snapshot.jobs))
 
     slurm.jobs = hiding  # type: ignore[method-assign]
-    assert Replay.begin(trace, out, slurm, ReplayOptions()).run()
-    assert looks > 2 * replay._MISSED_POLLS
+    assert Replay.begin(trace, out, slurm, ReplayOptions(), timing=QUICK).run()
+    assert looks > MANY
     assert {row["state"] for row in rows(out)} == {"COMPLETED"}
 
 
@@ -203,7 +209,7 @@ def test_a_refused_job_has_a_row_and_a_reason(tmp_path: Path) -> None:
 
     trace = tmp_path / "small.swf"
     trace.write_text(TRACE)
-    assert Replay.begin(trace, tmp_path / "run", Picky(), ReplayOptions()).run()
+    assert Replay.begin(trace, tmp_path / "run", Picky(), ReplayOptions(), timing=QUICK).run()
     refused = rows(tmp_path / "run")[1]
     assert (refused["state"], refused["job_id"], refused["start_s"]) == ("REFUSED", None, None)
     assert any(event["kind"] == "refused" for event in load_run(tmp_path / "run").events())
@@ -214,7 +220,7 @@ def test_the_run_holds_the_trace_in_its_own_seconds(tmp_path: Path) -> None:
     trace.write_text(
         re.sub(r"^(\d) (\d)", lambda m: f"{m[1]} {1000 + 10 * int(m[2])}", TRACE, flags=re.MULTILINE)
     )
-    assert Replay.begin(trace, tmp_path / "run", LiveFake(), ReplayOptions(speedup=10)).run()
+    assert Replay.begin(trace, tmp_path / "run", LiveFake(), ReplayOptions(speedup=10), timing=QUICK).run()
     run = load_run(tmp_path / "run")
     assert run.jobs["due_s"].to_list() == [0.0, 0.0, 1.0, 1.0]
     assert run.jobs["dedicated_s"].to_list() == pytest.approx([0.1] * 4)
@@ -224,7 +230,7 @@ def test_slurm_away_at_the_beginning_is_an_error_and_leaves_nothing(trace: Path,
     slurm = LiveFake()
     slurm.reachable = False
     with pytest.raises(ClusterError, match="does not answer"):
-        Replay.begin(trace, tmp_path / "run", slurm, ReplayOptions())
+        Replay.begin(trace, tmp_path / "run", slurm, ReplayOptions(), timing=QUICK)
     assert not (tmp_path / "run").exists()
 
 
@@ -241,7 +247,7 @@ def test_a_bad_trace_is_an_error_and_leaves_nothing(name: str, content: bytes, t
     trace = tmp_path / f"{name}.swf"
     trace.write_bytes(content)
     with pytest.raises(InputError) as caught:
-        Replay.begin(trace, tmp_path / "run", LiveFake(), ReplayOptions())
+        Replay.begin(trace, tmp_path / "run", LiveFake(), ReplayOptions(), timing=QUICK)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
 
@@ -249,5 +255,5 @@ def test_a_bad_trace_is_an_error_and_leaves_nothing(name: str, content: bytes, t
 def test_unsorted_submissions_are_sorted(tmp_path: Path) -> None:
     trace = tmp_path / "unsorted.swf"
     trace.write_text("".join(reversed(TRACE.splitlines(keepends=True))))
-    assert Replay.begin(trace, tmp_path / "run", LiveFake(), ReplayOptions()).run()
+    assert Replay.begin(trace, tmp_path / "run", LiveFake(), ReplayOptions(), timing=QUICK).run()
     assert load_run(tmp_path / "run").jobs.height == 4

@@ -1,0 +1,267 @@
+"""Following the jobs: from each answer of Slurm to rows, allocations and events of the RUN.
+
+What is decided stands in ``follow`` (rows), ``copies`` (which copy is the job) and ``stuck`` (what can never
+start); here it is carried out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache, partial
+
+import msgspec
+
+from osub.errors import ClusterError
+from osub.records import JobEntry, JobRecord, RunWriter
+from osub.slurm import Job, SlurmClient
+from submitter.copies import choose_copy, forbid, own_jobs
+from submitter.follow import StampsOf, began_again, ended, lost, progressed, reopened, stamps_due, waits
+from submitter.poll import Answer
+from submitter.stamps import JOBS_FOLDER, look_again, read_stamps
+from submitter.stuck import Blocked, Hope, StuckJobs, hope_of, nodes_up
+from submitter.timing import Timing
+
+# An answer that was long in coming tells of one instant only.
+_LONGEST_STEP_S = 5.0
+# A job is gone only where several answers in a row have been without it.
+_LEAST_ABSENCES = 3
+
+
+class Following:
+    """What is known of every job that was submitted, kept up to date with Slurm's answers.
+
+    Parameters
+    ----------
+    writer
+        The RUN.
+    client
+        For cancelling what can never start, and second copies.
+    run_id, origin
+        Part of the jobs' names, and the epoch second of the run's second 0.
+    timing
+        How long to wait for what.
+    partitions
+        The nodes of the partitions that the jobs go to.
+    """
+
+    def __init__(
+        self,
+        writer: RunWriter,
+        client: SlurmClient,
+        *,
+        run_id: str,
+        origin: float,
+        timing: Timing,
+        partitions: Mapping[str, Collection[str]],
+    ) -> None:
+        self.entries: dict[int, JobEntry] = writer.entries()
+        self.running: set[int] = set()
+        self.blocked: dict[int, Blocked] = {}
+        self.reasons: dict[int, str] = {}
+        self.is_away = False
+        self.is_cancelling = False
+        self.wants_nodes = False
+        self._writer = writer
+        self._client = client
+        self._folder = writer.path / JOBS_FOLDER
+        self._run_id = run_id
+        self._origin = origin
+        self._timing = timing
+        self._partitions = partitions
+        self._stuck = StuckJobs(timing)
+        self._answered_at: float | None = None
+        self._ended_s: dict[int, float] = {}
+        self._absent: dict[int, tuple[int, float]] = {}
+        self._told: set[tuple[str, int | None, object]] = set()
+
+    def open_rows(self) -> list[JobRecord]:
+        """Return the rows of the jobs that have not ended."""
+        return [entry.job for entry in self.entries.values() if entry.job.state is None]
+
+    def keep(self, *entries: JobEntry) -> None:
+        """Record entries."""
+        if entries:
+            self._writer.append_entry(*entries)
+            self.entries.update({entry.job.trace_job: entry for entry in entries})
+
+    def hear(self, answer: Answer) -> None:
+        """Write what an answer of Slurm tells."""
+        if answer.jobs is None:
+            if not self.is_away:
+                self._writer.event("slurm away", why=str(answer.error))
+            self.is_away, self._answered_at = True, None
+            return
+        if self.is_away:
+            self._writer.event("slurm back")
+        before, self._answered_at, self.is_away = self._answered_at, answer.at, False
+        passed_s = 0.0 if before is None else min(answer.at - before, _LONGEST_STEP_S)
+        look_again(self._folder)
+        jobs = {job.job_id: job for job in answer.jobs.jobs}
+        unreadable = {one.job_id: one.why for one in answer.jobs.unreadable}
+        copies = own_jobs(answer.jobs.jobs, self._run_id, self._uids(jobs))
+        self.running = set()
+        waiting: dict[int, Job] = {}
+        spare: list[Job] = []
+        for key in list(self.entries):
+            stamps_of = cache(partial(read_stamps, self._folder, key))
+            is_hidden = self._is_hidden(key, jobs, unreadable)
+            job, others = self._choose(key, copies.get(key, []), jobs, stamps_of, is_hidden=is_hidden)
+            spare += others
+            self._reopen(key, job)
+            if self.entries[key].job.state is not None:
+                continue
+            if job is not None and waits(job):
+                waiting[key] = job
+            self._look(key, job, stamps_of, passed_s, is_hidden=is_hidden)
+        self._drop(spare)
+        self._unblock(waiting, passed_s, answer)
+        if self.is_cancelling:
+            left = [jobs[row.job_id] for row in self.open_rows() if row.job_id in jobs]
+            self._cancel(job.job_id for job in left if not job.state.is_over)
+
+    def forbid(self, key: int) -> int | None:
+        """Let no copy of a job start any more; returns the id of one that has started already."""
+        return forbid(self._folder, key)
+
+    def _uids(self, jobs: Mapping[int, Job]) -> set[int]:
+        known = [jobs.get(entry.job.job_id or 0) for entry in self.entries.values()]
+        return {os.geteuid()} | {job.uid for job in known if job is not None}
+
+    def _is_hidden(self, key: int, jobs: Mapping[int, Job], unreadable: Mapping[int | None, str]) -> bool:
+        """Whether Slurm has, or may have, a job of which it says nothing that can be read."""
+        number = self.entries[key].job.job_id
+        if number is None or number in jobs or not {number, None} & unreadable.keys():
+            return False
+        if self.entries[key].job.state is None:
+            self._tell("unreadable", number, key, why=unreadable.get(number, unreadable.get(None)))
+        return True
+
+    def _choose(
+        self,
+        key: int,
+        copies: list[Job],
+        jobs: Mapping[int, Job],
+        stamps_of: StampsOf,
+        *,
+        is_hidden: bool,
+    ) -> tuple[Job | None, tuple[Job, ...]]:
+        """Return the copy of a job that counts, and those that don't; a change of mind is recorded."""
+        row = self.entries[key].job
+        known = jobs.get(row.job_id) if row.job_id is not None else None
+        if known is not None and waits(known) and len(copies) < 2:
+            return known, ()  # by far the most frequent case costs no look at files
+        if row.job_id is None:  # refused or cancelled: what turns up comes too late
+            return None, tuple(copies)
+        believed = row.job_id if known is not None or is_hidden or not copies else None
+        choice = choose_copy(copies, believed, stamps_of(0).slurm_job)
+        if choice is None:
+            return known, ()
+        if choice.job_id != row.job_id:
+            self._writer.event("another copy", trace_job=key, job_id=choice.job_id, instead_of=row.job_id)
+            changed = msgspec.structs.replace(row, job_id=choice.job_id, start_s=None, placement=None)
+            self.keep(JobEntry(changed, ()))
+        return jobs.get(choice.job_id), choice.others
+
+    def _reopen(self, key: int, job: Job | None) -> None:
+        entry = self.entries[key]
+        if job is not None and began_again(entry, job):
+            self._writer.event("began again", trace_job=key, job_id=job.job_id, after=entry.job.state)
+            self._ended_s.pop(key, None)
+            self.reasons.pop(key, None)
+            self.keep(reopened(entry))
+
+    def _look(
+        self, key: int, job: Job | None, stamps_of: StampsOf, passed_s: float, *, is_hidden: bool
+    ) -> None:
+        """Record what is new of a job that has not ended as far as is known."""
+        entry = self.entries[key]
+        if job is None:
+            last = ended(entry, None, stamps_of, self._origin)
+            if last is not None:
+                self.keep(last)
+            elif is_hidden:
+                self._absent.pop(key, None)
+            else:
+                self._miss(key, stamps_of, passed_s)
+            return
+        self._absent.pop(key, None)
+        if not job.state.is_over:
+            if job.state.holds_cores:
+                self.running.add(key)
+            now = progressed(entry, job, stamps_of, self._origin)
+            if now != entry:
+                self.keep(now)
+            if job.restarts:
+                self._tell("requeued", job.job_id, key, restarts=job.restarts)
+            return
+        due = stamps_due(entry, job, stamps_of)
+        if due is not False:
+            waited_s = self._ended_s[key] = self._ended_s.get(key, -passed_s) + passed_s
+            if waited_s < (self._timing.stamps_s if due else self._timing.killed_s):
+                return
+            if due:
+                self._tell("stamps missing", job.job_id, key, waited_s=round(waited_s, 1))
+                self.reasons[key] = (
+                    f"no stamps within {waited_s:.0f} s: is {self._folder} seen by every node?"
+                )
+        last = ended(entry, job, stamps_of, self._origin)
+        if last is not None:
+            self._ended_s.pop(key, None)
+            self.keep(last)
+
+    def _miss(self, key: int, stamps_of: StampsOf, passed_s: float) -> None:
+        """Count an answer without a job; so many in a row for so long, and it is lost."""
+        times, absent_s = self._absent.get(key, (0, -passed_s))
+        times, absent_s = times + 1, absent_s + passed_s
+        self._absent[key] = times, absent_s
+        if times < _LEAST_ABSENCES or absent_s < self._timing.gone_s:
+            return
+        entry = lost(self.entries[key], stamps_of, self._origin)
+        why = f"Slurm has not known it for {absent_s:.0f} s, and it left no end"
+        self._writer.event("lost", trace_job=key, job_id=entry.job.job_id, why=why)
+        self.reasons[key] = why
+        self.forbid(key)
+        self.keep(entry)
+
+    def _drop(self, spare: Collection[Job]) -> None:
+        """Cancel second copies that wait; one that has started finds that it has nothing to do, and ends."""
+        for job in spare:
+            self._tell("second copy", job.job_id, None, state=str(job.state))
+        self._cancel((job.job_id for job in spare if waits(job)), only_pending=True)
+
+    def _unblock(self, waiting: Mapping[int, Job], passed_s: float, answer: Answer) -> None:
+        """Cancel jobs that can never start, and tell of those that may not."""
+        assert answer.jobs is not None
+        up = None if answer.nodes is None else nodes_up(answer.nodes, self._partitions)
+        is_idle = not answer.jobs.unreadable and not any(job.state.holds_cores for job in answer.jobs.jobs)
+        self.blocked = {
+            key: blocked
+            for key, blocked in self._stuck.look(waiting, passed_s, is_idle=is_idle, up_nodes=up).items()
+            if blocked.is_notable
+        }
+        self.wants_nodes = any(hope_of(job) is Hope.NODES for job in waiting.values())
+        for key, blocked in self.blocked.items():
+            job = blocked.job
+            self._tell("blocked", job.job_id, key, reason=blocked.reason)
+            if blocked.is_hopeless:
+                self.reasons[key] = f"never started: {blocked.reason}"
+                waited_s = round(blocked.waited_s, 1)
+                self._tell("never starts", job.job_id, key, reason=blocked.reason, waited_s=waited_s)
+        self._cancel(blocked.job.job_id for blocked in self.blocked.values() if blocked.is_hopeless)
+
+    def _cancel(self, job_ids: Iterable[int], *, only_pending: bool = False) -> None:
+        """Cancel jobs; where Slurm is away again, the next answer is in time for it."""
+        try:
+            self._client.cancel(list(job_ids), only_pending=only_pending)
+        except ClusterError as error:
+            self._tell("cancel failed", None, None, why=str(error))
+
+    def _tell(self, kind: str, job_id: int | None, key: int | None, **fields: object) -> None:
+        """Log an event once for each job, a requeue once for each life."""
+        mark = (kind, job_id, fields.get("restarts"))
+        if mark not in self._told:
+            self._told.add(mark)
+            known = {"trace_job": key} if key is not None else {}
+            known |= {"job_id": job_id} if job_id is not None else {}
+            self._writer.event(kind, **known, **fields)

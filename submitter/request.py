@@ -1,0 +1,56 @@
+"""What is asked of Slurm for a planned job."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from osub.slurm import SubmitRequest
+from submitter.copies import job_name
+from submitter.options import ReplayOptions
+from submitter.plan import PlannedJob
+from submitter.script import batch_script
+from submitter.stamps import JOBS_FOLDER
+from submitter.target import Target
+
+
+def job_environment() -> dict[str, str]:
+    """Return the whole environment of a job; nothing else of the caller's reaches it."""
+    return {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}",
+        "HOME": os.environ.get("HOME", "/"),
+        "LANG": "C.UTF-8",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def submit_request(job: PlannedJob, target: Target, options: ReplayOptions, run: Path) -> SubmitRequest:
+    """Return the request for a job of the RUN ``run`` (absolute).
+
+    Tasks have a core each. Where cores have several hardware threads, of which Slurm makes CPUs, that has to
+    be said, and memory is asked for by node: by CPU it would be counted once for each thread.
+    """
+    pool = target.pool(job.partition)
+    several = pool.threads > 1
+    memory = job.memory_per_core_mib
+    return SubmitRequest(
+        script=batch_script(job, run, pin=options.pin, calibration=options.calibration),
+        name=job_name(options.run_id, job.trace_job),
+        nodes=job.nodes,
+        tasks_per_node=job.cores_per_node,
+        tasks_per_core=1 if several else None,
+        partition=job.partition,
+        memory_per_cpu_mib=None if several else memory,
+        memory_per_node_mib=memory * job.cores_per_node if several and memory is not None else None,
+        time_limit_minutes=job.limit_minutes,
+        output=run / JOBS_FOLDER / f"{job.trace_job}.out",
+        comment=f"osub replay {options.run_id}",
+        account=options.account,
+        qos=options.qos,
+        reservation=options.reservation,
+        no_requeue=options.no_requeue,
+        oversubscribe=pool.shares_on_request,
+        options=options.sbatch_options,
+        environment=job_environment(),
+    )
