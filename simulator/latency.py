@@ -104,6 +104,7 @@ def undelayed(result: Result, workload: Workload, latencies: Latencies) -> Resul
     return replace(
         result,
         workload=workload,
+        lag_us=seconds_to_us(latencies.submission_s),
         start_us=result.start_us + seconds_to_us(latencies.scheduling_s),
         end_us=result.end_us - seconds_to_us(latencies.release_s),
     )

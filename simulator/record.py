@@ -66,7 +66,7 @@ def job_frame(result: Result) -> pl.DataFrame:
     """Return one row a job, without the placement."""
     workload = result.workload
     cores = workload.nodes * workload.cores
-    submit_s = workload.submit_us / US_PER_S
+    submit_s = result.submit_us / US_PER_S
     busy_s = workload.periods.busy_us / US_PER_S
     return pl.DataFrame(
         {
@@ -78,7 +78,7 @@ def job_frame(result: Result) -> pl.DataFrame:
             "nodes": workload.nodes,
             "cores": cores,
             "memory_mib": _known(np.ceil(workload.memory_kib / _KIB_PER_MIB)),
-            "due_s": submit_s,
+            "due_s": workload.submit_us / US_PER_S,
             "submitted_s": submit_s,
             "submit_s": submit_s,
             "start_s": result.start_us / US_PER_S,

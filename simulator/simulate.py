@@ -36,6 +36,8 @@ class Result:
         The runs of its pools.
     start_us, end_us
         Shape (jobs,), from the run's second 0.
+    lag_us
+        From when a job is due until it is in the queue.
     """
 
     setting: Setting
@@ -43,6 +45,12 @@ class Result:
     pools: tuple[PoolResult, ...]
     start_us: Ints
     end_us: Ints
+    lag_us: int = 0
+
+    @property
+    def submit_us(self) -> Ints:
+        """When each job was in the queue: waiting begins there, as in a real run."""
+        return self.workload.submit_us + self.lag_us
 
     @property
     def engine_cpu_s(self) -> float:

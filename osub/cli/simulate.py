@@ -130,8 +130,8 @@ def simulate(
 def outcome(result: Result) -> dict[str, Any]:
     """Return the main figures of a simulation."""
     workload = result.workload
-    waits_s = (result.start_us - workload.submit_us) / 1e6
-    turnaround_s = (result.end_us - workload.submit_us) / 1e6
+    waits_s = (result.start_us - result.submit_us) / 1e6
+    turnaround_s = (result.end_us - result.submit_us) / 1e6
     run_s = workload.run_us / 1e6
     long_enough = run_s > 0
     slowdown = turnaround_s[long_enough] / run_s[long_enough]

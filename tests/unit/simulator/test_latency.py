@@ -101,5 +101,10 @@ def test_a_simulation_with_the_latencies_of_a_run_gives_its_schedule(tmp_path: P
     simulated = load_run(tmp_path / "s")
     assert simulated.jobs["start_s"].to_list() == real.jobs["start_s"].to_list()
     assert simulated.jobs["end_s"].to_list() == real.jobs["end_s"].to_list()
+    for column in ("due_s", "submitted_s"):
+        assert simulated.jobs[column].to_list() == pytest.approx(real.jobs[column].to_list()), column
+    assert simulated.jobs["submit_s"].to_list() == simulated.jobs["submitted_s"].to_list(), (
+        "waiting begins there"
+    )
     assert simulated.jobs["dedicated_s"].to_list() == real.jobs["dedicated_s"].to_list()
     assert simulated.info.options["release_s"] == 1.0
