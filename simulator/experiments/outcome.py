@@ -66,7 +66,7 @@ def outcome_of(
     run_s = workload.run_us / US_PER_S
     slowdown = (end_us - workload.submit_us) / US_PER_S / run_s
     interactive = workload.interactive
-    work = run_s * workload.nodes * workload.cores
+    work = workload.periods.busy_us / US_PER_S * workload.nodes * workload.cores
     places = np.searchsorted(workload.number, examples)
     return Outcome(
         label=label,
