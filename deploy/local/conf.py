@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 from deploy.local.host import CgroupVersion, Host
 from deploy.local.layout import Layout
 from deploy.local.shape import Gang, Queues, Scheduler, Shape
@@ -9,6 +11,7 @@ from deploy.local.shape import Gang, Queues, Scheduler, Shape
 # Virtual nodes declare the memory of the nodes in the thesis's Table 7.1.
 _VIRTUAL_NODE_MIB = 65_536
 _PHYSICAL_SHARE = 0.9
+_JOB_RANGES, _JOBS_A_RANGE = 60_000, 1000
 
 
 def node_memory_mib(shape: Shape, host: Host) -> int:
@@ -45,6 +48,7 @@ def slurm_conf(shape: Shape, host: Host, layout: Layout) -> str:
         "EnforcePartLimits": "ALL",
         "MaxJobCount": "200000",
         "MinJobAge": "3600",
+        "FirstJobId": str(first_job_id(layout.cluster_name)),
         "JobCompType": "jobcomp/filetxt",
         "JobCompLoc": str(layout.job_completions),
         "ProctrackType": "proctrack/cgroup" if tracked else "proctrack/linuxproc",
@@ -79,6 +83,15 @@ def slurm_conf(shape: Shape, host: Host, layout: Layout) -> str:
             "",
         ]
     )
+
+
+def first_job_id(cluster_name: str) -> int:
+    """Return the number of a cluster's first job, another one for (almost) every cluster.
+
+    MPICH names the shared memory of a job's ranks after Slurm's job and step and nothing else. Two clusters
+    of one host that both count from 1 would have their jobs write into each other's messages.
+    """
+    return _JOBS_A_RANGE * (1 + zlib.crc32(cluster_name.encode()) % _JOB_RANGES) + 1
 
 
 def _partitions(shape: Shape, layout: Layout, memory_per_cpu_mib: int) -> list[str]:

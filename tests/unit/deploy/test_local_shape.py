@@ -113,6 +113,16 @@ def test_names_differ_from_folder_to_folder_and_long_paths_get_a_short_home(tmp_
     assert Path(deep.short) in deep.own_paths()
 
 
+def test_two_clusters_of_a_host_number_their_jobs_apart(tmp_path: Path) -> None:
+    """MPICH names the memory that ranks share after job and step alone."""
+    shape = Shape(nodes=1, cores=1)
+    one, two = (int(conf(shape, state=tmp_path / name)["FirstJobId"]) for name in ("a", "b"))
+    assert abs(one - two) >= 1000
+    assert one == int(conf(shape, state=tmp_path / "a")["FirstJobId"])
+    assert min(one, two) > 0
+    assert max(one, two) < 0x03FF0000 - 200_000, "Slurm's MaxJobId, and room for jobs"
+
+
 def test_free_ports_are_distinct() -> None:
     assert len(set(free_ports(50))) == 50
 
