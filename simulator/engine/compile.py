@@ -2,14 +2,17 @@
 
 numba's cache looks at the file of the function that Python calls, not at the files of the functions that this
 one calls. A kernel would therefore stay as it was when a callee in another file changes. So the cache folder
-is named after a digest of all files of this package that have kernels: other sources, other folder.
+is named after a digest of all files of this package that have kernels: other sources, other folder. Of
+several processes that want the engine at once, one compiles it and the others load what it left.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -68,6 +71,17 @@ if COMPILED:
 def is_cached() -> bool:
     """Return whether these sources were compiled before, on this machine."""
     return _CACHED and any(cache_folder().rglob("*run_events*.nbc"))
+
+
+@contextlib.contextmanager
+def compiled_once() -> Iterator[None]:
+    """Hold a lock while the engine is compiled; no lock once it is in the cache, or where there is none."""
+    if not _CACHED or is_cached():
+        yield
+        return
+    with (cache_folder() / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:

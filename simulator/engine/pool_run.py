@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from simulator.engine.build import PoolJobs, build_state
+from simulator.engine.compile import compiled_once
 from simulator.engine.loop import run_events
 from simulator.engine.state import (
     ARRIVED_JOBS,
@@ -155,7 +156,8 @@ def run_pool(
     )
     outlook = empty_outlook(state)
     if built_in:
-        run_events(state, outlook, 0)  # loads, or compiles, the kernels: no part of the engine's time
+        with compiled_once():
+            run_events(state, outlook, 0)  # loads, or compiles, the kernels: no part of the engine's time
     began = time.process_time()
     if built_in:
         while run_events(state, outlook, EVENTS_A_CALL) == EVENTS_A_CALL:
