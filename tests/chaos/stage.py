@@ -29,10 +29,11 @@ from gangd.guardian.statefile import StateFile, Word
 from gangd.keys import make_keys
 from osub.errors import OsubError
 from osub.slurm import CommandSlurm
-from tests.chaos.broken import wait_for
+from tests.chaos.broken import Broken, wait_for
 from tests.chaos.forger import Recorder
 from tests.chaos.proxy import Proxy, ProxyThread
 from tests.chaos.watcher import Watcher
+from tests.fixtures.leftovers import left_of_cluster
 
 LEASE_S = 2.0
 ALLOWANCE_S = LEASE_S + 1.0
@@ -126,6 +127,8 @@ class Stage:
         end_daemons([*self.gang.values(), *self.strangers], within_s=5.0)
         try:
             self.cluster.down()
+            if hasattr(self, "layout") and (left := left_of_cluster(self.layout)):
+                raise Broken(f"left after the cluster's end: {', '.join(left)}")
         finally:
             with suppress(AttributeError):
                 self.recorder.close()

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from deploy.local import LocalCluster, Shape
-from deploy.local.cgroups import node_cgroups
-from deploy.local.daemons import marked_processes
 from deploy.local.host import PROGRAMS, find_program
+from tests.fixtures.leftovers import left_of_cluster
 
 MISSING = [name for name in PROGRAMS if find_program(name) is None]
 
@@ -57,11 +56,9 @@ def shared_cluster() -> Iterator[LocalCluster]:
 
 
 def end_cluster(cluster: LocalCluster) -> None:
-    """End a cluster and check that it left no process and no cgroup."""
+    """End a cluster and check that it left nothing."""
     if not (cluster.folder / "cluster.json").exists():
         return
     layout = cluster.state().layout
     cluster.down()
-    assert marked_processes(layout.cluster_name) == []
-    assert node_cgroups(node.name for node in layout.nodes) == []
-    assert not cluster.folder.exists()
+    assert left_of_cluster(layout) == []

@@ -20,7 +20,7 @@ from osub.errors import ClusterError
 from osub.slurm import CommandSlurm, JobSnapshot, JobState, SubmitRequest
 from tests.integration.waiting import wait_until
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 
 Make = Callable[[Shape], LocalCluster]
 SLEEPER = SubmitRequest(

@@ -19,7 +19,7 @@ from submitter.options import ReplayOptions
 from submitter.replay import Replay
 from tests.fixtures.slurm_decisions import SETTINGS, Places
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 
 JOBS = 70
 # Sizes that the rule of equal parts can put on nodes of 12 cores.

@@ -17,7 +17,7 @@ from deploy.local import LocalCluster
 from osub.records import Run, load_run
 from tests.integration.waiting import wait_until
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 
 
 def swf(path: Path, *jobs: tuple[int, float, float, int, int]) -> Path:
@@ -46,6 +46,7 @@ def states(run: Run) -> list[str]:
     return [str(state) for state in run.jobs.sort("trace_job")["state"]]
 
 
+@pytest.mark.quick
 def test_both_applications_run_across_nodes_and_report(shared_cluster: LocalCluster, tmp_path: Path) -> None:
     trace = swf(tmp_path / "t.swf", (1, 0, 2, 2, 1), (2, 0.5, 3, 1, 0), (3, 1, 2, 2, 0), (4, 1, 1, 1, 1))
     done = osub(*words(trace, shared_cluster, tmp_path / "run", "--json"))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from osub.analysis.completion import completion_by_cpu_time, completion_by_jobs
@@ -44,7 +44,6 @@ def tables(draw: st.DrawFn) -> pl.DataFrame:
 
 
 @given(tables(), st.integers(0, 100), st.integers(0, 100))
-@settings(deadline=None)
 def test_completion_is_monotone_and_ends_with_the_last_job(table: pl.DataFrame, one: int, two: int) -> None:
     derived = with_derived(table)
     for done in (completion_by_jobs(derived, 0.0), completion_by_cpu_time(derived, 0.0)):
@@ -54,7 +53,6 @@ def test_completion_is_monotone_and_ends_with_the_last_job(table: pl.DataFrame, 
 
 
 @given(tables(), st.sampled_from([2.0, 0.5, 64.0]))
-@settings(deadline=None)
 def test_slowdowns_do_not_depend_on_the_unit_of_time(table: pl.DataFrame, factor: float) -> None:
     scaled = table.with_columns(pl.col(SECONDS) * factor)
     for name in ("slowdown", "slowdown_osub", "degradation"):
@@ -67,7 +65,6 @@ def test_slowdowns_do_not_depend_on_the_unit_of_time(table: pl.DataFrame, factor
 
 
 @given(tables())
-@settings(deadline=None)
 def test_slowdowns_are_in_order(table: pl.DataFrame) -> None:
     for row in with_derived(table).iter_rows(named=True):
         assert row["slowdown"] is None or row["slowdown"] >= 1
@@ -77,7 +74,6 @@ def test_slowdowns_are_in_order(table: pl.DataFrame) -> None:
 
 
 @given(tables())
-@settings(deadline=None)
 def test_use_of_cores_is_what_counting_second_by_second_gives(table: pl.DataFrame) -> None:
     held = occupancy(table)
     entries = core_entries(table)
@@ -117,7 +113,6 @@ def test_jain_index_lies_between_one_job_and_all_and_has_no_unit(ratios: list[fl
 
 
 @given(st.lists(st.sampled_from(["run", "held", "idle", "free"]), max_size=30))
-@settings(deadline=None)
 def test_usage_intervals_add_up_to_the_busy_slices_between_the_first_and_the_last_use(
     roles: list[str],
 ) -> None:

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fixtures.tier import examples
 from workloads.behaviour.library import Recording, embed_recordings
 from workloads.behaviour.model import busy_idle, sampled
 from workloads.behaviour.synthesis import decode, encode
@@ -41,19 +42,19 @@ def traces(draw: st.DrawFn) -> SwfTrace:
 
 
 @given(LENGTHS)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_sampled_periods_of_whole_samples_come_back(lengths: list[int]) -> None:
     assert busy_idle(sampled("x", pattern_of(lengths))) == pattern_of(lengths)
 
 
 @given(LENGTHS, st.integers(1, 20))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_encoding_of_periods_is_lossless_to_the_millisecond(lengths: list[int], unit: int) -> None:
     assert decode(encode(pattern_of(lengths, unit))) == pattern_of(lengths, unit)
 
 
 @given(traces(), st.lists(LENGTHS, min_size=1, max_size=8), st.integers(1, 4), st.integers(0, 9))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_embedded_recordings_fill_run_times_and_leave_others_alone(
     trace: SwfTrace, library: list[list[int]], nearest: int, seed: int
 ) -> None:
@@ -70,7 +71,7 @@ def test_embedded_recordings_fill_run_times_and_leave_others_alone(
 
 
 @given(st.lists(traces(), min_size=1, max_size=3), st.booleans())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_merging_keeps_every_job_once_under_its_own_number(parts: list[SwfTrace], same_users: bool) -> None:
     merged = merge_traces(parts, same_users=same_users)
     assert len({job.job_number for job in merged.jobs}) == len(merged.jobs)
@@ -81,7 +82,7 @@ def test_merging_keeps_every_job_once_under_its_own_number(parts: list[SwfTrace]
 
 
 @given(traces(), st.floats(0.2, 4), st.integers(0, 9))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_scaled_arrivals_are_in_order_with_sound_links(trace: SwfTrace, factor: float, seed: int) -> None:
     wanted = round(factor * len(trace.jobs))
     if not wanted:
@@ -94,7 +95,7 @@ def test_scaled_arrivals_are_in_order_with_sound_links(trace: SwfTrace, factor: 
 
 
 @given(traces(), st.integers(1, 20))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_selection_parts_a_trace_in_two(trace: SwfTrace, procs: int) -> None:
     narrow = [job.job_number for job in trace.jobs if Selection(most_procs=procs).holds(job)]
     wide = [job.job_number for job in trace.jobs if Selection(least_procs=procs + 1).holds(job)]

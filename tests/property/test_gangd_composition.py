@@ -7,7 +7,7 @@ from math import ceil
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangd.core import (
@@ -31,9 +31,9 @@ from gangd.core.compose import UNIT
 from gangd.core.conflicts import ConflictGraph
 from gangd.core.states import GangState
 from tests.fixtures.core_bench import MS, QUANTUM
+from tests.fixtures.tier import examples
 
 CORES = 6
-calmly = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 core_sets = st.sets(st.integers(0, CORES - 1), min_size=1, max_size=CORES)
 weights = st.sampled_from([1.0, 1.0, 1.0, 2.0, 3.0, 0.5])
@@ -99,7 +99,7 @@ def connected(wanted: list[tuple[set[int], float]]) -> bool:
     return not left
 
 
-@settings(calmly, max_examples=200)
+@examples(200)
 @given(gangs.filter(connected), st.integers(2, 40))
 def test_slices_are_composed_by_the_rules(wanted: list[tuple[set[int], float]], cap_slices: int) -> None:
     cores = CoreMap({"n": CORES})
@@ -190,7 +190,7 @@ events = st.one_of(
 )
 
 
-@settings(calmly, max_examples=300)
+@examples(300)
 @given(st.lists(events, max_size=40), st.booleans())
 def test_any_event_is_taken_in_or_refused_without_a_trace(script: list[Any], in_order: bool) -> None:
     if in_order:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gangd.controller.fanout import Fanout
@@ -25,6 +25,7 @@ from gangd.core.events import (
 from gangd.core.scheduler import GangScheduler
 from gangd.core.settings import Settings
 from gangd.wire import Bounds, Controller, DownMessage, MissedPlanError, Timeline, decode_down, encode_down
+from tests.fixtures.tier import examples
 
 MS = 1_000_000
 
@@ -229,7 +230,7 @@ churn = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(150)
 @given(
     churn,
     st.integers(2, 4),
@@ -261,7 +262,7 @@ def test_one_gang_a_core_nobody_starves_and_all_nodes_agree(
         world.step()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(25)
 @given(st.integers(0, 10**6), st.integers(2, 4))
 def test_jobs_that_come_and_go_get_equal_shares(seed: int, most: int) -> None:
     dice = Random(seed)
@@ -277,7 +278,7 @@ def test_jobs_that_come_and_go_get_equal_shares(seed: int, most: int) -> None:
         assert jain(shares) >= 0.99
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(50)
 @given(churn, st.sets(st.sampled_from(["n0", "n1", "n2"]), min_size=1, max_size=2))
 def test_no_job_with_a_silent_node_stays_held(script: list[tuple[str, object]], silent: set[str]) -> None:
     world = World(multiplicity=3)
@@ -293,7 +294,7 @@ def test_no_job_with_a_silent_node_stays_held(script: list[tuple[str, object]], 
     assert all(not silent & world.known[job].placement.keys() for job in held)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(50)
 @given(churn, st.integers(0, 10**6))
 def test_a_node_that_missed_messages_holds_nothing_wrong_and_catches_up(
     script: list[tuple[str, object]], seed: int
@@ -318,7 +319,7 @@ def test_a_node_that_missed_messages_holds_nothing_wrong_and_catches_up(
             assert len({job.view.job in held[world.names.index(name)] for name in job.placement}) == 1
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(50)
 @given(churn, st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["n0", "n1", "n2"])), max_size=40))
 def test_no_job_is_held_in_its_grace_before_its_tasks_run_everywhere(
     script: list[tuple[str, object]], launches: list[tuple[int, str]]

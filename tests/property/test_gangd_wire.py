@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gangd.wire import (
@@ -32,6 +32,7 @@ from gangd.wire import (
     topic,
 )
 from gangd.wire.fields import MAX_FRAME_BYTES, MAX_INSTANT_NS
+from tests.fixtures.tier import examples
 
 job_ids = st.integers(1, 2**32 - 1)
 some_jobs = st.lists(job_ids, max_size=5).map(tuple)
@@ -43,9 +44,6 @@ tracks = st.lists(
 ).map(tuple)
 bounds = st.builds(Bounds, st.integers(20_000_000, 60 * 10**9), st.integers(0, 60 * 10**9))
 exempts = st.builds(Exempt, some_jobs, some_jobs, some_jobs)
-
-
-calmly = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the host may be busy
 
 
 def head(node: str | None) -> dict[str, st.SearchStrategy[Any]]:
@@ -105,7 +103,6 @@ reports = st.builds(
 )
 
 
-@calmly
 @given(st.binary(max_size=300))
 @example(b"")
 @example(b"\xc1")
@@ -134,7 +131,7 @@ fields_of_reports = st.sampled_from(
 )
 
 
-@settings(calmly, max_examples=200)
+@examples(200)
 @given(st.data())
 def test_a_message_with_a_strange_field_is_valid_or_refused(data: st.DataObject) -> None:
     raw = msgspec.msgpack.decode(encode(data.draw(reports)))
@@ -146,7 +143,7 @@ def test_a_message_with_a_strange_field_is_valid_or_refused(data: st.DataObject)
     assert decode_up(encode(message), "n1") == message
 
 
-@settings(calmly, max_examples=200)
+@examples(200)
 @given(st.data())
 def test_a_damaged_plan_is_valid_or_refused(data: st.DataObject) -> None:
     frames = encode_down(data.draw(downs("n1")))
@@ -162,19 +159,16 @@ def test_a_damaged_plan_is_valid_or_refused(data: st.DataObject) -> None:
         assert timeline.held(number) <= timeline.jobs(number)
 
 
-@calmly
 @given(downs("n1"))
 def test_what_is_published_comes_back(message: Any) -> None:
     assert decode_down(encode_down(message), "n1") == message
 
 
-@calmly
 @given(reports)
 def test_what_is_reported_comes_back(message: Report) -> None:
     assert decode_up(encode(message), "n1") == message
 
 
-@calmly
 @given(node_names, node_names)
 def test_no_topic_is_the_beginning_of_anothers(one: str, other: str) -> None:
     assert one == other or not topic(other).startswith(topic(one))
@@ -185,7 +179,7 @@ def test_a_huge_frame_is_refused_before_it_is_read() -> None:
         decode_up(b"\x00" * (MAX_FRAME_BYTES + 1), "n1")
 
 
-@settings(calmly, max_examples=200)
+@examples(200)
 @given(st.lists(downs("n1"), max_size=8))
 def test_no_order_of_messages_breaks_a_timeline(messages: list[Any]) -> None:
     timeline = Timeline("n1")

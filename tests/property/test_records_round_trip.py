@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from osub.errors import InputError
@@ -20,6 +20,7 @@ from osub.records import (
 )
 from osub.records.checks import check_record, check_table
 from osub.records.tables import frame_of, read_table, rows_of, write_table
+from tests.fixtures.tier import examples
 
 seconds = st.none() | st.floats(-1, 1e9) | st.sampled_from([0.0, float("nan"), float("inf")])
 core_ids = st.frozensets(st.integers(0, 4000), min_size=1, max_size=20).map(lambda ids: tuple(sorted(ids)))
@@ -79,7 +80,7 @@ def test_core_ids_survive_their_notation(ids: tuple[int, ...]) -> None:
 
 
 @given(jobs)
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_a_row_and_a_table_of_it_are_judged_alike(row: JobRecord) -> None:
     try:
         check_table(frame_of([row], JOBS), JOBS, "f")
@@ -90,7 +91,7 @@ def test_a_row_and_a_table_of_it_are_judged_alike(row: JobRecord) -> None:
 
 
 @given(st.lists(sound_jobs(), max_size=8))
-@settings(max_examples=50, deadline=None)
+@examples(50)
 def test_jobs_come_back_from_journal_and_table_as_they_were(rows: list[JobRecord]) -> None:
     last = {row.trace_job: row for row in rows}
     expected = [last[key] for key in sorted(last)]

@@ -4,10 +4,11 @@ import io
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from osub.errors import InputError
+from tests.fixtures.tier import examples
 from workloads.swf import (
     SWF_FIELDS,
     InteractivePattern,
@@ -55,7 +56,7 @@ comments = st.text(
 
 
 @given(st.lists(jobs, min_size=1, max_size=8), st.sampled_from(["t.swf", "t.swf.gz"]))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_jobs_survive_writing_and_reading(made: list[SwfJob], name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
@@ -67,7 +68,7 @@ def test_jobs_survive_writing_and_reading(made: list[SwfJob], name: str) -> None
 
 
 @given(st.lists(comments | padded_lines(), min_size=1, max_size=12), padded_lines(), st.booleans())
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_text_of_a_well_formed_file_survives(lines: list[str], job_line: str, ends: bool) -> None:
     content = "\n".join([*lines, job_line]).encode() + (b"\n" if ends else b"")
     with tempfile.TemporaryDirectory() as folder:
@@ -81,7 +82,7 @@ def test_text_of_a_well_formed_file_survives(lines: list[str], job_line: str, en
 
 
 @given(st.binary(max_size=300) | st.text("0123456789-. e\n;\t", max_size=300).map(str.encode))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_any_bytes_are_read_alike_or_refused_alike(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "t.swf"

@@ -3,10 +3,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from osub.errors import UsageError
+from tests.fixtures.tier import examples
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace
 from workloads.trace.compress import compress, compress_apart
 from workloads.trace.durations import stretch, to_ms, to_s
@@ -59,7 +60,7 @@ def is_sorted(trace: SwfTrace) -> bool:
 
 
 @given(traces(), st.floats(1e-2, 1e6))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_compression_keeps_order_and_exact_sums(trace: SwfTrace, speedup: float) -> None:
     small = compress(trace, speedup)
     assert is_sorted(small)
@@ -74,7 +75,7 @@ def test_compression_keeps_order_and_exact_sums(trace: SwfTrace, speedup: float)
 
 
 @given(traces(), st.integers(0, 50), st.integers(50, 5000))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_clipping_keeps_bounds_requests_and_exact_sums(
     trace: SwfTrace, shortest_s: int, longest_s: int
 ) -> None:
@@ -100,7 +101,7 @@ def test_clipping_keeps_bounds_requests_and_exact_sums(
     st.sampled_from([0, 1, None]),
     st.floats(0.05, 3),
 )
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_scaled_jobs_fit_the_system_and_come_from_the_trace(
     trace: SwfTrace, nodes: int, cores: int, seed: int, queue: int | None, intensity: float
 ) -> None:
@@ -142,7 +143,7 @@ def test_nearest_size_of_a_kind_is_the_nearest_there_is(size: int, kind: int, wi
     st.lists(st.integers(0, 500_000) | st.floats(0, 5000).map(lambda run_s: round(run_s, 3)), max_size=30),
     st.integers(0, 99),
 )
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_synthetic_periods_fill_the_run_time_exactly(runs_s: list[float], seed: int) -> None:
     patterns = synthesize_patterns(np.array(runs_s, dtype=np.float64), np.random.default_rng(seed))
     assert len(patterns) == len(runs_s)
@@ -169,7 +170,7 @@ def test_stretched_pattern_is_as_long_as_asked_and_in_proportion(lengths: list[i
 
 
 @given(traces(), st.sampled_from([0, 1, None]))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_found_window_can_be_cut_and_has_its_phases_in_order(trace: SwfTrace, queue: int | None) -> None:
     window = find_window(trace, queue)
     assert window.start_s <= window.active_start_s <= window.active_end_s <= window.end_s
@@ -180,7 +181,7 @@ def test_found_window_can_be_cut_and_has_its_phases_in_order(trace: SwfTrace, qu
 
 
 @given(traces(), st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_first_come_first_served_makespan_has_its_bounds(trace: SwfTrace, factor: int) -> None:
     procs = 300 * factor
     jobs = trace.jobs
@@ -192,7 +193,7 @@ def test_first_come_first_served_makespan_has_its_bounds(trace: SwfTrace, factor
 
 
 @given(traces())
-@settings(max_examples=30, deadline=None)
+@examples(30)
 def test_two_factors_of_one_are_the_identity(trace: SwfTrace) -> None:
     assert compress_apart(trace, 1, 1).jobs == trace.jobs
 

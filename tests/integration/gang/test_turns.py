@@ -34,6 +34,7 @@ def roles_of(rows: Iterable[SliceRecord]) -> Roles:
     return {number: slot for number, slot in roles.items() if min(contended) <= number <= max(contended)}
 
 
+@pytest.mark.quick
 def test_two_coupled_jobs_take_turns_and_both_nodes_agree(stage: Stage) -> None:
     stage.set_quantum(250)
     rrba = shlex.join([sys.executable, "-P", "-m", "workloads.rrba", "--app", "jacobi", "--target-s", "2"])

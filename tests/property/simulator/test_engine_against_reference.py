@@ -6,7 +6,7 @@ import copy
 from fractions import Fraction
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.engine.pool_run import Rules
@@ -15,7 +15,7 @@ from simulator.policies.plain import Easy, EasyElsewhere, Fcfs
 from simulator.policies.rule import QueuePolicy
 from simulator.sharing.proportional import Proportional
 from simulator.system import Pool
-from tests.fixtures.tier import choose
+from tests.fixtures.tier import choose, examples
 from tests.property.simulator.cases import World, crowds, placements, run_world, worlds
 from tests.property.simulator.reference_engine import (
     RefCluster,
@@ -56,14 +56,14 @@ def reference_schedule(world: World, policy: str, placement: str = "thesis") -> 
 
 
 @pytest.mark.parametrize("policy", ["fcfs", "easy"])
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(120)
 @given(world=worlds())
 def test_kernels_give_the_reference_schedule(world: World, policy: str) -> None:
     assert engine_schedule(world, policy, stepping=False) == reference_schedule(world, policy)
 
 
 @pytest.mark.parametrize("placement", ["thesis", "lln"])
-@settings(max_examples=choose(50, 150, 2_000), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=choose(25, 150, 2_000))
 @given(world=crowds())
 def test_crowded_clusters_of_dedicated_cores_give_the_reference_schedule(
     world: World, placement: str
@@ -83,26 +83,26 @@ def test_a_refused_job_is_tried_again_once_a_start_has_moved_its_nodes() -> None
     assert {number: start for number, start, *_ in schedule}[4] == 4
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(100)
 @given(world=worlds(most_jobs=20, interactive=False, most_multiplicity=8))
 def test_busy_clusters_give_the_reference_schedule(world: World) -> None:
     assert engine_schedule(world, "easy", stepping=False) == reference_schedule(world, "easy")
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(100)
 @given(world=worlds(most_jobs=20), policy=st.sampled_from(["fcfs", "easy"]))
 def test_rows_as_slurm_keeps_them_give_the_reference_schedule(world: World, policy: str) -> None:
     assert engine_schedule(world, policy, "lln", stepping=False) == reference_schedule(world, policy, "lln")
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(100)
 @given(world=worlds(most_jobs=20), placement=st.sampled_from(["thesis", "lln"]))
 def test_a_second_choice_of_nodes_gives_the_reference_schedule(world: World, placement: str) -> None:
     schedule = engine_schedule(world, "easy-elsewhere", placement, stepping=False)
     assert schedule == reference_schedule(world, "easy-elsewhere", placement)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(40)
 @given(
     world=worlds(most_jobs=8),
     policy=st.sampled_from(["fcfs", "easy"]),

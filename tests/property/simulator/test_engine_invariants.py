@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.engine.invariants import InvariantError, Invariants
@@ -20,13 +20,14 @@ from simulator.sharing.noise import NoisyNodes
 from simulator.sharing.pairwise import Pairwise
 from simulator.sharing.proportional import Proportional
 from simulator.system import Pool
+from tests.fixtures.tier import examples
 from tests.property.simulator.cases import World, pool_jobs, worlds
 from tests.property.simulator.reference_engine import RefJob
 
 MATRIX = Pairwise(np.array([[2.0, 1.3], [2.7, 1.0]]))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(60)
 @given(
     world=worlds(most_jobs=10),
     easy=st.booleans(),

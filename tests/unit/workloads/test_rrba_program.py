@@ -170,6 +170,7 @@ def test_calibration_of_another_kind_is_not_used_and_that_is_said(rrba: Launcher
     assert "no calibration of jacobi 8x8x8 on 1 ranks" in report["warnings"][0]
 
 
+@pytest.mark.alone
 def test_calibration_is_stored_once_the_core_is_its_own(rrba: Launcher, tmp_path: Path) -> None:
     def attempt() -> bool:
         # Short, so that a busy host has a core to spare for as long.

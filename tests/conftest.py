@@ -1,0 +1,73 @@
+"""What holds for every test: the tier's examples, which tests run when, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.fixtures.leftovers import Watch
+from tests.fixtures.tier import EXAMPLES, tier
+
+LAST = "simulat"
+"""In the path of tests of the simulator, which run last: its kernels may still be compiled at first."""
+
+# Reproducible in quick and default: whoever breaks a property sees it on the same example as CI did. The
+# long tier looks for new ones. A busy host makes examples late, not wrong: no deadline, no complaint of it.
+for name, count in EXAMPLES.items():
+    settings.register_profile(
+        name,
+        max_examples=count,
+        deadline=None,
+        derandomize=name != "all",
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+settings.load_profile(tier())
+
+_WATCH = pytest.StashKey[Watch]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    is_worker = hasattr(config, "workerinput")
+    if not is_worker and not config.option.collectonly:
+        config.stash[_WATCH] = Watch.begin()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what needs the host for itself, skip what this tier has no time for, put the simulator last."""
+    for item in items:
+        marks = {mark.name for mark in item.iter_markers()}
+        if marks & {"slurm", "chaos"} and "beside" not in marks:
+            item.add_marker("alone")
+        if "long" in marks and tier() != "all":
+            item.add_marker(pytest.mark.skip(reason="long: `scripts/test --all` has time for it"))
+    items.sort(key=lambda item: LAST in item.nodeid.split("::")[0])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    watch = session.config.stash.get(_WATCH, None)
+    if watch is None:
+        return
+    left = watch.end()
+    if left:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        _report(session.config, left)
+
+
+def _report(config: pytest.Config, left: list[str]) -> None:
+    """Count what was left behind as errors, so that pytest's own last line tells of them."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None:
+        return
+    for what in left:
+        report = pytest.TestReport(
+            nodeid="session",
+            location=("tests/conftest.py", None, "session"),
+            keywords={},
+            outcome="failed",
+            longrepr=f"left behind by this run: {what}",
+            when="teardown",
+        )
+        reporter.stats.setdefault("error", []).append(report)
