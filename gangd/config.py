@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -20,6 +20,7 @@ Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Samples = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 Weight = Annotated[float, msgspec.Meta(ge=1 / 1024, le=1024)]
+HoldKind = Literal["freeze", "yield"]
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -37,6 +38,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         ``slurm.conf`` of the cluster; None for the environment's.
     record
         Folder into which ``slices.jsonl`` is written; None for no record.
+    hold
+        How a gang whose turn it isn't is held: ``freeze`` (it stands still) or ``yield`` (it takes what the
+        owner of the slice leaves).
+    holds
+        The same for the jobs of a partition.
+    job_holds
+        What a job may ask for itself, by ``gangd-hold=yield`` or ``gangd-hold=freeze`` in its comment.
     quantum_ms
         Length of a slice, 20 to 5000.
     lookahead
@@ -71,6 +79,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     state: Path = Path("/var/lib/gangd")
     slurm_conf: Path | None = None
     record: Path | None = None
+    hold: HoldKind = "freeze"
+    holds: dict[str, HoldKind] = {}
+    job_holds: tuple[HoldKind, ...] = ()
     quantum_ms: Milliseconds = 250
     lookahead: int = 2
     lease_ms: Milliseconds = 2000
@@ -109,8 +120,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             raise UsageError(f"configuration of gangd: {error}") from error
 
     def bounds(self) -> Bounds:
-        """Return what every agent is told: how long it may hold, and how long a new step is not held."""
-        return Bounds(round(self.freeze_cap_ms * MS), round(self.step_grace_ms * MS))
+        """Return what every agent is told: how long it may freeze, and how jobs and steps begin."""
+        newcomers_yield = "yield" in (self.hold, *self.holds.values())
+        return Bounds(round(self.freeze_cap_ms * MS), round(self.step_grace_ms * MS), newcomers_yield)
+
+    def may_freeze(self, partition: str) -> bool:
+        """Whether jobs of a partition may be frozen."""
+        return self.holds.get(partition, self.hold) == "freeze" or "freeze" in self.job_holds
 
 
 def load_config(path: Path | None, **overrides: object) -> Config:

@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
 def serve(config: Config, reload: Callable[[], Config], *, dry_run: bool) -> None:
     """Check Slurm, open everything, and serve until told to leave."""
     client = CommandSlurm(config.slurm_conf)
-    for warning in check_slurm(client.config(), client.partitions(), config.settings()):
+    for warning in check_slurm(client.config(), client.partitions(), config.settings(), config.may_freeze):
         log.warning("%s", warning)
     keys = load_controller_keys(config.keys)
     keeper = Keeper(config.state)

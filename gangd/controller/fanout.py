@@ -11,8 +11,20 @@ from dataclasses import dataclass, field
 
 from gangd.core.commands import Exempt, ExemptKind, Member, Publish, TrackPlan
 from gangd.core.cores import CoreMap
+from gangd.core.events import Hold
 from gangd.core.timebase import Timebase
-from gangd.wire import Beat, Bounds, Controller, DownMessage, PlanChange, SlicePlan, SliceSets, ThawNow, Track
+from gangd.wire import (
+    Beat,
+    Bounds,
+    Controller,
+    DownMessage,
+    JobHold,
+    PlanChange,
+    SlicePlan,
+    SliceSets,
+    ThawNow,
+    Track,
+)
 from gangd.wire import Exempt as WireExempt
 
 NOBODY = WireExempt()
@@ -270,9 +282,14 @@ def _split(plan: TrackPlan, cores: CoreMap) -> dict[str, Track]:
                 else:
                     here.append((job, column))
     rows = plan.run.tolist()
+    yielding = {column for column, member in enumerate(plan.members) if member.hold is Hold.YIELD}
     return {
         cores.name(node): Track(
-            plan.name, plan.first_slice, plan.repeat, tuple([_sets(row, here) for row in rows])
+            plan.name,
+            plan.first_slice,
+            plan.repeat,
+            tuple([_sets(row, here) for row in rows]),
+            tuple([JobHold(job, "yield") for job, column in here if column in yielding]) if yielding else (),
         )
         for node, here in jobs.items()
     }

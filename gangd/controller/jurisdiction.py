@@ -36,6 +36,7 @@ def own_words(report: Report, where: Where) -> tuple[Report, frozenset[int]]:
         slices=tuple([_own_slice(one, here) for one in report.slices]),
         ended=_own(report.ended, here),
         dying=_own(report.dying, here),
+        alone=tuple([sample for sample in report.alone if sample.job in here]),
         found=tuple([one for one in report.found if one.job in here]),
         leaks=tuple([one for one in report.leaks if one.job in here]),
         faults=tuple([one for one in report.faults if one.job is None or one.job in here]),
@@ -48,7 +49,9 @@ def _named(report: Report) -> set[int]:
     jobs = {*report.ended, *report.dying}
     for slice_ in report.slices:
         jobs.update(slice_.held)
+        jobs.update(slice_.yielding)
         jobs.update([sample.job for sample in slice_.samples])
+    jobs.update([sample.job for sample in report.alone])
     jobs.update([one.job for one in report.found])
     jobs.update([one.job for one in report.leaks])
     jobs.update([one.job for one in report.faults if one.job is not None])
@@ -57,7 +60,9 @@ def _named(report: Report) -> set[int]:
 
 def _own_slice(one: SliceReport, here: frozenset[int]) -> SliceReport:
     samples = tuple([sample for sample in one.samples if sample.job in here])
-    return msgspec.structs.replace(one, held=_own(one.held, here), samples=samples)
+    return msgspec.structs.replace(
+        one, held=_own(one.held, here), samples=samples, yielding=_own(one.yielding, here)
+    )
 
 
 def _own(jobs: Iterable[int], here: frozenset[int]) -> tuple[int, ...]:

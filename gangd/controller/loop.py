@@ -29,6 +29,7 @@ from gangd.core import (
     Alarm,
     CoreMap,
     GangScheduler,
+    Hold,
     InvalidEvent,
     NodeReport,
     Reload,
@@ -283,7 +284,7 @@ class ControllerLoop:
             self._pending = None
             self._refuse_config(str(error))
         else:
-            self._worker.check(self._pending.settings())
+            self._worker.check(self._pending)
 
     def _refuse_config(self, why: str) -> None:
         log.error("configuration not reloaded: %s", why)
@@ -292,7 +293,7 @@ class ControllerLoop:
     def _take_config(self, checked: Checked) -> None:
         """Let a configuration be in force that was read again and passed the checks of the start."""
         config, self._pending = self._pending, None
-        if config is None or config.settings() != checked.settings:
+        if config is None or config is not checked.config:
             self._pending = config  # a later one, which is being checked
             return
         if checked.refusal is not None:
@@ -346,7 +347,15 @@ class ControllerLoop:
 
 def _policy(config: Config) -> Policy:
     comments, features = frozenset(config.opt_out_comments), frozenset(config.opt_out_features)
-    return Policy(dict(config.weights), config.most_job_weight, comments, features)
+    return Policy(
+        weights=dict(config.weights),
+        most_job_weight=config.most_job_weight,
+        opt_out_comments=comments,
+        opt_out_features=features,
+        hold=Hold(config.hold),
+        holds={partition: Hold(kind) for partition, kind in config.holds.items()},
+        job_holds=frozenset(map(Hold, config.job_holds)),
+    )
 
 
 def _taken(pipe: int) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gangd.core import Settings
 from osub.errors import ClusterError
@@ -13,8 +13,15 @@ CLASHING = ("GANG", "SUSPEND")
 MS = 1_000_000
 
 
+def _everywhere(partition: str) -> bool:  # noqa: ARG001
+    return True
+
+
 def check_slurm(
-    config: Mapping[str, str], partitions: Sequence[Partition], settings: Settings
+    config: Mapping[str, str],
+    partitions: Sequence[Partition],
+    settings: Settings,
+    may_freeze: Callable[[str], bool] = _everywhere,
 ) -> tuple[str, ...]:
     """Return warnings.
 
@@ -24,6 +31,8 @@ def check_slurm(
         ``scontrol show config``.
     partitions
         All partitions.
+    may_freeze
+        Whether jobs of a partition may be frozen; where all of them yield, nothing stands still too long.
 
     Raises
     ------
@@ -35,7 +44,7 @@ def check_slurm(
     for where, mode in modes.items():
         if any(word in re.split(r"[,\s]+", mode.upper()) for word in CLASHING):
             raise ClusterError(f"{where} is {mode}: set it to OFF, Slurm and gangd would fight over freezes")
-    most = max((one.multiplicity for one in partitions), default=1)
+    most = max((one.multiplicity for one in partitions if may_freeze(one.name)), default=1)
     quantum_ms, cap_ms = settings.quantum_ns / MS, settings.freeze_cap_ns / MS
     frozen_ms = (most - 1) * quantum_ms
     if frozen_ms > cap_ms:

@@ -20,8 +20,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from gangd.config import Config
 from gangd.controller.preflight import check_slurm
-from gangd.core import Settings
 from gangd.threads import Death, WatchedThread
 from osub.errors import OsubError
 from osub.slurm import Job, JobSnapshot, Node, SlurmClient
@@ -59,9 +59,9 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Settings were held against Slurm's configuration: warnings, or why they cannot hold (``refusal``)."""
+    """A configuration was held against Slurm's: warnings, or why it cannot be in force (``refusal``)."""
 
-    settings: Settings
+    config: Config
     warnings: tuple[str, ...] = ()
     refusal: str | None = None
 
@@ -91,7 +91,7 @@ class SlurmWorker:
         self._client = client
         self._clock = clock
         self._moves: dict[int, float] = {}
-        self._unchecked: Settings | None = None
+        self._unchecked: Config | None = None
         self._wake = threading.Condition()
         self._asked = True
         self._asked_pause_s = LEAST_PAUSE_S
@@ -117,10 +117,10 @@ class SlurmWorker:
             self._moves[job] = end_s
             self._wake.notify()
 
-    def check(self, settings: Settings) -> None:
-        """Hold settings against Slurm's configuration, as at the start; of two that wait the later counts."""
+    def check(self, config: Config) -> None:
+        """Hold a configuration against Slurm's, as at the start; of two that wait the later counts."""
         with self._wake:
-            self._unchecked = settings
+            self._unchecked = config
             self._wake.notify()
 
     def take(self) -> list[Answer]:
@@ -182,11 +182,13 @@ class SlurmWorker:
         self._news, self._seen = holding != self._seen, holding
         return Looked(asked_ns, snapshot, nodes)
 
-    def _checked(self, settings: Settings) -> Checked:
+    def _checked(self, config: Config) -> Checked:
+        slurm = self._client
         try:
-            return Checked(settings, check_slurm(self._client.config(), self._client.partitions(), settings))
+            warnings = check_slurm(slurm.config(), slurm.partitions(), config.settings(), config.may_freeze)
         except (OsubError, OSError) as error:
-            return Checked(settings, refusal=str(error))
+            return Checked(config, refusal=str(error))
+        return Checked(config, warnings)
 
     def _move(self, job: int, end_s: float) -> Moved:
         self._client.move_end(job, int(end_s))

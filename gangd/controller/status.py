@@ -16,17 +16,17 @@ import msgspec
 from gangd.controller.alarms import Raised
 from gangd.controller.keeper import STATUS_NAME
 from gangd.controller.uplink import AgentInfo
-from gangd.core import CoreMap, GangScheduler
+from gangd.core import CoreMap, GangScheduler, Hold
 from gangd.core.gang import Gang
 from gangd.core.states import GangState
 from osub.errors import InputError
 
 MOST_GANGS = 2_000
-Role = Literal["run", "held", "idle", "free"]
+Role = Literal["run", "held", "yields", "idle", "free"]
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that shares cores, or did: its state, and what it does in the present slice.
+    """A job that shares cores, or did: its state, how it is held, and what it does in the present slice.
 
     ``cores`` has the core indices of each of its nodes.
     """
@@ -35,6 +35,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     gang: int
     state: str
     demand: str
+    hold: str
     role: Role
     weight: float
     cores: dict[str, list[int]]
@@ -46,6 +47,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     agent: str
     freezer: str | None = None
+    yields: str | None = None
     skew_us: int | None = None
     freeze_us: int | None = None
     offset_us: float | None = None
@@ -160,6 +162,7 @@ def _jobs(gang: Gang, cores: CoreMap, runs: bool) -> list[JobStatus]:
             gang=gang.gang,
             state=gang.state.value,
             demand=gang.demand.level.value,
+            hold=gang.hold.value,
             role=_role(gang, runs),
             weight=view.weight,
             cores=cores.unpack(view.cores),
@@ -170,7 +173,7 @@ def _jobs(gang: Gang, cores: CoreMap, runs: bool) -> list[JobStatus]:
 
 def _role(gang: Gang, runs: bool) -> Role:
     if not runs:
-        return "held"
+        return "yields" if gang.hold is Hold.YIELD else "held"
     if gang.state is GangState.IDLE:
         return "idle"
     return "run" if gang.state is GangState.BUSY else "free"
@@ -184,6 +187,7 @@ def _node(name: str, scheduler: GangScheduler, info: AgentInfo | None) -> NodeSt
         node=name,
         agent=state,
         freezer=info.hello.freezer,
+        yields=info.hello.yields,
         skew_us=info.skew_us,
         freeze_us=info.freeze_us,
         offset_us=info.offset_ns / 1000,

@@ -20,6 +20,7 @@ from gangd.wire import (
     Controller,
     Farewell,
     Hello,
+    JobSample,
     Ping,
     Pong,
     Refused,
@@ -218,7 +219,8 @@ class Uplink:
                     one.skew_us,
                     one.freeze_us,
                     one.held,
-                    tuple([Sample(s.job, s.cpu_us, s.delay_us, s.span_us, s.tasks) for s in one.samples]),
+                    _samples(one.samples),
+                    one.yielding,
                 )
                 for one in report.slices
                 if self._is_ours(one)
@@ -233,6 +235,7 @@ class Uplink:
             report.dying,
             strange,
             report.born,
+            _samples(report.alone),
             launched=report.launched,
         )
 
@@ -245,3 +248,7 @@ class Uplink:
         if info is None:
             raise UnknownAgentError(f"the agent of {node} did not say hello")
         return info
+
+
+def _samples(samples: tuple[JobSample, ...]) -> tuple[Sample, ...]:
+    return tuple([Sample(s.job, s.cpu_us, s.delay_us, s.span_us, s.tasks, s.held_us) for s in samples])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from math import prod
 
-from gangd.core import CoreMap, InvalidEvent, JobState, JobView
+from gangd.core import CoreMap, Hold, InvalidEvent, JobState, JobView
 from osub.slurm import Job, JobSnapshot, Node
 from osub.slurm import JobState as SlurmState
 
@@ -23,12 +23,13 @@ STATES = {
 
 
 WEIGHT_WORD = "gangd-weight="
+HOLD_WORD = "gangd-hold="
 LEAST_WEIGHT, MOST_WEIGHT = 1 / 1024, 1024.0
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the configuration says of jobs: weights, and how a job opts out.
+    """What the configuration says of jobs: weights, how they are held, and how a job opts out.
 
     Attributes
     ----------
@@ -38,12 +39,24 @@ class Policy:
         Factor on its partition's weight that a job may ask for at most (``gangd-weight=`` in its comment).
     opt_out_comments, opt_out_features
         Words in the comment, and node features asked for, that opt a job out.
+    hold, holds
+        How jobs are held, and those of a partition.
+    job_holds
+        What a job may ask for (``gangd-hold=`` in its comment).
     """
 
     weights: dict[str, float]
     most_job_weight: float = 1.0
     opt_out_comments: frozenset[str] = frozenset()
     opt_out_features: frozenset[str] = frozenset()
+    hold: Hold = Hold.FREEZE
+    holds: Mapping[str, Hold] = field(default_factory=dict)
+    job_holds: frozenset[Hold] = frozenset()
+
+    def way(self, job: Job) -> Hold:
+        """Return how a job is held: as it asks, if it may; of two words that it may say, none counts."""
+        asked = {hold for hold in self.job_holds if HOLD_WORD + hold.value in _words(job.comment)}
+        return asked.pop() if len(asked) == 1 else self.holds.get(job.partition, self.hold)
 
     def weight(self, job: Job) -> float:
         """Return the weight of a job: its partition's, times what it asks for as far as it may."""
@@ -125,6 +138,7 @@ class ClusterView:
             start_s=float(job.start_time or 0),
             end_s=float(job.end_time) if limited and job.end_time is not None else None,
             weight=self.policy.weight(job),
+            hold=self.policy.way(job),
             # `scancel --signal=STOP` reaches some steps only: ours to thaw and to leave alone, all of them.
             opt_out=self.policy.opts_out(job) or job.state is SlurmState.STOPPED,
         )

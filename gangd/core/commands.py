@@ -117,7 +117,7 @@ class SliceRow:
     length_ns: int
     job: int
     node: str
-    role: str  # run, held, idle, free
+    role: str  # run, held, leftover, idle, free
     cpu_us: int | None
     skew_us: int
     freeze_us: int

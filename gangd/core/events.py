@@ -78,6 +78,7 @@ class Sample:
     delay_us: int
     span_us: int
     tasks: int
+    held_us: int = 0
 
     @property
     def share(self) -> float:
@@ -92,8 +93,9 @@ class SliceUse:
     number: int
     skew_us: int
     freeze_us: int
-    held: tuple[int, ...]
+    held: tuple[int, ...]  # frozen
     samples: tuple[Sample, ...]
+    yielding: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,17 +19,18 @@ def slice_rows(
     """One row for each job of ``gangs`` on ``node``, which has ``number`` in the core's numbering.
 
     Components of a heterogeneous job that are elsewhere have no row here.
-    ``held`` is what the node says that it froze; a job that ran has the role of its gang's state at the
-    time of the report: ``run`` for a busy one, ``idle``, or ``free`` for all that the slices do not rule.
+    ``held`` is what the node says that it froze, ``leftover`` what it let yield: its CPU time is what the
+    owners of the slice left. A job that was not held has the role of its gang's state at the time of the
+    report: ``run`` for a busy one, ``idle``, or ``free`` for all that the slices do not rule.
     """
-    held = frozenset(use.held)
+    held = dict.fromkeys(use.held, "held") | dict.fromkeys(use.yielding, "leftover")
     cpu_us = {sample.job: sample.cpu_us for sample in use.samples}
     rows = []
     for gang in gangs:
         for job, view in gang.views.items():
             if number not in view.cores.nodes:
                 continue
-            role = "held" if job in held else ROLE.get(gang.state, "free")
+            role = held.get(job) or ROLE.get(gang.state, "free")
             rows.append(
                 SliceRow(
                     use.number,

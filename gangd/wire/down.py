@@ -20,7 +20,7 @@ from gangd.wire import fields as f
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", kw_only=True):
     """Root of every message: ``version`` is the protocol's, checked before anything else."""
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
 
 
 class Controller(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
@@ -34,7 +34,7 @@ class Controller(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_
 
 
 class SliceSets(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
-    """One slice of a track on this node: the jobs that own it and the jobs that are frozen in it.
+    """One slice of a track on this node: the jobs that own it and the jobs that are held in it.
 
     A job that is in ``run`` of every slice of its track is there to be sampled.
     """
@@ -43,17 +43,26 @@ class SliceSets(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_l
     held: f.Jobs
 
 
+class JobHold(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """How a job of a track is held."""
+
+    job: f.JobId
+    kind: f.HoldKind
+
+
 class Track(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
     """The slices of one group of jobs that share cores; tracks of a plan are independent of each other.
 
     Slice ``n >= first_slice`` of the track is ``slices[(n - first_slice) % len(slices)]`` if ``repeat``;
-    otherwise ``slices[n - first_slice]``, and past the end every job of the track runs.
+    otherwise ``slices[n - first_slice]``, and past the end every job of the track runs. A job that ``holds``
+    does not name is frozen when it is held.
     """
 
     track: f.JobId  # least job id of the group: a name, unique within a plan
     first_slice: f.SliceNumber
     repeat: bool
     slices: Annotated[tuple[SliceSets, ...], msgspec.Meta(min_length=1, max_length=f.MAX_SLICES)]
+    holds: Annotated[tuple[JobHold, ...], msgspec.Meta(max_length=f.MAX_JOBS_PER_LIST)] = ()
 
 
 class Exempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
@@ -85,11 +94,15 @@ class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like
     longest_ns
         Nothing is held for longer than this without a break.
     grace_ns
-        A step that begins in a job that is held is not held for this long, so that its launch can complete.
+        A step that begins in a job that is frozen is not frozen for this long, so that its launch can
+        complete.
+    newcomers_yield
+        Whether a job that begins beside others yields until a plan names it, for a lease at most.
     """
 
     longest_ns: f.LongestNs
     grace_ns: f.GraceNs
+    newcomers_yield: bool = False
 
 
 class Down(Message, frozen=True, kw_only=True):

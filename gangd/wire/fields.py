@@ -6,7 +6,7 @@ the *controller's* ``CLOCK_MONOTONIC`` unless a field says otherwise.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -34,6 +34,9 @@ GraceNs = Annotated[int, msgspec.Meta(ge=0, le=60 * SECOND_NS)]
 LongestNs = Annotated[int, msgspec.Meta(ge=20_000_000, le=60 * SECOND_NS)]
 QuantumNs = Annotated[int, msgspec.Meta(ge=20_000_000, le=5 * SECOND_NS)]
 LeaseNs = Annotated[int, msgspec.Meta(ge=SECOND_NS // 10, le=60 * SECOND_NS)]
+
+HoldKind = Literal["freeze", "yield"]
+"""How a job is held: it does not run at all, or takes only what the owner of the slice leaves."""
 
 Epoch = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
 Sequence = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]

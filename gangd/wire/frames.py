@@ -16,7 +16,7 @@ from gangd.wire.faults import MalformedError, VersionError, WrongNodeError
 from gangd.wire.fields import MAX_FRAME_BYTES, printable
 from gangd.wire.up import ReplyMessage, UpMessage
 
-VERSION = 1
+VERSION = 2
 ALL_NODES_TOPIC = b"*/"
 """Every agent subscribes to this topic and to its own."""
 

@@ -142,7 +142,7 @@ class Timeline:
             self._exempt_now()
 
     def held(self, number: int) -> frozenset[int]:
-        """Jobs that are frozen in slice ``number`` on this node, exemptions applied; lease not looked at."""
+        """Jobs that are held in slice ``number`` on this node, exemptions applied; lease not looked at."""
         plan = self._plan(number)
         if plan is None:
             return _NO_JOBS
@@ -164,6 +164,15 @@ class Timeline:
             return _NO_JOBS
         return frozenset(
             job for track in plan.tracks.values() for sets in track.slices for job in (*sets.run, *sets.held)
+        )
+
+    def yielding(self, number: int) -> frozenset[int]:
+        """Jobs that yield when the plan in force in slice ``number`` holds them; all others are frozen."""
+        plan = self._plan(number)
+        if plan is None:
+            return _NO_JOBS
+        return frozenset(
+            hold.job for track in plan.tracks.values() for hold in track.holds if hold.kind == "yield"
         )
 
     def tracks(self, number: int) -> tuple[Track, ...]:

@@ -23,6 +23,7 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
     pid: f.Count
     agent_version: f.Word
     freezer: f.Word  # "cgroup2", "cgroup1", "signals", "recording"
+    yields: f.Word = "freeze"  # how jobs yield: "cgroup2", "cgroup1", "cgroup1-slurm", "sched-idle"; or not
     dry_run: bool = False
 
 
@@ -71,7 +72,7 @@ class Pong(Message, frozen=True, kw_only=True, tag="pong"):
 
 
 class JobSample(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
-    """What a job did on this node in a slice in which it was not held.
+    """What a job did on this node in a slice in which it was not frozen.
 
     Parameters
     ----------
@@ -85,6 +86,8 @@ class JobSample(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_l
         Length of the observation; 0 if the slice was too short to observe.
     tasks
         Processes that were seen, all steps together.
+    held_us
+        How much of the observation the job was held and yielded.
     """
 
     job: f.JobId
@@ -92,6 +95,7 @@ class JobSample(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_l
     delay_us: f.LengthUs
     span_us: f.LengthUs
     tasks: f.Count
+    held_us: f.LengthUs = 0
 
 
 class SliceReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
@@ -99,7 +103,7 @@ class SliceReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array
 
     ``applied_ns`` is the instant at which the last write was done, on the controller's clock as the agent
     estimates it; ``skew_us`` how late the switch began; ``freeze_us`` from the instant to the last
-    write. ``held`` are the jobs that are really frozen in it.
+    write. ``held`` are the jobs that are really frozen in it, ``yielding`` those that are held and yield.
     """
 
     number: f.SliceNumber
@@ -109,6 +113,7 @@ class SliceReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array
     freeze_us: f.LengthUs
     held: f.Jobs
     samples: Annotated[tuple[JobSample, ...], msgspec.Meta(max_length=f.MAX_JOBS_PER_LIST)]
+    yielding: f.Jobs = ()
 
 
 class FoundState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
@@ -138,11 +143,11 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=
 class Report(Message, frozen=True, kw_only=True, tag="report"):
     """Agent to controller, at least once a slice while jobs are shared, else once a second.
 
-    ``follows`` is the controller that the agent obeys, ``seq`` grows by one with each report of this
-    agent incarnation. ``born`` are jobs whose first process was found, ``launched`` those whose tasks have
-    begun to run their program, ``ended`` those whose last process is gone; ``dying`` had SIGTERM or SIGKILL
-    pending a while ago; the agent has thawed them and keeps
-    naming them as long as it does not freeze them for it.
+    ``alone`` is what jobs did that no slice names. ``follows`` is the controller that the agent obeys,
+    ``seq`` grows by one with each report of this agent incarnation. ``born`` are jobs whose first process was
+    found, ``launched`` those whose tasks have begun to run their program, ``ended`` those whose last process
+    is gone; ``dying`` had SIGTERM or SIGKILL pending a while ago; the agent has thawed them and keeps naming
+    them as long as it does not freeze them for it.
     """
 
     node: f.NodeName
@@ -156,6 +161,7 @@ class Report(Message, frozen=True, kw_only=True, tag="report"):
     launched: f.Jobs = ()
     ended: f.Jobs = ()
     dying: f.Jobs = ()
+    alone: Annotated[tuple[JobSample, ...], msgspec.Meta(max_length=f.MAX_JOBS_PER_LIST)] = ()
     found: Annotated[tuple[FoundState, ...], msgspec.Meta(max_length=f.MAX_JOBS_PER_LIST)] = ()
     leaks: Annotated[tuple[Leak, ...], msgspec.Meta(max_length=f.MAX_JOBS_PER_LIST)] = ()
     faults: Annotated[tuple[Fault, ...], msgspec.Meta(max_length=256)] = ()

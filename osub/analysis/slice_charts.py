@@ -18,7 +18,7 @@ BARS_LIMIT = 3_000
 BANDS_LIMIT = 48
 INTERVAL_COLUMNS = 5
 INTERVAL_ROWS = 15
-HELD, IDLE = 0.22, 0.07
+OPACITY = {"held": 0.22, "leftover": 0.22, "idle": 0.07}
 
 
 def excerpt_chart(slices: pl.DataFrame, jobs: pl.DataFrame) -> Chart | None:
@@ -63,7 +63,8 @@ def excerpt_chart(slices: pl.DataFrame, jobs: pl.DataFrame) -> Chart | None:
     return Chart(
         figure,
         f"The {seconds:.1f} s with the most jobs in turn. Each core's band has a line for each job on it:"
-        f" strong where the job ran, pale where it was held, nearly white where it had nothing to do.{more}",
+        " strong where the slice was the job's, pale where it was held, nearly white where it had nothing to"
+        f" do.{more}",
     )
 
 
@@ -97,7 +98,7 @@ def _excerpt(drawn: pl.DataFrame, bands: pl.DataFrame) -> go.Figure:
             width=(part * 0.94).round(4).tolist(),
             marker={
                 "color": job_colour(number),
-                "opacity": [HELD if role == "held" else IDLE if role == "idle" else 1.0 for role in roles],
+                "opacity": [OPACITY.get(role, 1.0) for role in roles],
                 "line": {"color": "white", "width": 0.5},
             },
             name=f"job {number}",

@@ -24,10 +24,10 @@ ROOMY = 88
 MOST_ALARMS = 5
 LEAST_ROWS = 3
 
-_ROLE_ORDER = ("run", "free", "held", "idle")
-_STYLES = {"run": "bold green", "free": "cyan", "held": "yellow", "idle": "dim"}
-_MARKS = {"run": "{}", "free": "+{}", "held": "({})", "idle": "~{}"}
-_LEGEND = "on cores: 12 runs, (12) is held, ~12 is idle, +12 runs beside"
+_ROLE_ORDER = ("run", "free", "yields", "held", "idle")
+_STYLES = {"run": "bold green", "free": "cyan", "yields": "green", "held": "yellow", "idle": "dim"}
+_MARKS = {"run": "{}", "free": "+{}", "yields": "<{}>", "held": "({})", "idle": "~{}"}
+_LEGEND = "on cores: 12 runs, (12) is frozen, <12> yields, ~12 is idle, +12 runs beside"
 
 
 T = TypeVar("T")
@@ -252,6 +252,7 @@ _NODE_COLUMNS: list[Column[tuple[NodeStatus, Sequence[JobStatus]]]] = [
     Column("node", lambda at: _line(at[0].node)),
     Column("agent", lambda at: _line(at[0].agent, "" if at[0].agent == AgentState.JOINED else "bold red")),
     Column("freezer", lambda at: _line(at[0].freezer or ""), always=False),
+    Column("yields by", lambda at: _line(at[0].yields or ""), always=False),
     Column("skew us", lambda at: _number(at[0].skew_us), right=True),
     Column("freeze us", lambda at: _number(at[0].freeze_us), right=True, always=False),
     Column("clock us", lambda at: _number(at[0].offset_us), right=True, always=False),
@@ -264,6 +265,7 @@ _JOB_COLUMNS: list[Column[JobStatus]] = [
     Column("job", lambda job: _line(str(job.job)), right=True),
     Column("does", lambda job: _line(job.role, _STYLES[job.role])),
     Column("demand", lambda job: _line(job.demand, "dim" if job.demand == Level.IDLE else "")),
+    Column("hold", lambda job: _line(job.hold), always=False),
     Column("state", lambda job: _line(job.state), always=False),
     Column("gang", lambda job: _line(str(job.gang)), right=True, always=False),
     Column("weight", lambda job: _line(f"{job.weight:g}"), right=True, always=False),

@@ -14,6 +14,7 @@ from gangd.wire import (
     Bounds,
     Controller,
     Exempt,
+    JobHold,
     JobSample,
     PlanChange,
     Report,
@@ -39,10 +40,11 @@ some_jobs = st.lists(job_ids, max_size=5).map(tuple)
 small = st.integers(0, 1000)
 node_names = st.from_regex(r"\A[A-Za-z0-9._-]{1,20}\Z")
 slices = st.lists(st.builds(SliceSets, some_jobs, some_jobs), min_size=1, max_size=4).map(tuple)
+holds = st.lists(st.builds(JobHold, job_ids, st.sampled_from(("freeze", "yield"))), max_size=3).map(tuple)
 tracks = st.lists(
-    st.builds(Track, job_ids, small, st.booleans(), slices), max_size=3, unique_by=lambda t: t.track
+    st.builds(Track, job_ids, small, st.booleans(), slices, holds), max_size=3, unique_by=lambda t: t.track
 ).map(tuple)
-bounds = st.builds(Bounds, st.integers(20_000_000, 60 * 10**9), st.integers(0, 60 * 10**9))
+bounds = st.builds(Bounds, st.integers(20_000_000, 60 * 10**9), st.integers(0, 60 * 10**9), st.booleans())
 exempts = st.builds(Exempt, some_jobs, some_jobs, some_jobs)
 
 

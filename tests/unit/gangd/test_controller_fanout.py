@@ -5,8 +5,9 @@ import numpy as np
 from gangd.controller.fanout import Fanout
 from gangd.core import CoreMap
 from gangd.core.commands import Exempt, ExemptKind, Member, Publish, TrackPlan
+from gangd.core.events import Hold
 from gangd.core.timebase import Timebase
-from gangd.wire import Bounds, Controller, PlanChange, SlicePlan
+from gangd.wire import Bounds, Controller, JobHold, PlanChange, SlicePlan
 from gangd.wire import Exempt as Listed
 
 CONTROLLER = Controller(b"c" * 16, 1)
@@ -44,3 +45,16 @@ def test_other_bounds_are_told_to_every_node_and_the_same_to_none() -> None:
     told = fanout.messages(0, 1)
     assert [one.bounds for one in told if isinstance(one, SlicePlan)] == [shorter] * 2
     assert {one.lease_ns for one in told} == {3_000_000_000}
+
+
+def test_nodes_are_told_which_of_their_jobs_yield() -> None:
+    cores = CoreMap({"n1": 1, "n2": 1})
+    fanout = Fanout(CONTROLLER, cores, Timebase(0, 250_000_000), 2_000_000_000, BOUNDS)
+    wide = Member(7, ((7, cores.pack({"n1": (0,), "n2": (0,)})),), Hold.YIELD)
+    frozen = Member(8, ((8, cores.pack({"n1": (0,)})),))
+    run = np.array([[True, False], [False, True]])
+    fanout.publish(Publish(1, 5, (TrackPlan(7, 5, True, (wide, frozen), run, [0, 1], 0),), ()))
+    told = {message.node: message for message in fanout.messages(0, 5)}
+    assert all(isinstance(message, SlicePlan) for message in told.values())
+    holds = {node: [track.holds for track in getattr(one, "tracks", ())] for node, one in told.items()}
+    assert holds == {"n1": [(JobHold(7, "yield"),)], "n2": [(JobHold(7, "yield"),)]}

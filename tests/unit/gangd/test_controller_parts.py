@@ -20,6 +20,7 @@ from gangd.core import (
     AgentLost,
     AgentState,
     CoreMap,
+    Hold,
     JobState,
     NodeReport,
     Place,
@@ -136,6 +137,28 @@ def test_a_job_asks_for_weight_as_far_as_it_may(comment: str, most: float, weigh
     assert view.views(slurm.jobs())[0].weight == weight
 
 
+@pytest.mark.parametrize(
+    ("comment", "allowed", "way"),
+    [
+        (None, (), Hold.YIELD),
+        ("gangd-hold=freeze", (), Hold.YIELD),
+        ("gangd-hold=freeze", (Hold.FREEZE,), Hold.FREEZE),
+        ("mine, gangd-hold=freeze", (Hold.FREEZE, Hold.YIELD), Hold.FREEZE),
+        ("gangd-hold=freeze gangd-hold=yield", (Hold.FREEZE, Hold.YIELD), Hold.YIELD),
+        ("gangd-hold=sleep xgangd-hold=freeze", (Hold.FREEZE,), Hold.YIELD),
+    ],
+)
+def test_a_job_is_held_as_its_partition_says_or_as_it_asks_if_it_may(
+    comment: str | None, allowed: tuple[Hold, ...], way: Hold
+) -> None:
+    slurm = FakeSlurm()
+    slurm.submit(request(comment=comment))
+    policy = Policy({}, hold=Hold.FREEZE, holds={"main": Hold.YIELD}, job_holds=frozenset(allowed))
+    assert ClusterView(CoreMap({"n1": 1}), policy).views(slurm.jobs())[0].hold is way
+    elsewhere = replace(policy, holds={"other": Hold.YIELD}, job_holds=frozenset())
+    assert ClusterView(CoreMap({"n1": 1}), elsewhere).views(slurm.jobs())[0].hold is Hold.FREEZE
+
+
 def test_components_of_a_heterogeneous_job_get_one_gang() -> None:
     slurm = FakeSlurm(nodes=2)
     slurm.submit(request())
@@ -210,6 +233,33 @@ def test_a_freeze_that_slurm_would_not_bear_is_refused() -> None:
             [partition(multiplicity=4)],
             Settings(quantum_ns=2_000_000_000, freeze_cap_ns=5_000_000_000),
         )
+
+
+def test_what_yields_is_never_frozen_for_too_long() -> None:
+    slurm = {"MessageTimeout": "10 sec", "SelectTypeParameters": "CR_CORE_MEMORY"}
+    partitions = [partition(multiplicity=4)]
+    config = Config(hold="yield", quantum_ms=2000)
+    assert check_slurm(slurm, partitions, config.settings(), config.may_freeze) == ()
+    for other in (Config(quantum_ms=2000), Config(hold="yield", quantum_ms=2000, job_holds=("freeze",))):
+        with pytest.raises(ClusterError, match="make quantum_ms shorter"):
+            check_slurm(slurm, partitions, other.settings(), other.may_freeze)
+
+
+def test_newcomers_yield_where_any_job_does() -> None:
+    assert not Config().bounds().newcomers_yield
+    assert Config(hold="yield").bounds().newcomers_yield
+    assert Config(holds={"main": "yield"}).bounds().newcomers_yield
+
+
+def test_an_unknown_way_of_holding_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "gangd.toml"
+    for text in ('hold = "sleep"', 'job_holds = ["sleep"]', '[holds]\nmain = "sleep"'):
+        file.write_text(text + "\n")
+        with pytest.raises(UsageError):
+            load_config(file)
+    file.write_text('hold = "yield"\njob_holds = ["freeze"]\n[holds]\nbig = "freeze"\n')
+    config = load_config(file)
+    assert (config.hold, config.may_freeze("big"), config.may_freeze("other")) == ("yield", True, True)
 
 
 def test_cores_shared_without_memory_as_a_resource_deserve_a_warning() -> None:

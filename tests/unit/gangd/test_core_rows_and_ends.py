@@ -34,6 +34,18 @@ def test_rows_tell_what_each_job_did() -> None:
     assert only(repeated, Record) == []
 
 
+def test_what_a_gang_that_yields_gets_is_left_over() -> None:
+    bench = shared(record=True)
+    bench.tick()
+    samples = (Sample(1, 180_000, 0, 250_000, 1), Sample(2, 60_000, 190_000, 250_000, 1, held_us=250_000))
+    use = SliceUse(0, 42, 7, (), samples, yielding=(2,))
+    [record] = only(bench.tell(NodeReport(bench.now_ns, "n0", (use,))), Record)
+    assert [(row.job, row.role, row.cpu_us) for row in record.rows] == [
+        (1, "run", 180_000),
+        (2, "leftover", 60_000),
+    ]
+
+
 def test_rows_of_a_node_leave_out_components_that_are_elsewhere() -> None:
     bench = Bench(record=True)
     bench.job(10, {"n0": (0,)}, gang=10)

@@ -6,11 +6,13 @@ import msgspec
 import pytest
 
 from gangd.wire import (
+    VERSION,
     Beat,
     Bounds,
     Controller,
     Exempt,
     ForeignControllerError,
+    JobHold,
     MalformedError,
     MissedPlanError,
     Ping,
@@ -290,10 +292,10 @@ def test_messages_for_others_are_refused() -> None:
 
 def test_another_protocol_version_is_told_from_rubbish() -> None:
     raw = msgspec.msgpack.decode(encode(Ping(node="n1", agent_ns=0)))
-    raw["version"] = 2
+    raw["version"] = VERSION - 1
     with pytest.raises(VersionError, match="upgrade the older one"):
         decode_up(msgspec.msgpack.encode(raw), "n1")
-    raw["version"] = 1
+    raw["version"] = VERSION
     raw["surprise"] = 1
     with pytest.raises(MalformedError, match="surprise"):
         decode_up(msgspec.msgpack.encode(raw), "n1")
@@ -318,3 +320,27 @@ def test_the_bounds_of_the_newest_plan_hold() -> None:
     other = Bounds(2_000 * MS, 100 * MS)
     timeline.accept(plan(3, 3, first=20, bounds=other), 0)
     assert timeline.bounds == other
+
+
+def test_a_plan_says_which_jobs_yield_and_a_change_of_it_counts_from_its_slice_on() -> None:
+    timeline = Timeline("n1")
+    track = turns(7, 10, (7, 8), (8, 7))
+    mixed = msgspec.structs.replace(track, holds=(JobHold(8, "yield"), JobHold(7, "freeze")))
+    timeline.accept(plan(1, 1, mixed), 0)
+    assert timeline.yielding(10) == {8}
+    assert timeline.held(11) == {7}
+    both = msgspec.structs.replace(track, holds=(JobHold(8, "yield"), JobHold(7, "yield")))
+    timeline.accept(plan(2, 2, both, first=14), 0)
+    assert timeline.yielding(13) == {8}
+    assert timeline.yielding(14) == {7, 8}
+    assert Timeline("n1").yielding(10) == frozenset()
+
+
+def test_an_unknown_way_of_holding_is_refused() -> None:
+    track = msgspec.structs.replace(turns(7, 10, (7, 8)), holds=(JobHold(8, "yield"),))
+    frames = encode_down(plan(1, 1, track))
+    raw = msgspec.msgpack.decode(frames[1])
+    assert raw["tracks"][0][4] == [[8, "yield"]]
+    raw["tracks"][0][4][0][1] = "sleep"
+    with pytest.raises(MalformedError):
+        decode_down([frames[0], msgspec.msgpack.encode(raw)], "n1")

@@ -17,13 +17,16 @@ from osub.cli.top_frame import Pulse, Screen, frame
 WELL = Pulse(0.4, process=True)
 
 
-def node(name: str, agent: str = "joined", **more: int) -> NodeStatus:
+def node(name: str, agent: str = "joined", **more: int | str) -> NodeStatus:
     return NodeStatus(node=name, agent=agent, freezer="cgroup1", skew_us=45, **more)  # type: ignore[arg-type]
 
 
 def job(number: int, role: Role, **cores: list[int]) -> JobStatus:
     demand = "idle" if role == "idle" else "busy"
-    return JobStatus(job=number, gang=number, state=demand, demand=demand, role=role, weight=1.0, cores=cores)
+    hold = "yield" if role == "yields" else "freeze"
+    return JobStatus(
+        job=number, gang=number, state=demand, demand=demand, hold=hold, role=role, weight=1.0, cores=cores
+    )
 
 
 def status(**changes: object) -> Status:
@@ -67,6 +70,14 @@ def test_each_core_tells_who_runs_and_who_is_held() -> None:
     lines = drawn(status(), Screen(80))
     assert line_of(lines, "a1").endswith("0-1: 12 (13)  2: 12 (13) ~14")
     assert line_of(lines, "a2").endswith("0: 12 +15 (13)")
+
+
+def test_a_job_that_yields_is_told_from_one_that_is_frozen() -> None:
+    jobs = [job(12, "run", a1=[0]), job(13, "held", a1=[0]), job(14, "yields", a1=[0])]
+    lines = drawn(status(jobs=jobs, nodes=[node("a1", yields="cgroup1-slurm")]), Screen(140))
+    assert line_of(lines, "a1").endswith("0: 12 <14> (13)")
+    assert "cgroup1-slurm" in line_of(lines, "a1")
+    assert line_of(lines, " 14").split()[:4] == ["14", "yields", "busy", "yield"]
 
 
 def test_each_job_tells_its_role_demand_and_place() -> None:
