@@ -11,8 +11,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from tests.chaos.broken import Broken
 from tests.chaos.campaign import Campaign, Outcome, draw
+from tests.chaos.company import side_by_side
 from tests.chaos.fault import Fault
 from tests.chaos.faults import ALL, GROUPS
 from tests.chaos.report import Summary, line, markdown
@@ -60,6 +63,15 @@ def _leave(number: int, _frame: object) -> None:
     raise KeyboardInterrupt(f"signal {number}")  # everything is ended and thawed on the way out
 
 
+def _passed_on(options: argparse.Namespace) -> list[str]:
+    """Return the options that are the same for all stages."""
+    words = ["--brief"] if options.brief else []
+    for name in ("only", "group"):
+        if getattr(options, name) is not None:
+            words += [f"--{name}", getattr(options, name)]
+    return words
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     parser = argparse.ArgumentParser(prog="osub-chaos", description="Faults against gangd on a real Slurm.")
@@ -69,6 +81,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", metavar="WORD", help="only kinds with this word in their name")
     parser.add_argument("--group", choices=sorted(GROUPS), help="only kinds of one group")
     parser.add_argument("--brief", action="store_true", help="each fault as short as it can be")
+    parser.add_argument(
+        "--stages", type=int, default=1, metavar="K", help="clusters side by side (%(default)s)"
+    )
+    parser.add_argument(
+        "--outcomes", type=Path, metavar="FILE", help="write the outcomes as JSON and no table"
+    )
     options = parser.parse_args(arguments)
     why = usable()
     if why is not None:
@@ -81,7 +99,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kinds = [kind for kind in chosen if options.only is None or options.only in kind.name]
     if not kinds:
         parser.error(f"no kind has {options.only} in its name; kinds: {', '.join(k.name for k in ALL)}")
-    summary = play(draw(kinds, options.faults, dice), options.seed, dice, brief=options.brief)
+    if options.stages > 1:
+        summary = side_by_side(options.stages, options.faults, options.seed, _passed_on(options))
+    else:
+        summary = play(draw(kinds, options.faults, dice), options.seed, dice, brief=options.brief)
+    if options.outcomes:
+        options.outcomes.write_bytes(msgspec.json.encode(summary))
+        return 0 if summary.is_clean else 1
     text = markdown(summary)
     print(text)
     if options.report:

@@ -33,7 +33,7 @@ NOTES = """## What is covered, and what is not
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a campaign as a whole has to say; ``ended`` counts guests by final state."""
+    """What a campaign as a whole has to say; ``ended`` counts guests by final state, on all ``stages``."""
 
     seed: int
     outcomes: Sequence[Outcome]
@@ -42,6 +42,7 @@ class Summary:
     worst_gone_s: float
     wall_s: float
     end: str | None
+    stages: int = 1
 
     @property
     def broken(self) -> list[Outcome]:
@@ -60,6 +61,8 @@ def markdown(summary: Summary) -> str:
     drained = sum("node " in (one.broken or "") for one in summary.outcomes) or "none"
     ended = ", ".join(f"{count} {state}" for state, count in sorted(summary.ended.items()))
     command = f"python -m tests.chaos --faults {len(summary.outcomes)} --seed {summary.seed}"
+    if summary.stages > 1:
+        command += f" --stages {summary.stages}"
     facts = f"load at the end {load}; {os.cpu_count()} CPUs, Linux {platform.release()}"
     head = f"""# Faults and outcomes
 
