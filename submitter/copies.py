@@ -40,7 +40,7 @@ def own_jobs(jobs: Iterable[Job], run_id: str, uids: Collection[int]) -> dict[in
     """
     found: dict[int, list[Job]] = {}
     for job in sorted(jobs, key=lambda job: job.job_id):
-        number = trace_job_of(job.name, run_id) if job.uid in uids else None
+        number = trace_job_of(job.name, run_id) if job.name and job.uid in uids else None
         if number is not None:
             found.setdefault(number, []).append(job)
     return found

@@ -215,7 +215,6 @@ class FakeSlurm:
             state=JobState.PENDING,
             reason=self.hold(request) or "None",
             num_nodes=request.nodes,
-            num_cpus=request.nodes * request.tasks_per_node,
             submit_time=int(self.now),
             time_limit_s=limit * 60 if limit is not None else None,
             comment=request.comment,

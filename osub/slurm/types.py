@@ -27,6 +27,7 @@ class JobState(StrEnum):
     REQUEUE_HOLD = "REQUEUE_HOLD"
     REQUEUE_FED = "REQUEUE_FED"
     RESIZING = "RESIZING"
+    RESV_DEL_HOLD = "RESV_DEL_HOLD"
     REVOKED = "REVOKED"
     SIGNALING = "SIGNALING"
     SPECIAL_EXIT = "SPECIAL_EXIT"
@@ -94,23 +95,23 @@ class NodeCores:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One job as ``scontrol show job`` has it.
+    """One job.
 
-    Times are seconds since the Unix epoch and whole, as Slurm stamps them; None where Slurm
-    says Unknown. ``time_limit_s`` is None for UNLIMITED. ``array_job_id`` and ``het_job_id``
-    are None for jobs that are neither. ``exit_code`` is the batch script's, ``exit_signal``
-    the signal that ended it (None for none).
+    All of it is Slurm's, but for ``name``, ``comment`` and ``features``: users write these, any character may
+    be in them, and they are None where they are not set or not known. Times are seconds since the Unix epoch
+    and whole, as Slurm stamps them; None where Slurm says Unknown. ``time_limit_s`` is None for UNLIMITED.
+    ``array_job_id`` and ``het_job_id`` are None for jobs that are neither. ``exit_code`` is the batch
+    script's, ``exit_signal`` the signal that ended it (None for none).
     """
 
     job_id: int
-    name: str
+    name: str | None
     user: str
     uid: int
     partition: str
     state: JobState
     reason: str
     num_nodes: int
-    num_cpus: int
     cores: tuple[NodeCores, ...] = ()
     array_job_id: int | None = None
     array_task_id: int | None = None
@@ -179,7 +180,10 @@ class JobSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One node: ``states`` is the set of state and flags, such as {"IDLE", "DRAIN"}."""
+    """One node: ``states`` is the set of state and flags, such as {"IDLE", "DRAIN"}.
+
+    ``cores`` are those of all its sockets, numbered through.
+    """
 
     name: str
     states: frozenset[str]
@@ -190,6 +194,12 @@ class Node:
     features: frozenset[str]
     reason: str | None = None
     address: str | None = None
+    sockets: int = 1
+
+    @property
+    def cores_per_socket(self) -> int:
+        """Cores of one socket."""
+        return self.cores // self.sockets
 
     @property
     def is_up(self) -> bool:

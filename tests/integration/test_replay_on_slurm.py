@@ -90,7 +90,7 @@ def test_killed_at_random_instants_no_job_is_lost_or_doubled(
     assert states(run) == ["COMPLETED"] * 30
     run_id = run.info.options["run_id"]
     jobs = shared_cluster.client().jobs().jobs
-    names = [job.name for job in jobs if job.name.startswith(f"osub-{run_id}-")]
+    names = [job.name for job in jobs if job.name and job.name.startswith(f"osub-{run_id}-")]
     assert len(names) == len(set(names)) == 30
 
 

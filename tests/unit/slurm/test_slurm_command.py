@@ -7,12 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from osub.errors import HostError
 from osub.slurm import CommandSlurm, SubmitRequest
-from osub.slurm.command import Answer, run_command
-from osub.slurm.faults import SlurmRefusedError, SlurmUnreachableError, SubmitUncertainError
+from osub.slurm.faults import (
+    SlurmRefusedError,
+    SlurmUnreachableError,
+    SubmitUncertainError,
+    UnreadableJobError,
+)
+from osub.slurm.run import Answer
 
 AWAY = Answer(1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n")
+PENDING = """{"job_id": 7, "job_state": "PENDING", "user_id": 0, "partition": "main", "submit_time": 1,
+ "start_time": 0, "end_time": 0, "time_limit": null, "exit_code": 0, "node_count": 1}"""
 REQUEST = SubmitRequest(script="#!/bin/sh\ntrue\n", name="j", environment={"HOME": "/home/user"})
 
 
@@ -90,15 +96,44 @@ def test_cancelling_nothing_asks_nobody() -> None:
     assert script.calls == []
 
 
-def test_an_unknown_job_is_none() -> None:
-    script = Script(Answer(1, "", "slurm_load_jobs error: Invalid job id specified\n"))
+def test_an_unknown_job_is_none_and_an_unreadable_one_an_error() -> None:
+    script = Script(Answer(0, '{"jobs": []}', ""), Answer(0, "", ""))
     assert script.client().job(9) is None
+    records = f'{{"jobs": [{{"job_id": 9}}, {PENDING}]}}'
+    script = Script(Answer(0, records, ""), Answer(0, "", ""))
+    with pytest.raises(UnreadableJobError, match="job 9: its record has another form"):
+        script.client().job(9)
 
 
-def test_a_missing_program_is_an_error_of_the_host() -> None:
-    with pytest.raises(HostError, match="not installed"):
-        run_command(["no-such-program-at-all"], None, {}, 1.0)
+def test_a_list_of_jobs_is_tried_again_where_squeue_says_away_with_exit_code_0() -> None:
+    away = Answer(0, '{"errors": [{"description": "Failed while looking for jobs"}], "jobs": []}', "")
+    script = Script(away, Answer(0, f'{{"errors": [], "jobs": [{PENDING}]}}', ""), Answer(0, "", ""))
+    assert [job.job_id for job in script.client().jobs().jobs] == [7]
+    assert script.pauses == [0.5]
+    script = Script(away, away, away)
+    with pytest.raises(SlurmUnreachableError, match="Failed while looking for jobs"):
+        script.client().jobs()
 
 
-def test_a_command_that_hangs_is_killed() -> None:
-    assert run_command(["sleep", "60"], None, {"PATH": "/bin:/usr/bin"}, 0.05).returncode is None
+def test_an_end_is_moved_in_a_zone_that_has_every_hour_once() -> None:
+    script = Script(Answer(0, "", ""))
+    script.client().move_end(9, 1_793_511_000)
+    words, _, env = script.calls[0]
+    assert words == ["scontrol", "update", "JobId=9", "EndTime=2026-11-01T05:30:00"]
+    assert env["TZ"] == "UTC"
+
+
+@pytest.mark.parametrize(
+    "printed", ["", "Submitted batch job 9", "9 9", "-9", "9\n10", "99999999999", "\u0669"]
+)
+def test_a_submission_whose_id_cannot_be_read_is_uncertain(printed: str) -> None:
+    with pytest.raises(SubmitUncertainError):
+        Script(Answer(0, printed, "")).client().submit(REQUEST)
+
+
+def test_what_a_command_says_is_told_in_one_printable_line() -> None:
+    script = Script(Answer(1, "", "sbatch: error: \x1b[31mno\x07" + "!" * 5000 + "\n"))
+    with pytest.raises(SlurmRefusedError) as caught:
+        script.client().submit(REQUEST)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 400

@@ -33,7 +33,7 @@ def starts(world: World) -> list[str]:
     def note(job: Job, request: SubmitRequest) -> bool:
         worked = before(job, request)
         if worked:
-            started.append(job.name)
+            started.append(job.name or "")
         return worked
 
     world.slurm.on_start = note
@@ -70,7 +70,7 @@ def test_an_answer_that_comes_later_than_the_look_back_makes_no_second_run(
     run = world.replay(trace)
     assert len(started) == len(set(started)) == 3
     assert [row["state"] for row in rows(run)] == ["COMPLETED"] * 3
-    copies = [job for job in world.slurm.jobs().jobs if job.name.endswith("-1")]
+    copies = [job for job in world.slurm.jobs().jobs if str(job.name).endswith("-1")]
     assert sorted(str(job.state) for job in copies) in (["CANCELLED", "COMPLETED"], ["COMPLETED"] * 2)
     assert len(events(run, "second copy")) == 1
 
@@ -128,7 +128,6 @@ def test_a_job_named_like_ours_of_another_user_is_not_ours(trace: Path, tmp_path
             state=JobState.RUNNING,
             reason="None",
             num_nodes=1,
-            num_cpus=1,
         )
         return JobSnapshot((*known.jobs, stranger))
 

@@ -1,0 +1,85 @@
+"""Nodes, partitions and configuration from ``scontrol show -o``: texts in which users cannot write.
+
+Operators can, in a node's reason, comment and extra text, line breaks included. So of a key the first value
+on a line counts (every key read here is printed before those texts), and a line that has not all of them is
+no record.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from osub.slurm.hosts import expand_hosts
+from osub.slurm.types import Node, Partition
+
+_PAIR = re.compile(r"(?:^| )([A-Za-z]+)=([^ ]*)")
+_REASON = re.compile(r" Reason=(.*?)(?: \[|$)")
+_NODE_KEYS = ("NodeName", "CoresPerSocket", "Sockets", "ThreadsPerCore", "State", "RealMemory", "CPUAlloc")
+_PARTITION_KEYS = ("PartitionName", "Nodes", "State")
+
+
+def read_config(text: str) -> dict[str, str]:
+    """Return ``scontrol show config`` as a mapping of keys to values."""
+    pairs = (line.partition("=") for line in text.split("\n") if "=" in line)
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def read_nodes(text: str) -> list[Node]:
+    """Return the nodes in ``scontrol show -o node`` output."""
+    found: dict[str, Node] = {}
+    for line in text.split("\n"):
+        keys = _first_values(line, "NodeName=")
+        if not all(keys.get(key) for key in _NODE_KEYS):
+            continue
+        sockets, each = _count(keys["Sockets"]), _count(keys["CoresPerSocket"])
+        reason = _REASON.search(line)
+        node = Node(
+            name=keys["NodeName"],
+            states=frozenset(keys["State"].replace("*", "+NOT_RESPONDING").split("+")),
+            cores=max(1, sockets * each),
+            threads_per_core=max(1, _count(keys["ThreadsPerCore"])),
+            memory_mib=_count(keys["RealMemory"]),
+            cpus_allocated=_count(keys["CPUAlloc"]),
+            features=frozenset(keys.get("ActiveFeatures", "").split(",")) - {"", "(null)", "N/A"},
+            reason=reason.group(1) if reason else None,
+            address=keys.get("NodeAddr"),
+            sockets=max(1, sockets),
+        )
+        found.setdefault(node.name, node)
+    return list(found.values())
+
+
+def read_partitions(text: str) -> list[Partition]:
+    """Return the partitions in ``scontrol show -o partition`` output."""
+    return list(_partitions(text))
+
+
+def _partitions(text: str) -> Iterator[Partition]:
+    for line in text.split("\n"):
+        keys = _first_values(line, "PartitionName=")
+        if any(key not in keys for key in _PARTITION_KEYS):
+            continue
+        kind, _, most = keys.get("OverSubscribe", "NO").partition(":")
+        shares = kind in {"FORCE", "YES"}
+        yield Partition(
+            name=keys["PartitionName"],
+            nodes=expand_hosts(keys["Nodes"]),
+            multiplicity=max(1, _count(most)) if shares else 1,
+            forced=kind == "FORCE",
+            is_default=keys.get("Default") == "YES",
+            is_up=keys["State"] == "UP",
+            preempt_mode=keys.get("PreemptMode", "OFF"),
+            priority_tier=_count(keys.get("PriorityTier", "1")),
+        )
+
+
+def _first_values(line: str, begin: str) -> dict[str, str]:
+    if not line.startswith(begin):
+        return {}
+    return dict(reversed(_PAIR.findall(line)))
+
+
+def _count(text: str) -> int:
+    """Return a whole number; 0 for what is none, and for one that no cluster has."""
+    return int(text) if re.fullmatch(r"[0-9]{1,12}", text) else 0

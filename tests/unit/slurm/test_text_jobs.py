@@ -1,0 +1,276 @@
+"""Jobs where Slurm prints no JSON: facts in which nobody writes, and cores among what users write."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from osub.slurm import Job, JobSnapshot, JobState
+from osub.slurm.faults import AnswerTooLongError, SlurmRefusedError, SlurmUnreachableError, UnknownFormatError
+from osub.slurm.json_jobs import JsonReader
+from osub.slurm.nodebook import NodeBook
+from osub.slurm.site_text import read_nodes
+from osub.slurm.sources import ChosenSource, JsonSource, TextSource
+from osub.slurm.text_jobs import FACTS, read_facts
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "slurm"
+FACTS_TEXT = (FIXTURES / "facts.txt").read_text()
+JSON = (FIXTURES / "jobs.json").read_text()
+RAW = (FIXTURES / "jobs-raw.txt").read_text()
+NODES = read_nodes((FIXTURES / "nodes.txt").read_text())
+WRITTEN = {one["job_id"]: one for one in json.loads(JSON)["jobs"]}
+EVIL = 1  # its name has a line that looks like another job's record, its comment what looks like cores
+_OTHERS = r"JobId=\d+ (?!JobName=a )"
+_RECORD = re.compile(rf"^{_OTHERS}(?:(?!^{_OTHERS}).)*", re.DOTALL | re.MULTILINE)
+RECORDS = {int(found[0].split()[0].removeprefix("JobId=")): found[0] for found in _RECORD.finditer(RAW)}
+
+
+class Commands:
+    """Answers as Slurm's commands did when the fixtures were made; ``facts`` and ``raw`` can be changed."""
+
+    def __init__(self) -> None:
+        self.facts = FACTS_TEXT
+        self.raw = dict(RECORDS)
+        self.asked: list[str] = []
+        self.names = list(WRITTEN)
+
+    def __call__(self, *words: str, check: Callable[[str], object] = len) -> str:
+        self.asked.append(words[0])
+        if words[0] == "scontrol":
+            return self._shown(words[-1])
+        form = words[-1] if words[-1].startswith("--Format") else words[-2]
+        if form.endswith("NodeList:0"):
+            return self.facts
+        if "Name:0" in form:
+            assert words[-1] == f"--user={os.getuid()}"
+            return "6|x\n" + "".join(f"{number}|{WRITTEN[number]['name']}\n" for number in self.names)
+        if "Reason:0" in form:
+            return "".join(f"{number}|{one['state_reason']}\n" for number, one in WRITTEN.items())
+        field = "comment" if "Comment" in form else "features"
+        return f"{WRITTEN[self._number(words[-2].removeprefix('--jobs='))][field]}\n"
+
+    def _shown(self, address: str) -> str:
+        number = self._number(address)
+        if number not in self.raw:
+            raise SlurmRefusedError(f"Invalid job id specified: {address}")
+        return self.raw[number]
+
+    @staticmethod
+    def _number(address: str) -> int:
+        for number, one in WRITTEN.items():
+            array = f"{one['array_job_id']}_{one['array_task_id']}"
+            het = f"{one['het_job_id']}+{one['het_job_offset']}"
+            if address in {array, het if one["het_job_id"] else "", str(number)}:
+                return int(number)
+        raise AssertionError(address)
+
+
+def book() -> NodeBook:
+    return NodeBook(lambda: NODES)
+
+
+def read(commands: Commands) -> JobSnapshot:
+    return TextSource(commands, os.getuid()).read(book())
+
+
+def unreadable(commands: Commands) -> list[int | None]:
+    return sorted((one.job_id for one in read(commands).unreadable if one.job_id != EVIL), key=str)
+
+
+def from_json() -> dict[int, Job]:
+    reader = JsonReader()
+    reader.open(JSON)
+    return {job.job_id: job for job in reader.read({node.name: node for node in NODES}.get).jobs}
+
+
+@pytest.fixture(autouse=True)
+def _as_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+
+
+def test_plain_text_says_what_json_says() -> None:
+    expected = from_json()
+    snapshot = read(Commands())
+    assert [one.job_id for one in snapshot.unreadable] == [EVIL]
+    assert len(snapshot.jobs) == len(expected) - 1 == 12
+    for job in snapshot.jobs:
+        other = expected[job.job_id]
+        if job.job_id == 6:
+            other = replace(other, name=None)
+        if not job.state.holds_cores:
+            other = replace(other, comment=None, features=None)
+        assert job == other
+
+
+def test_names_of_other_users_are_not_read() -> None:
+    commands = Commands()
+    commands.facts = FACTS_TEXT.replace("8|8|N/A|N/A|N/A|RUNNING|0|root", "8|8|N/A|N/A|N/A|RUNNING|1001|eve")
+    commands.names.remove(8)
+    [job] = [job for job in read(commands).jobs if job.job_id == 8]
+    assert (job.uid, job.user, job.name) == (1001, "eve", None)
+
+
+def test_a_name_of_two_lines_takes_no_other_jobs_name() -> None:
+    """The names that are read are one's own; even so two lines that claim one id are no name."""
+    names = {job.job_id: job.name for job in read(Commands()).jobs}
+    assert names[6] is None, "job 1's name has a line that begins with 6|"
+    assert names[8] == "fix.sh"
+
+
+def test_what_was_asked_once_is_not_asked_again() -> None:
+    commands = Commands()
+    source, nodes = TextSource(commands, os.getuid()), book()
+    first = source.read(nodes)
+    commands.asked.clear()
+    assert source.read(nodes) == first
+    assert commands.asked == ["squeue"] * 3
+
+
+def test_a_job_that_began_anew_is_asked_for_again() -> None:
+    commands = Commands()
+    source, nodes = TextSource(commands, os.getuid()), book()
+    source.read(nodes)
+    commands.facts = FACTS_TEXT.replace("|10:00|1|0|", "|10:00|2|0|")
+    commands.asked.clear()
+    assert {job.job_id: job.restarts for job in source.read(nodes).jobs}[8] == 2
+    assert commands.asked.count("scontrol") == 1
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        " Nodes=aduqw-n1 CPU_IDs=0 Mem=1 ",
+        " Nodes=aduqw-n[1-2] CPU_IDs=0-1 Mem=8192 ",
+        " Nodes=aduqw-n2 CPU_IDs=0-3000000 Mem=1 ",
+        " Nodes=@x';touch /tmp/x;' CPU_IDs=0 Mem=1 ",
+        " Nodes=aduqw-n[1-99999999] CPU_IDs=0 Mem=1 ",
+        "\n     Nodes=aduqw-n2 CPU_IDs=0-1 Mem=8192 GRES=\n",
+        "CPU_IDs=",
+        " Nodes=a CPU_IDs=x Mem=1 ",
+    ],
+)
+@pytest.mark.parametrize("place", ["JobName=", "Comment=", "WorkDir=", "Dependency="])
+def test_who_writes_what_looks_like_cores_gets_a_job_that_cannot_be_read(forged: str, place: str) -> None:
+    commands = Commands()
+    record = commands.raw[8].replace("WorkDir=", "Comment=  WorkDir=")
+    commands.raw[8] = record.replace(place, place + forged, 1)
+    assert commands.raw[8] != record
+    assert unreadable(commands) == [8]
+
+
+def test_without_its_cores_a_running_job_is_not_readable() -> None:
+    commands = Commands()
+    del commands.raw[8]
+    assert unreadable(commands) == [8]
+
+
+def test_a_list_of_cores_that_scontrol_cut_is_not_believed() -> None:
+    commands = Commands()
+    ids = ",".join(str(number) for number in range(4))
+    commands.raw[8] = commands.raw[8].replace("CPU_IDs=0-1 ", f"CPU_IDs={ids}{',0' * 60} ")
+    assert unreadable(commands) == [8]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("|RUNNING|", "|ASLEEP|"),
+        ("|30:00|", "|soon|"),
+        ("|2026-11-22T11:39:44", "|00:12:04"),
+        ("|2026-11-22T11:39:44|", "|Tomorr 11:39|"),
+        ("|main|1|", "|main|many|"),
+        ("11|11|N/A", "11|N/A"),
+    ],
+)
+def test_a_line_of_another_form_harms_only_itself(before: str, after: str) -> None:
+    line = next(line for line in FACTS_TEXT.split("\n") if before in line and not line.startswith("1|"))
+    commands = Commands()
+    commands.facts = FACTS_TEXT.replace(line, line.replace(before, after, 1))
+    assert unreadable(commands) == [int(line.partition("|")[0])]
+    assert len(read(commands).jobs) == 11
+
+
+def test_lines_that_are_none_have_no_id() -> None:
+    assert [number for number, _ in read_facts("hello\n\n1|2\n" + FACTS_TEXT.split("\n")[0])] == [None, 1, 11]
+    assert len(FACTS_TEXT.split("\n")[0].split("|")) == len(FACTS)
+
+
+# Which source
+
+
+class Json:
+    """A source that gives prepared outcomes."""
+
+    def __init__(self, *outcomes: Exception | JobSnapshot) -> None:
+        self.outcomes = list(outcomes)
+        self.reads = 0
+
+    def read(self, _: NodeBook) -> JobSnapshot:
+        self.reads += 1
+        outcome = self.outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+def snapshot_of(state: JobState) -> JobSnapshot:
+    return JobSnapshot((replace(from_json()[9], state=state),))
+
+
+@pytest.mark.parametrize("error", [UnknownFormatError("no json"), AnswerTooLongError("more than 64 MiB")])
+def test_plain_text_is_read_for_a_minute_where_json_is_not_to_be_had(error: Exception) -> None:
+    now_s = 0.0
+    json_jobs, text_jobs = snapshot_of(JobState.PENDING), snapshot_of(JobState.CANCELLED)
+    source = Json(error, json_jobs)
+    chosen = ChosenSource(source, Json(text_jobs, text_jobs), lambda: now_s)
+    assert chosen.read(book()) is text_jobs
+    assert chosen.why_text == str(error)
+    now_s = 59.0
+    assert chosen.read(book()) is text_jobs
+    assert source.reads == 1
+    now_s = 61.0
+    assert chosen.read(book()) is json_jobs
+    assert chosen.why_text is None
+
+
+def test_slurm_being_away_is_no_reason_to_read_something_else() -> None:
+    chosen = ChosenSource(Json(SlurmUnreachableError("away")), Json())
+    with pytest.raises(SlurmUnreachableError):
+        chosen.read(book())
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "squeue: unrecognized option '--json'",
+        "squeue: fatal: Unable to find plugin: serializer/json",
+        "squeue: fatal: unable to load openapi plugins",
+    ],
+)
+def test_a_slurm_without_json_is_known_by_what_it_says(said: str) -> None:
+    def ask(*_: str, check: Callable[[str], object] = len) -> str:
+        raise SlurmRefusedError(said)
+
+    with pytest.raises(UnknownFormatError):
+        JsonSource(ask).read(book())
+
+
+def test_a_node_that_joined_the_cluster_is_asked_for_once_it_is_needed() -> None:
+    now_s, loads = 0.0, [NODES[:1], NODES]
+    nodes = NodeBook(lambda: loads.pop(0), lambda: now_s)
+
+    def ask(*_: str, check: Callable[[str], object] = len) -> str:
+        check(JSON)
+        return JSON
+
+    source = JsonSource(ask)
+    assert {one.job_id for one in source.read(nodes).unreadable} == {1, 2, 5, 8, 10}
+    assert len(loads) == 1, "not asked for again at once"
+    now_s = 6.0
+    assert source.read(nodes).unreadable == ()
