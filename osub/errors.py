@@ -38,3 +38,7 @@ class PeerError(OsubError):
 
 class HostError(OsubError):
     """This host lacks something that the work needs; the message says how to get it."""
+
+
+class TrustError(OsubError):
+    """A file or folder is where another user could have put it, or where he could change it."""

@@ -19,6 +19,13 @@ def node_cgroups(node_names: Iterable[str], root: Path = CGROUP_ROOT) -> list[Pa
     return [path for path in found if path.is_dir()]
 
 
+def cluster_cgroups(letters: str, root: Path = CGROUP_ROOT) -> list[Path]:
+    """Return the top cgroups of every node of the cluster with these letters."""
+    node = f"{letters}-n*"
+    patterns = (f"*/slurm_{node}", f"system.slice/{node}_slurmstepd.scope", f"{node}_slurmstepd.scope")
+    return [path for pattern in patterns for path in root.glob(pattern) if path.is_dir()]
+
+
 def thaw_all(tops: Iterable[Path]) -> None:
     """Thaw every cgroup below, so that what lives in them can die."""
     for top in tops:

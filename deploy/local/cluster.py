@@ -7,9 +7,7 @@ process, removes the nodes' cgroups and every file that `up` made, in whatever s
 
 from __future__ import annotations
 
-import os
 import secrets
-import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,27 +15,25 @@ from pathlib import Path
 
 import msgspec
 
-from deploy.local.cgroups import node_cgroups, remove_all, thaw_all
+from deploy.local.belongings import FolderName
+from deploy.local.commands import munged_command, slurm_commands
 from deploy.local.conf import cgroup_conf, slurm_conf
-from deploy.local.daemons import (
-    Daemon,
-    end_daemons,
-    find_process,
-    kill_processes,
-    marked_processes,
-    start_daemon,
-)
+from deploy.local.daemons import Daemon, find_process, start_daemon
+from deploy.local.down import take_down
 from deploy.local.gang import gang_daemons, prepare_gang
+from deploy.local.home import Home, take_home
 from deploy.local.host import Host, look_at_host
-from deploy.local.layout import Layout, make_layout
+from deploy.local.layout import make_layout, names_of
+from deploy.local.members import MARK, is_daemon, kin_of, living_members
 from deploy.local.ready import wait_for_agents, wait_for_nodes, wait_for_port, wait_for_socket
 from deploy.local.shape import Gang, Shape, pin_cpus
-from deploy.local.state import FILE, ClusterState, locked, read_state, require_state, write_state
-from osub.errors import ClusterError, OutputError
+from deploy.local.state import ClusterState, read_own_state, require_state, write_state
+from osub.errors import ClusterError, OsubError, OutputError
 from osub.slurm import CommandSlurm, JobSnapshot, Node
 from osub.slurm.faults import SlurmUnreachableError
 
 _UP_TRIES = 3
+_FOLDERS: tuple[FolderName, ...] = ("log", "run", "spool", "slurmctld", "scratch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +53,16 @@ class Status:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What came of `down`: whether there was a cluster, and what else is in its folder, which was left."""
+
+    existed: bool
+    left: tuple[str, ...] = ()
+
+
 class LocalCluster:
-    """The embedded cluster that lives in one state folder.
+    """The embedded cluster that lives in one state folder, its home.
 
     Parameters
     ----------
@@ -67,7 +71,7 @@ class LocalCluster:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder.resolve()
+        self.folder = folder.absolute()
 
     @property
     def conf(self) -> Path:
@@ -91,26 +95,32 @@ class LocalCluster:
             The shape does not fit this host.
         ClusterError
             A daemon does not start (its log's last line is in the message), or the folder holds a
-            cluster of another shape or another user.
+            cluster of another shape, or what `up` did not make.
+        TrustError
+            Somebody else could have made the folder, or can write to it.
         HostError
             Slurm is not installed.
         """
         host = look_at_host()
         pins = pin_cpus(shape, host.cpus)
-        with locked(self.folder, create=True):
-            state = read_state(self.folder)
+        with take_home(self.folder, create=True, mode=_mode(host)) as home:
+            assert home is not None
+            state = read_own_state(home)
             if state is not None:
-                return self._revive(state, shape, host, say)
-            self._refuse_strangers()
+                return self._revive(home, state, shape, host, say)
+            home.empty()  # what a killed or failed one left, such as logs
             for attempt in range(_UP_TRIES):
-                layout = make_layout(self.folder, shape, pins)
-                state = ClusterState(shape=shape, layout=layout, owner=os.geteuid(), cgroup=host.cgroup)
-                write_state(self.folder, state)
                 try:
-                    return self._start_missing(self._prepare(state, host), host, say)
+                    home.furnish(_folders(shape), _mode(host))
+                    layout = make_layout(home.path, home.short, shape, pins)
+                    state = ClusterState(shape=shape, layout=layout, cgroup=host.cgroup)
+                    write_state(home, state)
+                    return self._start_missing(home, self._prepare(home, state, host), host, say)
                 except BaseException as error:
-                    self._down(read_state(self.folder) or state, keep_logs=True)
+                    with suppress(OsubError):  # what could not be ended is listed: `down` tries again
+                        take_down(home, keep_logs=True)
                     if attempt + 1 == _UP_TRIES or "Address already in use" not in str(error):
+                        home.leave()
                         raise
                     say("a port was taken in the meantime; trying others")
         raise ClusterError("no set of free ports found")
@@ -127,70 +137,57 @@ class LocalCluster:
                 nodes, jobs = tuple(client.nodes()), client.jobs()
         return Status(state, alive, nodes, jobs)
 
-    def down(self, *, keep_logs: bool = False) -> bool:
-        """End the cluster and remove what it left; returns whether there was one.
+    def down(self, *, keep_logs: bool = False) -> Ended:
+        """End the cluster and remove what it left. Safe to repeat, whatever was killed.
 
         Raises
         ------
         ClusterError
             A process or cgroup of the cluster survived; the message names it.
+        TrustError
+            Somebody else could have made the folder, or can write to it.
         """
-        if not self.folder.is_dir():
-            return False
-        with locked(self.folder, create=False):
-            state = read_state(self.folder)
-            if state is not None:
-                if state.owner != os.geteuid():
-                    raise ClusterError(f"the cluster in {self.folder} belongs to user id {state.owner}")
-                self._down(state, keep_logs=keep_logs)
-            (self.folder / ".lock").unlink(missing_ok=True)
-        if not keep_logs:
-            with suppress(OSError):
-                self.folder.rmdir()
-        return state is not None
-
-    def _refuse_strangers(self) -> None:
-        """Refuse a folder with files that `down` would remove although `up` did not make them."""
-        taken = [name for name in ("slurm.conf", "slurmctld", "munge.key") if (self.folder / name).exists()]
-        if taken:
-            raise ClusterError(
-                f"{self.folder} holds {', '.join(taken)} but no {FILE}: not ours; choose another --state"
-            )
+        with take_home(self.folder) as home:
+            if home is None:
+                return Ended(existed=False)
+            existed = home.is_furnished
+            kept = take_down(home, keep_logs=keep_logs)
+            left = home.leave()
+        return Ended(existed, tuple(name for name in left if name.partition("/")[0] not in kept))
 
     def _revive(
-        self, state: ClusterState, shape: Shape, host: Host, say: Callable[[str], None]
+        self, home: Home, state: ClusterState, shape: Shape, host: Host, say: Callable[[str], None]
     ) -> ClusterState:
-        if state.owner != os.geteuid():
-            raise ClusterError(f"the cluster in {self.folder} belongs to user id {state.owner}")
         if state.shape != shape:
             raise ClusterError(
                 f"{self.folder} holds a cluster of another shape ({state.shape.system}, "
                 f"M={state.shape.multiplicity}, gang {state.shape.gang}); "
                 f"`osub cluster down --state {self.folder}` first"
             )
-        return self._start_missing(self._prepare(state, host), host, say)
+        return self._start_missing(home, self._prepare(home, state, host), host, say)
 
-    def _prepare(self, state: ClusterState, host: Host) -> ClusterState:
+    def _prepare(self, home: Home, state: ClusterState, host: Host) -> ClusterState:
         """Make folders, key and configuration; what is there already is kept."""
-        layout = state.layout
-        try:
-            for path in (layout.run, layout.spool, layout.logs, layout.controller_state):
-                path.mkdir(parents=True, exist_ok=True)
-            if not layout.munge_key.exists():
-                layout.munge_key.touch(mode=0o600)
-                layout.munge_key.write_bytes(secrets.token_bytes(1024))
-            layout.conf.write_text(slurm_conf(state.shape, host, layout))
-            layout.conf.with_name("cgroup.conf").write_text(cgroup_conf(host))
-        except OSError as error:
-            raise OutputError(f"cannot write below {layout.state}: {error.strerror}") from error
+        home.furnish(_folders(state.shape), _mode(host))
+        if home.read("munge.key") is None:
+            home.write("munge.key", secrets.token_bytes(1024), 0o600)
+        home.write("slurm.conf", slurm_conf(state.shape, host, state.layout))
+        home.write("cgroup.conf", cgroup_conf(host))
         if state.shape.gang is Gang.OSUB:
-            prepare_gang(state.shape, layout)
+            try:
+                prepare_gang(state.shape, state.layout)
+            except OSError as error:
+                raise OutputError(f"cannot write below {state.layout.gang}: {error.strerror}") from error
         return state
 
-    def _start_missing(self, state: ClusterState, host: Host, say: Callable[[str], None]) -> ClusterState:
-        alive = {daemon.role: daemon for daemon in state.daemons if find_process(daemon)}
+    def _start_missing(
+        self, home: Home, state: ClusterState, host: Host, say: Callable[[str], None]
+    ) -> ClusterState:
+        alive = _running(home, state, host)
+        state = msgspec.structs.replace(state, daemons=tuple(alive.values()))
+        write_state(home, state)
         environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "SLURM_CONF": str(state.layout.conf)}
-        environment["OSUB_CLUSTER"] = state.layout.cluster_name
+        environment[MARK] = state.layout.cluster_name
 
         def ensure(roles: dict[str, list[str]]) -> list[Daemon]:
             nonlocal state
@@ -198,68 +195,47 @@ class LocalCluster:
                 if role not in alive:
                     say(f"starting {role}")
                     log = state.layout.logs / f"{role.replace(' ', '-')}.out"
-                    alive[role] = start_daemon(role, words, log, environment)
+                    try:
+                        alive[role] = start_daemon(role, words, log, environment)
+                    except OSError as error:
+                        raise ClusterError(
+                            f"{role} cannot be started: {error.strerror}; see {log}"
+                        ) from error
                     state = msgspec.structs.replace(state, daemons=tuple(alive.values()))
-                    write_state(self.folder, state)
+                    write_state(home, state)
             return [alive[role] for role in roles]
 
-        munged = ensure({"munged": _munged(host, state.layout)})
+        munged = ensure(munged_command(host, state.layout))
         wait_for_socket(state.layout, munged[0])
-        daemons = ensure(_slurm_daemons(host, state.layout))
+        daemons = ensure(slurm_commands(host, state.layout))
         wait_for_port(state.layout, daemons)
         wait_for_nodes(state.layout, daemons, CommandSlurm(state.layout.conf, tries=5))
         if state.shape.gang is Gang.OSUB:
             wait_for_agents(state.layout, ensure(gang_daemons(state.layout, host)))
         return state
 
-    def _down(self, state: ClusterState, *, keep_logs: bool) -> None:
-        layout = state.layout
-        tops = node_cgroups(node.name for node in layout.nodes)
-        gang_first = [daemon for daemon in state.daemons if daemon.role.startswith("gang")]
-        end_daemons(gang_first, within_s=3.0)
-        end_daemons([daemon for daemon in state.daemons if daemon.role.startswith("slurm")], within_s=3.0)
-        thaw_all(tops)
-        alive = kill_processes(marked_processes(layout.cluster_name), within_s=5.0)
-        end_daemons(state.daemons, within_s=2.0)
-        alive += kill_processes(marked_processes(layout.cluster_name), within_s=1.0)
-        stuck = remove_all(node_cgroups(node.name for node in layout.nodes), within_s=5.0)
-        if alive or stuck:
-            names = [f"process {process.pid}" for process in alive] + [str(path) for path in stuck]
-            raise ClusterError(f"left after the cluster's end: {', '.join(names)}; try `down` again")
-        for path in layout.own_paths():
-            if keep_logs and path == layout.logs:
-                continue
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
-        (self.folder / FILE).unlink(missing_ok=True)
+
+def _mode(host: Host) -> int:
+    """Mode of the folders with sockets: every user may reach a cluster of root's; a user's is his alone."""
+    return 0o755 if host.is_root else 0o700
 
 
-def _munged(host: Host, layout: Layout) -> list[str]:
-    run = layout.run
-    return [
-        *_promptly(host),
-        host.programs["munged"],
-        "--foreground",
-        "--force",  # the folder above may be private to its owner, which munged would warn of and leave
-        f"--socket={layout.munge_socket}",
-        f"--key-file={layout.munge_key}",
-        f"--pid-file={run}/munged.pid",
-        f"--seed-file={run}/munged.seed",
-        f"--log-file={layout.logs}/munged.log",
-        "--num-threads=2",
-    ]
+def _folders(shape: Shape) -> tuple[FolderName, ...]:
+    return (*_FOLDERS, "gang") if shape.gang is Gang.OSUB else _FOLDERS
 
 
-def _slurm_daemons(host: Host, layout: Layout) -> dict[str, list[str]]:
-    roles = {"slurmctld": [*_promptly(host), host.programs["slurmctld"], "-D", "-f", str(layout.conf)]}
-    for node in layout.nodes:
-        slurmd = [host.programs["slurmd"], "-D", "-f", str(layout.conf), "-N", node.name]
-        roles[f"slurmd {node.name}"] = host.pinned(node.cpus) + slurmd
-    return roles
-
-
-def _promptly(host: Host) -> list[str]:
-    """Let a service answer while the jobs keep every CPU of this host busy; on a cluster it has its own."""
-    return [host.programs["nice"], "-n", "-10"] if host.is_root else []
+def _running(home: Home, state: ClusterState, host: Host) -> dict[str, Daemon]:
+    """Return the daemons that live, by role, also one that `up` was killed before listing."""
+    kin = kin_of(names_of(home.path), home.path, home.short)
+    commands = munged_command(host, state.layout) | slurm_commands(host, state.layout)
+    if state.shape.gang is Gang.OSUB:
+        commands |= gang_daemons(state.layout, host)
+    alive = {}
+    for facts in living_members(kin).values():
+        if not is_daemon(facts, kin):
+            continue
+        for role, words in commands.items():
+            # Each of nice, taskset and the program itself runs what is left of the words.
+            if len(facts.words) > 2 and tuple(words[-len(facts.words) :]) == facts.words:
+                alive[role] = Daemon(role=role, pid=facts.pid, start_ticks=facts.start_ticks)
+    return alive

@@ -27,9 +27,8 @@ def prepare_gang(shape: Shape, layout: Layout) -> None:
     ClusterError
         The keys cannot be made.
     """
-    layout.gang.mkdir(mode=0o700, exist_ok=True)
     for name in ("state", "record", "agents"):
-        (layout.gang / name).mkdir(exist_ok=True)
+        (layout.gang / name).mkdir(mode=0o700, exist_ok=True)
     nodes = fold_hosts(node.name for node in layout.nodes)
     made = subprocess.run(
         [*_CONTROLLER, "keys", "--dir", str(keys_folder(layout)), "--agents", nodes],

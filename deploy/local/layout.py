@@ -5,19 +5,44 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import re
 import socket
-import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from deploy.local.shape import Shape
-from osub.errors import HostError
+from osub.errors import HostError, UsageError
 
-# A Unix socket's path has at most 107 bytes, and slurmstepd appends a node, a job and a step to the spool.
-_LONGEST_STATE_PATH = 44
 # Below Linux's ephemeral range (32768 on), so that no outgoing connection holds one of them.
 _PORTS = range(20_000, 32_000)
+_PLAIN_PATH = re.compile(r"/[\w./:@~+-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names of a cluster and its nodes, by which its processes and cgroups are known.
+
+    Made from the path of its home alone, so that nothing that is written anywhere has to be believed.
+    """
+
+    letters: str
+
+    @property
+    def cluster(self) -> str:
+        """Slurm's ClusterName."""
+        return f"osub-{self.letters}"
+
+    def node(self, index: int) -> str:
+        """Name of the node with an index from 0 on."""
+        return f"{self.letters}-n{index + 1}"
+
+
+def names_of(home: Path) -> Names:
+    """Return the names of the cluster in a folder, whose path must be without links."""
+    digest = hashlib.sha256(os.fsencode(home)).digest()
+    return Names("".join(chr(ord("a") + byte % 26) for byte in digest[:5]))
 
 
 class NodePlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,39 +111,56 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         """Keys, configuration, state and records of gangd and its agents."""
         return Path(self.state, "gang")
 
-    def own_paths(self) -> list[Path]:
-        """Return every file and folder that `down` removes."""
-        names = ("slurm.conf", "cgroup.conf", "munge.key", "log", "slurmctld", "job-completions.log", "gang")
-        own = [Path(self.state, name) for name in names] + [self.run, self.spool]
-        return own + ([Path(self.short)] if self.short != self.state else [])
 
+def make_layout(home: Path, short: Path, shape: Shape, pins: tuple[tuple[int, ...], ...]) -> Layout:
+    """Choose names and free ports for a new cluster.
 
-def make_layout(state: Path, shape: Shape, pins: tuple[tuple[int, ...], ...]) -> Layout:
-    """Choose names and free ports for a new cluster in the folder ``state``.
+    Parameters
+    ----------
+    home
+        The cluster's folder, without links.
+    short
+        The folder for what needs a short path.
+    shape
+        What the cluster is to look like.
+    pins
+        The host CPUs of each node.
 
     Raises
     ------
     HostError
         No free ports.
+    UsageError
+        The path has letters that Slurm's configuration gives a meaning to.
     """
-    folder = state.resolve()
-    digest = hashlib.sha256(os.fsencode(folder)).digest()
-    letters = "".join(chr(ord("a") + byte % 26) for byte in digest[:5])
-    short = folder
-    if len(os.fsencode(folder)) > _LONGEST_STATE_PATH:
-        short = Path(tempfile.gettempdir(), f"osub-{os.geteuid()}-{letters}")
+    names = names_of(home)
     ports = free_ports(shape.nodes + 3)
     return Layout(
-        state=str(folder),
-        short=str(short),
-        cluster_name=f"osub-{letters}",
+        state=checked_path(home),
+        short=checked_path(short),
+        cluster_name=names.cluster,
         controller_port=ports[0],
         gang_ports=(ports[1], ports[2]),
         nodes=tuple(
-            NodePlace(name=f"{letters}-n{index + 1}", port=ports[index + 3], cpus=pins[index])
+            NodePlace(name=names.node(index), port=ports[index + 3], cpus=pins[index])
             for index in range(shape.nodes)
         ),
     )
+
+
+def checked_path(path: Path) -> str:
+    """Return a path as text that means itself in slurm.conf; raises UsageError for one that does not.
+
+    A blank or a line's end begins another setting there, a comma another option, ``#`` a comment, ``%`` is
+    replaced, and a backslash joins lines.
+    """
+    text = str(path)
+    if not _PLAIN_PATH.fullmatch(text):
+        raise UsageError(
+            f"{text!r} cannot be written into slurm.conf: choose a --state whose path has letters, "
+            "digits and - . / : @ _ ~ + only"
+        )
+    return text
 
 
 def free_ports(count: int) -> list[int]:

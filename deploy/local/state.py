@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
+from deploy.local.belongings import FileName
 from deploy.local.daemons import Daemon
-from deploy.local.layout import Layout
+from deploy.local.home import Home
+from deploy.local.layout import Layout, names_of
 from deploy.local.shape import Shape
-from osub.errors import ClusterError, InputError, OutputError
+from osub.errors import ClusterError, InputError, OsubError
+from osub.trust import open_folder, place_of, read_file
 
-FILE = "cluster.json"
-_LOCK = ".lock"
+FILE: FileName = "cluster.json"
 
 
 class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that `up` leaves for `status` and `down`.
-
-    ``owner`` is the effective user id; ``cgroup`` the hierarchy in which Slurm tracks jobs.
-    """
+    """Everything that `up` leaves for `status`; ``cgroup`` is the hierarchy in which Slurm tracks jobs."""
 
     version: int = 1
     shape: Shape
     layout: Layout
-    owner: int
     cgroup: str
     daemons: tuple[Daemon, ...] = ()
 
@@ -40,15 +35,34 @@ def read_state(folder: Path) -> ClusterState | None:
     ------
     InputError
         The file is there and cannot be used.
+    TrustError
+        Somebody else could have written it.
     """
     try:
-        return msgspec.json.decode((folder / FILE).read_bytes(), type=ClusterState)
+        fd = open_folder(folder, own=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise InputError(f"cannot read {folder}: {error.strerror}") from error
+    try:
+        return _decoded(read_file(fd, FILE), Path(place_of(fd)))
     except FileNotFoundError:
         return None
     except OSError as error:
         raise InputError(f"cannot read {folder / FILE}: {error.strerror}") from error
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise InputError(f"{folder / FILE} is not a cluster's state ({error}); was it edited?") from error
+    finally:
+        os.close(fd)
+
+
+def read_own_state(home: Home) -> ClusterState | None:
+    """Return the state kept in a home that is open, checked against it; raises as ``read_state``."""
+    content = home.read(FILE)
+    if content is None:
+        return None
+    state = _decoded(content, home.path)
+    if state.layout.short != str(home.short):
+        raise InputError(f"{home.path / FILE} does not fit the mark beside it; was it edited?")
+    return state
 
 
 def require_state(folder: Path) -> ClusterState:
@@ -59,46 +73,22 @@ def require_state(folder: Path) -> ClusterState:
     return state
 
 
-def write_state(folder: Path, state: ClusterState) -> None:
-    """Write the state, whole or not at all.
+def write_state(home: Home, state: ClusterState) -> None:
+    """Write the state, whole or not at all; raises OutputError."""
+    home.write(FILE, msgspec.json.format(msgspec.json.encode(state), indent=1))
 
-    Raises
-    ------
-    OutputError
-        The folder cannot be written.
-    """
-    partial = folder / f"{FILE}.partial"
+
+def _decoded(content: bytes, home: Path) -> ClusterState:
+    """Return a state that speaks of this home, with the names that follow from it."""
+    path = home / FILE
     try:
-        partial.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=1))
-        partial.replace(folder / FILE)
-    except OSError as error:
-        raise OutputError(f"cannot write {folder / FILE}: {error.strerror}") from error
-
-
-@contextmanager
-def locked(folder: Path, *, create: bool) -> Iterator[None]:
-    """Hold the folder's lock: one `up` or `down` at a time.
-
-    Raises
-    ------
-    ClusterError
-        Another one is under way, or (without ``create``) the folder is not there.
-    OutputError
-        The folder cannot be made or written.
-    """
-    try:
-        if create:
-            folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except FileNotFoundError as error:
-        raise ClusterError(f"no cluster in {folder}") from error
-    except OSError as error:
-        raise OutputError(f"cannot use {folder} for a cluster: {error.strerror}") from error
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ClusterError(f"another `osub cluster` works on {folder}; wait for it to end") from error
-        yield
-    finally:
-        os.close(handle)
+        state = msgspec.json.decode(content, type=ClusterState)
+    except (msgspec.MsgspecError, OsubError) as error:
+        raise InputError(f"{path} is not a cluster's state ({error}); was it edited?") from error
+    names, layout = names_of(home), state.layout
+    nodes = [names.node(index) for index in range(len(layout.nodes))]
+    if layout.state != str(home):
+        raise InputError(f"{path} is of a cluster that was made in {layout.state}: move it back there")
+    if layout.cluster_name != names.cluster or [node.name for node in layout.nodes] != nodes:
+        raise InputError(f"{path} has names that are not this folder's; was it edited?")
+    return state

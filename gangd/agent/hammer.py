@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gangd.freezer.layout import find_steps, slurm_roots
 from gangd.freezer.tree import CGROUP1, CGROUP2, Dialect, subdirectories, write_control
-from gangd.guardian.place import live_folder, state_path
+from gangd.guardian.place import ledger_folders
 from gangd.guardian.revive import thaw_held
 from gangd.guardian.statefile import StateFile, Word, time_offset_ns
 from osub.errors import HostError
@@ -49,8 +49,8 @@ def thaw_recorded(
         Only find out.
     """
     blow = Blow()
-    live = live_folder(folder)
-    for path in sorted(live.glob("agent-*.state")) if node is None else [state_path(folder, node)]:
+    wanted = "agent-*.state" if node is None else f"agent-{node}.state"
+    for path in sorted(path for live in ledger_folders(folder) for path in live.glob(wanted)):
         try:
             state = StateFile.open(path)
         except FileNotFoundError:

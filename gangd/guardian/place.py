@@ -1,22 +1,18 @@
 """Where an agent's state file lives: in the folder that the site names, but in memory.
 
-The switch thread stores into the mapped file. On a disk file system such a store can wait for a journal, for
-milliseconds and with every other thread of the agent; on tmpfs it can't. So if the folder is on disk, the
-file is kept in ``/dev/shm``, in a folder of this user alone whose name is derived from the folder's.
+The switch thread stores into the mapped file, and must not wait for a disk (``osub.in_memory``): where the
+folder is on one, the file is kept in a stand-in, a folder of this user alone.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
-import stat
 from pathlib import Path
 
-from osub.errors import HostError
-
-SHM = Path("/dev/shm")  # noqa: S108  (its own folder there is private, and checked)
-MOUNTS = Path("/proc/self/mounts")
+from osub.errors import HostError, TrustError
+from osub.in_memory import MOUNTS, SHM, live_folder, stand_in
+from osub.trust import make_folder
 
 
 def state_path(folder: Path, node: str, mounts: Path = MOUNTS) -> Path:
@@ -24,13 +20,12 @@ def state_path(folder: Path, node: str, mounts: Path = MOUNTS) -> Path:
     return live_folder(folder, mounts) / f"agent-{node}.state"
 
 
-def live_folder(folder: Path, mounts: Path = MOUNTS) -> Path:
-    """Return ``folder`` itself if it is in memory, else its stand-in; neither need exist yet."""
-    real = folder.resolve()
-    if _in_memory(real, mounts) or not _in_memory(SHM, mounts) or not os.access(SHM, os.W_OK):
-        return real
-    name = hashlib.sha256(os.fsencode(real)).hexdigest()[:16]
-    return SHM / f"gangd-{os.geteuid()}-{name}"
+def ledger_folders(folder: Path) -> tuple[Path, ...]:
+    """Return every folder in which an agent that was given ``folder`` may have kept its state file.
+
+    Which of them it was depends on what stood in ``/dev/shm`` when the agent began.
+    """
+    return tuple(dict.fromkeys((stand_in(folder), folder.resolve())))
 
 
 def make_private(folder: Path) -> None:
@@ -42,12 +37,11 @@ def make_private(folder: Path) -> None:
         It cannot be made, or it belongs to somebody else, or others may write to it.
     """
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.lstat()
-    except OSError as error:
-        raise HostError(f"cannot make {folder}: {error.strerror}; choose another --state") from error
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        raise HostError(f"{folder} is not a folder of this user alone; remove it")
+        fd, _ = make_folder(folder, 0o700)
+    except (OSError, TrustError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise HostError(f"no folder of this user alone at {folder}: {why}; choose another --state") from error
+    os.close(fd)
 
 
 def discard(path: Path, fd: int) -> None:
@@ -61,13 +55,3 @@ def discard(path: Path, fd: int) -> None:
             path.unlink()
         if path.parent.parent == SHM:
             path.parent.rmdir()  # fails while agents of other nodes use it
-
-
-def _in_memory(path: Path, mounts: Path) -> bool:
-    best, kind = "", ""
-    for line in mounts.read_text().splitlines():
-        _, where, this_kind, *_ = line.split(" ")
-        where = where.encode().decode("unicode_escape")  # blanks are written \040
-        if len(where) >= len(best) and path.is_relative_to(where):
-            best, kind = where, this_kind
-    return kind in ("tmpfs", "ramfs")

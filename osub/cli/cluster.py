@@ -93,11 +93,13 @@ def down(
     as_json: Json = False,
 ) -> None:
     """End the cluster and its jobs, and remove everything that `up` made."""
-    existed = LocalCluster(state).down(keep_logs=keep_logs)
+    ended = LocalCluster(state).down(keep_logs=keep_logs)
     if as_json:
-        typer.echo(json.dumps({"ended": existed}))
-    else:
-        typer.echo(f"the cluster in {state} is gone" if existed else f"no cluster in {state}")
+        typer.echo(json.dumps({"ended": ended.existed, "left": ended.left}))
+        return
+    typer.echo(f"the cluster in {state} is gone" if ended.existed else f"no cluster in {state}")
+    if ended.left:
+        typer.echo(f"left in {state}, for `up` did not make it: {', '.join(ended.left)}")
 
 
 def _facts(status_now: Status) -> dict[str, object]:

@@ -19,9 +19,8 @@ from osub.analysis.comparison_page import comparison_section
 from osub.analysis.job_by_job import run_errors
 from osub.analysis.report import write_report
 from osub.analysis.table import metrics_tables
-from osub.cli.demo_run import SETTINGS, choose_trace, replay_under, scratch_folder
+from osub.cli.demo_run import SETTINGS, choose_trace, make_out, replay_under, scratch_folder
 from osub.cli.demo_simulate import NOTES, simulate_all
-from osub.errors import OutputError
 from osub.records import Run, load_run
 from workloads.swf import write_swf
 
@@ -53,10 +52,7 @@ def demo(
     chosen = choose_trace(trace, nodes, cores, seconds, seed)
     console.print(chosen.story, highlight=False)
     runs: list[Run] = []
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"cannot make {out}: {error.strerror}") from error
+    make_out(out)
     swf = out / f"{chosen.trace.name}.swf.gz"
     write_swf(swf, chosen.trace)
     with scratch_folder() as state:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.local import Gang, LocalCluster, Shape
 from osub.cli.replay import collector_of, gang_of, watch_replay
 from osub.errors import ClusterError, OutputError
+from osub.trust import refuse_for_root
 from submitter.options import ReplayOptions
 from submitter.replay import Replay
 from workloads.swf import SwfTrace, read_swf
 from workloads.trace.generate import generate_trace
 from workloads.trace.miniature import make_miniature
 
+LISTING = ".osub-demo"
+"""Names of the runs that demos made in a folder."""
 _GENERATED_JOBS = 4000
 _GENERATED_NODES, _GENERATED_CORES = 32, 12
 
@@ -76,12 +79,16 @@ def choose_trace(path: Path | None, nodes: int, cores: int, seconds: float, seed
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Give a folder for the demo's clusters: the same for all of them, so that nodes keep their names."""
+    """Give a folder for the demo's clusters: the same for all of them, so that nodes keep their names.
+
+    A cluster that could not be taken down keeps its files, without which nobody could do it later.
+    """
     folder = Path(tempfile.mkdtemp(prefix="osub-demo-"))
     try:
-        yield folder
+        yield folder / "cluster"
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def replay_under(
@@ -118,10 +125,30 @@ def replay_under(
     return path
 
 
+def make_out(out: Path) -> None:
+    """Make the demo's folder where it is missing; raises OutputError, and TrustError for root.
+
+    What root writes, and later removes, is in nobody else's hands.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot make {out}: {error.strerror}") from error
+    refuse_for_root(out)
+
+
 def clear_run(path: Path) -> None:
-    """Remove an earlier demo's run; refuse anything that is none."""
-    if not path.exists():
-        return
-    if not (path / "run.json").exists():
-        raise OutputError(f"{path} is no run of an earlier demo; choose another --out")
-    shutil.rmtree(path)
+    """Remove an earlier demo's run and list ``path`` as this one's; refuse what no demo made.
+
+    A run of somebody's own may have the same name, so a demo lists its runs in the folder before it makes
+    them.
+    """
+    listing = path.parent / LISTING
+    listed = listing.read_text(encoding="utf-8").splitlines() if listing.exists() else []
+    if path.is_symlink() or path.exists():
+        if path.name not in listed or path.is_symlink() or not (path / "run.json").exists():
+            raise OutputError(f"{path} is no run of an earlier demo; choose another --out")
+        shutil.rmtree(path)
+    if path.name not in listed:
+        with listing.open("a", encoding="utf-8") as stream:
+            stream.write(f"{path.name}\n")

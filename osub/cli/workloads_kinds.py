@@ -68,8 +68,9 @@ def lone_jobs(cluster: Path) -> Iterator[LoneJobs]:
         from workloads.rrba.solvers.compiled import compile_all
 
         compile_all()
-    # On the cluster's own folder, which every node sees.
-    with tempfile.TemporaryDirectory(prefix="workloads-", dir=cluster.resolve()) as folder:
+    # In the cluster's own folder, which every node sees; what a kill leaves there goes with the cluster.
+    place = cluster.resolve() if embedded is None else Path(embedded.layout.state, "scratch")
+    with tempfile.TemporaryDirectory(prefix="workloads-", dir=place) as folder:
         jobs = LoneJobs(client, look_at_target(client), Path(folder), pin=pin)
         jobs.check_idle()
         yield jobs

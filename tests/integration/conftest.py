@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,14 +25,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(skip)
 
 
+@contextmanager
+def empty_folder() -> Iterator[Path]:
+    """Give a folder for clusters, which must be empty again in the end: what is left is not swept away."""
+    folder = Path(tempfile.mkdtemp(prefix="osub-test-"))
+    yield folder
+    folder.rmdir()
+
+
 @pytest.fixture
 def make_cluster() -> Iterator[Callable[[Shape], LocalCluster]]:
     """Start clusters that are ended, and checked to have left nothing, after the test."""
-    with tempfile.TemporaryDirectory(prefix="osub-test-") as folder:
+    with empty_folder() as folder:
         clusters: list[LocalCluster] = []
 
         def make(shape: Shape) -> LocalCluster:
-            cluster = LocalCluster(Path(folder, f"c{len(clusters)}"))
+            cluster = LocalCluster(folder / f"c{len(clusters)}")
             clusters.append(cluster)
             cluster.up(shape)
             return cluster
@@ -46,8 +55,8 @@ def make_cluster() -> Iterator[Callable[[Shape], LocalCluster]]:
 @pytest.fixture(scope="module")
 def shared_cluster() -> Iterator[LocalCluster]:
     """Two nodes of one core, M=2, for tests that leave the cluster as it was."""
-    with tempfile.TemporaryDirectory(prefix="osub-test-") as folder:
-        cluster = LocalCluster(Path(folder, "c"))
+    with empty_folder() as folder:
+        cluster = LocalCluster(folder / "c")
         cluster.up(Shape(nodes=2, cores=1, virtual=True, multiplicity=2))
         try:
             yield cluster

@@ -15,9 +15,10 @@ import pytest
 
 from deploy.local import LocalCluster, Queues, Shape
 from deploy.local.cgroups import node_cgroups
-from deploy.local.daemons import find_process, marked_processes
+from deploy.local.daemons import find_process
 from osub.errors import ClusterError
 from osub.slurm import CommandSlurm, JobSnapshot, JobState, SubmitRequest
+from tests.fixtures.marked import marked_processes
 from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.beside]
@@ -124,11 +125,11 @@ def test_down_leaves_nothing_after_every_daemon_was_killed(make_cluster: Make) -
     wait_until(lambda: len(marked_processes(layout.cluster_name)) >= 8, 10, "jobs have processes")
     for daemon in cluster.state().daemons:
         os.kill(daemon.pid, signal.SIGKILL)
-    assert cluster.down()
+    assert cluster.down().existed
     assert marked_processes(layout.cluster_name) == []
     assert node_cgroups(node.name for node in layout.nodes) == []
     assert not cluster.folder.exists()
-    assert not cluster.down()
+    assert not cluster.down().existed
 
 
 def test_down_ends_frozen_and_stopped_jobs(make_cluster: Make) -> None:

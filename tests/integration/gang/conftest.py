@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from deploy.local import Gang, LocalCluster, Shape
-from tests.integration.conftest import end_cluster
+from tests.integration.conftest import empty_folder, end_cluster
 from tests.integration.gang.stage import Stage
 
 
@@ -31,8 +29,8 @@ def gang_cluster() -> Iterator[Stage]:
             "PartitionName=night Nodes=ALL OverSubscribe=FORCE:2 DefMemPerCPU=100 State=UP",
         ),
     )
-    with tempfile.TemporaryDirectory(prefix="osub-gang-") as folder:
-        cluster = LocalCluster(Path(folder, "c"))
+    with empty_folder() as folder:
+        cluster = LocalCluster(folder / "c")
         cluster.up(shape)
         try:
             yield Stage(cluster, shape)

@@ -16,9 +16,10 @@ import pytest
 import zmq
 
 from gangd.freezer.procfs import read_stat
-from gangd.guardian.place import live_folder, state_path
+from gangd.guardian.place import state_path
 from gangd.guardian.statefile import StateFile, Word
 from gangd.wire.down import Exempt
+from osub.in_memory import live_folder
 from tests.fixtures.gang_host import SPIN, RealCgroups, runs, stands, until
 from tests.fixtures.gang_puppet import Puppet, farewells
 

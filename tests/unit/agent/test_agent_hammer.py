@@ -10,9 +10,10 @@ import pytest
 from gangd.agent.main import main
 from gangd.agent.options import endpoints, with_command
 from gangd.freezer.choose import choose
-from gangd.guardian.place import live_folder, make_private, state_path
+from gangd.guardian.place import make_private, state_path
 from gangd.guardian.statefile import StateFile, Word
 from osub.errors import HostError, UsageError
+from osub.in_memory import live_folder
 from tests.fixtures.gang_host import FakeV1
 
 

@@ -17,7 +17,7 @@ ROOT = Host("host1", "root", True, (0, 1, 2, 3), 16_000, CgroupVersion.V1, {})
 
 
 def conf(shape: Shape, host: Host = HOST, state: Path = Path("/var/lib/c")) -> dict[str, str]:
-    text = slurm_conf(shape, host, make_layout(state, shape, ((),) * shape.nodes))
+    text = slurm_conf(shape, host, make_layout(state, state, shape, ((),) * shape.nodes))
     return dict(
         line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("Node")
     )
@@ -81,7 +81,7 @@ def test_only_slurms_gang_scheduler_switches_preemption_on() -> None:
 
 def test_two_queues_split_the_nodes() -> None:
     shape = Shape(nodes=3, cores=1, queues=Queues.MQ, interactive_nodes=1, multiplicity_interactive=4)
-    text = slurm_conf(shape, HOST, make_layout(Path("/var/lib/c"), shape, ((),) * 3))
+    text = slurm_conf(shape, HOST, make_layout(Path("/var/lib/c"), Path("/var/lib/c"), shape, ((),) * 3))
     batch, interactive = [line for line in text.splitlines() if line.startswith("PartitionName")]
     assert "Default=YES" in batch
     assert "OverSubscribe=NO" in batch
@@ -91,7 +91,7 @@ def test_two_queues_split_the_nodes() -> None:
 
 def test_virtual_nodes_may_declare_several_threads_a_core() -> None:
     shape = Shape(nodes=1, cores=4, threads=2, virtual=True)
-    text = slurm_conf(shape, HOST, make_layout(Path("/var/lib/c"), shape, ((),)))
+    text = slurm_conf(shape, HOST, make_layout(Path("/var/lib/c"), Path("/var/lib/c"), shape, ((),)))
     assert "CoresPerSocket=4 ThreadsPerCore=2 " in text
     with pytest.raises(UsageError, match="--virtual"):
         Shape(nodes=1, cores=1, threads=2)
@@ -104,13 +104,22 @@ def test_settings_win_over_ours_whatever_their_case() -> None:
     assert "MinJobAge" not in lines
 
 
-def test_names_differ_from_folder_to_folder_and_long_paths_get_a_short_home(tmp_path: Path) -> None:
+def test_names_differ_from_folder_to_folder() -> None:
     shape = Shape(nodes=1, cores=1)
-    one, two = (make_layout(tmp_path / name, shape, ((),)) for name in ("a", "b"))
+    one, two = (make_layout(Path("/c", name), Path("/c", name), shape, ((),)) for name in ("a", "b"))
     assert one.nodes[0].name != two.nodes[0].name
-    deep = make_layout(tmp_path / ("x" * 80), shape, ((),))
-    assert len(str(deep.munge_socket)) < 100
-    assert Path(deep.short) in deep.own_paths()
+    assert one.cluster_name != two.cluster_name
+
+
+@pytest.mark.parametrize(
+    "path", ["/a b", "/a\nSlurmUser=root", "/a#b", "/a,b", "/a%h", "/a=b", '/a"b', "/a\\", "/a\tb", "/a;b"]
+)
+def test_a_path_that_slurm_conf_would_read_otherwise_is_refused(path: str) -> None:
+    shape = Shape(nodes=1, cores=1)
+    with pytest.raises(UsageError, match=r"choose a --state whose path"):
+        make_layout(Path(path), Path("/short"), shape, ((),))
+    with pytest.raises(UsageError, match=r"choose a --state whose path"):
+        make_layout(Path("/home"), Path(path), shape, ((),))
 
 
 def test_two_clusters_of_a_host_number_their_jobs_apart(tmp_path: Path) -> None:

@@ -1,0 +1,256 @@
+"""A cluster's home: a folder that `up` made or found empty, marked, and furnished with what is listed.
+
+Only a home to which its user alone can write is believed (``osub.trust``), and of that only the names in
+``belongings``: what is removed is listed in the mark *and* in this program.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from deploy.local.belongings import FILES, FOLDERS, SHORT, FileName, FolderName, remove_file, remove_folder
+from deploy.local.mark import NAMES, Made, Mark, take_mark
+from deploy.local.short import make_short, open_short, remove_short
+from osub.errors import ClusterError, OutputError
+from osub.trust import make_folder, names_in, open_below, open_folder, place_of, read_file, write_file
+
+_MOST_BYTES = 1 << 20
+
+
+class Home:
+    """The home of one cluster, open and locked; get one with ``take_home``.
+
+    Attributes
+    ----------
+    path
+        Its path, without links.
+    """
+
+    def __init__(self, fd: int, mark: Mark) -> None:
+        self.path = Path(place_of(fd))
+        self._fd = fd
+        self._mark = mark
+
+    @property
+    def short(self) -> Path:
+        """The folder with the short path: the home itself, or its stand-in."""
+        short = self._mark.listed.short
+        return Path(short.path) if short else self.path
+
+    @property
+    def is_furnished(self) -> bool:
+        """Whether `up` has made anything here that was not removed."""
+        return bool(self._mark.listed.files)
+
+    @property
+    def marked_s(self) -> float:
+        """When the folder was marked, seconds since the epoch."""
+        return self._mark.listed.marked_s
+
+    def holds_any(self, name: FolderName) -> bool:
+        """Whether a listed folder is there and not empty."""
+        with suppress(OSError), self._holder(name) as fd:
+            if fd is not None:
+                inner = open_below(fd, name)
+                try:
+                    return bool(names_in(inner))
+                finally:
+                    os.close(inner)
+        return False
+
+    def read(self, name: FileName) -> bytes | None:
+        """Return what a file of the home holds, None where it is not there; raises as ``read_file``."""
+        try:
+            return read_file(self._fd, name, _MOST_BYTES)
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: FileName, content: str | bytes, mode: int = 0o644) -> None:
+        """Write a file, whole or not at all; raises OutputError."""
+        if name not in self._mark.listed.files:
+            raise ValueError(f"{name} is not listed")
+        try:
+            write_file(self._fd, name, content.encode() if isinstance(content, str) else content, mode)
+        except OSError as error:
+            raise OutputError(f"cannot write {self.path / name}: {error.strerror}") from error
+
+    def furnish(self, folders: Iterable[FolderName], mode: int) -> None:
+        """List every file, and list and make these folders; what is there already is kept.
+
+        Parameters
+        ----------
+        folders
+            What to make.
+        mode
+            Of those that hold sockets; the others are for the user alone.
+
+        Raises
+        ------
+        ClusterError
+            Something that is not listed has one of the names, or is in the place of what is listed.
+        OutputError
+            They cannot be written.
+        """
+        listed = self._mark.listed
+        wanted = {made.name: made for made in listed.folders}
+        wanted |= {name: Made(name) for name in folders if name not in wanted}
+        strangers = set(self._unlisted()) & {*wanted, *FILES}
+        if strangers:
+            raise ClusterError(
+                f"{self.path} holds {', '.join(sorted(strangers))}, which `osub cluster up` did not make: "
+                "not ours; move it away, or choose another --state"
+            )
+        try:
+            make_short(self.path, mode, listed.short, lambda short: self._mark.change(short=short))
+            self._mark.change(files=FILES, folders=tuple(wanted.values()))
+            self._mark.change(folders=tuple(self._make(made, mode) for made in wanted.values()))
+        except OSError as error:
+            raise OutputError(f"cannot write below {self.path}: {error.strerror}") from error
+
+    def empty(self, keep: tuple[FolderName, ...] = ()) -> None:
+        """Remove what is listed, but for the folders ``keep``, and shorten the list; safe to repeat."""
+        listed = self._mark.listed
+        for name in listed.files:  # first of all cluster.json: without it there is no cluster here
+            remove_file(self._fd, name)
+        for made in listed.folders:
+            if made.name not in keep:
+                with self._holder(made.name) as fd:
+                    if fd is not None:
+                        remove_folder(fd, made.name, made.identity, FOLDERS[made.name])
+        short_is_gone = listed.short is None or remove_short(listed.short)
+        left = set(self._left())
+        with suppress(OSError):  # a full disk: the longer list does no harm
+            self._mark.change(
+                files=(),
+                folders=tuple(made for made in listed.folders if made.name in left),
+                short=None if short_is_gone else listed.short,
+            )
+
+    def leave(self) -> list[str]:
+        """Remove the mark, and the home where `up` made it; where anything is left in it, return that.
+
+        The mark then stays with it, so that another `up` may use the folder.
+        """
+        short = self._mark.listed.short
+        left = self._left() + ([short.path] if short else [])
+        if not left:
+            self._mark.remove()
+            if self._mark.listed.was_made:
+                with suppress(OSError):
+                    self.path.rmdir()
+            return []
+        return [inner for name in left for inner in self._named(name)]
+
+    def close(self) -> None:
+        """Let others work on it."""
+        self._mark.close()
+        os.close(self._fd)
+
+    def _left(self) -> list[str]:
+        return [name for name in names_in(self._fd) if name not in NAMES]
+
+    def _named(self, name: str) -> list[str]:
+        """Return what a name in the home stands for: of a folder of ours, what in it is not."""
+        if name in FOLDERS:
+            with suppress(OSError):
+                fd = open_below(self._fd, name)
+                try:
+                    return [f"{name}/{inner}" for inner in names_in(fd)] or [name]
+                finally:
+                    os.close(fd)
+        return [name]
+
+    def _unlisted(self) -> list[str]:
+        listed = self._mark.listed
+        return [
+            name for name in self._left() if name not in {*listed.files, *(m.name for m in listed.folders)}
+        ]
+
+    def _make(self, made: Made, mode: int) -> Made:
+        """Make a listed folder where it is missing; returns it with its identity."""
+        with self._holder(made.name) as fd:
+            if fd is None:
+                raise ClusterError(f"{self.short} is gone: `osub cluster down --state {self.path}` first")
+            fresh = True
+            try:
+                os.mkdir(made.name, mode if made.name in SHORT else 0o700, dir_fd=fd)
+            except FileExistsError:
+                fresh = made.identity is None
+            found = os.stat(made.name, dir_fd=fd, follow_symlinks=False)
+        identity = (found.st_dev, found.st_ino)
+        if not (fresh or made.identity == identity) or not stat.S_ISDIR(found.st_mode):
+            raise ClusterError(
+                f"{made.name} of {self.path} is not the folder that `up` made: move it away, and run "
+                f"`osub cluster down --state {self.path}`"
+            )
+        return Made(made.name, identity)
+
+    @contextmanager
+    def _holder(self, name: FolderName) -> Iterator[int | None]:
+        """Give the folder in which a listed one stands; None where it is gone, or no longer ours."""
+        short = self._mark.listed.short
+        if name not in SHORT or short is None:
+            yield self._fd
+            return
+        fd = open_short(short)
+        try:
+            yield fd
+        finally:
+            if fd is not None:
+                os.close(fd)
+
+
+@contextmanager
+def take_home(path: Path, *, create: bool = False, mode: int = 0o700) -> Iterator[Home | None]:
+    """Open and lock a cluster's home for one `up` or `down`.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    create
+        Whether to make the folder, or to mark one that is empty; else None is given where there is no home.
+    mode
+        Of a folder that is made.
+
+    Raises
+    ------
+    ClusterError
+        Another `up` or `down` is under way; the folder is not empty and no home; it was moved.
+    TrustError
+        Others could have put the folder there, or can write to it.
+    OutputError
+        It cannot be made or opened.
+    """
+    home = _open_home(path, create=create, mode=mode)
+    try:
+        yield home
+    finally:
+        if home is not None:
+            home.close()
+
+
+def _open_home(path: Path, *, create: bool, mode: int) -> Home | None:
+    fd, was_made = -1, False
+    try:
+        fd, was_made = make_folder(path, mode) if create else (open_folder(path), False)
+        mark = take_mark(fd, create=create, was_made=was_made)
+        if mark is not None:
+            return Home(fd, mark)
+    except BaseException as error:
+        if was_made:
+            with suppress(OSError):
+                path.rmdir()
+        if fd >= 0:
+            os.close(fd)
+        if isinstance(error, FileNotFoundError) and not create:
+            return None
+        if isinstance(error, OSError):
+            raise OutputError(f"cannot use {path} for a cluster: {error.strerror}") from error
+        raise
+    os.close(fd)
+    return None

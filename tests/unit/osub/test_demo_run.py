@@ -1,0 +1,57 @@
+"""The demo removes the runs of earlier demos and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from osub.cli.demo_run import clear_run, make_out, scratch_folder
+from osub.errors import OutputError, TrustError
+from tests.fixtures.real_runs import Row, real_run
+
+JOBS: list[Row] = [("batch", 0, 0.2, 1.2, 12.2, 10, "0")]
+
+
+def test_a_demos_own_run_is_replaced(tmp_path: Path) -> None:
+    clear_run(tmp_path / "m1")
+    real_run(tmp_path / "m1", JOBS, 1)
+    clear_run(tmp_path / "m1")
+    assert not (tmp_path / "m1").exists()
+    assert (tmp_path / ".osub-demo").read_text() == "m1\n"
+
+
+def test_a_run_of_somebodys_own_under_the_same_name_stays(tmp_path: Path) -> None:
+    run = real_run(tmp_path / "m1", JOBS, 1)
+    for _ in range(2):
+        with pytest.raises(OutputError, match="no run of an earlier demo"):
+            clear_run(tmp_path / "m1")
+    assert (run.path / "run.json").exists()
+
+
+def test_a_link_in_the_place_of_a_run_is_not_followed(tmp_path: Path) -> None:
+    run = real_run(tmp_path / "mine", JOBS, 1)
+    clear_run(tmp_path / "m1")
+    (tmp_path / "m1").symlink_to(run.path)
+    with pytest.raises(OutputError, match="no run of an earlier demo"):
+        clear_run(tmp_path / "m1")
+    assert (run.path / "run.json").exists()
+
+
+def test_a_cluster_that_could_not_be_taken_down_keeps_its_files() -> None:
+    with scratch_folder() as state:
+        state.mkdir()
+    assert state.is_dir()
+    state.rmdir()
+    state.parent.rmdir()
+    with scratch_folder() as state:
+        pass
+    assert not state.parent.exists()
+
+
+def test_root_makes_no_runs_where_others_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_out(tmp_path / "a" / "out")
+    (tmp_path / "a").chmod(0o777)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    with pytest.raises(TrustError):
+        make_out(tmp_path / "a" / "out")
