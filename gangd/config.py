@@ -49,6 +49,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         Length of a slice, 20 to 5000.
     lookahead
         Slices that are final at any moment.
+    adapt
+        Whether slices and lookahead grow while switches are late.
+    quantum_most_ms
+        Length that slices grow to at most.
     lease_ms
         How long agents hold jobs without a word from the controller, 1500 to 60,000.
     grace_ms
@@ -84,6 +88,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     job_holds: tuple[HoldKind, ...] = ()
     quantum_ms: Milliseconds = 250
     lookahead: int = 2
+    adapt: bool = True
+    quantum_most_ms: Milliseconds = 1000
     lease_ms: Milliseconds = 2000
     grace_ms: Annotated[float, msgspec.Meta(ge=0)] = 1000
     step_grace_ms: Annotated[float, msgspec.Meta(ge=0, le=60_000)] = 200
@@ -106,6 +112,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             return Settings(
                 quantum_ns=round(self.quantum_ms * MS),
                 lookahead=self.lookahead,
+                adapt=self.adapt,
+                quantum_most_ns=round(self.quantum_most_ms * MS),
                 lease_ns=round(self.lease_ms * MS),
                 grace_ns=round(self.grace_ms * MS),
                 freeze_cap_ns=round(self.freeze_cap_ms * MS),

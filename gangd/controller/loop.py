@@ -220,7 +220,8 @@ class ControllerLoop:
             text = f"two connections speak with the key of {node}: stop one agent, or make a new key"
             self._orders.alarm(Alarm("key", node, text))
         settings = self._scheduler.settings
-        times = Times(settings.quantum_ns, settings.lease_ns, settings.lookahead)
+        pace = self._scheduler.pace
+        times = Times(pace.quantum_ns, settings.lease_ns, pace.lookahead)
         state = self._scheduler.agent_state(node)
         reaction = self._uplink.on_message(message, received_ns, self._clock(), times, state)
         for reply in reaction.replies:

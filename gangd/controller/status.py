@@ -69,8 +69,10 @@ class AlarmStatus(msgspec.Struct, frozen=True, kw_only=True):
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The controller at ``time_ms`` (wall clock).
 
-    ``slurm_age_s`` is how old the newest answer of Slurm is, None before the first; ``dropped`` counts
-    messages that were refused, by kind; ``jobs_left_out`` jobs for which there was no room.
+    ``quantum_ms`` is the length of the present slice, ``asked_quantum_ms`` the one that was asked for,
+    ``lookahead`` how many slices are final, ``lost_share`` what switches take of a slice, None while nobody
+    takes turns. ``slurm_age_s`` is how old the newest answer of Slurm is, None before the first; ``dropped``
+    counts messages that were refused, by kind; ``jobs_left_out`` jobs for which there was no room.
     """
 
     version: int = 1
@@ -80,6 +82,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: bool
     slice: int
     quantum_ms: float
+    asked_quantum_ms: float
+    lookahead: int
+    lost_share: float | None
     lease_ms: float
     slurm_age_s: float | None
     running_jobs: int
@@ -123,6 +128,9 @@ def describe(
         dry_run=vitals.dry_run,
         slice=number,
         quantum_ms=scheduler.time.length_ns(number) / 1e6,
+        asked_quantum_ms=scheduler.settings.quantum_ns / 1e6,
+        lookahead=scheduler.pace.lookahead,
+        lost_share=scheduler.pace.lost_share,
         lease_ms=scheduler.settings.lease_ns / 1e6,
         slurm_age_s=vitals.slurm_age_s,
         running_jobs=sum(len(gang.views) for gang in scheduler.gangs.values()),

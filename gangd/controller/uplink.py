@@ -237,6 +237,7 @@ class Uplink:
             report.born,
             _samples(report.alone),
             launched=report.launched,
+            rtt_us=report.rtt_us,
         )
 
     def _is_ours(self, one: SliceReport) -> bool:

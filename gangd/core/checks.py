@@ -34,7 +34,7 @@ def check(event: Event, scheduler: GangScheduler) -> None:
             scheduler.cores.number(event.node)
             if _state(scheduler, event.node) is AgentState.UNKNOWN:
                 raise InvalidEvent(f"the agent of {event.node} reports before it said hello")
-            newest = scheduler.time.slice_at(event.now_ns) + scheduler.settings.lookahead
+            newest = scheduler.time.slice_at(event.now_ns) + scheduler.pace.lookahead
             if any(use.number > newest for use in event.slices):
                 raise InvalidEvent(f"{event.node} reports a slice that lies ahead")
         case _:

@@ -116,6 +116,8 @@ class NodeReport:
         Jobs whose first process was found on this node.
     alone
         What jobs did since the last report that no slice names: they share no core as far as is known.
+    rtt_us
+        Round trip between the agent and the controller.
     launched
         Jobs whose tasks have begun to run on this node: each is named once, maybe before a snapshot has it.
     """
@@ -129,6 +131,7 @@ class NodeReport:
     born: tuple[int, ...] = ()
     alone: tuple[Sample, ...] = ()
     launched: tuple[int, ...] = ()
+    rtt_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,7 +151,7 @@ class Rotation:
         first
             Never smaller than in an earlier call.
         cap_slices
-            ``Settings.cap_slices``.
+            ``Settings.cap_slices`` of ``quantum_ns``.
         quantum_ns
             Length of the slices from ``first`` on; after a change, call ``touch_all`` before.
         """

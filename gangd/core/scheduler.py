@@ -44,6 +44,7 @@ from gangd.core.gang import Gang
 from gangd.core.group import Group
 from gangd.core.launches import Launches
 from gangd.core.limits import Limits, State
+from gangd.core.pace import Pace
 from gangd.core.population import Population
 from gangd.core.record import slice_rows
 from gangd.core.rotation import Rotation
@@ -78,6 +79,8 @@ class GangScheduler:
         Where slices lie on the clock.
     agents
         Which agents report.
+    pace
+        How long slices are to be, and how many are final.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class GangScheduler:
         self.cores = cores
         self.agents = Agents()
         self.time = Timebase(start_ns, settings.quantum_ns)
+        self.pace = Pace(settings, start_ns)
         self.horizon = 0
         self.now_ns = start_ns
         self.closed = False
@@ -105,6 +109,7 @@ class GangScheduler:
         self._wall_ns = start_ns
         self._epoch = 0
         self._rebase = False
+        self._said: str | None = None
         self._out: list[Command] = []
 
     @property
@@ -183,7 +188,8 @@ class GangScheduler:
 
     def _tick(self) -> None:
         number = self.time.slice_at(self.now_ns)
-        first = max(self.horizon, number + self.settings.lookahead)
+        self._adapt()
+        first = max(self.horizon, number + self.pace.lookahead)
         for node in self.agents.silent(self.now_ns, self.settings.lease_ns):
             self._agent(self.cores.name(node), AgentInput.SILENCE, "it does not report")
         settings = self.settings
@@ -197,11 +203,25 @@ class GangScheduler:
         wall_s = self._wall_s + (self.now_ns - self._wall_ns) / SECOND
         self._out += self._accounts.look(self.gangs, number, self.now_ns, wall_s, settings)
 
+    def _adapt(self) -> None:
+        """Let slices and lookahead follow what agents report, and say so."""
+        if self.pace.look(self.now_ns, int(self._graph.crowd.max(initial=1))):
+            self._follow_pace()
+
+    def _follow_pace(self) -> None:
+        self._rebase = self._rebase or self.pace.quantum_ns != self.time.quantum_ns
+        if self._said is not None:
+            self._out.append(Alarm("late switches", self._said, self._said, cleared=True))
+        self._said = str(self.pace) if self.pace.is_changed else None
+        if self._said is not None:
+            self._out.append(Alarm("late switches", self._said, self._said))
+
     def _publish(self, first: int) -> None:
+        quantum_ns = self.pace.quantum_ns
         if self._rebase:
-            self.time.change(first, self.settings.quantum_ns)
+            self.time.change(first, quantum_ns)
             self._rotation.touch_all()
-        advance = self._rotation.advance(first, self.settings.cap_slices, self.settings.quantum_ns)
+        advance = self._rotation.advance(first, self.settings.cap_slices(quantum_ns), quantum_ns)
         self._people.release_slots()
         if advance.publish or advance.watch or advance.drop or self._rebase:
             self._epoch += 1
@@ -245,13 +265,14 @@ class GangScheduler:
     def _report(self, report: NodeReport) -> None:
         node = self.cores.number(report.node)
         self._agent(report.node, AgentInput.REPORT, "")
-        for use in report.slices:
-            if self.agents.fresh(node, use.number):
-                for sample in use.samples:
-                    self._sample(node, use.number, sample)
-                if self.settings.record:
-                    gangs = filter(self._people.shares, self._people.on_node(node))
-                    self._out.append(Record(slice_rows(report.node, node, use, self.time, gangs)))
+        fresh = [use for use in report.slices if self.agents.fresh(node, use.number)]
+        self.pace.note(node, [use.freeze_us for use in fresh], report.rtt_us, self.now_ns)
+        for use in fresh:
+            for sample in use.samples:
+                self._sample(node, use.number, sample)
+            if self.settings.record:
+                gangs = filter(self._people.shares, self._people.on_node(node))
+                self._out.append(Record(slice_rows(report.node, node, use, self.time, gangs)))
         for sample in report.alone:
             self._alone(node, sample)
         for job in report.ended:
@@ -337,8 +358,9 @@ class GangScheduler:
             self._settle(gang)
 
     def _reload(self, settings: Settings) -> None:
-        self._rebase = self._rebase or settings.quantum_ns != self.time.quantum_ns
         self.settings = settings
+        self.pace.ask(settings)
+        self._follow_pace()
 
     # Gangs
 

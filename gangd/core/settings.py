@@ -25,6 +25,10 @@ class Settings:
         Length of a slice, 20 ms to 5 s.
     lookahead
         Slices that are final at any moment, the current one included.
+    adapt
+        Whether both grow while switches are late (``pace.py``); these are the least then.
+    quantum_most_ns
+        Length that slices grow to at most.
     lease_ns
         A node without a report for this long is lost; 1.5 s to 60 s.
     grace_ns
@@ -50,6 +54,8 @@ class Settings:
 
     quantum_ns: int = 250 * MS
     lookahead: int = 2
+    adapt: bool = True
+    quantum_most_ns: int = 1 * SECOND
     lease_ns: int = 2 * SECOND
     grace_ns: int = 1 * SECOND
     freeze_cap_ns: int = 5 * SECOND
@@ -72,6 +78,7 @@ class Settings:
                 LEAST_QUANTUM_NS <= self.quantum_ns <= GREATEST_QUANTUM_NS,
                 f"quantum is {quantum}; 20 ms to 5 s are possible",
             ),
+            (self.quantum_most_ns > 0, "the greatest length that slices grow to is not positive"),
             (1 <= self.lookahead <= 64, f"lookahead is {self.lookahead} slices; 1 to 64 are possible"),
             (
                 LEAST_LEASE_NS <= self.lease_ns <= GREATEST_LEASE_NS,
@@ -94,7 +101,6 @@ class Settings:
             if not right:
                 raise InvalidSettings(wrong)
 
-    @property
-    def cap_slices(self) -> int:
-        """Whole slices that a gang may be frozen without a break."""
-        return self.freeze_cap_ns // self.quantum_ns
+    def cap_slices(self, quantum_ns: int) -> int:
+        """Whole slices of a length that a gang may be frozen without a break."""
+        return self.freeze_cap_ns // quantum_ns

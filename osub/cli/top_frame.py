@@ -113,7 +113,7 @@ def _head(status: Status, pulse: Pulse) -> list[Text]:
     lines = [
         _line(
             f"gangd {status.controller[:12]}, process {status.pid}: slice {status.slice} "
-            f"of {status.quantum_ms:g} ms, lease {status.lease_ms / 1000:g} s",
+            f"of {_slices(status)}, lease {status.lease_ms / 1000:g} s",
             "bold",
         )
     ]
@@ -128,12 +128,21 @@ def _head(status: Status, pulse: Pulse) -> list[Text]:
     facts.append("; ")
     facts.append(*_slurm(status.slurm_age_s, pulse.age_s))
     facts.append(f"; tick {status.tick_us / 1000:.1f} ms")
+    if status.lost_share is not None:
+        facts.append(f"; switches take {status.lost_share:.1%}")
     lines.append(facts)
     if status.dropped:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(status.dropped.items()))
         lines.append(_line(f"messages refused: {kinds}", "dim"))
     lines.append(_line(_LEGEND, "dim"))
     return lines
+
+
+def _slices(status: Status) -> str:
+    """Length of slices; while they grew, beside what was asked for."""
+    if status.quantum_ms == status.asked_quantum_ms:
+        return f"{status.quantum_ms:g} ms"
+    return f"{status.quantum_ms:g} ms (asked for: {status.asked_quantum_ms:g}), {status.lookahead} final"
 
 
 def _slurm(known_s: float | None, status_s: float) -> tuple[str, str]:

@@ -54,6 +54,7 @@ class World:
     multiplicity: int = 3
     settings: Settings = field(default_factory=lambda: Settings(grace_ns=0, freeze_cap_ns=60_000 * MS))
     holds: tuple[Hold, ...] = (Hold.FREEZE,)  # of the jobs, in turns
+    lost_us: int = 0  # by each switch
     hasty: Random | None = None  # decides about more ticks, late in a slice, when something has changed
 
     def __post_init__(self) -> None:
@@ -132,7 +133,7 @@ class World:
             for job in self.jobs.values()
             if name in job.placement and job.view.job not in held
         )
-        return SliceUse(number, 0, 0, tuple(held), samples)
+        return SliceUse(number, self.lost_us, self.lost_us, tuple(held), samples)
 
     def tell(self, commands: list[Command]) -> None:
         for command in commands:
@@ -347,3 +348,25 @@ def test_no_job_is_held_in_its_grace_before_its_tasks_run_everywhere(
         for number in held & world.jobs.keys():
             on = world.jobs[number].placement
             assert world.slice - began[number] > grace or all((number, node) in told for node in on)
+
+
+@examples(10)
+@given(
+    st.lists(st.tuples(st.sampled_from([0, 1_000, 20_000, 90_000]), st.integers(1, 60)), max_size=8),
+    st.integers(2, 4),
+)
+def test_slices_that_grow_and_shrink_change_nothing_but_their_length(
+    hours: list[tuple[int, int]], most: int
+) -> None:
+    world = World(nodes=2, multiplicity=most)
+    jobs = [world.start({"n0": 2, "n1": 2}) for _ in range(most)]
+    for world.lost_us, slices in hours:
+        for _ in range(slices):
+            world.step()
+            assert 250 * MS <= world.scheduler.time.length_ns(world.slice) <= 1000 * MS
+    world.lost_us = 0
+    for _ in range(160):
+        world.step()
+    assert world.scheduler.time.length_ns(world.slice) == 250 * MS
+    shares = [job.ran / job.entitled for job in jobs if job is not None]
+    assert jain(shares) >= 0.99

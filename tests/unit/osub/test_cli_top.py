@@ -37,6 +37,9 @@ def status(**changes: object) -> Status:
         dry_run=False,
         slice=4711,
         quantum_ms=250.0,
+        asked_quantum_ms=250.0,
+        lookahead=2,
+        lost_share=None,
         lease_ms=2000.0,
         slurm_age_s=0.8,
         running_jobs=7,
@@ -148,6 +151,13 @@ def test_slurms_age_alarms_refusals_and_dry_run_are_shown() -> None:
     assert "! bad 3 (90 s, 3 times)" in text
     assert "! and 5 more alarms" in text
     assert "bad 4" not in text
+
+
+def test_slices_that_grew_are_told_beside_what_was_asked_for() -> None:
+    calm, late = status(lost_share=0.0018), status(quantum_ms=500.0, lookahead=3, lost_share=0.031)
+    assert "slice 4711 of 250 ms, lease 2 s" in "\n".join(drawn(calm, Screen(120)))
+    assert "switches take 0.2%" in "\n".join(drawn(calm, Screen(120)))
+    assert "slice 4711 of 500 ms (asked for: 250), 3 final, lease 2 s" in "\n".join(drawn(late, Screen(120)))
 
 
 def test_what_could_steer_the_terminal_does_not_reach_it() -> None:
