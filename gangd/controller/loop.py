@@ -257,7 +257,7 @@ class ControllerLoop:
             text = f"thread {answer.thread} died and was started again: {answer.why}"
             self._orders.alarm(Alarm("thread", answer.thread, text))
         else:
-            log.info("job %d ends at %d now", answer.job, answer.end_s)
+            self._orders.on_moved(answer.ends_s, answer.refused)
 
     def _unread(self, unreadable: Sequence[UnreadableJob]) -> Alarm:
         """Log jobs that cannot be read as they come, the first few by name, and return the alarm for all."""

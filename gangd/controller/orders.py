@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from gangd.controller.alarms import AlarmBoard
@@ -29,6 +29,9 @@ from gangd.wire.sockets import ControllerSockets
 from osub.errors import OsubError
 
 log = logging.getLogger("gangd")
+
+NOT_RUNNING = ("Invalid job id", "not running", "already completing")
+"""What Slurm says of jobs that have ended, or wait anew, since their end was to be moved."""
 
 
 class Orders:
@@ -96,6 +99,16 @@ class Orders:
         text = f"{node} tells of job {min(jobs)}, which is not there: dropped; is its key in wrong hands?"
         self.alarm(Alarm("foreign job", node, text))
 
+    def on_moved(self, ends_s: Mapping[int, float], refused: Mapping[int, str]) -> None:
+        """Log ends that were moved; that Slurm refuses to move one of a job that runs is an alarm."""
+        for job, end_s in ends_s.items():
+            log.info("job %d ends at %d now", job, end_s)
+        for job, why in refused.items():
+            if any(sign in why for sign in NOT_RUNNING):
+                log.info("the end of job %d is not moved: %s", job, why)
+            else:
+                self.alarm(Alarm("limits", "slurm", f"Slurm does not move the end of job {job}: {why}"))
+
     def alarm(self, alarm: Alarm) -> None:
         """Raise or clear an alarm; it is logged when that is news."""
         if alarm.cleared:
@@ -122,7 +135,7 @@ class Orders:
                     self.publish([self._fanout.thaw_all(self._clock(), command.reason)])
                 case MoveEnd():
                     if self.move_ends and not self.dry_run:
-                        self._worker.move_end(command.job, command.end_s)
+                        self._worker.move_end(command.job, command.end_s, command.due_s)
                 case Record(rows=rows):
                     if self._slices is not None:
                         self.attempt("record slices", partial(self._slices.append, rows))

@@ -1,9 +1,9 @@
 """Talks to Slurm in a thread of its own: a slow slurmctld must not delay a slice.
 
 Everything that Slurm says, and every failure, comes back through ``answers``; ``fd`` is readable while one
-waits. Ends are moved one by one between two looks; Slurm is away for as long as it likes. What nobody
-expected (an answer of Slurm that breaks its reader) is a ``Death`` among the answers, and the thread begins
-anew.
+waits. Ends are moved between two looks, the nearest first, many by one command; what Slurm did not answer is
+tried again. Slurm is away for as long as it likes. What nobody expected (an answer of Slurm that breaks its
+reader) is a ``Death`` among the answers, and the thread begins anew.
 
 While looks bring nothing new they become rarer, down to one in ``SLOWEST_S``: agents tell of jobs that begin
 and end, and then Slurm is asked at once. Asking at once that brings nothing new becomes rarer, too, down to
@@ -16,7 +16,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -30,6 +30,8 @@ NODES_EVERY_S = 60.0
 SLOWEST_S = 5.0
 SLOWER = 1.5
 LEAST_PAUSE_S = 0.1
+MOVES_A_CALL = 100  # they hold up looks: some 0.3 s
+MOVE_AGAIN_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +53,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The end of a job was moved."""
+    """Ends of jobs were moved; for some, Slurm may have refused it."""
 
-    job: int
-    end_s: float
+    ends_s: Mapping[int, float]
+    refused: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +82,25 @@ class SlurmWorker:
         Pause between two looks at the jobs while they change.
     clock
         CLOCK_MONOTONIC in ns.
+    again_s
+        When ends are moved again that Slurm did not answer.
     """
 
     def __init__(
-        self, client: SlurmClient, every_s: float, clock: Callable[[], int] = time.monotonic_ns
+        self,
+        client: SlurmClient,
+        every_s: float,
+        clock: Callable[[], int] = time.monotonic_ns,
+        again_s: float = MOVE_AGAIN_S,
     ) -> None:
         self.answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.every_s = every_s
         self._client = client
         self._clock = clock
-        self._moves: dict[int, float] = {}
+        self._again_s = again_s
+        self._moves: dict[int, tuple[float, float]] = {}
+        self._moves_s = 0.0
         self._unchecked: Config | None = None
         self._wake = threading.Condition()
         self._asked = True
@@ -111,10 +121,10 @@ class SlurmWorker:
             self._asked = True
             self._wake.notify()
 
-    def move_end(self, job: int, end_s: float) -> None:
-        """Move a job's end; of two moves of a job that wait the later counts."""
+    def move_end(self, job: int, end_s: float, due_s: float) -> None:
+        """Move a job's end, which is ``due_s`` now; of two moves of a job that wait the later counts."""
         with self._wake:
-            self._moves[job] = end_s
+            self._moves[job] = (due_s, end_s)
             self._wake.notify()
 
     def check(self, config: Config) -> None:
@@ -148,19 +158,20 @@ class SlurmWorker:
             with self._wake:
                 least_s = self._asked_pause_s if self._asked else self._pause_s
                 pause_s = looked_s + least_s - time.monotonic()
-                if pause_s > 0 and not (self._moves or self._unchecked or self._leaving):
+                may_move = bool(self._moves) and time.monotonic() >= self._moves_s
+                if pause_s > 0 and not (may_move or self._unchecked or self._leaving):
                     self._wake.wait(pause_s)
                     continue
                 if self._leaving:
                     return
-                move = self._moves.popitem() if self._moves else None
+                moves = self._urgent() if may_move else {}
                 unchecked, self._unchecked = self._unchecked, None
                 if pause_s <= 0:
                     asked, self._asked = self._asked, False
             if unchecked is not None:
                 self._put(self._checked(unchecked))
-            if move is not None:
-                self._answer(f"move the end of job {move[0]}", partial(self._move, *move))
+            if moves and not self._answer(f"move the ends of {len(moves)} jobs", partial(self._move, moves)):
+                self._put_back(moves)
             if pause_s <= 0:
                 with_nodes = time.monotonic() >= nodes_s + NODES_EVERY_S
                 answered = self._answer("ask for jobs", partial(self._look, with_nodes))
@@ -190,9 +201,22 @@ class SlurmWorker:
             return Checked(config, refusal=str(error))
         return Checked(config, warnings)
 
-    def _move(self, job: int, end_s: float) -> Moved:
-        self._client.move_end(job, int(end_s))
-        return Moved(job, end_s)
+    def _urgent(self) -> dict[int, tuple[float, float]]:
+        """Take the moves that are made next: those of the jobs whose ends are nearest."""
+        first = sorted(self._moves.items(), key=lambda move: move[1])[:MOVES_A_CALL]
+        for job, _ in first:
+            del self._moves[job]
+        return dict(first)
+
+    def _put_back(self, moves: Mapping[int, tuple[float, float]]) -> None:
+        """Keep moves for later that Slurm did not answer, unless there are newer ones."""
+        with self._wake:
+            self._moves = {**moves, **self._moves}
+            self._moves_s = time.monotonic() + self._again_s
+
+    def _move(self, moves: Mapping[int, tuple[float, float]]) -> Moved:
+        refused = self._client.move_ends({job: int(end_s) for job, (_, end_s) in moves.items()})
+        return Moved({job: end_s for job, (_, end_s) in moves.items() if job not in refused}, refused)
 
     def _answer(self, what: str, call: Callable[[], Answer]) -> bool:
         """Put the outcome of a call into ``answers``; True if it succeeded."""

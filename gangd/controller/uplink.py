@@ -211,16 +211,20 @@ class Uplink:
         return Reaction((self._event(report, now_ns),), alarm=alarm, foreign=foreign)
 
     def _event(self, report: Report, now_ns: int) -> NodeReport:
-        """Event of a report, without slices of an earlier controller: numbers begin anew with each."""
+        """Event of a report, without slices of an earlier controller: numbers begin anew with each.
+
+        An agent that only tries (``--dry-run``) names whom it would hold, and holds nobody.
+        """
+        tries = self._known(report.node).hello.dry_run
         slices = tuple(
             [
                 SliceUse(
                     one.number,
                     one.skew_us,
                     one.freeze_us,
-                    one.held,
+                    () if tries else one.held,
                     _samples(one.samples),
-                    one.yielding,
+                    () if tries else one.yielding,
                 )
                 for one in report.slices
                 if self._is_ours(one)

@@ -1,8 +1,8 @@
-"""Frozen time of all gangs, looked at in turns, so that no slice pays for all of them."""
+"""Lost time of all gangs (see ``lost``), looked at in turns, so that no slice pays for all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from gangd.core.commands import MoveEnd
 from gangd.core.gang import Gang
@@ -12,20 +12,25 @@ from gangd.core.settings import SECOND, Settings
 from gangd.core.states import GangState
 
 LOOK_EVERY_NS = 10 * SECOND
+NEAR_EVERY_NS = SECOND
 
 
 class Accounts:
-    """Asks, in turns, which gangs were frozen and whose end is to be moved."""
+    """Asks which gangs have lost time and whose end is to be moved: in turns, and often near an end."""
 
     def __init__(self, rotation: Rotation, limits: Limits) -> None:
         self._rotation = rotation
         self._limits = limits
         self._turns: list[Gang] = []
+        self._near: dict[int, Gang] = {}
+        self._near_ns = 0
 
     def look(
         self, gangs: Mapping[int, Gang], number: int, now_ns: int, wall_s: float, settings: Settings
     ) -> list[MoveEnd]:
-        """Account the slices before ``number`` of those gangs whose turn it is; each has one every 10 s.
+        """Account the slices before ``number`` of those gangs whose turn it is.
+
+        Each has one every 10 s, those whose end is near every second.
 
         Parameters
         ----------
@@ -38,24 +43,38 @@ class Accounts:
             self._turns = list(gangs.values())
         rounds = max(1, LOOK_EVERY_NS // settings.quantum_ns)
         turn = [self._turns.pop() for _ in range(min(len(self._turns), -(-len(gangs) // rounds)))]
-        groups = {id(group): group for gang in turn if (group := self._rotation.groups[gang.slot])}
-        self._rotation.settle([group for group in groups.values() if group.settled < number], number)
-        held_ns = self._rotation.held_ns
+        if now_ns >= self._near_ns:
+            self._near_ns = now_ns + NEAR_EVERY_NS
+            turn = list({id(gang): gang for gang in (*turn, *self._near.values())}.values())
+        self._settle(turn, number)
         moves = []
         for gang in turn:
-            held = int(held_ns[gang.slot])
-            if held and gang.state is not GangState.GONE:
-                held_ns[gang.slot] = 0
-                moves += self._move(gang, held, now_ns, wall_s, settings)
+            moves += self._account(gang, now_ns, wall_s, settings)
         return moves
 
-    def _move(
-        self, gang: Gang, held_ns: int, now_ns: int, wall_s: float, settings: Settings
-    ) -> list[MoveEnd]:
-        share = min(1.0, held_ns / max(1, now_ns - gang.looked_ns))
-        gang.looked_ns = now_ns
+    def _settle(self, turn: Iterable[Gang], number: int) -> None:
+        """Bring what was planned for these gangs up to date."""
+        groups = {id(group): group for gang in turn if (group := self._rotation.groups[gang.slot])}
+        self._rotation.settle([group for group in groups.values() if group.settled < number], number)
+        for gang in turn:
+            if gang.state is not GangState.GONE:  # its slot may be another's by now
+                gang.lost.plan(int(self._rotation.held_ns[gang.slot]))
+                self._rotation.held_ns[gang.slot] = 0
+
+    def _account(self, gang: Gang, now_ns: int, wall_s: float, settings: Settings) -> list[MoveEnd]:
+        if gang.state is GangState.GONE:
+            self._near.pop(id(gang), None)
+            return []
+        lost_ns = gang.lost.take(now_ns)
+        share = gang.lost.share(now_ns)
         moves = []
+        near = False
         for job in gang.views:
-            self._limits.frozen(job, held_ns / SECOND)
+            self._limits.lose(job, lost_ns / SECOND)
+            near = self._limits.is_near(job, wall_s, settings) or near
             moves.append(self._limits.due(job, share, now_ns, wall_s, settings))
+        if near and self._rotation.groups[gang.slot] is not None:
+            self._near[id(gang)] = gang
+        else:
+            self._near.pop(id(gang), None)
         return [move for move in moves if move is not None]

@@ -101,11 +101,22 @@ class ThawAll:
 
 @dataclass(frozen=True, slots=True)
 class MoveEnd:
-    """Set a job's end (wall-clock seconds) later, for it was frozen for ``frozen_s`` of its time so far."""
+    """Set a job's end (wall-clock seconds) later.
+
+    Attributes
+    ----------
+    end_s
+        The end that it is to have.
+    due_s
+        The end that it has, as far as is known: which of several moves is urgent.
+    lost_s
+        How much of its time it has lost so far.
+    """
 
     job: int
     end_s: float
-    frozen_s: float
+    due_s: float
+    lost_s: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from gangd.core.commands import ExemptKind, Member
 from gangd.core.cores import CoreSet
 from gangd.core.demand import Demand, Level
 from gangd.core.events import Hold, JobState, JobView
+from gangd.core.lost import LostTime
 from gangd.core.states import GangInput, GangState
 
 NOWHERE = CoreSet(b"", ())
@@ -33,8 +34,8 @@ class Gang:
         When it appeared.
     launched
         Whether its tasks are known to run on all of its nodes.
-    looked_ns
-        When its frozen time was last accounted.
+    lost
+        The time for which it stood still.
     missing
         How many of its nodes have no joined agent.
     dying_ns
@@ -59,7 +60,7 @@ class Gang:
         "gang",
         "hold",
         "launched",
-        "looked_ns",
+        "lost",
         "member",
         "missing",
         "opt_out",
@@ -80,8 +81,9 @@ class Gang:
         self.slot = slot
         self.state = GangState.NEW
         self.demand = Demand()
-        self.since_ns = self.looked_ns = now_ns
+        self.since_ns = now_ns
         self.launched = False
+        self.lost = LostTime(now_ns)
         self.missing = 0
         self.dying_ns: int | None = None
         self.strange_ns: int | None = None

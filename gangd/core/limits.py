@@ -1,15 +1,16 @@
-"""Wall-clock limits: what a job's end is owed for the time in which it was frozen.
+"""Wall-clock limits: what a job's end is owed for the time that it lost because it was held.
 
-Slurm counts frozen time as run time. A job's end is therefore moved later by the time it was frozen, plus
-what it will be until the next move is allowed: it must not be killed in between. Moves are monotone and
-rare. The end that Slurm had before, or that an operator sets, is the *base*; the credit on top is ours.
+Slurm counts that time as run time. A job's end is therefore moved later by what it has lost, once that is
+worth a call. Near its end it is lent what it is going to lose, at its pace of late, until the next move is
+allowed: it must not be killed in between. What is lent is used up before more is given. Moves are monotone
+and rare. The end that Slurm had before, or that an operator sets, is the *base*; the credit on top is ours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil
+from math import floor
 
 from gangd.core.commands import MoveEnd
 from gangd.core.events import JobView
@@ -23,11 +24,12 @@ WORTH_SHARE = 0.1
 MARGIN_S = 15.0  # between two looks at a job
 
 State = dict[str, dict[str, float]]
+KEPT = frozenset({"start_s", "base_s", "credit_s", "lost_s"})
 
 
 @dataclass(slots=True)
 class Account:
-    """What one run of a job was frozen and credited.
+    """What one run of a job lost and was credited.
 
     Attributes
     ----------
@@ -39,8 +41,8 @@ class Account:
         How much later we made it, as far as Slurm is known to have done so.
     asked_s
         Credit that we asked for last and that Slurm has not shown yet; None if there is none.
-    frozen_s
-        How long it was frozen.
+    lost_s
+        How much time it lost.
     asked_ns
         When we last moved it.
     """
@@ -49,8 +51,12 @@ class Account:
     base_s: float
     credit_s: float = 0.0
     asked_s: float | None = None
-    frozen_s: float = 0.0
+    lost_s: float = 0.0
     asked_ns: int | None = None
+
+    def left_s(self, wall_s: float) -> float:
+        """How far off its end is, as far as is known."""
+        return self.base_s + self.credit_s - wall_s
 
     def see(self, end_s: float) -> None:
         """Take in the end that Slurm has: the old one, the one that we asked for, or somebody else's."""
@@ -81,38 +87,44 @@ class Limits:
         """Close the account of a job that is gone."""
         self._accounts.pop(job, None)
 
-    def frozen(self, job: int, seconds: float) -> None:
-        """Add frozen time."""
+    def lose(self, job: int, seconds: float) -> None:
+        """Add time that a job lost."""
         account = self._accounts.get(job)
         if account is not None:
-            account.frozen_s += seconds
+            account.lost_s += seconds
+
+    def is_near(self, job: int, wall_s: float, settings: Settings) -> bool:
+        """Whether a job's end is so near that what it is owed must not wait."""
+        account = self._accounts.get(job)
+        return account is not None and account.left_s(wall_s) <= settings.move_near_ns / SECOND_NS
 
     def due(
-        self, job: int, held_share: float, now_ns: int, wall_s: float, settings: Settings
+        self, job: int, lost_share: float, now_ns: int, wall_s: float, settings: Settings
     ) -> MoveEnd | None:
         """Move the end of a job if it is owed something worth a call.
 
         Parameters
         ----------
-        held_share
-            Share of its time for which it was frozen lately: a forecast.
+        lost_share
+            Share of its time that it lost lately: a forecast.
         wall_s
             Wall clock at ``now_ns``.
         """
         account = self._accounts.get(job)
-        if account is None or account.frozen_s == 0:
+        if account is None or account.lost_s == 0:
             return None
         if account.asked_ns is not None and now_ns < account.asked_ns + settings.move_interval_ns:
             return None
-        left_s = account.base_s + account.credit_s - wall_s
-        forecast_s = held_share * (settings.move_interval_ns / SECOND_NS + MARGIN_S)
-        owed_s = account.frozen_s + forecast_s - account.credit_s
+        left_s = account.left_s(wall_s)
         near = left_s <= settings.move_near_ns / SECOND_NS
+        lent_s = lost_share * (settings.move_interval_ns / SECOND_NS + MARGIN_S) if near else 0.0
+        owed_s = account.lost_s + lent_s - account.credit_s
         if owed_s < (LEAST_MOVE_S if near else max(WORTH_S, WORTH_SHARE * left_s)):
             return None
-        account.asked_s = account.credit_s + ceil(owed_s)
+        due_s = account.base_s + account.credit_s
+        account.asked_s = account.credit_s + floor(owed_s)
         account.asked_ns = now_ns
-        return MoveEnd(job, account.base_s + account.asked_s, account.frozen_s)
+        return MoveEnd(job, account.base_s + account.asked_s, due_s, account.lost_s)
 
     def state(self) -> State:
         """Return all accounts, as JSON can hold them, for ``Limits`` of the next controller."""
@@ -121,22 +133,18 @@ class Limits:
                 "start_s": account.start_s,
                 "base_s": account.base_s,
                 "credit_s": account.credit_s,
-                "frozen_s": account.frozen_s,
+                "lost_s": account.lost_s,
                 **({} if account.asked_s is None else {"asked_s": account.asked_s}),
             }
             for job, account in self._accounts.items()
         }
 
     def _open(self, view: JobView, end_s: float) -> Account:
-        former = self._former.pop(view.job, None)
-        if former is None or former.get("start_s") != view.start_s:
+        former = self._former.pop(view.job, {})
+        if former.get("start_s") != view.start_s or not former.keys() >= KEPT:
             return Account(view.start_s, end_s)
         account = Account(
-            view.start_s,
-            former["base_s"],
-            former["credit_s"],
-            former.get("asked_s"),
-            former["frozen_s"],
+            view.start_s, former["base_s"], former["credit_s"], former.get("asked_s"), former["lost_s"]
         )
         account.see(end_s)
         return account

@@ -37,6 +37,7 @@ from gangd.core.events import (
     Reload,
     Sample,
     Shutdown,
+    SliceUse,
     SlurmSnapshot,
     Tick,
 )
@@ -270,6 +271,7 @@ class GangScheduler:
         for use in fresh:
             for sample in use.samples:
                 self._sample(node, use.number, sample)
+            self._lose(use)
             if self.settings.record:
                 gangs = filter(self._people.shares, self._people.on_node(node))
                 self._out.append(Record(slice_rows(report.node, node, use, self.time, gangs)))
@@ -286,6 +288,14 @@ class GangScheduler:
             self._launched(node, job)
         for job in report.strange:
             self._touched(report.node, job)
+
+    def _lose(self, use: SliceUse) -> None:
+        """Note who has lost a node's slice: a job that was frozen all of it, one that yielded nothing."""
+        length_ns = self.time.length_ns(use.number)
+        for job in set(use.held):
+            gang = self._people.gang_of(job)
+            if gang is not None:
+                gang.lost.tell(use.number, length_ns, length_ns, again=gang.places > 1)
 
     def _sample(self, node: int, number: int, sample: Sample) -> None:
         gang = self._sampled(node, sample)

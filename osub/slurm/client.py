@@ -127,8 +127,19 @@ class SlurmClient(Protocol):
         """Cancel jobs, or those of them that have not started; one that has ended already is no error."""
         ...
 
-    def move_end(self, job_id: int, end_time: int) -> None:
-        """Move a running job's end to ``end_time``, seconds since the epoch (operators only)."""
+    def move_ends(self, ends: Mapping[int, int]) -> Mapping[int, str]:
+        """Move the ends of running jobs, in this order, to seconds since the epoch (operators only).
+
+        Returns
+        -------
+        mapping
+            Why Slurm refused, by job; those that are not in it have their new end.
+
+        Raises
+        ------
+        SlurmUnreachableError
+            Slurm did not answer for some of them: these ends may have been moved or not.
+        """
         ...
 
     def signal(self, job_id: int, signal_name: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from osub.one_line import one_line
 from osub.slurm.client import SubmitRequest
+from osub.slurm.ends import moving_script, read_outcomes
 from osub.slurm.environment import command_environment, submit_environment
 from osub.slurm.faults import (
     AnswerTooLongError,
@@ -39,6 +40,8 @@ _NO_ANSWER = (
     "Transport endpoint is not connected",
     "recv",
 )
+# What scontrol says of a single command of several that slurmctld did not answer.
+_AWAY = (*_NEVER_ARRIVED, *_NO_ANSWER, "Unexpected message received")
 _ENDED_ALREADY = (
     "already completing or completed",
     "Job/step already completing",
@@ -140,11 +143,19 @@ class CommandSlurm:
         if ids:
             self._tell("scancel", *(["--state=PENDING"] if only_pending else []), *ids)
 
-    def move_end(self, job_id: int, end_time: int) -> None:
-        """Move a running job's end to ``end_time``, seconds since the epoch."""
-        # scontrol reads a time in its own zone, which is UTC here: no hour comes twice, none is left out
-        instant = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(end_time))
-        self._tell("scontrol", "update", f"JobId={job_id}", f"EndTime={instant}")
+    def move_ends(self, ends: Mapping[int, int]) -> Mapping[int, str]:
+        """Move the ends of running jobs by one command; see :class:`SlurmClient`."""
+        answer = self._runner(["scontrol"], moving_script(ends), self._environment, self._timeout_s)
+        outcomes = read_outcomes(answer.stderr)
+        away = [job for job, said in outcomes.items() if any(sign in said for sign in _AWAY)]
+        missing = [job for job in ends if job not in outcomes]
+        if away or missing:
+            said = outcomes[away[0]] if away else _last_line(answer)
+            silent = len(away) + len(missing)
+            raise SlurmUnreachableError(
+                f"Slurm did not say that it moved the ends of {silent} of {len(ends)} jobs ({said})"
+            )
+        return {job: one_line(said) for job, said in outcomes.items() if said}
 
     def signal(self, job_id: int, signal_name: str) -> None:
         """Send a signal to a job's steps."""

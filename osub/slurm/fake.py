@@ -239,13 +239,20 @@ class FakeSlurm:
                 self._end(entry, JobState.CANCELLED, self.now)
         self._schedule()
 
-    def move_end(self, job_id: int, end_time: int) -> None:
-        """Move a running job's limit so that it ends at ``end_time``."""
+    def move_ends(self, ends: Mapping[int, int]) -> Mapping[int, str]:
+        """Move the ends of those jobs that run."""
         self._reach()
-        entry = self._known(job_id)
-        if entry.job.state is not JobState.RUNNING or entry.job.start_time is None:
-            raise SlurmRefusedError(f"job {job_id} is not running: its end cannot be moved")
-        entry.job = replace(entry.job, end_time=end_time, time_limit_s=end_time - entry.job.start_time)
+        refused = {}
+        for job_id, end_time in ends.items():
+            entry = self._entries.get(job_id)
+            if entry is None:
+                refused[job_id] = f"Invalid job id specified for job {job_id}"
+            elif entry.job.state is not JobState.RUNNING or entry.job.start_time is None:
+                refused[job_id] = f"Job is not running for job {job_id}"
+            else:
+                limit_s = end_time - entry.job.start_time
+                entry.job = replace(entry.job, end_time=end_time, time_limit_s=limit_s)
+        return refused
 
     def signal(self, job_id: int, signal_name: str) -> None:
         """Note a signal to a running job."""

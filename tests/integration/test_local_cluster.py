@@ -71,19 +71,26 @@ def test_jobs_that_do_not_fit_in_memory_do_not_share(make_cluster: Make) -> None
     )
 
 
-def test_a_jobs_end_can_be_moved(make_cluster: Make) -> None:
-    client = make_cluster(Shape(nodes=1, cores=1, virtual=True)).client()
-    number = client.submit(
-        SubmitRequest(script=SLEEPER.script, name="s", time_limit_minutes=5, environment=SLEEPER.environment)
+def test_ends_of_jobs_are_moved_by_one_command_and_each_refusal_is_told(make_cluster: Make) -> None:
+    client = make_cluster(Shape(nodes=1, cores=2, virtual=True)).client()
+    request = SubmitRequest(
+        script=SLEEPER.script, name="s", time_limit_minutes=5, environment=SLEEPER.environment
     )
-    wait_until(lambda: state_of(client, number) is JobState.RUNNING, 20, "job runs")
-    before = client.job(number)
+    one, two, waits = (client.submit(request) for _ in range(3))
+    for number in (one, two):
+        wait_until(lambda number=number: state_of(client, number) is JobState.RUNNING, 20, "job runs")  # type: ignore[misc]
+
+    def ends() -> dict[int, int | None]:
+        return {job.job_id: job.end_time for job in client.jobs().jobs}
+
+    before = ends()[one]
     assert before is not None
-    assert before.end_time is not None
-    client.move_end(number, before.end_time + 30)
-    after = client.job(number)
-    assert after is not None
-    assert after.end_time == before.end_time + 30
+    refused = client.move_ends({4711: before, one: before + 30, waits: before + 60, two: before + 90})
+    assert set(refused) == {4711, waits}
+    assert "Invalid job id" in refused[4711]
+    assert "not running" in refused[waits]
+    after = ends()
+    assert (after[one], after[two]) == (before + 30, before + 90)
 
 
 def test_two_clusters_do_not_collide(make_cluster: Make) -> None:

@@ -41,7 +41,7 @@ def test_job_with_a_limit_gets_its_run_time_at_half_duty(stage: Stage, tmp_path:
     started = stage.job(job).start_time
     assert started is not None
     end = started + LIMIT_S
-    stage.client.move_end(job, end)
+    assert stage.client.move_ends({job: end}) == {}
 
     def moved() -> bool:
         now = stage.job(job).end_time

@@ -11,6 +11,7 @@ from gangd.agent.node import REPORT_NS
 from gangd.config import Config, load_config
 from gangd.controller.alarms import AlarmBoard
 from gangd.controller.keeper import Keeper
+from gangd.controller.orders import Orders
 from gangd.controller.preflight import check_slurm
 from gangd.controller.slicelog import NAME, SliceLog, import_slices, read_slices
 from gangd.controller.uplink import Times, UnknownAgentError, Uplink
@@ -329,6 +330,15 @@ def test_a_report_becomes_an_event() -> None:
     assert link.agents["n1"].skew_us == 12
 
 
+def test_an_agent_that_only_tries_holds_nobody() -> None:
+    link = Uplink(CONTROLLER, CoreMap({"n1": 1}), TIMEBASE, anywhere)
+    link.on_message(msgspec.structs.replace(hello(), dry_run=True), 0, 0, TIMES, AgentState.UNKNOWN)
+    one = SliceReport(4, 1, 1_000_000_099, 12, 34, (8,), (JobSample(7, 1, 2, 3, 4),))
+    [event] = link.on_message(report(slices=(one,)), 9, 10, TIMES, JOINED).events
+    assert isinstance(event, NodeReport)
+    assert [(use.held, use.samples) for use in event.slices] == [((), (Sample(7, 1, 2, 3, 4),))]
+
+
 def test_slices_of_an_earlier_controller_are_left_out() -> None:
     old, new = (SliceReport(number, 1, 1_000_000_000, 0, 0, (), ()) for number in (400, 4))
     reaction = uplink().on_message(report(slices=(old, new)), 0, 1_100_000_000, TIMES, JOINED)
@@ -503,6 +513,22 @@ def test_what_a_configuration_allows_the_wire_carries() -> None:
 
 def test_an_agent_with_nothing_to_do_reports_well_within_the_shortest_lease() -> None:
     assert REPORT_NS * 1.5 <= LEAST_LEASE_NS
+
+
+# Orders
+
+
+def test_a_refusal_to_move_the_end_of_a_job_that_runs_is_an_alarm() -> None:
+    nothing: Any = None
+    orders = Orders(nothing, nothing, nothing, nothing, None, lambda: 7)
+    orders.on_moved({1: 5.0}, {2: "Job is not running for job 2", 3: "Invalid job id specified for job 3"})
+    assert orders.alarms.standing(7) == []
+    orders.on_moved({}, {2: "Access/permission denied for job 2"})
+    [alarm] = orders.alarms.standing(7)
+    assert (alarm.kind, alarm.text) == (
+        "limits",
+        "Slurm does not move the end of job 2: Access/permission denied for job 2",
+    )
 
 
 # Alarms

@@ -56,8 +56,82 @@ def test_rows_of_a_node_leave_out_components_that_are_elsewhere() -> None:
     assert [(row.job, row.role) for row in record.rows] == [(11, "run"), (12, "held")]
 
 
-def test_the_end_moves_by_the_frozen_time_and_rarely() -> None:
+def holding(*nodes: str) -> Bench:
+    """Two jobs that share all cores of two nodes; agents of these nodes, of both without any, hold them."""
     bench = shared()
+    bench.holding = set(nodes or bench.names)
+    return bench
+
+
+def ends_after(bench: Bench, seconds: int, limit_s: float = 120.0) -> dict[int, float]:
+    """How much later the ends of jobs 1 and 2 are made in some time; Slurm does as it is told."""
+    ends = dict.fromkeys((1, 2), WALL_S + limit_s)
+    for _ in range(4 * seconds):
+        for number in (1, 2):
+            bench.jobs[number] = replace(bench.jobs[number], end_s=ends[number])
+        for move in only(bench.tick(), MoveEnd):
+            assert move.due_s == ends[move.job]
+            ends[move.job] = move.end_s
+    return {number: end_s - WALL_S - limit_s for number, end_s in ends.items()}
+
+
+def test_a_job_that_was_planned_to_be_held_and_was_not_is_owed_nothing() -> None:
+    bench = shared()
+    assert ends_after(bench, 200) == {1: 0, 2: 0}
+
+
+def test_a_slice_counts_once_though_two_nodes_tell_of_it_and_if_one_alone_does() -> None:
+    both, one = ends_after(holding(), 200), ends_after(holding("n1"), 200)
+    assert both == one
+    assert all(100 <= later_s <= 100 + 40 for later_s in both.values())
+
+
+def test_components_of_one_gang_lose_together() -> None:
+    bench = Bench()
+    bench.job(10, {"n0": (0,)}, gang=10)
+    bench.job(11, {"n1": (0,)}, gang=10)
+    bench.job(12, {"n1": (0,)})
+    bench.holding = {"n1"}
+    for number in (10, 11, 12):
+        bench.jobs[number] = replace(bench.jobs[number], end_s=WALL_S + 10_000)
+    for _ in range(4 * 60):
+        bench.tick()
+    lost = {job: kept["lost_s"] for job, kept in bench.scheduler.limits_state().items()}
+    assert lost["10"] == lost["11"]
+    assert all(25 <= seconds <= 30 for seconds in lost.values())
+
+
+def test_far_from_its_end_a_job_is_lent_nothing() -> None:
+    bench = holding()
+    later = ends_after(bench, 300, limit_s=500.0)
+    lost = {int(job): kept["lost_s"] for job, kept in bench.scheduler.limits_state().items()}
+    assert all(60 <= later[job] <= lost[job] for job in (1, 2))
+
+
+def test_what_was_lent_is_used_up_before_more_is_given() -> None:
+    bench = holding()
+    first = ends_after(bench, 80)
+    bench.holding.clear()
+    ends = {number: WALL_S + 120 + later_s for number, later_s in first.items()}
+    for _ in range(4 * 120):
+        for number in (1, 2):
+            bench.jobs[number] = replace(bench.jobs[number], end_s=ends[number])
+        assert only(bench.tick(), MoveEnd) == []
+    lost = {int(job): kept["lost_s"] for job, kept in bench.scheduler.limits_state().items()}
+    assert all(lost[job] <= first[job] <= lost[job] + 40 for job in (1, 2))
+
+
+def test_what_a_former_controller_kept_in_another_form_counts_for_nothing() -> None:
+    bench = Bench()
+    bench.job(1, end_s=WALL_S + 60)
+    limits = {"1": {"start_s": 0.0, "base_s": 1.0, "credit_s": 2.0, "frozen_s": 3.0}}
+    scheduler = GangScheduler(Settings(), 0, bench.map, limits)
+    scheduler.handle(SlurmSnapshot(0, 0, WALL_S, tuple(bench.jobs.values())))
+    assert scheduler.limits_state()["1"]["base_s"] == WALL_S + 60
+
+
+def test_the_end_moves_by_the_lost_time_and_rarely() -> None:
+    bench = holding()
     ends = {1: WALL_S + 120, 2: WALL_S + 120}
     moves = []
     for _ in range(4 * 200):
@@ -75,7 +149,7 @@ def test_the_end_moves_by_the_frozen_time_and_rarely() -> None:
 
 
 def test_moved_ends_survive_a_restart() -> None:
-    bench = shared()
+    bench = holding()
     end_s = WALL_S + 120
     for _ in range(4 * 60):
         bench.jobs[1] = replace(bench.jobs[1], end_s=end_s)
@@ -88,11 +162,11 @@ def test_moved_ends_survive_a_restart() -> None:
     kept = later.limits_state()["1"]
     assert kept["base_s"] == WALL_S + 120
     assert kept["credit_s"] == end_s - (WALL_S + 120)
-    assert kept["frozen_s"] == state["1"]["frozen_s"]
+    assert kept["lost_s"] == state["1"]["lost_s"]
 
 
 def test_an_end_that_an_operator_set_is_moved_on_from_there() -> None:
-    bench = shared()
+    bench = holding()
     end_s = WALL_S + 120
     operator = False
     for tick in range(4 * 130):
@@ -107,7 +181,7 @@ def test_an_end_that_an_operator_set_is_moved_on_from_there() -> None:
 
 
 def test_an_unlimited_job_is_left_alone() -> None:
-    bench = shared()
+    bench = holding()
     commands = [command for _ in range(4 * 100) for command in bench.tick()]
     assert only(commands, MoveEnd) == []
     assert bench.scheduler.limits_state() == {}

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import zmq
 
-from gangd.controller.slurm_worker import Answer, Failed, Looked, Moved, SlurmWorker
+from gangd.controller.slurm_worker import MOVES_A_CALL, Answer, Failed, Looked, Moved, SlurmWorker
 from gangd.threads import Death
 from osub.slurm import FakeSlurm, JobSnapshot, SubmitRequest
+from osub.slurm.faults import SlurmUnreachableError
 
 
 def request(**more: int) -> SubmitRequest:
@@ -35,8 +36,8 @@ def test_the_worker_looks_moves_and_survives_an_outage() -> None:
         assert all(isinstance(one, Looked) for one in looked)
         assert isinstance(looked[0], Looked)
         assert looked[0].nodes is not None
-        worker.move_end(job, 1100.0)
-        answers_of(worker, lambda taken: Moved(job, 1100.0) in taken)
+        worker.move_end(job, 1100.0, 1060.0)
+        answers_of(worker, lambda taken: Moved({job: 1100.0}, {}) in taken)
         moved = slurm.job(job)
         assert moved is not None
         assert moved.end_time == 1100
@@ -108,3 +109,58 @@ def test_an_answer_that_breaks_the_thread_is_told_and_slurm_is_asked_again() -> 
     assert isinstance(death, Death)
     assert death.why.startswith("KeyError: 'JobState'")
     assert isinstance(looked, Looked)
+
+
+class Mover(FakeSlurm):
+    """Remembers in which calls ends were moved; does not answer the first ``silent`` of them."""
+
+    def __init__(self, jobs: int, silent: int = 0) -> None:
+        super().__init__(nodes=jobs, start_time=1000.0)
+        for _ in range(jobs):
+            self.submit(request(time_limit_minutes=1))
+        self.silent = silent
+        self.calls: list[list[int]] = []
+
+    def move_ends(self, ends: Mapping[int, int]) -> Mapping[int, str]:
+        self.calls.append(list(ends))
+        if len(self.calls) <= self.silent:
+            raise SlurmUnreachableError("Slurm did not say that it moved the ends")
+        return super().move_ends(ends)
+
+
+def moved_by(worker: SlurmWorker, jobs: int) -> list[Answer]:
+    """Let a worker move the ends of jobs 1 to ``jobs``, the last of which is the nearest."""
+    for job in range(1, jobs + 1):
+        worker.move_end(job, 5000.0 + job, 3000.0 - job)
+    worker.start()
+    try:
+        return answers_of(
+            worker,
+            lambda taken: sum(len(one.ends_s) for one in taken if isinstance(one, Moved)) >= jobs,
+        )
+    finally:
+        worker.stop()
+
+
+def test_the_nearest_ends_are_moved_first_and_many_by_one_call() -> None:
+    slurm = Mover(MOVES_A_CALL + 20)
+    moved_by(SlurmWorker(slurm, every_s=3600), MOVES_A_CALL + 20)
+    assert slurm.calls == [list(range(MOVES_A_CALL + 20, 20, -1)), list(range(20, 0, -1))]
+    assert [job.end_time for job in slurm.jobs().jobs[:2]] == [5001, 5002]
+
+
+def test_ends_that_slurm_did_not_answer_are_moved_later() -> None:
+    slurm = Mover(3, silent=2)
+    answers = moved_by(SlurmWorker(slurm, every_s=0.02, again_s=0.05), 3)
+    assert slurm.calls == [[3, 2, 1]] * 3
+    assert sum(isinstance(one, Failed) for one in answers) == 2
+
+
+def test_an_end_that_slurm_refuses_to_move_does_not_keep_others() -> None:
+    slurm = Mover(2)
+    slurm.cancel([2])
+    worker = SlurmWorker(slurm, every_s=3600)
+    worker.move_end(2, 5000.0, 1.0)
+    [moved] = [one for one in moved_by(worker, 1) if isinstance(one, Moved)]
+    assert moved.ends_s == {1: 5001.0}
+    assert "not running" in moved.refused[2]

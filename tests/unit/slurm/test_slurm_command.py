@@ -116,10 +116,10 @@ def test_a_list_of_jobs_is_tried_again_where_squeue_says_away_with_exit_code_0()
 
 
 def test_an_end_is_moved_in_a_zone_that_has_every_hour_once() -> None:
-    script = Script(Answer(0, "", ""))
-    script.client().move_end(9, 1_793_511_000)
-    words, _, env = script.calls[0]
-    assert words == ["scontrol", "update", "JobId=9", "EndTime=2026-11-01T05:30:00"]
+    script = Script(Answer(1, "", "invalid keyword: end-of-9\n"))
+    script.client().move_ends({9: 1_793_511_000})
+    words, stdin, env = script.calls[0]
+    assert (words, stdin) == (["scontrol"], "update JobId=9 EndTime=2026-11-01T05:30:00\nend-of-9\n")
     assert env["TZ"] == "UTC"
 
 

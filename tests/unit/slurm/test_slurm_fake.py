@@ -59,8 +59,7 @@ def test_unknown_jobs_are_refused() -> None:
     slurm = FakeSlurm()
     with pytest.raises(SlurmRefusedError):
         slurm.cancel([7])
-    with pytest.raises(SlurmRefusedError):
-        slurm.move_end(7, 0)
+    assert slurm.move_ends({7: 0}) == {7: "Invalid job id specified for job 7"}
     with pytest.raises(SlurmRefusedError):
         slurm.signal(7, "USR1")
 
