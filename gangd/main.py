@@ -32,8 +32,9 @@ def parser() -> argparse.ArgumentParser:
     run = commands.add_parser(
         "run",
         help="serve the cluster",
-        description="Run the controller. SIGHUP reads the configuration again, SIGTERM thaws everything and "
-        "leaves. Options take precedence over the configuration.",
+        description="Run the controller. SIGHUP reads the configuration again, SIGUSR1 has state and slice "
+        "record written now, SIGTERM thaws everything and leaves. Options take precedence over "
+        "the configuration.",
     )
     run.add_argument("--config", type=Path, metavar="FILE", help="TOML file; docs/gangd.md lists its keys")
     run.add_argument("--keys", type=Path, metavar="DIR", help="key folder")

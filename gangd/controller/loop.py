@@ -131,7 +131,7 @@ class ControllerLoop:
         pipe, pipe_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         poller.register(pipe, zmq.POLLIN)
         old_fd = signal.set_wakeup_fd(pipe_in, warn_on_full_buffer=False)
-        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
         old = {number: signal.signal(number, lambda *_: None) for number in numbers}
         self._worker.start()
         log.info(
@@ -157,10 +157,13 @@ class ControllerLoop:
             wait_ns = min(self._tick_ns, self._beat_ns, self._status_ns, self._save_ns) - self._clock()
             poller.poll(max(0, -(-wait_ns // 1_000_000)))
             for number in _taken(pipe):
-                if number != signal.SIGHUP:
+                if number == signal.SIGHUP:
+                    self._read_config()
+                elif number == signal.SIGUSR1:
+                    self._save_ns = self._clock()
+                else:
                     log.info("%s: thawing everything and leaving", signal.Signals(number).name)
                     return
-                self._read_config()
             for _ in range(MESSAGES_A_TURN):
                 if not self._take_message():
                     break

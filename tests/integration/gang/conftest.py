@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -43,3 +43,13 @@ def stage(gang_cluster: Stage) -> Iterator[Stage]:
     """The shared cluster; afterwards all jobs are ended and nothing may be frozen or drained."""
     yield gang_cluster
     gang_cluster.clear()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add what controller and agents wrote last to the report of a test that failed on the shared cluster."""
+    report = yield
+    stage = getattr(item, "funcargs", {}).get("stage")
+    if report.failed and isinstance(stage, Stage):
+        report.sections.append(("what the daemons wrote last", stage.told()))
+    return report

@@ -117,9 +117,10 @@ class Stage:
         wait_until(lambda: not any(is_frozen(pid) for pid in pids), within_s, f"{pids} are thawed")
 
     def rows(self, *jobs: int, past: int = 0) -> list[SliceRecord]:
-        """Return the slice record of jobs so far, once slice ``past`` is over: it is written now and then."""
+        """Return the slice record of jobs so far, once slice ``past`` is over."""
         wait_until(lambda: self.status().slice > past + 1, TURN_S, f"slice {past} is over")
         saved, now_s = status_folder(self.layout) / STATE_NAME, time.time()
+        os.kill(self.daemon("gangd").pid, signal.SIGUSR1)
         wait_until(lambda: saved.stat().st_mtime > now_s, TURN_S, "the controller writes what it knows")
         return [row for row in read_slices(record_folder(self.layout), 0.0) if row.job in jobs]
 
@@ -137,6 +138,12 @@ class Stage:
     def daemon(self, role: str) -> Daemon:
         """Return a daemon of the cluster."""
         return next(daemon for daemon in self.cluster.state().daemons if daemon.role == role)
+
+    def told(self, lines: int = 15) -> str:
+        """Return the controller's status and the last lines of what controller and agents wrote."""
+        logs = sorted(self.layout.logs.glob("*gang*.out"))
+        parts = [f"--- {path.name}\n" + "\n".join(path.read_text().splitlines()[-lines:]) for path in logs]
+        return "\n".join([str(self.status()), *parts])
 
     @contextmanager
     def another_agent(self, node: str, freezer: str) -> Iterator[None]:

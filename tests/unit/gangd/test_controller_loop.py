@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gangd.controller.keeper import STATE_NAME
 from gangd.controller.slicelog import read_slices
 from gangd.keys import SHARED_AGENT
 from gangd.main import main
@@ -126,6 +127,21 @@ def test_a_reload_changes_the_quantum_and_a_broken_one_changes_nothing(tmp_path:
         os.kill(os.getpid(), signal.SIGHUP)
         stage.until(lambda: length_ms() == 100.0 and bool(timeline.held(timeline.horizon)))
         assert [agent.refused for agent in agents] == refused
+
+    with stage.play(scene):
+        pass
+
+
+def test_what_the_controller_knows_is_written_when_it_is_asked_to(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, two_jobs())
+    saved = tmp_path / "state" / STATE_NAME
+
+    def scene() -> None:
+        stage.until(saved.exists)
+        for _ in range(3):  # much sooner after one another than by itself
+            before = saved.stat().st_mtime_ns
+            os.kill(os.getpid(), signal.SIGUSR1)
+            stage.until(lambda before=before: saved.stat().st_mtime_ns > before)  # type: ignore[misc]
 
     with stage.play(scene):
         pass
