@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,6 +12,7 @@ from gangd.core import InvalidSettings, Settings
 from gangd.wire import Bounds
 from osub.config import load_toml
 from osub.errors import UsageError
+from osub.trust import read_trusted
 
 MS = 1_000_000
 SECOND = 1_000_000_000
@@ -69,6 +71,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         How often Slurm is asked for its jobs.
     move_ends
         Whether ends of jobs are moved by their frozen time.
+    status_mode
+        Mode of ``status.json`` and of the record, such as ``0640``; None for 0644, or 0600 where Slurm's
+        ``PrivateData`` hides jobs or nodes.
     weights
         Weight of the jobs of a partition; 1 for those not named.
     most_job_weight
@@ -101,6 +106,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     idle_samples_multi: Samples = 6
     snapshot_s: Seconds = 1.0
     move_ends: bool = True
+    status_mode: Annotated[str, msgspec.Meta(pattern="^0[0-7]{3}$")] | None = None
     weights: dict[str, Weight] = {}
     most_job_weight: Weight = 1.0
     opt_out_comments: tuple[str, ...] = ("gangd=off",)
@@ -127,6 +133,12 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         except InvalidSettings as error:
             raise UsageError(f"configuration of gangd: {error}") from error
 
+    def mode_of_status(self, *, hides_jobs: bool) -> int:
+        """Return the mode of ``status.json`` and of the record, where Slurm hides jobs of others or not."""
+        if self.status_mode is not None:
+            return int(self.status_mode, 8)
+        return 0o600 if hides_jobs else 0o644
+
     def bounds(self) -> Bounds:
         """Return what every agent is told: how long it may freeze, and how jobs and steps begin."""
         newcomers_yield = "yield" in (self.hold, *self.holds.values())
@@ -151,10 +163,15 @@ def load_config(path: Path | None, **overrides: object) -> Config:
     ------
     InputError
         The file cannot be read.
+    TrustError
+        Another user could have put the file there, or may write to it.
     UsageError
         A key is unknown, or a value is not possible.
     """
     known = frozenset(Config.__struct_fields__)
+    if path is not None:
+        with suppress(OSError):  # what cannot be read is told below
+            read_trusted(path)
     table = {} if path is None else load_toml(path, known)
     table |= {name: value for name, value in overrides.items() if value is not None}
     try:

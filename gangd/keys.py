@@ -18,6 +18,7 @@ from pathlib import Path
 import zmq.auth
 
 from osub.errors import InputError, OutputError, UsageError
+from osub.trust import make_folder, read_trusted
 
 CONTROLLER = "controller"
 SHARED_AGENT = "_shared"
@@ -77,6 +78,8 @@ def make_keys(folder: Path, agents: Sequence[str]) -> list[Path]:
     ------
     OutputError
         The folder cannot be written.
+    TrustError
+        Another user could have put the folder there, or may write to it.
     UsageError
         A name is none of a node.
     """
@@ -87,7 +90,8 @@ def make_keys(folder: Path, agents: Sequence[str]) -> list[Path]:
     made = []
     old_mask = os.umask(0o077)
     try:
-        agents_dir.mkdir(parents=True, exist_ok=True)
+        for place in (folder, agents_dir):
+            os.close(make_folder(place, 0o700)[0])
         wanted = [(folder, CONTROLLER), *((agents_dir, name) for name in agents)]
         for place, name in wanted:
             if not (place / f"{name}.key_secret").exists():
@@ -102,12 +106,22 @@ def make_keys(folder: Path, agents: Sequence[str]) -> list[Path]:
 
 
 def load_controller_keys(folder: Path) -> ControllerKeys:
-    """Read the controller's keys; raises ``InputError`` (missing) or ``UsageError`` (not secret)."""
+    """Read the controller's keys.
+
+    Raises
+    ------
+    InputError
+        They are missing.
+    UsageError
+        They are not secret.
+    TrustError
+        Another user could have put them there, or may write to them.
+    """
     return ControllerKeys(_load_pair(folder / f"{CONTROLLER}.key_secret"), folder / "agents")
 
 
 def load_agent_keys(folder: Path, node: str) -> AgentKeys:
-    """Read the keys of the agent of ``node``, or the shared ones if it has none of its own."""
+    """Read the keys of the agent of ``node``, or the shared ones if it has none; raises as above."""
     own = folder / "agents" / f"{node}.key_secret"
     if not own.exists():
         own = folder / "agents" / f"{SHARED_AGENT}.key_secret"
@@ -125,6 +139,7 @@ def _load_pair(path: Path) -> KeyPair:
 
 def _load(path: Path) -> tuple[bytes, bytes | None]:
     try:
+        read_trusted(path)
         return zmq.auth.load_certificate(path)
     except OSError as error:
         raise InputError(f"cannot read key {path}; make keys with 'gangd keys --dir DIR'") from error

@@ -12,7 +12,7 @@ from gangd.config import Config, load_config
 from gangd.controller.keeper import Keeper
 from gangd.controller.loop import ControllerLoop
 from gangd.controller.memory import calm_collector
-from gangd.controller.preflight import check_slurm
+from gangd.controller.preflight import check_slurm, hides_jobs
 from gangd.keys import SHARED_AGENT, load_controller_keys, make_keys
 from gangd.openfiles import allow_open_files
 from gangd.wire.sockets import ControllerSockets
@@ -63,10 +63,12 @@ def parser() -> argparse.ArgumentParser:
 def serve(config: Config, reload: Callable[[], Config], *, dry_run: bool) -> None:
     """Check Slurm, open everything, and serve until told to leave."""
     client = CommandSlurm(config.slurm_conf)
-    for warning in check_slurm(client.config(), client.partitions(), config.settings(), config.may_freeze):
+    found = client.config()
+    for warning in check_slurm(found, client.partitions(), config.settings(), config.may_freeze):
         log.warning("%s", warning)
     keys = load_controller_keys(config.keys)
     keeper = Keeper(config.state)
+    keeper.status_mode = config.mode_of_status(hides_jobs=hides_jobs(found))
     try:
         calm_collector()
         with ControllerSockets(keys, config.publish, config.reports) as sockets:

@@ -36,6 +36,7 @@ from gangd.wire import Hello
 from gangd.wire.sockets import AgentSockets, connect_agent
 from osub.errors import HostError, OsubError
 from osub.slurm import CommandSlurm
+from osub.trust import make_folder, open_own
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +144,11 @@ def _assemble(
 def _lock(settings: Settings) -> int:
     """Make sure that one agent serves this node from this folder; the lock ends with the process."""
     try:
-        settings.state_dir.mkdir(parents=True, exist_ok=True)
-        fd = os.open(
-            settings.state_dir / f"agent-{settings.node}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-        )
+        folder_fd, _ = make_folder(settings.state_dir)
+        try:
+            fd = open_own(folder_fd, f"agent-{settings.node}.lock", os.O_RDWR | os.O_CREAT)
+        finally:
+            os.close(folder_fd)
     except OSError as error:
         raise HostError(f"cannot write to {settings.state_dir}: {error.strerror}; choose --state") from error
     try:

@@ -6,6 +6,7 @@ suspended. ``--scan`` does not: it thaws every frozen job cgroup. Standard libra
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,7 +17,8 @@ from gangd.freezer.tree import CGROUP1, CGROUP2, Dialect, subdirectories, write_
 from gangd.guardian.place import ledger_folders
 from gangd.guardian.revive import thaw_held
 from gangd.guardian.statefile import StateFile, Word, time_offset_ns
-from osub.errors import HostError
+from osub.errors import HostError, TrustError
+from osub.trust import open_folder
 
 V1_MOUNT = Path("/sys/fs/cgroup/freezer")
 V2_MOUNTS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
@@ -50,7 +52,7 @@ def thaw_recorded(
     """
     blow = Blow()
     wanted = "agent-*.state" if node is None else f"agent-{node}.state"
-    for path in sorted(path for live in ledger_folders(folder) for path in live.glob(wanted)):
+    for path in _ledgers(folder, wanted, blow):
         try:
             state = StateFile.open(path)
         except FileNotFoundError:
@@ -63,6 +65,22 @@ def thaw_recorded(
             _strike(state, blow, only_expired=only_expired, pause_s=pause_s, dry_run=dry_run)
         state.close()
     return blow
+
+
+def _ledgers(folder: Path, wanted: str, blow: Blow) -> list[Path]:
+    """Return the state files with such names; a stranger's folder in the place of the stand-in has none."""
+    found: list[Path] = []
+    for live in ledger_folders(folder):
+        try:
+            os.close(open_folder(live))
+        except FileNotFoundError:
+            continue
+        except (OSError, TrustError) as error:
+            if live == folder.resolve():
+                blow.failures.append(str(error))
+            continue
+        found += live.glob(wanted)
+    return sorted(found)
 
 
 def _strike(state: StateFile, blow: Blow, *, only_expired: bool, pause_s: float, dry_run: bool) -> None:

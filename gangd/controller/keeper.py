@@ -11,10 +11,12 @@ import msgspec
 
 from gangd.wire import Controller
 from osub.errors import HostError, OutputError
+from osub.trust import make_folder, open_own, read_file, write_file
 
 STATE_NAME = "controller.json"
 LOCK_NAME = "controller.lock"
 STATUS_NAME = "status.json"
+PRIVATE = 0o600
 
 
 class State(msgspec.Struct, kw_only=True):
@@ -34,21 +36,45 @@ class State(msgspec.Struct, kw_only=True):
 
 
 class Keeper:
-    """The state folder of one running controller."""
+    """The state folder of one running controller, to which nobody else may write.
+
+    Attributes
+    ----------
+    status_mode
+        Mode of the status: who may read which jobs run where.
+
+    Raises
+    ------
+    TrustError
+        Another user could have put the folder there, or may write to it.
+    HostError
+        Another controller uses it.
+    OutputError
+        It cannot be made or written.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.status_mode = PRIVATE
         try:
-            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-            self._lock = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._fd, _ = make_folder(folder, 0o755)
         except OSError as error:
             raise OutputError(f"cannot write to state folder {folder}: {error.strerror}") from error
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(self._lock)
-            raise HostError(f"another gangd uses state folder {folder}: stop it first") from error
-        self.state = self._read()
+            self._lock = open_own(self._fd, LOCK_NAME, os.O_RDWR | os.O_CREAT)
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self.state = self._read()
+            except BaseException:
+                os.close(self._lock)
+                raise
+        except BaseException as error:
+            os.close(self._fd)
+            if isinstance(error, BlockingIOError):
+                raise HostError(f"another gangd uses state folder {folder}: stop it first") from error
+            if isinstance(error, OSError):
+                raise OutputError(f"cannot write to state folder {folder}: {error.strerror}") from error
+            raise
 
     def begin(self, wall_ns: int) -> Controller:
         """Give this controller its identity, later than that of every earlier one here."""
@@ -58,25 +84,27 @@ class Keeper:
 
     def save(self) -> None:
         """Write the state, all or nothing."""
-        self.write(STATE_NAME, msgspec.json.encode(self.state))
+        self._write(STATE_NAME, msgspec.json.encode(self.state), PRIVATE)
 
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file of the folder, all or nothing; a reader never sees half of it."""
-        path = self.folder / name
-        fresh = path.with_suffix(".new")
-        try:
-            fresh.write_bytes(content)
-            fresh.replace(path)
-        except OSError as error:
-            raise OutputError(f"cannot write {path}: {error.strerror}") from error
+    def tell(self, status: bytes) -> None:
+        """Write the status, all or nothing, for those to read who may (``status_mode``)."""
+        self._write(STATUS_NAME, status, self.status_mode)
 
     def close(self) -> None:
         """Let another controller use the folder."""
         os.close(self._lock)
+        os.close(self._fd)
+
+    def _write(self, name: str, content: bytes, mode: int) -> None:
+        """Write a file of the folder; a reader never sees half of it."""
+        try:
+            write_file(self._fd, name, content, mode)
+        except OSError as error:
+            raise OutputError(f"cannot write {self.folder / name}: {error.strerror}") from error
 
     def _read(self) -> State:
         """State of the controller before; a file that is damaged is worth no more than none."""
         try:
-            return msgspec.json.decode((self.folder / STATE_NAME).read_bytes(), type=State)
-        except (OSError, msgspec.DecodeError):
+            return msgspec.json.decode(read_file(self._fd, STATE_NAME), type=State)
+        except (FileNotFoundError, msgspec.DecodeError):
             return State()

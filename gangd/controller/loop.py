@@ -17,7 +17,7 @@ import zmq
 
 from gangd.config import Config
 from gangd.controller.fanout import Fanout
-from gangd.controller.keeper import STATUS_NAME, Keeper
+from gangd.controller.keeper import Keeper
 from gangd.controller.lines import Lines
 from gangd.controller.orders import Orders
 from gangd.controller.slicelog import SliceLog
@@ -111,7 +111,9 @@ class ControllerLoop:
         self._uplink = Uplink(self.controller, self._cores, self._scheduler.time, self._scheduler.place)
         self._lines = Lines()
         self._worker = SlurmWorker(client, config.snapshot_s, clock)
-        self._slices = SliceLog(config.record, wall() / 1e6, now_ns) if config.record else None
+        self._slices = (
+            SliceLog(config.record, wall() / 1e6, now_ns, keeper.status_mode) if config.record else None
+        )
         self._orders = Orders(self._scheduler, self._fanout, sockets, self._worker, self._slices, clock)
         self._orders.dry_run = dry_run
         self._orders.move_ends = config.move_ends
@@ -307,6 +309,7 @@ class ControllerLoop:
             log.warning("%s", warning)
         self._orders.alarm(Alarm("configuration", "gangd", "the configuration was reloaded", cleared=True))
         self._config = config
+        self._keeper.status_mode = config.mode_of_status(hides_jobs=checked.hides_jobs)
         self._orders.tell(Reload(self._clock(), config.settings()))
         self._orders.move_ends = config.move_ends
         self._fanout.set_terms(config.settings().lease_ns, config.bounds())
@@ -330,7 +333,7 @@ class ControllerLoop:
             self._orders.alarm(Alarm("shared key", SHARED_AGENT, SHARED_TEXT))
         alarms = self._orders.alarms.standing(now_ns)
         status = describe(vitals, self._scheduler, self._uplink.agents, alarms, now_ns)
-        self._keeper.write(STATUS_NAME, msgspec.json.encode(status))
+        self._keeper.tell(msgspec.json.encode(status))
 
     def _save(self) -> None:
         if self._slices is not None:

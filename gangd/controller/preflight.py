@@ -61,6 +61,11 @@ def check_slurm(
     return tuple(_warnings(config, partitions))
 
 
+def hides_jobs(config: Mapping[str, str]) -> bool:
+    """Whether Slurm shows a user his own jobs only (``PrivateData`` of ``scontrol show config``)."""
+    return bool({"jobs", "nodes"} & set(re.split(r"[,\s]+", config.get("PrivateData", "").lower())))
+
+
 def seconds_of(text: str) -> float | None:
     """Return the number of seconds of a value like ``10 sec``; None if it has no number."""
     match = re.match(r"\s*(\d+(?:\.\d+)?)", text)

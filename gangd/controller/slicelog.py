@@ -8,6 +8,7 @@ kill tore is skipped.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Protocol
@@ -17,6 +18,7 @@ import msgspec
 from gangd.core import SliceRow
 from osub.errors import InputError, OutputError
 from osub.records import SliceRecord, SliceRole
+from osub.trust import make_folder, open_own
 
 NAME = "slices.jsonl"
 SECOND_NS = 1_000_000_000
@@ -53,13 +55,22 @@ class SliceSink(Protocol):
 
 
 class SliceLog:
-    """Appends rows; what was written is on disk soon after ``flush``."""
+    """Appends rows; what was written is on disk soon after ``flush``.
 
-    def __init__(self, folder: Path, wall_ms: float, monotonic_ns: int) -> None:
+    ``mode`` is the file's: it tells which jobs ran where. The folder must be of the user's own, and closed to
+    others.
+    """
+
+    def __init__(self, folder: Path, wall_ms: float, monotonic_ns: int, mode: int = 0o600) -> None:
         self._path = folder / NAME
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._file: IO[bytes] = self._path.open("ab")
+            folder_fd, _ = make_folder(folder, 0o755)
+            try:
+                fd = open_own(folder_fd, NAME, os.O_WRONLY | os.O_APPEND | os.O_CREAT, mode)
+            finally:
+                os.close(folder_fd)
+            os.fchmod(fd, mode)
+            self._file: IO[bytes] = os.fdopen(fd, "ab")
         except OSError as error:
             raise OutputError(f"cannot record slices in {folder}: {error.strerror}") from error
         self._encoder = msgspec.json.Encoder()

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from gangd.config import Config
-from gangd.controller.preflight import check_slurm
+from gangd.controller.preflight import check_slurm, hides_jobs
 from gangd.threads import Death, WatchedThread
 from osub.errors import OsubError
 from osub.slurm import Job, JobSnapshot, Node, SlurmClient
@@ -61,11 +61,15 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A configuration was held against Slurm's: warnings, or why it cannot be in force (``refusal``)."""
+    """A configuration was held against Slurm's: warnings, or why it cannot be in force (``refusal``).
+
+    ``hides_jobs``: whether Slurm shows a user his own jobs only.
+    """
 
     config: Config
     warnings: tuple[str, ...] = ()
     refusal: str | None = None
+    hides_jobs: bool = True
 
 
 Answer = Looked | Failed | Moved | Checked | Death
@@ -196,10 +200,11 @@ class SlurmWorker:
     def _checked(self, config: Config) -> Checked:
         slurm = self._client
         try:
-            warnings = check_slurm(slurm.config(), slurm.partitions(), config.settings(), config.may_freeze)
+            found = slurm.config()
+            warnings = check_slurm(found, slurm.partitions(), config.settings(), config.may_freeze)
         except (OsubError, OSError) as error:
             return Checked(config, refusal=str(error))
-        return Checked(config, warnings)
+        return Checked(config, warnings, hides_jobs=hides_jobs(found))
 
     def _urgent(self) -> dict[int, tuple[float, float]]:
         """Take the moves that are made next: those of the jobs whose ends are nearest."""

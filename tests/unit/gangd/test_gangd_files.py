@@ -1,0 +1,165 @@
+"""Files of the gang scheduler's daemons: whom they believe, who may read them, and no link is followed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gangd.agent.assemble import Settings, _lock
+from gangd.agent.hammer import thaw_recorded
+from gangd.config import Config, load_config
+from gangd.controller.keeper import Keeper
+from gangd.controller.preflight import hides_jobs
+from gangd.controller.slicelog import SliceLog
+from gangd.guardian.place import ledger_folders, state_path
+from gangd.keys import load_agent_keys, load_controller_keys, make_keys
+from osub.errors import TrustError, UsageError
+from osub.in_memory import live_folder, stand_in
+
+OTHER = 61_234
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to somebody else")
+
+
+@pytest.fixture
+def open_to_all(tmp_path: Path) -> Path:
+    """A folder in which anybody can put something in the place of what is there."""
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    return folder
+
+
+@pytest.fixture
+def precious(tmp_path: Path) -> Path:
+    """A file to which links of an attacker lead."""
+    path = tmp_path / "precious"
+    path.write_text("mine")
+    return path
+
+
+def test_nothing_is_kept_where_others_may_write(open_to_all: Path) -> None:
+    settings = Settings(node="n1", state_dir=open_to_all / "a", keys_dir=open_to_all, publish="", reports="")
+    with pytest.raises(TrustError):
+        Keeper(open_to_all / "state")
+    with pytest.raises(TrustError):
+        SliceLog(open_to_all / "record", 0.0, 0)
+    with pytest.raises(TrustError):
+        make_keys(open_to_all / "keys", ["n1"])
+    with pytest.raises(TrustError):
+        _lock(settings)
+    assert list(open_to_all.iterdir()) == []
+
+
+@as_root
+def test_a_state_folder_of_another_user_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    os.chown(tmp_path / "state", OTHER, -1)
+    with pytest.raises(TrustError, match=f"user id {OTHER}"):
+        Keeper(tmp_path / "state")
+    assert list((tmp_path / "state").iterdir()) == []
+
+
+def test_links_in_the_place_of_files_lead_nowhere(tmp_path: Path, precious: Path) -> None:
+    state, record, agents = tmp_path / "state", tmp_path / "record", tmp_path / "agents"
+    for folder, name in ((state, "controller.lock"), (record, "slices.jsonl"), (agents, "agent-n1.lock")):
+        folder.mkdir()
+        (folder / name).symlink_to(precious)
+    with pytest.raises(TrustError, match="is a link"):
+        Keeper(state)
+    with pytest.raises(TrustError, match="is a link"):
+        SliceLog(record, 0.0, 0)
+    with pytest.raises(TrustError, match="is a link"):
+        _lock(Settings(node="n1", state_dir=agents, keys_dir=agents, publish="", reports=""))
+    (state / "controller.lock").unlink()
+    for name in ("status.json", ".status.json.new", "controller.json"):
+        (state / name).symlink_to(precious)
+    with pytest.raises(TrustError, match="is a link"):
+        Keeper(state)
+    (state / "controller.json").unlink()
+    keeper = Keeper(state)
+    keeper.tell(b"{}")
+    keeper.save()
+    keeper.close()
+    assert precious.read_text() == "mine"
+    assert (state / "status.json").read_bytes() == b"{}"
+
+
+def test_a_state_that_others_may_write_is_not_believed(tmp_path: Path) -> None:
+    (tmp_path / "controller.json").write_text('{"started_ns": 99}')
+    (tmp_path / "controller.json").chmod(0o666)
+    with pytest.raises(TrustError, match="others may write"):
+        Keeper(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("private", "option", "mode"),
+    [("none", None, 0o644), ("jobs,usage", None, 0o600), ("nodes", None, 0o600), ("jobs", "0640", 0o640)],
+)
+def test_who_may_read_the_status_follows_from_private_data(
+    tmp_path: Path, private: str, option: str | None, mode: int
+) -> None:
+    config = Config(status_mode=option)
+    keeper = Keeper(tmp_path)
+    keeper.status_mode = config.mode_of_status(hides_jobs=hides_jobs({"PrivateData": private}))
+    keeper.tell(b"{}")
+    keeper.save()
+    keeper.close()
+    log = SliceLog(tmp_path / "record", 0.0, 0, keeper.status_mode)
+    log.close()
+    assert (tmp_path / "status.json").stat().st_mode & 0o777 == mode
+    assert (tmp_path / "record" / "slices.jsonl").stat().st_mode & 0o777 == mode
+    assert (tmp_path / "controller.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_mode_is_an_octal_number(tmp_path: Path) -> None:
+    file = tmp_path / "gangd.toml"
+    for text in ("rw-r--r--", "644", "0888", "07777"):
+        file.write_text(f'status_mode = "{text}"')
+        with pytest.raises(UsageError, match="status_mode"):
+            load_config(file)
+
+
+def test_a_configuration_that_others_may_write_is_not_believed(tmp_path: Path) -> None:
+    file = tmp_path / "gangd.toml"
+    file.write_text("quantum_ms = 100")
+    assert load_config(file).quantum_ms == 100
+    file.chmod(0o666)
+    with pytest.raises(TrustError, match="others may write"):
+        load_config(file)
+
+
+def test_keys_that_others_may_write_are_not_believed(tmp_path: Path) -> None:
+    make_keys(tmp_path / "keys", ["n1"])
+    assert load_controller_keys(tmp_path / "keys").agents()
+    public = tmp_path / "keys" / "agents" / "n1.key"
+    public.chmod(0o666)
+    with pytest.raises(TrustError, match="others may write"):
+        load_controller_keys(tmp_path / "keys").agents()
+    public.chmod(0o600)
+    (tmp_path / "keys" / "agents").chmod(0o777)
+    with pytest.raises(TrustError, match="everybody who may write"):
+        load_agent_keys(tmp_path / "keys", "n1")
+
+
+@as_root
+def test_a_stranger_who_took_the_stand_ins_name_stops_nobody(tmp_path: Path) -> None:
+    """Everybody may write to /dev/shm, and the name can be known before: the folder itself is used then."""
+    state = tmp_path / "state"
+    state.mkdir()
+    squat = stand_in(state)
+    squat.mkdir()
+    try:
+        if live_folder(state) == state:
+            pytest.skip("the temporary folder is in memory itself")
+        os.chown(squat, OTHER, -1)
+        (squat / "agent-n1.state").write_bytes(b"forged")
+        assert live_folder(state) == state
+        assert state_path(state, "n1") == state / "agent-n1.state"
+        assert set(ledger_folders(state)) == {squat, state}
+        blow = thaw_recorded(state, None, only_expired=True)
+        assert (blow.files, blow.failures) == (0, [])
+    finally:
+        (squat / "agent-n1.state").unlink(missing_ok=True)
+        squat.rmdir()
