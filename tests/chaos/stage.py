@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -104,6 +105,7 @@ class Stage:
         (self.folder / "beats").mkdir()
         self.layout = self.cluster.up(self.shape).layout
         self.nodes = tuple(node.name for node in self.layout.nodes)
+        self.layout.gang.mkdir(mode=0o700)  # `up` makes it only for a gang scheduler that it starts itself
         prepare_gang(self.shape, self.layout)
         make_keys(self.keys(), [FUZZ])
         self.client: CommandSlurm = self.cluster.client()
@@ -126,6 +128,8 @@ class Stage:
                 process.resume()
         end_daemons([*self.gang.values(), *self.strangers], within_s=5.0)
         try:
+            if hasattr(self, "layout"):
+                shutil.rmtree(self.layout.gang, ignore_errors=True)
             self.cluster.down()
             if hasattr(self, "layout") and (left := left_of_cluster(self.layout)):
                 raise Broken(f"left after the cluster's end: {', '.join(left)}")
