@@ -23,6 +23,7 @@ from gangd.agent.steps import StepTable
 from gangd.agent.strangers import Memory
 from gangd.agent.switch import SwitchThread
 from gangd.agent.watch import FileWatch, FolderWatch
+from gangd.agent.ways import Ways
 from gangd.freezer.cgroup import CgroupFreezer
 from gangd.freezer.choose import Choice, choose, make_freezer
 from gangd.freezer.dry import DryFreezer
@@ -30,6 +31,8 @@ from gangd.freezer.model import Holder
 from gangd.freezer.procfs import boot_id
 from gangd.guardian.place import discard, make_private, state_path
 from gangd.guardian.statefile import StateFile
+from gangd.hold.both import BothWays
+from gangd.hold.choose import Slurm, Way, choose_way, make_yielder
 from gangd.keys import load_agent_keys
 from gangd.openfiles import allow_open_files
 from gangd.wire import Hello
@@ -50,6 +53,8 @@ class Settings:
     reports: str
     freezer: str = "auto"
     root: Path | None = None
+    hold_by: str = "auto"
+    cpu_root: Path | None = None
     slurm_conf: Path | None = None
     hold_extern: bool = True
     realtime: bool = True
@@ -72,24 +77,31 @@ def serve(settings: Settings) -> int:
     left = thaw_recorded(settings.state_dir, settings.node, only_expired=False, dry_run=settings.dry_run)
     if left.jobs or left.failures:
         log("thawed_at_start", jobs=sorted(left.jobs), failures=left.failures)
-    choice = choose(settings.freezer, settings.root, _proctrack(settings))
+    slurm = _slurm(settings)
+    choice = choose(settings.freezer, settings.root, slurm.proctrack)
+    way = choose_way(settings.hold_by, settings.cpu_root, slurm)
     allow_open_files()
     standing = prepare_process(wanted=settings.realtime)
     path = state_path(settings.state_dir, settings.node)
     make_private(path.parent)
-    state = StateFile.create(path, settings.node, str(choice.root or "/"))
+    state = StateFile.create(path, settings.node, str(choice.root or "/"), str(way.root or ""))
     real = make_freezer(choice, settings.node, state)
-    freezer = DryFreezer(real) if settings.dry_run else real
+    yielder = None if settings.dry_run else make_yielder(way, settings.node, state)
+    holder: Holder = DryFreezer(real) if settings.dry_run else real
+    if yielder is not None:
+        holder = BothWays(real, yielder)
     log(
         "start",
         freezer=choice.kind,
         why=choice.reason,
         root=str(choice.root),
+        yields=way.kind if yielder is None else yielder.name,
+        why_yields=way.reason,
         dry_run=settings.dry_run,
         **standing.as_fields(),
     )
     sockets = connect_agent(keys, settings.node, settings.publish, settings.reports)
-    loop = _assemble(settings, choice, (freezer, real), state, sockets, log)
+    loop = _assemble(settings, (choice, way), (holder, real), state, sockets, log)
     rest_collector()
     try:
         code = loop.run()
@@ -97,20 +109,20 @@ def serve(settings: Settings) -> int:
             discard(path, state.fd)
         return code
     finally:
-        freezer.close()
+        holder.close()
         state.close()
         os.close(lock_fd)
 
 
 def _assemble(
     settings: Settings,
-    choice: Choice,
-    freezers: tuple[Holder, Holder],
+    chosen: tuple[Choice, Way],
+    holders: tuple[Holder, Holder],
     state: StateFile,
     sockets: AgentSockets,
     log: JsonLog,
 ) -> Loop:
-    freezer, real = freezers
+    (choice, way), (holder, real) = chosen, holders
     hello = Hello(
         node=settings.node,
         incarnation=secrets.token_bytes(16),
@@ -118,11 +130,12 @@ def _assemble(
         pid=os.getpid(),
         agent_version=version("osub"),
         freezer=choice.kind,
+        yields=way.kind,
         dry_run=settings.dry_run,
     )
     lease = Lease(state)
     inner = real if isinstance(real, CgroupFreezer) else None
-    gate = Gate(freezer, lease, watch=None if inner is None else FileWatch())
+    gate = Gate(holder, lease, watch=None if inner is None else FileWatch())
     switch = SwitchThread(gate, lambda: settings.realtime and set_fifo(SWITCH_PRIORITY))
     table, memory, book = StepTable(gate), Memory(), SliceBook()
     watch = None if inner is None else FolderWatch()
@@ -135,6 +148,7 @@ def _assemble(
         memory=memory,
         book=book,
         limits=Limits(hold_extern=settings.hold_extern),
+        ways=Ways(holder if isinstance(holder, BothWays) else None, hold_extern=settings.hold_extern),
         guarded=False,
     )
     folders = inner.folders if inner is not None else list
@@ -161,12 +175,12 @@ def _lock(settings: Settings) -> int:
     return fd
 
 
-def _proctrack(settings: Settings) -> str | None:
-    """Slurm's way of tracking processes, if it answers and if it matters."""
-    if settings.freezer != "auto":
-        return None
+def _slurm(settings: Settings) -> Slurm:
+    """Return what matters of Slurm's configuration, if it answers and if something depends on it."""
+    if settings.freezer != "auto" and settings.hold_by != "auto":
+        return Slurm()
     try:
-        slurm = CommandSlurm(settings.slurm_conf, timeout_s=5.0, tries=1)
-        return slurm.config().get("ProctrackType")
+        config = CommandSlurm(settings.slurm_conf, timeout_s=5.0, tries=1).config()
     except OsubError:
-        return None
+        return Slurm()
+    return Slurm(config.get("ProctrackType"), config.get("JobAcctGatherType"))

@@ -89,12 +89,12 @@ class Checks:
         Without ``settled``, only of those that we hold and have not seen to stand still yet.
         """
         self._report_doubts(now_ns)
-        held = self._gate.held
+        held, frozen = self._gate.held, self._frozen()
         self._settling = {
-            key: settling for key, settling in self._settling.items() if key in held or key in self.stuck
+            key: settling for key, settling in self._settling.items() if key in frozen or key in self.stuck
         }
-        self._settled &= held.keys()
-        for key in {*keys, *held} if settled else held.keys() - self._settled:
+        self._settled &= frozen
+        for key in {*keys, *frozen} if settled else frozen - self._settled:
             ours = key in held
             state = self._gate.holder.state(key)
             if ours is not (key in held):  # a switch came between: nobody else did this
@@ -109,12 +109,17 @@ class Checks:
     def on_time(self, now_ns: int) -> bool:
         """Look again at freezes that have not settled; returns whether something must be done anew."""
         before = dict(self.stuck)
-        held = self._gate.held
-        for key in [key for key in self._settling if key in held]:
+        frozen = self._frozen()
+        for key in [key for key in self._settling if key in frozen]:
             self._settle(key, self._gate.holder.state(key), now_ns)
         rested = self.stuck_at(now_ns) != before.keys()
         self._set_due(now_ns)
         return rested
+
+    def _frozen(self) -> set[StepKey]:
+        """Return the steps that we hold by freezing them; what yields has nothing to settle."""
+        spared = self._gate.yielding
+        return {key for key in list(self._gate.held) if key.job not in spared}
 
     def _set_due(self, now_ns: int) -> None:
         times = [each.look_ns(now_ns) for each in self._settling.values()]

@@ -12,6 +12,10 @@ Rules, each with its name in ``Why``; a step is held if its job is planned to be
 * ``LONG``: it has been held for as long as anything may be (peers and Slurm's own time-outs).
 * ``EXTERN``: the site lets ``step_extern`` run.
 
+For a job that yields only ``CLOSED``, ``DYING`` and ``EXTERN`` count: it does not stand still, so it can be
+launched, suspended and killed while it is held, and held for as long as it likes. Newcomers are held until
+the plan names them.
+
 Every step that we froze and that the verdict does not hold is to be thawed, unless a stranger has it.
 """
 
@@ -79,6 +83,10 @@ class Situation:
         Steps that somebody else froze or thawed, and since when.
     stuck
         Steps whose freeze was given up in this slice.
+    yielding
+        Jobs that yield when they are held.
+    newcomers
+        Those among them that are held although no plan says so, and until when.
     """
 
     now_ns: int
@@ -89,6 +97,13 @@ class Situation:
     dying: frozenset[int] = frozenset()
     strangers: Mapping[StepKey, int] = field(default_factory=dict)
     stuck: frozenset[StepKey] = frozenset()
+    yielding: frozenset[int] = frozenset()
+    newcomers: Mapping[int, int] = field(default_factory=dict)
+
+    def is_new(self, job: int) -> bool:
+        """Whether a job is held as a newcomer."""
+        until_ns = self.newcomers.get(job)
+        return until_ns is not None and self.now_ns < until_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +124,17 @@ def decide(situation: Situation, limits: Limits) -> Verdict:
     spared: dict[StepKey, Why] = {}
     times: list[int] = []
     for step in situation.steps:
+        if step.key.job in situation.yielding:
+            why = _spare_yielding(step, situation, limits)
+            if situation.is_new(step.key.job):
+                times.append(situation.newcomers[step.key.job])
+            elif step.key.job not in situation.planned:
+                continue
+            if why is None:
+                hold.add(step.key)
+            else:
+                spared[step.key] = why
+            continue
         strange_ns = strange_jobs.get(step.key.job)
         if strange_ns is not None:
             until_ns = strange_ns + SUSPEND_NS
@@ -134,6 +160,17 @@ def decide(situation: Situation, limits: Limits) -> Verdict:
         if again_ns is not None:
             times.append(again_ns)
     return Verdict(frozenset(hold), spared, min(times, default=None))
+
+
+def _spare_yielding(step: StepView, situation: Situation, limits: Limits) -> Why | None:
+    """Why a step whose job yields is not held, if it is not."""
+    if not situation.open:
+        return Why.CLOSED
+    if step.key.job in situation.dying:
+        return Why.DYING
+    if step.key.step == "extern" and not limits.hold_extern:
+        return Why.EXTERN
+    return None
 
 
 def _spare(step: StepView, situation: Situation, limits: Limits) -> tuple[Why | None, int | None]:

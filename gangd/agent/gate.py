@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from gangd.agent.watch import FileWatch
 from gangd.freezer.model import Did, Holder, Outcome, Step, StepKey
@@ -51,7 +51,8 @@ class Applied:
     """One pass through the gate: its instants (agent's clock), and every outcome but ``NOTHING``.
 
     ``begin_ns`` before the first write, ``frozen_ns`` after the last freeze, ``end_ns`` after the last thaw.
-    ``refused`` if the lease did not allow the freezes.
+    ``refused`` if the lease did not allow the freezes. ``used_ns`` is what the jobs that yield, and were held
+    or let go, had used by the end, where there is an account of it.
     """
 
     begin_ns: int
@@ -59,6 +60,7 @@ class Applied:
     end_ns: int
     outcomes: tuple[Outcome, ...]
     refused: bool
+    used_ns: Mapping[int, int] = field(default_factory=dict)
 
 
 class Gate:
@@ -72,6 +74,8 @@ class Gate:
         Counts switches: what was decided before a switch must not be applied after it.
     watch
         Tells whose control files were written; None where that cannot be told.
+    yielding
+        Jobs that yield when they are held.
     """
 
     def __init__(
@@ -89,6 +93,7 @@ class Gate:
         self.watch = watch
         self._strange: set[StepKey] = set()
         self._clock = clock
+        self.yielding: frozenset[int] = frozenset()
         self._lock = threading.Lock()
 
     def bar(self, jobs: frozenset[int]) -> None:
@@ -132,7 +137,8 @@ class Gate:
                 refused = True
                 outcomes += [self._thaw(key) for key in list(self.held)]
             self._forget_own()
-        return Applied(begin_ns, frozen_ns, end_ns, _notable(outcomes), refused)
+            used_ns = self._used_ns(outcomes)
+        return Applied(begin_ns, frozen_ns, end_ns, _notable(outcomes), refused, used_ns)
 
     def thaw_all(self) -> Applied:
         """Thaw everything that we hold, even what a stranger has written since."""
@@ -161,6 +167,11 @@ class Gate:
                 del self.held[key]
             return steps
 
+    def cpu_ns(self, key: StepKey) -> int | None:
+        """CPU time of a step, as ``Holder.cpu_ns`` tells it; both threads ask."""
+        with self._lock:
+            return self.holder.cpu_ns(key)
+
     def watch_files(self, files: dict[str, StepKey]) -> bool:
         """Watch exactly these control files; returns whether there was room for all."""
         with self._lock:
@@ -175,6 +186,16 @@ class Gate:
             self._see()
             strange, self._strange = self._strange, set()
             return strange
+
+    def _used_ns(self, outcomes: Iterable[Outcome]) -> Mapping[int, int]:
+        """CPU time so far of the jobs that yield and were held or let go just now."""
+        used: dict[int, int] = {}
+        jobs = {outcome.key.job for outcome in outcomes if outcome.did is Did.WROTE} & self.yielding
+        for key in {outcome.key for outcome in outcomes if outcome.key.job in jobs}:
+            step_ns = self.holder.cpu_ns(key)
+            if step_ns is not None:
+                used[key.job] = used.get(key.job, 0) + step_ns
+        return used
 
     def _see(self) -> None:
         """Before we write: whatever was written since our last write, was by a stranger."""

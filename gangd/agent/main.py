@@ -40,6 +40,8 @@ def _run(command_line: argparse.ArgumentParser, options: argparse.Namespace) -> 
             reports=reports,
             freezer=options.freezer,
             root=options.root,
+            hold_by=options.hold_by,
+            cpu_root=options.cpu_root,
             slurm_conf=options.slurm_conf,
             hold_extern=options.extern == "hold",
             realtime=not options.no_realtime,

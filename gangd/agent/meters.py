@@ -1,12 +1,14 @@
-"""What each shared job used in the time in which it ran, and what leaked while it was held.
+"""What each shared job used in the time in which it ran, what was left to it, and what leaked.
 
-Only time in which a job was not held counts as its span: a job that alternates between running and held
+Only time in which a job was not frozen counts as its span: a job that alternates between running and frozen
 has one reading at the end of each of its slices, and what it uses between that reading and the next
-thaw is a leak.
+thaw is a leak. A job that yields runs all the time: what it used while it was held is told apart, by its
+account when it was held and when it was let go.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gangd.agent.usage import Reading, UsageMeter
@@ -23,16 +25,40 @@ LEAK_NOISE_NS = 200_000
 class _Job:
     meter: UsageMeter = field(default_factory=UsageMeter)
     last: Reading | None = None
-    ran_ns: int = 0  # time not held since the last reading, up to since_ns
+    ran_ns: int = 0  # time neither frozen nor yielding since the last reading, up to since_ns
     since_ns: int = 0
-    held: bool = False
-    fresh_hold: bool = False  # held, and read since: what it uses now leaks
+    held: bool = False  # frozen
+    fresh_hold: bool = False  # frozen, and read since: what it uses now leaks
+    yields: bool = False  # when it is held
+    low: bool = False  # held, and yields
+    low_ns: int = 0  # time in which it yielded since the last reading, up to since_ns
+    left_ns: int = 0  # CPU time that it used in that time
+    turned_ns: int = 0  # when it was last held or let go
+    mark_ns: int | None = None  # its account then, or when it was read since
+    untold_ns: int = 0  # CPU time that was read, and belongs to what is told the next time
     steady_ns: int | None = None  # since when it was clearly busy in all samples
 
-    def advance(self, now_ns: int) -> None:
-        if not self.held:
-            self.ran_ns += max(0, now_ns - self.since_ns)
-        self.since_ns = now_ns
+    def advance(self, now_ns: int, used_ns: int | None = None) -> None:
+        """Count the time that has passed, and what it used while it yielded."""
+        passed_ns = max(0, now_ns - self.since_ns)
+        if self.low:
+            self.low_ns += passed_ns
+            self.left_ns += self.since_mark(used_ns)
+        elif not self.held:
+            self.ran_ns += passed_ns
+        self.since_ns, self.mark_ns = now_ns, used_ns
+
+    def since_mark(self, used_ns: int | None) -> int:
+        """CPU time since the mark; 0 where there is no account."""
+        return 0 if used_ns is None or self.mark_ns is None else max(0, used_ns - self.mark_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What a job did since the last reading: while it ran, and while it yielded; None for no such time."""
+
+    own: JobSample | None = None
+    leftover: JobSample | None = None
 
 
 class JobMeters:
@@ -50,40 +76,65 @@ class JobMeters:
                 self._jobs[job] = _Job(since_ns=now_ns)
             self._jobs[job].meter.watch(pids)
 
-    def on_held(self, held: frozenset[int], at_ns: int) -> None:
-        """Note which jobs are held from ``at_ns`` on; all others run."""
+    def on_held(
+        self, held: frozenset[int], yielding: frozenset[int], at_ns: int, used_ns: Mapping[int, int]
+    ) -> None:
+        """Note which jobs are held from ``at_ns`` on, and which of them yield; all others run.
+
+        ``used_ns`` is what jobs that yield had used by then, where it is known.
+        """
         for number, job in self._jobs.items():
-            if (number in held) is not job.held:
-                job.advance(at_ns)
-                job.held = number in held
-                job.fresh_hold = False
+            frozen, low = number in held - yielding, number in held & yielding
+            job.yields = number in yielding
+            if frozen is job.held and low is job.low:
+                continue
+            job.advance(at_ns, used_ns.get(number))
+            if frozen is not job.held:
+                job.held, job.fresh_hold = frozen, False
+            job.low, job.turned_ns = low, at_ns
 
     def due(self, job: int, now_ns: int) -> bool:
         """Whether a job may be read again."""
         known = self._jobs.get(job)
         return known is not None and known.meter.due(now_ns)
 
-    def sample(self, job: int, cgroups_ns: dict[str, int], now_ns: int) -> JobSample | None:
-        """Read a job that ran; None at the first reading, which has nothing to compare with."""
+    def sample(
+        self, job: int, cgroups_ns: dict[str, int], now_ns: int, begun_ns: int | None = None
+    ) -> Samples:
+        """Read a job that was not frozen; nothing at the first reading, which has nothing to compare with.
+
+        A job that yields and was held or let go when the slice that runs began, at ``begun_ns``, is told of
+        up to then: it is another since.
+        """
         known = self._jobs[job]
-        known.advance(now_ns)
-        before, known.last = known.last, known.meter.read(cgroups_ns)
+        used_ns = sum(cgroups_ns.values()) if cgroups_ns else None
+        turned = known.yields and begun_ns is not None and known.turned_ns >= begun_ns
+        if not turned:
+            known.advance(now_ns, used_ns)
+        before, known.last = known.last, known.meter.read(cgroups_ns, now_ns)
+        told_ns, known.untold_ns = known.untold_ns, known.since_mark(used_ns) if turned else 0
         ran_ns, known.ran_ns = known.ran_ns, 0
+        low_ns, known.low_ns = known.low_ns, 0
+        left_ns, known.left_ns = known.left_ns, 0
         known.fresh_hold = known.held
-        if before is None:
-            return None
-        cpu_ns, delay_ns = known.last.cpu_ns - before.cpu_ns, known.last.delay_ns - before.delay_ns
-        if cpu_ns + delay_ns <= STEADY_SHARE * ran_ns:
+        if before is None or (known.yields and not ran_ns and not low_ns):
+            return Samples()
+        cpu_ns = max(0, known.last.cpu_ns - before.cpu_ns + told_ns - known.untold_ns)
+        delay_ns, tasks = known.last.delay_ns - before.delay_ns, known.last.tasks
+        if cpu_ns + delay_ns <= STEADY_SHARE * (ran_ns + low_ns):
             known.steady_ns = None
         elif known.steady_ns is None:
             known.steady_ns = now_ns
-        return JobSample(
-            job=job,
-            cpu_us=cpu_ns // 1000,
-            delay_us=delay_ns // 1000,
-            span_us=ran_ns // 1000,
-            tasks=known.last.tasks,
-        )
+        if used_ns is None:  # without an account: what is more than it can have used when it ran
+            left_ns = max(0, cpu_ns - ran_ns * max(1, tasks))
+        if not low_ns or not ran_ns:
+            left_ns = cpu_ns if low_ns else 0
+        left_ns = min(left_ns, cpu_ns)
+        if not low_ns:
+            return Samples(_sample(job, cpu_ns, delay_ns, ran_ns, tasks))
+        # Whoever yields waits; in its own slices nobody is before it.
+        leftover = _sample(job, left_ns, delay_ns, low_ns, tasks, low_ns)
+        return Samples(_sample(job, cpu_ns - left_ns, 0, ran_ns, tasks) if ran_ns else None, leftover)
 
     def is_steady(self, job: int, now_ns: int) -> bool:
         """Whether a job has been clearly busy for seconds."""
@@ -104,3 +155,14 @@ class JobMeters:
         for job in self._jobs.values():
             job.meter.close()
         self._jobs.clear()
+
+
+def _sample(job: int, cpu_ns: int, delay_ns: int, span_ns: int, tasks: int, held_ns: int = 0) -> JobSample:
+    return JobSample(
+        job=job,
+        cpu_us=cpu_ns // 1000,
+        delay_us=delay_ns // 1000,
+        span_us=span_ns // 1000,
+        tasks=tasks,
+        held_us=held_ns // 1000,
+    )

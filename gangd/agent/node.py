@@ -16,10 +16,12 @@ from gangd.agent.decide import Limits, Situation, Verdict, Why, decide
 from gangd.agent.gate import Applied, Gate
 from gangd.agent.meters import JobMeters
 from gangd.agent.prepare import switches_to_look
+from gangd.agent.samples import sample_slices
 from gangd.agent.slicebook import Sender, SliceBook
 from gangd.agent.steps import StepTable
 from gangd.agent.strangers import Memory
 from gangd.agent.switch import Switch, Switched
+from gangd.agent.ways import Ways
 from gangd.freezer.model import Did
 from gangd.freezer.recording import RecordingFreezer
 from gangd.wire import Controller, JobSample
@@ -34,6 +36,7 @@ LIST_SHARE, SCAN_SHARE = 300, 50
 IDLE_LOOK_NS = 1_000_000_000
 LATE_NS = 10_000_000
 """A switch that begins later than this is counted as late; half of the shortest slice."""
+ALONE_NS = 1_000_000_000
 LEAK_LOOK_NS = 4_000_000_000
 REFRESH_NS = 1_000_000_000
 """Where somebody tells of steps that come and go, they are looked for no more often than this, for
@@ -66,6 +69,7 @@ class Node:
     book: SliceBook
     meters: JobMeters = field(default_factory=JobMeters)
     limits: Limits = field(default_factory=Limits)
+    ways: Ways = field(default_factory=Ways)
     guarded: bool = True
     told: bool = False
     _current: int | None = None
@@ -83,6 +87,7 @@ class Node:
     _collect_ns: int | None = None
     _known: object = None
     _sees_writes: bool = True
+    _alone_ns: int = 0
 
     def on_plan(self, now_ns: int) -> None:
         """Follow a schedule, exemptions or a lease that may have changed."""
@@ -115,8 +120,10 @@ class Node:
         made = self.switch.collect()
         # First who was held when, then the samples: what a held job uses after its sample has leaked.
         for switched in made:
-            self.meters.on_held(switched.held, switched.applied.frozen_ns)
-        samples = self._sample(made, now_ns) if made else {}
+            applied = switched.applied
+            self.meters.on_held(switched.held, self.ways.yielding, applied.frozen_ns, applied.used_ns)
+        ended = [self.book.current, *made[:-1]]
+        samples = self._sample(ended, now_ns, made[-1].applied.begin_ns) if made else {}
         for place, switched in enumerate(made):
             for sample in samples.get(place, ()):
                 self.book.on_sample(sample)
@@ -146,6 +153,7 @@ class Node:
         refresh = new or now_ns >= self._refresh_ns
         if refresh:
             self._refresh(now_ns)
+            self._sample_alone(now_ns)
         self.check(now_ns, everything=refresh)
         self.act(now_ns, reassert=refresh)
         if refresh and self._is_told() and self.table.is_launching(now_ns, LAUNCH_NS):
@@ -169,18 +177,29 @@ class Node:
         self.talk.timeline.keep(self.table.jobs())
         if changes.new:  # one that is born in a held job runs for its launch grace, and then we count
             self._leak_ns = min(self._leak_ns, now_ns + self.limits.grace_ns + LOOK_AFTER_NS)
-        if changes.new:
+        if self._follow_ways(now_ns) or changes.new:
             self._sees_writes = self.checks.watch_files()
         if changes.new and not self._sees_writes:
             self.book.on_fault("inotify", "no room for more watches: raise fs.inotify.max_user_watches")
-        jobs = self._jobs(now_ns)
+        if self.ways.gather(self.table):
+            self._look_again, self._look_ns = True, now_ns + AGAIN_NS  # until nothing new turns up
+        for job, text in self.ways.troubles().items():
+            self.book.on_fault("yields_not", text, job)
+        jobs = self._jobs(now_ns) | self.table.jobs()
         self.meters.track({job: self.table.pids_of_job(job) for job in jobs}, now_ns)
+
+    def _follow_ways(self, now_ns: int) -> bool:
+        """Take note of how jobs are held now; whether that has changed."""
+        changed = self.ways.follow(self.talk.timeline, self._number(now_ns), self.table, now_ns)
+        self.gate.yielding = self.ways.yielding
+        return changed
 
     def check(self, now_ns: int, *, everything: bool = True) -> None:
         """Look at states and signals of the steps that concern us, or at what nobody tells of alone."""
         self._resync()
         self.checks.on_writes(now_ns)
-        keys = self.table.keys_of(self._jobs(now_ns) - set(self.talk.timeline.exempt.suspended))
+        spared = self.ways.yielding.union(self.talk.timeline.exempt.suspended)
+        keys = self.table.keys_of(self._jobs(now_ns) - spared)
         self.checks.on_states(
             keys, now_ns, settled=everything or not self._is_told() or self.memory.has_strangers
         )
@@ -197,6 +216,8 @@ class Node:
         if self.switch.has_made():
             self.on_switches(now_ns)
         self._renew(now_ns)
+        if self._follow_ways(now_ns):
+            reassert, self._look_again, self._look_ns = True, True, now_ns + AGAIN_NS
         verdict = self._decide(self._planned(self._current), now_ns)
         held = list(self.gate.held)
         freeze = [key for key in verdict.hold if reassert or key not in held]
@@ -309,6 +330,8 @@ class Node:
             dying=self.memory.dying_at(now_ns),
             strangers=self.memory.strangers(),
             stuck=self.checks.stuck_at(now_ns),
+            yielding=self.ways.yielding,
+            newcomers=self.ways.newcomers,
         )
         return decide(situation, self.limits)
 
@@ -336,6 +359,8 @@ class Node:
             ours=dict(self.gate.held),
             dying=self.memory.dying_at(now_ns),
             strangers=self.memory.strangers(),
+            yielding=self.ways.yielding,
+            newcomers=self.ways.newcomers,
         )
         calm = self._is_calm(timeline.jobs(number), now_ns)
         queue = switches_to_look(timeline, number, offset.offset_ns, situation, self.limits, calm=calm)
@@ -371,7 +396,7 @@ class Node:
 
     def _on_switched(self, switched: Switched, now_ns: int) -> None:
         offset = self.talk.offset(now_ns)
-        self.book.on_switch(switched, 0 if offset is None else offset.offset_ns)
+        self.book.on_switch(switched, self.ways.yielding, 0 if offset is None else offset.offset_ns)
         if switched.late_ns > LATE_NS:
             late_ms = switched.late_ns / 1e6
             self.book.on_fault(
@@ -385,29 +410,27 @@ class Node:
 
     def _close_slice(self, now_ns: int, offset_ns: int) -> None:
         if self.book.current is not None:
-            for sample in self._sample([], now_ns).get(0, ()):
+            for sample in self._sample([self.book.current], now_ns).get(0, ()):
                 self.book.on_sample(sample)
             self.book.end_slice(offset_ns)
 
-    def _sample(self, made: list[Switched], now_ns: int) -> dict[int, list[JobSample]]:
-        """Read the jobs that ran in the slices that ended; by the switch that ended the last one of each."""
-        ending = [self.book.current, *made[:-1]]
-        last: dict[int, int] = {}
-        for place, slice_ in enumerate(ending):
-            if slice_ is not None:
-                last |= dict.fromkeys(self._ran_in(slice_), place)
-        samples: dict[int, list[JobSample]] = {}
-        for job, place in sorted(last.items()):
-            if not self.meters.due(job, now_ns):
-                continue
-            sample = self.meters.sample(job, self._cgroups_ns(job), now_ns)
-            if sample is not None:
-                samples.setdefault(place, []).append(sample)
-        return samples
+    def _sample(
+        self, ended: list[Switched | None], now_ns: int, begun_ns: int | None = None
+    ) -> dict[int, list[JobSample]]:
+        timeline, yielding = self.talk.timeline, self.ways.yielding
+        return sample_slices(ended, timeline, yielding, self.meters, self._cgroups_ns, now_ns, begun_ns)
 
-    def _ran_in(self, slice_: Switched) -> frozenset[int]:
-        """Jobs that the schedule names in a slice and that were not held in it."""
-        return self.talk.timeline.jobs(slice_.prepared.number) - slice_.held
+    def _sample_alone(self, now_ns: int) -> None:
+        """Read, once a second, the jobs that no slice names: what they do tells what they will do there."""
+        if now_ns < self._alone_ns:
+            return
+        self._alone_ns = now_ns + ALONE_NS
+        for job in self.table.jobs() - self._jobs(now_ns):
+            if self.meters.due(job, now_ns):
+                found = self.meters.sample(job, self._cgroups_ns(job), now_ns)
+                for sample in (found.own, found.leftover):
+                    if sample is not None:
+                        self.book.on_alone(sample)
 
     def _look_for_leaks(self, now_ns: int) -> None:
         if self.switch.has_made():  # who is held is not known before the next look: then, later in the slice
@@ -416,17 +439,18 @@ class Node:
             self._leak_ns = max(self._collect_ns or now_ns, now_ns) + min(rest_ns, 2 * LOOK_AFTER_NS)
             return
         self._leak_ns = now_ns + LEAK_LOOK_NS
-        for job in {key.job for key in self.gate.held}:
+        for job in {key.job for key in self.gate.held} - self.ways.yielding:
             leaked_ns = self.meters.leak(job, self._cgroups_ns(job))
             if leaked_ns is not None:
                 self.book.on_leak(job, leaked_ns)
 
     def _cgroups_ns(self, job: int) -> dict[str, int]:
-        used = {str(key): self.gate.holder.cpu_ns(key) for key in self.table.keys_of(frozenset((job,)))}
+        used = {str(key): self.gate.cpu_ns(key) for key in self.table.keys_of(frozenset((job,)))}
         return {name: cpu_ns for name, cpu_ns in used.items() if cpu_ns is not None}
 
     def _on_applied(self, applied: Applied) -> None:
-        self.meters.on_held(frozenset(key.job for key in self.gate.held), applied.end_ns)
+        held = frozenset(key.job for key in self.gate.held)
+        self.meters.on_held(held, self.ways.yielding, applied.end_ns, applied.used_ns)
         self._note_outcomes(applied)
 
     def _note_outcomes(self, applied: Applied) -> None:
@@ -441,13 +465,17 @@ class Node:
 
     def _jobs(self, now_ns: int) -> frozenset[int]:
         """Jobs that the schedule names around now."""
-        number = self._current
-        if number is None:
-            offset = self.talk.offset(now_ns)
-            number = None if offset is None else self._next_number(now_ns + offset.offset_ns, now_ns)
+        number = self._number(now_ns)
         if number is None:
             return frozenset()
         return self.talk.timeline.jobs(number) | self.talk.timeline.jobs(number + 1)
+
+    def _number(self, now_ns: int) -> int | None:
+        """Slice that runs, or the next one if none does."""
+        if self._current is not None:
+            return self._current
+        offset = self.talk.offset(now_ns)
+        return None if offset is None else self._next_number(now_ns + offset.offset_ns, now_ns)
 
     def _must_act(self, now_ns: int) -> bool:
         """Whether time alone changes what is to be held."""

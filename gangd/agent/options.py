@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 
 from gangd.freezer.choose import KINDS
+from gangd.hold.choose import WAYS
 
 PUBLISH_PORT = 7321
 STATE_DIR = Path("/run/gangd")
@@ -35,6 +36,10 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--keys", type=Path, default=KEYS_DIR, metavar="DIR", help="key folder (%(default)s)")
     run.add_argument("--freezer", choices=KINDS, default="auto", help="way of freezing (%(default)s)")
     run.add_argument("--root", type=Path, metavar="DIR", help="mount of the freezer's cgroup hierarchy")
+    run.add_argument(
+        "--hold-by", choices=WAYS, default="auto", help="how jobs yield that do not freeze (%(default)s)"
+    )
+    run.add_argument("--cpu-root", type=Path, metavar="DIR", help="mount of the cpu hierarchy, to yield by")
     run.add_argument("--slurm-conf", type=Path, metavar="FILE", help="slurm.conf to ask for ProctrackType")
     run.add_argument("--extern", choices=("hold", "run"), default="hold", help="step_extern (%(default)s)")
     run.add_argument("--no-realtime", action="store_true", help="ask for no priority and no locked memory")

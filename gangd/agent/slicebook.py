@@ -34,6 +34,8 @@ class SliceBook:
     def __init__(self) -> None:
         self._seq = 0
         self._current: Switched | None = None
+        self._yielding: frozenset[int] = frozenset()
+        self._alone: dict[int, JobSample] = {}
         self._slices: collections.deque[SliceReport] = collections.deque(maxlen=MAX_SLICES)
         self._samples: dict[int, JobSample] = {}
         self._faults: dict[tuple[str, int | None], Fault] = {}
@@ -49,10 +51,10 @@ class SliceBook:
         """The switch that began the slice that runs now."""
         return self._current
 
-    def on_switch(self, switched: Switched, offset_ns: int) -> None:
-        """Begin a slice; the one before is complete then."""
+    def on_switch(self, switched: Switched, yielding: frozenset[int], offset_ns: int) -> None:
+        """Begin a slice, in which held jobs that are ``yielding`` yield; the one before is complete then."""
         self.end_slice(offset_ns)
-        self._current = switched
+        self._current, self._yielding = switched, yielding
 
     def end_slice(self, offset_ns: int) -> None:
         """Complete the slice that runs, if there is one."""
@@ -67,8 +69,9 @@ class SliceBook:
                 applied_ns=max(0, applied.end_ns + offset_ns),
                 skew_us=switched.late_ns // 1000,
                 freeze_us=max(0, applied.end_ns - switched.prepared.instant_ns) // 1000,
-                held=tuple(sorted(switched.held)),
+                held=tuple(sorted(switched.held - self._yielding)),
                 samples=tuple(self._samples.values()),
+                yielding=tuple(sorted(switched.held & self._yielding)),
             )
         )
         self._samples = {}
@@ -76,6 +79,10 @@ class SliceBook:
     def on_sample(self, sample: JobSample) -> None:
         """Note what a job used in the slice that is about to end."""
         self._samples[sample.job] = sample
+
+    def on_alone(self, sample: JobSample) -> None:
+        """Note what a job did that no slice names."""
+        self._alone[sample.job] = sample
 
     def on_fault(self, kind: str, text: str, job: int | None = None) -> None:
         """Count an error."""
@@ -128,12 +135,14 @@ class SliceBook:
             launched=tuple(sorted(self._launched)),
             ended=tuple(sorted(self._ended)),
             dying=tuple(sorted(self._dying)),
+            alone=tuple(self._alone.values()),
             found=tuple(self._found.values()),
             leaks=tuple(Leak(job, cpu_ns // 1000) for job, cpu_ns in self._leaks.items()),
             faults=tuple(self._faults.values()),
             foreign_controllers=foreign,
         )
         self._slices.clear()
+        self._alone = {}
         self._faults, self._found, self._leaks = {}, {}, {}
         self._born, self._launched, self._ended, self._dying = set(), set(), set(), set()
         return report

@@ -120,6 +120,14 @@ class StepTable:
         """Return when the newest of the steps was first seen."""
         return max((seen.first_ns for seen in self._seen.values()), default=None)
 
+    def born_ns(self) -> dict[int, int]:
+        """Return when each job with a process was first seen."""
+        born: dict[int, int] = {}
+        for key, seen in self._seen.items():
+            if key.job in self._alive:
+                born[key.job] = min(seen.first_ns, born.get(key.job, seen.first_ns))
+        return born
+
     def views(self) -> tuple[StepView, ...]:
         """Return what a decision needs of every step."""
         return tuple(StepView(key, seen.first_ns, seen.has_stepd) for key, seen in self._seen.items())

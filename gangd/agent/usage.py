@@ -72,9 +72,10 @@ class UsageMeter:
             process = self._processes.setdefault(pid, _Process(born))
             threads += _open_threads(pid, process, MAX_THREADS - threads)
 
-    def read(self, cgroups_ns: dict[str, int]) -> Reading:
+    def read(self, cgroups_ns: dict[str, int], now_ns: int | None = None) -> Reading:
         """Read all processes now; ``cgroups_ns`` is the CPU time of each accounting cgroup, if any."""
         begin_ns = time.monotonic_ns()
+        now_ns = begin_ns if now_ns is None else now_ns
         for process in self._processes.values():
             self._delay_ns += _delay_since(process)
         if cgroups_ns:
@@ -86,7 +87,7 @@ class UsageMeter:
             for pid, process in self._processes.items():
                 self._cpu_ns += _cpu_since(pid, process)
         end_ns = time.monotonic_ns()
-        self._next_ns = begin_ns + max(MIN_SPAN_NS, (end_ns - begin_ns) * COST_SHARE)
+        self._next_ns = now_ns + max(MIN_SPAN_NS, (end_ns - begin_ns) * COST_SHARE)
         return Reading(self._cpu_ns, self._delay_ns, len(self._processes))
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from gangd.agent.kernel import Alarm
-from gangd.agent.meters import JobMeters
+from gangd.agent.meters import JobMeters, Samples
 from gangd.agent.strays import find_strays
 from gangd.agent.usage import UsageMeter
 from gangd.agent.watch import FileWatch, FolderWatch
@@ -26,6 +26,8 @@ def spin():
 for _ in range(2):
     threading.Thread(target=spin).start()
 """
+
+NOBODY = frozenset[int]()
 
 
 def test_meter_counts_all_threads_and_processes(children: Children) -> None:
@@ -89,19 +91,72 @@ def test_meter_is_not_due_again_at_once() -> None:
 def test_only_time_in_which_a_job_ran_is_its_span() -> None:
     meters = JobMeters()
     meters.track({1: ()}, 0)
-    assert meters.sample(1, {"s": 0}, 100_000) is None
-    meters.on_held(frozenset({1}), 300_000)
-    meters.on_held(frozenset(), 900_000)
-    sample = meters.sample(1, {"s": 350_000}, 1_000_000)
-    assert sample is not None
-    assert (sample.cpu_us, sample.span_us) == (350, 300)
+    assert meters.sample(1, {"s": 0}, 100_000) == Samples()
+    meters.on_held(frozenset({1}), NOBODY, 300_000, {})
+    meters.on_held(frozenset(), NOBODY, 900_000, {})
+    found = meters.sample(1, {"s": 350_000}, 1_000_000)
+    assert found.own is not None
+    assert (found.own.cpu_us, found.own.span_us, found.own.held_us) == (350, 300, 0)
+    assert found.leftover is None
+
+
+def test_what_a_job_that_yields_gets_is_told_from_what_is_its_own() -> None:
+    meters = JobMeters()
+    meters.track({1: ()}, 0)
+    meters.on_held(frozenset(), frozenset({1}), 0, {})
+    meters.sample(1, {"a": 0, "b": 50_000}, 0)
+    meters.on_held(frozenset({1}), frozenset({1}), 200_000, {1: 250_000})  # 200 of its own
+    meters.on_held(frozenset(), frozenset({1}), 700_000, {1: 280_000})  # 30 of others' time
+    meters.on_held(frozenset({1}), frozenset({1}), 900_000, {1: 470_000})  # 190 of its own
+    found = meters.sample(1, {"a": 400_000, "b": 75_000}, 1_000_000)  # and 5 of others'
+    assert found.own is not None
+    assert found.leftover is not None
+    assert (found.own.cpu_us, found.own.span_us, found.own.held_us) == (390, 400, 0)
+    assert (found.leftover.cpu_us, found.leftover.span_us, found.leftover.held_us) == (35, 600, 600)
+    meters.on_held(frozenset(), frozenset({1}), 1_100_000, {1: 476_000})
+    found = meters.sample(1, {"a": 500_000, "b": 75_000}, 1_200_000)
+    assert found.own is not None
+    assert found.leftover is not None
+    assert (found.own.cpu_us, found.leftover.cpu_us) == (99, 1)
+
+
+def test_what_belongs_to_the_slice_that_runs_is_told_with_it() -> None:
+    meters = JobMeters()
+    meters.track({1: ()}, 0)
+    both = frozenset({1})
+    meters.on_held(frozenset(), both, 0, {})
+    meters.sample(1, {"a": 0}, 0)
+    meters.on_held(both, both, 200_000, {1: 190_000})
+    found = meters.sample(1, {"a": 191_000}, 208_000, 200_000)
+    assert found.leftover is None
+    assert found.own is not None
+    assert (found.own.cpu_us, found.own.span_us) == (190, 200)
+    meters.on_held(frozenset(), both, 400_000, {1: 200_000})
+    found = meters.sample(1, {"a": 207_000}, 408_000, 400_000)
+    assert found.own is None
+    assert found.leftover is not None
+    assert (found.leftover.cpu_us, found.leftover.span_us) == (10, 200)
+    found = meters.sample(1, {"a": 397_000}, 600_000)
+    assert found.own is not None
+    assert (found.own.cpu_us, found.own.span_us, found.leftover) == (197, 200, None)
+
+
+def test_without_an_account_what_is_too_much_for_its_own_time_was_left_over() -> None:
+    meters = JobMeters()
+    meters.track({1: ()}, 0)
+    meters.sample(1, {}, 0)
+    meters.on_held(frozenset({1}), frozenset({1}), 200_000, {})
+    found = meters.sample(1, {}, 1_000_000)
+    assert found.own is not None
+    assert found.leftover is not None
+    assert (found.own.span_us, found.leftover.span_us) == (200, 800)
 
 
 def test_what_a_held_job_uses_is_a_leak() -> None:
     meters = JobMeters()
     meters.track({1: ()}, 0)
     meters.sample(1, {"s": 0}, 0)
-    meters.on_held(frozenset({1}), 100)
+    meters.on_held(frozenset({1}), NOBODY, 100, {})
     assert meters.leak(1, {"s": 9_000_000}) is None  # not read since its freeze: nothing to compare with
     meters.sample(1, {"s": 10_000_000}, 200)
     assert meters.leak(1, {"s": 10_000_000}) is None

@@ -1,0 +1,88 @@
+"""Which jobs of this node yield when they are held, newcomers among them.
+
+A newcomer is a job that begins beside others and that no plan names yet. Where the site lets jobs yield, it
+does so from its first processes on, for ``NEWCOMER_NS`` at most: by then the controller has named it, or it
+shares its cores with nobody, and then it has lost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from gangd.agent.steps import StepTable
+from gangd.freezer.model import StepKey
+from gangd.hold.both import BothWays
+from gangd.wire.timeline import Timeline
+
+NEWCOMER_NS = 2_000_000_000
+
+
+class Ways:
+    """How the jobs of one node are held.
+
+    Parameters
+    ----------
+    both
+        What holds them; None where no job can yield: then all are frozen.
+    hold_extern
+        Whether ``step_extern`` is held with its job.
+
+    Attributes
+    ----------
+    yielding
+        Jobs that yield when they are held; all others are frozen.
+    newcomers
+        Jobs that yield although no plan says so, and until when (ns).
+    """
+
+    def __init__(self, both: BothWays | None = None, *, hold_extern: bool = True) -> None:
+        self.yielding: frozenset[int] = frozenset()
+        self.newcomers: Mapping[int, int] = {}
+        self._both = both
+        self._hold_extern = hold_extern
+        self._since_ns: int | None = None
+        self._reach: frozenset[int] = frozenset()
+
+    def follow(self, timeline: Timeline, number: int | None, table: StepTable, now_ns: int) -> bool:
+        """Take note of the plan in slice ``number`` and the next; whether ``gather`` has more to do."""
+        if self._both is None:
+            return False
+        born = table.born_ns()
+        if self._since_ns is None:
+            self._since_ns = now_ns
+        named = frozenset[int]() if number is None else timeline.jobs(number) | timeline.jobs(number + 1)
+        exempt = timeline.exempt
+        spared = frozenset((*exempt.never_freeze, *exempt.opt_out, *exempt.suspended))
+        self.newcomers = {}
+        if timeline.bounds is not None and timeline.bounds.newcomers_yield and len(born) > 1:
+            self.newcomers = {
+                job: born_ns + NEWCOMER_NS
+                for job, born_ns in born.items()
+                if self._since_ns < born_ns and now_ns < born_ns + NEWCOMER_NS and job not in named | spared
+            }
+        planned = frozenset[int]() if number is None else timeline.yielding(number)
+        before, self.yielding = (self.yielding, self._reach), planned | self.newcomers.keys()
+        self._both.yielding = self.yielding
+        # What shares cores with a job that yields is weighed against it, whatever holds it.
+        self._reach = named.union(exempt.opt_out, self.newcomers) if self.yielding else frozenset()
+        return before != (self.yielding, self._reach)
+
+    def gather(self, table: StepTable) -> bool:
+        """Bring the jobs within reach of yielding; whether more may have been born meanwhile."""
+        if self._both is None:
+            return False
+        keys: dict[int, list[StepKey]] = {}
+        for key in table.keys_of(self._reach):
+            if self._hold_extern or key.step != "extern":
+                keys.setdefault(key.job, []).append(key)
+        return self._both.gather({job: partial(self._pids, steps) for job, steps in keys.items()})
+
+    def troubles(self) -> dict[int, str]:
+        """Return what could not be brought within reach since the last call, by job."""
+        return {} if self._both is None else self._both.yielder.troubles()
+
+    def _pids(self, keys: list[StepKey]) -> tuple[int, ...]:
+        if self._both is None:
+            return ()
+        return tuple(pid for key in keys for pid in self._both.pids(key))

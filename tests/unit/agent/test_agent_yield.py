@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gangd.agent.decide import Limits, Situation, StepView, Why, decide
+from gangd.agent.ways import NEWCOMER_NS
+from gangd.freezer.model import StepKey
+from gangd.wire import Bounds, Report, SliceReport
+from gangd.wire.down import Exempt
+from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
+
+ONE, TWO, NEW = StepKey(1, "0"), StepKey(2, "0"), StepKey(3, "0")
+NEWCOMERS = Bounds(5 * SECOND, 200 * MS, newcomers_yield=True)
+
+
+@pytest.fixture
+def agent() -> SimulatedAgent:
+    agent = SimulatedAgent(ONE, TWO, yielding=(1, 2))
+    agent.freezer.members |= {ONE: (100,), TWO: (200,)}
+    agent.join()
+    return agent
+
+
+def slices(agent: SimulatedAgent) -> list[SliceReport]:
+    return [each for report in agent.reports for each in report.slices]
+
+
+def test_jobs_that_yield_take_turns_and_nothing_is_frozen(agent: SimulatedAgent) -> None:
+    agent.rotate((1,), (2,))
+    agent.run(2 * SECOND)
+    numbers = sorted(agent.held_in)[:-1]
+    assert len(numbers) > 15
+    for number in numbers:
+        assert agent.held_in[number] == ({1} if number % 2 == 0 else {2}), number
+    assert agent.freezer.writes == []
+    for each in slices(agent):
+        assert each.held == ()
+        assert each.yielding == ((1,) if each.number % 2 == 0 else (2,))
+
+
+def test_both_ways_at_once_in_one_switch() -> None:
+    agent = SimulatedAgent(ONE, TWO, yielding=(2,))
+    agent.freezer.members |= {ONE: (100,), TWO: (200,)}
+    agent.join()
+    agent.rotate((1,), (2,))
+    agent.run(2 * SECOND)
+    assert {held for each in slices(agent) for held in each.held} == {1}
+    assert {held for each in slices(agent) for held in each.yielding} == {2}
+    assert agent.freezer.writes
+    assert agent.yielder.writes
+    assert {key.job for _, key in agent.freezer.writes} == {1}
+    assert {job for _, job in agent.yielder.writes} == {2}
+
+
+def test_silence_gives_everybody_his_priority_back(agent: SimulatedAgent) -> None:
+    agent.rotate((1,), (2,))
+    agent.run(SECOND)
+    agent.talking = False
+    agent.run(2_100 * MS)
+    assert agent.yielder.low == set()
+    agent.talking = True
+    agent.rotate((1,), (2,))
+    agent.run(SECOND)
+    assert agent.yielder.low
+
+
+def test_a_job_is_held_the_new_way_when_the_plan_says_so(agent: SimulatedAgent) -> None:
+    agent.rotate((1,))
+    agent.run(SECOND)
+    assert agent.yielder.low == {1}
+    agent.yielding = ()
+    agent.rotate((1,))
+    agent.run(SECOND)
+    assert agent.yielder.low == set()
+    assert agent.freezer.frozen == {ONE}
+    agent.yielding = (1,)
+    agent.rotate((1,))
+    agent.run(SECOND)
+    assert agent.yielder.low == {1}
+    assert agent.freezer.frozen == set()
+
+
+def test_where_nobody_can_yield_jobs_are_frozen() -> None:
+    agent = SimulatedAgent(ONE, TWO, yielding=(1, 2))
+    agent.node.ways = type(agent.node.ways)()
+    agent.join()
+    agent.rotate((1,), (2,))
+    agent.run(SECOND)
+    assert agent.freezer.writes
+    assert agent.yielder.writes == []
+    assert any(each.held for each in slices(agent))
+
+
+def test_what_a_job_got_in_others_slices_is_reported_and_is_no_leak(agent: SimulatedAgent) -> None:
+    agent.rotate((1,), (2,))
+    for _ in range(3000):
+        for key in (ONE, TWO):
+            rate = 0.1 if key.job in agent.yielder.low else 0.9
+            agent.freezer.used_ns[key] = agent.freezer.used_ns.get(key, 0) + int(rate * MS)
+        agent.run(MS)
+    own = [(each, s) for each in slices(agent) for s in each.samples if not s.held_us][4:]
+    left = [(each, s) for each in slices(agent) for s in each.samples if s.held_us][4:]
+    assert len(own) > 10
+    assert len(left) > 10
+    for each, sample in own:
+        assert sample.job not in each.yielding
+        assert 0.88 < sample.cpu_us / sample.span_us < 0.92
+    for each, sample in left:
+        assert sample.job in each.yielding
+        assert sample.held_us == sample.span_us
+        assert 0.08 < sample.cpu_us / sample.span_us < 0.12
+    assert not [leak for report in agent.reports for leak in report.leaks]
+
+
+def test_no_freeze_cap_no_grace_and_no_deadly_signals_for_what_yields() -> None:
+    views = (StepView(ONE, 0, has_stepd=True), StepView(TWO, 0))
+    now_ns = 60 * SECOND
+    situation = Situation(
+        now_ns=now_ns,
+        open=True,
+        planned=frozenset({1}),
+        steps=views,
+        ours={ONE: 0},  # for a minute
+        strangers={ONE: now_ns - SECOND},
+        stuck=frozenset({ONE}),
+        yielding=frozenset({1, 2}),
+    )
+    verdict = decide(situation, Limits(grace_ns=100 * SECOND))
+    assert verdict.hold == {ONE}
+    assert verdict.again_ns is None
+    frozen = decide(replace(situation, yielding=frozenset()), Limits(grace_ns=100 * SECOND))
+    assert frozen.hold == frozenset()
+    assert decide(replace(situation, open=False), Limits()).spared == {ONE: Why.CLOSED}
+    assert decide(replace(situation, dying=frozenset({1})), Limits()).spared == {ONE: Why.DYING}
+    extern = replace(situation, steps=(StepView(StepKey(1, "extern"), 0),))
+    assert decide(extern, Limits()).hold
+    assert not decide(extern, Limits(hold_extern=False)).hold
+
+
+def begun(agent: SimulatedAgent, key: StepKey = NEW) -> None:
+    agent.freezer.steps.add(key)
+    agent.freezer.members[key] = (300,)
+    agent.node.look(agent.now_ns)
+
+
+def test_a_newcomer_yields_until_the_plan_names_it() -> None:
+    agent = SimulatedAgent(ONE, TWO, bounds=NEWCOMERS, yielding=(1, 2, 3))
+    agent.freezer.members |= {ONE: (100,), TWO: (200,)}
+    agent.join()
+    agent.rotate((1,), (2,))
+    agent.run(SECOND)
+    begun(agent)
+    assert 3 in agent.yielder.low
+    agent.run(500 * MS)
+    assert 3 in agent.yielder.low  # through every switch
+    agent.rotate((1, 2))
+    agent.tracks = ()
+    agent.run(500 * MS)
+    assert 3 in agent.yielder.low
+    agent.rotate((1, 2), (3, 2))
+    agent.run(SECOND)
+    assert {3 in held for held in list(agent.held_in.values())[-4:]} == {True, False}
+
+
+def test_a_newcomer_that_shares_nothing_runs_on_soon() -> None:
+    agent = SimulatedAgent(ONE, bounds=NEWCOMERS)
+    agent.freezer.members[ONE] = (100,)
+    agent.join()
+    agent.rotate(())
+    agent.run(SECOND)
+    begun(agent)
+    assert agent.yielder.low == {3}  # also where no slice names anybody
+    agent.run(NEWCOMER_NS - 100 * MS)
+    assert agent.yielder.low == {3}
+    agent.run(200 * MS)
+    assert agent.yielder.low == set()
+
+
+@pytest.mark.parametrize("why", ["the site freezes", "it is alone", "it is spared", "it was there before"])
+def test_who_is_no_newcomer_begins_as_ever(why: str) -> None:
+    bounds = Bounds(5 * SECOND, 0) if why == "the site freezes" else NEWCOMERS
+    agent = SimulatedAgent(*(() if why == "it is alone" else (ONE,)), bounds=bounds)
+    agent.freezer.members[ONE] = (100,)
+    if why == "it was there before":
+        agent.freezer.steps.add(NEW)
+        agent.freezer.members[NEW] = (300,)
+    agent.join()
+    agent.rotate((), exempt=Exempt(opt_out=(3,)) if why == "it is spared" else None)
+    agent.run(SECOND)
+    begun(agent)
+    agent.run(SECOND)
+    assert 3 not in agent.yielder.low
+
+
+def test_jobs_that_no_slice_names_are_sampled_too(agent: SimulatedAgent) -> None:
+    for turn in range(40):
+        agent.freezer.used_ns[ONE] = turn * 90 * MS
+        agent.run(100 * MS)
+    alone = [sample for report in agent.reports for sample in report.alone if sample.job == 1]
+    assert len(alone) >= 2
+    for sample in alone[1:]:
+        assert 0.7 < sample.cpu_us / sample.span_us < 1.0
+    assert isinstance(agent.reports[-1], Report)
+
+
+def test_what_shares_cores_with_a_job_that_yields_is_weighed_against_it(agent: SimulatedAgent) -> None:
+    agent.yielding = (1,)
+    agent.freezer.steps.add(NEW)
+    agent.freezer.members[NEW] = (300,)
+    agent.rotate((1,), (2,), exempt=Exempt(opt_out=(3,)))
+    agent.run(SECOND)
+    assert agent.yielder.gathered.keys() == {1, 2, 3}
+    assert 3 not in agent.held()
+    agent.rotate(())
+    agent.run(2 * SECOND)
+    assert agent.yielder.gathered.keys() == set()  # nobody shares: back to where they were
