@@ -81,13 +81,22 @@ def test_held_job_leaves_the_core_to_the_others_and_gets_its_part_back(
 
 
 def test_held_job_takes_what_the_owner_leaves(node: str, children: Children) -> None:
-    held = spinner(children)
-    groups = OwnGroups(CPU1, IDLE1, node, NoLedger())
-    groups.gather({A: only(held), B: only()})
+    host = CPU1 / f"host_{node}"  # one of its own, which the rest of a busy machine cannot push aside
+    host.mkdir()
+    (host / "cpu.shares").write_text("262144")
+    held, owner = spinner(children), spinner(children)
+    groups = OwnGroups(host, IDLE1, node, NoLedger())
+    groups.gather({A: only(held), B: only(owner)})
     groups.hold(A)
+    children[1].send_signal(signal.SIGSTOP)
     start = cpu_ns(held)
-    until(lambda: cpu_ns(held) - start > 50_000_000, what="progress of a job that yields to nobody")
+    until(lambda: cpu_ns(held) - start > 50_000_000, what="progress of a job whose owner rests")
+    for child in children:
+        child.kill()
+        child.wait()
     groups.close()
+    until(lambda: not (host / "cgroup.procs").read_text(), what="an empty group")
+    host.rmdir()
 
 
 def test_what_a_held_job_forks_yields_too_and_none_escapes(node: str, children: Children) -> None:
