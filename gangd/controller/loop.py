@@ -278,7 +278,9 @@ class ControllerLoop:
         return Alarm(
             "unreadable",
             "jobs",
-            f"{len(unreadable)} jobs cannot be read and are not managed, such as {unreadable[0]}",
+            f"not managed, for it cannot be read: {unreadable[0]}"
+            if len(unreadable) == 1
+            else f"{len(unreadable)} jobs cannot be read and are not managed, such as {unreadable[0]}",
         )
 
     def _read_config(self) -> None:

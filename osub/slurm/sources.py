@@ -174,7 +174,8 @@ class TextSource:
             text = self._ask(*words, f"--jobs={address}", f"--Format={field}:0")
         except (SlurmRefusedError, AnswerTooLongError):
             return None
-        return text.removesuffix("\n") or None
+        said = text.removesuffix("\n")
+        return None if said in {"", "(null)"} else said
 
     def _column(self, field: str, *which: str) -> dict[int, str]:
         """Return a field by job; where two lines have a job's id, its field is left out."""

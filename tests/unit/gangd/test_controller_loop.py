@@ -106,6 +106,30 @@ def test_slurm_may_be_away_and_jobs_go_on_taking_turns(tmp_path: Path) -> None:
     assert any("Slurm does not answer" in text for text in seen)
 
 
+def test_a_job_that_cannot_be_read_is_held_no_more_and_an_alarm_says_so(tmp_path: Path) -> None:
+    slurm = two_jobs()
+    stage = Stage(tmp_path, slurm)
+    agents = [stage.agent("n1"), stage.agent("n2")]
+    seen: list[str] = []
+
+    def scene() -> None:
+        for agent in agents:
+            stage.welcome(agent)
+        timeline = agents[0].timeline
+        stage.until(lambda: bool(timeline.held(timeline.horizon)))
+        slurm.unreadable[1] = "its state is none that is known"
+        stage.until(lambda: "unreadable" in stage.alarms())
+        seen.append(stage.alarms()["unreadable"])
+        stage.until(lambda: not any(timeline.held(timeline.horizon + more) for more in range(-4, 1)))
+        del slurm.unreadable[1]
+        stage.until(lambda: "unreadable" not in stage.alarms())
+        stage.until(lambda: bool(timeline.held(timeline.horizon)))
+
+    with stage.play(scene):
+        pass
+    assert seen == ["not managed, for it cannot be read: job 1: its state is none that is known"]
+
+
 def test_a_reload_changes_the_quantum_and_a_broken_one_changes_nothing(tmp_path: Path) -> None:
     stage = Stage(tmp_path, two_jobs())
     agents = [stage.agent("n1"), stage.agent("n2")]
