@@ -34,7 +34,7 @@ FOLDERS: dict[FolderName, Content] = {
     "run": Content(("*.pid", "munge.sock", "munge.sock.lock", "munged.*")),
     "spool": Content(("?????-n*",), trees=True),
     "slurmctld": Content(("*",), trees=True),
-    "gang": Content(("keys", "state", "record", "agents", "gangd.toml"), trees=True),
+    "gang": Content(("keys", "state", "record", "agents", "gangd.toml", "health-check*"), trees=True),
     "scratch": Content(("*",), trees=True),
 }
 SHORT: tuple[FolderName, ...] = ("run", "spool")

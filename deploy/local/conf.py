@@ -11,6 +11,8 @@ from deploy.local.shape import Gang, Queues, Scheduler, Shape
 # Virtual nodes declare the memory of the nodes in the thesis's Table 7.1.
 _VIRTUAL_NODE_MIB = 65_536
 _PHYSICAL_SHARE = 0.9
+HEALTH_CHECK_S = 30
+"""How long a job stays frozen at most once agent, guardian and controller were killed at once."""
 _JOB_RANGES, _JOBS_A_RANGE = 60_000, 1000
 
 
@@ -64,6 +66,12 @@ def slurm_conf(shape: Shape, host: Host, layout: Layout) -> str:
         "PreemptMode": "GANG" if shape.gang is Gang.SLURM else "OFF",
         "SchedulerTimeSlice": "5",
     }
+    if shape.gang is Gang.OSUB:
+        lines |= {
+            "HealthCheckProgram": str(layout.health_check),
+            "HealthCheckInterval": str(HEALTH_CHECK_S),
+            "HealthCheckNodeState": "ANY",
+        }
     for setting in shape.settings:
         key, _, value = setting.partition("=")
         lines = {name: text for name, text in lines.items() if name.lower() != key.lower()}

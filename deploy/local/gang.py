@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import subprocess
 import sys
 from contextlib import suppress
@@ -48,6 +50,20 @@ def prepare_gang(shape: Shape, layout: Layout) -> None:
         f"record = {json.dumps(str(record_folder(layout)))}\n"
         f"quantum_ms = {shape.quantum_ms:g}\n"
     )
+    _write_health_check(layout)
+
+
+def _write_health_check(layout: Layout) -> None:
+    """Write the script that slurmd runs: quick, with no daemon and no network.
+
+    slurmd starts it in ``/`` and with next to no environment.
+    """
+    words = [*_AGENT, "thaw", "--expired", "--state", str(layout.gang / "agents")]
+    sources = os.environ.get("PYTHONPATH")
+    setting = f"export PYTHONPATH={shlex.quote(sources)}\n" if sources else ""
+    log = shlex.quote(f"{layout.health_check}.log")
+    layout.health_check.write_text(f"#!/bin/sh\n{setting}exec {shlex.join(words)} >/dev/null 2>>{log}\n")
+    layout.health_check.chmod(0o700)
 
 
 def keys_folder(layout: Layout) -> Path:

@@ -111,6 +111,11 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         """Keys, configuration, state and records of gangd and its agents."""
         return Path(self.state, "gang")
 
+    @property
+    def health_check(self) -> Path:
+        """What slurmd runs now and then: it thaws what agents left that are dead."""
+        return self.gang / "health-check"
+
 
 def make_layout(home: Path, short: Path, shape: Shape, pins: tuple[tuple[int, ...], ...]) -> Layout:
     """Choose names and free ports for a new cluster.

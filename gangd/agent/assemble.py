@@ -30,6 +30,7 @@ from gangd.freezer.dry import DryFreezer
 from gangd.freezer.model import Holder
 from gangd.freezer.procfs import boot_id
 from gangd.guardian.place import discard, make_private, state_path
+from gangd.guardian.registry import forget_folder, note_folder
 from gangd.guardian.statefile import StateFile
 from gangd.hold.both import BothWays
 from gangd.hold.choose import Slurm, Way, choose_way, make_yielder
@@ -84,6 +85,7 @@ def serve(settings: Settings) -> int:
     standing = prepare_process(wanted=settings.realtime)
     path = state_path(settings.state_dir, settings.node)
     make_private(path.parent)
+    note_folder(path.parent)
     state = StateFile.create(path, settings.node, str(choice.root or "/"), str(way.root or ""))
     real = make_freezer(choice, settings.node, state)
     yielder = None if settings.dry_run else make_yielder(way, settings.node, state)
@@ -107,6 +109,8 @@ def serve(settings: Settings) -> int:
         code = loop.run()
         if not any(state.held()):
             discard(path, state.fd)
+            if not path.parent.exists():
+                forget_folder(path.parent)
         return code
     finally:
         holder.close()

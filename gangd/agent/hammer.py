@@ -1,11 +1,13 @@
 """``gang-agent thaw``: thaw what agents of this host left frozen, with no daemon and no network.
 
 It goes by the agents' state files, which name exactly what they froze, and so leaves alone what Slurm
-suspended. ``--scan`` does not: it thaws every frozen job cgroup. Standard library only, like the guardian.
+suspended: those in one folder, or all of this host. What is frozen after that, and by no agent that lives, is
+told. ``--scan`` thaws that too, whoever froze it. Standard library only, like the guardian.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator
@@ -14,7 +16,8 @@ from pathlib import Path
 
 from gangd.freezer.layout import find_steps, slurm_roots
 from gangd.freezer.tree import CGROUP1, CGROUP2, Dialect, subdirectories, write_control
-from gangd.guardian.place import ledger_folders
+from gangd.guardian.place import STATE_DIR, all_stand_ins, ledger_folders
+from gangd.guardian.registry import noted_folders
 from gangd.guardian.revive import thaw_held
 from gangd.guardian.statefile import StateFile, Word, time_offset_ns
 from osub.errors import HostError, TrustError
@@ -26,23 +29,63 @@ V2_MOUNTS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
 
 @dataclass(slots=True)
 class Blow:
-    """What was done: state files seen, jobs thawed, cgroups thawed by the scan, and what failed."""
+    """What was done.
+
+    Attributes
+    ----------
+    files
+        State files seen.
+    jobs
+        Jobs thawed.
+    scanned
+        Cgroups thawed by the scan.
+    failures
+        What went wrong.
+    frozen
+        Job cgroups that are frozen still, and that no agent that lives and has a lease holds.
+    """
 
     files: int = 0
     jobs: set[int] = field(default_factory=set)
     scanned: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    frozen: list[str] = field(default_factory=list)
+
+
+def state_files(folder: Path | None, node: str | None, failures: list[str] | None = None) -> list[Path]:
+    """Return the state files of agents: those of ``folder`` (None: of this host), of all nodes or one.
+
+    A stranger's folder in the place of one of ours has none. What is wrong with ``folder`` itself is added to
+    ``failures``.
+    """
+    if folder is not None:
+        folders = ledger_folders(folder)
+    else:
+        folders = (*ledger_folders(STATE_DIR), *noted_folders(), *all_stand_ins())
+    wanted = "agent-*.state" if node is None else f"agent-{node}.state"
+    found: set[Path] = set()
+    for live in folders:
+        try:
+            os.close(open_folder(live))
+        except FileNotFoundError:
+            continue
+        except (OSError, TrustError) as error:
+            if failures is not None and folder is not None and live == folder.resolve():
+                failures.append(str(error))
+            continue
+        found.update(live.glob(wanted))
+    return sorted(found)
 
 
 def thaw_recorded(
-    folder: Path, node: str | None, *, only_expired: bool, pause_s: float = 0.0, dry_run: bool = False
+    folder: Path | None, node: str | None, *, only_expired: bool, pause_s: float = 0.0, dry_run: bool = False
 ) -> Blow:
-    """Thaw what the state files in ``folder`` record as held.
+    """Thaw what state files record as held.
 
     Parameters
     ----------
     folder, node
-        Which agents: all in the folder, or one.
+        Which agents: see ``state_files``.
     only_expired
         Leave agents alone that live and whose lease runs.
     pause_s
@@ -51,8 +94,7 @@ def thaw_recorded(
         Only find out.
     """
     blow = Blow()
-    wanted = "agent-*.state" if node is None else f"agent-{node}.state"
-    for path in _ledgers(folder, wanted, blow):
+    for path in state_files(folder, node, blow.failures):
         try:
             state = StateFile.open(path)
         except FileNotFoundError:
@@ -65,22 +107,6 @@ def thaw_recorded(
             _strike(state, blow, only_expired=only_expired, pause_s=pause_s, dry_run=dry_run)
         state.close()
     return blow
-
-
-def _ledgers(folder: Path, wanted: str, blow: Blow) -> list[Path]:
-    """Return the state files with such names; a stranger's folder in the place of the stand-in has none."""
-    found: list[Path] = []
-    for live in ledger_folders(folder):
-        try:
-            os.close(open_folder(live))
-        except FileNotFoundError:
-            continue
-        except (OSError, TrustError) as error:
-            if live == folder.resolve():
-                blow.failures.append(str(error))
-            continue
-        found += live.glob(wanted)
-    return sorted(found)
 
 
 def _strike(state: StateFile, blow: Blow, *, only_expired: bool, pause_s: float, dry_run: bool) -> None:
@@ -114,6 +140,39 @@ def thaw_scanned(root: Path | None, node: str | None, blow: Blow, *, dry_run: bo
                 continue
             except OSError as error:
                 blow.failures.append(f"{mount / path}: {error.strerror}")
+
+
+def find_frozen(root: Path | None, folder: Path | None, node: str | None, blow: Blow) -> None:
+    """Note which job cgroups are frozen though no agent that lives and has a lease holds them.
+
+    On cgroup v1 what Slurm suspended is among them: one bit serves both. A folder stands for the nodes whose
+    agents have a state file there.
+    """
+    held = _held_rightly(folder)
+    nodes = [node] if node or folder is None else [_node_of(path) for path in state_files(folder, None)]
+    for mount, dialect in _hierarchies(root):
+        for path in dict.fromkeys(path for name in nodes for path in _paths(mount, dialect, name)):
+            with contextlib.suppress(OSError):
+                if (mount / path / dialect.control).read_bytes().strip() != dialect.thaw:
+                    where = str(mount / path)
+                    if where not in held and where not in blow.scanned:
+                        blow.frozen.append(where)
+
+
+def _node_of(path: Path) -> str:
+    return path.name.removeprefix("agent-").removesuffix(".state")
+
+
+def _held_rightly(folder: Path | None) -> set[str]:
+    """Return the cgroups that agents of this host hold which live and have a lease."""
+    held: set[str] = set()
+    for path in {*state_files(None, None), *state_files(folder, None)}:
+        with contextlib.suppress(OSError, HostError):
+            state = StateFile.open(path)
+            if state.this_boot() and state.agent_alive() and state.lease_left_ns() > 0:
+                held.update(str(Path(state.root(), one.path)) for one in state.held() if one.path)
+            state.close()
+    return held
 
 
 def _hierarchies(root: Path | None) -> Iterator[tuple[Path, Dialect]]:

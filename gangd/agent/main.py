@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from gangd.agent.hammer import Blow, thaw_recorded, thaw_scanned
+from gangd.agent.hammer import Blow, find_frozen, thaw_recorded, thaw_scanned
 from gangd.agent.options import endpoints, parser, with_command
 from osub.errors import OsubError
 
@@ -57,19 +57,28 @@ def _thaw(options: argparse.Namespace) -> int:
     )
     if options.all and options.scan:
         thaw_scanned(options.root, options.node, blow, dry_run=options.dry_run)
+    if not options.dry_run:
+        find_frozen(options.root, options.state, options.node, blow)
     _tell(blow, options)
-    return 1 if blow.failures else 0
+    return 1 if blow.failures or blow.frozen else 0
 
 
 def _tell(blow: Blow, options: argparse.Namespace) -> None:
     jobs = sorted(blow.jobs)
     if options.json:
         fields = {"files": blow.files, "jobs": jobs, "scanned": blow.scanned, "failures": blow.failures}
+        fields["frozen"] = blow.frozen
         print(json.dumps(fields | {"dry_run": options.dry_run}))
         return
     verb = "would thaw" if options.dry_run else "thawed"
     for text in blow.failures:
         print(f"gang-agent: cannot thaw {text}", file=sys.stderr)
+    for path in blow.frozen:
+        print(
+            f"gang-agent: {path} is frozen still, and no agent that lives holds it. "
+            "If Slurm has not suspended the job: gang-agent thaw --all --scan",
+            file=sys.stderr,
+        )
     named = f": {', '.join(map(str, jobs))}" if jobs else ""
     if options.all and not options.scan and not blow.files:
         print("gang-agent: no agent left a state file here; --scan looks at all job cgroups", file=sys.stderr)

@@ -7,10 +7,10 @@ import socket
 from pathlib import Path
 
 from gangd.freezer.choose import KINDS
+from gangd.guardian.place import STATE_DIR
 from gangd.hold.choose import WAYS
 
 PUBLISH_PORT = 7321
-STATE_DIR = Path("/run/gangd")
 KEYS_DIR = Path("/etc/gangd/keys")
 
 _NOTE = """\
@@ -101,7 +101,8 @@ def _node_options(command: argparse.ArgumentParser, *, every_node: bool = False)
     command.add_argument(
         "--state",
         type=Path,
-        default=STATE_DIR,
+        default=None if every_node else STATE_DIR,
         metavar="DIR",
-        help="folder of state files, best on tmpfs (%(default)s)",
+        help="folder of state files"
+        + (" (default: of all agents of this host)" if every_node else ", best on tmpfs (%(default)s)"),
     )

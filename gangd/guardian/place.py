@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from pathlib import Path
 
 from osub.errors import HostError, TrustError
 from osub.in_memory import MOUNTS, SHM, live_folder, stand_in
 from osub.trust import make_folder
+
+STATE_DIR = Path("/run/gangd")
+"""Where an agent's state file lives unless the site says otherwise."""
 
 
 def state_path(folder: Path, node: str, mounts: Path = MOUNTS) -> Path:
@@ -26,6 +30,17 @@ def ledger_folders(folder: Path) -> tuple[Path, ...]:
     Which of them it was depends on what stood in ``/dev/shm`` when the agent began.
     """
     return tuple(dict.fromkeys((stand_in(folder), folder.resolve())))
+
+
+def all_stand_ins() -> tuple[Path, ...]:
+    """Return the stand-ins of all folders of this user; what others put beside them is left out."""
+    found = []
+    for path in sorted(SHM.glob(f"gangd-{os.geteuid()}-*")):
+        with contextlib.suppress(OSError):
+            entry = path.lstat()
+            if stat.S_ISDIR(entry.st_mode) and entry.st_uid == os.geteuid():
+                found.append(path)
+    return tuple(found)
 
 
 def make_private(folder: Path) -> None:

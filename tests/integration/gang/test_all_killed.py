@@ -1,0 +1,97 @@
+"""Agents, guardians and controller killed at once: nobody is left but slurmd's health check."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from deploy.local.gang import agents_joined
+from gangd.guardian.place import state_path
+from gangd.guardian.statefile import StateFile, Word
+from tests.integration.gang.frozen import frozen_cgroups
+from tests.integration.gang.stage import SPIN, Stage
+from tests.integration.waiting import wait_until
+
+pytestmark = pytest.mark.slurm
+
+HAMMER = [sys.executable, "-P", "-m", "gangd.agent.main", "thaw"]
+
+
+def guardians(stage: Stage) -> list[int]:
+    found = []
+    for node in stage.nodes:
+        state = StateFile.open(state_path(stage.layout.gang / "agents", node))
+        found.append(state.word(Word.GUARDIAN_PID))
+        state.close()
+    return found
+
+
+def kill_all(stage: Stage) -> None:
+    """Leave a job frozen with nobody to thaw it."""
+    daemons = [stage.daemon(f"gang-agent {node}").pid for node in stage.nodes] + [stage.daemon("gangd").pid]
+    wait_until(lambda: bool(frozen_cgroups(stage.nodes)), 30, "a job is held")
+    # Whoever of agent and guardian sees the other die thaws: they are stopped first, so that neither does.
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in (*daemons, *guardians(stage)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+
+def frozen_with_everybody_dead(stage: Stage) -> list[Path]:
+    """Kill all until a job was just then held: between two slices nothing may be."""
+    for _ in range(5):
+        kill_all(stage)
+        left = frozen_cgroups(stage.nodes)
+        if left:
+            return left
+        revive(stage)
+    raise AssertionError("nothing was ever held when all were killed")
+
+
+def revive(stage: Stage) -> None:
+    stage.cluster.up(stage.shape)
+    wait_until(lambda: agents_joined(stage.layout), 30, "the agents are back")
+
+
+def wide_jobs(stage: Stage) -> None:
+    for _ in range(2):
+        stage.start(f"srun sh -c '{SPIN}'", *stage.nodes)
+
+
+def test_the_health_check_of_the_cluster_thaws_what_nobody_else_can(stage: Stage) -> None:
+    wide_jobs(stage)
+    try:
+        assert frozen_with_everybody_dead(stage)
+        program = stage.client.config()["HealthCheckProgram"]
+        done = subprocess.run([program], cwd="/", env={}, timeout=30, check=False)
+        assert frozen_cgroups(stage.nodes) == []
+        assert done.returncode == 0
+    finally:
+        revive(stage)
+
+
+def test_the_hammer_finds_every_state_file_of_the_host_and_tells_what_stays_frozen(stage: Stage) -> None:
+    wide_jobs(stage)
+    try:
+        left = frozen_with_everybody_dead(stage)
+        path = state_path(stage.layout.gang / "agents", stage.nodes[0])
+        hidden = path.with_name("hidden")
+        path.rename(hidden)  # a ledger that is lost
+        told = subprocess.run([*HAMMER, "--expired"], capture_output=True, text=True, timeout=30, check=False)
+        mine = [str(where) for where in left if stage.nodes[0] in str(where)]
+        assert {str(where) for where in frozen_cgroups(stage.nodes)} == set(mine)
+        assert told.returncode == (1 if mine else 0)
+        for where in mine:
+            assert where in told.stderr
+        hidden.rename(path)
+        done = subprocess.run([*HAMMER, "--expired"], capture_output=True, text=True, timeout=30, check=False)
+        assert frozen_cgroups(stage.nodes) == []
+        assert done.returncode == 0, done.stderr
+    finally:
+        revive(stage)
