@@ -27,7 +27,9 @@ NOTES = """## What is covered, and what is not
   HealthCheckInterval and what slurmctld takes to send it round. Slurm asks for it through slurmctld: while
   that is away too, nobody is left to thaw; a timer of the node's service manager closes this gap.
 * What slurmctld had not saved when it was killed is Slurm's to lose; the campaign waits for its save.
-* Host failure, a kernel that does not thaw, and full disks are not part of it; neither is cgroup v2.
+* "stepped clock" sets the host's wall clock; CLOCK_MONOTONIC, by which gangd acts, cannot be set.
+* The stage's Slurm is on cgroup v1; "late task on cgroup v2" has a step, a ledger and a holder of its own.
+* Host failure, a kernel that does not thaw, and full disks are not part of it.
 """
 
 

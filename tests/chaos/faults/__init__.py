@@ -2,6 +2,7 @@
 
 from tests.chaos.fault import Fault
 from tests.chaos.faults.clocks import CLOCK_FAULTS
+from tests.chaos.faults.hostile import HOSTILE_FAULTS
 from tests.chaos.faults.jobs import JOB_FAULTS
 from tests.chaos.faults.messages import MESSAGE_FAULTS
 from tests.chaos.faults.network import NETWORK_FAULTS
@@ -17,5 +18,6 @@ GROUPS: dict[str, tuple[type[Fault], ...]] = {
     "clocks": CLOCK_FAULTS,
     "messages": MESSAGE_FAULTS,
     "peers": PEER_FAULTS,
+    "hostile": HOSTILE_FAULTS,
 }
 ALL: tuple[type[Fault], ...] = tuple(kind for group in GROUPS.values() for kind in group)

@@ -167,6 +167,33 @@ class BothStopped(BothKilled):
     number = signal.SIGSTOP
 
 
+class AllKilled(BothKilled):
+    """SIGKILL to the controller, every agent and every guardian at once."""
+
+    name = "SIGKILL controller, agents and guardians"
+    number = signal.SIGKILL
+
+    def inject(self) -> None:
+        stage = self.stage
+        wait_for(lambda: bool(stage.watcher.standing()), 5, "a job is held")
+        roles = [CONTROLLER, *(stage.agent(node) for node in stage.nodes)]
+        guardians = [f"guardian {node}" for node in stage.nodes]
+        found = [process for role in (*roles, *guardians) for process in stage.processes(role)]
+        for number in (signal.SIGSTOP, signal.SIGKILL):  # none is to see another die
+            for process in found:
+                process.send_signal(number)
+        time.sleep(0.1)
+        held = list(stage.watcher.standing())
+        took_s = wait_for(
+            lambda: not stage.watcher.standing(), self.allowance_s + 5, "the health check thaws"
+        )
+        self.detail = f"{len(held)} steps held, thawed after {took_s:.1f} s"
+        self.holds_s = 0.0
+
+    def heal(self) -> None:
+        self.stage.revive()
+
+
 class SecondController(Fault):
     """Somebody starts another gangd: with the same state folder, or with the same ports."""
 
@@ -218,6 +245,7 @@ PROCESS_FAULTS: tuple[type[Fault], ...] = (
     GuardianStopped,
     BothKilled,
     BothStopped,
+    AllKilled,
     SecondController,
     SecondAgent,
 )
