@@ -34,6 +34,8 @@ def submit_request(job: PlannedJob, target: Target, options: ReplayOptions, run:
     pool = target.pool(job.partition)
     several = pool.threads > 1
     memory = job.memory_per_core_mib
+    # One that comes back would make another system of the run's.
+    left_out = [f"exclude={','.join(target.left_out)}"] if target.left_out else []
     return SubmitRequest(
         script=batch_script(job, run, pin=options.pin, calibration=options.calibration),
         name=job_name(options.run_id, job.trace_job),
@@ -51,6 +53,6 @@ def submit_request(job: PlannedJob, target: Target, options: ReplayOptions, run:
         reservation=options.reservation,
         no_requeue=options.no_requeue,
         oversubscribe=pool.shares_on_request,
-        options=options.sbatch_options,
+        options=(*left_out, *options.sbatch_options),
         environment=job_environment(),
     )

@@ -198,6 +198,16 @@ class FakeSlurm:
             self._late.append((self.now + self.late_s, request))
         if fault in {SubmitFault.LATE, SubmitFault.VANISHED}:
             raise SubmitUncertainError(f"submission of {request.name}: no answer within 20 s")
+        job_id = self._accept(request)
+        if fault is SubmitFault.LOST_ANSWER:
+            raise SubmitUncertainError(
+                f"submission of {request.name}: Socket timed out on send/recv operation"
+            )
+        if fault is SubmitFault.BROKEN_AFTER:
+            raise ValueError("invalid literal for int() with base 10: 'sbatch: cluster'")
+        return job_id
+
+    def _accept(self, request: SubmitRequest) -> int:
         if request.partition not in {None, "main"}:
             raise SlurmRefusedError(f"invalid partition specified: {request.partition}")
         if request.nodes > len(self._nodes) or request.tasks_per_node > self._cores:
@@ -221,12 +231,6 @@ class FakeSlurm:
         )
         self._entries[job_id] = _Entry(job, request, held=job.reason != "None")
         self._schedule()
-        if fault is SubmitFault.LOST_ANSWER:
-            raise SubmitUncertainError(
-                f"submission of {request.name}: Socket timed out on send/recv operation"
-            )
-        if fault is SubmitFault.BROKEN_AFTER:
-            raise ValueError("invalid literal for int() with base 10: 'sbatch: cluster'")
         return job_id
 
     def cancel(self, job_ids: Iterable[int], *, only_pending: bool = False) -> None:
@@ -276,7 +280,7 @@ class FakeSlurm:
                 [one for one in self._late if one[0] > self.now],
             )
             for _, request in due:
-                self._arrive(request)
+                self._accept(request)
             for entry in list(self._entries.values()):
                 if entry.ends_at is not None and entry.ends_at <= self.now:
                     self._end(entry, self._outcome(entry), entry.ends_at)
@@ -321,14 +325,6 @@ class FakeSlurm:
         entry = self._known(job_id)
         entry.held, entry.job = False, replace(entry.job, reason="None")
         self._schedule()
-
-    def _arrive(self, request: SubmitRequest) -> None:
-        """Queue a job whose submission came late."""
-        before, self.faults = self.faults, deque()
-        try:
-            self.submit(request)
-        finally:
-            self.faults = before
 
     def _outcome(self, entry: _Entry) -> JobState:
         limit, start = entry.job.time_limit_s, entry.job.start_time

@@ -1,0 +1,197 @@
+"""Whatever fails, in whatever order: each job of the trace has one row, in the end state that Slurm had.
+
+Schedules of failures are drawn: answers to submissions that are lost, late or never were; outages; records
+that cannot be read; requeues, holds, cancellations and failing nodes; kills of the replay at any instant.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from osub.records import load_run
+from osub.slurm import Job, JobSnapshot, JobState, SubmitRequest, UnreadableJob
+from osub.slurm.fake import SubmitFault
+from submitter.follow import _STATES
+from submitter.options import ReplayOptions
+from submitter.replay import Progress, Wish
+from submitter.timing import Timing
+from tests.fixtures.replay_world import START, World, make_world, write_trace
+from tests.fixtures.tier import choose
+
+EXAMPLES = choose(25, 150, 5_000)
+JOBS = 5
+LONGEST_S = 400.0
+
+instants = st.floats(0.1, 120.0).map(lambda second: round(second, 1))
+
+
+@dataclass(frozen=True)
+class Happening:
+    """Something that happens to the cluster or to a job at an instant."""
+
+    at_s: float
+    kind: str
+    job: int
+    length_s: float
+
+
+happenings = st.builds(
+    Happening,
+    at_s=instants,
+    kind=st.sampled_from(["outage", "hidden", "requeue", "hold", "release", "cancel", "node fails", "kill"]),
+    job=st.integers(1, JOBS),
+    length_s=st.floats(0.5, 60.0).map(lambda second: round(second, 1)),
+)
+
+
+class Killed(BaseException):
+    """The replay is killed: nothing of it is done any more."""
+
+
+class Theatre:
+    """A world in which a schedule of failures is played."""
+
+    def __init__(self, folder: Path, schedule: list[Happening], late_s: float) -> None:
+        self.world = make_world(folder, nodes=2, cores=1, multiplicity=2, run_s=8.0, timing=TIMING)
+        self.world.slurm.late_s = late_s
+        self.work: Counter[tuple[str, int]] = Counter()
+        self.is_killed = False
+        self.hidden_until = 0.0
+        start, jobs = self.world.slurm.on_start, self.world.slurm.jobs
+
+        def noted(job: Job, request: SubmitRequest) -> bool:
+            works = start(job, request)
+            self.work[job.name, job.restarts] += works
+            return works
+
+        def shown() -> JobSnapshot:
+            snapshot = jobs()
+            if self.world.now < self.hidden_until:
+                return JobSnapshot((), tuple(UnreadableJob(job.job_id, "odd") for job in snapshot.jobs))
+            return snapshot
+
+        self.world.slurm.on_start = noted
+        self.world.slurm.jobs = shown  # type: ignore[method-assign]
+        for one in schedule:
+            self.world.at(one.at_s, self._plays(one))
+
+    def _plays(self, one: Happening) -> Callable[[], None]:
+        slurm = self.world.slurm
+
+        def play() -> None:
+            known = {job.job_id: job for job in FakeJobs(self.world)}
+            job = known.get(one.job)
+            if one.kind == "outage":
+                slurm.reachable = False
+                self.world.plans.append((self.world.now + one.length_s, self._back))
+            elif one.kind == "hidden":
+                self.hidden_until = self.world.now + one.length_s
+            elif one.kind == "kill":
+                self.is_killed = True
+            elif job is None or not slurm.reachable:
+                return
+            elif one.kind == "requeue" and job.state is JobState.RUNNING:
+                slurm.requeue(job.job_id, after_s=one.length_s)
+            elif one.kind == "hold" and job.state is JobState.RUNNING:
+                slurm.requeue(job.job_id, reason="job_requeued_in_held_state")
+            elif one.kind == "release" and job.state is JobState.PENDING:
+                slurm.release(job.job_id)
+            elif one.kind == "cancel":
+                slurm.cancel([job.job_id])
+            elif one.kind == "node fails" and job.state is JobState.RUNNING:
+                slurm.end(job.job_id, JobState.NODE_FAIL)
+
+        return play
+
+    def _back(self) -> None:
+        self.world.slurm.reachable = True
+
+    def watch(self, _: Progress) -> Wish:
+        assert self.world.now < START + LONGEST_S, "no end"
+        if self.is_killed:
+            self.is_killed = False
+            raise Killed
+        return Wish.GO_ON
+
+    def replay(self, trace: Path) -> None:
+        """Replay to the end, however often it is killed."""
+        try:
+            self.world.begin(trace, ReplayOptions()).run(self.watch)
+        except Killed:
+            self.resume()
+
+    def resume(self) -> None:
+        while True:
+            self.world.employed.clear()
+            try:
+                if not self.world.slurm.reachable:
+                    self.world.sleep(1.0)
+                    continue
+                self.world.resume().run(self.watch)
+            except Killed:
+                continue
+            return
+
+
+def FakeJobs(world: World) -> list[Job]:
+    return [entry.job for entry in world.slurm._entries.values()]
+
+
+TIMING = Timing(look_s=20.0, gone_s=10.0, stamps_s=10.0, killed_s=4.0, never_s=5.0, patience_s=30.0)
+
+
+@given(
+    faults=st.lists(st.one_of(st.none(), st.sampled_from(list(SubmitFault))), max_size=JOBS + 3),
+    schedule=st.lists(happenings, max_size=6),
+    late_s=st.sampled_from([2.0, 15.0, 35.0]),
+    killed_stamp=st.booleans(),
+    late_stamps_s=st.sampled_from([0.0, 0.0, 3.0]),
+)
+@settings(max_examples=EXAMPLES, deadline=None)
+def test_each_job_of_the_trace_has_one_row_in_slurm_s_own_end_state(
+    faults: list[SubmitFault | None],
+    schedule: list[Happening],
+    late_s: float,
+    killed_stamp: bool,
+    late_stamps_s: float,
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        theatre = Theatre(Path(name), schedule, late_s)
+        world = theatre.world
+        world.stamps_when_killed, world.late_stamps_s = killed_stamp, late_stamps_s
+        world.slurm.faults.extend(faults)
+        trace = write_trace(Path(name, "t.swf"), *((n, 4.0 * n, 8, 1) for n in range(1, JOBS + 1)))
+        theatre.replay(trace)
+        run = load_run(world.out)
+        assert run.complete
+        assert run.jobs["trace_job"].to_list() == list(range(1, JOBS + 1))
+        known = {job.job_id: job for job in FakeJobs(world)}
+        for row in run.jobs.to_dicts():
+            if row["state"] == "REFUSED":
+                assert row["job_id"] is None
+                continue
+            job = known[row["job_id"]]
+            assert job.state.is_over
+            assert row["state"] == _STATES[job.state], row
+        # No life of a job did the work twice, and nothing that ran is missing from the RUN.
+        assert all(count == 1 for count in theatre.work.values() if count)
+        ran = {name for (name, _), count in theatre.work.items() if count}
+        recorded = {
+            f"osub-{run.info.options['run_id']}-{row['trace_job']}"
+            for row in run.jobs.to_dicts()
+            if row["start_s"] is not None
+        }
+        assert ran == recorded
+        held = [] if run.allocations is None else run.allocations.to_dicts()
+        assert len({(one["job"], one["from_s"]) for one in held}) == len(held)
+        assert {one["job"] for one in held} <= {row["job_id"] for row in run.jobs.to_dicts()}
+        world.sleep(60.0)
+        assert all(count <= 1 for count in theatre.work.values())
+        assert not [job for job in FakeJobs(world) if not job.state.is_over]

@@ -1,0 +1,153 @@
+"""Partitions, accounts, sharing on request, hardware threads: a replay on a Slurm that others set up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from osub.errors import ClusterError, UsageError
+from osub.records import load_run
+from osub.slurm import FakeSlurm, Node, Partition, SubmitRequest
+from submitter.options import ReplayOptions, restored
+from submitter.plan import PlanOptions, make_plan
+from submitter.replay import Wish
+from submitter.request import submit_request
+from submitter.target import DownNodes, Wanted, look_at_target
+from tests.fixtures.replay_world import World, make_world, rows
+from workloads.swf import SwfHeader, SwfJob, SwfTrace
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    # 1 GiB a processor, which is field 10.
+    path = tmp_path / "t.swf"
+    path.write_text("1 0 -1 3 2 -1 -1 2 60 1048576 1 1 1 -1 1 -1 -1 -1\n")
+    return path
+
+
+def requests(world: World) -> list[SubmitRequest]:
+    """Return what is asked of Slurm, as it is asked."""
+    asked: list[SubmitRequest] = []
+    submit = world.slurm.submit
+
+    def note(request: SubmitRequest) -> int:
+        asked.append(request)
+        return submit(request)
+
+    world.slurm.submit = note  # type: ignore[method-assign]
+    return asked
+
+
+def test_a_site_s_options_reach_every_job_and_survive_a_resume(trace: Path, tmp_path: Path) -> None:
+    options = ReplayOptions(
+        wanted=Wanted(partition="main"),
+        account="physics",
+        qos="long",
+        reservation="tuesday",
+        sbatch_options=("constraint=a b", "contiguous"),
+        no_requeue=True,
+        patience_s=77.0,
+        slices=Path("/var/lib/gangd/record"),
+    )
+    world = make_world(tmp_path)
+    asked = requests(world)
+    assert not world.begin(trace, options).run(lambda _: Wish.DETACH)
+    again = restored(load_run(world.out).info)
+    assert again == replace(
+        options, run_id=again.run_id, label=again.label, wanted=Wanted(partition="main", names=("n1", "n2"))
+    )
+    assert world.resume().run(world.limit(3600))
+    assert {(one.account, one.qos, one.reservation, one.no_requeue, one.options) for one in asked} == {
+        ("physics", "long", "tuesday", True, ("constraint=a b", "contiguous"))
+    }
+
+
+def test_jobs_ask_for_sharing_where_the_partition_leaves_it_to_them(trace: Path, tmp_path: Path) -> None:
+    for forced in (True, False):
+        world = make_world(tmp_path / str(forced), forced=forced)
+        asked = requests(world)
+        run = world.replay(trace)
+        assert [one.oversubscribe for one in asked] == [not forced]
+        assert run.info.multiplicity == 2
+
+
+def test_a_task_has_a_core_of_several_threads_and_its_memory_once(trace: Path, tmp_path: Path) -> None:
+    world = make_world(tmp_path, cores=2, threads=2)
+    asked = requests(world)
+    run = world.replay(trace)
+    (one,) = asked
+    assert (one.tasks_per_node, one.tasks_per_core) == (2, 1)
+    assert (one.memory_per_cpu_mib, one.memory_per_node_mib) == (None, 2048)
+    assert run.info.system == "N2C2"
+
+
+def test_a_core_of_one_thread_needs_no_word(trace: Path, tmp_path: Path) -> None:
+    world = make_world(tmp_path, cores=2)
+    asked = requests(world)
+    world.replay(trace)
+    assert (asked[0].tasks_per_core, asked[0].memory_per_cpu_mib, asked[0].memory_per_node_mib) == (
+        None,
+        1024,
+        None,
+    )
+
+
+class Site(FakeSlurm):
+    """Two partitions of different nodes, one of which is down."""
+
+    def partitions(self) -> list[Partition]:
+        (main,) = super().partitions()
+        return [
+            replace(main, name="short", nodes=("n1", "n2"), is_default=True),
+            replace(main, name="long", nodes=("n2", "n3", "n4"), is_default=False),
+            replace(main, name="closed", is_default=False, is_up=False),
+        ]
+
+    def nodes(self) -> list[Node]:
+        return [replace(node, memory_mib=1000 * int(node.name[1])) for node in super().nodes()]
+
+
+def test_the_partition_that_is_named_is_used() -> None:
+    site = Site(nodes=4, cores=2)
+    assert look_at_target(site).system == "N2C2"
+    target = look_at_target(site, Wanted(partition="long"))
+    assert (target.node_names, target.batch.memory_mib) == (("n2", "n3", "n4"), 2000)
+    both = look_at_target(site, Wanted(partition="long", interactive_partition="short"))
+    assert both.is_mq
+    assert (both.interactive.names, both.pool("short")) == (("n1", "n2"), both.interactive)
+
+
+def test_a_partition_that_is_not_there_or_not_up_is_one_line() -> None:
+    site = Site(nodes=4, cores=2)
+    with pytest.raises(UsageError, match="no partition gpu; it has short, long, closed"):
+        look_at_target(site, Wanted(partition="gpu"))
+    with pytest.raises(ClusterError, match="partition closed is not up"):
+        look_at_target(site, Wanted(partition="closed"))
+
+
+def test_nodes_that_are_down_are_an_error_or_left_out() -> None:
+    site = Site(nodes=4, cores=2)
+    site.down = {"n3"}
+    with pytest.raises(ClusterError, match=r"n3; .*--down-nodes skip"):
+        look_at_target(site, Wanted(partition="long"))
+    target = look_at_target(site, Wanted(partition="long", down_nodes=DownNodes.SKIP))
+    assert (target.node_names, target.left_out, target.batch.nodes) == (("n2", "n4"), ("n3",), 2)
+    one = SwfJob(job_number=1, submit_s=0.0, run_s=1, allocated_procs=1)
+    plan = make_plan(SwfTrace(SwfHeader(), (one,)), target, PlanOptions())
+    request = submit_request(
+        plan.jobs[0], target, ReplayOptions(sbatch_options=("contiguous",)), Path("/run")
+    )
+    assert request.options == ("exclude=n3", "contiguous")
+    site.down = {"n2", "n3", "n4"}
+    with pytest.raises(ClusterError, match="take no jobs"):
+        look_at_target(site, Wanted(partition="long", down_nodes=DownNodes.SKIP))
+
+
+def test_a_run_is_resumed_although_a_node_has_gone_down(trace: Path, tmp_path: Path) -> None:
+    world = make_world(tmp_path, run_s=30.0)
+    assert not world.begin(trace).run(lambda now: Wish.DETACH if now.now_s > 3 else Wish.GO_ON)
+    world.slurm.down = {"n2"}
+    assert world.resume().run(world.limit(3600))
+    assert [row["state"] for row in rows(load_run(world.out))] == ["COMPLETED"]
