@@ -224,7 +224,7 @@ def _last_life(entry: JobEntry, job: Job | None, stamps_of: StampsOf) -> tuple[i
     if job is None:
         return life, stamps, True
     if job.restarts > life:
-        return life, Stamps(), False
+        return life, Stamps(start_ms=stamps.start_ms), False
     recorded = bool(entry.allocations) and entry.restarts == life
     return life, stamps, stamps.start_ms is not None or recorded or bool(job.cores)
 

@@ -330,6 +330,7 @@ class ControllerLoop:
             slurm_age_s=None if self._looked_ns is None else (now_ns - self._looked_ns) / 1e9,
             tick_us=self._tick_us,
             dropped=dict(self._orders.dropped),
+            record=None if self._slices is None else str(self._slices.folder.resolve()),
         )
         if self._sockets.has_shared_key:
             self._orders.alarm(Alarm("shared key", SHARED_AGENT, SHARED_TEXT))

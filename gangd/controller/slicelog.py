@@ -9,9 +9,9 @@ kill tore is skipped.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 import msgspec
 
@@ -22,7 +22,6 @@ from osub.trust import make_folder, open_own
 
 NAME = "slices.jsonl"
 SECOND_NS = 1_000_000_000
-IMPORT_ROWS = 20_000
 
 
 class Anchor(msgspec.Struct, frozen=True, tag_field="type", tag="anchor", kw_only=True):
@@ -45,13 +44,6 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     cpu_us: int | None
     skew_us: int
     freeze_us: int
-
-
-class SliceSink(Protocol):
-    """What rows are imported into, such as ``osub.records.RunWriter``."""
-
-    def append_slice(self, *records: SliceRecord) -> None:
-        """Append rows."""
 
 
 class SliceLog:
@@ -77,6 +69,11 @@ class SliceLog:
         anchor = self._encoder.encode(Anchor(wall_ms=wall_ms, monotonic_ns=monotonic_ns))
         self._write([b"", anchor] if self._file.tell() else [anchor])  # ends a line that a kill tore
         self.flush()
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the record."""
+        return self._path.parent
 
     def append(self, rows: Iterable[SliceRow]) -> None:
         """Append rows."""
@@ -118,7 +115,7 @@ class SliceLog:
             raise OutputError(f"cannot write {self._path}: {error.strerror}") from error
 
 
-def read_slices(path: Path, t0_epoch_s: float) -> Iterator[SliceRecord]:
+def read_slices(path: Path, t0_epoch_s: float, jobs: Container[int] | None = None) -> Iterator[SliceRecord]:
     """Yield the rows of slices that began at ``t0_epoch_s`` or later, their starts counted from there.
 
     Parameters
@@ -127,6 +124,8 @@ def read_slices(path: Path, t0_epoch_s: float) -> Iterator[SliceRecord]:
         ``slices.jsonl``, or the folder that it is in.
     t0_epoch_s
         Wall clock, seconds since the epoch: the run's first due time.
+    jobs
+        Slurm's ids of the jobs that are wanted; None for all.
 
     Raises
     ------
@@ -148,27 +147,14 @@ def read_slices(path: Path, t0_epoch_s: float) -> Iterator[SliceRecord]:
                     continue  # torn by a kill
                 if anchor is None:
                     raise InputError(f"{file} does not begin with an anchor; is it a slice record of gangd?")
+                if jobs is not None and row.job not in jobs:
+                    continue
                 since_ns = row.start_ns - anchor.monotonic_ns
                 start_s = anchor.wall_ms / 1000 + since_ns / SECOND_NS - t0_epoch_s
                 if start_s >= 0:
                     yield _record(row, start_s)
     except OSError as error:
         raise InputError(f"cannot read slice record {file}: {error.strerror}") from error
-
-
-def import_slices(sink: SliceSink, path: Path, t0_epoch_s: float) -> int:
-    """Append to ``sink`` what ``read_slices`` yields; returns the number of rows."""
-    piece: list[SliceRecord] = []
-    count = 0
-    for record in read_slices(path, t0_epoch_s):
-        piece.append(record)
-        if len(piece) == IMPORT_ROWS:
-            sink.append_slice(*piece)
-            piece.clear()
-        count += 1
-    if piece:
-        sink.append_slice(*piece)
-    return count
 
 
 def _record(row: Row, start_s: float) -> SliceRecord:

@@ -72,7 +72,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     ``quantum_ms`` is the length of the present slice, ``asked_quantum_ms`` the one that was asked for,
     ``lookahead`` how many slices are final, ``lost_share`` what switches take of a slice, None while nobody
     takes turns. ``slurm_age_s`` is how old the newest answer of Slurm is, None before the first; ``dropped``
-    counts messages that were refused, by kind; ``jobs_left_out`` jobs for which there was no room.
+    counts messages that were refused, by kind; ``jobs_left_out`` jobs for which there was no room;
+    ``record`` the folder into which slices are written, None where they are not.
     """
 
     version: int = 1
@@ -95,6 +96,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     nodes: list[NodeStatus]
     jobs: list[JobStatus]
     jobs_left_out: int = 0
+    record: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ class Vitals:
     slurm_age_s: float | None
     tick_us: int
     dropped: dict[str, int]
+    record: str | None = None
 
 
 def describe(
@@ -141,6 +144,7 @@ def describe(
         nodes=[_node(name, scheduler, agents.get(name)) for name in scheduler.cores],
         jobs=[job for gang in shared[:MOST_GANGS] for job in _jobs(gang, cores, gang.gang in running)],
         jobs_left_out=sum(len(gang.views) for gang in shared[MOST_GANGS:]),
+        record=vitals.record,
     )
 
 

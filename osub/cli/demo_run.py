@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.local import Gang, LocalCluster, Shape
-from osub.cli.replay import collector_of, gang_of, watch_replay
+from osub.cli.replay_gangd import AUTO, collector_of, find_gang
+from osub.cli.replay_watch import watch_replay
 from osub.errors import ClusterError, OutputError
 from osub.trust import refuse_for_root
 from submitter.options import ReplayOptions
@@ -110,15 +111,16 @@ def replay_under(
     try:
         cluster.up(shape)
         client = cluster.client()
+        gang = find_gang(AUTO, cluster.state(), client.config(), ())
         options = ReplayOptions(
             label=setting.label,
-            gang=gang_of(cluster.state(), client),
+            gang=gang.settings,
+            slices=gang.slices,
             pin=cores > 1,
             use_memory=False,  # the trace's machine had other memory than this host
         )
         session = Replay.begin(swf, path, client, options)
-        collect = collector_of(cluster.state())
-        if not watch_replay(session, setting.label, collect, most_s=most_s):
+        if not watch_replay(session, setting.label, collector_of(gang.slices), most_s=most_s):
             raise ClusterError("the demo was interrupted; its clusters are gone, its finished runs are kept")
     finally:
         cluster.down()

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import json
 import math
-import signal
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from deploy.local import Gang
-from deploy.local.gang import record_folder
-from deploy.local.state import ClusterState, read_state
-from gangd.controller.slicelog import read_slices
-from osub.errors import ClusterError, UsageError
-from osub.records import GangSettings
+from deploy.local.state import ClusterState
+from osub.cli.replay_cluster import find_cluster
+from osub.cli.replay_gangd import AUTO, FoundGang, collector_of, find_gang
+from osub.cli.replay_watch import watch_replay
+from osub.errors import ClusterError, InputError, UsageError
 from osub.slurm import CommandSlurm
+from osub.slurm.sbatch import check_options
 from submitter.options import ReplayOptions
 from submitter.plan import Oversize
-from submitter.replay import Collect, Replay, Wish
-from submitter.replay import Progress as Standing
+from submitter.replay import Replay
+from submitter.target import DownNodes, Wanted, look_at_target
+from submitter.timing import PATIENCE_S
+
+_MOST_REASONS = 3
 
 
 def replay(
@@ -42,7 +39,9 @@ def replay(
         int, typer.Option(help="SWF queue of interactive jobs; -1: there are none.")
     ] = 0,
     apps: Annotated[Path | None, typer.Option(help="CSV trace_job,app,args.")] = None,
-    oversize: Annotated[Oversize, typer.Option(help="Jobs larger than the cluster.")] = Oversize.FAIL,
+    oversize: Annotated[
+        Oversize, typer.Option(help="Jobs that can never run, for their size or their limit.")
+    ] = Oversize.FAIL,
     memory: Annotated[
         bool, typer.Option("--memory/--no-memory", help="Ask Slurm for the trace's memory.")
     ] = True,
@@ -50,143 +49,127 @@ def replay(
     label: Annotated[str | None, typer.Option(help="Name of the run in tables.")] = None,
     trial: Annotated[int, typer.Option(min=1, help="Number of the repetition.")] = 1,
     calibration: Annotated[Path | None, typer.Option(help="rrba's stored step times.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a killed or detached replay.")] = False,
+    partition: Annotated[
+        str | None, typer.Option(help="Partition of the jobs; by default the cluster's own.")
+    ] = None,
+    interactive_partition: Annotated[
+        str | None, typer.Option(help="Another one for interactive jobs.")
+    ] = None,
+    down_nodes: Annotated[
+        DownNodes, typer.Option(help="Nodes that take no jobs: an error, or left out.")
+    ] = DownNodes.FAIL,
+    account: Annotated[str | None, typer.Option(help="Account of the jobs.")] = None,
+    qos: Annotated[str | None, typer.Option(help="Quality of service of the jobs.")] = None,
+    reservation: Annotated[str | None, typer.Option(help="Reservation of the jobs.")] = None,
+    sbatch_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[=VALUE]", help="Another long option of sbatch, without dashes; may be repeated."
+        ),
+    ] = None,
+    no_requeue: Annotated[
+        bool, typer.Option("--no-requeue", help="Slurm may not start a job a second time.")
+    ] = False,
+    patience: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS", help="Cancel a job that is held, or without nodes that are up, for so long."
+        ),
+    ] = PATIENCE_S,
+    gangd: Annotated[
+        str,
+        typer.Option(metavar="DIR|auto|none", help="State folder of the cluster's gangd; none: it has none."),
+    ] = AUTO,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a killed or detached replay, as it was begun.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Submit each job of TRACE to Slurm at its instant, follow it, and write the RUN.
 
     Ctrl-C asks whether to detach (the jobs go on, --resume follows them) or to cancel them all.
     """
+    if resume and not out.exists():
+        raise UsageError(f"--resume: there is no RUN in {out}")
+    options = check_options(sbatch_option or ())
+    _check_numbers({"--start": start, "--length": length, "--speedup": speedup, "--patience": patience})
+    if calibration is not None and not calibration.is_file():
+        raise InputError(f"--calibration: there is no file {calibration}")
     client, embedded = find_cluster(cluster)
     if resume:
-        if not out.exists():
-            raise UsageError(f"--resume: there is no RUN in {out}")
         session = Replay.resume(out, client)
     else:
-        options = ReplayOptions(
-            start_s=start,
-            length_s=length,
-            speedup=speedup,
-            interactive_queue=None if interactive_queue < 0 else interactive_queue,
-            seed=seed,
-            oversize=oversize,
-            use_memory=memory,
-            gang=gang_of(embedded, client),
-            pin=embedded is not None and not embedded.shape.virtual and embedded.shape.cores > 1,
-            calibration=calibration.resolve() if calibration else None,
-            label=label,
-            trial=trial,
+        wanted = Wanted(
+            partition=partition, interactive_partition=interactive_partition, down_nodes=down_nodes
         )
-        session = Replay.begin(trace, out, client, options, apps)
-    finished = watch_replay(session, collect=collector_of(embedded))
-    outcome = {"run": str(out), "finished": finished, "jobs": len(session.plan.jobs)}
+        found = _gang(gangd, embedded, client, wanted)
+        session = Replay.begin(
+            trace,
+            out,
+            client,
+            ReplayOptions(
+                start_s=start,
+                length_s=length,
+                speedup=speedup,
+                interactive_queue=None if interactive_queue < 0 else interactive_queue,
+                seed=seed,
+                oversize=oversize,
+                use_memory=memory,
+                gang=found.settings,
+                slices=found.slices,
+                pin=embedded is not None and not embedded.shape.virtual and embedded.shape.cores > 1,
+                calibration=calibration.resolve() if calibration else None,
+                label=label,
+                trial=trial,
+                wanted=wanted,
+                account=account,
+                qos=qos,
+                reservation=reservation,
+                sbatch_options=options,
+                no_requeue=no_requeue,
+                patience_s=patience,
+            ),
+            apps,
+        )
+    is_finished = watch_replay(session, collect=collector_of(session.gang_folder))
+    _tell(session, trace, out, cluster, is_finished=is_finished, as_json=as_json)
+
+
+def _gang(where: str, embedded: ClusterState | None, client: CommandSlurm, wanted: Wanted) -> FoundGang:
+    found = find_gang(where, embedded, client.config(), look_at_target(client, wanted).node_names)
+    if found.remark is not None:
+        typer.echo(f"osub: {found.remark}", err=True)
+    return found
+
+
+def _check_numbers(numbers: Mapping[str, float | None]) -> None:
+    for option, number in numbers.items():
+        if number is not None and not math.isfinite(number):
+            raise UsageError(f"{option} must be a number, not {number}")
+    patience = numbers["--patience"]
+    if patience is not None and patience < 0:
+        raise UsageError(f"--patience must not be negative, as {patience:g} is")
+
+
+def _tell(
+    session: Replay, trace: Path, out: Path, cluster: Path | None, *, is_finished: bool, as_json: bool
+) -> None:
+    """Say what came of the replay; jobs that did not run well with the reasons, on standard error."""
+    jobs, states, reasons = len(session.plan.jobs), session.states(), session.reasons()
     if as_json:
-        typer.echo(json.dumps(outcome))
-    elif finished:
-        jobs = len(session.plan.jobs)
-        typer.echo(f"{jobs} jobs are in {out}; `osub report {out} --html report.html` draws them")
+        outcome = {"run": str(out), "finished": is_finished, "jobs": jobs, "states": states}
+        typer.echo(json.dumps(outcome | {"reasons": reasons, "remark": session.remark}))
+    elif is_finished:
+        counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+        typer.echo(f"{jobs} jobs are in {out} ({counts}); `osub report {out} --html report.html` draws them")
     else:
         again = f"--cluster {cluster} " if cluster else ""
         typer.echo(f"detached; `osub replay {trace} {again}--out {out} --resume` goes on")
-
-
-def find_cluster(folder: Path | None) -> tuple[CommandSlurm, ClusterState | None]:
-    """Return a client, and the embedded cluster's state where ``folder`` holds one.
-
-    Raises
-    ------
-    ClusterError
-        The folder has no slurm.conf.
-    """
-    if folder is None:
-        return CommandSlurm(), None
-    conf = folder.resolve() / "slurm.conf"
-    if not conf.exists():
-        raise ClusterError(f"{folder} has no slurm.conf: `osub cluster up --state {folder}` makes a cluster")
-    return CommandSlurm(conf), read_state(folder)
-
-
-def gang_of(embedded: ClusterState | None, client: CommandSlurm) -> GangSettings:
-    """Return who takes turns on shared cores there."""
-    if embedded is not None and embedded.shape.gang is Gang.OSUB:
-        return GangSettings(kind="osub", quantum_ms=embedded.shape.quantum_ms)
-    config = client.config()
-    if "GANG" in config.get("PreemptMode", ""):
-        return GangSettings(kind="slurm", quantum_ms=1000.0 * int(config["SchedulerTimeSlice"].split()[0]))
-    return GangSettings(kind="none")
-
-
-def collector_of(embedded: ClusterState | None) -> Collect | None:
-    """Return what adds the time slices of an embedded gangd to a RUN; nothing where there is none."""
-    if embedded is None or embedded.shape.gang is not Gang.OSUB:
-        return None
-    folder = record_folder(embedded.layout)
-
-    return lambda jobs, origin: (row for row in read_slices(folder, origin) if row.job in jobs)
-
-
-def watch_replay(
-    session: Replay,
-    title: str = "replay",
-    collect: Collect | None = None,
-    most_s: float = math.inf,
-) -> bool:
-    """Carry a replay out under a progress bar; returns whether it finished.
-
-    After ``most_s`` seconds the jobs that are left are cancelled.
-    """
-    console = Console(stderr=True)
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total} done {task.fields[rest]}"),
-        TimeElapsedColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    )
-    with _interrupts() as asked, bar:
-        task = bar.add_task(title, total=len(session.plan.jobs), rest="")
-
-        def watch(now: Standing) -> Wish:
-            rest = f"{now.running} running {now.waiting} waiting, about {now.left_s:.0f} s left"
-            bar.update(task, completed=now.done, rest=rest + (", Slurm is away" if now.slurm_away else ""))
-            if not asked:
-                return Wish.CANCEL if now.now_s > most_s else Wish.GO_ON
-            bar.stop()
-            wish = _ask(now, polite=asked[-1] == signal.SIGINT)
-            asked.clear()
-            bar.start()
-            return wish
-
-        return session.run(watch, collect)
-
-
-@contextmanager
-def _interrupts() -> Iterator[list[int]]:
-    """Collect SIGINT and SIGTERM in a list while the context lasts."""
-    caught: list[int] = []
-
-    def catch(number: int, _: FrameType | None) -> None:
-        caught.append(number)
-
-    before = {number: signal.signal(number, catch) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield caught
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _ask(now: Standing, *, polite: bool) -> Wish:
-    """Ask what to do; detach where nobody can answer, for that loses nothing."""
-    if not polite or not sys.stdin.isatty():
-        return Wish.DETACH
-    question = f"{now.done} of {now.total} jobs done. [d]etach, [c]ancel all jobs, or [g]o on? "
-    ours = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        answer = input(question).strip().lower()[:1]
-    except (EOFError, KeyboardInterrupt):
-        return Wish.DETACH
-    finally:
-        signal.signal(signal.SIGINT, ours)
-    return {"d": Wish.DETACH, "c": Wish.CANCEL}.get(answer, Wish.GO_ON)
+    for reason, count in list(reasons.items())[:_MOST_REASONS]:
+        typer.echo(f"osub: {count} of {jobs} jobs: {reason}", err=True)
+    if len(reasons) > _MOST_REASONS or reasons:
+        typer.echo(f"osub: {out / 'log.jsonl'} has the reason for each job", err=True)
+    if session.remark is not None:
+        typer.echo(f"osub: {session.remark}", err=True)
+    if is_finished and states == {"REFUSED": jobs}:
+        raise ClusterError(f"Slurm took no job of this trace: {next(iter(reasons), 'see log.jsonl')}")

@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from osub.cli.replay import find_cluster, gang_of
+from osub.cli.replay_cluster import find_cluster
+from osub.cli.replay_gangd import AUTO, find_gang
 from osub.cli.workloads_run import LoneJobs
 from submitter.apps import read_apps
 from submitter.begin import prepare_trace
@@ -44,12 +45,12 @@ def batch_jobs(
 ) -> list[tuple[PlannedJob, Kind]]:
     """Return the rrba jobs that a replay of the trace would submit, with their kinds."""
     client, embedded = find_cluster(cluster)
+    target = look_at_target(client)
     options = ReplayOptions(
         speedup=speedup,
         interactive_queue=None if interactive_queue < 0 else interactive_queue,
-        gang=gang_of(embedded, client),
+        gang=find_gang(AUTO, embedded, client.config(), target.node_names).settings,
     )
-    target = look_at_target(client)
     plan = make_plan(
         prepare_trace(read_swf(trace), options),
         target,

@@ -37,7 +37,7 @@ import pytest
 from deploy.local import Gang, LocalCluster, Shape
 from deploy.local.shape import Scheduler
 from osub.analysis.job_by_job import pair, run_errors
-from osub.cli.replay import collector_of, gang_of
+from osub.cli.replay_gangd import AUTO, collector_of, find_gang
 from osub.records import Run, load_run
 from submitter.options import ReplayOptions
 from submitter.replay import Replay
@@ -101,8 +101,9 @@ def replay(
         try:
             cluster.up(shape)
             client = cluster.client()
-            options = replace(options, gang=gang_of(cluster.state(), client))
-            Replay.begin(trace, out, client, options, apps).run(collect=collector_of(cluster.state()))
+            gang = find_gang(AUTO, cluster.state(), client.config(), ())
+            options = replace(options, gang=gang.settings, slices=gang.slices)
+            Replay.begin(trace, out, client, options, apps).run(collect=collector_of(gang.slices))
             shutil.copy(cluster.state().layout.logs / "slurmctld.log", log)
         finally:
             cluster.down()

@@ -13,7 +13,7 @@ from gangd.controller.alarms import AlarmBoard
 from gangd.controller.keeper import Keeper
 from gangd.controller.orders import Orders
 from gangd.controller.preflight import check_slurm
-from gangd.controller.slicelog import NAME, SliceLog, import_slices, read_slices
+from gangd.controller.slicelog import NAME, SliceLog, read_slices
 from gangd.controller.uplink import Times, UnknownAgentError, Uplink
 from gangd.controller.view import ClusterView, Policy
 from gangd.core import (
@@ -399,25 +399,16 @@ def test_clock_probes_are_answered_to_anybody() -> None:
 # Record
 
 
-class Sink:
-    def __init__(self) -> None:
-        self.records: list[SliceRecord] = []
-
-    def append_slice(self, *records: SliceRecord) -> None:
-        self.records += records
-
-
 def row(number: int, start_ns: int) -> SliceRow:
     return SliceRow(number, start_ns, 250_000_000, 7, "n1", "run", 1500, -3, 40)
 
 
-def test_recorded_slices_are_imported_in_the_time_of_a_run(tmp_path: Path) -> None:
+def test_recorded_slices_are_read_in_the_time_of_a_run(tmp_path: Path) -> None:
     log = SliceLog(tmp_path, wall_ms=1_000_000_000.0, monotonic_ns=5_000_000_000)
     log.append([row(1, 4_000_000_000), row(2, 6_500_000_000)])
     log.close()
-    sink = Sink()
-    assert import_slices(sink, tmp_path, 1_000_000.0) == 1
-    assert sink.records == [
+    assert list(read_slices(tmp_path, 1_000_000.0, {8})) == []
+    assert list(read_slices(tmp_path, 1_000_000.0, {7})) == [
         SliceRecord(
             slice=2,
             start_s=1.5,

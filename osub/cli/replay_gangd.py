@@ -1,0 +1,159 @@
+"""Finding the gang scheduler of a cluster: whether limits stand as they are, and where its slices are.
+
+What its files say is believed only where nobody but root, Slurm's user or the user could have written it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.local import Gang
+from deploy.local.gang import record_folder
+from deploy.local.state import ClusterState
+from gangd.config import Config
+from gangd.controller.keeper import STATUS_NAME
+from gangd.controller.slicelog import NAME as SLICES_NAME
+from gangd.controller.slicelog import read_slices
+from gangd.controller.status import Status, read_status
+from osub.errors import ClusterError, InputError, OsubError
+from osub.records import GangSettings
+from submitter.replay import Collect
+
+AUTO, NONE = "auto", "none"
+DEFAULT_STATE = Config().state
+_FRESH_S = 10.0
+_MOST_NAMED = 3
+_JOINED = "joined"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundGang:
+    """Who takes turns on shared cores.
+
+    Attributes
+    ----------
+    settings
+        As a RUN has them.
+    slices
+        The folder with the slice record of gangd, None where there is none.
+    remark
+        What a user should know of how it was found, None for nothing.
+    """
+
+    settings: GangSettings
+    slices: Path | None = None
+    remark: str | None = None
+
+
+def find_gang(
+    where: str, embedded: ClusterState | None, config: Mapping[str, str], nodes: Collection[str]
+) -> FoundGang:
+    """Return who takes turns on the shared cores of these nodes.
+
+    Parameters
+    ----------
+    where
+        gangd's state folder; ``none``: there is no gangd; ``auto``: the embedded cluster's own, or the one in
+        the default folder of this host if it serves all of the nodes.
+    embedded
+        The embedded cluster, None for any other.
+    config
+        slurmctld's configuration.
+    nodes
+        The nodes that jobs go to.
+
+    Raises
+    ------
+    ClusterError
+        ``where`` is a folder and the gangd there does not serve these nodes now.
+    InputError
+        ``where`` is a folder without its status, or with one that somebody else could have written.
+    """
+    if "GANG" in config.get("PreemptMode", ""):
+        return FoundGang(
+            GangSettings(kind="slurm", quantum_ms=1000.0 * int(config["SchedulerTimeSlice"].split()[0]))
+        )
+    nobody = GangSettings(kind="none")
+    if where == AUTO and embedded is not None:
+        if embedded.shape.gang is not Gang.OSUB:
+            return FoundGang(nobody)
+        settings = GangSettings(kind="osub", quantum_ms=embedded.shape.quantum_ms)
+        return FoundGang(settings, record_folder(embedded.layout))
+    if where == NONE:
+        return FoundGang(nobody)
+    folder = DEFAULT_STATE if where == AUTO else Path(where)
+    try:
+        if where == AUTO and not (folder / STATUS_NAME).exists():
+            return FoundGang(nobody)
+        uids = _trusted_uids(config)
+        status = _status(folder, uids)
+        _check_serves(status, folder, nodes)
+    except (OsubError, OSError) as error:
+        if where != AUTO:
+            raise
+        return FoundGang(nobody, remark=f"no gangd is taken into account: {error}")
+    settings = GangSettings(kind="osub", quantum_ms=status.quantum_ms, lease_s=status.lease_ms / 1000)
+    if status.record is None:
+        return FoundGang(settings, remark=f"the gangd of {folder} records no slices: `record` is not set")
+    slices = Path(status.record)
+    try:
+        check_trusted(slices / SLICES_NAME, uids)
+    except InputError as error:
+        return FoundGang(settings, remark=f"the RUN will have no slices: {error}")
+    return FoundGang(settings, slices)
+
+
+def collector_of(folder: Path | None) -> Collect | None:
+    """Return what tells the time slices that a gangd recorded in a folder; None where there is no folder."""
+    if folder is None:
+        return None
+    return lambda jobs, origin: read_slices(folder, origin, jobs)
+
+
+def check_trusted(path: Path, uids: Collection[int]) -> None:
+    """Check that only the users ``uids`` could have written a file or put it where it is.
+
+    Raises
+    ------
+    InputError
+        Somebody else could have, or the file is not there.
+    """
+    try:
+        real = path.resolve(strict=True)
+        for place in (real, *real.parents):
+            found = place.lstat()
+            shared = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+            sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
+            if found.st_uid not in uids or (shared and not sticky):
+                raise InputError(f"{path} is not believed: others could have written {place}")
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _status(folder: Path, uids: Collection[int]) -> Status:
+    check_trusted(folder / STATUS_NAME, uids)
+    return read_status(folder)
+
+
+def _check_serves(status: Status, folder: Path, nodes: Collection[str]) -> None:
+    age_s = time.time() - status.time_ms / 1000
+    if abs(age_s) > _FRESH_S + 3 * status.lease_ms / 1000:
+        raise ClusterError(f"the gangd of {folder} last wrote its status {age_s:.0f} s ago: does it run?")
+    if status.dry_run:
+        raise ClusterError(f"the gangd of {folder} only tries (--dry-run): it holds no job")
+    joined = {node.node for node in status.nodes if node.agent.lower() == _JOINED}
+    missing = sorted(set(nodes) - joined)
+    if missing:
+        some = ", ".join(missing[:_MOST_NAMED]) + (", ..." if len(missing) > _MOST_NAMED else "")
+        raise ClusterError(f"the gangd of {folder} has no agent on {some}: jobs there take no turns")
+
+
+def _trusted_uids(config: Mapping[str, str]) -> set[int]:
+    slurm = re.search(r"\((\d{1,10})\)\s*$", config.get("SlurmUser", ""))
+    return {0, os.geteuid()} | ({int(slurm[1])} if slurm else set())

@@ -1,0 +1,86 @@
+"""Watching a replay: a progress bar, and what Ctrl-C means."""
+
+from __future__ import annotations
+
+import math
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from submitter.replay import Collect, Replay, Wish
+from submitter.replay import Progress as Standing
+
+
+def watch_replay(
+    session: Replay,
+    title: str = "replay",
+    collect: Collect | None = None,
+    most_s: float = math.inf,
+) -> bool:
+    """Carry a replay out under a progress bar; returns whether it finished.
+
+    After ``most_s`` seconds the jobs that are left are cancelled.
+    """
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} done {task.fields[rest]}"),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    )
+    with _interrupts() as asked, bar:
+        task = bar.add_task(title, total=len(session.plan.jobs), rest="")
+
+        def watch(now: Standing) -> Wish:
+            rest = f"{now.running} running {now.waiting} waiting, about {now.left_s:.0f} s left"
+            if now.blocked:
+                rest += f", {now.blocked} may never start ({escape(str(now.blocked_by))})"
+            bar.update(task, completed=now.done, rest=rest + (", Slurm is away" if now.slurm_away else ""))
+            if not asked:
+                return Wish.CANCEL if now.now_s > most_s else Wish.GO_ON
+            bar.stop()
+            wish = _ask(now, polite=asked[-1] == signal.SIGINT)
+            asked.clear()
+            bar.start()
+            return wish
+
+        return session.run(watch, collect)
+
+
+@contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """Collect SIGINT and SIGTERM in a list while the context lasts."""
+    caught: list[int] = []
+
+    def catch(number: int, _: FrameType | None) -> None:
+        caught.append(number)
+
+    before = {number: signal.signal(number, catch) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ask(now: Standing, *, polite: bool) -> Wish:
+    """Ask what to do; detach where nobody can answer, for that loses nothing."""
+    if not polite or not sys.stdin.isatty():
+        return Wish.DETACH
+    question = f"{now.done} of {now.total} jobs done. [d]etach, [c]ancel all jobs, or [g]o on? "
+    ours = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        answer = input(question).strip().lower()[:1]
+    except (EOFError, KeyboardInterrupt):
+        return Wish.DETACH
+    finally:
+        signal.signal(signal.SIGINT, ours)
+    return {"d": Wish.DETACH, "c": Wish.CANCEL}.get(answer, Wish.GO_ON)

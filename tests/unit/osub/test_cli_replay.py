@@ -1,0 +1,139 @@
+"""The command line of a replay: what is refused in one line, and how the gang scheduler is found."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gangd.controller.slicelog import SliceLog
+from gangd.controller.status import NodeStatus, Status
+from osub.cli.main import run
+from osub.cli.replay_gangd import AUTO, NONE, collector_of, find_gang
+from osub.errors import ClusterError, InputError
+
+CONFIG = {"PreemptMode": "OFF", "SlurmUser": f"slurm({os.geteuid()})"}
+NODES = ("n1", "n2")
+
+
+def status(**fields: object) -> Status:
+    known: dict[str, object] = {
+        "time_ms": time.time() * 1000,
+        "controller": "00",
+        "pid": 1,
+        "dry_run": False,
+        "slice": 1,
+        "quantum_ms": 100.0,
+        "lease_ms": 2000.0,
+        "slurm_age_s": 0.1,
+        "running_jobs": 0,
+        "shared_jobs": 0,
+        "tick_us": 1,
+        "dropped": {},
+        "alarms": [],
+        "nodes": [NodeStatus(node=name, agent="joined") for name in NODES],
+        "jobs": [],
+    }
+    return msgspec.convert(known | fields, Status)
+
+
+def state_folder(folder: Path, **fields: object) -> Path:
+    state, record = folder / "state", folder / "record"
+    state.mkdir(mode=0o755)
+    SliceLog(record, 0.0, 0).close()
+    fields.setdefault("record", str(record))
+    (state / "status.json").write_bytes(msgspec.json.encode(status(**fields)))
+    return state
+
+
+def test_a_gangd_that_serves_the_nodes_lets_limits_stand_and_tells_its_slices(tmp_path: Path) -> None:
+    found = find_gang(str(state_folder(tmp_path)), None, CONFIG, NODES)
+    assert (found.settings.kind, found.settings.quantum_ms) == ("osub", 100.0)
+    assert (found.slices, found.remark) == (tmp_path / "record", None)
+    assert collector_of(found.slices) is not None
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"time_ms": 1000.0}, "last wrote its status"),
+        ({"dry_run": True}, "holds no job"),
+        ({"nodes": [NodeStatus(node="n1", agent="joined")]}, "no agent on n2"),
+        (
+            {"nodes": [NodeStatus(node="n1", agent="joined"), NodeStatus(node="n2", agent="lost")]},
+            "no agent on n2",
+        ),
+    ],
+)
+def test_a_gangd_that_does_not_hold_these_jobs_is_an_error(
+    fields: dict[str, object], complaint: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ClusterError, match=complaint):
+        find_gang(str(state_folder(tmp_path, **fields)), None, CONFIG, NODES)
+
+
+def test_what_somebody_else_could_have_written_is_not_believed(tmp_path: Path) -> None:
+    state = state_folder(tmp_path)
+    (state / "status.json").chmod(0o666)
+    with pytest.raises(InputError, match="not believed"):
+        find_gang(str(state), None, CONFIG, NODES)
+    (state / "status.json").chmod(0o644)
+    state.chmod(0o777)
+    with pytest.raises(InputError, match="not believed"):
+        find_gang(str(state), None, CONFIG, NODES)
+
+
+def test_slices_that_somebody_else_could_have_written_are_left_out_and_that_is_said(tmp_path: Path) -> None:
+    state = state_folder(tmp_path)
+    (tmp_path / "record" / "slices.jsonl").chmod(0o666)
+    found = find_gang(str(state), None, CONFIG, NODES)
+    assert (found.settings.kind, found.slices) == ("osub", None)
+    assert found.remark is not None
+    assert "no slices" in found.remark
+
+
+def test_nothing_in_the_default_folder_is_no_gangd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("osub.cli.replay_gangd.DEFAULT_STATE", tmp_path / "state")
+    assert find_gang(AUTO, None, CONFIG, NODES).settings.kind == "none"
+    state_folder(tmp_path)
+    assert find_gang(AUTO, None, CONFIG, NODES).settings.kind == "osub"
+    assert find_gang(NONE, None, CONFIG, NODES).settings.kind == "none"
+    other = find_gang(AUTO, None, CONFIG, ("x1",))
+    assert other.settings.kind == "none"
+    assert other.remark is not None
+    assert "no agent on x1" in other.remark
+
+
+def test_slurm_s_own_gang_scheduler_is_known_by_its_configuration() -> None:
+    found = find_gang(AUTO, None, {"PreemptMode": "GANG,SUSPEND", "SchedulerTimeSlice": "30 sec"}, NODES)
+    assert (found.settings.kind, found.settings.quantum_ms) == ("slurm", 30_000.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "complaint"),
+    [
+        (["--sbatch-option", "array=1-3"], 2, "--sbatch-option array can't be set"),
+        (["--sbatch-option", "hetjob"], 2, "not heterogeneous"),
+        (["--sbatch-option", "-p x"], 2, "--sbatch-option takes"),
+        (["--speedup", "nan"], 2, "--speedup must be a number"),
+        (["--start", "inf"], 2, "--start must be a number"),
+        (["--patience", "-1"], 2, "--patience must not be negative"),
+        (["--calibration", "/nowhere/steps.json"], 1, "no file /nowhere/steps.json"),
+        (["--resume"], 2, "no RUN"),
+        (["--down-nodes", "maybe"], 2, "--down-nodes"),
+        (["--cluster", "/nowhere"], 1, "no slurm.conf"),
+    ],
+)
+def test_wrong_words_are_one_line_and_leave_nothing(
+    words: list[str], code: int, complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert run(["replay", str(tmp_path / "t.swf"), "--out", str(out), *words]) == code
+    said = capsys.readouterr().err
+    assert said.startswith("osub: ")
+    assert said.count("\n") == 1
+    assert complaint in said
+    assert not out.exists()
