@@ -12,7 +12,7 @@ from osub.records import TRACE_NAME, HostInfo, RunInfo, RunWriter
 from osub.slurm import SlurmClient
 from submitter.apps import read_apps
 from submitter.options import ReplayOptions
-from submitter.plan import Plan, make_plan
+from submitter.plan import COUNTS, Plan, make_plan
 from submitter.stamps import JOBS_FOLDER
 from submitter.target import Target, look_at_target
 from submitter.timing import Clock
@@ -22,7 +22,6 @@ from workloads.trace.interactive import embed_patterns
 from workloads.trace.window import cut_window
 
 APPS_NAME = "apps.csv"
-LEFT_OUT = ("skipped_oversize", "clipped_oversize", "clipped_memory", "skipped_empty")
 # From the beginning to the run's second 0: time to write the RUN and to start the submitting thread.
 _LEAD_S = 0.5
 
@@ -63,13 +62,18 @@ def begin_run(
     trace = prepare_trace(read_swf(trace_path), options)
     choices = read_apps(apps) if apps else None
     target = look_at_target(client, options.wanted)
-    plan = make_plan(trace, target, options.plan_options(target.batch.multiplicity), choices)
+    plan = make_plan(
+        trace,
+        target,
+        options.plan_options(target.batch.multiplicity, target.interactive.multiplicity),
+        choices,
+    )
     info = _run_info(trace, target, client, options, clock)
     with tempfile.TemporaryDirectory(prefix="osub-") as scratch:
         prepared = Path(scratch, "trace.swf")
         write_swf(prepared, trace)
         writer = RunWriter.create(out, info, prepared)
-    counts = {name: getattr(plan, name) for name in LEFT_OUT}
+    counts = {name: getattr(plan, name) for name in COUNTS}
     writer.event("begun", jobs=len(plan.jobs), **counts, nodes_left_out=list(target.left_out))
     try:
         (out / JOBS_FOLDER).mkdir()
@@ -88,9 +92,9 @@ def plan_again(writer: RunWriter, client: SlurmClient, options: ReplayOptions) -
     target = look_at_target(client, options.wanted)
     if target.system != writer.info.system:
         raise UsageError(f"the run was begun on {writer.info.system}; this cluster is {target.system}")
-    multiplicity = writer.info.multiplicity
+    factors = writer.info.multiplicity, writer.info.multiplicity_interactive
     choices = read_apps(apps) if apps.exists() else None
-    return make_plan(trace, target, options.plan_options(multiplicity), choices), target
+    return make_plan(trace, target, options.plan_options(*factors), choices), target
 
 
 def _run_info(

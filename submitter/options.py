@@ -105,11 +105,13 @@ class ReplayOptions:
         """Return how long to wait for what, where a submission without answer is looked for so long."""
         return Timing(look_s=look_s, patience_s=self.patience_s)
 
-    def plan_options(self, multiplicity: int) -> PlanOptions:
-        """Return how the plan is made on a cluster of this multiplicity."""
+    def plan_options(self, multiplicity: int, multiplicity_interactive: int | None = None) -> PlanOptions:
+        """Return how the plan is made on a cluster of this multiplicity (None: the same for both kinds)."""
+        limits_stand = self.gang.kind == "osub"
         return PlanOptions(
             interactive_queue=self.interactive_queue,
-            request_factor=1 if self.gang.kind == "osub" else multiplicity,
+            request_factor=1 if limits_stand else multiplicity,
+            interactive_factor=None if limits_stand else multiplicity_interactive,
             oversize=self.oversize,
             use_memory=self.use_memory,
         )

@@ -19,6 +19,14 @@ from submitter.target import Pool, Target
 from workloads.job_shape import JobShape
 from workloads.swf import SwfJob, SwfTrace
 
+COUNTS = (
+    "skipped_oversize",
+    "clipped_oversize",
+    "clipped_memory",
+    "skipped_limit",
+    "clipped_limit",
+    "skipped_empty",
+)
 EIBA = "eiba"
 RRBA = "rrba"
 
@@ -39,9 +47,9 @@ class PlanOptions:
     ----------
     interactive_queue
         SWF queue number of interactive jobs; None: there are none.
-    request_factor
-        What the requested time is multiplied by: M without gang scheduling, 1 under gangd, which moves
-        the end itself.
+    request_factor, interactive_factor
+        What the requested time is multiplied by, of batch and of interactive jobs (None: as of batch jobs): M
+        of their nodes without gang scheduling, 1 under gangd, which moves the end itself.
     oversize
         What to do with jobs that can never run.
     use_memory
@@ -52,9 +60,15 @@ class PlanOptions:
 
     interactive_queue: int | None = 0
     request_factor: int = 1
+    interactive_factor: int | None = None
     oversize: Oversize = Oversize.FAIL
     use_memory: bool = True
     rrba_app: str = "jacobi"
+
+    def factor(self, *, interactive: bool) -> int:
+        """Return what a job's requested time is multiplied by."""
+        factor = self.interactive_factor if interactive else None
+        return self.request_factor if factor is None else factor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +104,8 @@ class Plan:
     skipped_oversize: int = 0
     clipped_oversize: int = 0
     clipped_memory: int = 0
+    skipped_limit: int = 0
+    clipped_limit: int = 0
     skipped_empty: int = 0
 
 
@@ -107,14 +123,14 @@ def make_plan(
     Raises
     ------
     InputError
-        The trace has no job that can run, a job number comes twice, or a job is larger than the cluster
-        and ``options.oversize`` is ``fail``.
+        The trace has no job that can run, a job number comes twice, or a job is larger than the cluster or
+        asks for more time than its partition gives and ``options.oversize`` is ``fail``.
     UsageError
         ``apps`` names jobs that the trace does not have.
     """
     _check_numbers(trace, apps or {})
     planned: list[PlannedJob] = []
-    counts = {"skipped_oversize": 0, "clipped_oversize": 0, "clipped_memory": 0, "skipped_empty": 0}
+    counts = dict.fromkeys(COUNTS, 0)
     for job in sorted(trace.jobs, key=lambda job: job.submit_s):
         if not job.run_s or not job.procs:
             counts["skipped_empty"] += 1
@@ -127,10 +143,19 @@ def make_plan(
             counts["clipped_oversize" if shape else "skipped_oversize"] += 1
             if shape is None:
                 continue
+        factor = options.factor(interactive=interactive)
+        minutes = _minutes(job, factor)
+        if minutes is not None and pool.most_minutes is not None and minutes > pool.most_minutes:
+            keeps = _beyond_limit(job, minutes, factor, pool, options.oversize)
+            counts["clipped_limit" if keeps else "skipped_limit"] += 1
+            if not keeps:
+                continue
+            minutes = pool.most_minutes
         memory, clipped = _memory(job, pool, shape) if options.use_memory else (None, False)
         counts["clipped_memory"] += clipped
         choice = (apps or {}).get(job.job_number)
-        planned.append(_planned(job, pool, shape, memory, choice, options, interactive=interactive))
+        asked = _Asked(shape, memory, minutes)
+        planned.append(_planned(job, pool, asked, choice, options, interactive=interactive))
     if not planned:
         raise InputError(f"trace {trace.name} has no job to replay ({_empty_because(trace, counts)})")
     first = planned[0].due_s
@@ -171,6 +196,37 @@ def _oversize(job: SwfJob, pool: Pool, target: Target, rule: Oversize) -> JobSha
     return next(shape for size in range(procs, 0, -1) if (shape := pool.shape(size)))
 
 
+def _requested_s(job: SwfJob) -> float | None:
+    return None if job.requested_s is None else max(float(job.requested_s), float(job.run_s or 0))
+
+
+def _minutes(job: SwfJob, factor: int) -> int | None:
+    """Return the limit to ask for."""
+    requested_s = _requested_s(job)
+    return None if requested_s is None else seconds_to_minutes_up(requested_s * factor)
+
+
+def _beyond_limit(job: SwfJob, minutes: int, factor: int, pool: Pool, rule: Oversize) -> bool:
+    """Return whether a job that asks for more time than it can have is kept; raises InputError if neither."""
+    if rule is not Oversize.FAIL:
+        return rule is Oversize.CLIP
+    more = f", {factor} times its own," if factor > 1 else ""
+    raise InputError(
+        f"job {job.job_number} asks for {minutes} minutes{more} and can never start: partition "
+        f"{pool.partition} gives {pool.most_minutes} at most; choose --oversize skip or clip, another "
+        "--partition, or a --speedup"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a job asks for: shape, MiB a core, minutes."""
+
+    shape: JobShape
+    memory_mib: int | None
+    minutes: int | None
+
+
 def _memory(job: SwfJob, pool: Pool, shape: JobShape) -> tuple[int | None, bool]:
     """Return MiB a core to ask for, cut to what a node has, and whether it was cut."""
     if job.memory_kib is None:
@@ -182,15 +238,13 @@ def _memory(job: SwfJob, pool: Pool, shape: JobShape) -> tuple[int | None, bool]
 def _planned(
     job: SwfJob,
     pool: Pool,
-    shape: JobShape,
-    memory: int | None,
+    asked: _Asked,
     choice: AppChoice | None,
     options: PlanOptions,
     *,
     interactive: bool,
 ) -> PlannedJob:
     run_s = float(job.run_s or 0)
-    requested = None if job.requested_s is None else max(float(job.requested_s), run_s)
     app, args, busy_s = _application(job, choice, options, run_s, interactive=interactive)
     return PlannedJob(
         trace_job=job.job_number,
@@ -198,14 +252,12 @@ def _planned(
         app=app,
         args=args,
         partition=pool.partition,
-        nodes=shape.nodes,
-        cores_per_node=shape.cores,
+        nodes=asked.shape.nodes,
+        cores_per_node=asked.shape.cores,
         due_s=float(job.submit_s),
-        memory_per_core_mib=memory,
-        requested_s=requested,
-        limit_minutes=None
-        if requested is None
-        else seconds_to_minutes_up(requested * options.request_factor),
+        memory_per_core_mib=asked.memory_mib,
+        requested_s=_requested_s(job),
+        limit_minutes=asked.minutes,
         dedicated_s=run_s,
         busy_s=busy_s,
         user=None if job.user is None else str(job.user),

@@ -40,6 +40,8 @@ class Pool:
         Most jobs a core.
     shares_on_request
         Whether jobs must ask for sharing (OverSubscribe=YES).
+    most_nodes, most_minutes
+        Limits of the partition on each job, None for none.
     """
 
     partition: str
@@ -49,6 +51,8 @@ class Pool:
     memory_mib: int
     multiplicity: int
     shares_on_request: bool = False
+    most_nodes: int | None = None
+    most_minutes: int | None = None
 
     @property
     def nodes(self) -> int:
@@ -57,7 +61,7 @@ class Pool:
 
     def shape(self, procs: int) -> JobShape | None:
         """Return the shape of a job of ``procs`` processors here, None where it can never run."""
-        return job_shape(procs, self.nodes, self.cores)
+        return job_shape(procs, min(self.nodes, self.most_nodes or self.nodes), self.cores)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +190,8 @@ def _pool(partition: Partition, used: tuple[str, ...], nodes: dict[str, Node]) -
         memory_mib=min(node.memory_mib for node in members),
         multiplicity=partition.multiplicity,
         shares_on_request=partition.multiplicity > 1 and not partition.forced,
+        most_nodes=partition.most_nodes,
+        most_minutes=None if partition.most_time_s is None else partition.most_time_s // 60,
     )
 
 

@@ -98,7 +98,7 @@ def find_gang(
         if where != AUTO:
             raise
         return FoundGang(nobody, remark=f"no gangd is taken into account: {error}")
-    settings = GangSettings(kind="osub", quantum_ms=status.quantum_ms, lease_s=status.lease_ms / 1000)
+    settings = GangSettings(kind="osub", quantum_ms=status.asked_quantum_ms, lease_s=status.lease_ms / 1000)
     if status.record is None:
         return FoundGang(settings, remark=f"the gangd of {folder} records no slices: `record` is not set")
     slices = Path(status.record)

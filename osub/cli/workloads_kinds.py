@@ -54,7 +54,7 @@ def batch_jobs(
     plan = make_plan(
         prepare_trace(read_swf(trace), options),
         target,
-        options.plan_options(target.batch.multiplicity),
+        options.plan_options(target.batch.multiplicity, target.interactive.multiplicity),
         read_apps(apps) if apps else None,
     )
     return [(job, kind_of(job.args, job.cores, job.nodes)) for job in plan.jobs if job.app == RRBA]

@@ -32,6 +32,7 @@ _NEVER_ARRIVED = (
     "connect failure",
     "Connection refused",
     "in standby mode",
+    "Protocol authentication error",  # munged is down or restarting
 )
 # ... and for one that took the call and did not answer: it may have been carried out.
 _NO_ANSWER = (

@@ -117,7 +117,7 @@ def _job(record: Record, find: FindNode) -> Job:
         uid=record.user_id,
         partition=record.partition.partition(",")[0],
         state=state,
-        reason=record.state_reason or "None",
+        reason=one_line(record.state_description or record.state_reason or "None"),
         num_nodes=_whole(record.node_count) or 0,
         cores=_cores(record.job_resources, state, find),
         array_job_id=_whole(record.array_job_id) or None,

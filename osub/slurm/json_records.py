@@ -107,6 +107,7 @@ class Record(msgspec.Struct, frozen=True):
     restart_cnt: Number = None
     user_name: str | None = None
     state_reason: str | None = None
+    state_description: str | None = None
     batch_host: str | None = None
     name: str | None = None
     comment: str | None = None

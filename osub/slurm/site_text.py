@@ -14,6 +14,7 @@ from osub.slurm.hosts import expand_hosts
 from osub.slurm.types import Node, Partition
 
 _PAIR = re.compile(r"(?:^| )([A-Za-z]+)=([^ ]*)")
+_LIMIT = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,9}):([0-9]{1,2}):([0-9]{1,2})")
 _REASON = re.compile(r" Reason=(.*?)(?: \[|$)")
 _NODE_KEYS = ("NodeName", "CoresPerSocket", "Sockets", "ThreadsPerCore", "State", "RealMemory", "CPUAlloc")
 _PARTITION_KEYS = ("PartitionName", "Nodes", "State")
@@ -71,6 +72,8 @@ def _partitions(text: str) -> Iterator[Partition]:
             is_up=keys["State"] == "UP",
             preempt_mode=keys.get("PreemptMode", "OFF"),
             priority_tier=_count(keys.get("PriorityTier", "1")),
+            most_time_s=_time_s(keys.get("MaxTime", "")),
+            most_nodes=_count(keys.get("MaxNodes", "")) or None,
         )
 
 
@@ -78,6 +81,15 @@ def _first_values(line: str, begin: str) -> dict[str, str]:
     if not line.startswith(begin):
         return {}
     return dict(reversed(_PAIR.findall(line)))
+
+
+def _time_s(text: str) -> int | None:
+    """Return a time as Slurm prints limits, ``[days-]hours:minutes:seconds``; None for UNLIMITED."""
+    found = _LIMIT.fullmatch(text)
+    if found is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def _count(text: str) -> int:

@@ -213,7 +213,8 @@ class Partition:
     """One partition.
 
     ``multiplicity`` is the cap on allocated jobs a core (OverSubscribe=FORCE:M or YES:M), 1
-    where cores are not shared; ``forced`` tells FORCE from YES.
+    where cores are not shared; ``forced`` tells FORCE from YES. ``most_time_s`` and ``most_nodes`` limit each
+    job; None where there is no limit.
     """
 
     name: str
@@ -224,3 +225,5 @@ class Partition:
     is_up: bool
     preempt_mode: str
     priority_tier: int = 1
+    most_time_s: int | None = None
+    most_nodes: int | None = None

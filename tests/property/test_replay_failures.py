@@ -68,7 +68,7 @@ class Theatre:
 
         def noted(job: Job, request: SubmitRequest) -> bool:
             works = start(job, request)
-            self.work[job.name, job.restarts] += works
+            self.work[str(job.name), job.restarts] += works
             return works
 
         def shown() -> JobSnapshot:

@@ -26,7 +26,10 @@ def status(**fields: object) -> Status:
         "pid": 1,
         "dry_run": False,
         "slice": 1,
-        "quantum_ms": 100.0,
+        "quantum_ms": 200.0,
+        "asked_quantum_ms": 100.0,
+        "lookahead": 3,
+        "lost_share": None,
         "lease_ms": 2000.0,
         "slurm_age_s": 0.1,
         "running_jobs": 0,
@@ -51,7 +54,8 @@ def state_folder(folder: Path, **fields: object) -> Path:
 
 def test_a_gangd_that_serves_the_nodes_lets_limits_stand_and_tells_its_slices(tmp_path: Path) -> None:
     found = find_gang(str(state_folder(tmp_path)), None, CONFIG, NODES)
-    assert (found.settings.kind, found.settings.quantum_ms) == ("osub", 100.0)
+    settings = found.settings
+    assert (settings.kind, settings.quantum_ms, settings.lease_s) == ("osub", 100.0, 2.0)
     assert (found.slices, found.remark) == (tmp_path / "record", None)
     assert collector_of(found.slices) is not None
 

@@ -102,6 +102,12 @@ def test_a_pending_job_has_no_cores_and_no_start() -> None:
     assert (job.cores, job.start_time, job.end_time) == ((), None, None)
 
 
+def test_the_longer_of_slurm_s_two_reasons_is_the_reason() -> None:
+    longer = "ReqNodeNotAvail, UnavailableNodes:n1"
+    said = TEXT.replace('"state_description": ""', f'"state_description": "{longer}"')
+    assert {job.reason for job in read(said).jobs} == {longer}
+
+
 def test_exit_code_and_signal_are_told_apart() -> None:
     found = [jobs()[number] for number in (6, 7, 11)]
     assert [(job.state, job.exit_code, job.exit_signal) for job in found] == [

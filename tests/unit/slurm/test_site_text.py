@@ -55,6 +55,21 @@ def test_partitions_have_their_nodes_and_multiplicity() -> None:
     assert alone.multiplicity == 1
 
 
+@pytest.mark.parametrize(
+    ("printed", "limit_s"),
+    [("UNLIMITED", None), ("00:05:00", 300), ("2-01:00:00", 176_400), ("1:2", None), ("", None)],
+)
+def test_the_longest_time_of_a_partition_is_known(printed: str, limit_s: int | None) -> None:
+    [main] = read_partitions(PARTITIONS.replace("MaxTime=UNLIMITED", f"MaxTime={printed}"))
+    assert main.most_time_s == limit_s
+
+
+def test_the_most_nodes_of_a_job_in_a_partition_are_known() -> None:
+    assert read_partitions(PARTITIONS)[0].most_nodes is None
+    [main] = read_partitions(PARTITIONS.replace("MaxNodes=UNLIMITED", "MaxNodes=4"))
+    assert main.most_nodes == 4
+
+
 def test_a_partition_whose_nodes_are_no_host_list_is_an_error() -> None:
     with pytest.raises(ClusterError, match="host list"):
         read_partitions(PARTITIONS.replace("Nodes=aduqw-n[1-2]", "Nodes=@all"))

@@ -137,3 +137,10 @@ def test_what_a_command_says_is_told_in_one_printable_line() -> None:
         script.client().submit(REQUEST)
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 400
+
+
+def test_a_munged_that_is_away_is_waited_for_as_slurm_is() -> None:
+    words = "sbatch: error: Batch job submission failed: Protocol authentication error\n"
+    script = Script(*[Answer(1, "", words)] * 3)
+    with pytest.raises(SlurmUnreachableError, match="authentication"):
+        script.client().submit(REQUEST)

@@ -30,7 +30,6 @@ def pending(reason: str, state: JobState = JobState.PENDING, nodes: int = 1) -> 
         state=state,
         reason=reason,
         num_nodes=nodes,
-        num_cpus=1,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from osub.errors import InputError, UsageError
+from osub.records import GangSettings
 from submitter.apps import AppChoice, read_apps
+from submitter.options import ReplayOptions
 from submitter.plan import Oversize, PlanOptions, make_plan
 from submitter.target import Pool, Target
 from workloads.job_shape import JobShape, job_shape
@@ -148,3 +151,41 @@ def test_a_shape_is_the_job_and_fits(procs: int, nodes: int, cores: int) -> None
         assert shape.nodes * shape.cores == procs
         assert shape.nodes <= nodes
         assert shape.cores <= cores
+
+
+LIMITED = replace(POOL, most_minutes=3, most_nodes=2)
+SHORT = replace(TARGET, batch=LIMITED, interactive=LIMITED)
+
+
+def test_a_job_that_can_never_start_for_its_limit_is_told_before_anything_is_submitted() -> None:
+    """120 s are within the partition's three minutes, twice as much is not."""
+    ours = trace(job(requested_s=120))
+    assert make_plan(ours, SHORT, PlanOptions()).jobs[0].limit_minutes == 2
+    with pytest.raises(
+        InputError, match=r"job 1 asks for 4 minutes, 2 times its own, .*main gives 3 at most"
+    ):
+        make_plan(ours, SHORT, PlanOptions(request_factor=2))
+
+
+def test_jobs_beyond_the_limit_are_left_out_or_get_what_there_is() -> None:
+    ours = trace(job(1, requested_s=600), job(2, requested_s=60))
+    left = make_plan(ours, SHORT, PlanOptions(oversize=Oversize.SKIP))
+    assert ([one.trace_job for one in left.jobs], left.skipped_limit) == ([2], 1)
+    cut = make_plan(ours, SHORT, PlanOptions(oversize=Oversize.CLIP))
+    assert ([one.limit_minutes for one in cut.jobs], cut.clipped_limit) == ([3, 1], 1)
+    assert cut.jobs[0].requested_s == 600
+
+
+def test_a_job_that_needs_more_nodes_than_its_partition_gives_can_never_run() -> None:
+    with pytest.raises(InputError, match="can never run"):
+        make_plan(trace(job(allocated_procs=24)), SHORT, PlanOptions())
+    assert make_plan(trace(job(allocated_procs=16)), SHORT, PlanOptions()).jobs[0].nodes == 2
+
+
+def test_interactive_jobs_are_given_time_for_their_own_nodes_multiplicity() -> None:
+    ours = trace(job(1, queue=0, requested_s=60), job(2, requested_s=60))
+    plan = make_plan(ours, TARGET, PlanOptions(request_factor=2, interactive_factor=4))
+    assert [one.limit_minutes for one in plan.jobs] == [4, 2]
+    assert ReplayOptions().plan_options(2, 4) == PlanOptions(request_factor=2, interactive_factor=4)
+    gang = ReplayOptions(gang=GangSettings(kind="osub")).plan_options(2, 4)
+    assert (gang.factor(interactive=True), gang.factor(interactive=False)) == (1, 1)
