@@ -23,6 +23,7 @@ from gangd.controller.slicelog import read_slices
 from gangd.controller.status import Status, read_status
 from osub.errors import ClusterError, InputError, OsubError
 from osub.records import GangSettings
+from osub.trust.owners import others_write
 from submitter.replay import Collect
 
 AUTO, NONE = "auto", "none"
@@ -104,7 +105,9 @@ def find_gang(
     slices = Path(status.record)
     try:
         check_trusted(slices / SLICES_NAME, uids)
-    except InputError as error:
+        with (slices / SLICES_NAME).open("rb"):
+            pass
+    except (InputError, OSError) as error:
         return FoundGang(settings, remark=f"the RUN will have no slices: {error}")
     return FoundGang(settings, slices)
 
@@ -128,7 +131,7 @@ def check_trusted(path: Path, uids: Collection[int]) -> None:
         real = path.resolve(strict=True)
         for place in (real, *real.parents):
             found = place.lstat()
-            shared = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+            shared = others_write(found)
             sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
             if found.st_uid not in uids or (shared and not sticky):
                 raise InputError(f"{path} is not believed: others could have written {place}")
