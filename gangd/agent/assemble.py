@@ -17,7 +17,13 @@ from gangd.agent.hammer import thaw_recorded
 from gangd.agent.jsonlog import JsonLog
 from gangd.agent.loop import Loop
 from gangd.agent.node import Node
-from gangd.agent.realtime import SWITCH_PRIORITY, prepare_process, rest_collector, set_fifo
+from gangd.agent.realtime import (
+    SWITCH_PRIORITY,
+    name_thread,
+    prepare_process,
+    rest_collector,
+    set_fifo,
+)
 from gangd.agent.slicebook import SliceBook
 from gangd.agent.steps import StepTable
 from gangd.agent.strangers import Memory
@@ -140,7 +146,7 @@ def _assemble(
     lease = Lease(state)
     inner = real if isinstance(real, CgroupFreezer) else None
     gate = Gate(holder, lease, watch=None if inner is None else FileWatch())
-    switch = SwitchThread(gate, lambda: settings.realtime and set_fifo(SWITCH_PRIORITY))
+    switch = SwitchThread(gate, lambda: _begin_switching(settings))
     table, memory, book = StepTable(gate), Memory(), SliceBook()
     watch = None if inner is None else FolderWatch()
     node = Node(
@@ -157,6 +163,13 @@ def _assemble(
     )
     folders = inner.folders if inner is not None else list
     return Loop(node, sockets, switch, state, watch, folders, log)
+
+
+def _begin_switching(settings: Settings) -> None:
+    """Set up the switch thread, from within."""
+    name_thread("gang-switch")
+    if settings.realtime:
+        set_fifo(SWITCH_PRIORITY)
 
 
 def _lock(settings: Settings) -> int:

@@ -71,6 +71,12 @@ def rest_collector() -> None:
     gc.set_threshold(100_000, 50, 1000)
 
 
+def name_thread(name: str) -> None:
+    """Name the calling thread for whoever looks at threads (``top -H``); 15 characters are kept."""
+    with contextlib.suppress(OSError):
+        Path("/proc/thread-self/comm").write_text(name)
+
+
 def set_fifo(priority: int) -> bool:
     """Give the calling thread, and those that it starts, SCHED_FIFO. False if it is denied."""
     try:
