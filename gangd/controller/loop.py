@@ -186,7 +186,8 @@ class ControllerLoop:
             slices = self._scheduler.time
             following = slices.slice_at(now_ns) + 1
             length_ns = slices.length_ns(following)
-            self._look_ns = slices.start_ns(next_look(following, length_ns))
+            look = next_look(following, length_ns, calm=self._scheduler.at_rest)
+            self._look_ns = slices.start_ns(look)
             self._tick_ns = self._look_ns + min(TICK_DELAY_NS, length_ns // 2)
             self._tick_us = (self._clock() - now_ns) // 1000
         if soon_ns >= self._beat_ns:

@@ -18,12 +18,13 @@ NEAR_EVERY_NS = SECOND
 class Accounts:
     """Asks which gangs have lost time and whose end is to be moved: in turns, and often near an end."""
 
-    def __init__(self, rotation: Rotation, limits: Limits) -> None:
+    def __init__(self, rotation: Rotation, limits: Limits, now_ns: int) -> None:
         self._rotation = rotation
         self._limits = limits
         self._turns: list[Gang] = []
         self._near: dict[int, Gang] = {}
         self._near_ns = 0
+        self._looked_ns = now_ns
 
     def look(
         self, gangs: Mapping[int, Gang], number: int, now_ns: int, wall_s: float, settings: Settings
@@ -41,8 +42,9 @@ class Accounts:
         """
         if not self._turns:
             self._turns = list(gangs.values())
-        rounds = max(1, LOOK_EVERY_NS // settings.quantum_ns)
-        turn = [self._turns.pop() for _ in range(min(len(self._turns), -(-len(gangs) // rounds)))]
+        passed_ns, self._looked_ns = min(now_ns - self._looked_ns, LOOK_EVERY_NS), now_ns
+        due = -(-len(gangs) * passed_ns // LOOK_EVERY_NS)
+        turn = [self._turns.pop() for _ in range(min(len(self._turns), due))]
         if now_ns >= self._near_ns:
             self._near_ns = now_ns + NEAR_EVERY_NS
             turn = list({id(gang): gang for gang in (*turn, *self._near.values())}.values())

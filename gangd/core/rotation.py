@@ -134,6 +134,11 @@ class Rotation:
         """Whether something changed since slices were last worked out."""
         return bool(self._dirty)
 
+    @property
+    def repeats(self) -> bool:
+        """Whether the slices of all groups repeat for ever."""
+        return not self._windows
+
     def touch(self, slots: Iterable[int]) -> None:
         """Neighbours of ``slots`` changed."""
         self._dirty.update(slots)

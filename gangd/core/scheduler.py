@@ -103,7 +103,7 @@ class GangScheduler:
         self._rotation = Rotation(self._graph, settings.quantum_ns)
         self._limits = Limits(limits)
         self._people = Population(self._graph, self._rotation, self._limits, self.agents)
-        self._accounts = Accounts(self._rotation, self._limits)
+        self._accounts = Accounts(self._rotation, self._limits, start_ns)
         self._young: dict[int, Gang] = {}
         self._launches = Launches()
         self._wall_s = 0.0
@@ -164,6 +164,11 @@ class GangScheduler:
     def restless(self) -> bool:
         """Whether the next tick changes slices: the sooner it comes, the sooner they do."""
         return self._rotation.touched
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether every slice to come is decided, as long as nothing happens: ticks may be left out."""
+        return not self._young and not self._rotation.touched and self._rotation.repeats
 
     def shares(self, gang: Gang) -> bool:
         """Whether another gang sits on one of its cores."""

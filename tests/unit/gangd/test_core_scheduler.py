@@ -55,6 +55,23 @@ def test_a_steady_schedule_is_published_once() -> None:
     assert all(not only(bench.tick(), Publish) for _ in range(100))
 
 
+def test_ticks_may_be_left_out_while_the_schedule_repeats_and_nothing_happens() -> None:
+    bench = shared()
+    bench.tick()
+    bench.tick()
+    assert bench.scheduler.at_rest
+    bench.job(3)
+    bench.snapshot()
+    assert not bench.scheduler.at_rest
+    for _ in range(4):
+        bench.tick()
+    assert bench.scheduler.at_rest
+    before = [bench.owners(number, 1)[0] for number in range(bench.slice + 2, bench.slice + 40)]
+    bench.slice += 30  # no tick comes for so long
+    assert not only(bench.tick(), Publish)
+    assert [bench.owners(number, 1)[0] for number in range(bench.slice + 2, bench.slice + 9)] == before[31:38]
+
+
 def test_a_change_begins_beyond_what_is_final() -> None:
     bench = shared()
     for _ in range(10):
