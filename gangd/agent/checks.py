@@ -70,8 +70,12 @@ class Checks:
     def on_writes(self, now_ns: int) -> None:
         """Look at the steps whose control files strangers have written."""
         for key in self._gate.strange():
-            held = key in self._gate.held
+            since_ns = self._gate.held.get(key)
             state = self._gate.holder.state(key)
+            if self._gate.held.get(key) != since_ns:  # a switch came between: the next look tells
+                continue
+            self._gate.settle(key)
+            held = since_ns is not None
             self._note(
                 self._memory.on_state(
                     key, state, now_ns, ours=held, settled=key in self._settled, written=held
@@ -89,18 +93,21 @@ class Checks:
         Without ``settled``, only of those that we hold and have not seen to stand still yet.
         """
         self._report_doubts(now_ns)
-        held, frozen = self._gate.held, self._frozen()
+        frozen = self._frozen()
         self._settling = {
             key: settling for key, settling in self._settling.items() if key in frozen or key in self.stuck
         }
         self._settled &= frozen
         for key in {*keys, *frozen} if settled else frozen - self._settled:
-            ours = key in held
+            since_ns = self._gate.held.get(key)
             state = self._gate.holder.state(key)
-            if ours is not (key in held):  # a switch came between: nobody else did this
+            if self._gate.held.get(key) != since_ns:  # a switch came between: nobody else did this
                 continue
-            if ours and key not in self._settled and not self._settle(key, state, now_ns):
-                continue
+            ours = since_ns is not None
+            if since_ns is not None and key not in self._settled:
+                settling = self._settling.get(key) or Settling(since_ns, now_ns)
+                if not self._settle(key, settling, state, now_ns):
+                    continue
             self._note(
                 self._memory.on_state(key, state, now_ns, ours=ours, settled=key in self._settled), now_ns
             )
@@ -110,8 +117,9 @@ class Checks:
         """Look again at freezes that have not settled; returns whether something must be done anew."""
         before = dict(self.stuck)
         frozen = self._frozen()
-        for key in [key for key in self._settling if key in frozen]:
-            self._settle(key, self._gate.holder.state(key), now_ns)
+        for key, settling in list(self._settling.items()):
+            if key in frozen:
+                self._settle(key, settling, self._gate.holder.state(key), now_ns)
         rested = self.stuck_at(now_ns) != before.keys()
         self._set_due(now_ns)
         return rested
@@ -119,7 +127,7 @@ class Checks:
     def _frozen(self) -> set[StepKey]:
         """Return the steps that we hold by freezing them; what yields has nothing to settle."""
         spared = self._gate.yielding
-        return {key for key in list(self._gate.held) if key.job not in spared}
+        return {key for key in self._gate.held if key.job not in spared}
 
     def _set_due(self, now_ns: int) -> None:
         times = [each.look_ns(now_ns) for each in self._settling.values()]
@@ -146,9 +154,8 @@ class Checks:
             if not known and key.job in self._memory.dying_at(now_ns):
                 self._book.on_dying(frozenset((key.job,)))
 
-    def _settle(self, key: StepKey, state: StepState, now_ns: int) -> bool:
+    def _settle(self, key: StepKey, settling: Settling, state: StepState, now_ns: int) -> bool:
         """Follow a freeze until it has taken effect; returns whether it has."""
-        settling = self._settling.get(key) or Settling(self._gate.held[key], now_ns)
         settling, following = settling.on_state(state, now_ns, self._patience)
         if following is Next.DONE:
             self._settling.pop(key, None)

@@ -69,7 +69,8 @@ class Gate:
     Attributes
     ----------
     held
-        Steps that we hold, and since when (ns); read by the loop, written under the lock.
+        Steps that we hold, and since when (ns). Replaced as a whole, never changed: whoever has taken it may
+        go through it, while the other thread holds or thaws.
     turn
         Counts switches: what was decided before a switch must not be applied after it.
     watch
@@ -87,7 +88,8 @@ class Gate:
     ) -> None:
         self.holder = holder
         self.lease = lease
-        self.held: dict[StepKey, int] = {}
+        self.held: Mapping[StepKey, int] = {}
+        self._held: dict[StepKey, int] = {}
         self.turn = 0
         self._barred: frozenset[int] = frozenset()
         self.watch = watch
@@ -130,13 +132,14 @@ class Gate:
             if not refused:
                 outcomes = [self._freeze(key, begin_ns) for key in freeze if key.job not in self._barred]
             frozen_ns = self._clock()
-            outcomes += [self._thaw(key) for key in (list(self.held) if refused else thaw)]
+            outcomes += [self._thaw(key) for key in (list(self._held) if refused else thaw)]
             end_ns = self._clock()
-            if self.held and not self.lease.valid(end_ns):
+            if self._held and not self.lease.valid(end_ns):
                 # The process was stopped between check and write, or the lease ended under it.
                 refused = True
-                outcomes += [self._thaw(key) for key in list(self.held)]
+                outcomes += [self._thaw(key) for key in list(self._held)]
             self._forget_own()
+            self.held = self._held.copy()
             used_ns = self._used_ns(outcomes)
         return Applied(begin_ns, frozen_ns, end_ns, _notable(outcomes), refused, used_ns)
 
@@ -145,8 +148,9 @@ class Gate:
         with self._lock:
             begin_ns = self._clock()
             self._strange.clear()
-            outcomes = [self._thaw(key) for key in list(self.held)]
+            outcomes = [self._thaw(key) for key in list(self._held)]
             self._forget_own()
+            self.held = self._held.copy()
             return Applied(begin_ns, begin_ns, self._clock(), _notable(outcomes), refused=False)
 
     def disown(self, keys: Iterable[StepKey]) -> None:
@@ -155,16 +159,18 @@ class Gate:
             self._see()
             for key in keys:
                 self.holder.disown(key)
-                self.held.pop(key, None)
+                self._held.pop(key, None)
             self._forget_own()
+            self.held = self._held.copy()
 
     def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
         """Let the holder know the steps that were found; what vanished is no longer held."""
         with self._lock:
             steps = self.holder.adopt(found)
             known = {step.key for step in steps}
-            for key in [key for key in self.held if key not in known]:
-                del self.held[key]
+            for key in [key for key in self._held if key not in known]:
+                del self._held[key]
+            self.held = self._held.copy()
             return steps
 
     def cpu_ns(self, key: StepKey) -> int | None:
@@ -178,14 +184,18 @@ class Gate:
             return self.watch is None or self.watch.set_files(files)
 
     def strange(self) -> set[StepKey]:
-        """Return the steps whose control files strangers have written since the last call.
+        """Return the steps whose control files strangers have written, until they are settled.
 
-        Until they are taken from here, such steps are not thawed: they may be somebody else's by now.
+        Until then such steps are not thawed: they may be somebody else's by now.
         """
         with self._lock:
             self._see()
-            strange, self._strange = self._strange, set()
-            return strange
+            return self._strange.copy()
+
+    def settle(self, key: StepKey) -> None:
+        """Note that it was found out what a stranger has done to a step."""
+        with self._lock:
+            self._strange.discard(key)
 
     def _used_ns(self, outcomes: Iterable[Outcome]) -> Mapping[int, int]:
         """CPU time so far of the jobs that yield and were held or let go just now."""
@@ -210,7 +220,7 @@ class Gate:
     def _freeze(self, key: StepKey, now_ns: int) -> Outcome:
         outcome = self.holder.hold(key)
         if outcome.did is not Did.GONE:
-            self.held.setdefault(key, now_ns)
+            self._held.setdefault(key, now_ns)
         return outcome
 
     def _thaw(self, key: StepKey) -> Outcome:
@@ -218,7 +228,7 @@ class Gate:
             return Outcome(key, Did.NOTHING)
         outcome = self.holder.release(key)
         if outcome.did is not Did.FAILED:
-            self.held.pop(key, None)
+            self._held.pop(key, None)
         return outcome
 
 

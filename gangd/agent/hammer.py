@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gangd.freezer.layout import find_steps, slurm_roots
+from gangd.freezer.layout import freezable_paths, slurm_roots
 from gangd.freezer.tree import CGROUP1, CGROUP2, Dialect, subdirectories, write_control
 from gangd.guardian.place import STATE_DIR, all_stand_ins, ledger_folders
 from gangd.guardian.registry import noted_folders
@@ -185,15 +185,10 @@ def _hierarchies(root: Path | None) -> Iterator[tuple[Path, Dialect]]:
 
 
 def _paths(mount: Path, dialect: Dialect, node: str | None) -> Iterator[str]:
-    """Every path that a freezer may freeze; with v2 also the step's ``user``, where Slurm suspends."""
+    """Every path that a freezer may freeze, of one node or of all."""
     nodes = [node] if node is not None else _nodes(mount, dialect)
     bases = tuple(dict.fromkeys(base for name in nodes for base in slurm_roots(mount, dialect, name)))
-    for step in find_steps(mount, dialect, bases):
-        yield from step.paths
-        for path in step.paths:
-            user, slash, _ = path.rpartition("/user/")
-            if slash:
-                yield f"{user}/user"
+    return freezable_paths(mount, dialect, bases)
 
 
 def _nodes(mount: Path, dialect: Dialect) -> list[str]:

@@ -356,7 +356,7 @@ class Node:
             open=True,  # the gate looks at the lease when the instant has come
             planned=frozenset(),
             steps=self.table.views(),
-            ours=dict(self.gate.held),
+            ours=self.gate.held,
             dying=self.memory.dying_at(now_ns),
             strangers=self.memory.strangers(),
             yielding=self.ways.yielding,

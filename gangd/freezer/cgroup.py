@@ -2,13 +2,15 @@
 
 A write to an open control file costs tens of microseconds; opening one costs as much again, so files are
 opened when a step is discovered. The kernel freezes asynchronously: ``freeze`` does not wait for it.
+
+What we froze stays known, and in the ledger, until it is thawed or the kernel says that it is gone: a step
+may get other folders while it is held, or drop out of sight, and still stands still for our sake.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +24,10 @@ LIST_EVERY = 8
 
 @dataclass(slots=True)
 class _Handle:
-    """The open files of one cgroup. ``ours``: we froze it and have not thawed it yet."""
+    """The open files of one cgroup.
+
+    ``ours``: we froze it and have not thawed it yet. ``owed``: and should have, but a write failed.
+    """
 
     path: str
     folder: Path
@@ -31,6 +36,7 @@ class _Handle:
     procs_fd: int
     slot: int | None
     ours: bool = False
+    owed: bool = False
     usage_fd: int | None = None
 
     def close(self) -> None:
@@ -65,6 +71,8 @@ class CgroupFreezer:
         Remembers what we froze, for the guardian.
     cpuacct_root
         Mount of the v1 ``cpuacct`` hierarchy; None if there is none. v2 accounts by itself.
+    write, read
+        How control files are written and read, as ``os.pwrite`` and ``os.pread``.
 
     Raises
     ------
@@ -73,7 +81,15 @@ class CgroupFreezer:
     """
 
     def __init__(
-        self, root: Path, dialect: Dialect, node: str, ledger: Ledger, cpuacct_root: Path | None = None
+        self,
+        root: Path,
+        dialect: Dialect,
+        node: str,
+        ledger: Ledger,
+        cpuacct_root: Path | None = None,
+        *,
+        write: Callable[[int, bytes, int], int] = os.pwrite,
+        read: Callable[[int, int, int], bytes] = os.pread,
     ) -> None:
         self.name = dialect.name
         self.root = root
@@ -81,6 +97,8 @@ class CgroupFreezer:
         self._node = node
         self._ledger = ledger
         self._cpuacct_root = cpuacct_root
+        self._pwrite = write
+        self._pread = read
         self._bases: tuple[str, ...] = ()
         self._folders: list[Path] = []
         self._links: list[int] | None = None
@@ -122,13 +140,14 @@ class CgroupFreezer:
     def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
         """See ``Holder``."""
         steps = {step.key: step for step in found}
-        for key in [key for key in self._known if key not in steps]:
-            self._forget(key)
+        for key, known in self._known.items():
+            step = steps.get(key)
+            self._close_old(known, () if step is None else step.paths)
         for key, step in steps.items():
             known = self._known.setdefault(key, _Known(step))
-            self._reopen(known, step)
-            if not known.handles:
-                del self._known[key]
+            known.step = step
+            self._open_new(known)
+        self._known = {key: known for key, known in self._known.items() if known.handles}
         return tuple(known.step for known in self._known.values())
 
     def hold(self, key: StepKey) -> Outcome:
@@ -144,12 +163,10 @@ class CgroupFreezer:
         for handle in self._handles(key):
             if not handle.ours:
                 continue
-            if self.dialect is not CGROUP1 and not handle.path.endswith("/user"):
-                with contextlib.suppress(OSError):
-                    os.pwrite(handle.control_fd, self.dialect.thaw, 0)
-            handle.ours = False
-            if handle.slot is not None:
-                self._ledger.release(handle.slot)
+            if self.dialect is CGROUP1 or handle.path.endswith("/user"):
+                self._settle(handle)
+            else:
+                self._thaw_late(handle)
 
     def state(self, key: StepKey) -> StepState:
         """See ``Holder``. A step whose cgroups differ is FREEZING."""
@@ -177,36 +194,59 @@ class CgroupFreezer:
 
     def close(self) -> None:
         """See ``Holder``."""
-        for key in list(self._known):
-            self._forget(key)
+        for known in self._known.values():
+            for handle in known.handles.values():
+                self._discard(handle)
+        self._known.clear()
         os.close(self._root_fd)
 
     def _handles(self, key: StepKey) -> Iterable[_Handle]:
         known = self._known.get(key)
         return () if known is None else known.handles.values()
 
-    def _forget(self, key: StepKey) -> None:
-        for handle in self._known.pop(key).handles.values():
-            self._discard(handle)
-
     def _discard(self, handle: _Handle) -> None:
+        """Close the files. The ledger keeps what we still hold, for whoever thaws after us."""
         handle.close()
-        if handle.slot is not None:
+        if handle.slot is not None and not handle.ours:
             self._ledger.drop(handle.slot)
 
-    def _reopen(self, known: _Known, step: Step) -> None:
-        """Open what is new, close what is gone; a cgroup of the same name may be a new one (requeue)."""
+    def _close_old(self, known: _Known, paths: tuple[str, ...]) -> None:
+        """Close what is gone and what is not wanted; a cgroup of the same name may be a new one (requeue)."""
         for path, handle in list(known.handles.items()):
-            if path not in step.paths or self._state_of(handle) is StepState.GONE:
-                self._discard(known.handles.pop(path))
-        for path in step.paths:
-            if path not in known.handles:
-                handle_or_none = self._open(path, step.key.job)
-                if handle_or_none is not None:
-                    known.handles[path] = handle_or_none
-        known.step = step
+            if handle.owed:
+                self._thaw_late(handle)
+            if self._state_of(handle) is StepState.GONE:
+                handle.ours = False
+            elif handle.ours or path in paths:
+                continue
+            self._discard(known.handles.pop(path))
 
-    def _open(self, path: str, job: int) -> _Handle | None:
+    def _open_new(self, known: _Known) -> None:
+        job = known.step.key.job
+        for path in known.step.paths:
+            handle = known.handles.get(path) or self._open(path)
+            if handle is None:
+                continue
+            known.handles[path] = handle
+            if handle.slot is None:  # also one for which the ledger had no room before
+                handle.slot = self._ledger.claim_cgroup(self.dialect.kind, path, job)
+
+    def _thaw_late(self, handle: _Handle) -> None:
+        """Thaw what is not held any more; what cannot be written is tried again at each look."""
+        try:
+            self._pwrite(handle.control_fd, self.dialect.thaw, 0)
+        except OSError as error:
+            handle.owed = not is_gone(error)
+        if not handle.owed:
+            self._settle(handle)
+
+    def _settle(self, handle: _Handle) -> None:
+        """Note that a cgroup is not frozen by us any more."""
+        handle.ours = handle.owed = False
+        if handle.slot is not None:
+            self._ledger.release(handle.slot)
+
+    def _open(self, path: str) -> _Handle | None:
         """Files of one cgroup, or None if it vanished or a component of its path is not what it seems."""
         opened: list[int] = []
         try:
@@ -222,9 +262,8 @@ class CgroupFreezer:
             for fd in opened:
                 os.close(fd)
             return None
-        slot = self._ledger.claim_cgroup(self.dialect.kind, path, job)
         state_fd = opened[0] if self.dialect is CGROUP1 else opened[2]
-        return _Handle(path, self.root / path, opened[0], state_fd, opened[1], slot)
+        return _Handle(path, self.root / path, opened[0], state_fd, opened[1], None)
 
     def _write(self, key: StepKey, *, ours: bool) -> Outcome:
         known = self._known.get(key)
@@ -233,34 +272,35 @@ class CgroupFreezer:
         did, text = Did.NOTHING, None
         gone = 0
         for handle in known.handles.values():
+            handle.owed = False
             if handle.ours is ours:
                 continue
             if handle.slot is None:
                 did, text = Did.FAILED, "the ledger is full: not frozen"
                 continue
-            if ours:
+            if ours:  # noted before it is so
                 self._ledger.hold(handle.slot)
+                handle.ours = True
             try:
-                os.pwrite(handle.control_fd, self.dialect.freeze if ours else self.dialect.thaw, 0)
+                self._pwrite(handle.control_fd, self.dialect.freeze if ours else self.dialect.thaw, 0)
             except OSError as error:
                 if not is_gone(error):
                     did, text = Did.FAILED, f"{handle.path}/{self.dialect.control}: {error.strerror}"
                     if ours:
-                        self._ledger.release(handle.slot)
+                        self._settle(handle)
                     continue
                 gone += 1
             else:
                 did = did if did is Did.FAILED else Did.WROTE
-            handle.ours = ours
             if not ours:
-                self._ledger.release(handle.slot)
+                self._settle(handle)
         if gone == len(known.handles):
             return Outcome(key, Did.GONE)
         return Outcome(key, did, text)
 
     def _state_of(self, handle: _Handle) -> StepState:
         try:
-            raw = os.pread(handle.state_fd, 256, 0)
+            raw = self._pread(handle.state_fd, 256, 0)
         except OSError as error:
             if is_gone(error):
                 return StepState.GONE

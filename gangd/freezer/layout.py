@@ -5,7 +5,8 @@ stays in ``job_J``, which is therefore never frozen.
 
 cgroup v2: ``.../[<node>_]slurmstepd.scope/job_J/step_S/{slurm,user/task_N}``; slurmstepd lives in ``slurm``.
 The ``task_*`` are frozen rather than ``user``: Slurm suspends a job through ``user``, and the two bits then
-stay independent of each other. A step without task folders is frozen through ``user``.
+stay independent of each other. Processes that are in ``user`` itself are frozen through it. A step without
+any task is none yet: slurmstepd would wait for a task that is frozen before it has begun.
 
 With the node's name in a path, only the paths of this agent's node count: several nodes may share a host.
 """
@@ -58,6 +59,19 @@ def find_steps(root: Path, dialect: Dialect, bases: tuple[str, ...]) -> tuple[St
     return tuple(step for base in bases for step in walk(root, base))
 
 
+def freezable_paths(root: Path, dialect: Dialect, bases: tuple[str, ...]) -> Iterator[str]:
+    """Every cgroup below ``bases`` that has a freeze bit which we or Slurm may have set, empty or not."""
+    if dialect is CGROUP1:
+        for step in find_steps(root, dialect, bases):
+            yield from step.paths
+        return
+    for base in bases:
+        for job in subdirectories(str(root / base)):
+            for user in _users(root, f"{base}/{job}") if job.startswith("job_") else ():
+                if dialect.allows(user) is not None:
+                    yield from (*_tasks(root, user), user)
+
+
 def _scopes(root: Path, base: str, node: str, depth: int) -> Iterator[str]:
     for name in subdirectories(str(root / base) if base else str(root)):
         path = f"{base}/{name}" if base else name
@@ -96,6 +110,20 @@ def _steps2(root: Path, base: str) -> Iterator[Step]:
             match = CGROUP2.allows(user)
             if match is None:
                 continue
-            names = subdirectories(str(root / user))
-            tasks = sorted(f"{user}/{name}" for name in names if CGROUP2.allows(f"{user}/{name}"))
-            yield Step(StepKey(int(match["job"]), match["step"]), None, tuple(tasks) or (user,))
+            paths = tuple(_tasks(root, user))
+            if not paths and _has_processes(root / user):
+                paths = (user,)
+            if paths:
+                yield Step(StepKey(int(match["job"]), match["step"]), None, paths)
+
+
+def _tasks(root: Path, user: str) -> list[str]:
+    names = subdirectories(str(root / user))
+    return sorted(f"{user}/{name}" for name in names if CGROUP2.allows(f"{user}/{name}"))
+
+
+def _has_processes(cgroup: Path) -> bool:
+    try:
+        return bool((cgroup / "cgroup.procs").read_bytes())
+    except OSError:  # gone, or a threaded one, whose processes stand above it
+        return False

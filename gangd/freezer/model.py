@@ -64,6 +64,8 @@ class Outcome:
 class Ledger(Protocol):
     """Crash-safe memory of what is ours to release; written *before* the hold that it records.
 
+    At any instant what a holder holds is a subset of what its ledger lists as held.
+
     Slots are numbers; ``claim_*`` returns None when the ledger is full, and what has no slot must not be
     held. ``hold`` and ``release`` flip a flag in memory and neither block nor allocate.
     """
@@ -101,7 +103,10 @@ class Holder(Protocol):
         """Find the steps that exist now; changes nothing."""
 
     def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
-        """Make the steps of ``look`` known to the other methods and forget all others; returns the known."""
+        """Make the steps of ``look`` known to the other methods; returns all that are known.
+
+        Others are forgotten, but never what we hold: that stays known until it is released or gone.
+        """
 
     def hold(self, key: StepKey) -> Outcome:
         """Begin to hold the tasks of a step that are not held by us yet."""
@@ -125,7 +130,7 @@ class Holder(Protocol):
         """Absolute paths of the files whose modification by others matters (empty if there are none)."""
 
     def close(self) -> None:
-        """Release file descriptors; what is held stays held."""
+        """Release file descriptors; what is held stays held, and in the ledger."""
 
 
 class NoLedger:

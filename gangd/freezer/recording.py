@@ -43,10 +43,12 @@ class RecordingFreezer:
 
     def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
         """See ``Holder``."""
-        self._known = {step.key for step in found}
-        self.ours &= self._known
         self.frozen &= self.steps
-        return found
+        self.ours &= self.steps
+        kept = self.ours - {step.key for step in found}
+        steps = found + tuple(Step(key, None) for key in sorted(kept))
+        self._known = {step.key for step in steps}
+        return steps
 
     def hold(self, key: StepKey) -> Outcome:
         """See ``Holder``."""

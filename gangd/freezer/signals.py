@@ -4,13 +4,15 @@ Stops are visible to parents (shells, mpiexec) and a process may leave the tree 
 caller looks, adopts and freezes again until ``freeze`` finds nothing new. Only processes that we stopped
 are continued: whoever was stopped already is left alone. Every process is addressed through a pidfd whose
 start time was checked, so a reused pid can't be hit. Parents are stopped before and continued after their
-children, and so never see them stopped.
+children, and so never see them stopped. What we stopped stays known, and in the ledger, until it is continued
+or gone.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gangd.freezer.membership import (
@@ -50,6 +52,17 @@ class _Member:
     ours: bool = False
 
 
+def send_signal(pidfd: int, number: signal.Signals) -> str | None:
+    """Send a signal; None if it was sent, an empty text if the process is gone, else what went wrong."""
+    try:
+        signal.pidfd_send_signal(pidfd, number)
+    except ProcessLookupError:
+        return ""
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
 class SignalFreezer:
     """Stops and continues the processes of the steps of ``node``.
 
@@ -61,13 +74,23 @@ class SignalFreezer:
         Remembers every process that we stopped, by pid and start time.
     spare
         Pids that are never stopped (the agent's guardian); the caller's own is added.
+    send
+        How a signal is sent, as ``send_signal`` does.
     """
 
     name = "signals"
 
-    def __init__(self, node: str, ledger: Ledger, spare: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        node: str,
+        ledger: Ledger,
+        spare: frozenset[int] = frozenset(),
+        *,
+        send: Callable[[int, signal.Signals], str | None] = send_signal,
+    ) -> None:
         self._node = node
         self._ledger = ledger
+        self._send = send
         self.spare = spare | {1, os.getpid()}
         self._seen = Members()
         self._claims: dict[Identity, tuple[Claim, int]] = {}
@@ -90,21 +113,24 @@ class SignalFreezer:
     def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
         """See ``Holder``."""
         wanted = {step.key: self._seen.steps.get(step.key, []) for step in found}
-        for key in list(self._known):
+        for key, members in list(self._known.items()):
             identities = {stat.identity for stat in wanted.get(key, ())}
-            members = self._known[key]
             for identity in [identity for identity in members if identity not in identities]:
-                self._discard(members.pop(identity))
-            if key not in wanted:
+                if self._let_go(members[identity]):
+                    self._discard(members.pop(identity))
+            if key not in wanted and not members:
                 del self._known[key]
         for key, stats in wanted.items():
             members = self._known.setdefault(key, {})
             for stat in stats:
-                if stat.identity not in members:
-                    member = self._open(stat, key.job)
-                    if member is not None:
-                        members[stat.identity] = member
-        return found
+                member = members.get(stat.identity) or self._open(stat)
+                if member is None:
+                    continue
+                members[stat.identity] = member
+                if member.slot is None:  # also one for which the ledger had no room before
+                    member.slot = self._ledger.claim_process(stat.pid, stat.start_ticks, key.job)
+        kept = tuple(Step(key, None) for key in self._known if key not in wanted)
+        return found + kept
 
     def hold(self, key: StepKey) -> Outcome:
         """See ``Holder``."""
@@ -126,13 +152,13 @@ class SignalFreezer:
             if member.slot is None:
                 did, text = Did.FAILED, "the ledger is full: not stopped"
                 continue
-            self._ledger.hold(member.slot)
-            trouble = _send(member, signal.SIGSTOP)
+            self._ledger.hold(member.slot)  # noted before it is so
+            member.ours = True
+            trouble = self._send(member.pidfd, signal.SIGSTOP)
             if trouble is None:
-                member.ours = True
                 did = did if did is Did.FAILED else Did.WROTE
             else:
-                self._ledger.release(member.slot)
+                self._settle(member)
                 if trouble:
                     did, text = Did.FAILED, f"cannot stop process {member.pid}: {trouble}"
         return Outcome(key, did, text)
@@ -144,23 +170,21 @@ class SignalFreezer:
             return Outcome(key, Did.GONE)
         did, text = Did.NOTHING, None
         for member in reversed(members.values()):
-            if not member.ours or member.slot is None:
+            if not member.ours:
                 continue
-            trouble = _send(member, signal.SIGCONT)
+            trouble = self._send(member.pidfd, signal.SIGCONT)
             if trouble:
                 did, text = Did.FAILED, f"cannot continue process {member.pid}: {trouble}"
                 continue
-            member.ours = False
-            self._ledger.release(member.slot)
+            self._settle(member)
             did = did if did is Did.FAILED else Did.WROTE
         return Outcome(key, did, text)
 
     def disown(self, key: StepKey) -> None:
         """See ``Holder``."""
         for member in self._known.get(key, {}).values():
-            if member.ours and member.slot is not None:
-                self._ledger.release(member.slot)
-            member.ours = False
+            if member.ours:
+                self._settle(member)
 
     def state(self, key: StepKey) -> StepState:
         """See ``Holder``. FREEZING while a stop of ours is under way, THAWED if none is left."""
@@ -196,6 +220,7 @@ class SignalFreezer:
         """See ``Holder``."""
         for members in self._known.values():
             for member in members.values():
+                self._let_go(member)
                 self._discard(member)
         self._known.clear()
 
@@ -206,7 +231,7 @@ class SignalFreezer:
             self._claims[stat.identity] = claim, reads + 1
         return claim
 
-    def _open(self, stat: ProcStat, job: int) -> _Member | None:
+    def _open(self, stat: ProcStat) -> _Member | None:
         try:
             pidfd = os.pidfd_open(stat.pid)
         except OSError:  # it ended; or no descriptors are left, and then it must not be stopped
@@ -215,23 +240,22 @@ class SignalFreezer:
         if now is None or now.start_ticks != stat.start_ticks:
             os.close(pidfd)
             return None
-        slot = self._ledger.claim_process(stat.pid, stat.start_ticks, job)
-        return _Member(stat.pid, stat.start_ticks, pidfd, slot)
+        return _Member(stat.pid, stat.start_ticks, pidfd, None)
+
+    def _let_go(self, member: _Member) -> bool:
+        """Continue a process that is gone or has left its step; False if it has to be tried again."""
+        if member.ours and not self._send(member.pidfd, signal.SIGCONT):
+            self._settle(member)
+        return not member.ours
+
+    def _settle(self, member: _Member) -> None:
+        """Note that a process is not stopped by us any more."""
+        member.ours = False
+        if member.slot is not None:
+            self._ledger.release(member.slot)
 
     def _discard(self, member: _Member) -> None:
-        if member.ours:  # it is gone, or it left the step; nobody else would continue it
-            _send(member, signal.SIGCONT)
+        """Close the files. The ledger keeps what we still hold, for whoever thaws after us."""
         os.close(member.pidfd)
-        if member.slot is not None:
+        if member.slot is not None and not member.ours:
             self._ledger.drop(member.slot)
-
-
-def _send(member: _Member, number: signal.Signals) -> str | None:
-    """Send a signal; None if it was sent, an empty text if the process is gone, else what went wrong."""
-    try:
-        signal.pidfd_send_signal(member.pidfd, number)
-    except ProcessLookupError:
-        return ""
-    except OSError as error:
-        return error.strerror or str(error)
-    return None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 
 import pytest
 
@@ -33,8 +34,8 @@ class StickyFreezer(RecordingFreezer):
 class Bench:
     """Checks over a recording freezer, with a clock in the test's hand."""
 
-    def __init__(self) -> None:
-        self.freezer = StickyFreezer([KEY])
+    def __init__(self, freezer: StickyFreezer | None = None) -> None:
+        self.freezer = freezer or StickyFreezer([KEY])
         self.now_ns = 0
         self.gate = Gate(self.freezer, Lease(None), lambda: self.now_ns)
         self.gate.lease.set_until(2**62)
@@ -164,3 +165,28 @@ def test_freeze_of_ours_during_a_look_is_not_taken_for_a_strangers(
     assert bench.memory.strangers() == {}
     assert bench.report().found == ()
     assert KEY in bench.gate.held
+
+
+class SwitchInBetween(StickyFreezer):
+    """The switch thread acts while the loop asks for a state."""
+
+    switch: Callable[[], object] | None = None
+
+    def state(self, key: StepKey) -> StepState:
+        state = super().state(key)
+        switch, self.switch = self.switch, None
+        if switch is not None:
+            switch()
+        return state
+
+
+def test_switch_between_looking_and_judging_is_no_stranger() -> None:
+    freezer = SwitchInBetween([KEY])
+    bench = Bench(freezer)
+    bench.gate.apply((KEY,), ())
+    freezer.switch = lambda: bench.gate.apply((), (KEY,))
+    bench.checks.on_states([KEY], 1)
+    freezer.switch = lambda: bench.gate.apply((KEY,), ())
+    bench.checks.on_states([KEY], 2)
+    assert bench.report().found == ()
+    assert not bench.memory.strangers()

@@ -158,6 +158,9 @@ def test_what_a_stranger_wrote_is_not_thawed_before_it_was_looked_at(
     assert set(gate.held) == {A}
     assert gate.strange() == {A}
     gate.apply((), (A,))
+    assert freezer.frozen == {A}  # it is known who wrote, but not yet what
+    gate.settle(A)
+    gate.apply((), (A,))
     assert freezer.frozen == set()
 
 
@@ -195,3 +198,13 @@ def test_switch_thaws_everything_when_the_lease_ends(
     switch.fire()
     assert freezer.frozen == set()
     assert len(switch.expired) == 1
+
+
+def test_who_goes_through_what_is_held_is_not_disturbed_by_a_switch(gate: Gate) -> None:
+    """The loop reads what is held while the switch thread holds and thaws."""
+    gate.apply((A, B), ())
+    keys = iter(gate.held)
+    seen = {next(keys)}
+    gate.apply((), (A, B))
+    assert seen | set(keys) == {A, B}
+    assert not gate.held

@@ -6,6 +6,8 @@ from pathlib import Path
 from gangd.freezer.cgroup import CgroupFreezer
 from gangd.freezer.model import Did, NoLedger, StepKey, StepState
 from gangd.freezer.tree import CGROUP2
+from gangd.guardian.revive import thaw_held
+from gangd.guardian.statefile import StateFile
 from tests.fixtures.gang_host import SPIN, RealCgroups, runs, stands, until
 
 SCOPE = "system.slice/a_slurmstepd.scope"
@@ -110,4 +112,61 @@ def test_look_is_quick_enough_for_every_slice(real_v2: RealCgroups) -> None:
     start = time.perf_counter()
     assert len(freezer.adopt(freezer.look())) == 20
     print(f"first look at 20 steps: {1e3 * (time.perf_counter() - start):.2f} ms")
+    freezer.close()
+
+
+USER = f"{SCOPE}/job_12/step_0/user"
+
+
+def late_task(cgroups: RealCgroups, task: str) -> int:
+    """Start a task outside and move it in, as slurmstepd does."""
+    pid = cgroups.spawn(cgroups.root, SPIN)
+    (cgroups.make(task) / "cgroup.procs").write_text(str(pid))
+    return pid
+
+
+def test_task_that_comes_late_leaves_what_is_frozen_on_record(real_v2: RealCgroups, tmp_path: Path) -> None:
+    """A step without task folders is held through ``user``; a task that appears changes nothing of that."""
+    first = real_v2.spawn(real_v2.make(USER), SPIN)
+    ledger = StateFile.create(tmp_path / "ledger", "a", str(real_v2.root))
+    freezer = CgroupFreezer(real_v2.root, CGROUP2, "a", ledger)
+    freezer.adopt(freezer.look())
+    assert freezer.hold(KEY).did is Did.WROTE
+    late = late_task(real_v2, f"{USER}/task_0")
+    freezer.adopt(freezer.look())
+    assert [held.path for held in ledger.held()] == [USER]
+    assert freezer.hold(KEY).did is Did.WROTE  # the task itself
+    assert stands(late)
+    assert freezer.release(KEY).did is Did.WROTE
+    assert (real_v2.root / USER / "cgroup.freeze").read_text() == "0\n"
+    assert runs(late)
+    assert runs(first)
+    assert not list(ledger.held())
+    freezer.close()
+    ledger.close()
+
+
+def test_guardian_knows_of_a_step_with_a_late_task(real_v2: RealCgroups, tmp_path: Path) -> None:
+    first = real_v2.spawn(real_v2.make(USER), SPIN)
+    ledger = StateFile.create(tmp_path / "ledger", "a", str(real_v2.root))
+    freezer = CgroupFreezer(real_v2.root, CGROUP2, "a", ledger)
+    freezer.adopt(freezer.look())
+    freezer.hold(KEY)
+    late = late_task(real_v2, f"{USER}/task_0")
+    freezer.adopt(freezer.look())
+    freezer.hold(KEY)
+    freezer.close()  # what is frozen stays on record
+    assert thaw_held(ledger).jobs == {12}
+    assert runs(first)
+    assert runs(late)
+    ledger.close()
+
+
+def test_step_whose_tasks_have_not_begun_is_not_frozen(real_v2: RealCgroups) -> None:
+    """slurmstepd would wait for a task that is frozen before it begins."""
+    real_v2.make(USER)
+    freezer = freezer_on(real_v2.root)
+    freezer.adopt(freezer.look())
+    assert freezer.hold(KEY).did is Did.GONE
+    assert runs(late_task(real_v2, f"{USER}/task_0"))
     freezer.close()
