@@ -18,7 +18,7 @@ from submitter.plan import EIBA, RRBA, PlannedJob
 
 _HEAD = """\
 #!/bin/sh
-# Job {trace_job} of the replay in {run}
+# Job {trace_job} of a replay
 at={stem}
 stamp() {{ date +%s%3N; }}
 note() {{ printf '%s\\n' "$2" > "$at.$1"; }}
@@ -79,7 +79,7 @@ def batch_script(job: PlannedJob, run: Path, *, pin: bool = False, calibration: 
         Stored step times for rrba.
     """
     stem = run / "jobs" / str(job.trace_job)
-    head = _HEAD.format(trace_job=job.trace_job, run=shlex.quote(str(run)), stem=shlex.quote(str(stem)))
+    head = _HEAD.format(trace_job=job.trace_job, stem=shlex.quote(str(stem)))
     command = shlex.join(_command(job, stem, calibration))
     return head + (_PIN if pin else "") + _TAIL.format(command=command)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -116,9 +117,10 @@ def write_whole(path: Path, text: str, mode: int) -> None:
     OutputError
         The file cannot be written; what was there before stays.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    # In a folder that others may write, too, nobody knows the name before, and none of his links is followed.
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
     try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
                 stream.write(text)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
 import os
+import pwd
+import re
 import shutil
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -84,14 +86,31 @@ def look_at_host(cgroup_root: Path = Path("/sys/fs/cgroup")) -> Host:
         )
     is_root = os.geteuid() == 0
     return Host(
-        name=socket.gethostname().partition(".")[0],
-        user=getpass.getuser() if not is_root else "root",
+        name=_host_name(),
+        user=_user_name(),
         is_root=is_root,
         cpus=tuple(sorted(os.sched_getaffinity(0))),
         memory_mib=psutil.virtual_memory().total // 2**20,
         cgroup=usable_cgroup(cgroup_root) if is_root else CgroupVersion.NONE,
         programs={name: path for name, path in found.items() if path},
     )
+
+
+def _host_name() -> str:
+    """Return the short host name; raises HostError for one that slurm.conf would read otherwise."""
+    name = socket.gethostname().partition(".")[0]
+    if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9_-]{0,62})", name):
+        raise HostError(f"slurm.conf cannot hold this host's name {name!r}: give it another, `hostname NAME`")
+    return name
+
+
+def _user_name() -> str:
+    """Return who this is by the kernel's word; his number where he has no name that slurm.conf can hold."""
+    with suppress(KeyError):
+        name = pwd.getpwuid(os.geteuid()).pw_name
+        if re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*", name):
+            return name
+    return str(os.geteuid())
 
 
 def usable_cgroup(root: Path = Path("/sys/fs/cgroup")) -> CgroupVersion:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
 from osub.errors import UsageError
 
+# A backslash at the end would join the next line to it, and a "#" would end it.
+_SETTING = re.compile(r"[A-Za-z][A-Za-z0-9_]*=[^\x00-\x1f\x7f#]*[^\x00-\x20\x7f#\\]")
 MOST_NODES = 512
 MOST_CORES = 256
 MOST_THREADS = 8
@@ -101,9 +104,8 @@ class Shape:
         elif self.interactive_nodes is not None:
             raise UsageError("--interactive-nodes goes with --queues mq")
         for setting in self.settings:
-            key, equals, value = setting.partition("=")
-            if not (key.isidentifier() and equals and value) or "\n" in setting:
-                raise UsageError(f"--set takes Key=Value as in slurm.conf, not {setting!r}")
+            if not _SETTING.fullmatch(setting):
+                raise UsageError(f"--set takes Key=Value, one line as in slurm.conf, not {setting!r}")
 
     @property
     def system(self) -> str:

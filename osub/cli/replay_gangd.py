@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -21,9 +20,9 @@ from gangd.controller.keeper import STATUS_NAME
 from gangd.controller.slicelog import NAME as SLICES_NAME
 from gangd.controller.slicelog import read_slices
 from gangd.controller.status import Status, read_status
-from osub.errors import ClusterError, InputError, OsubError
+from osub.errors import ClusterError, InputError, OsubError, TrustError
 from osub.records import GangSettings
-from osub.trust.owners import others_write
+from osub.trust import folder_of, open_own
 from submitter.replay import Collect
 
 AUTO, NONE = "auto", "none"
@@ -128,13 +127,11 @@ def check_trusted(path: Path, uids: Collection[int]) -> None:
         Somebody else could have, or the file is not there.
     """
     try:
-        real = path.resolve(strict=True)
-        for place in (real, *real.parents):
-            found = place.lstat()
-            shared = others_write(found)
-            sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX
-            if found.st_uid not in uids or (shared and not sticky):
-                raise InputError(f"{path} is not believed: others could have written {place}")
+        believed = frozenset(uids)
+        with folder_of(path, believed) as folder:
+            os.close(open_own(folder, path.name, os.O_RDONLY, also=believed))
+    except TrustError as error:
+        raise InputError(f"{path} is not believed: {error}") from error
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
 

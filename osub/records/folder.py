@@ -18,6 +18,7 @@ from osub.records.columns import JOBS, Table
 from osub.records.journal import output_error
 from osub.records.run_info import SCHEMA_VERSION, RunInfo
 from osub.records.trace_copy import copy_trace
+from osub.trust import refuse_for_root
 
 INFO_NAME = "run.json"
 LOG_NAME = "log.jsonl"
@@ -41,10 +42,13 @@ def new_folder(path: Path) -> Iterator[Path]:
     ------
     OutputError
         ``path`` holds something already or cannot be made.
+    TrustError
+        Root was to make it where another user may write.
     """
     refuse_existing(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        refuse_for_root(path)
         made = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent))
     except OSError as error:
         raise output_error("create", path, error) from error

@@ -35,6 +35,7 @@ from osub.records.row_journal import RowJournal, good_lines_length, read_journal
 from osub.records.rows import JobRecord, SliceRecord
 from osub.records.run_info import RunInfo
 from osub.records.tables import write_table
+from osub.trust import refuse_others
 
 _SLICES_AT_ONCE = 10_000
 
@@ -98,8 +99,11 @@ class RunWriter:
             ``path`` is not a RUN, or a journal is damaged.
         OutputError
             The run is finished, or another process is writing it.
+        TrustError
+            It is another user's: going on with it means to run the commands that it holds.
         """
         info = read_info(path)
+        refuse_others(path)
         lock = FolderLock(path)
         if is_finished(path):
             lock.release()

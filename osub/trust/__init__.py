@@ -28,6 +28,7 @@ from osub.trust.folders import (
     open_parent,
     place_of,
     refuse_for_root,
+    refuse_others,
 )
 from osub.trust.owners import is_closed_to_others, user_name
 
@@ -46,6 +47,7 @@ __all__ = [
     "read_file",
     "read_trusted",
     "refuse_for_root",
+    "refuse_others",
     "user_name",
     "write_file",
 ]

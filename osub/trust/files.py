@@ -10,12 +10,12 @@ from pathlib import Path
 
 from osub.errors import TrustError
 from osub.trust.folders import folder_of, open_entry, place_of
-from osub.trust.owners import is_closed_to_others, user_name
+from osub.trust.owners import Owners, is_closed_to_others, user_name
 
 _MOST_BYTES = 64 * 2**20
 
 
-def read_file(folder_fd: int, name: str, most_bytes: int = _MOST_BYTES) -> bytes:
+def read_file(folder_fd: int, name: str, most_bytes: int = _MOST_BYTES, also: Owners = frozenset()) -> bytes:
     """Return what a file in an open folder holds.
 
     Raises
@@ -27,7 +27,7 @@ def read_file(folder_fd: int, name: str, most_bytes: int = _MOST_BYTES) -> bytes
     OSError
         It cannot be read.
     """
-    fd = open_own(folder_fd, name, os.O_RDONLY)
+    fd = open_own(folder_fd, name, os.O_RDONLY, also=also)
     with os.fdopen(fd, "rb") as stream:
         content = stream.read(most_bytes + 1)
         if len(content) > most_bytes:
@@ -35,13 +35,13 @@ def read_file(folder_fd: int, name: str, most_bytes: int = _MOST_BYTES) -> bytes
     return content
 
 
-def read_trusted(path: Path, most_bytes: int = _MOST_BYTES) -> bytes:
+def read_trusted(path: Path, most_bytes: int = _MOST_BYTES, also: Owners = frozenset()) -> bytes:
     """Return what the file ``path`` holds, every folder above it checked; raises as ``read_file``."""
-    with folder_of(path) as parent:
-        return read_file(parent, path.name, most_bytes)
+    with folder_of(path, also) as parent:
+        return read_file(parent, path.name, most_bytes, also)
 
 
-def open_own(folder_fd: int, name: str, flags: int, mode: int = 0o600) -> int:
+def open_own(folder_fd: int, name: str, flags: int, mode: int = 0o600, also: Owners = frozenset()) -> int:
     """Open a file in an open folder, such as a lock or a log; made with ``os.O_CREAT``.
 
     Raises
@@ -63,7 +63,7 @@ def open_own(folder_fd: int, name: str, flags: int, mode: int = 0o600) -> int:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
             raise TrustError(f"{place_of(fd)} is no plain file: remove it")
-        if not is_closed_to_others(found):
+        if not is_closed_to_others(found, also):
             who = user_name(found.st_uid)
             raise TrustError(f"{place_of(fd)} belongs to {who}, or others may write to it: remove it")
     except BaseException:

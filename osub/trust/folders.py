@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from osub.errors import TrustError
-from osub.trust.owners import ROOT, others_write, user_name
+from osub.trust.owners import ROOT, Owners, is_known_owner, others_write, user_name
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """Flags that open a folder and nothing else, not through a link (the kernel then says ``ENOTDIR``)."""
@@ -62,6 +62,7 @@ def open_folder(path: Path, *, own: bool = True) -> int:
     OSError
         It cannot be opened.
     """
+    path = _absolute(path)
     with folder_of(path) as parent:
         return _enter(parent, path, own=own)
 
@@ -79,6 +80,7 @@ def make_folder(path: Path, mode: int = 0o755) -> tuple[int, bool]:
     TrustError, OSError
         As ``open_folder``.
     """
+    path = _absolute(path)
     parent = open_parent(path, make=True)
     try:
         made = True
@@ -92,7 +94,7 @@ def make_folder(path: Path, mode: int = 0o755) -> tuple[int, bool]:
 
 
 def refuse_for_root(path: Path) -> None:
-    """Refuse a folder that may not be believed, for root alone.
+    """Refuse a folder that may not be believed, or the place of one that is to be made, for root alone.
 
     A plain user may share a folder with his colleagues, and answers for it; root answers for everybody.
 
@@ -104,35 +106,58 @@ def refuse_for_root(path: Path) -> None:
         It cannot be opened.
     """
     if os.geteuid() == ROOT:
-        os.close(open_folder(path))
+        with contextlib.suppress(FileNotFoundError):
+            os.close(open_folder(path))
+            return
+        os.close(open_parent(path))
+
+
+def refuse_others(path: Path) -> None:
+    """Refuse a folder that belongs to another user, and for root one that may not be believed.
+
+    Raises
+    ------
+    TrustError
+        It is another user's; or see ``open_folder``.
+    OSError
+        It cannot be opened.
+    """
+    owner = path.stat().st_uid
+    if owner != os.geteuid():
+        raise TrustError(f"{path} belongs to {user_name(owner)}, and you are {user_name(os.geteuid())}")
+    refuse_for_root(path)
 
 
 @contextlib.contextmanager
-def folder_of(path: Path) -> Iterator[int]:
+def folder_of(path: Path, also: Owners = frozenset()) -> Iterator[int]:
     """Give a descriptor of the folder in which ``path`` stands; raises as ``open_parent``."""
-    parent = open_parent(path)
+    parent = open_parent(path, also=also)
     try:
         yield parent
     finally:
         os.close(parent)
 
 
-def open_parent(path: Path, *, make: bool = False) -> int:
+def open_parent(path: Path, *, make: bool = False, also: Owners = frozenset()) -> int:
     """Open the folder in which ``path`` stands, each folder above it checked; raises as ``open_folder``.
 
     The descriptor is good for names below it, not for reading the folder. With ``make`` folders that are
-    missing are made, for everybody to read.
+    missing are made, for everybody to read; folders and links of the users ``also`` are believed, too.
     """
-    absolute = path if path.is_absolute() else Path.cwd() / path
-    if absolute.name in ("", ".."):
-        raise TrustError(f"{path} names no file or folder")
-    return _walk(list(absolute.parent.parts), path, make=make)
+    path = _absolute(path)
+    if path.name in ("", ".."):
+        raise TrustError(f"{path} names no file or folder: name one")
+    return _walk(list(path.parent.parts), path, make=make, also=also)
 
 
 def names_in(folder_fd: int) -> list[str]:
     """Return the names of what an open folder holds, sorted."""
     with os.scandir(folder_fd) as entries:
         return sorted(entry.name for entry in entries)
+
+
+def _absolute(path: Path) -> Path:
+    return path if path.is_absolute() else Path.cwd() / path
 
 
 def place_of(fd: int) -> str:
@@ -160,14 +185,14 @@ def _enter(parent: int, path: Path, *, own: bool) -> int:
     return fd
 
 
-def _walk(parts: list[str], path: Path, *, make: bool) -> int:
+def _walk(parts: list[str], path: Path, *, make: bool, also: Owners) -> int:
     """Open folders one below the other from ``/`` on and check each; returns a descriptor of the last."""
     fd = os.open("/", _STEP)
     todo, links = parts[::-1], 0
     try:
         while True:
             here = os.fstat(fd)
-            _check_passage(here, fd, path)
+            _check_passage(here, fd, path, also)
             if not todo:
                 return fd
             name = todo.pop()
@@ -175,7 +200,9 @@ def _walk(parts: list[str], path: Path, *, make: bool) -> int:
                 inner = _step(fd, name, make=make)
             except NotADirectoryError:
                 links += 1
-                todo += _target(fd, name, here, path, links)  # an absolute one begins with "/" again
+                if links > _MOST_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
+                todo += _target(fd, name, here, also)  # an absolute one begins with "/" again
                 continue
             os.close(fd)
             fd = inner
@@ -195,22 +222,20 @@ def _step(fd: int, name: str, *, make: bool) -> int:
     return os.open(name, _STEP, dir_fd=fd)
 
 
-def _target(fd: int, name: str, here: os.stat_result, path: Path, links: int) -> list[str]:
+def _target(fd: int, name: str, here: os.stat_result, also: Owners) -> list[str]:
     """Return where a link on the way leads, last component first; raises if it may not be followed."""
     found = os.stat(name, dir_fd=fd, follow_symlinks=False)
     if not stat.S_ISLNK(found.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), name)
-    if links > _MOST_LINKS:
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-    if found.st_uid not in (ROOT, os.geteuid()) or others_write(here):
+    if not is_known_owner(found, also) or others_write(here):
         who = user_name(found.st_uid)
         raise TrustError(f"{Path(place_of(fd), name)} is a link that {who} made: name the folder itself")
     return list(Path(os.readlink(name, dir_fd=fd)).parts)[::-1]
 
 
-def _check_passage(found: os.stat_result, fd: int, path: Path) -> None:
+def _check_passage(found: os.stat_result, fd: int, path: Path, also: Owners) -> None:
     """Refuse a folder in which others can put something in the place of what is on the way."""
-    if found.st_uid not in (ROOT, os.geteuid()):
+    if not is_known_owner(found, also):
         raise TrustError(
             f"{path} is in the hands of {user_name(found.st_uid)}, to whom {place_of(fd)} belongs: "
             "choose a folder of your own"

@@ -8,11 +8,18 @@ import pwd
 import stat
 
 ROOT = 0
+Owners = frozenset[int]
+"""Ids of users who are believed besides root and the user himself."""
 
 
-def is_closed_to_others(found: os.stat_result) -> bool:
-    """Whether a file or folder belongs to root or the user, and nobody else may write to it."""
-    return found.st_uid in (ROOT, os.geteuid()) and not others_write(found)
+def is_closed_to_others(found: os.stat_result, also: Owners = frozenset()) -> bool:
+    """Whether a file or folder belongs to root, the user or ``also``, and nobody else may write to it."""
+    return is_known_owner(found, also) and not others_write(found)
+
+
+def is_known_owner(found: os.stat_result, also: Owners = frozenset()) -> bool:
+    """Whether a file or folder belongs to root, the user or one of ``also``."""
+    return found.st_uid in (ROOT, os.geteuid()) or found.st_uid in also
 
 
 def others_write(found: os.stat_result) -> bool:

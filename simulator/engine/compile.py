@@ -48,14 +48,6 @@ def cache_folder() -> Path:
     return folder / source_digest(Path(__file__).parents[1])
 
 
-def _cache_is_usable(folder: Path) -> bool:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):
-        return False
-    return os.access(folder, os.W_OK)
-
-
 COMPILED = compilation_wanted()
 """Whether the kernels of this process are compiled."""
 
@@ -63,7 +55,9 @@ _CACHED = False
 if COMPILED:
     import numba
 
-    if _cache_is_usable(cache_folder()):
+    from osub.kernel_cache import usable_cache
+
+    if usable_cache(cache_folder()):
         numba.config.CACHE_DIR = str(cache_folder())  # type: ignore[attr-defined]
         _CACHED = True
 

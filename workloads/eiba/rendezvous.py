@@ -8,10 +8,12 @@ only the job's user can join. Each side proves to the other that it knows the ke
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import secrets
 import socket
+import stat
 import struct
 import time
 from multiprocessing import AuthenticationError
@@ -26,6 +28,7 @@ from workloads.job_report import write_whole
 # A stranger that connects and says nothing may delay the others by no more than this.
 HANDSHAKE_S = 2.0
 LOOK_AGAIN_S = 0.05
+_MOST_BYTES = 65_536
 
 
 def open_hub(
@@ -103,7 +106,7 @@ def join_hub(inbox: Inbox, path: Path, identity: str, node_index: int, deadline_
     obstacle = "the file is not there"
     while time.monotonic() < deadline_s:
         try:
-            notice = json.loads(path.read_text(encoding="utf-8"))
+            notice = json.loads(_read_own(path))
             if notice["identity"] == identity:
                 return _call(notice, node_index)
             obstacle = f"the file is of job {notice['identity']}"
@@ -116,6 +119,22 @@ def join_hub(inbox: Inbox, path: Path, identity: str, node_index: int, deadline_
         f"the first node was not reached through {path}: {obstacle}; "
         "give a --rendezvous FILE that every node of the job sees"
     )
+
+
+def _read_own(path: Path) -> bytes:
+    """Return what a file of this user's own holds; another's would lead to an impostor.
+
+    Raises
+    ------
+    OSError
+        It is not there, is a link, another user's, or others may write it.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as stream:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+            raise PermissionError(errno.EACCES, f"it is user id {found.st_uid}'s, or others may write it")
+        return stream.read(_MOST_BYTES)
 
 
 def _listen() -> socket.socket:

@@ -131,7 +131,7 @@ def store_calibration(path: Path, calibration: Calibration) -> None:
 
     lock = path.with_name(f".{path.name}.lock")
     try:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise OutputError(f"cannot write calibration {path}: {error.strerror}") from error
     try:

@@ -73,10 +73,17 @@ def _run(options: RrbaOptions, begin: ProcessStart, task: SlurmTask) -> int:
             f"no MPI library: {error}; install the package mpich, or mpi4py for this host"
         ) from error
     from workloads.rrba.run import Origin, run_job
-    from workloads.rrba.segments import discard_segments
+    from workloads.rrba.segments import check_mapped, clear_the_way, discard_segments
 
+    clear_the_way(os.environ)
     # The only other thread, the termination watch, makes no call of MPI.
     MPI.Init_thread(MPI.THREAD_FUNNELED)
+    try:
+        check_mapped()
+    except OsubError as error:
+        print(f"rrba: {error}", file=sys.stderr, flush=True)
+        MPI.COMM_WORLD.Abort(1)
+        raise
     try:
         code = run_job(options, Origin(begin, task, pin, launch_s(os.environ, begin)))
     except OsubError:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from pathlib import Path
 
 import pytest
 
 from deploy.local.conf import cgroup_conf, slurm_conf
-from deploy.local.host import CgroupVersion, Host, usable_cgroup
+from deploy.local.host import CgroupVersion, Host, _host_name, _user_name, usable_cgroup
 from deploy.local.layout import free_ports, make_layout
 from deploy.local.shape import Gang, Queues, Shape, natural_shape, pin_cpus
-from osub.errors import UsageError
+from osub.errors import HostError, UsageError
 
 HOST = Host("host1", "alice", False, (0, 1, 2, 3), 16_000, CgroupVersion.NONE, {})
 ROOT = Host("host1", "root", True, (0, 1, 2, 3), 16_000, CgroupVersion.V1, {})
@@ -102,6 +104,49 @@ def test_settings_win_over_ours_whatever_their_case() -> None:
     assert lines["killwait"] == "5"
     assert lines["minjobage"] == "10"
     assert "MinJobAge" not in lines
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "A=b\nSlurmUser=root",
+        "A=b\rSlurmUser=root",
+        "A=b\\",
+        "A=b # x",
+        "A=b\x00",
+        "A=",
+        "A= ",
+        "=b",
+        "A",
+        "A b=c",
+        "é=c",
+        "Include /etc/passwd",
+    ],
+)
+def test_a_setting_is_one_line_and_nothing_else(setting: str) -> None:
+    with pytest.raises(UsageError, match="--set"):
+        Shape(nodes=1, cores=1, settings=(setting,))
+
+
+def test_settings_may_hold_blanks_and_equals_signs() -> None:
+    partition = "PartitionName=night Nodes=ALL OverSubscribe=FORCE:2 State=UP"
+    shape = Shape(nodes=1, cores=1, settings=(partition,))
+    assert partition in slurm_conf(shape, HOST, make_layout(Path("/c"), Path("/c"), shape, ((),)))
+
+
+def test_the_user_is_who_the_kernel_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LOGNAME", "USER"):
+        monkeypatch.setenv(name, "x\nSlurmUser=root")
+    assert _user_name() == pwd.getpwuid(os.geteuid()).pw_name
+
+
+@pytest.mark.parametrize("name", ["a b", "a\nb", "a#b", "a=b", "-a", "", "a;b"])
+def test_a_host_name_that_slurm_conf_would_read_otherwise_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: name)
+    with pytest.raises(HostError, match="name"):
+        _host_name()
 
 
 def test_names_differ_from_folder_to_folder() -> None:

@@ -20,6 +20,8 @@ from typing import ParamSpec, TypeVar
 
 import numba
 
+from osub.kernel_cache import usable_cache
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -38,10 +40,9 @@ def cache_folder() -> Path | None:
     try:
         base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "osub" / "solvers"
         folder = (Path(numba_base) if numba_base else base) / digest.hexdigest()[:16]
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):
+    except RuntimeError:  # no home
         return None
-    return folder if os.access(folder, os.W_OK) else None
+    return folder if usable_cache(folder) else None
 
 
 @contextlib.contextmanager
