@@ -22,7 +22,12 @@ def node_cgroups(node_names: Iterable[str], root: Path = CGROUP_ROOT) -> list[Pa
 def cluster_cgroups(letters: str, root: Path = CGROUP_ROOT) -> list[Path]:
     """Return the top cgroups of every node of the cluster with these letters."""
     node = f"{letters}-n*"
-    patterns = (f"*/slurm_{node}", f"system.slice/{node}_slurmstepd.scope", f"{node}_slurmstepd.scope")
+    patterns = (
+        f"*/slurm_{node}",
+        f"*/gangd_{node}_job_*",  # in which agents let jobs yield
+        f"system.slice/{node}_slurmstepd.scope",
+        f"{node}_slurmstepd.scope",
+    )
     return [path for pattern in patterns for path in root.glob(pattern) if path.is_dir()]
 
 

@@ -112,7 +112,10 @@ def pin_all(members: Iterable[Facts]) -> list[Pinned]:
 
 def _is_task(facts: Facts, kin: Kin) -> bool:
     nodes = re.escape(kin.names.letters) + "-n[0-9]+"
-    if any(re.search(rf"/(slurm_{nodes}|{nodes}_slurmstepd\.scope)(/|$)", path) for path in facts.cgroups):
+    if any(
+        re.search(rf"/(slurm_{nodes}|gangd_{nodes}_job_[0-9]+|{nodes}_slurmstepd\.scope)(/|$)", path)
+        for path in facts.cgroups
+    ):
         return True
     return (
         facts.user == kin.user

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from gangd.freezer.layout import find_steps, slurm_roots, watched_folders
 from gangd.freezer.model import Did, Ledger, Outcome, Step, StepKey, StepState
-from gangd.freezer.tree import CGROUP1, Dialect, is_gone, open_dir, open_file, read_anew, subdirectories
+from gangd.freezer.tree import CGROUP1, Dialect, is_gone, read_anew, subdirectories
 from osub.errors import HostError
+from osub.trust import open_below, open_entry
 
 LIST_EVERY = 8
 
@@ -250,12 +251,12 @@ class CgroupFreezer:
         """Files of one cgroup, or None if it vanished or a component of its path is not what it seems."""
         opened: list[int] = []
         try:
-            dir_fd = open_dir(self._root_fd, path)
+            dir_fd = open_below(self._root_fd, path)
             try:
-                opened.append(open_file(dir_fd, self.dialect.control, os.O_RDWR))
-                opened.append(open_file(dir_fd, "cgroup.procs", os.O_RDONLY))
+                opened.append(open_entry(dir_fd, self.dialect.control, os.O_RDWR))
+                opened.append(open_entry(dir_fd, "cgroup.procs", os.O_RDONLY))
                 if self.dialect is not CGROUP1:
-                    opened.append(open_file(dir_fd, "cgroup.events", os.O_RDONLY))
+                    opened.append(open_entry(dir_fd, "cgroup.events", os.O_RDONLY))
             finally:
                 os.close(dir_fd)
         except OSError:

@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from osub.trust import open_below, open_entry
+
 _STEP = r"step_(?P<step>[a-z]+|[0-9]+(?:\+[0-9]+)?)"
 _V1 = r"slurm(?:_(?P<node>[A-Za-z0-9._-]+))?/uid_(?P<uid>[0-9]+)/job_(?P<job>[0-9]+)/" + _STEP
 _V2 = (
@@ -49,30 +51,6 @@ CGROUP2 = Dialect("cgroup2", 2, "cgroup.freeze", b"1", b"0", re.compile(_V2))
 DIALECTS = {dialect.kind: dialect for dialect in (CGROUP1, CGROUP2)}
 
 _GONE = frozenset({errno.ENOENT, errno.ESRCH, errno.ENODEV})
-_DIR_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-def open_dir(root_fd: int, path: str) -> int:
-    """Descriptor of the directory ``path`` below ``root_fd``; the caller closes it.
-
-    Raises
-    ------
-    OSError
-        ``ENOENT`` if it is gone; ``ELOOP`` or ``ENOTDIR`` if a component is a symbolic link or no directory.
-    """
-    fd = os.dup(root_fd)
-    for part in path.split("/"):
-        try:
-            inner = os.open(part, _DIR_FLAGS, dir_fd=fd)
-        finally:
-            os.close(fd)
-        fd = inner
-    return fd
-
-
-def open_file(dir_fd: int, name: str, flags: int) -> int:
-    """Descriptor of the file ``name`` in the directory, not through a link; raises as ``open_dir``."""
-    return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dir_fd)
 
 
 def read_anew(fd: int) -> bytes:
@@ -107,11 +85,11 @@ def write_below(root: Path, path: str, name: str, data: bytes) -> bool:
     try:
         root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            dir_fd = open_dir(root_fd, path)
+            dir_fd = open_below(root_fd, path)
         finally:
             os.close(root_fd)
         try:
-            fd = open_file(dir_fd, name, os.O_WRONLY)
+            fd = open_entry(dir_fd, name, os.O_WRONLY)
         finally:
             os.close(dir_fd)
         try:

@@ -20,10 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gangd.freezer.model import Did, Ledger, Step
-from gangd.freezer.tree import is_gone, open_dir, open_file
+from gangd.freezer.tree import is_gone
 from gangd.hold.knob import Knob, turn
 from gangd.hold.model import Pids, Yielded
 from osub.errors import HostError
+from osub.trust import open_below, open_entry
 
 
 @dataclass(slots=True)
@@ -176,14 +177,14 @@ class JobFolders:
             self._troubles[job] = f"{path} is no folder of Slurm's"
             return
         try:
-            dir_fd = open_dir(self._root_fd, path)
+            dir_fd = open_below(self._root_fd, path)
         except OSError:
             return
         fds: dict[str, int] = {}
         try:
             self._enable(path, dir_fd)
             for file in dict.fromkeys((self._knob.file, self._knob.weight_file)):
-                fds[file] = open_file(dir_fd, file, os.O_RDWR)
+                fds[file] = open_entry(dir_fd, file, os.O_RDWR)
             weight = int(os.pread(fds[self._knob.weight_file], 32, 0))
         except (OSError, ValueError) as error:
             for fd in fds.values():
@@ -205,12 +206,12 @@ class JobFolders:
             return
         self._asked.add(scope)
         with contextlib.suppress(FileNotFoundError):
-            os.close(open_file(dir_fd, self._knob.weight_file, os.O_RDONLY))
+            os.close(open_entry(dir_fd, self._knob.weight_file, os.O_RDONLY))
             return
         with contextlib.suppress(OSError):
-            scope_fd = open_dir(self._root_fd, scope)
+            scope_fd = open_below(self._root_fd, scope)
             try:
-                fd = open_file(scope_fd, "cgroup.subtree_control", os.O_WRONLY)
+                fd = open_entry(scope_fd, "cgroup.subtree_control", os.O_WRONLY)
                 try:
                     os.write(fd, b"+cpu")
                 finally:

@@ -20,11 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gangd.freezer.model import Did, Ledger, Step
-from gangd.freezer.tree import is_gone, open_dir, open_file, read_anew, subdirectories
+from gangd.freezer.tree import is_gone, read_anew, subdirectories
 from gangd.hold.knob import Knob, job_of_own, own_group, turn
 from gangd.hold.model import Pids, Yielded
 from gangd.hold.places import born_at, cpu_path, is_daemon, width
 from osub.errors import HostError
+from osub.trust import open_below, open_entry
 
 PASSES = 8
 """How often the processes of a job are listed in one go: a pass finds only what was forked meanwhile."""
@@ -142,16 +143,16 @@ class OwnGroups:
         try:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(name, 0o755, dir_fd=self._root_fd)
-            dir_fd = open_dir(self._root_fd, name)
+            dir_fd = open_below(self._root_fd, name)
             try:
                 files = dict.fromkeys((self._knob.file, self._knob.weight_file))
                 fds = {}
                 for file in files:
-                    fds[file] = open_file(dir_fd, file, os.O_WRONLY)
+                    fds[file] = open_entry(dir_fd, file, os.O_WRONLY)
                     opened.append(fds[file])
-                procs_fd = open_file(dir_fd, "cgroup.procs", os.O_RDWR)
+                procs_fd = open_entry(dir_fd, "cgroup.procs", os.O_RDWR)
                 opened.append(procs_fd)
-                opened.append(open_file(dir_fd, "tasks", os.O_RDWR))
+                opened.append(open_entry(dir_fd, "tasks", os.O_RDWR))
             finally:
                 os.close(dir_fd)
         except OSError as error:
@@ -285,9 +286,9 @@ class OwnGroups:
         parts = [part for part in path.split("/") if part]
         if ".." in parts:
             raise FileNotFoundError(errno.ENOENT, "outside of the mount", path)
-        dir_fd = open_dir(self._root_fd, "/".join(parts)) if parts else os.dup(self._root_fd)
+        dir_fd = open_below(self._root_fd, "/".join(parts)) if parts else os.dup(self._root_fd)
         try:
-            return open_file(dir_fd, "cgroup.procs", os.O_WRONLY)
+            return open_entry(dir_fd, "cgroup.procs", os.O_WRONLY)
         finally:
             os.close(dir_fd)
 
