@@ -48,6 +48,7 @@ def prepare_gang(shape: Shape, layout: Layout) -> None:
         f"state = {json.dumps(str(layout.gang / 'state'))}\n"
         f"slurm_conf = {json.dumps(str(layout.conf))}\n"
         f"record = {json.dumps(str(record_folder(layout)))}\n"
+        f'hold = "{shape.hold}"\n'
         f"quantum_ms = {shape.quantum_ms:g}\n"
     )
     _write_health_check(layout)

@@ -24,6 +24,13 @@ class Gang(StrEnum):
     OSUB = "osub"
 
 
+class Hold(StrEnum):
+    """How gangd holds a job whose turn it isn't: it stands still, or takes what the owner leaves."""
+
+    FREEZE = "freeze"
+    YIELD = "yield"
+
+
 class Queues(StrEnum):
     """One queue over all nodes (SQ), or interactive and batch nodes apart (MQ)."""
 
@@ -54,6 +61,8 @@ class Shape:
         Most allocated jobs a core, M (in MQ: of the batch nodes, M_B), 1 to 8.
     gang
         Who takes turns on shared cores.
+    hold
+        How gangd holds jobs.
     quantum_ms
         Length of gangd's time slices, 20 to 5000 ms.
     queues
@@ -79,6 +88,7 @@ class Shape:
     threads: int = 1
     multiplicity: int = 1
     gang: Gang = Gang.NONE
+    hold: Hold = Hold.FREEZE
     quantum_ms: float = 250.0
     queues: Queues = Queues.SQ
     interactive_nodes: int | None = None

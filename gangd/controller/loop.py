@@ -332,6 +332,7 @@ class ControllerLoop:
             tick_us=self._tick_us,
             dropped=dict(self._orders.dropped),
             record=None if self._slices is None else str(self._slices.folder.resolve()),
+            hold=self._config.hold,
         )
         if self._sockets.has_shared_key:
             self._orders.alarm(Alarm("shared key", SHARED_AGENT, SHARED_TEXT))

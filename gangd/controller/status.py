@@ -22,6 +22,7 @@ from gangd.core.states import GangState
 from osub.errors import InputError
 
 MOST_GANGS = 2_000
+HoldKind = Literal["freeze", "yield"]
 Role = Literal["run", "held", "yields", "idle", "free"]
 
 
@@ -73,7 +74,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     ``lookahead`` how many slices are final, ``lost_share`` what switches take of a slice, None while nobody
     takes turns. ``slurm_age_s`` is how old the newest answer of Slurm is, None before the first; ``dropped``
     counts messages that were refused, by kind; ``jobs_left_out`` jobs for which there was no room;
-    ``record`` the folder into which slices are written, None where they are not.
+    ``record`` the folder into which slices are written, None where they are not; ``hold`` how jobs are held
+    for which nothing else is said.
     """
 
     version: int = 1
@@ -97,6 +99,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     jobs: list[JobStatus]
     jobs_left_out: int = 0
     record: str | None = None
+    hold: HoldKind = "freeze"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,7 @@ class Vitals:
     tick_us: int
     dropped: dict[str, int]
     record: str | None = None
+    hold: HoldKind = "freeze"
 
 
 def describe(
@@ -145,6 +149,7 @@ def describe(
         jobs=[job for gang in shared[:MOST_GANGS] for job in _jobs(gang, cores, gang.gang in running)],
         jobs_left_out=sum(len(gang.views) for gang in shared[MOST_GANGS:]),
         record=vitals.record,
+        hold=vitals.hold,
     )
 
 

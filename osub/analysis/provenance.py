@@ -56,6 +56,7 @@ def _gang(run: Run) -> str:
     gang = run.info.gang
     details = [
         f"{gang.quantum_ms:g} ms slices" if gang.quantum_ms else "",
+        "held jobs yield" if gang.hold == "yield" else "",
         f"{gang.freezer} freezer" if gang.freezer else "",
     ]
     return ", ".join(part for part in (_GANG_NAMES[gang.kind], *details) if part)

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from deploy.local import Gang, LocalCluster, Queues, Scheduler, Shape, natural_shape
+from deploy.local import Gang, Hold, LocalCluster, Queues, Scheduler, Shape, natural_shape
 from deploy.local.cluster import Status
 from deploy.local.host import look_at_host
 from osub.slurm import JobSnapshot
@@ -38,6 +38,7 @@ def up(
     threads: Annotated[int, typer.Option(help="Hardware threads a core to declare (with --virtual).")] = 1,
     multiplicity: Annotated[int, typer.Option(help="Most jobs a core, M (MQ: of batch nodes).")] = 1,
     gang: Annotated[Gang, typer.Option(help="Who takes turns on shared cores.")] = Gang.NONE,
+    hold: Annotated[Hold, typer.Option(help="How gangd holds a job whose turn it isn't.")] = Hold.FREEZE,
     quantum_ms: Annotated[float, typer.Option(help="Length of gangd's time slices, ms.")] = 250.0,
     queues: Annotated[Queues, typer.Option(help="One queue, or interactive nodes apart.")] = Queues.SQ,
     interactive_nodes: Annotated[int | None, typer.Option(help="MQ: nodes for interactive jobs.")] = None,
@@ -57,6 +58,7 @@ def up(
         threads=threads,
         multiplicity=multiplicity,
         gang=gang,
+        hold=hold,
         quantum_ms=quantum_ms,
         queues=queues,
         interactive_nodes=interactive_nodes,

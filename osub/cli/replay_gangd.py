@@ -83,7 +83,8 @@ def find_gang(
     if where == AUTO and embedded is not None:
         if embedded.shape.gang is not Gang.OSUB:
             return FoundGang(nobody)
-        settings = GangSettings(kind="osub", quantum_ms=embedded.shape.quantum_ms)
+        shape = embedded.shape
+        settings = GangSettings(kind="osub", hold=shape.hold.value, quantum_ms=shape.quantum_ms)
         return FoundGang(settings, record_folder(embedded.layout))
     if where == NONE:
         return FoundGang(nobody)
@@ -98,7 +99,12 @@ def find_gang(
         if where != AUTO:
             raise
         return FoundGang(nobody, remark=f"no gangd is taken into account: {error}")
-    settings = GangSettings(kind="osub", quantum_ms=status.asked_quantum_ms, lease_s=status.lease_ms / 1000)
+    settings = GangSettings(
+        kind="osub",
+        hold=status.hold,
+        quantum_ms=status.asked_quantum_ms,
+        lease_s=status.lease_ms / 1000,
+    )
     if status.record is None:
         return FoundGang(settings, remark=f"the gangd of {folder} records no slices: `record` is not set")
     slices = Path(status.record)

@@ -17,6 +17,7 @@ SCHEMA_VERSION = 1
 RunKind = Literal["real", "simulated"]
 QueueLayout = Literal["sq", "mq"]
 GangKind = Literal["none", "slurm", "osub"]
+HoldKind = Literal["freeze", "yield"]
 Option = str | int | float | bool | None
 
 Text = Annotated[str, Meta(min_length=1)]
@@ -39,6 +40,10 @@ class GangSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     quantum_ms: Annotated[Positive | None, Meta(description="Length of a time slice.")] = None
     lease_s: Annotated[Positive | None, Meta(description="Lease in gangd's messages.")] = None
     lookahead: Annotated[Whole | None, Meta(description="Slices published ahead.")] = None
+    hold: Annotated[
+        HoldKind | None,
+        Meta(description="`freeze`: who is held stands still. `yield`: he takes what the owner leaves."),
+    ] = None
     freezer: Annotated[str | None, Meta(description="Freezer that the agents chose.")] = None
 
 
