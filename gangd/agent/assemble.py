@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from gangd.agent.census import Census
 from gangd.agent.checks import Checks
 from gangd.agent.conversation import Conversation
 from gangd.agent.decide import Limits
@@ -162,7 +163,7 @@ def _assemble(
         guarded=False,
     )
     folders = inner.folders if inner is not None else list
-    return Loop(node, sockets, switch, state, watch, folders, log)
+    return Loop(node, sockets, switch, state, watch, folders, log, Census(settings.node))
 
 
 def _begin_switching(settings: Settings) -> None:

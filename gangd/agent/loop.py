@@ -8,15 +8,17 @@ import select
 import signal
 import time
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 import zmq
 
+from gangd.agent.census import Census
 from gangd.agent.conversation import GOOD_NEWS
 from gangd.agent.jsonlog import JsonLog
 from gangd.agent.node import Node
-from gangd.agent.strays import find_strays
 from gangd.agent.switch import SwitchThread
+from gangd.agent.unseen import Unseen
 from gangd.agent.watch import FolderWatch
 from gangd.guardian.spawn import Guardian
 from gangd.guardian.statefile import StateFile
@@ -27,7 +29,6 @@ from osub.errors import HostError
 GUARDIAN_LOOK_NS = 1_000_000_000
 SLACK_NS = 300_000_000
 GUARDIAN_RETRY_NS = 5_000_000_000
-STRAYS_NS = 10_000_000_000
 DEAF_NS = 5_000_000_000
 """A socket on which nothing for this node came so long is connected anew; a sound one has it each second."""
 _LEAVE = (signal.SIGTERM, signal.SIGINT)
@@ -53,6 +54,8 @@ class Loop:
         Names the folders to watch now.
     log
         Where events go.
+    census
+        Of all processes of the host.
     """
 
     node: Node
@@ -62,9 +65,10 @@ class Loop:
     watch: FolderWatch | None
     folders: Callable[[], list[str]]
     log: JsonLog
+    census: Census
+    _unseen: Unseen = field(default_factory=Unseen)
     _guardian: Guardian | None = None
     _guardian_ns: int = 0
-    _strays_ns: int = 0
     _plans_ns: int = field(default_factory=time.monotonic_ns)
     _replies_ns: int = field(default_factory=time.monotonic_ns)
     _signals: tuple[int, int] = (-1, -1)
@@ -99,8 +103,8 @@ class Loop:
             poller.register(fd, select.POLLIN)
         while True:
             now_ns = time.monotonic_ns()
-            # Looks at the guardian and for strays wait for the next wake-up, if one comes soon.
-            seldom_ns = min(self._guardian_ns, self._strays_ns) + SLACK_NS
+            # Looks at the guardian and at all processes wait for the next wake-up, if one comes soon.
+            seldom_ns = min(self._guardian_ns, self.census.due_ns) + SLACK_NS
             wait_ns = min(self.node.due_ns(now_ns), seldom_ns) - now_ns
             ready = {fd for fd, _ in poller.poll(max(0.0, wait_ns / 1e6))}
             if self._signals[0] in ready:
@@ -125,9 +129,8 @@ class Loop:
         if now_ns >= self._guardian_ns:
             self._look_after_guardian(now_ns)
             self._look_after_lines(now_ns)
-        if now_ns >= self._strays_ns:
-            self._strays_ns = now_ns + STRAYS_NS
-            self._tell_strays()
+        if now_ns >= self.census.due_ns:
+            self._take_census(now_ns)
         if self.node.wants_report(now_ns):
             if self._writable():
                 self.node.report(now_ns)
@@ -233,11 +236,23 @@ class Loop:
             self._guardian_ns = now_ns + GUARDIAN_LOOK_NS
             self.log("guardian_started", pid=self._guardian.pid)
 
-    def _tell_strays(self) -> None:
-        for uid, pids in find_strays(self.node.table.uids()).items():
+    def _take_census(self, now_ns: int) -> None:
+        """Go on looking at all processes, and tell what was found once around."""
+        table, book = self.node.table, self.node.book
+        unseen: AbstractSet[int] = frozenset()  # without cgroups, slurmstepd is what steps are found by
+        if self.watch is not None:
+            unseen = self._unseen.jobs(self.node.jobs(now_ns), table.known_jobs())
+        found = self.census.walk(table.uids(), now_ns, stepds=bool(unseen))
+        if found is None:
+            return
+        for uid, pids in found.strays.items():
             text = f"{len(pids)} processes of user {uid} run outside of jobs, process {pids[0]} for one"
-            self.node.book.on_fault("stray", text)
+            book.on_fault("stray", text)
             self.log("stray", uid=uid, pids=pids[:8])
+        for key, pid in self._unseen.judge(unseen, found.stepds).items():
+            text = f"slurmstepd {pid} serves step {key}, and no step of the job was found: it is never held"
+            book.on_fault("no_step", text, key.job)
+            self.log("no_step", job=key.job, step=str(key), slurmstepd=pid)
 
     def _leave(self, reason: str) -> None:
         hello = self.node.talk.hello

@@ -104,7 +104,7 @@ class Node:
             self.gate.disown(self.table.keys_of(suspended))
         recording = self.gate.holder
         if isinstance(recording, RecordingFreezer):
-            recording.expect(self._jobs(now_ns))
+            recording.expect(self.jobs(now_ns))
         self.act(now_ns)
 
     def on_switches(self, now_ns: int) -> None:
@@ -185,7 +185,7 @@ class Node:
             self._look_again, self._look_ns = True, now_ns + AGAIN_NS  # until nothing new turns up
         for job, text in self.ways.troubles().items():
             self.book.on_fault("yields_not", text, job)
-        jobs = self._jobs(now_ns) | self.table.jobs()
+        jobs = self.jobs(now_ns) | self.table.jobs()
         self.meters.track({job: self.table.pids_of_job(job) for job in jobs}, now_ns)
 
     def _follow_ways(self, now_ns: int) -> bool:
@@ -199,7 +199,7 @@ class Node:
         self._resync()
         self.checks.on_writes(now_ns)
         spared = self.ways.yielding.union(self.talk.timeline.exempt.suspended)
-        keys = self.table.keys_of(self._jobs(now_ns) - spared)
+        keys = self.table.keys_of(self.jobs(now_ns) - spared)
         self.checks.on_states(
             keys, now_ns, settled=everything or not self._is_told() or self.memory.has_strangers
         )
@@ -425,7 +425,7 @@ class Node:
         if now_ns < self._alone_ns:
             return
         self._alone_ns = now_ns + ALONE_NS
-        for job in self.table.jobs() - self._jobs(now_ns):
+        for job in self.table.jobs() - self.jobs(now_ns):
             if self.meters.due(job, now_ns):
                 found = self.meters.sample(job, self._cgroups_ns(job), now_ns)
                 for sample in (found.own, found.leftover):
@@ -463,7 +463,7 @@ class Node:
     def _planned(self, number: int | None) -> frozenset[int]:
         return frozenset() if number is None else self.talk.timeline.held(number)
 
-    def _jobs(self, now_ns: int) -> frozenset[int]:
+    def jobs(self, now_ns: int) -> frozenset[int]:
         """Jobs that the schedule names around now."""
         number = self._number(now_ns)
         if number is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from gangd.agent.decide import StepView
 from gangd.agent.gate import Gate
 from gangd.freezer.model import Step, StepKey
-from gangd.freezer.procfs import is_launcher, is_slurmstepd
+from gangd.freezer.procfs import is_launcher, is_slurmstepd, owner
 
 BATCH_NS = 250_000_000
 """A batch script that has not called a launcher by then computes itself, as far as anybody can tell."""
@@ -116,6 +116,10 @@ class StepTable:
         """Return the jobs that had a process at the last look."""
         return frozenset(self._alive)
 
+    def known_jobs(self) -> frozenset[int]:
+        """Return the jobs of which a step was there at the last look, empty or not."""
+        return frozenset(key.job for key in self._seen)
+
     def newest_ns(self) -> int | None:
         """Return when the newest of the steps was first seen."""
         return max((seen.first_ns for seen in self._seen.values()), default=None)
@@ -146,8 +150,12 @@ class StepTable:
         return tuple(pid for key, seen in self._seen.items() if key.job == job for pid in seen.pids)
 
     def uids(self) -> frozenset[int]:
-        """Return the users of the steps, where they are known."""
-        return frozenset(seen.step.uid for seen in self._seen.values() if seen.step.uid is not None)
+        """Return the users of the steps: as their folders say (cgroup v1), else as a process of each does."""
+        found = (
+            seen.step.uid if seen.step.uid is not None or not seen.pids else owner(seen.pids[0])
+            for seen in self._seen.values()
+        )
+        return frozenset(uid for uid in found if uid is not None)
 
     def probe(self, key: StepKey, count: int) -> tuple[int, ...]:
         """Return a few processes of a step, others each time: enough to see a signal that went to all."""

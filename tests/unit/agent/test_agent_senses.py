@@ -10,7 +10,6 @@ from pathlib import Path
 
 from gangd.agent.kernel import Alarm
 from gangd.agent.meters import JobMeters, Samples
-from gangd.agent.strays import find_strays
 from gangd.agent.usage import UsageMeter
 from gangd.agent.watch import FileWatch, FolderWatch
 from gangd.freezer.model import StepKey
@@ -237,15 +236,3 @@ def test_alarm_rings_at_its_instant_and_not_before() -> None:
     alarm.clear()
     assert select.select([alarm.fd], [], [], 0)[0] == []
     alarm.close()
-
-
-def test_stray_is_a_process_of_a_job_user_outside_every_job(tmp_path: Path) -> None:
-    for pid, cgroup in ((10, "1:freezer:/slurm_a/uid_1/job_5/step_0\n"), (11, "0::/user.slice\n")):
-        folder = tmp_path / str(pid)
-        folder.mkdir()
-        (folder / "stat").write_text(f"{pid} (app) S 1 1 1 " + "0 " * 15 + "77 0 0")
-        (folder / "cgroup").write_text(cgroup)
-        os.chown(folder, 1500, 1500) if os.geteuid() == 0 else None
-    uid = (tmp_path / "10").stat().st_uid
-    assert find_strays(frozenset({uid}), tmp_path) == ({1500: [11]} if uid == 1500 else {})
-    assert find_strays(frozenset({0}), tmp_path) == {}

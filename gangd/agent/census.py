@@ -1,0 +1,127 @@
+"""A walk over all processes of the host, in small pieces: who runs outside of jobs, and which step is unseen.
+
+*Strays* are processes of users who have jobs here, outside of every job: what no freeze reaches (a login by
+ssh without ``pam_slurm_adopt``, a daemon that escaped). They run on the cores of whoever owns the slice. The
+agent never touches them; it tells the administrator.
+
+*Stepds* are the slurmstepd processes of this node. A job that has one, and of which no step was ever found,
+is kept in a place that we do not know: it can't be held, and that must not go unnoticed.
+
+The agent runs before everything else on its cores, and a host may have a hundred thousand processes. So each
+piece takes little time, and rests follow that are many times as long.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gangd.freezer.membership import step_of_title
+from gangd.freezer.model import StepKey
+from gangd.freezer.procfs import PROC, SLURM_DAEMONS, command_line, is_slurmstepd, owner, read_stat
+
+FIRST_USER = 1000
+PIECE_NS = 2_000_000
+"""CPU time that one piece of the walk may take."""
+REST_SHARE = 100
+"""A piece is followed by a rest at least so many times as long."""
+ROUND_NS = 10_000_000_000
+"""A walk begins so long after the last one began."""
+_CHECK_EVERY = 8
+_JOB_MARKS = ("/job_", "/step_")
+_NODE_OF_CGROUP = re.compile(r"/(?:slurm_([^/\n]+)|([^/\n]+)_slurmstepd\.scope)/")
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What one walk over all processes found: strays by user, and a slurmstepd of each step of this node."""
+
+    strays: dict[int, list[int]] = field(default_factory=dict)
+    stepds: dict[StepKey, int] = field(default_factory=dict)
+
+
+class Census:
+    """The walk.
+
+    Parameters
+    ----------
+    node
+        Slurm's name of this node: several may share a host.
+    proc
+        Where processes are listed.
+    cpu_clock
+        CPU time of the calling thread (ns).
+    """
+
+    def __init__(
+        self, node: str, proc: Path = PROC, cpu_clock: Callable[[], int] = time.thread_time_ns
+    ) -> None:
+        self.due_ns = 0
+        self._node = node
+        self._proc = proc
+        self._cpu_clock = cpu_clock
+        self._walk: Iterator[None] | None = None
+        self._began_ns = 0
+        self._found = Findings()
+
+    def walk(self, uids: frozenset[int], now_ns: int, *, stepds: bool) -> Findings | None:
+        """Go on for ``PIECE_NS`` of CPU time and set ``due_ns`` anew; returns what was found once around.
+
+        Parameters
+        ----------
+        uids
+            Whose processes are looked for outside of jobs; system users are left out.
+        now_ns
+            The time.
+        stepds
+            Whether to look for slurmstepds, too; that takes more time.
+        """
+        began_ns = self._cpu_clock()
+        if self._walk is None:
+            self._began_ns, self._found = now_ns, Findings()
+            wanted = frozenset(uid for uid in uids if uid >= FIRST_USER)
+            self._walk = self._processes(wanted, stepds=stepds) if wanted or stepds else iter(())
+        for number, _ in enumerate(self._walk, 1):
+            if number % _CHECK_EVERY == 0 and self._cpu_clock() - began_ns >= PIECE_NS:
+                self.due_ns = now_ns + (self._cpu_clock() - began_ns) * REST_SHARE
+                return None
+        self._walk = None
+        self.due_ns = max(self._began_ns + ROUND_NS, now_ns + (self._cpu_clock() - began_ns) * REST_SHARE)
+        return self._found
+
+    def _processes(self, wanted: frozenset[int], *, stepds: bool) -> Iterator[None]:
+        with os.scandir(self._proc) as entries:
+            for entry in entries:
+                if entry.name.isdigit():
+                    self._look(int(entry.name), wanted, stepds=stepds)
+                    yield
+
+    def _look(self, pid: int, wanted: frozenset[int], *, stepds: bool) -> None:
+        uid = owner(pid, self._proc)
+        if uid in wanted:
+            stat = read_stat(pid, self._proc)
+            if stat is not None and stat.alive and stat.comm not in SLURM_DAEMONS and not self._in_job(pid):
+                self._found.strays.setdefault(uid, []).append(pid)
+        elif stepds and uid in (0, os.geteuid()):
+            key = step_of_title(command_line(pid, self._proc))
+            if key is not None and is_slurmstepd(pid, self._proc) and self._is_of_this_node(pid):
+                self._found.stepds[key] = pid
+
+    def _in_job(self, pid: int) -> bool:
+        text = self._cgroup(pid)
+        return text is None or any(mark in text for mark in _JOB_MARKS)
+
+    def _is_of_this_node(self, pid: int) -> bool:
+        """Whether a slurmstepd is in a cgroup with this node's name, or in none with another's."""
+        named = {one or other for one, other in _NODE_OF_CGROUP.findall(self._cgroup(pid) or "")}
+        return not named or self._node in named
+
+    def _cgroup(self, pid: int) -> str | None:
+        try:
+            return (self._proc / str(pid) / "cgroup").read_text()
+        except OSError:
+            return None  # it has ended

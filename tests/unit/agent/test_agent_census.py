@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gangd.agent.census import PIECE_NS, REST_SHARE, ROUND_NS, Census
+from gangd.agent.unseen import Unseen
+from gangd.freezer.model import StepKey
+
+USER = 1500
+KEY = StepKey(12, "0")
+
+
+def process(proc: Path, pid: int, cgroup: str, *, uid: int = 0, comm: str = "app", line: str = "app") -> None:
+    """Make a process in a folder of the shape of /proc."""
+    folder = proc / str(pid)
+    folder.mkdir()
+    (folder / "stat").write_text(f"{pid} ({comm}) S 1 1 1 " + "0 " * 15 + "77 0 0")
+    (folder / "comm").write_text(f"{comm}\n")
+    (folder / "cmdline").write_text(line.replace(" ", "\0"))
+    (folder / "cgroup").write_text(cgroup)
+    if uid:
+        os.chown(folder, uid, uid)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make folders of another user")
+@pytest.mark.parametrize(
+    "job",
+    [
+        "1:freezer:/slurm_a/uid_1500/job_5/step_0\n",
+        "0::/system.slice/a_slurmstepd.scope/job_5/step_0/user/task_0\n",
+        "0::/system.slice/a_slurmstepd.scope/sEKNK5D2BV4300/step_0/user/task_0\n",
+    ],
+)
+def test_stray_is_a_process_of_a_job_user_outside_every_job(tmp_path: Path, job: str) -> None:
+    process(tmp_path, 10, job, uid=USER)
+    process(tmp_path, 11, "0::/user.slice\n", uid=USER)
+    process(tmp_path, 12, "0::/user.slice\n", uid=USER + 1)
+    found = Census("a", tmp_path).walk(frozenset({USER, 0}), 0, stepds=False)
+    assert found is not None
+    assert found.strays == {USER: [11]}
+
+
+def test_walk_takes_little_time_at_once_and_rests_in_between(tmp_path: Path) -> None:
+    for pid in range(100):
+        process(tmp_path, pid, "0::/\n")
+    now_ns = cpu_ns = pieces = 0
+
+    def clock() -> int:
+        nonlocal cpu_ns
+        cpu_ns += 200_000  # a look at eight processes
+        return cpu_ns
+
+    census = Census("a", tmp_path, clock)
+    while True:
+        before_ns = cpu_ns
+        found = census.walk(frozenset({USER}), now_ns, stepds=True)
+        pieces += 1
+        assert cpu_ns - before_ns <= PIECE_NS + 800_000
+        assert census.due_ns - now_ns >= REST_SHARE * 200_000
+        if found is not None:
+            break
+        now_ns = census.due_ns
+    assert pieces > 1
+    assert census.due_ns >= ROUND_NS
+
+
+def test_finds_the_slurmstepds_of_its_own_node(tmp_path: Path) -> None:
+    for pid, cgroup, step in (
+        (10, "0::/system.slice/a_slurmstepd.scope/sEKNK5D2BV4300/step_0/slurm\n", "12.0"),
+        (11, "4:freezer:/slurm_a/uid_1/job_13\n0::/\n", "13.batch"),
+        (12, "0::/system.slice/b_slurmstepd.scope/job_14/step_0/slurm\n", "14.0"),
+        (13, "0::/system.slice/slurmstepd.scope/job_15/step_0/slurm\n", "15.0"),
+    ):
+        process(tmp_path, pid, cgroup, comm="slurmstepd", line=f"slurmstepd: [{step}]")
+    process(tmp_path, 14, "0::/\n", line="slurmstepd: [16.0]")  # who only says so
+    found = Census("a", tmp_path).walk(frozenset(), 0, stepds=True)
+    assert found is not None
+    assert found.stepds == {KEY: 10, StepKey(13, "batch"): 11, StepKey(15, "0"): 13}
+
+
+def test_nothing_is_looked_at_if_nobody_asks(tmp_path: Path) -> None:
+    census = Census("a", tmp_path / "absent")
+    assert census.walk(frozenset({0}), 0, stepds=False) is not None
+    assert census.due_ns == ROUND_NS
+
+
+def told(unseen: Unseen, stepds: dict[StepKey, int], named: set[int], found: set[int]) -> set[StepKey]:
+    return set(unseen.judge(unseen.jobs(named, found), stepds))
+
+
+def test_job_that_runs_and_has_no_step_anywhere_is_told() -> None:
+    unseen = Unseen()
+    assert told(unseen, {KEY: 10}, {12}, set()) == set()  # it may just begin
+    assert told(unseen, {KEY: 10}, {12}, set()) == {KEY}
+    assert told(unseen, {KEY: 10}, {12}, set()) == {KEY}
+    assert told(unseen, {KEY: 11}, {12}, set()) == set()  # another
+
+
+def test_job_whose_step_was_found_once_or_that_is_nobodys_concern_is_not_told() -> None:
+    unseen = Unseen()
+    told(unseen, {KEY: 10}, {12}, {12})
+    for _ in range(3):  # its step ends, slurmstepd cleans up
+        assert told(unseen, {KEY: 10}, {12}, set()) == set()
+    for _ in range(3):  # not in the schedule
+        assert told(unseen, {KEY: 10}, set(), set()) == set()
+    for _ in range(3):  # no slurmstepd: an allocation in which nothing runs
+        assert told(unseen, {}, {12}, set()) == set()
