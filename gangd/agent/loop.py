@@ -87,6 +87,9 @@ class Loop:
             self._start_guardian(time.monotonic_ns())
             self._watch_folders(time.monotonic_ns())
             reason = self._serve()
+        except BaseException as error:
+            reason = f"failed: {type(error).__name__}: {error}"[:200]
+            raise
         finally:
             self.node.leave()
             self._leave(reason)
@@ -127,6 +130,7 @@ class Loop:
         now_ns = time.monotonic_ns()
         self.node.on_time(now_ns)
         if now_ns >= self._guardian_ns:
+            self._look_after_switch(now_ns)
             self._look_after_guardian(now_ns)
             self._look_after_lines(now_ns)
         if now_ns >= self.census.due_ns:
@@ -207,6 +211,11 @@ class Loop:
         if now_ns - self._replies_ns > DEAF_NS:
             self._replies_ns = now_ns
             self.sockets.connect_reports()
+
+    def _look_after_switch(self, now_ns: int) -> None:
+        """Leave, with everything thawed, if the thread that switches is dead or stuck."""
+        if not self.switch.is_well(now_ns):
+            raise HostError("the switch thread is dead or stuck; everything is thawed, start the agent again")
 
     def _look_after_guardian(self, now_ns: int) -> None:
         """Replace a guardian that is dead or asleep; without one everything is thawed and stays so."""

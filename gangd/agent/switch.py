@@ -2,7 +2,8 @@
 
 It decides nothing and allocates next to nothing. At a slice's instant it freezes the outgoing steps, then
 thaws the incoming ones, and records the instants. When the lease ends it thaws everything, even if the rest
-of the agent hangs. The loop prepares the switches to come and collects those that were made.
+of the agent hangs. The loop prepares the switches to come and collects those that were made; it also watches
+the thread, and leaves with everything thawed when that is dead or stuck.
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ from gangd.agent.gate import Applied, Gate
 from gangd.agent.kernel import Alarm
 from gangd.freezer.model import StepKey
 
+RETRY_NS = 50_000_000
+"""What could not be thawed at the lease's end is tried again so soon."""
+OVERDUE_NS = 1_000_000_000
+"""What is due for so long, although the thread was seen to be late before, will never be done."""
+_END_S = 2.0
 _SAME_NS = 10_000_000  # less than any quantum: instants of one slice, as the clock's offset is refined
 
 
@@ -56,6 +62,7 @@ class Switch:
         self._clock = clock
         self._queue: tuple[Prepared, ...] = ()
         self._last: Prepared | None = None
+        self._retry_ns = 0
         self._lock = threading.Lock()
         self._done: collections.deque[Switched] = collections.deque(maxlen=64)
         self.expired: collections.deque[Applied] = collections.deque(maxlen=8)
@@ -82,7 +89,7 @@ class Switch:
         following = self.prepared()
         times = [] if following is None else [following.instant_ns]
         if self._gate.held:
-            times.append(self._gate.lease.until_ns())
+            times.append(max(self._gate.lease.until_ns(), self._retry_ns))
         return min(times, default=None)
 
     def fire(self) -> None:
@@ -100,6 +107,7 @@ class Switch:
             self._done.append(Switched(prepared, applied, held, self._gate.turn))
         elif self._gate.held and not self._gate.lease.valid(now_ns):
             self.expired.append(self._gate.thaw_all())
+            self._retry_ns = self._clock() + RETRY_NS
 
     def has_made(self) -> bool:
         """Whether ``collect`` has something to return."""
@@ -135,6 +143,7 @@ class SwitchThread(Switch):
         self._armed_ns: int | None = None
         self._command_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stopping = False
+        self._overdue_ns: int | None = None
         self._on_start = on_start
         self._thread = threading.Thread(target=self._main, name="switch", daemon=True)
         self._thread.start()
@@ -156,21 +165,35 @@ class SwitchThread(Switch):
             else:
                 self._alarm.set(due_ns)
 
+    def is_well(self, now_ns: int) -> bool:
+        """Whether the thread lives, and has done since the last call what was long due then.
+
+        Not long due alone: an agent that was stopped and goes on is late, and well.
+        """
+        due_ns = self.due_ns()
+        before_ns, self._overdue_ns = self._overdue_ns, None
+        if due_ns is not None and now_ns - due_ns > OVERDUE_NS:
+            self._overdue_ns = due_ns
+        stuck = before_ns is not None and self._overdue_ns == before_ns
+        return self._thread.is_alive() and not stuck
+
     def stop(self) -> None:
         """End the thread; nothing is thawed."""
         self._stopping = True
         os.eventfd_write(self._command_fd, 1)
-        self._thread.join()
+        self._thread.join(_END_S)
+        if self._thread.is_alive():
+            return  # it is stuck, and goes with the process; its descriptors must not become others'
         for fd in (self.alarm_fd, self._command_fd):
             os.close(fd)
         self._alarm.close()
 
     def _main(self) -> None:
-        self._on_start()
-        poller = select.poll()
-        poller.register(self._alarm.fd, select.POLLIN)
-        poller.register(self._command_fd, select.POLLIN)
         try:
+            self._on_start()
+            poller = select.poll()
+            poller.register(self._alarm.fd, select.POLLIN)
+            poller.register(self._command_fd, select.POLLIN)
             while True:
                 poller.poll()
                 if self._stopping:

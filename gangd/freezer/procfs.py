@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ PROC = Path("/proc")
 _STEPD_EXE = re.compile(r"slurmstepd(-[a-z0-9.]+)?")
 LAUNCHERS = frozenset({"srun"})
 SLURM_DAEMONS = frozenset({"slurmstepd", "slurmd", "slurmctld", "slurmdbd", "slurmrestd", "munged"})
+REST_EVERY, REST_S = 1000, 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +55,17 @@ def read_stat(pid: int, proc: Path = PROC) -> ProcStat | None:
     return ProcStat(pid, text[left + 1 : right], fields[0], int(fields[1]), int(fields[3]), int(fields[19]))
 
 
-def scan(proc: Path = PROC) -> Iterator[ProcStat]:
-    """Every process of the host, in ascending order of pid."""
+def scan(proc: Path = PROC, rest: Callable[[], object] = lambda: time.sleep(REST_S)) -> Iterator[ProcStat]:
+    """Every process of the host, in ascending order of pid.
+
+    After every ``REST_EVERY`` of them comes a ``rest``: whoever runs before all others must not do so without
+    a pause, and is killed if he does (RLIMIT_RTTIME).
+    """
     with os.scandir(proc) as entries:
         pids = sorted(int(entry.name) for entry in entries if entry.name.isdigit())
-    for pid in pids:
+    for number, pid in enumerate(pids, 1):
+        if number % REST_EVERY == 0:
+            rest()
         found = read_stat(pid, proc)
         if found is not None:
             yield found
