@@ -10,6 +10,10 @@ from pathlib import Path
 
 from deploy.local import LocalCluster
 from osub.slurm import Job, JobSnapshot
+from osub.slurm.faults import SlurmRefusedError
+from osub.slurm.nodebook import NodeBook
+from osub.slurm.site_text import read_nodes
+from osub.slurm.sources import TextSource
 
 SLEEP = "sleep 1000"
 
@@ -75,6 +79,18 @@ class Hostile:
     def cancel(self, jobs: Iterable[int]) -> None:
         """Cancel jobs, in one call."""
         self.run("scancel", "--quiet", *map(str, jobs))
+
+
+def plain_text(slurm: Hostile) -> tuple[TextSource, NodeBook]:
+    """Return the source that is used where Slurm prints no JSON, and the nodes."""
+
+    def ask(*words: str, check: object = None) -> str:
+        done = slurm.run(*words)
+        if done.returncode:
+            raise SlurmRefusedError(done.stderr.decode(errors="replace"))
+        return done.stdout.decode(errors="replace")
+
+    return TextSource(ask, os.getuid()), NodeBook(lambda: read_nodes(ask("scontrol", "show", "-o", "node")))
 
 
 def by_id(snapshot: JobSnapshot) -> dict[int, Job]:

@@ -16,11 +16,9 @@ import pytest
 from deploy.local import LocalCluster, Shape
 from osub.slurm import CommandSlurm, Job, JobState, SubmitRequest
 from osub.slurm.faults import SlurmRefusedError, SlurmUnreachableError
-from osub.slurm.nodebook import NodeBook
-from osub.slurm.site_text import read_nodes
 from osub.slurm.sources import TextSource
 from tests.integration.conftest import end_cluster
-from tests.integration.hostile import ATTACKS, RECORD, Hostile, Words, by_id, filled, read_as
+from tests.integration.hostile import ATTACKS, RECORD, Hostile, Words, by_id, filled, plain_text, read_as
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
@@ -47,22 +45,6 @@ def _left_idle(slurm: Hostile) -> Iterator[None]:
     known = slurm.states()
     slurm.cancel(number for number, state in known.items() if state in {"PD", "R", "S", "CF"})
     wait_until(lambda: not {"R", "S", "CG", "PD"} & set(slurm.states().values()), 40, "all jobs end")
-
-
-def plain_text(slurm: Hostile) -> TextSource:
-    """Return the source that is used where Slurm prints no JSON."""
-
-    def ask(*words: str, check: object = None) -> str:
-        done = slurm.run(*words)
-        if done.returncode:
-            raise SlurmRefusedError(done.stderr.decode(errors="replace"))
-        return done.stdout.decode(errors="replace")
-
-    return TextSource(ask, os.getuid())
-
-
-def node_book(slurm: Hostile) -> NodeBook:
-    return NodeBook(lambda: read_nodes(slurm.run("scontrol", "show", "-o", "node").stdout.decode()))
 
 
 def running(slurm: Hostile, *options: str, words: Words | None = None) -> Job:
@@ -93,8 +75,8 @@ def test_no_word_of_a_user_is_run_or_taken_for_slurms(slurm: Hostile, tmp_path: 
         number = slurm.submit(words)
         assert number is not None, attack
         written[number] = words
-    plain = plain_text(slurm)
-    for source in (client.jobs, lambda: plain.read(node_book(slurm))):
+    plain, book = plain_text(slurm)
+    for source in (client.jobs, lambda: plain.read(book)):
         jobs = by_id(source())
         assert jobs.keys() == slurm.states().keys()
         assert not proof.exists()
@@ -135,7 +117,8 @@ def test_a_running_job_has_its_own_cores_and_end_whatever_it_is_called(
         if job.state is JobState.RUNNING:
             assert job.start_time is not None
             assert job.end_time == job.start_time + 60
-    text_snapshot = plain_text(slurm).read(node_book(slurm))
+    plain, book = plain_text(slurm)
+    text_snapshot = plain.read(book)
     assert {one.job_id for one in text_snapshot.unreadable} <= attackers.keys()
     for job in text_snapshot.jobs:
         assert job.cores in {jobs[job.job_id].cores, ()}
@@ -182,7 +165,8 @@ def test_all_sources_say_the_same_of_jobs_of_every_kind(slurm: Hostile) -> None:
         f"jobs are {settled}; {slurm.states()}",
     )
     jobs = by_id(slurm.cluster.client().jobs())
-    texts = by_id(plain_text(slurm).read(node_book(slurm)))
+    plain, book = plain_text(slurm)
+    texts = by_id(plain.read(book))
     assert jobs.keys() == texts.keys() == slurm.states().keys()
     for one, text in ((jobs[key], texts[key]) for key in jobs if key >= number["across"]):
         assert differences(one, text).keys() <= {"reason"}, one
@@ -239,7 +223,7 @@ def test_the_callers_environment_changes_nothing(
     assert job.start_time is not None
     assert abs(job.start_time - time.time()) < 120
     assert client.config()["ClusterName"] == slurm.cluster.state().layout.cluster_name
-    text = by_id(TextSource(client._ask, os.getuid()).read(node_book(slurm)))[job.job_id]
+    text = by_id(TextSource(client._ask, os.getuid()).read(plain_text(slurm)[1]))[job.job_id]
     assert differences(text, job) == {}
     client.cancel([job.job_id])
     wait_until(lambda: slurm.states()[job.job_id] == "CA", START_S, "the job is cancelled")
