@@ -17,10 +17,20 @@ from gangd.keys import SHARED_AGENT, load_controller_keys, make_keys
 from gangd.openfiles import allow_open_files
 from gangd.wire.sockets import ControllerSockets
 from osub.errors import ClusterError, OsubError, UsageError
+from osub.one_line import LONGEST_MESSAGE, one_line
 from osub.slurm import CommandSlurm
 from osub.slurm.hosts import expand_hosts
 
 log = logging.getLogger("gangd")
+
+
+class OneLineEach(logging.Formatter):
+    """A message is one line, whatever others' words are in it; tracebacks are ours and stay as they are."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base class's name
+        """Return the line."""
+        record.message = one_line(record.message, LONGEST_MESSAGE)
+        return super().formatMessage(record)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -86,16 +96,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         else:
             _run(options)
     except OsubError as error:
-        print(f"gangd: {error}", file=sys.stderr)
+        print(f"gangd: {one_line(str(error), LONGEST_MESSAGE)}", file=sys.stderr)
         sys.exit(error.exit_code)
 
 
 def _run(options: argparse.Namespace) -> None:
-    logging.basicConfig(
-        level=logging.DEBUG if options.verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(message)s",
-        stream=sys.stderr,
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLineEach("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.DEBUG if options.verbose else logging.INFO, handlers=[handler])
     names = ("keys", "state", "slurm_conf", "record", "publish", "reports", "quantum_ms")
     overrides = {name: getattr(options, name) for name in names}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 MOST_CHARACTERS = 200
+LONGEST_MESSAGE = 4_000
 
 
 def one_line(text: str, most: int = MOST_CHARACTERS) -> str:

@@ -41,10 +41,11 @@ note start "{{\\"slurm_job\\":$SLURM_JOB_ID,\\"ms\\":$OSUB_WRAPPER_START_MS}}"
 
 _PIN = """\
 OSUB_PIN=1
-OSUB_JOB_CORES=$(scontrol show -o -d job "$SLURM_JOB_ID" | grep -o ' Nodes=[^ ]* CPU_IDs=[^ ]*' |
+OSUB_JOB_CORES=$(scontrol show -d job "$SLURM_JOB_ID" |
+  sed -n 's/^ *Nodes=\\([^ ]*\\) CPU_IDs=\\([^ ]*\\) Mem=.*/\\1 \\2/p' |
   while read -r nodes ids; do
-    for node in $(scontrol show hostnames "${nodes#Nodes=}"); do
-      printf '%s:%s;' "$node" "${ids#CPU_IDs=}"
+    for node in $(scontrol show hostnames "$nodes"); do
+      printf '%s:%s;' "$node" "$ids"
     done
   done)
 OSUB_JOB_CORES=${OSUB_JOB_CORES%;}

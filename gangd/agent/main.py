@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from gangd.agent.hammer import Blow, find_frozen, thaw_recorded, thaw_scanned
 from gangd.agent.options import endpoints, parser, with_command
 from osub.errors import OsubError
+from osub.one_line import LONGEST_MESSAGE, one_line
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -20,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         sys.exit(_thaw(options) if options.command == "thaw" else _run(command_line, options))
     except OsubError as error:
-        print(f"gang-agent: {error}", file=sys.stderr)
+        print(f"gang-agent: {one_line(str(error), LONGEST_MESSAGE)}", file=sys.stderr)
         sys.exit(error.exit_code)
 
 
@@ -72,7 +73,7 @@ def _tell(blow: Blow, options: argparse.Namespace) -> None:
         return
     verb = "would thaw" if options.dry_run else "thawed"
     for text in blow.failures:
-        print(f"gang-agent: cannot thaw {text}", file=sys.stderr)
+        print(f"gang-agent: cannot thaw {one_line(text, LONGEST_MESSAGE)}", file=sys.stderr)
     for path in blow.frozen:
         print(
             f"gang-agent: {path} is frozen still, and no agent that lives holds it. "

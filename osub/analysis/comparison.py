@@ -97,7 +97,8 @@ def job_table(reference: Run, other: Run, width: int, most: int | None) -> Table
     rows = job_rows(reference, other, most)
     texts = list(zip(*rows, strict=True)) or [()] * len(JOB_COLUMNS)
     columns = list(zip(JOB_COLUMNS, texts, strict=True))
-    table = Table(title=f"{other.info.label} against {reference.info.label}", title_justify="left")
+    title = f"{other.info.label} against {reference.info.label}"
+    table = Table(title=Text(title), title_justify="left")
     widths = [max(len(name), column_width("", cells)) for name, cells in columns]
     if sum(widths) + FRAME * len(widths) + 1 > width:
         columns = _stacked(columns)

@@ -9,12 +9,13 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from deploy.local import Gang, Hold, LocalCluster, Queues, Scheduler, Shape, natural_shape
 from deploy.local.cluster import Status
 from deploy.local.host import look_at_host
+from osub.cli.terminal import Console
 from osub.slurm import JobSnapshot
 
 MOST_UNREADABLE = 10
@@ -139,7 +140,7 @@ def _print(status_now: Status) -> None:
     said = {f"slurmd {node.name}": "+".join(sorted(node.states)) for node in status_now.nodes or ()}
     for role, alive in status_now.daemons.items():
         cpus = ",".join(map(str, pins[role].cpus)) if role in pins else ""
-        table.add_row(role, "alive" if alive else "[red]dead[/red]", cpus, said.get(role, ""))
+        table.add_row(role, "alive" if alive else "[red]dead[/red]", cpus, escape(said.get(role, "")))
     console.print(table)
     if status_now.jobs is None:
         console.print("slurmctld does not answer; `osub cluster up` starts what has died")

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
 
 from osub.analysis.comparison import error_tables, job_table, pairs
 from osub.analysis.derived import BETA_S, WAIT_THRESHOLD_S, MetricOptions
@@ -16,6 +15,7 @@ from osub.analysis.labels import told_apart
 from osub.analysis.metrics import measure
 from osub.analysis.table import metrics_tables
 from osub.cli.metric_options import Beta, Full, Page, WaitThreshold
+from osub.cli.terminal import Console
 from osub.errors import OutputError, UsageError
 from osub.records import load_run
 

@@ -10,7 +10,6 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
 
 from deploy.local import natural_shape
 from deploy.local.host import look_at_host
@@ -21,6 +20,7 @@ from osub.analysis.report import write_report
 from osub.analysis.table import metrics_tables
 from osub.cli.demo_run import SETTINGS, choose_trace, make_out, replay_under, scratch_folder
 from osub.cli.demo_simulate import NOTES, simulate_all
+from osub.cli.terminal import Console
 from osub.records import Run, load_run
 from workloads.swf import write_swf
 
@@ -50,7 +50,7 @@ def demo(
     nodes, cores = natural_shape(len(look_at_host().cpus))
     console.print(f"This host is a cluster of {nodes} nodes with {cores} cores each.", highlight=False)
     chosen = choose_trace(trace, nodes, cores, seconds, seed)
-    console.print(chosen.story, highlight=False)
+    console.print(chosen.story, markup=False, highlight=False)
     runs: list[Run] = []
     make_out(out)
     swf = out / f"{chosen.trace.name}.swf.gz"
@@ -62,7 +62,7 @@ def demo(
             # What an earlier setting did not use, a later one may.
             most_s = max(seconds, left_s / (len(SETTINGS) - number))
             runs.append(load_run(replay_under(setting, swf, out, state, nodes, cores, most_s)))
-    compared = simulate_all(runs, out, lambda why: console.print(why, highlight=False))
+    compared = simulate_all(runs, out, lambda why: console.print(why, markup=False, highlight=False))
     simulated = {real.info.label: other for real, other in compared}
     errors = [run_errors(real, other) for real, other in compared]
     page = out / "report.html"
@@ -95,4 +95,6 @@ def demo(
         tables += error_tables(errors, console.width, "simulated against real")
     for table in tables:
         console.print(table)
-    console.print(f"{time.monotonic() - began:.0f} s in all. Report: {page.resolve()}", highlight=False)
+    console.print(
+        f"{time.monotonic() - began:.0f} s in all. Report: {page.resolve()}", markup=False, highlight=False
+    )

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from deploy.local.examine import examine_host
+from osub.cli.terminal import Console
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
@@ -22,7 +23,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] 
         marks = {"yes": "[green]yes[/green]", "no": "[red]no[/red]", "partly": "[yellow]partly[/yellow]"}
         table = Table("what", "here", "found", "what it is for, or how to get it")
         for finding in findings:
-            table.add_row(finding.what, marks[finding.here], finding.found, finding.advice)
+            table.add_row(finding.what, marks[finding.here], Text(finding.found), Text(finding.advice))
         Console().print(table)
     needed = {finding.what: finding.here for finding in findings}
     raise typer.Exit(0 if needed["Slurm"] == "yes" and needed["munge"] == "yes" else 1)

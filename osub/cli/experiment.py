@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 import typer
-from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
+from osub.cli.terminal import Console
 from osub.errors import UsageError
 
 if TYPE_CHECKING:

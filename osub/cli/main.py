@@ -15,6 +15,7 @@ import typer
 
 from osub import __version__
 from osub.errors import OsubError
+from osub.one_line import LONGEST_MESSAGE, one_line
 
 # The order of `osub --help`: what a newcomer tries first comes first.
 COMMANDS = {
@@ -104,7 +105,7 @@ def run(words: list[str]) -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"osub: {' '.join(message.split())}", file=sys.stderr)
+    print(f"osub: {one_line(' '.join(message.split()), LONGEST_MESSAGE)}", file=sys.stderr)
     return code
 
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from osub.cli.terminal import Console
 from submitter.replay import Collect, Replay, Wish
 from submitter.replay import Progress as Standing
 
@@ -37,7 +37,7 @@ def watch_replay(
         disable=not console.is_terminal,
     )
     with _interrupts() as asked, bar:
-        task = bar.add_task(title, total=len(session.plan.jobs), rest="")
+        task = bar.add_task(escape(title), total=len(session.plan.jobs), rest="")
 
         def watch(now: Standing) -> Wish:
             rest = f"{now.running} running {now.waiting} waiting, about {now.left_s:.0f} s left"

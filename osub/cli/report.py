@@ -7,13 +7,13 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
 
 from osub.analysis.derived import BETA_S, WAIT_THRESHOLD_S, MetricOptions
 from osub.analysis.labels import told_apart
 from osub.analysis.metrics import measure
 from osub.analysis.table import metrics_tables
 from osub.cli.metric_options import Beta, Full, Page, WaitThreshold
+from osub.cli.terminal import Console
 from osub.records import load_run
 
 

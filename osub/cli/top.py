@@ -16,13 +16,13 @@ from typing import Annotated
 import msgspec
 import psutil
 import typer
-from rich.console import Console
 from rich.live import Live
 
 from deploy.local import Gang
 from deploy.local.gang import status_folder
 from deploy.local.state import read_state
 from gangd.controller.status import Status, read_status
+from osub.cli.terminal import Console
 from osub.cli.top_frame import Pulse, Screen, frame
 from osub.errors import ClusterError, UsageError
 

@@ -14,6 +14,7 @@ from rich.text import Text
 from gangd.controller.status import AlarmStatus, JobStatus, NodeStatus, Status
 from gangd.core.demand import Level
 from gangd.core.states import AgentState
+from osub.errors import ClusterError
 from osub.slurm.hosts import fold_hosts
 
 STALE_S = 3.0
@@ -210,7 +211,11 @@ def _jobs(status: Status, screen: Screen) -> Table:
 def _places(job: JobStatus) -> str:
     cores = sorted({len(held) for held in job.cores.values()})
     each = "-".join(map(str, dict.fromkeys((cores[0], cores[-1])))) if cores else "0"
-    return f"{fold_hosts(job.cores)} x {each} core{'' if each == '1' else 's'}"
+    try:
+        nodes = fold_hosts(job.cores)
+    except ClusterError:  # gangd has none of other names, but the file may be anybody's
+        nodes = ",".join(job.cores)
+    return f"{nodes} x {each} core{'' if each == '1' else 's'}"
 
 
 def _fitting(rows: Sequence[T], height: int | None, *, more: bool = False) -> Sequence[T]:

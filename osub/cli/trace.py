@@ -7,8 +7,8 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
 
+from osub.cli.terminal import Console
 from osub.cli.trace_convert import convert
 from osub.cli.trace_fetch import fetch
 from osub.cli.trace_generate import generate

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from osub.cli.terminal import Console
 from osub.cli.trace_files import AsJson, counting, print_json
 from workloads.importers.archive import ARCHIVE, LOGS, find_log
 from workloads.importers.fetch import cache_folder, fetch_log

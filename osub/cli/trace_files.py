@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from osub.cli.terminal import Console
 from osub.errors import OutputError, UsageError
 from workloads.swf import SwfTrace, read_swf, write_swf
 
@@ -96,7 +97,7 @@ def working(what: str) -> Iterator[None]:
     if not console.is_terminal:
         yield
         return
-    with console.status(what):
+    with console.status(escape(what)):
         yield
 
 
@@ -115,7 +116,7 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
     )
     drawn_s = 0.0
     with bar:
-        task = bar.add_task(what, total=None)
+        task = bar.add_task(escape(what), total=None)
 
         def step(done: int, total: int) -> None:
             nonlocal drawn_s

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from osub.cli.terminal import Console
 from osub.cli.trace_files import (
     AsJson,
     Force,

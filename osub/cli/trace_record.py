@@ -13,8 +13,8 @@ from types import FrameType
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from osub.cli.terminal import Console
 from osub.cli.trace_files import AsJson, Force, check_free, print_json
 from osub.errors import InputError, OutputError, UsageError
 from workloads.behaviour.model import THRESHOLD_CORES, busy_idle

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import psutil
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from deploy.local.shape import natural_shape
+from osub.cli.terminal import Console
 from osub.cli.trace_files import (
     AsJson,
     Force,

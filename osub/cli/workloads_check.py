@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from osub.cli.terminal import Console
 from osub.cli.workloads_kinds import (
     Apps,
     Cluster,

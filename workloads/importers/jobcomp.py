@@ -11,7 +11,8 @@ from osub.errors import InputError
 from workloads.importers.accounting import AccountingJob, AccountingLog
 from workloads.importers.slurm_words import instant_s, is_absent, length_s, resources, state_word
 
-# A value may hold blanks and equals signs, so only the keys that Slurm writes part a line.
+# A value may hold blanks and equals signs, so only the keys that Slurm writes part a line. Names and work
+# directories are the users': where a key stands twice, nobody knows which of the two Slurm wrote.
 _KEY = re.compile(
     r"(?:^|(?<= ))(JobId|UserId|GroupId|Name|JobState|Partition|TimeLimit|StartTime|EndTime|NodeList|NodeCnt|"
     r"ProcCnt|WorkDir|ReservationName|Tres|Gres|Account|QOS|WcKey|Cluster|SubmitTime|EligibleTime|ArrayJobId|"
@@ -36,6 +37,10 @@ def read_completions(path: Path, lines: Iterable[str], zone: tzinfo | None, stri
     log = AccountingLog("jobcomp")
     for number, line in enumerate(lines, start=1):
         if not line.strip():
+            continue
+        keys = _KEY.findall(line)
+        if len(set(keys)) < len(keys):
+            log.skip("a key of Slurm's in a user's words", f"{path}:{number}: a key stands twice")
             continue
         try:
             log.jobs.append(_job(line, zone))

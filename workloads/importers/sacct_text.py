@@ -38,10 +38,10 @@ _NAMES = {
     "name": ("jobname", "name"),
 }
 ADVICE = (
-    "sacct --allusers --parsable2 --format=JobID,JobIDRaw,User,Account,Partition,QOS,JobName,State,Submit,"
-    "Start,End,ElapsedRaw,TimelimitRaw,NNodes,NCPUS,ReqCPUS,ReqMem,TotalCPU,MaxRSS,NTasks"
+    "sacct --allusers --parsable2 --format=JobID,JobIDRaw,User,Account,Partition,QOS,State,Submit,Start,End,"
+    "ElapsedRaw,TimelimitRaw,NNodes,NCPUS,ReqCPUS,ReqMem,TotalCPU,MaxRSS,NTasks,JobName"
 )
-"""The command that tells all that a trace can hold."""
+"""The command that tells all that a trace can hold. Users choose the name, so it comes last."""
 
 
 def delimiter_of(heading: str) -> str | None:
@@ -70,9 +70,10 @@ def read_delimited(path: Path, lines: Iterable[str], zone: tzinfo | None, strict
             f"{path}: no columns JobID and Submit in the first line; ask for them with `{ADVICE}`"
         )
     log = AccountingLog("sacct")
-    rows = _rows(source, mark)
     names = [name.strip().strip('"').lower() for name in heading.rstrip("\r\n").split(mark)]
     width = len(names) - (names[-1] == "")
+    # a name that comes last may hold the mark
+    rows = _rows(source, mark, width - 1 if names[-1] in _NAMES["name"] else -1)
     places = {
         key: place
         for key, aliases in _NAMES.items()
@@ -103,7 +104,7 @@ def read_delimited(path: Path, lines: Iterable[str], zone: tzinfo | None, strict
     return log
 
 
-def _rows(lines: Iterator[str], mark: str) -> Iterator[tuple[int, list[str]]]:
+def _rows(lines: Iterator[str], mark: str, most_marks: int) -> Iterator[tuple[int, list[str]]]:
     """Yield line numbers and cells; only comma-separated files quote."""
     if mark == ",":
         reader = csv.reader(lines)
@@ -114,7 +115,7 @@ def _rows(lines: Iterator[str], mark: str) -> Iterator[tuple[int, list[str]]]:
             raise InputError(f"line {reader.line_num + 1}: {error}") from error
         return
     for number, line in enumerate(lines, start=2):
-        yield number, line.rstrip("\r\n").split(mark)
+        yield number, line.rstrip("\r\n").split(mark, most_marks)
 
 
 def _refuse(log: AccountingLog, strict: bool, reason: str, message: str) -> None:

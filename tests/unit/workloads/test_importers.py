@@ -43,6 +43,17 @@ def jobs_of(trace: SwfTrace) -> dict[int, SwfJob]:
     return {job.job_number: job for job in trace.jobs}
 
 
+def test_a_name_in_the_last_column_may_hold_the_mark_between_columns(tmp_path: Path) -> None:
+    heading = HEADING.replace("JobName|", "") + "|JobName"
+    cells = [row.split("|") for row in ROWS]
+    rows = ["|".join([*row[:6], *row[7:], f"a|{row[6]}|COMPLETED|"]) for row in cells]
+    trace, kind = read_any(write(tmp_path, *rows, heading=heading), OPTIONS)
+    assert kind is LogKind.SACCT
+    assert [job.run_s for job in trace.jobs] == [
+        job.run_s for job in read_any(write(tmp_path, *ROWS), OPTIONS)[0].jobs
+    ]
+
+
 def test_parsable_accounting_becomes_a_trace(tmp_path: Path) -> None:
     trace, kind = read_any(write(tmp_path, *ROWS), OPTIONS)
     assert kind is LogKind.SACCT
@@ -261,6 +272,18 @@ def test_malformed_completion_lines_are_refused_or_skipped(tmp_path: Path) -> No
         read_any(path, OPTIONS)
     trace, _ = read_any(path, OPTIONS, strict=False)
     assert (len(trace.jobs), trace.report.skipped) == (1, {"malformed line": 2})
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("odd", "odd EndTime=2030-01-01T00:00:00"), ("WorkDir=", "WorkDir=/ ProcCnt=9 ")]
+)
+def test_who_writes_a_key_of_slurms_is_left_out_and_counted(tmp_path: Path, before: str, after: str) -> None:
+    path = tmp_path / "jobcomp.log"
+    assert before in LINE
+    path.write_text(LINE + LINE.replace("1001", "1002").replace(before, after))
+    trace, _ = read_any(path, OPTIONS)
+    assert [job.job_number for job in trace.jobs] == [1001]
+    assert trace.report.skipped == {"a key of Slurm's in a user's words": 1}
 
 
 def test_packed_log_that_is_cut_off_is_told(tmp_path: Path) -> None:

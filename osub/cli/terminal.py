@@ -1,0 +1,26 @@
+"""The terminal that commands write to: no text of a file or of another program steers it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import rich.console
+from rich.console import ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+
+class Console(rich.console.Console):
+    """A Rich console that shows what cannot be printed as U+FFFD; its own colours and cursor moves stay."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Yield the segments of a renderable, with nothing in their texts that a terminal obeys."""
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield Segment(shown(segment.text), segment.style)
+
+
+def shown(text: str) -> str:
+    """Return a text with U+FFFD for each character that cannot be printed; line ends stay."""
+    return "".join(one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text)

@@ -1,0 +1,63 @@
+"""What others wrote is shown, and steers no terminal: labels of runs, words of files, messages of errors."""
+
+from __future__ import annotations
+
+import io
+import logging
+
+import pytest
+from rich.table import Table
+from rich.text import Text
+
+from gangd.main import OneLineEach
+from osub.cli.main import run
+from osub.cli.terminal import Console
+from osub.one_line import one_line
+
+EVIL = "a\x1b[31mb\x1b]0;title\x07\x9b2J\u202ec[/x][link=http://x]d"
+
+
+def steers(text: str) -> bool:
+    return any(not one.isprintable() and one != "\n" for one in text)
+
+
+def test_a_terminal_shows_what_it_would_obey() -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=200)
+    console.print(EVIL, markup=False, highlight=False)
+    table = Table(title=Text(EVIL))
+    table.add_column(Text(EVIL))
+    table.add_row(Text(EVIL))
+    console.print(table)
+    assert not steers(out.getvalue())
+    assert out.getvalue().count("[/x][link=") == 4, "markup of others is text"
+
+
+def test_our_own_colours_stay() -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, color_system="standard", width=80)
+    console.print("[red]dead[/red]")
+    assert "\x1b[31mdead\x1b[0m" in out.getvalue()
+
+
+def test_an_error_is_one_line_that_can_be_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["report", f"/no/{EVIL}\nx", "--html", "/no/x.html"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("osub: ")
+    assert said.count("\n") == 1
+    assert not steers(said)
+
+
+def test_a_log_line_is_one_line_whatever_is_in_it() -> None:
+    record = logging.LogRecord(
+        "gangd", logging.WARNING, __file__, 1, "node %s left", (f"{EVIL}\nforged",), None
+    )
+    line = OneLineEach("%(levelname)s %(message)s").format(record)
+    assert line.isprintable()
+    assert line.startswith("WARNING node a?[31mb")
+
+
+def test_one_line_is_cut() -> None:
+    assert one_line("x" * 300) == "x" * 197 + "..."
+    assert one_line("a\tb\r\nc") == "a?b??c"
+    assert one_line("é\U0001f4a9") == "é\U0001f4a9"
