@@ -20,6 +20,7 @@ from osub.slurm.faults import (
     UnreadableJobError,
 )
 from osub.slurm.nodebook import NodeBook
+from osub.slurm.pulse import QuietSource
 from osub.slurm.run import Answer, Runner, run_command
 from osub.slurm.sbatch import sbatch_options
 from osub.slurm.site_text import read_config, read_nodes, read_partitions
@@ -85,7 +86,8 @@ class CommandSlurm:
         self._runner = runner
         self._pause = pause
         self._book = NodeBook(self._ask_nodes)
-        self._source: JobSource = ChosenSource(JsonSource(self._ask), TextSource(self._ask, os.getuid()))
+        chosen = ChosenSource(JsonSource(self._ask), TextSource(self._ask, os.getuid()))
+        self._source: JobSource = QuietSource(chosen, self._ask)
 
     def version(self) -> str:
         """Return slurmctld's version."""
