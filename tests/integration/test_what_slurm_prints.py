@@ -92,16 +92,15 @@ def test_no_word_of_a_user_is_run_or_taken_for_slurms(slurm: Hostile, tmp_path: 
         assert (jobs[number].name, jobs[number].comment) == (read_as(words.name), read_as(words.comment))
 
 
-@pytest.mark.parametrize("where", ["name", "comment"])
 def test_a_running_job_has_its_own_cores_and_end_whatever_it_is_called(
-    slurm: Hostile, tmp_path: Path, where: str
+    slurm: Hostile, tmp_path: Path
 ) -> None:
     client = slurm.cluster.client()
     victim = running(slurm, "-N1", "-n1")
     attackers: dict[int, Words] = {}
     for attack in ATTACKS[:8]:
         text = filled(attack, proof=tmp_path / "proof", node=victim.nodes[0], victim=victim.job_id)
-        words = Words(name=text) if where == "name" else Words(comment=text)
+        words = Words(name=text, comment=text)
         job = running(slurm, "-N1", "-n1", "-t", "1", words=words)
         attackers[job.job_id] = words
         if len(attackers) % 3 == 0:
@@ -297,6 +296,7 @@ def test_a_submission_is_what_was_asked_for_whatever_the_words(
 # A Slurm that is away, or prints no JSON
 
 
+@pytest.mark.long
 def test_slurm_being_away_is_an_error_and_no_empty_cluster(slurm: Hostile) -> None:
     job = running(slurm, "-N1", "-n1")
     daemon = next(one for one in slurm.cluster.state().daemons if one.role == "slurmctld")
