@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -28,6 +30,8 @@ _WATCH = pytest.StashKey[Watch]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Ended from outside, a run ends its clusters and thaws what it froze, as it does at Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     is_worker = hasattr(config, "workerinput")
     if not is_worker and not config.option.collectonly:
         config.stash[_WATCH] = Watch.begin()

@@ -25,7 +25,7 @@ from tests.fixtures.tier import choose
 from tests.integration.conftest import empty_folder
 from tests.integration.waiting import wait_until
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 
 SHAPE = Shape(nodes=1, cores=1, virtual=True)
 WORDS = ["--nodes", "1", "--cores", "1", "--virtual"]

@@ -21,7 +21,7 @@ from tests.integration.conftest import end_cluster
 from tests.integration.hostile import ATTACKS, RECORD, Hostile, Words, by_id, filled, plain_text, read_as
 from tests.integration.waiting import wait_until
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 
 START_S = 30.0
 NEW_YORK = "America/New_York"
