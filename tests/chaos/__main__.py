@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from deploy.local import Hold
 from tests.chaos.broken import Broken
 from tests.chaos.campaign import Campaign, Outcome, draw
 from tests.chaos.company import side_by_side
@@ -24,7 +25,13 @@ from tests.chaos.troupe import Troupe
 
 
 def play(
-    kinds: Sequence[type[Fault]], seed: int, dice: random.Random, *, brief: bool, quiet: bool = False
+    kinds: Sequence[type[Fault]],
+    seed: int,
+    dice: random.Random,
+    *,
+    brief: bool,
+    quiet: bool = False,
+    hold: Hold = Hold.FREEZE,
 ) -> Summary:
     """Run faults of these kinds on a stage of their own and sum up."""
 
@@ -35,7 +42,7 @@ def play(
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="osub-chaos-", ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o755)
-        with Stage(Path(folder), dice) as stage:
+        with Stage(Path(folder), dice, hold) as stage:
             troupe = Troupe(stage)
             troupe.settle()
             campaign = Campaign(stage, troupe, dice, brief=brief, say=say)
@@ -56,6 +63,7 @@ def play(
                 troupe.worst_gone_s,
                 time.monotonic() - began_s,
                 end,
+                hold=hold.value,
             )
 
 
@@ -65,7 +73,7 @@ def _leave(number: int, _frame: object) -> None:
 
 def _passed_on(options: argparse.Namespace) -> list[str]:
     """Return the options that are the same for all stages."""
-    words = ["--brief"] if options.brief else []
+    words = ["--hold", options.hold, *(["--brief"] if options.brief else [])]
     for name in ("only", "group"):
         if getattr(options, name) is not None:
             words += [f"--{name}", getattr(options, name)]
@@ -81,6 +89,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", metavar="WORD", help="only kinds with this word in their name")
     parser.add_argument("--group", choices=sorted(GROUPS), help="only kinds of one group")
     parser.add_argument("--brief", action="store_true", help="each fault as short as it can be")
+    parser.add_argument(
+        "--hold", choices=[*Hold], default=Hold.FREEZE.value, help="how gangd holds jobs (%(default)s)"
+    )
     parser.add_argument(
         "--stages", type=int, default=1, metavar="K", help="clusters side by side (%(default)s)"
     )
@@ -102,7 +113,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.stages > 1:
         summary = side_by_side(options.stages, options.faults, options.seed, _passed_on(options))
     else:
-        summary = play(draw(kinds, options.faults, dice), options.seed, dice, brief=options.brief)
+        summary = play(
+            draw(kinds, options.faults, dice),
+            options.seed,
+            dice,
+            brief=options.brief,
+            hold=Hold(options.hold),
+        )
     if options.outcomes:
         options.outcomes.write_bytes(msgspec.json.encode(summary))
         return 0 if summary.is_clean else 1

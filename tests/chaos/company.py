@@ -80,6 +80,7 @@ def together(seed: int, found: Sequence[Summary]) -> Summary:
         max(summary.wall_s for summary in found),
         "; ".join(summary.end for summary in found if summary.end) or None,
         stages=len(found),
+        hold=found[0].hold,
     )
 
 

@@ -45,6 +45,7 @@ class Summary:
     wall_s: float
     end: str | None
     stages: int = 1
+    hold: str = "freeze"
 
     @property
     def broken(self) -> list[Outcome]:
@@ -63,6 +64,8 @@ def markdown(summary: Summary) -> str:
     drained = sum("node " in (one.broken or "") for one in summary.outcomes) or "none"
     ended = ", ".join(f"{count} {state}" for state, count in sorted(summary.ended.items()))
     command = f"python -m tests.chaos --faults {len(summary.outcomes)} --seed {summary.seed}"
+    if summary.hold != "freeze":
+        command += f" --hold {summary.hold}"
     if summary.stages > 1:
         command += f" --stages {summary.stages}"
     facts = f"load at the end {load}; {os.cpu_count()} CPUs, Linux {platform.release()}"
@@ -83,8 +86,8 @@ every core all along; faults bring jobs of their own.
   {ALLOWANCE_S:g} s; with agent and guardian gone at once, the health check's round).
 * Nodes drained or down, unless the fault did it: {drained}.
 
-Standing still is measured from outside, fifty times a second. Recovery is counted from healing until every
-agent had joined and both gangs took turns on every node again.
+Standing still (frozen or stopped; who yields does not) is measured from outside, fifty times a second.
+Recovery is counted from healing until every agent had joined and both gangs took turns on every node again.
 """
     lines = [
         head,

@@ -20,7 +20,7 @@ from typing import Self
 
 import psutil
 
-from deploy.local import LocalCluster, Shape
+from deploy.local import Hold, LocalCluster, Shape
 from deploy.local.daemons import Daemon, end_daemons, find_process, start_daemon
 from deploy.local.gang import gang_daemons, keys_folder, prepare_gang, status_folder
 from deploy.local.host import CgroupVersion, look_at_host
@@ -57,15 +57,19 @@ class Stage:
         An empty folder; a short path, because Unix sockets lie below it.
     dice
         Source of all randomness of the proxies.
+    hold
+        How gangd holds jobs.
     """
 
-    def __init__(self, folder: Path, dice: random.Random) -> None:
+    def __init__(self, folder: Path, dice: random.Random, hold: Hold = Hold.FREEZE) -> None:
         self.folder = folder
+        self.yields = hold is Hold.YIELD
         self.cluster = LocalCluster(folder / "c")
         self.shape = Shape(
             nodes=2,
             cores=1,
             multiplicity=MULTIPLICITY,
+            hold=hold,
             quantum_ms=QUANTUM_MS,
             settings=(
                 f"KillWait={KILL_WAIT_S}",
@@ -114,7 +118,7 @@ class Stage:
             node: Proxy(self.proxies.loop, self.layout.gang_ports, random.Random(self._dice.random()))
             for node in self.nodes
         }
-        self.watcher = Watcher(self.nodes, ALLOWANCE_S)
+        self.watcher = Watcher(self.nodes, ALLOWANCE_S, yields=self.yields)
         self.recorder = Recorder(self.keys(), self.nodes, self.layout.gang_ports[0])
         self.revive()
         self.wait_joined()
@@ -144,6 +148,11 @@ class Stage:
         """Print the last lines of every daemon's log to standard error."""
         for path in sorted((self.folder / "c" / "log").glob("gang*.out")):
             print(f"--- {path.name}", *path.read_text().splitlines()[-lines:], sep="\n", file=sys.stderr)
+
+    @property
+    def what_is_held(self) -> str:
+        """What the watcher counts as held."""
+        return "jobs yielding" if self.yields else "steps held"
 
     def agent(self, node: str) -> str:
         """Return the role of a node's agent."""

@@ -2,6 +2,7 @@
 
 A thread reads ``freezer.state`` of every step of the nodes some fifty times a second, at irregular instants
 so that it does not beat with the time slices, and the state of the tasks (T: stopped) five times a second.
+Where jobs yield it reads which of them do. Those are held, and take turns, but do not stand still.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 FREEZER = Path("/sys/fs/cgroup/freezer")
+CPU = Path("/sys/fs/cgroup/cpu")
+YIELDS = "yields"
 _PAUSE_S = (0.012, 0.026)
 _LIST_S = 0.1
 _TASKS_S = 0.2
@@ -60,9 +64,10 @@ class Watcher:
         Jobs that Slurm has suspended: they may stand still for as long as they like.
     """
 
-    def __init__(self, nodes: Iterable[str], allowance_s: float) -> None:
+    def __init__(self, nodes: Iterable[str], allowance_s: float, *, yields: bool = False) -> None:
         self.spared: frozenset[int] = frozenset()
         self._nodes = tuple(nodes)
+        self._yields = yields
         self._window = Window(allowance_s)
         self._switches: Counter[tuple[str, int]] = Counter()
         self._since: dict[tuple[str, int, str], float] = {}
@@ -81,23 +86,34 @@ class Watcher:
             return self._window
 
     def switches(self) -> Counter[tuple[str, int]]:
-        """Return how often a step of a job on a node was seen to stand still and go on again, so far."""
+        """Return how often a step of a job on a node was seen to be held and go on again, so far."""
         with self._lock:
             return Counter(self._switches)
 
-    def standing(self) -> list[str]:
-        """Return what stands still now."""
+    def held(self) -> list[str]:
+        """Return what is held now."""
         with self._lock:
             return sorted(f"job {job} on {node} ({what})" for node, job, what in self._since)
 
-    def is_frozen(self, job: int) -> bool:
-        """Whether a step of the job was frozen at the newest look."""
+    def is_held(self, job: int) -> bool:
+        """Whether a step of the job was held at the newest look."""
         with self._lock:
             return any(key[1] == job for key in self._since)
 
     def steps_of(self, job: int) -> list[Path]:
         """Return the cgroups of a job's steps that exist now."""
         return [path for node in self._nodes for _, number, path in _list_steps(node) if number == job]
+
+    def cpu_s(self, node: str) -> dict[int, float]:
+        """Return the CPU time that the processes of each held job on a node have used."""
+        with self._lock:
+            jobs = {job for where, job, _ in self._since if where == node}
+        return {job: self.cpu_of(job, node) for job in jobs}
+
+    def cpu_of(self, job: int, node: str) -> float:
+        """Return the CPU time that the processes of a job on a node have used, seconds."""
+        paths = [path for _, number, path in _list_steps(node) if number == job]
+        return sum(_cpu_s(pid) for path in paths for pid in _pids(path))
 
     def close(self) -> None:
         """End the thread."""
@@ -120,6 +136,8 @@ class Watcher:
                 self._steps = [step for node in self._nodes for step in _list_steps(node)]
             with self._lock:
                 self._look_at_cgroups(now_s)
+                if self._yields:
+                    self._look_at_groups(now_s)
                 if now_s - tasks_s > _TASKS_S:
                     tasks_s = now_s
                     self._look_at_tasks(now_s)
@@ -133,7 +151,18 @@ class Watcher:
                 continue
             if state != "THAWED":
                 seen.add((node, job, path.name))
-        self._follow({key for key in self._since if not key[2].startswith("T ")}, seen, now_s)
+        others = {key for key in self._since if key[2].startswith("T ") or key[2] == YIELDS}
+        self._follow(self._since.keys() - others, seen, now_s)
+
+    def _look_at_groups(self, now_s: float) -> None:
+        seen = set()
+        for node in self._nodes:
+            for name in glob.glob(f"{CPU}/gangd_{node}_job_*/cpu.idle"):  # noqa: PTH207
+                with suppress(OSError):
+                    path = Path(name)
+                    if path.read_text().strip() == "1":
+                        seen.add((node, int(path.parent.name.rpartition("_")[2]), YIELDS))
+        self._follow({key for key in self._since if key[2] == YIELDS}, seen, now_s)
 
     def _look_at_tasks(self, now_s: float) -> None:
         seen = set()
@@ -152,6 +181,8 @@ class Watcher:
             self._switches[key[:2]] += 1
         for key in seen:
             lasted_s = now_s - self._since.setdefault(key, now_s)
+            if key[2] == YIELDS:
+                continue
             if key[1] in self.spared:
                 self._since[key] = now_s
                 continue
@@ -171,6 +202,13 @@ def _pids(path: Path) -> list[int]:
         return [int(word) for word in (path / "cgroup.procs").read_text().split()]
     except OSError:
         return []
+
+
+def _cpu_s(pid: int) -> float:
+    try:
+        return time.clock_gettime((~pid << 3) | 2)  # a process's clock: clock_getcpuclockid(3)
+    except OSError:
+        return 0.0
 
 
 def _task_state(pid: int) -> str:

@@ -43,7 +43,7 @@ class Scancel(SlurmFault):
         for job in jobs[:-1]:
             self.troupe.wait_running(job)
         self.wait_held(self.dice.choice(jobs[:-1]))
-        held = sum(self.stage.watcher.is_frozen(job) for job in jobs)
+        held = sum(self.stage.watcher.is_held(job) for job in jobs)
         self.troupe.cancel_and_wait(jobs, GONE_MARGIN_S, KILL_WAIT_S)
         return held
 

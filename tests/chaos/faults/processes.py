@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 
 from deploy.local.daemons import end_daemons
 from tests.chaos.broken import wait_for
@@ -56,7 +57,7 @@ class AgentKilled(Fault):
         self.node = self.a_node()
 
     def inject(self) -> None:
-        wait_for(lambda: any(self.node in line for line in self.stage.watcher.standing()), 5, "a job is held")
+        wait_for(lambda: any(self.node in line for line in self.stage.watcher.held()), 5, "a job is held")
         self.stage.signal(self.stage.agent(self.node), self.number)
         self.detail = f"{self.node}, away {self.holds_s:.1f} s"
 
@@ -125,6 +126,26 @@ class GuardianStopped(GuardianKilled):
     number = signal.SIGSTOP
 
 
+class Progress:
+    """What jobs get that are held although nobody lives who would release them."""
+
+    def __init__(self, stage: Stage, nodes: Iterable[str]) -> None:
+        self._stage = stage
+        self._began_s = time.monotonic()
+        self._before = {node: stage.watcher.cpu_s(node) for node in nodes}
+
+    def __str__(self) -> str:
+        if not self._stage.yields:
+            return ""
+        lasted_s = time.monotonic() - self._began_s
+        shares = [
+            (self._stage.watcher.cpu_of(job, node) - used_s) / lasted_s
+            for node, jobs in self._before.items()
+            for job, used_s in jobs.items()
+        ]
+        return f", meanwhile at least {min(shares, default=0.0):.2%} of a core"
+
+
 class BothKilled(Fault):
     """SIGKILL to an agent and its guardian at once: only slurmd's health check is left to thaw."""
 
@@ -139,19 +160,22 @@ class BothKilled(Fault):
 
     def inject(self) -> None:
         stage = self.stage
-        wait_for(lambda: any(self.node in line for line in stage.watcher.standing()), 5, "a job is held")
+        wait_for(lambda: any(self.node in line for line in stage.watcher.held()), 5, "a job is held")
         # Stopped first: of two that die one after the other, the second acts upon the death of the first.
         stage.signal(stage.agent(self.node), signal.SIGSTOP)
         stage.signal(f"guardian {self.node}", self.number)
         stage.signal(stage.agent(self.node), self.number)
         time.sleep(0.1)
-        held = [line for line in stage.watcher.standing() if self.node in line]
+        held = [line for line in stage.watcher.held() if self.node in line]
+        progress = Progress(stage, (self.node,))
         took_s = wait_for(
-            lambda: not any(self.node in line for line in stage.watcher.standing()),
+            lambda: not any(self.node in line for line in stage.watcher.held()),
             self.allowance_s + 5,
-            "the health check thaws",
+            "the health check releases",
         )
-        self.detail = f"{self.node}, {len(held)} steps held, thawed after {took_s:.1f} s"
+        self.detail = (
+            f"{self.node}, {len(held)} {stage.what_is_held}, released after {took_s:.1f} s{progress}"
+        )
         self.holds_s = 0.0
 
     def heal(self) -> None:
@@ -175,7 +199,7 @@ class AllKilled(BothKilled):
 
     def inject(self) -> None:
         stage = self.stage
-        wait_for(lambda: bool(stage.watcher.standing()), 5, "a job is held")
+        wait_for(lambda: bool(stage.watcher.held()), 5, "a job is held")
         roles = [CONTROLLER, *(stage.agent(node) for node in stage.nodes)]
         guardians = [f"guardian {node}" for node in stage.nodes]
         found = [process for role in (*roles, *guardians) for process in stage.processes(role)]
@@ -183,11 +207,10 @@ class AllKilled(BothKilled):
             for process in found:
                 process.send_signal(number)
         time.sleep(0.1)
-        held = list(stage.watcher.standing())
-        took_s = wait_for(
-            lambda: not stage.watcher.standing(), self.allowance_s + 5, "the health check thaws"
-        )
-        self.detail = f"{len(held)} steps held, thawed after {took_s:.1f} s"
+        held = list(stage.watcher.held())
+        progress = Progress(stage, stage.nodes)
+        took_s = wait_for(lambda: not stage.watcher.held(), self.allowance_s + 5, "the health check releases")
+        self.detail = f"{len(held)} {stage.what_is_held}, released after {took_s:.1f} s{progress}"
         self.holds_s = 0.0
 
     def heal(self) -> None:

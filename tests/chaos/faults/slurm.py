@@ -35,7 +35,7 @@ class SlurmFault(Fault):
 
     def wait_held(self, job: int) -> None:
         """Wait for an instant at which a job is held."""
-        wait_for(lambda: self.stage.watcher.is_frozen(job), _HELD_S, f"job {job} is held")
+        wait_for(lambda: self.stage.watcher.is_held(job), _HELD_S, f"job {job} is held")
 
 
 class ControllerAway(SlurmFault):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.local.cgroups import node_cgroups, remove_all
 from deploy.local.conf import cgroup_conf, slurm_conf
 from deploy.local.host import CgroupVersion, Host, _host_name, _user_name, usable_cgroup
 from deploy.local.layout import free_ports, make_layout
@@ -188,3 +189,20 @@ def test_a_host_without_cgroups_is_known(tmp_path: Path) -> None:
     (tmp_path / "freezer").mkdir()
     (tmp_path / "freezer" / "cgroup.procs").touch()
     assert usable_cgroup(tmp_path) is CgroupVersion.V1
+
+
+def test_what_a_killed_agent_left_in_a_cpu_hierarchy_is_removed_with_the_nodes(tmp_path: Path) -> None:
+    for path in (
+        "cpu/gangd_c-n1_job_7",
+        "cpu/gangd_other_job_8",
+        "freezer/slurm_c-n1/uid_0",
+        "cpu/slurm_c-n2",
+    ):
+        (tmp_path / path).mkdir(parents=True)
+    found = node_cgroups(["c-n1"], tmp_path)
+    assert sorted(str(path.relative_to(tmp_path)) for path in found) == [
+        "cpu/gangd_c-n1_job_7",
+        "freezer/slurm_c-n1",
+    ]
+    assert remove_all(found, 5.0) == []
+    assert (tmp_path / "cpu/gangd_other_job_8").exists()
