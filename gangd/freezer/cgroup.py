@@ -105,6 +105,7 @@ class CgroupFreezer:
         self._links: list[int] | None = None
         self._found: tuple[Step, ...] = ()
         self._looks = 0
+        self._sluids: dict[str, int] = {}
         self._known: dict[StepKey, _Known] = {}
         try:
             self._root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -131,7 +132,7 @@ class CgroupFreezer:
         below = watched_folders(self.root, self.dialect, self._bases)
         self._folders = [self.root, *(self.root / path for path in below)]
         self._links = _links(self._folders)
-        self._found = find_steps(self.root, self.dialect, self._bases)
+        self._found = find_steps(self.root, self.dialect, self._bases, self._sluids)
         return self._found
 
     def folders(self) -> list[str]:

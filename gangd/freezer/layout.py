@@ -6,20 +6,26 @@ stays in ``job_J``, which is therefore never frozen.
 cgroup v2: ``.../[<node>_]slurmstepd.scope/job_J/step_S/{slurm,user/task_N}``; slurmstepd lives in ``slurm``.
 The ``task_*`` are frozen rather than ``user``: Slurm suspends a job through ``user``, and the two bits then
 stay independent of each other. Processes that are in ``user`` itself are frozen through it. A step without
-any task is none yet: slurmstepd would wait for a task that is frozen before it has begun.
+any task is none yet: slurmstepd would wait for a task that is frozen before it has begun. Slurm 26.05 names
+the job's folder by its SLUID (``sEKNKTV3WPV500``), which does not tell the job; the title of the slurmstepd
+in ``slurm`` does.
 
 With the node's name in a path, only the paths of this agent's node count: several nodes may share a host.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from gangd.freezer.membership import step_of_title
 from gangd.freezer.model import Step, StepKey
-from gangd.freezer.tree import CGROUP1, CGROUP2, Dialect, subdirectories
+from gangd.freezer.procfs import command_line, is_slurmstepd
+from gangd.freezer.tree import CGROUP1, CGROUP2, JOB2, Dialect, subdirectories
 
 _SCOPE_DEPTH = 4
+_JOB2 = re.compile(JOB2)
 
 
 def slurm_roots(root: Path, dialect: Dialect, node: str) -> tuple[str, ...]:
@@ -47,16 +53,25 @@ def watched_folders(root: Path, dialect: Dialect, bases: tuple[str, ...]) -> Ite
             yield from parents
         for parent in parents:
             for job in subdirectories(str(root / parent)):
-                if job.startswith("job_"):
+                if job.startswith("job_") or (dialect is CGROUP2 and _JOB2.fullmatch(job)):
                     yield f"{parent}/{job}"
                     if dialect is CGROUP2:
                         yield from _users(root, f"{parent}/{job}")
 
 
-def find_steps(root: Path, dialect: Dialect, bases: tuple[str, ...]) -> tuple[Step, ...]:
-    """Return every step below the folders ``bases`` (from ``slurm_roots``), with the paths to freeze."""
-    walk = _steps1 if dialect is CGROUP1 else _steps2
-    return tuple(step for base in bases for step in walk(root, base))
+def find_steps(
+    root: Path, dialect: Dialect, bases: tuple[str, ...], sluids: dict[str, int] | None = None
+) -> tuple[Step, ...]:
+    """Return every step below the folders ``bases`` (from ``slurm_roots``), with the paths to freeze.
+
+    ``sluids`` remembers the jobs of folders that are named by SLUID, from one call to the next.
+    """
+    if dialect is CGROUP1:
+        return tuple(step for base in bases for step in _steps1(root, base))
+    known = {} if sluids is None else sluids
+    before = dict(known)
+    known.clear()
+    return tuple(step for base in bases for step in _steps2(root, base, before, known))
 
 
 def freezable_paths(root: Path, dialect: Dialect, bases: tuple[str, ...]) -> Iterator[str]:
@@ -67,7 +82,7 @@ def freezable_paths(root: Path, dialect: Dialect, bases: tuple[str, ...]) -> Ite
         return
     for base in bases:
         for job in subdirectories(str(root / base)):
-            for user in _users(root, f"{base}/{job}") if job.startswith("job_") else ():
+            for user in _users(root, f"{base}/{job}") if _JOB2.fullmatch(job) else ():
                 if dialect.allows(user) is not None:
                     yield from (*_tasks(root, user), user)
 
@@ -102,19 +117,36 @@ def _steps1(root: Path, base: str) -> Iterator[Step]:
                     yield Step(key, int(match["uid"]), (path,))
 
 
-def _steps2(root: Path, base: str) -> Iterator[Step]:
-    for job in subdirectories(str(root / base)):
-        if not job.startswith("job_"):
+def _steps2(root: Path, base: str, before: dict[str, int], sluids: dict[str, int]) -> Iterator[Step]:
+    for folder in subdirectories(str(root / base)):
+        if not _JOB2.fullmatch(folder):
             continue
-        for user in _users(root, f"{base}/{job}"):
+        for user in _users(root, f"{base}/{folder}"):
             match = CGROUP2.allows(user)
             if match is None:
                 continue
+            job = before.get(folder) if match["job"] is None else int(match["job"])
+            if job is None:
+                job = _job_of_stepd(root / base / folder / f"step_{match['step']}" / "slurm")
+            if job is None:
+                continue
+            if match["job"] is None:
+                sluids[folder] = job
             paths = tuple(_tasks(root, user))
             if not paths and _has_processes(root / user):
                 paths = (user,)
             if paths:
-                yield Step(StepKey(int(match["job"]), match["step"]), None, paths)
+                yield Step(StepKey(job, match["step"]), None, paths)
+
+
+def _job_of_stepd(cgroup: Path) -> int | None:
+    """Job of the slurmstepd that Slurm has put into a step's ``slurm``, by its title; None without one."""
+    try:
+        pids = [int(word) for word in (cgroup / "cgroup.procs").read_bytes().split()]
+    except OSError:
+        return None
+    keys = (step_of_title(command_line(pid)) for pid in pids if is_slurmstepd(pid))
+    return next((key.job for key in keys if key is not None), None)
 
 
 def _tasks(root: Path, user: str) -> list[str]:

@@ -15,9 +15,13 @@ from pathlib import Path
 from osub.trust import open_below, open_entry
 
 _STEP = r"step_(?P<step>[a-z]+|[0-9]+(?:\+[0-9]+)?)"
+JOB2 = r"(?:job_(?P<job>[0-9]+)|s[0-9A-Z]{13})"
+"""A job's folder (v2): by its number, or by its SLUID as Slurm 26.05 does unless ``CgroupJobIdPaths=yes``."""
 _V1 = r"slurm(?:_(?P<node>[A-Za-z0-9._-]+))?/uid_(?P<uid>[0-9]+)/job_(?P<job>[0-9]+)/" + _STEP
 _V2 = (
-    r"(?:[A-Za-z0-9._@:\\-]+/){0,4}(?:(?P<node>[A-Za-z0-9._-]+)_)?slurmstepd\.scope/job_(?P<job>[0-9]+)/"
+    r"(?:[A-Za-z0-9._@:\\-]+/){0,4}(?:(?P<node>[A-Za-z0-9._-]+)_)?slurmstepd\.scope/"
+    + JOB2
+    + "/"
     + _STEP
     + r"/user(?:/task_(?:[0-9]+|special))?"
 )

@@ -13,12 +13,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from gangd.freezer.tree import write_below
+from gangd.freezer.tree import JOB2, write_below
 
 _JOB = r"job_(?P<job>[0-9]+)"
 _OWN = r"gangd_(?P<node>[A-Za-z0-9._-]+)_" + _JOB
 _SLURM1 = r"slurm(?:_[A-Za-z0-9._-]+)?/uid_[0-9]+(?:/" + _JOB + r")?"
-_SLURM2 = r"(?:[A-Za-z0-9._@:\\-]+/){0,4}(?:[A-Za-z0-9._-]+_)?slurmstepd\.scope/" + _JOB
+_SLURM2 = r"(?:[A-Za-z0-9._@:\\-]+/){0,4}(?:[A-Za-z0-9._-]+_)?slurmstepd\.scope/" + JOB2
 
 
 @dataclass(frozen=True, slots=True)

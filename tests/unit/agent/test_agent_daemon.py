@@ -380,3 +380,31 @@ def test_signal_freezer_alternates_processes(
         for child in children:
             os.killpg(child.pid, signal.SIGCONT)
             os.killpg(child.pid, signal.SIGKILL)
+
+
+def test_task_that_comes_late_in_a_held_job_is_held_and_let_go(
+    real_v2: RealCgroups, puppet: Puppet, tmp_path: Path
+) -> None:
+    """With cgroup v2 a step has its folder first, and those of its tasks as they begin."""
+    user = "slurmstepd.scope/job_1/step_0/user"
+    first = real_v2.spawn(real_v2.make(f"{user}/task_0"), SPIN)
+    late = real_v2.spawn(real_v2.root, SPIN)
+    puppet.rotate((1,), (1,))
+    daemon = Daemon(puppet, tmp_path, "--freezer", "cgroup2", "--root", str(real_v2.root))
+    try:
+        frozen = real_v2.root / user / "task_0/cgroup.freeze"
+        until(lambda: frozen.read_text() == "1\n", 30, "the first task is held")
+        (real_v2.make(f"{user}/task_1") / "cgroup.procs").write_text(str(late))
+        events = real_v2.root / user / "task_1/cgroup.events"
+        until(lambda: "frozen 1" in events.read_text(), 10, "the late task is held")
+        ledger = daemon.state()
+        recorded = {held.path for held in ledger.held()}
+        ledger.close()
+        assert recorded == {f"{user}/task_0", f"{user}/task_1"}
+        daemon.child.kill()  # the guardian knows of both
+        until(lambda: "frozen 0" in events.read_text(), 10, "the late task is thawed")
+        assert runs(first)
+        assert runs(late)
+    finally:
+        daemon.end()
+        until(lambda: not guardian_lives(daemon), what="end of the guardian")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 
@@ -169,4 +170,37 @@ def test_step_whose_tasks_have_not_begun_is_not_frozen(real_v2: RealCgroups) -> 
     freezer.adopt(freezer.look())
     assert freezer.hold(KEY).did is Did.GONE
     assert runs(late_task(real_v2, f"{USER}/task_0"))
+    freezer.close()
+
+
+def stepd(cgroups: RealCgroups, folder: Path, cgroup: Path, title: str) -> None:
+    """Start what passes for the slurmstepd of a step, in a cgroup."""
+    program = folder / "slurmstepd-wlm"
+    if not program.exists():
+        shutil.copy(shutil.which("dash") or "/bin/sh", program)
+    words = [f"slurmstepd: [{title}]", "-c", "printf slurmstepd > /proc/$$/comm; sleep 1000 & wait"]
+    pid = cgroups.spawn(cgroup, words, executable=program)
+    until(lambda: Path(f"/proc/{pid}/comm").read_text() == "slurmstepd\n", what="a slurmstepd")
+
+
+def test_finds_jobs_by_number_and_by_sluid(real_v2: RealCgroups, tmp_path: Path) -> None:
+    """Slurm 26.05 names a job's folder by SLUID: its slurmstepd tells which job that is."""
+    new, stranger = f"{SCOPE}/sEKNKTV3WPV500", f"{SCOPE}/sEKNKTV3WPV501"
+    spinner = real_v2.spawn(real_v2.make(f"{new}/step_0/user/task_0"), SPIN)
+    real_v2.make(f"{SCOPE}/job_11/step_batch/user/task_0")
+    real_v2.make(f"{stranger}/step_0/user/task_0")
+    real_v2.spawn(real_v2.make(f"{stranger}/step_0/slurm"), SPIN)  # no slurmstepd
+    daemon = real_v2.make(f"{new}/step_0/slurm")
+    stepd(real_v2, tmp_path, daemon, "12.0")
+    freezer = freezer_on(real_v2.root)
+    assert {str(step.key) for step in freezer.adopt(freezer.look())} == {"11.batch", "12.0"}
+    freezer.hold(KEY)
+    assert stands(spinner)
+    (daemon / "cgroup.kill").write_text("1")
+    until(lambda: not (daemon / "cgroup.procs").read_text(), what="the end of slurmstepd")
+    for job in range(2, 4):  # a job that was told once is not forgotten
+        real_v2.make(f"{SCOPE}/job_{job}/step_0/user/task_0")
+        assert KEY in {step.key for step in freezer.adopt(freezer.look())}
+    freezer.release(KEY)
+    assert runs(spinner)
     freezer.close()
