@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gangd.core import Alarm
+from gangd.threads import Death
+from gangd.wire.door import News
+from gangd.wire.doorkeeper import ShutOut
+
 KEPT_NS = 600_000_000_000
 
 
@@ -17,6 +22,18 @@ class Raised:
     since_ns: int
     seen_ns: int
     count: int = 1
+
+
+def alarm_of(news: News) -> Alarm:
+    """Return the alarm for what befell a thread, or somebody at the door."""
+    if isinstance(news, Death):
+        text = f"thread {news.thread} died and was started again: {news.why}"
+        return Alarm("thread", news.thread, text)
+    origin = news.origin or "unknown addresses"
+    if isinstance(news, ShutOut):
+        text = f"{origin}: {news.why}; nobody new is let in from there for {news.for_ns / 1e9:g} s"
+        return Alarm("door", origin, text)
+    return Alarm("stranger", origin, f"{origin}: a key that is not in the key folder, {news.times} times")
 
 
 class AlarmBoard:

@@ -16,10 +16,12 @@ import msgspec
 import zmq
 
 from gangd.config import Config
+from gangd.controller.alarms import alarm_of
 from gangd.controller.fanout import Fanout
 from gangd.controller.keeper import Keeper
 from gangd.controller.lines import Lines
 from gangd.controller.orders import Orders
+from gangd.controller.quota import Quota
 from gangd.controller.slicelog import SliceLog
 from gangd.controller.slurm_worker import Answer, Checked, Failed, Looked, SlurmWorker
 from gangd.controller.status import Vitals, describe
@@ -54,6 +56,7 @@ SLACK_NS = (
 SOON_NS, TICK_SHARE = 20_000_000, 20
 """A change is decided on so soon, with all that comes until then; for at most 1/TICK_SHARE of a core."""
 MESSAGES_A_TURN = 10_000  # all that can wait: after a stall nobody is taken for lost who has reported
+TURN_NS = 200_000_000  # but slices do not wait for somebody who never stops
 BEATS_A_LEASE = 4
 STATUS_EVERY_NS = 1_000_000_000
 SAVE_EVERY_NS = 10_000_000_000
@@ -110,6 +113,7 @@ class ControllerLoop:
         )
         self._uplink = Uplink(self.controller, self._cores, self._scheduler.time, self._scheduler.place)
         self._lines = Lines()
+        self._quota = Quota()
         self._worker = SlurmWorker(client, config.snapshot_s, clock)
         self._slices = (
             SliceLog(config.record, wall() / 1e6, now_ns, keeper.status_mode) if config.record else None
@@ -166,8 +170,10 @@ class ControllerLoop:
                 else:
                     log.info("%s: thawing everything and leaving", signal.Signals(number).name)
                     return
+            self._sockets.door.turned()
+            until_ns = self._clock() + TURN_NS
             for _ in range(MESSAGES_A_TURN):
-                if not self._take_message():
+                if not self._take_message() or self._clock() > until_ns:
                     break
             for answer in self._worker.take():
                 self._take_answer(answer)
@@ -220,6 +226,10 @@ class ControllerLoop:
 
     def _judge(self, taken: Received) -> None:
         received_ns = self._clock()
+        sender = taken.connection if taken.node is None else taken.key
+        if not self._quota.takes(sender, received_ns):
+            self._orders.on_flood(taken.key)
+            return
         message = decode_up(taken.body, taken.node)
         node = message.node
         if node in self._cores and self._lines.is_double(node, taken.connection, received_ns):
@@ -260,8 +270,7 @@ class ControllerLoop:
         elif isinstance(answer, Checked):
             self._take_config(answer)
         elif isinstance(answer, Death):
-            text = f"thread {answer.thread} died and was started again: {answer.why}"
-            self._orders.alarm(Alarm("thread", answer.thread, text))
+            self._orders.alarm(alarm_of(answer))
         else:
             self._orders.on_moved(answer.ends_s, answer.refused)
 
@@ -334,6 +343,8 @@ class ControllerLoop:
             record=None if self._slices is None else str(self._slices.folder.resolve()),
             hold=self._config.hold,
         )
+        for news in self._sockets.door.take_news():
+            self._orders.alarm(alarm_of(news))
         if self._sockets.has_shared_key:
             self._orders.alarm(Alarm("shared key", SHARED_AGENT, SHARED_TEXT))
         alarms = self._orders.alarms.standing(now_ns)

@@ -99,6 +99,11 @@ class Orders:
         text = f"{node} tells of job {min(jobs)}, which is not there: dropped; is its key in wrong hands?"
         self.alarm(Alarm("foreign job", node, text))
 
+    def on_flood(self, key: str) -> None:
+        """Count a message that was not read because its key has sent too many."""
+        self.dropped["flood"] += 1
+        self.alarm(Alarm("flood", key, f"the key of {key} sends more than is read: stop its agent"))
+
     def on_moved(self, ends_s: Mapping[int, float], refused: Mapping[int, str]) -> None:
         """Log ends that were moved; that Slurm refuses to move one of a job that runs is an alarm."""
         for job, end_s in ends_s.items():

@@ -15,21 +15,24 @@ Choices and why:
 * The controller's heartbeats find connections whose agent's host is gone, so that nothing piles up for it.
   Agents send none: who hears nothing connects anew, and each heartbeat wakes threads beside somebody's job.
 * ``LINGER`` 0 lets a process end whatever its peers do.
-* Frames above the protocol's bound are refused by the library before they are read into memory.
+* Frames above the protocol's bound are refused by the library before they are read into memory. Few of one
+  agent wait for the controller; the library does not read on from who sends more.
 * The authenticator (ZAP) lets in the keys of the allow-list alone and names each message's key, so that
-  an agent can speak for its own node only.
+  an agent can speak for its own node only. It shares a thread with the doorkeeper (``door``).
+* Who has not proven his key within ``HANDSHAKE_MS`` is cut off; the library's own bound is half a minute.
 """
 
 from __future__ import annotations
 
 import contextlib
+import resource
 from dataclasses import dataclass
 from typing import Self
 
 import zmq
-import zmq.auth.thread
 
 from gangd.keys import SHARED_AGENT, AgentKeys, ControllerKeys
+from gangd.wire.door import Allowance, Door
 from gangd.wire.faults import MalformedError, WrongNodeError
 from gangd.wire.fields import MAX_FRAME_BYTES
 from gangd.wire.frames import ALL_NODES_TOPIC, encode, topic
@@ -37,8 +40,16 @@ from gangd.wire.up import ReplyMessage
 from osub.errors import HostError
 
 PUBLISH_QUEUE = 2_000
-REPORT_QUEUE = 10_000
+SUBSCRIPTION_QUEUE = 100
+REPORT_QUEUE = 100  # of each agent: what it says in half a minute
 AGENT_QUEUE = 200
+ZAP_DOMAIN = b"gangd"
+HANDSHAKE_MS = 5_000
+BACKLOG = 1_024
+MAX_SUBSCRIPTION_BYTES = 1_024
+SUBSCRIBER = Allowance(at_once=64 << 10, a_second=1 << 10)
+REPORTER = Allowance(at_once=16 << 20, a_second=2 << 20)
+RESERVED_FILES = 256
 HEARTBEAT_MS = 10_000
 HEARTBEAT_TIMEOUT_MS = 10_000
 
@@ -67,33 +78,44 @@ class Received:
         return None if self.key == SHARED_AGENT else self.key
 
 
+def connections_possible() -> int:
+    """Return how many connections this process can have and still open the files that it needs."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(soft - RESERVED_FILES, soft // 2)
+
+
 class ControllerSockets:
     """The controller's bound sockets and the authenticator behind them; close it, or use ``with``."""
 
     def __init__(self, keys: ControllerKeys, publish_endpoint: str, report_endpoint: str) -> None:
         self._keys = keys
         self._context = zmq.Context()
-        self._authenticator = zmq.auth.thread.ThreadAuthenticator(self._context)
-        self._authenticator.start()
+        self.door = Door(self._context, ZAP_DOMAIN, connections_possible())
         self._owners: dict[str, str] = {}
         self.reload_keys()
         self.publish = self._context.socket(zmq.PUB)
         self.publish.setsockopt(zmq.SNDHWM, PUBLISH_QUEUE)
+        self.publish.setsockopt(zmq.RCVHWM, SUBSCRIPTION_QUEUE)
+        self.door.watch("publish", self.publish, SUBSCRIBER)
         self.reports = self._context.socket(zmq.ROUTER)
         self.reports.setsockopt(zmq.RCVHWM, REPORT_QUEUE)
         self.reports.setsockopt(zmq.SNDHWM, PUBLISH_QUEUE)
+        self.door.watch("reports", self.reports, REPORTER)
         for socket, endpoint in ((self.publish, publish_endpoint), (self.reports, report_endpoint)):
-            _common(socket)
+            _common(socket, MAX_SUBSCRIPTION_BYTES if socket is self.publish else MAX_FRAME_BYTES)
             socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
             socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
             socket.setsockopt(zmq.CURVE_SERVER, 1)
             socket.setsockopt(zmq.CURVE_SECRETKEY, keys.own.secret)
-            socket.setsockopt(zmq.ZAP_DOMAIN, b"gangd")
+            socket.setsockopt(zmq.ZAP_DOMAIN, ZAP_DOMAIN)
+            socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
+            socket.setsockopt(zmq.BACKLOG, BACKLOG)
             try:
                 socket.bind(endpoint)
             except zmq.ZMQError as error:
                 self.close()
                 raise HostError(f"cannot listen on {endpoint}: {error}; is another gangd running?") from error
+        self.door.start()
 
     @property
     def publish_endpoint(self) -> str:
@@ -106,9 +128,9 @@ class ControllerSockets:
         return self.reports.getsockopt_string(zmq.LAST_ENDPOINT)
 
     def reload_keys(self) -> None:
-        """Read the allow-list again; peers that are connected already stay until they reconnect."""
-        self._authenticator.configure_curve(domain="gangd", location=str(self._keys.agents_dir))
+        """Read the allow-list again; who is connected with a removed key hears on, and is not heard."""
         self._owners = self._keys.agents()
+        self.door.admit(self._owners)
 
     @property
     def has_shared_key(self) -> bool:
@@ -151,7 +173,7 @@ class ControllerSockets:
             socket = getattr(self, name, None)
             if socket is not None:
                 socket.close(linger=200)
-        self._authenticator.stop()
+        self.door.close()
         self._context.term()
 
     def __enter__(self) -> Self:
@@ -204,7 +226,7 @@ def connect_agent(keys: AgentKeys, node: str, publish_endpoint: str, report_endp
     reports.setsockopt(zmq.SNDHWM, AGENT_QUEUE)
     reports.setsockopt(zmq.RCVHWM, AGENT_QUEUE)
     for socket, endpoint in ((plans, publish_endpoint), (reports, report_endpoint)):
-        _common(socket)
+        _common(socket, MAX_FRAME_BYTES)
         socket.setsockopt(zmq.CURVE_PUBLICKEY, keys.own.public)
         socket.setsockopt(zmq.CURVE_SECRETKEY, keys.own.secret)
         socket.setsockopt(zmq.CURVE_SERVERKEY, keys.controller_public)
@@ -220,7 +242,7 @@ def _connect_anew(socket: zmq.Socket[bytes], endpoint: str) -> None:
     socket.connect(endpoint)
 
 
-def _common(socket: zmq.Socket[bytes]) -> None:
+def _common(socket: zmq.Socket[bytes], most_bytes: int) -> None:
     socket.setsockopt(zmq.LINGER, 0)
-    socket.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME_BYTES)
+    socket.setsockopt(zmq.MAXMSGSIZE, most_bytes)
     socket.setsockopt(zmq.IPV6, 1)

@@ -1,0 +1,272 @@
+"""The thread at the door: it authenticates keys (ZAP), counts connections, and keeps floods out.
+
+The library accepts whoever comes and knows no bound. Its monitors tell of each connection that was accepted
+or has ended; ``Doorkeeper`` says which origins are shut out, and the filter of the listening sockets drops
+what comes from them (``packetfilter``). The authenticator is asked for each key before the library makes
+room for messages of its owner; it answers from memory.
+
+Whoever has a key may still send more than any agent does. A subscriber of the library's PUB socket can keep
+the thread that publishes busy for as long as it sends subscriptions, and make it remember all of them. So
+the bytes that came over each connection are held against an allowance; one that exceeds it is cut.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+import zmq
+import zmq.utils.z85
+
+from gangd.keys import SHARED_AGENT
+from gangd.threads import Death, WatchedThread
+from gangd.wire.doorkeeper import NOWHERE, SECOND_NS, Denied, Doorkeeper, ShutOut
+from gangd.wire.packetfilter import attach, origin_of
+
+News = ShutOut | Denied | Death
+
+ZAP_ENDPOINT = "inproc://zeromq.zap.01"
+WATCHED = zmq.EVENT_LISTENING | zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
+LOOK_NS = SECOND_NS
+LOOKED_AT = 256
+"""Connections whose bytes are looked at in one look, in turns."""
+STUCK_NS = SECOND_NS // 2
+"""When the loop has not turned for so long, all connections are looked at: one may be what holds it up."""
+FORGET_NS = 60 * SECOND_NS
+MOST_NEWS = 1_000
+_EVENTS_A_TURN = 256
+_EVENT = struct.Struct("=Hi")
+_KEY_BYTES = 32
+_BYTES_RECEIVED = struct.Struct("@Q")
+_BYTES_RECEIVED_AT = 128  # tcpi_bytes_received in struct tcp_info, linux/tcp.h
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """Bytes that may come over one connection: at once, and each second."""
+
+    at_once: int
+    a_second: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Peer:
+    """The other end of a connection, and since when it is open."""
+
+    address: tuple[str, int]
+    since_ns: int
+
+
+class Door:
+    """Authenticator and doorkeeper of the sockets of one context; ``close`` it before the context.
+
+    Parameters
+    ----------
+    context
+        Of the sockets.
+    domain
+        Their ZAP domain.
+    most
+        Connections that this process can bear in all.
+    """
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], domain: bytes, most: int) -> None:
+        self.keeper = Doorkeeper(most)
+        self._context = context
+        self._domain = domain
+        self._keys: Mapping[str, str] = {}
+        self._news: collections.deque[News] = collections.deque(maxlen=MOST_NEWS)
+        self._zap = context.socket(zmq.ROUTER)
+        self._zap.setsockopt(zmq.LINGER, 0)
+        self._zap.bind(ZAP_ENDPOINT)
+        self._monitors: dict[str, zmq.Socket[bytes]] = {}
+        self._allowances: dict[str, Allowance] = {}
+        self._listeners: dict[str, socket.socket] = {}
+        self._peers: dict[tuple[str, int], _Peer] = {}
+        self._turn: list[tuple[str, int]] = []
+        self._filtered: tuple[frozenset[str], bool] = (frozenset(), False)
+        self._look_ns = self._forget_ns = 0
+        self._turned_ns = time.monotonic_ns()
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC)
+        self._thread = WatchedThread("door", self._run, self._news.append)
+
+    def watch(self, name: str, watched: zmq.Socket[bytes], allowance: Allowance) -> None:
+        """Watch a socket from before it is bound; to be called before ``start``, by the socket's thread."""
+        where = f"inproc://monitor.{name}"
+        watched.monitor(where, WATCHED)
+        monitor = self._context.socket(zmq.PAIR)
+        monitor.setsockopt(zmq.LINGER, 0)
+        monitor.setsockopt(zmq.RCVHWM, 0)  # a full queue would stop the library's own thread
+        monitor.connect(where)
+        self._monitors[name] = monitor
+        self._allowances[name] = allowance
+
+    def admit(self, keys: Mapping[str, str]) -> None:
+        """Replace the allow-list: names by public key (Z85)."""
+        self._keys = dict(keys)
+
+    def start(self) -> None:
+        """Begin to let in."""
+        self._thread.start()
+
+    def turned(self) -> None:
+        """Note that the loop that uses the sockets is alive."""
+        self._turned_ns = time.monotonic_ns()
+
+    def take_news(self) -> list[News]:
+        """Take what an operator should know; of very much the newest."""
+        taken: list[News] = []
+        with suppress(IndexError):
+            while True:
+                taken.append(self._news.popleft())
+        return taken
+
+    def close(self) -> None:
+        """End the thread, and let nobody in any more; the watched sockets must be closed already."""
+        os.write(self._wake_write, b"x")
+        self._thread.stop(None)
+        for one in (self._zap, *self._monitors.values()):
+            one.close(linger=0)
+        for listener in self._listeners.values():
+            listener.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def _run(self) -> None:
+        poller = zmq.Poller()
+        poller.register(self._zap, zmq.POLLIN)
+        poller.register(self._wake_read, zmq.POLLIN)
+        for monitor in self._monitors.values():
+            poller.register(monitor, zmq.POLLIN)
+        while True:
+            ready = dict(poller.poll(LOOK_NS // 1_000_000))
+            if self._wake_read in ready:
+                return
+            now_ns = time.monotonic_ns()
+            for name, monitor in self._monitors.items():
+                for frames in _waiting(monitor):
+                    self._on_event(name, frames, now_ns)
+            for frames in _waiting(self._zap):
+                self._on_request(frames, now_ns)
+            if now_ns >= self._look_ns:
+                self._look_ns = now_ns + LOOK_NS
+                self._look(now_ns)
+            self._apply(now_ns)
+
+    def _on_event(self, name: str, frames: list[bytes], now_ns: int) -> None:
+        event, fd = _EVENT.unpack(frames[0])
+        if event == zmq.EVENT_ACCEPTED:
+            peer = _peer(fd)
+            if peer is not None:
+                self._peers[name, fd] = _Peer(peer, now_ns)
+            origin = NOWHERE if peer is None else origin_of(peer[0])
+            self._tell(self.keeper.opened((name, fd), origin, now_ns))
+        elif event == zmq.EVENT_DISCONNECTED:
+            self._peers.pop((name, fd), None)
+            self.keeper.closed((name, fd))
+        elif event == zmq.EVENT_LISTENING:
+            self._listeners[name] = socket.socket(fileno=os.dup(fd))
+
+    def _on_request(self, frames: list[bytes], now_ns: int) -> None:
+        """Answer the library's question whether a key may come in (ZeroMQ RFC 27)."""
+        if len(frames) < 8:
+            return
+        version, request, domain, address, _identity, mechanism, *credentials = frames[2:]
+        status, text, user = b"400", b"not on the list", b""
+        if (
+            domain == self._domain
+            and mechanism == b"CURVE"
+            and credentials
+            and len(credentials[0]) == _KEY_BYTES
+        ):
+            key = zmq.utils.z85.encode(credentials[0]).decode()
+            origin = _named(address)
+            if key in self._keys:
+                self.keeper.admitted(origin, key, now_ns, shared=self._keys[key] == SHARED_AGENT)
+                status, text, user = b"200", b"OK", key.encode()
+            else:
+                self._tell(self.keeper.denied(origin, now_ns))
+        self._zap.send_multipart([frames[0], b"", version, request, status, text, user, b""])
+
+    def _look(self, now_ns: int) -> None:
+        """Cut connections over which more came than may come: some in each look, all if the loop is stuck."""
+        if now_ns >= self._forget_ns:
+            self._forget_ns = now_ns + FORGET_NS
+            self.keeper.forget(now_ns)
+        if not self._turn:
+            self._turn = list(self._peers)
+        count = len(self._turn) if now_ns - self._turned_ns > STUCK_NS else LOOKED_AT
+        looked, self._turn = self._turn[:count], self._turn[count:]
+        for connection in looked:
+            peer = self._peers.get(connection)
+            if peer is None:
+                continue
+            allowed = self._allowances[connection[0]]
+            most = allowed.at_once + allowed.a_second * (now_ns - peer.since_ns) // SECOND_NS
+            received = _cut(connection[1], peer.address, most)
+            if received > most:
+                why = f"{received} bytes over one connection, {most} are allowed"
+                self._tell(self.keeper.shut_out(origin_of(peer.address[0]), why, now_ns))
+
+    def _apply(self, now_ns: int) -> None:
+        """Bring the filters in line with who is shut out."""
+        wanted = (self.keeper.shut(now_ns), self.keeper.is_full)
+        if wanted != self._filtered:
+            everybody = wanted[1] or NOWHERE in wanted[0]
+            for listener in self._listeners.values():
+                attach(listener, wanted[0] - {NOWHERE}, everybody=everybody)
+            self._filtered = wanted
+
+    def _tell(self, news: News | None) -> None:
+        if news is not None:
+            self._news.append(news)
+
+
+def _waiting(source: zmq.Socket[bytes]) -> Iterator[list[bytes]]:
+    """Yield messages that wait, not so many that others would wait for long."""
+    for _ in range(_EVENTS_A_TURN):
+        try:
+            yield source.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return
+
+
+def _named(address: bytes) -> str:
+    """Return the origin of an address as the library writes it."""
+    try:
+        return origin_of(address.decode("ascii"))
+    except ValueError:
+        return NOWHERE
+
+
+def _peer(fd: int) -> tuple[str, int] | None:
+    """Return the other end of the connection with this descriptor; None if it is gone already."""
+    try:
+        with socket.socket(fileno=os.dup(fd)) as own:
+            host, port = own.getpeername()[:2]
+    except (OSError, ValueError):
+        return None
+    return host, port
+
+
+def _cut(fd: int, peer: tuple[str, int], most: int) -> int:
+    """Cut a connection if more bytes came over it; returns how many did, 0 if it is another one by now."""
+    try:
+        with socket.socket(fileno=os.dup(fd)) as own:
+            if own.getpeername()[:2] != peer:
+                return 0
+            told = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+            received = 0
+            if len(told) >= _BYTES_RECEIVED_AT + _BYTES_RECEIVED.size:
+                [received] = _BYTES_RECEIVED.unpack_from(told, _BYTES_RECEIVED_AT)
+            if received > most:
+                own.shutdown(socket.SHUT_RDWR)
+            return int(received)
+    except (OSError, ValueError):
+        return 0

@@ -1,0 +1,174 @@
+"""The door over real sockets: strangers by the hundred, and a key that sends more than any agent does."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import zmq
+
+from gangd.keys import KeyPair, load_agent_keys, load_controller_keys, make_keys
+from gangd.wire import Ping, Refused, encode, topic
+from gangd.wire.door import News
+from gangd.wire.doorkeeper import NOWHERE, ROOM, Denied, ShutOut
+from gangd.wire.sockets import AgentSockets, ControllerSockets, connect_agent
+from tests.chaos.forger import client
+
+DEADLINE_S = 20.0
+LOCAL = "tcp://127.0.0.1:*"
+
+
+def until(condition: Callable[[], object], what: str, within_s: float = DEADLINE_S) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    make_keys(tmp_path / "keys", ["n1", "n2"])
+    return tmp_path / "keys"
+
+
+@pytest.fixture
+def controller(keys: Path) -> Iterator[ControllerSockets]:
+    with ControllerSockets(load_controller_keys(keys), LOCAL, LOCAL) as sockets:
+        yield sockets
+
+
+@pytest.fixture
+def agent(controller: ControllerSockets, keys: Path) -> Iterator[AgentSockets]:
+    known = load_agent_keys(keys, "n1")
+    with connect_agent(known, "n1", controller.publish_endpoint, controller.report_endpoint) as agent:
+        until(lambda: hears_and_is_answered(controller, agent), "the agent is in")
+        yield agent
+
+
+def hears_and_is_answered(controller: ControllerSockets, agent: AgentSockets) -> bool:
+    """Whether a plan comes to the agent and an answer comes back, at once."""
+    with suppress(zmq.Again):
+        agent.reports.send(encode(Ping(node="n1", agent_ns=1)), zmq.NOBLOCK)
+    controller.publish.send_multipart([topic("n1"), b"plan"])
+    until_s = time.monotonic() + 0.5
+    answered = heard = False
+    while time.monotonic() < until_s and not (answered and heard):
+        received = controller.receive()
+        if received is not None:
+            controller.reply(received.connection, Refused(node="n1", reason="answer"))
+        heard = heard or bool(agent.plans.poll(5) and agent.plans.recv_multipart())
+        answered = answered or bool(agent.reports.poll(5) and agent.reports.recv())
+    return answered and heard
+
+
+def port_of(endpoint: str) -> int:
+    return int(endpoint.rpartition(":")[2])
+
+
+def files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def news_of(controller: ControllerSockets, kind: type[News], taken: list[News]) -> list[News]:
+    taken += controller.door.take_news()
+    return [one for one in taken if isinstance(one, kind)]
+
+
+@pytest.mark.parametrize("said", [b"", b"\xff" + bytes(63)], ids=["silent", "babbling"])
+def test_strangers_without_number_cost_few_files_and_agents_are_served(
+    controller: ControllerSockets, agent: AgentSockets, said: bytes
+) -> None:
+    before, taken = files(), []  # type: ignore[var-annotated]
+    ports = [port_of(controller.publish_endpoint), port_of(controller.report_endpoint)]
+    strangers = []
+    try:
+        for number in range(1_500):
+            one = socket.socket()
+            one.setblocking(False)
+            one.connect_ex(("127.0.0.1", ports[number % 2]))
+            strangers.append(one)
+            if said:
+                with suppress(OSError):
+                    one.send(said)
+        until(lambda: news_of(controller, ShutOut, taken), "somebody is shut out")
+        until(lambda: hears_and_is_answered(controller, agent), "the agent is served")
+        origins = {one.origin for one in news_of(controller, ShutOut, taken) if isinstance(one, ShutOut)}
+        assert origins <= {"127.0.0.1", NOWHERE}
+        until(lambda: controller.door.keeper.open <= ROOM, "who says nothing is cut off soon")
+        assert files() - before - len(strangers) < 1_000, "most were never let in"
+    finally:
+        for one in strangers:
+            one.close()
+    until(lambda: hears_and_is_answered(controller, agent), "the agent is served still")
+
+
+def test_an_agent_comes_in_again_when_the_flood_is_over(
+    controller: ControllerSockets, agent: AgentSockets
+) -> None:
+    taken: list[News] = []
+    port = port_of(controller.report_endpoint)
+    strangers = []
+    for _ in range(500):
+        one = socket.socket()
+        one.setblocking(False)
+        one.connect_ex(("127.0.0.1", port))
+        strangers.append(one)
+    until(lambda: news_of(controller, ShutOut, taken), "somebody is shut out")
+    for one in strangers:
+        one.close()
+    agent.connect_reports()
+    agent.connect_plans()
+    until(lambda: hears_and_is_answered(controller, agent), "the agent is in again")
+
+
+def test_subscriptions_without_number_are_cut_off(
+    controller: ControllerSockets, agent: AgentSockets, keys: Path
+) -> None:
+    known, taken = load_agent_keys(keys, "n2"), []  # type: ignore[var-annotated]
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    try:
+        peer = client(context, zmq.XSUB, known.own, known.controller_public, None)
+        peer.connect(controller.publish_endpoint)
+        sent = 0
+
+        def shut() -> bool:
+            nonlocal sent
+            for _ in range(200):
+                sent += 1
+                with suppress(zmq.Again):
+                    peer.send(b"\x01" + sent.to_bytes(4) + bytes(200), zmq.NOBLOCK)
+            controller.publish.send_multipart([topic("n1"), b"plan"])
+            return bool(news_of(controller, ShutOut, taken))
+
+        until(shut, "who sends that much is cut off")
+        [news, *_] = news_of(controller, ShutOut, taken)
+        assert isinstance(news, ShutOut)
+        assert "bytes over one connection" in news.why
+    finally:
+        context.destroy(linger=0)
+    until(lambda: hears_and_is_answered(controller, agent), "the agent is served")
+
+
+def test_a_key_that_is_not_on_the_list_is_told_of(controller: ControllerSockets, keys: Path) -> None:
+    server, taken = load_agent_keys(keys, "n1").controller_public, []  # type: ignore[var-annotated]
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    try:
+        peer = client(context, zmq.DEALER, KeyPair(*zmq.curve_keypair()), server, None)
+        peer.connect(controller.report_endpoint)
+        until(lambda: news_of(controller, Denied, taken), "the key is denied")
+    finally:
+        context.destroy(linger=0)
+    assert news_of(controller, Denied, taken)[0] == Denied("127.0.0.1", 1)
+
+
+def test_who_proves_no_key_is_cut_off_within_seconds(controller: ControllerSockets) -> None:
+    with socket.create_connection(("127.0.0.1", port_of(controller.report_endpoint))) as stranger:
+        stranger.settimeout(DEADLINE_S)
+        began_s = time.monotonic()
+        while stranger.recv(1_000):
+            pass
+        assert time.monotonic() - began_s < 15, "the library alone takes half a minute"

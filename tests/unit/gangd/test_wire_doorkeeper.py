@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from gangd.controller.alarms import alarm_of
+from gangd.controller.quota import A_SECOND, AT_ONCE, Quota
+from gangd.threads import Death
+from gangd.wire.doorkeeper import (
+    A_FEW,
+    FIRST_NS,
+    LONGEST_NS,
+    LONGEST_WITH_KEYS_NS,
+    MEMORY_NS,
+    NOWHERE,
+    ROOM,
+    ROOM_A_KEY,
+    SECOND_NS,
+    Denied,
+    Doorkeeper,
+    ShutOut,
+)
+from gangd.wire.packetfilter import MOST_ORIGINS, attach, origin_of, program
+
+STRANGER, HOST = "10.0.0.9", "10.0.0.1"
+
+
+def crowd(keeper: Doorkeeper, origin: str, count: int, now_ns: int, first: int = 0) -> list[ShutOut]:
+    """Open connections from an origin; returns the news."""
+    news = [keeper.opened(("reports", first + number), origin, now_ns) for number in range(count)]
+    return [one for one in news if one is not None]
+
+
+def test_an_origin_with_too_many_connections_is_shut_out_and_others_are_not() -> None:
+    keeper = Doorkeeper(10_000)
+    assert crowd(keeper, STRANGER, ROOM, 0) == []
+    assert crowd(keeper, HOST, 4, 0, first=1_000) == []
+    [news] = crowd(keeper, STRANGER, 5, 0, first=ROOM)
+    assert (news.origin, news.for_ns, news.times) == (STRANGER, FIRST_NS, 1)
+    assert news.why == f"{ROOM + 1} connections, with room for {ROOM}"
+    assert keeper.shut(FIRST_NS - 1) == {STRANGER}
+    assert keeper.due_ns() == FIRST_NS
+    assert keeper.shut(FIRST_NS) == frozenset()
+    assert keeper.due_ns() is None
+
+
+def test_connections_that_come_and_go_too_fast_count_as_those_that_stand() -> None:
+    keeper = Doorkeeper(10_000)
+    news = []
+    for number in range(2 * ROOM):
+        news.append(keeper.opened(("reports", 5), STRANGER, number))
+        keeper.closed(("reports", 5))
+    assert sum(one is not None for one in news) == 1
+    assert keeper.open == 0
+
+
+def test_an_agent_that_connects_anew_now_and_then_is_never_too_much() -> None:
+    keeper = Doorkeeper(10_000)
+    for number in range(1_000):
+        assert crowd(keeper, HOST, 2, number * SECOND_NS, first=2 * number) == []
+        keeper.closed(("reports", 2 * number))
+        keeper.closed(("reports", 2 * number + 1))
+
+
+def test_who_does_it_again_is_shut_out_for_longer_each_time_up_to_a_bound() -> None:
+    keeper, now_ns, times = Doorkeeper(10**6), 0, []
+    for _ in range(10):
+        [news] = crowd(keeper, STRANGER, 3 * ROOM, now_ns)
+        times.append(news.for_ns)
+        now_ns += news.for_ns
+        assert keeper.shut(now_ns) == frozenset()
+        for number in range(3 * ROOM):
+            keeper.closed(("reports", number))
+    assert times[:4] == [FIRST_NS, 2 * FIRST_NS, 4 * FIRST_NS, 8 * FIRST_NS]
+    assert max(times) == LONGEST_NS
+    [news] = crowd(keeper, STRANGER, 3 * ROOM, now_ns + MEMORY_NS + 1)
+    assert news.for_ns == FIRST_NS, "that was long ago"
+
+
+def test_where_an_agent_lives_nobody_is_shut_out_for_long() -> None:
+    keeper, now_ns = Doorkeeper(10**6), 0
+    keeper.admitted(HOST, "key", 0)
+    for _ in range(8):
+        [news] = crowd(keeper, HOST, 3 * ROOM, now_ns)
+        now_ns += news.for_ns
+        keeper.shut(now_ns)
+    assert news.for_ns == LONGEST_WITH_KEYS_NS
+
+
+def test_a_host_of_many_agents_gets_room_for_each_key() -> None:
+    keeper, now_ns, shut = Doorkeeper(10**6), 0, 0
+    joined = 0
+    while joined < 1_000:  # each wave, as many agents come in as there is room for
+        for number in range(joined, 1_000):
+            for which in range(2):
+                if keeper.opened(("reports", 2 * number + which), HOST, now_ns) is not None:
+                    shut += 1
+            if HOST in keeper.shut(now_ns):
+                break
+            keeper.admitted(HOST, str(number), now_ns)
+            joined = number + 1
+        due_ns = keeper.due_ns()
+        now_ns = now_ns + 1 if due_ns is None else due_ns
+    assert now_ns < 10 * SECOND_NS, "they wait for seconds at most"
+
+
+def test_everybody_is_shut_out_before_files_run_out_and_until_there_is_room() -> None:
+    keeper = Doorkeeper(100)
+    for number in range(99):
+        keeper.opened(("reports", number), f"10.0.0.{number}", 0)
+    assert not keeper.is_full
+    keeper.opened(("publish", 99), "10.0.1.1", 0)
+    assert keeper.is_full
+    for number in range(25):
+        keeper.closed(("reports", number))
+    assert keeper.is_full
+    keeper.closed(("reports", 30))
+    assert not keeper.is_full
+
+
+def test_a_number_that_is_used_again_ends_what_had_it_before() -> None:
+    keeper = Doorkeeper(100)
+    for _ in range(50):
+        keeper.opened(("reports", 7), HOST, 0)
+    assert keeper.open == 1
+    keeper.opened(("publish", 7), HOST, 0)
+    assert keeper.open == 2
+    keeper.closed(("reports", 8))
+    assert keeper.open == 2
+
+
+def test_who_cannot_be_told_apart_is_shut_out_for_a_second_only() -> None:
+    keeper, now_ns = Doorkeeper(10**6), 0
+    for _ in range(5):
+        [news] = crowd(keeper, NOWHERE, 3 * ROOM, now_ns)
+        assert news.for_ns == FIRST_NS
+        now_ns += FIRST_NS
+        keeper.shut(now_ns)
+
+
+def test_of_those_that_are_gone_at_once_the_one_that_is_seen_most_is_shut_out() -> None:
+    keeper = Doorkeeper(10**6)
+    crowd(keeper, HOST, 4, 0)
+    crowd(keeper, STRANGER, A_FEW + 1, 0, first=100)
+    [news] = crowd(keeper, NOWHERE, ROOM + 1, 0, first=1_000)
+    assert news.origin == STRANGER
+    assert keeper.shut(1) == {STRANGER}
+    assert crowd(keeper, NOWHERE, ROOM - 1, 1, first=2_000) == []
+
+
+def test_wrong_keys_are_told_of_seldom() -> None:
+    keeper = Doorkeeper(100)
+    news = [keeper.denied(STRANGER, 0) for _ in range(100)]
+    assert [one.times for one in news if one is not None] == [1, 2, 4, 8, 16, 32, 64]
+
+
+def test_what_is_long_ago_is_forgotten() -> None:
+    keeper = Doorkeeper(10**6)
+    for number in range(1_000):
+        keeper.opened(("reports", 1), f"10.1.{number // 256}.{number % 256}", 0)
+    keeper.closed(("reports", 1))
+    keeper.opened(("reports", 2), HOST, 0)
+    keeper.forget(MEMORY_NS)
+    assert len(keeper._origins) == 1_001
+    keeper.forget(MEMORY_NS + 1)
+    assert list(keeper._origins) == [HOST], "it still has a connection"
+
+
+def test_room_for_keys_is_room_for_keys() -> None:
+    keeper = Doorkeeper(10**6)
+    for key in ("one", "two", "two"):
+        keeper.admitted(HOST, key, 0)
+    assert crowd(keeper, HOST, ROOM + 2 * ROOM_A_KEY, 0) == []
+    assert len(crowd(keeper, HOST, 1, 0, first=1_000)) == 1
+    for _ in range(10):
+        keeper.admitted(STRANGER, "all", 0, shared=True)
+    assert crowd(keeper, STRANGER, ROOM + 10 * ROOM_A_KEY, 0, first=5_000) == []
+
+
+# Filter
+
+
+@pytest.mark.parametrize(
+    ("address", "origin"),
+    [
+        ("10.1.2.3", "10.1.2.3"),
+        ("::ffff:10.1.2.3", "10.1.2.3"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::1", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+    ],
+)
+def test_an_address_is_counted_under_its_origin(address: str, origin: str) -> None:
+    assert origin_of(address) == origin
+
+
+def comes_through(listener: socket.socket, source: str) -> bool:
+    """Whether a connection from a local address is made."""
+    own = socket.socket(socket.AF_INET6 if ":" in source else socket.AF_INET)
+    with own:
+        own.settimeout(0.3)
+        own.bind((source, 0))
+        try:
+            own.connect(("::1" if ":" in source else "127.0.0.1", listener.getsockname()[1]))
+        except TimeoutError:
+            return False
+        other, _ = listener.accept()
+        with other:
+            own.sendall(b"hi")
+            return other.recv(2) == b"hi"
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_the_kernel_drops_what_comes_from_who_is_shut_out(family: socket.AddressFamily) -> None:
+    sources = ["127.0.0.1", "127.0.0.2", *(["::1"] if family is socket.AF_INET6 else [])]
+    with socket.socket(family) as listener:
+        if family is socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        listener.bind(("", 0))
+        listener.listen()
+        many = {f"10.0.{number // 200}.{number % 200}" for number in range(MOST_ORIGINS - 1)}
+        for shut in ({"127.0.0.2"}, {"127.0.0.1", "2001:db8::/64"}, {origin_of("::1")}, many | {"127.0.0.2"}):
+            attach(listener, shut)
+            found = {source: comes_through(listener, source) for source in sources}
+            assert found == {source: origin_of(source) not in shut for source in sources}, shut
+        attach(listener, set())
+        assert all(comes_through(listener, source) for source in sources)
+        attach(listener, set(), everybody=True)
+        assert not any(comes_through(listener, source) for source in sources)
+
+
+def test_more_origins_than_the_kernel_takes_are_everybody() -> None:
+    assert len(program({f"10.0.{number // 200}.{number % 200}" for number in range(1_000)})) == 8
+    six = {f"2001:db8:{number:x}::/64" for number in range(MOST_ORIGINS)}
+    assert len(program(six)) // 8 <= 4_096
+
+
+# Quota
+
+
+def test_a_sender_has_so_many_messages_at_once_and_so_many_a_second() -> None:
+    quota = Quota()
+    assert all(quota.takes("n1", 0) for _ in range(AT_ONCE))
+    assert not quota.takes("n1", 0)
+    assert quota.takes("n2", 0), "others have their own"
+    assert sum(quota.takes("n1", SECOND_NS) for _ in range(2 * A_SECOND)) == A_SECOND
+    assert sum(quota.takes("n1", 3600 * SECOND_NS) for _ in range(2 * AT_ONCE)) == AT_ONCE
+
+
+def test_senders_without_number_are_forgotten() -> None:
+    quota = Quota()
+    for number in range(50_000):
+        quota.takes(number, number * SECOND_NS // 1_000)
+    assert len(quota._left) < 30_000
+
+
+# Alarms
+
+
+@pytest.mark.parametrize(
+    ("news", "kind", "text"),
+    [
+        (
+            ShutOut("10.0.0.9", "70 connections, with room for 64", 2 * SECOND_NS, 2),
+            "door",
+            "10.0.0.9: 70 connections, with room for 64; nobody new is let in from there for 2 s",
+        ),
+        (ShutOut(NOWHERE, "x", SECOND_NS, 1), "door", "unknown addresses: x; nobody new"),
+        (Denied("10.0.0.9", 4), "stranger", "10.0.0.9: a key that is not in the key folder, 4 times"),
+        (Death("door", "KeyError: 1", 1), "thread", "thread door died and was started again: KeyError: 1"),
+    ],
+)
+def test_what_happens_at_the_door_is_an_alarm(news: ShutOut | Denied | Death, kind: str, text: str) -> None:
+    alarm = alarm_of(news)
+    assert alarm.kind == kind
+    assert alarm.text.startswith(text)
