@@ -186,7 +186,7 @@ class Gate:
     def strange(self) -> set[StepKey]:
         """Return the steps whose control files strangers have written, until they are settled.
 
-        Until then such steps are not thawed: they may be somebody else's by now.
+        Until then such steps are neither frozen nor thawed: they may be somebody else's by now.
         """
         with self._lock:
             self._see()
@@ -218,6 +218,9 @@ class Gate:
             self.watch.written()
 
     def _freeze(self, key: StepKey, now_ns: int) -> Outcome:
+        if key in self._strange and key not in self._held:
+            # Whoever looks at it next would take our freeze for the stranger's, and leave it.
+            return Outcome(key, Did.NOTHING)
         outcome = self.holder.hold(key)
         if outcome.did is not Did.GONE:
             self._held.setdefault(key, now_ns)

@@ -164,6 +164,19 @@ def test_what_a_stranger_wrote_is_not_thawed_before_it_was_looked_at(
     assert freezer.frozen == set()
 
 
+def test_what_a_stranger_wrote_is_not_frozen_before_it_was_looked_at(
+    gate: Gate, freezer: RecordingFreezer, written: Written
+) -> None:
+    """Slurm thaws a step to end it. Frozen on top of that, it would look frozen by Slurm, and be left so."""
+    written.strangers = {A}
+    gate.apply((A, B), ())
+    assert freezer.frozen == {B}
+    assert set(gate.held) == {B}
+    gate.settle(A)
+    gate.apply((A,), ())
+    assert freezer.frozen == {A, B}
+
+
 def test_thaw_of_all_spares_nothing(gate: Gate, freezer: RecordingFreezer, written: Written) -> None:
     gate.apply((A,), ())
     written.strangers = {A}
