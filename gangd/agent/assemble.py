@@ -14,7 +14,7 @@ from gangd.agent.checks import Checks
 from gangd.agent.conversation import Conversation
 from gangd.agent.decide import Limits
 from gangd.agent.gate import Gate, Lease
-from gangd.agent.hammer import thaw_recorded
+from gangd.agent.hammer import state_files, thaw_recorded
 from gangd.agent.jsonlog import JsonLog
 from gangd.agent.loop import Loop
 from gangd.agent.node import Node
@@ -75,16 +75,15 @@ def serve(settings: Settings) -> int:
     Raises
     ------
     HostError
-        Another agent of this node runs, the state folder cannot be written, or no hierarchy can be opened.
+        Another agent of this node runs, the state folder cannot be written, no hierarchy can be opened, or
+        what an earlier agent left frozen cannot be thawed.
     InputError, UsageError
         Keys are missing or not secret; the freezer asked for does not exist here.
     """
     log = JsonLog(2, settings.node)
     lock_fd = _lock(settings)
     keys = load_agent_keys(settings.keys_dir, settings.node)
-    left = thaw_recorded(settings.state_dir, settings.node, only_expired=False, dry_run=settings.dry_run)
-    if left.jobs or left.failures:
-        log("thawed_at_start", jobs=sorted(left.jobs), failures=left.failures)
+    _thaw_what_is_left(settings, log)
     slurm = _slurm(settings)
     choice = choose(settings.freezer, settings.root, slurm.proctrack)
     way = choose_way(settings.hold_by, settings.cpu_root, slurm)
@@ -164,6 +163,25 @@ def _assemble(
     )
     folders = inner.folders if inner is not None else list
     return Loop(node, sockets, switch, state, watch, folders, log, Census(settings.node))
+
+
+def _thaw_what_is_left(settings: Settings, log: JsonLog) -> None:
+    """Thaw what an earlier agent of this node left, before its record is replaced; in a dry run, too."""
+    left = thaw_recorded(settings.state_dir, settings.node, only_expired=False)
+    if left.jobs or left.failures:
+        log("thawed_at_start", jobs=sorted(left.jobs), failures=left.failures)
+    for path in state_files(settings.state_dir, settings.node):
+        try:
+            state = StateFile.open(path)
+        except (OSError, HostError):  # no record of ours
+            continue
+        stuck = sorted({held.job for held in state.held()}) if state.this_boot() else []
+        state.close()
+        if stuck:
+            raise HostError(
+                f"jobs {', '.join(map(str, stuck))} were left held by an earlier agent and cannot be let go "
+                f"({'; '.join(left.failures)}): mend that and run `gang-agent thaw --all`; see {path}"
+            )
 
 
 def _begin_switching(settings: Settings) -> None:

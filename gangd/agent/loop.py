@@ -267,7 +267,7 @@ class Loop:
         hello = self.node.talk.hello
         self._send_one(Farewell(node=hello.node, incarnation=hello.incarnation, reason=reason))
         if self._guardian is not None:
-            if self.node.gate.held:
+            if self.node.gate.held or any(self.state.held()):
                 self._guardian.abandon()  # something could not be thawed: the guardian goes on trying
             else:
                 self._guardian.farewell()

@@ -1,0 +1,74 @@
+"""What an agent does about what an earlier one left, before it takes its place."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gangd.agent.assemble import Settings, serve
+from gangd.guardian.place import make_private, state_path
+from gangd.guardian.statefile import StateFile, Word
+from gangd.keys import make_keys
+from osub.errors import HostError
+from osub.in_memory import live_folder
+from tests.fixtures.gang_host import FakeV1
+
+
+@pytest.fixture
+def left(fake_v1: FakeV1, tmp_path: Path) -> Iterator[Path]:
+    """A step that an agent, dead by now, has frozen; its control file."""
+    make_private(live_folder(tmp_path / "state"))
+    state = StateFile.create(state_path(tmp_path / "state", "a"), "a", str(fake_v1.root))
+    step = fake_v1.step(12, "0")
+    (step / "freezer.state").write_text("FROZEN")
+    slot = state.claim_cgroup(1, "slurm_a/uid_7/job_12/step_0", 12)
+    assert slot is not None
+    state.hold(slot)
+    state.set_word(Word.LEASE_NS, time.monotonic_ns() + 10**12)
+    state.set_word(Word.AGENT_START, state.word(Word.AGENT_START) + 1)
+    state.close()
+    yield step / "freezer.state"
+    shutil.rmtree(live_folder(tmp_path / "state"))
+
+
+def settings(tmp_path: Path, *, dry_run: bool = False) -> Settings:
+    make_keys(tmp_path / "keys", ["a"])
+    return Settings(
+        node="a",
+        state_dir=tmp_path / "state",
+        keys_dir=tmp_path / "keys",
+        publish="tcp://127.0.0.1:1",
+        reports="tcp://127.0.0.1:2",
+        freezer="cgroup1",
+        root=tmp_path / "absent",  # it gets no further than that
+        dry_run=dry_run,
+    )
+
+
+def recorded(tmp_path: Path) -> list[int]:
+    state = StateFile.open(state_path(tmp_path / "state", "a"))
+    jobs = [held.job for held in state.held()]
+    state.close()
+    return jobs
+
+
+def test_record_of_what_cannot_be_thawed_is_kept(left: Path, tmp_path: Path) -> None:
+    left.unlink()
+    left.mkdir()  # cannot be written
+    with pytest.raises(HostError, match="12 were left held"):
+        serve(settings(tmp_path))
+    assert recorded(tmp_path) == [12]
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_what_is_left_is_thawed_before_its_record_is_replaced(
+    left: Path, tmp_path: Path, *, dry_run: bool
+) -> None:
+    with pytest.raises(Exception, match="absent"):
+        serve(settings(tmp_path, dry_run=dry_run))
+    assert left.read_text() == "THAWED"
+    assert recorded(tmp_path) == []
