@@ -262,8 +262,7 @@ class ControllerLoop:
             now_ns = self._looked_ns = self._clock()
             self._orders.alarm(Alarm("slurm", "slurm", "Slurm answers again", cleared=True))
             self._orders.alarm(self._unread(answer.snapshot.unreadable))
-            for job in self._view.unusable:
-                self._orders.alarm(Alarm("placement", str(job), f"job {job} is on cores that are not known"))
+            self._orders.alarm(self._unplaced())
             self._orders.tell(SlurmSnapshot(now_ns, answer.asked_ns, self._wall() / 1e9, views))
         elif isinstance(answer, Failed):
             self._orders.alarm(Alarm("slurm", "slurm", f"cannot {answer.what}: {answer.why}"))
@@ -273,6 +272,16 @@ class ControllerLoop:
             self._orders.alarm(alarm_of(answer))
         else:
             self._orders.on_moved(answer.ends_s, answer.refused)
+
+    def _unplaced(self) -> Alarm:
+        unusable = self._view.unusable
+        if not unusable:
+            return Alarm("placement", "jobs", "all jobs are on cores that are known", cleared=True)
+        return Alarm(
+            "placement",
+            "jobs",
+            f"{len(unusable)} jobs are on cores that are not known, such as job {unusable[0]}",
+        )
 
     def _unread(self, unreadable: Sequence[UnreadableJob]) -> Alarm:
         """Log jobs that cannot be read as they come, the first few by name, and return the alarm for all."""

@@ -80,7 +80,7 @@ class ClusterView:
     Attributes
     ----------
     unusable
-        Jobs of the last call whose cores are not on nodes that are known.
+        Jobs of the last call that run on nodes that are not known, or on no cores that Slurm tells of.
     """
 
     def __init__(self, cores: CoreMap, policy: Policy) -> None:
@@ -110,6 +110,8 @@ class ClusterView:
         unusable = []
         for job in snapshot.jobs:
             if job.state not in STATES or not job.cores:
+                if job.state is SlurmState.RUNNING:
+                    unusable.append(job.job_id)
                 continue
             known = self._views.get(job.job_id)
             if known is not None and (known[0] is job or known[0] == job):

@@ -5,6 +5,7 @@ A source on the C library (pyslurm) would be one more class here.
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Callable
@@ -34,6 +35,8 @@ class Ask(Protocol):
         """Run ``words``; ``check`` raises SlurmUnreachableError where the output says that Slurm is away."""
         ...
 
+
+log = logging.getLogger("osub.slurm")
 
 _NO_JSON = re.compile(r"(?:unrecognized|invalid|unknown) option|plugin|serializer|json", re.IGNORECASE)
 _AGAIN_S = 60.0
@@ -207,9 +210,13 @@ class ChosenSource:
             try:
                 snapshot = self._json.read(nodes)
             except (UnknownFormatError, AnswerTooLongError) as error:
+                if self.why_text is None:
+                    log.warning("jobs are read from plain text, not from JSON: %s", error)
                 self.why_text = str(error)
                 self._json_again_s = self._clock() + _AGAIN_S
             else:
+                if self.why_text is not None:
+                    log.warning("jobs are read from JSON again")
                 self.why_text = None
                 return snapshot
         return self._text.read(nodes)

@@ -51,6 +51,7 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 _NAME = re.compile(r"[\w.+$@\\-]{1,255}")
 _CORES = re.compile(r" Nodes=([^ \n]+) CPU_IDs=([^ \n]+) Mem=([0-9]{1,18})(?= )")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}")
+_EXIT = re.compile(r"([0-9]{1,9})(?::([0-9]{1,5}))?")
 _LIMIT = re.compile(r"(?:([0-9]{1,9})-)?(?:([0-9]{1,9}):)?([0-9]{1,9}):([0-9]{2})")
 _ABSENT = frozenset({"", "N/A", "n/a", "(null)", "None", "NONE", "Unknown"})
 _ENDLESS = frozenset({"UNLIMITED", "NOT_SET", "INVALID", "Partition_Limit"})
@@ -98,7 +99,7 @@ def job_of(
 ) -> Job:
     """Return a job; raises BadRecordError where a fact is none."""
     state = state_of(facts)
-    status = _whole(facts, "exit_code")
+    code, signal = _exit(facts["exit_code"])
     array_task = facts["ArrayTaskID"]
     in_array = bool(_NUMBER.fullmatch(array_task)) and facts["ArrayJobID"] not in _ABSENT
     pending_array = state is JobState.PENDING and array_task not in _ABSENT
@@ -124,8 +125,8 @@ def job_of(
         end_time=_instant(facts["EndTime"]) if begun and not endless else None,
         time_limit_s=limit_s,
         restarts=_whole(facts, "RestartCnt"),
-        exit_code=0 if os.WIFSIGNALED(status & 0xFFFF) else os.WEXITSTATUS(status & 0xFFFF),
-        exit_signal=os.WTERMSIG(status & 0xFFFF) if os.WIFSIGNALED(status & 0xFFFF) else None,
+        exit_code=code,
+        exit_signal=signal,
         features=written.features,
         comment=written.comment,
         batch_host=None if facts["BatchHost"] in _ABSENT else _word(facts, "BatchHost"),
@@ -179,6 +180,17 @@ def _whole(facts: dict[str, str], key: str) -> int:
     if not _NUMBER.fullmatch(facts[key].partition("-")[0]):
         raise BadRecordError(f"its {key} is no number")
     return int(facts[key].partition("-")[0])
+
+
+def _exit(text: str) -> tuple[int, int | None]:
+    """Return exit code and signal, which newer versions print as such, and 22.05 as wait(2) has them."""
+    parts = _EXIT.fullmatch(text)
+    if parts is None:
+        raise BadRecordError("its exit_code is none")
+    if parts[2] is not None:
+        return int(parts[1]), int(parts[2]) or None
+    status = int(parts[1]) & 0xFFFF
+    return (0, os.WTERMSIG(status)) if os.WIFSIGNALED(status) else (os.WEXITSTATUS(status), None)
 
 
 def _maybe(facts: dict[str, str], key: str) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from copy import deepcopy
@@ -14,6 +15,7 @@ from osub.slurm import Job, JobSnapshot, JobState, Node
 from osub.slurm.faults import SlurmUnreachableError, UnknownFormatError
 from osub.slurm.json_jobs import JsonReader
 from osub.slurm.site_text import read_nodes
+from osub.slurm.text_jobs import Written, job_of, read_facts
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "slurm"
 TEXT = (FIXTURES / "jobs.json").read_text()
@@ -185,6 +187,33 @@ def as_newer(old: Record) -> Record:
 def test_a_newer_slurm_says_the_same() -> None:
     newer = read(document(*(as_newer(one) for one in json.loads(TEXT)["jobs"])))
     assert newer == read(TEXT)
+
+
+def test_what_24_11_printed_is_what_its_squeue_lists() -> None:
+    folder = FIXTURES / "24.11"
+    nodes = {node.name: node for node in read_nodes((folder / "nodes.txt").read_text())}
+    assert [(node.cores, node.sockets, node.threads_per_core) for node in nodes.values()] == [
+        (4, 1, 2),
+        (6, 2, 2),
+    ]
+    snapshot = read(gzip.decompress((folder / "jobs.json.gz").read_bytes()).decode(), nodes.get)
+    assert snapshot.unreadable == ()
+    facts = dict(read_facts((folder / "facts.txt").read_text()))
+    assert len(facts) == len(snapshot.jobs) == 13
+    for job in snapshot.jobs:
+        listed = facts[job.job_id]
+        assert listed is not None
+        said = Written(job.comment, job.features)
+        assert job == job_of(listed, job.cores, said, job.name, job.reason)
+    cores = {
+        job.job_id: [(held.node, held.cores, held.memory_mib) for held in job.cores] for job in snapshot.jobs
+    }
+    assert cores[1] == [("n1", (0,), 200), ("n2", (0,), 200)]
+    assert cores[2] == [("n2", (1, 2, 3, 4), 800)]
+    assert cores[9] == []
+    [evil] = [job for job in snapshot.jobs if job.job_id == 1]
+    assert evil.name == "x Nodes=n[1-2] CPU_IDs=0 Mem=1\nJobId=6 JobName=a"
+    assert evil.comment == 'gangd-weight=2\tCPU_IDs=0-3000000 "q\\" é%s\x01'
 
 
 def test_of_several_states_the_flag_counts_that_older_slurms_print() -> None:
