@@ -177,10 +177,7 @@ class Following:
         """Record what is new of a job that has not ended as far as is known."""
         entry = self.entries[key]
         if job is None:
-            last = ended(entry, None, stamps_of, self._origin)
-            if last is not None:
-                self.keep(last)
-            elif is_hidden:
+            if is_hidden:  # it is there, and an end that it stamped may be that of an earlier life
                 self._absent.pop(key, None)
             else:
                 self._miss(key, stamps_of, passed_s)
@@ -211,11 +208,17 @@ class Following:
             self.keep(last)
 
     def _miss(self, key: int, stamps_of: StampsOf, passed_s: float) -> None:
-        """Count an answer without a job; so many in a row for so long, and it is lost."""
+        """Count an answer without a job; after so many in a row its own word counts, or it is lost."""
         times, absent_s = self._absent.get(key, (0, -passed_s))
         times, absent_s = times + 1, absent_s + passed_s
         self._absent[key] = times, absent_s
-        if times < _LEAST_ABSENCES or absent_s < self._timing.gone_s:
+        if times < _LEAST_ABSENCES:
+            return
+        last = ended(self.entries[key], None, stamps_of, self._origin)
+        if last is not None:
+            self.keep(last)
+            return
+        if absent_s < self._timing.gone_s:
             return
         entry = lost(self.entries[key], stamps_of, self._origin)
         why = f"Slurm has not known it for {absent_s:.0f} s, and it left no end"

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
@@ -15,18 +15,16 @@ import pytest
 
 from osub.errors import ClusterError, InputError, OutputError
 from osub.records import load_run
-from osub.slurm import FakeSlurm, JobSnapshot, SubmitRequest, UnreadableJob
+from osub.slurm import FakeSlurm, JobSnapshot, SubmitRequest
 from submitter.options import ReplayOptions
 from submitter.replay import Progress, Replay, Wish
 from submitter.timing import Timing
+from tests.fixtures.replay_world import make_world
 
 TRACE = "".join(
     f"{number} {submit} -1 1 {procs} -1 -1 {procs} 60 -1 1 1 1 -1 {queue} -1 -1 -1\n"
-    for number, submit, procs, queue in [(1, 0, 1, 1), (2, 0, 2, 1), (3, 1, 1, 0), (4, 1, 1, 1)]
+    for number, submit, procs, queue in [(1, 0, 1, 1), (2, 0, 2, 1), (3, 0.3, 1, 0), (4, 0.3, 1, 1)]
 )
-
-
-MANY = 30
 
 
 class LiveFake(FakeSlurm):
@@ -137,14 +135,6 @@ def test_cancel_ends_all_jobs_and_finishes_the_run(trace: Path, tmp_path: Path) 
     assert all(job.state.is_over for job in slurm.jobs().jobs)
 
 
-def test_an_answer_that_is_lost_makes_no_second_job(trace: Path, tmp_path: Path) -> None:
-    slurm, out = LiveFake(), tmp_path / "run"
-    slurm.lose_next_answer = True
-    assert Replay.begin(trace, out, slurm, ReplayOptions(), timing=QUICK).run()
-    assert len(slurm.submitted) == 4
-    assert [row["state"] for row in rows(out)] == ["COMPLETED"] * 4
-
-
 def test_an_outage_is_waited_out(trace: Path, tmp_path: Path) -> None:
     slurm, out = LiveFake(), tmp_path / "run"
     turns = count()
@@ -158,72 +148,6 @@ def test_an_outage_is_waited_out(trace: Path, tmp_path: Path) -> None:
     assert Replay.begin(trace, out, slurm, ReplayOptions(), timing=QUICK).run(outage)
     assert [row["state"] for row in rows(out)] == ["COMPLETED"] * 4
     assert {"slurm away", "slurm back"} <= {event["kind"] for event in load_run(out).events()}
-
-
-def test_a_job_nobody_knows_any_more_is_lost(trace: Path, tmp_path: Path) -> None:
-    slurm, out = LiveFake(run_s=0.01), tmp_path / "run"
-
-    def forget(now: Progress) -> Wish:
-        if now.unsubmitted == 0:
-            slurm.forget_ended()
-        return Wish.GO_ON
-
-    original: Callable[[], JobSnapshot] = slurm.jobs
-
-    def amnesiac() -> JobSnapshot:
-        original()
-        slurm.forget_ended()
-        return FakeSlurm.jobs(slurm)
-
-    slurm.jobs = amnesiac  # type: ignore[method-assign]
-    assert Replay.begin(trace, out, slurm, ReplayOptions(), timing=QUICK).run(forget)
-    assert {row["state"] for row in rows(out)} == {"LOST"}
-
-
-def test_a_job_that_cannot_be_read_is_waited_for_not_lost(trace: Path, tmp_path: Path) -> None:
-    slurm, out = LiveFake(run_s=0.05), tmp_path / "run"
-    looks = 0
-    original: Callable[[], JobSnapshot] = slurm.jobs
-
-    def hiding() -> JobSnapshot:
-        nonlocal looks
-        snapshot = original()
-        ended = [job for job in snapshot.jobs if job.state.is_over]
-        if len(ended) < len(snapshot.jobs) or not ended or looks > MANY:
-            return snapshot
-        looks += 1
-        return JobSnapshot((), tuple(UnreadableJob(job.job_id, "no state") for job in snapshot.jobs))
-
-    slurm.jobs = hiding  # type: ignore[method-assign]
-    assert Replay.begin(trace, out, slurm, ReplayOptions(), timing=QUICK).run()
-    assert looks > MANY
-    assert {row["state"] for row in rows(out)} == {"COMPLETED"}
-
-
-def test_a_refused_job_has_a_row_and_a_reason(tmp_path: Path) -> None:
-    class Picky(LiveFake):
-        def submit(self, request: SubmitRequest) -> int:
-            if request.nodes == 2:
-                request = SubmitRequest(script="no script", name=request.name)
-            return super().submit(request)
-
-    trace = tmp_path / "small.swf"
-    trace.write_text(TRACE)
-    assert Replay.begin(trace, tmp_path / "run", Picky(), ReplayOptions(), timing=QUICK).run()
-    refused = rows(tmp_path / "run")[1]
-    assert (refused["state"], refused["job_id"], refused["start_s"]) == ("REFUSED", None, None)
-    assert any(event["kind"] == "refused" for event in load_run(tmp_path / "run").events())
-
-
-def test_the_run_holds_the_trace_in_its_own_seconds(tmp_path: Path) -> None:
-    trace = tmp_path / "late.swf"
-    trace.write_text(
-        re.sub(r"^(\d) (\d)", lambda m: f"{m[1]} {1000 + 10 * int(m[2])}", TRACE, flags=re.MULTILINE)
-    )
-    assert Replay.begin(trace, tmp_path / "run", LiveFake(), ReplayOptions(speedup=10), timing=QUICK).run()
-    run = load_run(tmp_path / "run")
-    assert run.jobs["due_s"].to_list() == [0.0, 0.0, 1.0, 1.0]
-    assert run.jobs["dedicated_s"].to_list() == pytest.approx([0.1] * 4)
 
 
 def test_slurm_away_at_the_beginning_is_an_error_and_leaves_nothing(trace: Path, tmp_path: Path) -> None:
@@ -252,8 +176,30 @@ def test_a_bad_trace_is_an_error_and_leaves_nothing(name: str, content: bytes, t
     assert not (tmp_path / "run").exists()
 
 
+def test_a_refused_job_has_a_row_and_a_reason(trace: Path, tmp_path: Path) -> None:
+    world = make_world(tmp_path)
+    world.slurm.refuse = lambda request: "Invalid qos specification" if request.nodes == 2 else None
+    run = world.replay(trace)
+    refused = rows(world.out)[1]
+    assert (refused["state"], refused["job_id"], refused["start_s"]) == ("REFUSED", None, None)
+    assert [str(event["why"]) for event in run.events() if event["kind"] == "refused"] == [
+        f"Slurm refused osub-{run.info.options['run_id']}-2: Invalid qos specification"
+    ]
+
+
+def test_the_run_holds_the_trace_in_its_own_seconds(tmp_path: Path) -> None:
+    trace = tmp_path / "late.swf"
+    trace.write_text(
+        re.sub(r"^(\d) (\S+)", lambda m: f"{m[1]} {1000 + 10 * float(m[2])}", TRACE, flags=re.MULTILINE)
+    )
+    run = make_world(tmp_path).replay(trace, ReplayOptions(speedup=10))
+    assert run.jobs["due_s"].to_list() == pytest.approx([0.0, 0.0, 0.3, 0.3])
+    assert run.jobs["dedicated_s"].to_list() == pytest.approx([0.1] * 4)
+
+
 def test_unsorted_submissions_are_sorted(tmp_path: Path) -> None:
     trace = tmp_path / "unsorted.swf"
     trace.write_text("".join(reversed(TRACE.splitlines(keepends=True))))
-    assert Replay.begin(trace, tmp_path / "run", LiveFake(), ReplayOptions(), timing=QUICK).run()
-    assert load_run(tmp_path / "run").jobs.height == 4
+    run = make_world(tmp_path).replay(trace)
+    assert run.jobs.sort("trace_job")["due_s"].to_list() == [0.0, 0.0, 0.3, 0.3]
+    assert run.jobs["submitted_s"].is_not_null().all()
