@@ -1,8 +1,8 @@
-"""``gang-agent thaw``: thaw what agents of this host left frozen, with no daemon and no network.
+"""``gang-agent thaw``: release what agents of this host left held, with no daemon and no network.
 
-It goes by the agents' state files, which name exactly what they froze, and so leaves alone what Slurm
-suspended: those in one folder, or all of this host. What is frozen after that, and by no agent that lives, is
-told. ``--scan`` thaws that too, whoever froze it. Standard library only, like the guardian.
+It goes by the agents' state files, which name exactly what they hold, and so leaves alone what Slurm
+suspended: those in one folder, or all of this host. What is frozen or yields after that, and for no agent
+that lives, is told. ``--scan`` releases that too, whoever held it. Standard library only, like the guardian.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from gangd.guardian.place import STATE_DIR, all_stand_ins, ledger_folders
 from gangd.guardian.registry import noted_folders
 from gangd.guardian.revive import thaw_held
 from gangd.guardian.statefile import StateFile, Word, time_offset_ns
+from gangd.hold.knob import KNOBS
+from gangd.hold.left import MOUNT, low_groups
 from osub.errors import HostError, TrustError
 from osub.trust import open_folder
 
+_LOOKS, _LOOK_S = 3, 0.02
 V1_MOUNT = Path("/sys/fs/cgroup/freezer")
 V2_MOUNTS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
 
@@ -41,8 +44,8 @@ class Blow:
         Cgroups thawed by the scan.
     failures
         What went wrong.
-    frozen
-        Job cgroups that are frozen still, and that no agent that lives and has a lease holds.
+    frozen, low
+        Job cgroups that are frozen still, or yield, and that no agent that lives and has a lease holds.
     """
 
     files: int = 0
@@ -50,6 +53,7 @@ class Blow:
     scanned: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     frozen: list[str] = field(default_factory=list)
+    low: list[str] = field(default_factory=list)
 
 
 def state_files(folder: Path | None, node: str | None, failures: list[str] | None = None) -> list[Path]:
@@ -142,6 +146,32 @@ def thaw_scanned(root: Path | None, node: str | None, blow: Blow, *, dry_run: bo
                 blow.failures.append(f"{mount / path}: {error.strerror}")
 
 
+def raise_scanned(node: str | None, blow: Blow, *, dry_run: bool = False, mount: Path = MOUNT) -> None:
+    """Give every cgroup of a job its usual priority back that yields, wherever cgroups are mounted."""
+    for root, path, knob in low_groups(node, mount):
+        try:
+            if dry_run or knob.restore(root, path):
+                blow.scanned.append(str(root / path))
+        except OSError as error:
+            blow.failures.append(f"{root / path}: {error.strerror}")
+
+
+def find_low(folder: Path | None, node: str | None, blow: Blow, *, mount: Path = MOUNT) -> None:
+    """Note which job cgroups yield though no agent that lives and has a lease holds them.
+
+    Agents that live switch meanwhile: what yields is looked for first, and who holds it then, a few times.
+    """
+    nodes = [node] if node or folder is None else [_node_of(path) for path in state_files(folder, None)]
+    found: set[str] | None = None
+    for _ in range(_LOOKS):
+        now = {str(root / path) for name in nodes for root, path, _ in low_groups(name, mount)}
+        found = (now if found is None else now & found) - _held_rightly(folder)
+        if not found:
+            return
+        time.sleep(_LOOK_S)
+    blow.low += sorted(found or ())
+
+
 def find_frozen(root: Path | None, folder: Path | None, node: str | None, blow: Blow) -> None:
     """Note which job cgroups are frozen though no agent that lives and has a lease holds them.
 
@@ -170,7 +200,11 @@ def _held_rightly(folder: Path | None) -> set[str]:
         with contextlib.suppress(OSError, HostError):
             state = StateFile.open(path)
             if state.this_boot() and state.agent_alive() and state.lease_left_ns() > 0:
-                held.update(str(Path(state.root(), one.path)) for one in state.held() if one.path)
+                held.update(
+                    str(Path(state.cpu_root() if one.kind in KNOBS else state.root(), one.path))
+                    for one in state.held()
+                    if one.path
+                )
             state.close()
     return held
 

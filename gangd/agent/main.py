@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from gangd.agent.hammer import Blow, find_frozen, thaw_recorded, thaw_scanned
+from gangd.agent.hammer import Blow, find_frozen, find_low, raise_scanned, thaw_recorded, thaw_scanned
 from gangd.agent.options import endpoints, parser, with_command
 from osub.errors import OsubError
 from osub.one_line import LONGEST_MESSAGE, one_line
@@ -58,17 +58,21 @@ def _thaw(options: argparse.Namespace) -> int:
     )
     if options.all and options.scan:
         thaw_scanned(options.root, options.node, blow, dry_run=options.dry_run)
+        if options.root is None:
+            raise_scanned(options.node, blow, dry_run=options.dry_run)
     if not options.dry_run:
         find_frozen(options.root, options.state, options.node, blow)
+        if options.root is None:
+            find_low(options.state, options.node, blow)
     _tell(blow, options)
-    return 1 if blow.failures or blow.frozen else 0
+    return 1 if blow.failures or blow.frozen or blow.low else 0
 
 
 def _tell(blow: Blow, options: argparse.Namespace) -> None:
     jobs = sorted(blow.jobs)
     if options.json:
         fields = {"files": blow.files, "jobs": jobs, "scanned": blow.scanned, "failures": blow.failures}
-        fields["frozen"] = blow.frozen
+        fields |= {"frozen": blow.frozen, "low": blow.low}
         print(json.dumps(fields | {"dry_run": options.dry_run}))
         return
     verb = "would thaw" if options.dry_run else "thawed"
@@ -78,6 +82,12 @@ def _tell(blow: Blow, options: argparse.Namespace) -> None:
         print(
             f"gang-agent: {path} is frozen still, and no agent that lives holds it. "
             "If Slurm has not suspended the job: gang-agent thaw --all --scan",
+            file=sys.stderr,
+        )
+    for path in blow.low:
+        print(
+            f"gang-agent: {path} still yields to everybody, and no agent that lives holds it. "
+            "To give it its priority back: gang-agent thaw --all --scan",
             file=sys.stderr,
         )
     named = f": {', '.join(map(str, jobs))}" if jobs else ""

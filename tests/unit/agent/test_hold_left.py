@@ -3,13 +3,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from gangd.agent.hammer import Blow, find_low, raise_scanned
 from gangd.freezer.model import Did
 from gangd.guardian.revive import thaw_held
-from gangd.guardian.statefile import StateFile
+from gangd.guardian.statefile import StateFile, Word
 from gangd.hold.knob import IDLE1, IDLE2, KNOBS, Knob, own_group
 from gangd.hold.left import low_groups
 from gangd.hold.own_groups import OwnGroups
@@ -61,6 +63,36 @@ def test_low_jobs_of_a_unified_hierarchy_are_found(tmp_path: Path) -> None:
     (job / "cpu.weight").write_text("0")
     assert found(tmp_path, "b") == []
     assert found(tmp_path, "a") == [(tmp_path.name, "system.slice/a_slurmstepd.scope/job_5", IDLE2.kind)]
+
+
+def test_the_hammer_tells_what_yields_for_nobody_and_scan_gives_it_back(tmp_path: Path) -> None:
+    fake = FakeCpu1(tmp_path / "cpu")
+    for path in ("gangd_a_job_1", "gangd_a_job_2"):
+        fake.make(path)
+        (fake.root / path / "cpu.idle").write_text("1")
+    folder = tmp_path / "agents"
+    folder.mkdir(mode=0o700)
+    state = StateFile.create(folder / "agent-a.state", "a", "/", str(fake.root))
+    slot = state.claim_cgroup(IDLE1.kind, "gangd_a_job_1", 1)
+    assert slot is not None
+    state.hold(slot)
+    state.set_word(
+        Word.LEASE_NS, time.monotonic_ns() + 60_000_000_000
+    )  # this process is the agent, and lives
+    blow = Blow()
+    find_low(folder, None, blow, mount=tmp_path)
+    assert blow.low == [str(fake.root / "gangd_a_job_2")]
+    raise_scanned("b", blow, mount=tmp_path)
+    assert fake.read("gangd_a_job_2") == "1"
+    raise_scanned("a", blow, dry_run=True, mount=tmp_path)
+    assert fake.read("gangd_a_job_2") == "1"
+    blow = Blow()
+    raise_scanned("a", blow, mount=tmp_path)
+    assert fake.read("gangd_a_job_1") == fake.read("gangd_a_job_2") == "0"
+    assert len(blow.scanned) == 2
+    find_low(folder, None, blow, mount=tmp_path)
+    assert blow.low == []
+    state.close()
 
 
 @pytest.mark.parametrize("knob", KNOBS.values(), ids=lambda knob: f"{knob.file} {knob.kind}")
