@@ -45,13 +45,13 @@ class Ways:
         self._reach: frozenset[int] = frozenset()
 
     def follow(self, timeline: Timeline, number: int | None, table: StepTable, now_ns: int) -> bool:
-        """Take note of the plan in slice ``number`` and the next; whether ``gather`` has more to do."""
+        """Take note of the plans from slice ``number`` on; whether ``gather`` has more to do."""
         if self._both is None:
             return False
         born = table.born_ns()
         if self._since_ns is None:
             self._since_ns = now_ns
-        named = frozenset[int]() if number is None else timeline.jobs(number) | timeline.jobs(number + 1)
+        named = frozenset[int]() if number is None else timeline.ahead(number)
         exempt = timeline.exempt
         spared = frozenset((*exempt.never_freeze, *exempt.opt_out, *exempt.suspended))
         self.newcomers = {}

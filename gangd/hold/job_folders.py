@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from gangd.freezer.model import Did, Ledger, Step
 from gangd.freezer.tree import is_gone
-from gangd.hold.knob import Knob, turn
+from gangd.hold.knob import Knob, Write, turn
 from gangd.hold.model import Pids, Yielded
 from osub.errors import HostError
 from osub.trust import open_below, open_entry
@@ -53,6 +54,8 @@ class JobFolders:
         ``IDLE2``, ``WEIGHT2``, ``IDLE1`` or ``SHARES1``.
     ledger
         Remembers what yields, for the guardian.
+    write
+        How control files are written.
 
     Raises
     ------
@@ -60,57 +63,58 @@ class JobFolders:
         ``root`` is no directory.
     """
 
-    def __init__(self, root: Path, knob: Knob, ledger: Ledger) -> None:
+    def __init__(self, root: Path, knob: Knob, ledger: Ledger, *, write: Write = os.pwrite) -> None:
         self._nested = knob.weight_file == "cpu.shares"
         generation = "cgroup1" if self._nested else "cgroup2"
         self.name = f"{generation}, {knob.file} of Slurm's job folders"
         self.root = root
         self._knob = knob
         self._ledger = ledger
+        self._write = write
         self._wanted: frozenset[int] = frozenset()
         self._folders: dict[str, _Folder] = {}
         self._jobs: dict[int, str] = {}
         self._users: dict[str, list[int]] = {}
         self._troubles: dict[int, str] = {}
         self._asked: set[str] = set()
+        self._lock = threading.Lock()
         try:
             self._root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise HostError(f"cannot open the cpu hierarchy {root}: {error.strerror}") from error
 
     def gather(self, jobs: Mapping[int, Pids]) -> bool:
-        """See ``Yielder``: the processes are there already."""
-        self._wanted = frozenset(jobs)
+        """See ``Yielder``: the processes are there already, and their folders are opened."""
+        with self._lock:
+            self._wanted = frozenset(jobs)
+            self._reopen()
         return False
 
     def adopt(self, steps: tuple[Step, ...]) -> None:
         """See ``Yielder``."""
         users: dict[str, list[int]] = {}
-        self._jobs = {}
+        jobs: dict[int, str] = {}
         for step in steps:
             for path in step.paths[:1]:
                 folder = path.partition("/step_")[0]
-                if step.key.job not in self._jobs:
-                    self._jobs[step.key.job] = folder
+                if step.key.job not in jobs:
+                    jobs[step.key.job] = folder
                     users.setdefault(folder.rpartition("/")[0], []).append(step.key.job)
-        self._users = users if self._nested else {}
-        needed = {folder: job for job, folder in self._jobs.items() if job in self._wanted}
-        needed |= {user: jobs[0] for user, jobs in self._users.items() if self._wanted.intersection(jobs)}
-        for path in [path for path in self._folders if path not in needed or self._is_gone(path)]:
-            self._forget(path)
-        for path, job in needed.items():
-            if path not in self._folders:
-                self._open(path, job)
-        for user in self._users:
-            self._follow(user)
+        with self._lock:
+            self._jobs, self._users = jobs, users if self._nested else {}
+            self._reopen()
+            for user in self._users:
+                self._follow(user)
 
     def hold(self, job: int) -> Yielded:
         """See ``Yielder``."""
-        return self._turn_job(job, low=True)
+        with self._lock:
+            return self._turn_job(job, low=True)
 
     def release(self, job: int) -> Yielded:
         """See ``Yielder``."""
-        return self._turn_job(job, low=False)
+        with self._lock:
+            return self._turn_job(job, low=False)
 
     def troubles(self) -> dict[int, str]:
         """See ``Yielder``."""
@@ -119,9 +123,28 @@ class JobFolders:
 
     def close(self) -> None:
         """See ``Yielder``."""
+        with self._lock:
+            for path in list(self._folders):
+                self._close(path)
+            os.close(self._root_fd)
+
+    def _reopen(self) -> None:
+        """Open the folders of jobs that may have to yield, and let all others go.
+
+        One that cannot be released is kept, and tried again the next time.
+        """
+        needed = {folder: job for job, folder in self._jobs.items() if job in self._wanted}
+        needed |= {user: jobs[0] for user, jobs in self._users.items() if self._wanted.intersection(jobs)}
         for path in list(self._folders):
-            self._forget(path)
-        os.close(self._root_fd)
+            gone = self._is_gone(path)
+            if gone or (
+                path not in needed and self._turn(self._folders[path], low=False).did is not Did.FAILED
+            ):
+                self._close(path)
+        for path, job in needed.items():
+            folder = self._folders.get(path) or self._open(path, job)
+            if folder is not None and folder.slot is None:  # also one for which the ledger had no room before
+                folder.slot = self._ledger.claim_cgroup(self._knob.kind, path, job)
 
     def _turn_job(self, job: int, *, low: bool) -> Yielded:
         path = self._jobs.get(job)
@@ -160,7 +183,7 @@ class JobFolders:
             self._ledger.hold(folder.slot)
         writes = ((self._knob.file, self._knob.low),) if low else self._knob.normal(folder.weight)
         try:
-            turn(folder.fds, writes)
+            turn(folder.fds, writes, self._write)
         except OSError as error:
             if low:
                 self._ledger.release(folder.slot)
@@ -172,32 +195,37 @@ class JobFolders:
             self._ledger.release(folder.slot)
         return Yielded(Did.WROTE)
 
-    def _open(self, path: str, job: int) -> None:
+    def _open(self, path: str, job: int) -> _Folder | None:
         if not self._knob.allows(path):
             self._troubles[job] = f"{path} is no folder of Slurm's"
-            return
+            return None
         try:
             dir_fd = open_below(self._root_fd, path)
         except OSError:
-            return
+            return None
         fds: dict[str, int] = {}
         try:
             self._enable(path, dir_fd)
             for file in dict.fromkeys((self._knob.file, self._knob.weight_file)):
                 fds[file] = open_entry(dir_fd, file, os.O_RDWR)
-            weight = int(os.pread(fds[self._knob.weight_file], 32, 0))
+            weight = self._own_weight(fds)
         except (OSError, ValueError) as error:
             for fd in fds.values():
                 os.close(fd)
             self._troubles[job] = f"{path} has no {self._knob.file} that can be written: {error}"
-            return
+            return None
         finally:
             os.close(dir_fd)
-        slot = self._ledger.claim_cgroup(self._knob.kind, path, job)
-        # A weight of nothing is what an earlier agent left.
-        self._folders[path] = _Folder(
-            path, fds, slot, weight if weight > self._knob.least else self._knob.usual
-        )
+        folder = self._folders[path] = _Folder(path, fds, None, weight)
+        return folder
+
+    def _own_weight(self, fds: dict[str, int]) -> int:
+        """Weight of a folder that was just opened; one that an earlier agent left low gets the usual one."""
+        weight = int(os.pread(fds[self._knob.weight_file], 32, 0))
+        if int(os.pread(fds[self._knob.file], 32, 0)) == int(self._knob.low) or weight <= self._knob.least:
+            weight = self._knob.usual
+            turn(fds, self._knob.normal(weight), self._write)
+        return weight
 
     def _enable(self, path: str, dir_fd: int) -> None:
         """Enable ``cpu`` for the jobs in Slurm's own scope (v2), once, if it has it and they do not."""
@@ -227,10 +255,11 @@ class JobFolders:
             return is_gone(error)
         return False
 
-    def _forget(self, path: str) -> None:
+    def _close(self, path: str) -> None:
+        """Forget a folder; if it is low and still there, it stays in the ledger."""
         folder = self._folders[path]
-        failed = self._turn(folder, low=False).did is Did.FAILED
+        stuck = self._turn(folder, low=False).did is Did.FAILED
         del self._folders[path]
         folder.close()
-        if folder.slot is not None and not (folder.low and failed):
+        if folder.slot is not None and not stuck:
             self._ledger.drop(folder.slot)

@@ -8,8 +8,8 @@ Without it the least weight does nearly the same. Kernel: ``kernel/sched/fair.c`
 
 from __future__ import annotations
 
-import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,7 +98,11 @@ def job_of_own(name: str, node: str) -> int | None:
     return int(match["job"]) if match is not None and match["node"] == node else None
 
 
-def turn(fds: dict[str, int], writes: tuple[tuple[str, bytes], ...]) -> None:
+Write = Callable[[int, bytes, int], int]
+"""How control files are written, as ``os.pwrite``."""
+
+
+def turn(fds: dict[str, int], writes: tuple[tuple[str, bytes], ...], write: Write) -> None:
     """Write to open control files; raises OSError at the first that fails."""
     for file, data in writes:
-        os.pwrite(fds[file], data, 0)
+        write(fds[file], data, 0)

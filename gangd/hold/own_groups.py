@@ -21,7 +21,7 @@ from pathlib import Path
 
 from gangd.freezer.model import Did, Ledger, Step
 from gangd.freezer.tree import is_gone, read_anew, subdirectories
-from gangd.hold.knob import Knob, job_of_own, own_group, turn
+from gangd.hold.knob import Knob, Write, job_of_own, own_group, turn
 from gangd.hold.model import Pids, Yielded
 from gangd.hold.places import born_at, cpu_path, is_daemon, width
 from osub.errors import HostError
@@ -63,6 +63,8 @@ class OwnGroups:
         Slurm's name of this node.
     ledger
         Remembers what yields, for the guardian.
+    write
+        How control files are written.
 
     Raises
     ------
@@ -70,12 +72,15 @@ class OwnGroups:
         ``root`` is no directory, or groups that an earlier agent left cannot be written.
     """
 
-    def __init__(self, root: Path, knob: Knob, node: str, ledger: Ledger) -> None:
+    def __init__(
+        self, root: Path, knob: Knob, node: str, ledger: Ledger, *, write: Write = os.pwrite
+    ) -> None:
         self.name = f"cgroup1, {knob.file} of own groups"
         self.root = root
         self._knob = knob
         self._node = node
         self._ledger = ledger
+        self._write = write
         self._groups: dict[int, _Group] = {}
         self._leaving: dict[int, None] = {}
         self._troubles: dict[int, str] = {}
@@ -95,6 +100,8 @@ class OwnGroups:
                 group = self._make(job)
                 if group is None:
                     continue
+            if group.slot is None:  # the ledger had no room before
+                group.slot = self._claim(job)
             new = self._fill(group, pids) or new
         for job in [job for job in self._groups if job not in jobs]:
             self._dissolve(job)
@@ -160,11 +167,13 @@ class OwnGroups:
                 os.close(fd)
             self._troubles[job] = f"cannot make the cpu cgroup {self.root / name}: {error.strerror}"
             return None
-        slot = self._ledger.claim_cgroup(self._knob.kind, name, job)
-        group = _Group(job, fds, opened[-2], opened[-1], slot, self._knob.usual)
+        group = _Group(job, fds, opened[-2], opened[-1], self._claim(job), self._knob.usual)
         self._groups[job] = group
         self._leaving.pop(job, None)
         return group
+
+    def _claim(self, job: int) -> int | None:
+        return self._ledger.claim_cgroup(self._knob.kind, own_group(self._node, job), job)
 
     def _fill(self, group: _Group, pids: Pids) -> bool:
         """Move the processes of a job that are not in its group, until none is left; whether any was."""
@@ -221,7 +230,7 @@ class OwnGroups:
             group.weight = weight
             if not group.low:
                 with contextlib.suppress(OSError):
-                    turn(group.fds, ((self._knob.weight_file, b"%d" % weight),))
+                    turn(group.fds, ((self._knob.weight_file, b"%d" % weight),), self._write)
 
     def _turn(self, job: int, *, low: bool) -> Yielded:
         with self._lock:
@@ -236,7 +245,7 @@ class OwnGroups:
                 self._ledger.hold(group.slot)
             writes = ((self._knob.file, self._knob.low),) if low else self._knob.normal(group.weight)
             try:
-                turn(group.fds, writes)
+                turn(group.fds, writes, self._write)
             except OSError as error:
                 if low:
                     self._ledger.release(group.slot)
@@ -249,9 +258,12 @@ class OwnGroups:
             return Yielded(Did.WROTE)
 
     def _dissolve(self, job: int) -> None:
-        """Give a job's processes back to where they came from, and forget its group."""
+        """Give a job's processes back to where they came from, and forget its group.
+
+        One that can neither be released nor emptied is kept, and tried again by the next ``gather``.
+        """
         group = self._groups[job]
-        self._turn(job, low=False)
+        stuck = self._turn(job, low=False).did is Did.FAILED
         for _ in range(PASSES):
             left = _numbers_or_none(group.procs_fd)
             if not left:
@@ -259,6 +271,8 @@ class OwnGroups:
             home = group.origin or born_at(left) or "/"
             if not self._send(home, left):
                 break
+        if stuck and _numbers_or_none(group.procs_fd):
+            return
         self._forget(group)
         self._leaving[job] = None
         self._remove(job)
@@ -295,9 +309,9 @@ class OwnGroups:
     def _forget(self, group: _Group) -> None:
         with self._lock:
             del self._groups[group.job]
-            if group.slot is not None and (not group.low or _numbers_or_none(group.procs_fd) is None):
-                self._ledger.drop(group.slot)  # what could not be released stays the guardian's
             group.close()
+            if group.slot is not None:
+                self._ledger.drop(group.slot)
 
     def _remove(self, job: int) -> None:
         """Remove a group that we left, once its last process is gone."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gangd.freezer.model import Did, Ledger, Step
@@ -51,12 +51,15 @@ class SchedIdle:
     ----------
     ledger
         Remembers every process that yields, by pid and start time.
+    set_policy
+        How a thread gets another policy.
     """
 
     name = "sched-idle, the policy of each thread"
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, *, set_policy: Callable[[int, int], None] = set_policy) -> None:
         self._ledger = ledger
+        self._set_policy = set_policy
         self._free = has_cap_nice()
         self._jobs: dict[int, _Job] = {}
         self._troubles: dict[int, str] = {}
@@ -110,7 +113,7 @@ class SchedIdle:
                     member = self._meet(number, job, pid)
                     new = new or member is not None
                 if member is not None:
-                    self._align(member, low=job.low)
+                    self._align_now(number, member, low=job.low)
         return new
 
     def _meet(self, number: int, job: _Job, pid: int) -> _Member | None:
@@ -135,14 +138,8 @@ class SchedIdle:
             os.close(folder_fd)
             return None
         usual = os.SCHED_BATCH if os.SCHED_BATCH in policies else os.SCHED_OTHER
-        slot = self._ledger.claim_idle(pid, stat.start_ticks, number)
-        member = _Member(pid, stat.start_ticks, folder_fd, slot, usual)
-        if slot is None:
-            self._troubles[number] = "the ledger is full: not all processes yield"
-        elif job.low:
-            self._ledger.hold(slot)
-        job.members[pid] = member
-        return member
+        job.members[pid] = _Member(pid, stat.start_ticks, folder_fd, None, usual)
+        return job.members[pid]
 
     def _born_low(self, job: _Job, stat: ProcStat) -> bool:
         """Whether a process that has SCHED_IDLE got it from us, through its parent."""
@@ -159,24 +156,29 @@ class SchedIdle:
             job.low, job.low_ticks = low, _ticks()
             text = None
             for member in job.members.values():
-                if low and member.slot is not None:
-                    self._ledger.hold(member.slot)
-                trouble = self._align(member, low=low)
-                if trouble is not None:
-                    text = trouble
-                elif not low and member.slot is not None:
-                    self._ledger.release(member.slot)
+                text = self._align_now(number, member, low=low) or text
             return Yielded(Did.WROTE) if text is None else Yielded(Did.FAILED, text)
+
+    def _align_now(self, number: int, member: _Member, *, low: bool) -> str | None:
+        """Give a process the policy that it should have, as far as the ledger can remember it."""
+        if member.slot is None:  # the ledger had no room before
+            member.slot = self._ledger.claim_idle(member.pid, member.start_ticks, number)
+            if member.slot is None:
+                return "the ledger is full: not all processes yield"
+        if low:
+            self._ledger.hold(member.slot)
+        text = self._align(member, low=low)
+        if text is None and not low:
+            self._ledger.release(member.slot)
+        return text
 
     def _align(self, member: _Member, *, low: bool) -> str | None:
         """Give the threads of a process the policy that they should have; what went wrong, if anything."""
-        if member.slot is None:
-            return None
         text = None
         for tid in threads(member.folder_fd):
             try:
                 if (policy_of(tid) == _IDLE) is not low:
-                    set_policy(tid, _IDLE if low else member.policy)
+                    self._set_policy(tid, _IDLE if low else member.policy)
             except ProcessLookupError:
                 continue
             except OSError as error:
@@ -191,9 +193,9 @@ class SchedIdle:
 
     def _leave(self, member: _Member) -> None:
         """Forget a process: it is gone, or belongs to the job no more and gets back what it had."""
-        self._align(member, low=False)
+        stuck = self._align(member, low=False) is not None
         os.close(member.folder_fd)
-        if member.slot is not None:
+        if member.slot is not None and not stuck:  # else it stays the guardian's to release
             self._ledger.drop(member.slot)
 
 

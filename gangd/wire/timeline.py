@@ -166,13 +166,24 @@ class Timeline:
             job for track in plan.tracks.values() for sets in track.slices for job in (*sets.run, *sets.held)
         )
 
-    def yielding(self, number: int) -> frozenset[int]:
-        """Jobs that yield when the plan in force in slice ``number`` holds them; all others are frozen."""
-        plan = self._plan(number)
-        if plan is None:
-            return _NO_JOBS
+    def ahead(self, number: int) -> frozenset[int]:
+        """All jobs that the plans name which are in force in slice ``number`` or later."""
         return frozenset(
-            hold.job for track in plan.tracks.values() for hold in track.holds if hold.kind == "yield"
+            job
+            for plan in self._from(number)
+            for track in plan.tracks.values()
+            for sets in track.slices
+            for job in (*sets.run, *sets.held)
+        )
+
+    def yielding(self, number: int) -> frozenset[int]:
+        """Jobs that yield when they are held, as a plan says that is in force in slice ``number`` or later."""
+        return frozenset(
+            hold.job
+            for plan in self._from(number)
+            for track in plan.tracks.values()
+            for hold in track.holds
+            if hold.kind == "yield"
         )
 
     def tracks(self, number: int) -> tuple[Track, ...]:
@@ -206,6 +217,10 @@ class Timeline:
     def first_slice(self) -> int | None:
         """First slice of the oldest plan that is kept: where to begin when there is no slice yet."""
         return self._plans[0].first_slice if self._plans else None
+
+    def _from(self, number: int) -> list[Plan]:
+        now = self._plan(number)
+        return [plan for plan in self._plans if plan is now or plan.first_slice > number]
 
     def _plan(self, number: int) -> Plan | None:
         return next((plan for plan in reversed(self._plans) if plan.first_slice <= number), None)

@@ -40,6 +40,21 @@ def test_jobs_that_yield_take_turns_and_nothing_is_frozen(agent: SimulatedAgent)
         assert each.yielding == ((1,) if each.number % 2 == 0 else (2,))
 
 
+def test_a_job_that_a_plan_holds_from_its_first_slice_on_is_never_frozen(agent: SimulatedAgent) -> None:
+    agent.yielding = (1, 2, 3)
+    agent.rotate((1,), (2,))
+    agent.run(SECOND)
+    agent.freezer.steps.add(NEW)
+    agent.freezer.members[NEW] = (300,)
+    agent.node.look(agent.now_ns)
+    agent.rotate((3, 1), (3, 2))
+    agent.held_in.clear()
+    agent.run(SECOND)
+    assert agent.freezer.writes == []
+    first = agent.tracks[0].first_slice
+    assert all(3 in held for number, held in agent.held_in.items() if number >= first + 1)
+
+
 def test_both_ways_at_once_in_one_switch() -> None:
     agent = SimulatedAgent(ONE, TWO, yielding=(2,))
     agent.freezer.members |= {ONE: (100,), TWO: (200,)}

@@ -322,7 +322,7 @@ def test_the_bounds_of_the_newest_plan_hold() -> None:
     assert timeline.bounds == other
 
 
-def test_a_plan_says_which_jobs_yield_and_a_change_of_it_counts_from_its_slice_on() -> None:
+def test_a_plan_says_which_jobs_yield_and_that_one_freezes_counts_from_its_slice_on() -> None:
     timeline = Timeline("n1")
     track = turns(7, 10, (7, 8), (8, 7))
     mixed = msgspec.structs.replace(track, holds=(JobHold(8, "yield"), JobHold(7, "freeze")))
@@ -331,8 +331,11 @@ def test_a_plan_says_which_jobs_yield_and_a_change_of_it_counts_from_its_slice_o
     assert timeline.held(11) == {7}
     both = msgspec.structs.replace(track, holds=(JobHold(8, "yield"), JobHold(7, "yield")))
     timeline.accept(plan(2, 2, both, first=14), 0)
-    assert timeline.yielding(13) == {8}
-    assert timeline.yielding(14) == {7, 8}
+    assert timeline.yielding(13) == {7, 8}, "what yields soon may begin to: nothing is lost"
+    timeline.accept(plan(3, 3, track, first=18), 0)
+    assert timeline.yielding(17) == {7, 8}
+    assert timeline.yielding(18) == frozenset()
+    assert timeline.ahead(17) == {7, 8}
     assert Timeline("n1").yielding(10) == frozenset()
 
 
