@@ -177,7 +177,7 @@ class Timeline:
         )
 
     def yielding(self, number: int) -> frozenset[int]:
-        """Jobs that yield when they are held, as a plan says that is in force in slice ``number`` or later."""
+        """Jobs that yield when held, as a plan says that is in force in slice ``number`` or later."""
         return frozenset(
             hold.job
             for plan in self._from(number)

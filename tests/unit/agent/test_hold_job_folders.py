@@ -177,6 +177,8 @@ def tree() -> Iterator[Path]:
     if os.geteuid() != 0 or not (CPU1 / "cgroup.procs").exists():
         pytest.skip("needs root and a cgroup v1 cpu hierarchy")
     top = CPU1 / f"slurm_osubtest{os.getpid()}"
+    top.mkdir()
+    (top / "cpu.shares").write_text("262144")  # whatever else this host does
     yield top
     folders = sorted((path for path in top.rglob("*") if path.is_dir()), reverse=True)
     for folder in [*folders, top]:

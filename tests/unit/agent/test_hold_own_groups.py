@@ -44,6 +44,21 @@ def node() -> Iterator[str]:
     remove_groups(CPU1, name)
 
 
+@pytest.fixture
+def host(node: str, children: Children) -> Iterator[Path]:
+    """Return a hierarchy that has most of each core, whatever else this host does."""
+    top = CPU1 / f"host_{node}"
+    top.mkdir()
+    (top / "cpu.shares").write_text("262144")
+    yield top
+    for child in children:
+        child.kill()
+        child.wait()
+    remove_groups(top, node)
+    until(lambda: not (top / "cgroup.procs").read_text(), what="an empty group")
+    top.rmdir()
+
+
 def started(children: Children, program: str) -> int:
     child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True)
     children.append(child)
@@ -66,10 +81,10 @@ def group_of(pid: int) -> str | None:
 
 @pytest.mark.parametrize("knob", [IDLE1, SHARES1])
 def test_held_job_leaves_the_core_to_the_others_and_gets_its_part_back(
-    node: str, children: Children, knob: Knob
+    host: Path, node: str, children: Children, knob: Knob
 ) -> None:
     held, owner = spinner(children), spinner(children)
-    groups = OwnGroups(CPU1, knob, node, NoLedger())
+    groups = OwnGroups(host, knob, node, NoLedger())
     assert groups.gather({A: only(held), B: only(owner)})
     assert not groups.gather({A: only(held), B: only(owner)})  # nothing new
     assert groups.hold(A).did is Did.WROTE
@@ -80,10 +95,7 @@ def test_held_job_leaves_the_core_to_the_others_and_gets_its_part_back(
     groups.close()
 
 
-def test_held_job_takes_what_the_owner_leaves(node: str, children: Children) -> None:
-    host = CPU1 / f"host_{node}"  # one of its own, which the rest of a busy machine cannot push aside
-    host.mkdir()
-    (host / "cpu.shares").write_text("262144")
+def test_held_job_takes_what_the_owner_leaves(host: Path, node: str, children: Children) -> None:
     held, owner = spinner(children), spinner(children)
     groups = OwnGroups(host, IDLE1, node, NoLedger())
     groups.gather({A: only(held), B: only(owner)})
@@ -91,29 +103,24 @@ def test_held_job_takes_what_the_owner_leaves(node: str, children: Children) -> 
     children[1].send_signal(signal.SIGSTOP)
     start = cpu_ns(held)
     until(lambda: cpu_ns(held) - start > 50_000_000, what="progress of a job whose owner rests")
-    for child in children:
-        child.kill()
-        child.wait()
     groups.close()
-    until(lambda: not (host / "cgroup.procs").read_text(), what="an empty group")
-    host.rmdir()
 
 
-def test_what_a_held_job_forks_yields_too_and_none_escapes(node: str, children: Children) -> None:
+def test_what_a_held_job_forks_yields_too_and_none_escapes(host: Path, node: str, children: Children) -> None:
     root = started(children, FORKING)
 
     def family() -> tuple[int, ...]:
         path = Path(f"/proc/{root}/task/{root}/children")
         return (root, *map(int, path.read_text().split()))
 
-    groups = OwnGroups(CPU1, IDLE1, node, NoLedger())
+    groups = OwnGroups(host, IDLE1, node, NoLedger())
     until(lambda: len(family()) > 20, what="children")
     groups.gather({A: family})
     known = len(family())
     groups.hold(A)
     until(lambda: len(family()) == 151, what="all children")
     assert known < 151  # some were born before, some meanwhile, some after
-    assert {group_of(pid) for pid in family()} == {"/" + own_group(node, A)}
+    assert {group_of(pid) for pid in family()} == {f"/{host.name}/{own_group(node, A)}"}
     groups.close()
 
 
@@ -151,20 +158,20 @@ def test_home_that_is_gone_is_the_top(node: str, children: Children) -> None:
     assert group_of(pid) == "/"
 
 
-def test_next_agent_restores_what_an_earlier_one_left_low(node: str, children: Children) -> None:
+def test_next_agent_restores_what_an_earlier_one_left_low(host: Path, node: str, children: Children) -> None:
     held, owner = spinner(children), spinner(children)
-    first = OwnGroups(CPU1, SHARES1, node, NoLedger())
+    first = OwnGroups(host, SHARES1, node, NoLedger())
     first.gather({A: only(held), B: only(owner)})
     first.hold(A)
     first.hold(B)
-    second = OwnGroups(CPU1, IDLE1, node, NoLedger())  # the first was killed
-    low = CPU1 / own_group(node, A)
+    second = OwnGroups(host, IDLE1, node, NoLedger())  # the first was killed
+    low = host / own_group(node, A)
     assert (low / "cpu.shares").read_text() == "1024\n"
     assert not second.gather({A: only(held), B: only(owner)})  # they are in their groups already
     second.hold(A)
     assert shares([held, owner])[0] < 0.1
     second.close()
-    assert group_of(held) == group_of(owner) == "/"
+    assert group_of(held) == group_of(owner) == f"/{host.name}"
 
 
 def test_ended_job_leaves_nothing_behind(node: str, children: Children) -> None:
