@@ -41,7 +41,7 @@ class Recorder:
     """Listens to the plans of every node, beside the agents, and keeps them with their frames."""
 
     def __init__(self, keys: Path, nodes: Sequence[str], port: int) -> None:
-        self.frames: dict[str, collections.deque[list[bytes]]] = {
+        self._frames: dict[str, collections.deque[list[bytes]]] = {
             node: collections.deque(maxlen=_KEPT) for node in nodes
         }
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -55,8 +55,14 @@ class Recorder:
             socket.connect(f"tcp://127.0.0.1:{port}")
             self._sockets[node] = socket
         self._leaving = threading.Event()
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
+
+    def of(self, node: str) -> list[list[bytes]]:
+        """Return the newest messages to a node, as lists of frames."""
+        with self._lock:
+            return [list(frames) for frames in self._frames[node]]
 
     def close(self) -> None:
         """End the thread."""
@@ -74,7 +80,9 @@ class Recorder:
             poller.poll(200)
             for node, socket in self._sockets.items():
                 while int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
-                    self.frames[node].append(socket.recv_multipart())
+                    frames = socket.recv_multipart()
+                    with self._lock:
+                        self._frames[node].append(frames)
 
 
 class FalseController:

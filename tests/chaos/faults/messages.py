@@ -59,7 +59,7 @@ class ReplayedPlans(MessageFault):
     spoiled: ClassVar[float] = 0.0
 
     def inject(self) -> None:
-        recorded = [list(frames) for frames in self.stage.recorder.frames[self.node]]
+        recorded = self.stage.recorder.of(self.node)
         count = self.dice.randint(100, 400)
         with self.false_controller() as false:
             until_s = time.monotonic() + self.dice.uniform(0.5, 3.0)
@@ -107,7 +107,7 @@ class FuzzedPlans(MessageFault):
     def _frames(self) -> list[bytes]:
         dice = self.dice
         body = dice.randbytes(dice.choice([0, 1, 10, 100, 1_000]))
-        recorded = self.stage.recorder.frames[self.node]
+        recorded = self.stage.recorder.of(self.node)
         if recorded and dice.random() < 0.3:
             body = spoil(dice.choice(recorded)[-1], dice)
         extra = [dice.randbytes(5)] if dice.random() < 0.05 else []
