@@ -139,7 +139,7 @@ def test_whatever_is_killed_down_leaves_nothing(place: Path) -> None:
     dice = random.Random(7)
     home = place / "c"
     long_s = 4.0
-    for _ in range(choose(1, 4, 40)):
+    for _ in range(choose(1, 2, 40)):
         for verb, words in (("up", WORDS), ("down", [])) * dice.randint(1, 2):
             command = [*OSUB, verb, "--state", str(home), *words]
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

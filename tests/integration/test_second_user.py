@@ -1,0 +1,73 @@
+"""A second local user tries everything of ``tests.attacks`` on a cluster of root's; nothing is gained."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.local import Gang, LocalCluster, Shape
+from tests.attacks import ATTACKS, Attack
+from tests.attacks.attack import STRANGER, Scene
+from tests.integration.conftest import end_cluster
+
+pytestmark = [
+    pytest.mark.slurm,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be attacked and to become somebody else"),
+]
+
+
+@pytest.fixture(scope="module")
+def attacked() -> Iterator[LocalCluster]:
+    """A cluster of root's that everybody can reach; everything is still there after all attacks."""
+    place = Path(tempfile.mkdtemp(prefix="osub-attacked-"))
+    place.chmod(0o755)
+    cluster = LocalCluster(place / "c")
+    shape = Shape(
+        nodes=2, cores=1, virtual=True, multiplicity=2, gang=Gang.OSUB, settings=("PrivateData=jobs",)
+    )
+    cluster.up(shape)
+    try:
+        yield cluster
+        assert cluster.status().is_whole
+    finally:
+        end_cluster(cluster)
+    place.rmdir()
+
+
+@pytest.fixture
+def scene(attacked: LocalCluster) -> Iterator[Scene]:
+    """A sticky folder for all, and one of root's in which nothing may have changed afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="osub-scene-"))
+    folder.chmod(0o755)
+    shared, precious = folder / "shared", folder / "precious"
+    for path, mode in ((shared, 0o1777), (precious, 0o755)):
+        path.mkdir()
+        path.chmod(mode)
+    (precious / "file").write_text("precious")
+    before = digest(precious)
+    yield Scene(attacked, shared, precious)
+    assert digest(precious) == before, sorted(str(path) for path in precious.rglob("*"))
+    shutil.rmtree(folder)
+
+
+def digest(folder: Path) -> str:
+    """Return what tells whether anything in a folder was changed, added or removed."""
+    told = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        found = path.lstat()
+        told.update(f"{path} {found.st_uid} {found.st_mode} {found.st_size}".encode())
+        if path.is_file():
+            told.update(path.read_bytes())
+    return told.hexdigest()
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_nothing_is_gained(attack: Attack, scene: Scene) -> None:
+    attack.carry_out(scene)
+    assert os.geteuid() != STRANGER
