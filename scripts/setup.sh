@@ -63,7 +63,7 @@ set_up_system() {
 set_up_package() {
     python=$(find_python)
     stamp=.venv/osub-stamp
-    wanted=$(cat pyproject.toml requirements.lock scripts/setup.sh | cksum)" $PWD $("$python" -VV)"
+    wanted=$(cat pyproject.toml requirements.lock scripts/setup.sh gangd/agent/switch.c | cksum)" $PWD $("$python" -VV)"
     if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
         return 0
     fi

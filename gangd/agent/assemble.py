@@ -17,6 +17,7 @@ from gangd.agent.gate import Gate, Lease
 from gangd.agent.hammer import state_files, thaw_recorded
 from gangd.agent.jsonlog import JsonLog
 from gangd.agent.loop import Loop
+from gangd.agent.native import NativeSwitch, load
 from gangd.agent.node import Node
 from gangd.agent.realtime import (
     SWITCH_PRIORITY,
@@ -34,7 +35,7 @@ from gangd.agent.ways import Ways
 from gangd.freezer.cgroup import CgroupFreezer
 from gangd.freezer.choose import Choice, choose, make_freezer
 from gangd.freezer.dry import DryFreezer
-from gangd.freezer.model import Holder
+from gangd.freezer.model import Holder, Planner
 from gangd.freezer.procfs import boot_id
 from gangd.guardian.place import discard, make_private, state_path
 from gangd.guardian.registry import forget_folder, note_folder
@@ -66,6 +67,7 @@ class Settings:
     slurm_conf: Path | None = None
     hold_extern: bool = True
     realtime: bool = True
+    native: bool = True
     dry_run: bool = False
 
 
@@ -119,6 +121,10 @@ def serve(settings: Settings) -> int:
                 forget_folder(path.parent)
         return code
     finally:
+        native = loop.node.gate.native
+        if native is not None:  # the marks are about to be unmapped
+            with native:
+                native.clear()
         holder.close()
         state.close()
         os.close(lock_fd)
@@ -145,7 +151,10 @@ def _assemble(
     )
     lease = Lease(state)
     inner = real if isinstance(real, CgroupFreezer) else None
-    gate = Gate(holder, lease, watch=None if inner is None else FileWatch())
+    files = None if inner is None else FileWatch()
+    native = _native(settings, holder, state, files)
+    log("switch", native=native is not None)
+    gate = Gate(holder, lease, watch=files, native=native)
     switch = SwitchThread(gate, lambda: _begin_switching(settings))
     table, memory, book = StepTable(gate), Memory(), SliceBook()
     watch = None if inner is None else FolderWatch()
@@ -182,6 +191,16 @@ def _thaw_what_is_left(settings: Settings, log: JsonLog) -> None:
                 f"jobs {', '.join(map(str, stuck))} were left held by an earlier agent and cannot be let go "
                 f"({'; '.join(left.failures)}): mend that and run `gang-agent thaw --all`; see {path}"
             )
+
+
+def _native(
+    settings: Settings, holder: Holder, state: StateFile, files: FileWatch | None
+) -> tuple[NativeSwitch, Planner] | None:
+    """Native code for the switch, where there is any and the holder's work can be listed for it."""
+    library = load() if settings.native else None
+    if library is None or files is None or not isinstance(holder, Planner):
+        return None
+    return NativeSwitch(library, state, files.fd), holder
 
 
 def _begin_switching(settings: Settings) -> None:

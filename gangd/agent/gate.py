@@ -2,17 +2,24 @@
 
 Both threads come through here, so a thaw for a dying job and the switch thread's prepared freeze can't
 cross. The ledger learns of a freeze before it is written (the holder sees to that).
+
+Switches that are nothing but writes may be made by native code (``native``), under the same lock. What it has
+made is noted by whoever comes here next, before anything else; whatever is done here voids what it was to do.
 """
 
 from __future__ import annotations
 
+import collections
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
+from gangd.agent.native import NativeSwitch
 from gangd.agent.watch import FileWatch
-from gangd.freezer.model import Did, Holder, Outcome, Step, StepKey
+from gangd.freezer.model import Did, Holder, Outcome, Planner, Step, StepKey, Write
 from gangd.guardian.statefile import StateFile, Word
 
 
@@ -63,6 +70,41 @@ class Applied:
     used_ns: Mapping[int, int] = field(default_factory=dict)
 
 
+class Due(Protocol):
+    """What is to be done at an instant (agent's clock): freeze, then thaw."""
+
+    @property
+    def instant_ns(self) -> int:
+        """When."""
+
+    @property
+    def freeze(self) -> tuple[StepKey, ...]:
+        """Steps to freeze."""
+
+    @property
+    def thaw(self) -> tuple[StepKey, ...]:
+        """Steps to thaw."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What native code has made: what was due, what came of it, jobs that are held since, and its turn."""
+
+    due: Due
+    applied: Applied
+    held: frozenset[int]
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """What native code is to make: steps that are not barred, and their writes."""
+
+    due: Due
+    freeze: tuple[StepKey, ...]
+    writes: tuple[Write, ...]
+
+
 class Gate:
     """Holds and releases steps through one holder, while the lease allows it.
 
@@ -77,6 +119,21 @@ class Gate:
         Tells whose control files were written; None where that cannot be told.
     yielding
         Jobs that yield when they are held.
+    changes
+        Counts what voids a plan for native code.
+
+    Parameters
+    ----------
+    holder
+        What holds.
+    lease
+        How long anything may be held.
+    clock
+        The agent's clock.
+    watch
+        See above.
+    native
+        Native code that can make switches, if there is any, and the holder that lists the writes for it.
     """
 
     def __init__(
@@ -85,10 +142,11 @@ class Gate:
         lease: Lease,
         clock: Callable[[], int] = time.monotonic_ns,
         watch: FileWatch | None = None,
+        native: tuple[NativeSwitch, Planner] | None = None,
     ) -> None:
         self.holder = holder
         self.lease = lease
-        self.held: Mapping[StepKey, int] = {}
+        self._shown: Mapping[StepKey, int] = {}
         self._held: dict[StepKey, int] = {}
         self.turn = 0
         self._barred: frozenset[int] = frozenset()
@@ -96,11 +154,67 @@ class Gate:
         self._strange: set[StepKey] = set()
         self._clock = clock
         self.yielding: frozenset[int] = frozenset()
-        self._lock = threading.Lock()
+        self.native: NativeSwitch | None = None
+        self._planner: Planner | None = None
+        if native is not None:
+            self.native, self._planner = native
+        self.changes = 0
+        self._planned: collections.deque[_Planned] = collections.deque()
+        self._made: collections.deque[Made] = collections.deque()
+        self._noted = 0
+        self._lock: threading.Lock | NativeSwitch = self.native or threading.Lock()
+
+    @property
+    def held(self) -> Mapping[StepKey, int]:
+        """See the class."""
+        if self.native is not None and self.native.made != self._noted:
+            with self._alone(changes=False):
+                pass
+        return self._shown
+
+    @property
+    def has_made(self) -> bool:
+        """Whether ``take_made`` has something to return."""
+        return bool(self._made) or (self.native is not None and self.native.made != self._noted)
+
+    def take_made(self) -> list[Made]:
+        """Return what native code has made since the last call, oldest first."""
+        if self.native is not None and self.native.made != self._noted:
+            with self._alone(changes=False):
+                pass
+        made = []
+        while self._made:
+            made.append(self._made.popleft())
+        return made
 
     def bar(self, jobs: frozenset[int]) -> None:
         """Freeze no step of these jobs from now on, whatever was prepared; does not thaw."""
-        self._barred = jobs
+        if jobs != self._barred:
+            with self._alone():
+                self._barred = jobs
+
+    def plan(self, choose: Callable[[], Sequence[Due]]) -> int:
+        """Let native code make what is due, soonest first, up to the first that is more than writes.
+
+        ``choose`` is called when nothing can be made meanwhile, and returns what is due. Returned are the
+        ``changes`` up to which the plan counts.
+        """
+        with self._alone():
+            queue = choose()
+            if self.native is not None and not self._strange:
+                self._plan(self.native, queue)
+            return self.changes
+
+    def _plan(self, native: NativeSwitch, queue: Sequence[Due]) -> None:
+        held, ours = set(self._held), dict[int, bool]()
+        for place, due in enumerate(queue):
+            freeze = tuple(key for key in due.freeze if key.job not in self._barred)
+            writes = self._writes(freeze, due.thaw, ours)
+            held = held.union(freeze).difference(due.thaw)
+            following_ns = queue[place + 1].instant_ns if place + 1 < len(queue) else 0
+            if writes is None or not native.push(due.instant_ns, following_ns, writes, held_after=bool(held)):
+                return
+            self._planned.append(_Planned(due, freeze, tuple(writes)))
 
     def apply(
         self,
@@ -121,7 +235,7 @@ class Gate:
         next_turn
             Whether this begins a new turn: the switch thread says so.
         """
-        with self._lock:
+        with self._alone():
             begin_ns = self._clock()
             if turn is not None and turn != self.turn:
                 return Applied(begin_ns, begin_ns, begin_ns, (), refused=False)
@@ -139,48 +253,48 @@ class Gate:
                 refused = True
                 outcomes += [self._thaw(key) for key in list(self._held)]
             self._forget_own()
-            self.held = self._held.copy()
+            self._shown = self._held.copy()
             used_ns = self._used_ns(outcomes)
         return Applied(begin_ns, frozen_ns, end_ns, _notable(outcomes), refused, used_ns)
 
     def thaw_all(self) -> Applied:
         """Thaw everything that we hold, even what a stranger has written since."""
-        with self._lock:
+        with self._alone():
             begin_ns = self._clock()
             self._strange.clear()
             outcomes = [self._thaw(key) for key in list(self._held)]
             self._forget_own()
-            self.held = self._held.copy()
+            self._shown = self._held.copy()
             return Applied(begin_ns, begin_ns, self._clock(), _notable(outcomes), refused=False)
 
     def disown(self, keys: Iterable[StepKey]) -> None:
         """Forget that we hold these steps, and leave them as they are."""
-        with self._lock:
+        with self._alone():
             self._see()
             for key in keys:
                 self.holder.disown(key)
                 self._held.pop(key, None)
             self._forget_own()
-            self.held = self._held.copy()
+            self._shown = self._held.copy()
 
     def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
         """Let the holder know the steps that were found; what vanished is no longer held."""
-        with self._lock:
+        with self._alone():
             steps = self.holder.adopt(found)
             known = {step.key for step in steps}
             for key in [key for key in self._held if key not in known]:
                 del self._held[key]
-            self.held = self._held.copy()
+            self._shown = self._held.copy()
             return steps
 
     def cpu_ns(self, key: StepKey) -> int | None:
         """CPU time of a step, as ``Holder.cpu_ns`` tells it; both threads ask."""
-        with self._lock:
+        with self._alone(changes=False):
             return self.holder.cpu_ns(key)
 
     def watch_files(self, files: dict[str, StepKey]) -> bool:
         """Watch exactly these control files; returns whether there was room for all."""
-        with self._lock:
+        with self._alone(changes=False):
             return self.watch is None or self.watch.set_files(files)
 
     def strange(self) -> set[StepKey]:
@@ -188,14 +302,77 @@ class Gate:
 
         Until then such steps are neither frozen nor thawed: they may be somebody else's by now.
         """
-        with self._lock:
+        with self._alone(changes=False):
             self._see()
+            if self._strange:
+                self._void()
             return self._strange.copy()
 
     def settle(self, key: StepKey) -> None:
         """Note that it was found out what a stranger has done to a step."""
-        with self._lock:
+        with self._alone():
             self._strange.discard(key)
+
+    @contextmanager
+    def _alone(self, *, changes: bool = True) -> Iterator[None]:
+        """Take the lock, note what native code has made, and void what it was to make if that ``changes``."""
+        with self._lock:
+            if self.native is not None:
+                self._catch_up(self.native)
+            if changes:
+                self._void()
+            yield
+
+    def _void(self) -> None:
+        self.changes += 1
+        if self.native is not None:
+            self.native.clear()
+            self._planned.clear()
+
+    def _catch_up(self, native: NativeSwitch) -> None:
+        before = self._noted
+        while self._noted != native.made:
+            planned, done = self._planned.popleft(), native.done(self._noted)
+            self._noted += 1
+            self.turn += 1
+            for key in planned.freeze:
+                self._held.setdefault(key, done.begin_ns)
+            for key in planned.due.thaw:
+                self._held.pop(key, None)
+            self._note(planned.writes, done.begin_ns)
+            wrote = dict.fromkeys(write.key for write in planned.writes)
+            outcomes = tuple(Outcome(key, Did.WROTE) for key in wrote)
+            applied = Applied(done.begin_ns, done.frozen_ns, done.end_ns, outcomes, refused=False)
+            held = frozenset(key.job for key in self._held)
+            self._made.append(Made(planned.due, applied, held, self.turn))
+        part = native.partial()
+        if part:  # it has come to us in the middle, and whoever is here goes on from there
+            self._note(self._planned[0].writes[:part], self._clock())
+            self._void()
+        if part or self._noted != before:
+            self._shown = self._held.copy()
+            if self.watch is not None:
+                self.watch.take(native.ended_watches())
+
+    def _note(self, writes: Iterable[Write], now_ns: int) -> None:
+        assert self._planner is not None
+        for write in writes:
+            self._planner.note(write)
+            if write.holds:
+                self._held.setdefault(write.key, now_ns)
+
+    def _writes(
+        self, freeze: Iterable[StepKey], thaw: Iterable[StepKey], ours: dict[int, bool]
+    ) -> list[Write] | None:
+        assert self._planner is not None
+        writes: list[Write] = []
+        for keys, holds in ((freeze, True), (thaw, False)):
+            for key in keys:
+                planned = self._planner.plan(key, ours, holds=holds)
+                if planned is None:
+                    return None
+                writes += planned
+        return writes
 
     def _used_ns(self, outcomes: Iterable[Outcome]) -> Mapping[int, int]:
         """CPU time so far of the jobs that yield and were held or let go just now."""

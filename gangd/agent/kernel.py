@@ -66,6 +66,17 @@ class Notice:
     name: str
 
 
+def parse_notices(raw: bytes) -> Iterator[Notice]:
+    """Events as they were read from a descriptor."""
+    at = 0
+    while at < len(raw):
+        watch, mask, _, length = _EVENT.unpack_from(raw, at)
+        at += _EVENT.size
+        name = raw[at : at + length].rstrip(b"\0").decode("utf-8", "replace")
+        at += length
+        yield Notice(watch, mask, name)
+
+
 class Inotify:
     """Changes of folders and files as a descriptor (``inotify``)."""
 
@@ -91,13 +102,7 @@ class Inotify:
                 raw = os.read(self.fd, 1 << 16)
             except BlockingIOError:
                 return
-            at = 0
-            while at < len(raw):
-                watch, mask, _, length = _EVENT.unpack_from(raw, at)
-                at += _EVENT.size
-                name = raw[at : at + length].rstrip(b"\0").decode("utf-8", "replace")
-                at += length
-                yield Notice(watch, mask, name)
+            yield from parse_notices(raw)
 
     def close(self) -> None:
         """Give the descriptor and all watches back."""

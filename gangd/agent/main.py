@@ -46,6 +46,7 @@ def _run(command_line: argparse.ArgumentParser, options: argparse.Namespace) -> 
             slurm_conf=options.slurm_conf,
             hold_extern=options.extern == "hold",
             realtime=not options.no_realtime,
+            native=not options.no_native,
             dry_run=options.dry_run,
         )
     )

@@ -364,7 +364,7 @@ class Node:
         )
         calm = self._is_calm(timeline.jobs(number), now_ns)
         queue = switches_to_look(timeline, number, offset.offset_ns, situation, self.limits, calm=calm)
-        if queue != self.switch.queue():
+        if queue != self.switch.queue() or not self.switch.is_planned:
             self.switch.prepare(*queue)
         if self._collect_ns is None:
             look = next_look(number, timeline.length_ns(number) or 1, calm=calm)

@@ -43,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--slurm-conf", type=Path, metavar="FILE", help="slurm.conf to ask for ProctrackType")
     run.add_argument("--extern", choices=("hold", "run"), default="hold", help="step_extern (%(default)s)")
     run.add_argument("--no-realtime", action="store_true", help="ask for no priority and no locked memory")
+    run.add_argument("--no-native", action="store_true", help="switch by Python alone")
     run.add_argument("--dry-run", action="store_true", help="find, decide and report, but freeze nothing")
     thaw = commands.add_parser("thaw", help="thaw what agents of this host left; needs no daemon")
     _node_options(thaw, every_node=True)

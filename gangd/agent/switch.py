@@ -1,9 +1,10 @@
 """The thread that switches: sleeps until an absolute instant, then freezes and thaws what was prepared.
 
 It decides nothing and allocates next to nothing. At a slice's instant it freezes the outgoing steps, then
-thaws the incoming ones, and records the instants. When the lease ends it thaws everything, even if the rest
-of the agent hangs. The loop prepares the switches to come and collects those that were made; it also watches
-the thread, and leaves with everything thawed when that is dead or stuck.
+thaws the incoming ones, and records the instants; where there is native code for it (``native``), it does not
+even run Python for that. When the lease ends it thaws everything, even if the rest of the agent hangs. The
+loop prepares the switches to come and collects those that were made; it also watches the thread, and leaves
+with everything thawed when that is dead or stuck.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 
 from gangd.agent.gate import Applied, Gate
 from gangd.agent.kernel import Alarm
+from gangd.agent.native import NativeSwitch
 from gangd.freezer.model import StepKey
 
 RETRY_NS = 50_000_000
@@ -61,27 +63,39 @@ class Switch:
         self._gate = gate
         self._clock = clock
         self._queue: tuple[Prepared, ...] = ()
+        self._planned = 0
         self._last: Prepared | None = None
         self._retry_ns = 0
         self._lock = threading.Lock()
         self._done: collections.deque[Switched] = collections.deque(maxlen=64)
         self.expired: collections.deque[Applied] = collections.deque(maxlen=8)
 
+    @property
+    def is_planned(self) -> bool:
+        """Whether all that is to happen is with whoever makes it happen; else ``prepare`` it anew."""
+        return self._gate.native is None or self._planned == self._gate.changes
+
     def prepare(self, *prepared: Prepared) -> None:
         """Replace what is to happen next, soonest first. A switch that was just made is not made again."""
-        with self._lock:
-            last = self._last
-            if last is not None:
-                prepared = tuple(each for each in prepared if not _is_over(each, last))
-            self._queue = prepared
+
+        def choose() -> tuple[Prepared, ...]:
+            self._absorb()
+            with self._lock:
+                last = self._last
+                kept = (each for each in prepared if last is None or not _is_over(each, last))
+                self._queue = tuple(kept)
+                return self._queue
+
+        self._planned = self._gate.plan(choose)
 
     def prepared(self) -> Prepared | None:
         """Return what is to happen next."""
-        queue = self._queue
+        queue = self.queue()
         return queue[0] if queue else None
 
     def queue(self) -> tuple[Prepared, ...]:
         """Return everything that is to happen."""
+        self._absorb()
         return self._queue
 
     def due_ns(self) -> int | None:
@@ -94,6 +108,7 @@ class Switch:
 
     def fire(self) -> None:
         """Do what is due now."""
+        self._absorb()
         now_ns = self._clock()
         with self._lock:
             prepared = self._queue[0] if self._queue else None
@@ -111,14 +126,25 @@ class Switch:
 
     def has_made(self) -> bool:
         """Whether ``collect`` has something to return."""
-        return bool(self._done)
+        return bool(self._done) or self._gate.has_made
 
     def collect(self) -> list[Switched]:
         """Return the switches that were made since the last call, oldest first."""
+        self._absorb()
         made = []
         while self._done:
             made.append(self._done.popleft())
         return made
+
+    def _absorb(self) -> None:
+        """Take note of the switches that native code has made."""
+        for made in self._gate.take_made() if self._gate.has_made else ():
+            if isinstance(made.due, Prepared):
+                last = made.due
+                with self._lock:
+                    self._last = last
+                    self._queue = tuple(each for each in self._queue if not _is_over(each, last))
+                self._done.append(Switched(last, made.applied, made.held, made.turn))
 
 
 class SwitchThread(Switch):
@@ -138,6 +164,7 @@ class SwitchThread(Switch):
         super().__init__(gate)
         self.alarm_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self.failure: BaseException | None = None
+        self._native = gate.native
         self._alarm = Alarm()
         self._alarm_lock = threading.Lock()
         self._armed_ns: int | None = None
@@ -155,6 +182,9 @@ class SwitchThread(Switch):
 
     def rearm(self, *, rang: bool = False) -> None:
         """Set the alarm anew if it must ring at another time than it is set to (``rang``: is not set)."""
+        if self._native is not None:
+            self._rearm_native(self._native)
+            return
         if not rang and self.due_ns() == self._armed_ns:
             return
         with self._alarm_lock:
@@ -164,6 +194,14 @@ class SwitchThread(Switch):
                 self._alarm.clear()
             else:
                 self._alarm.set(due_ns)
+
+    def _rearm_native(self, native: NativeSwitch) -> None:
+        """Set the alarm of native code, and look again: something else may be due meanwhile."""
+        while True:
+            due_ns = self.due_ns()
+            wanted_ns = None if due_ns is None else max(1, due_ns)
+            if wanted_ns == native.armed_ns or not native.arm(wanted_ns):
+                return
 
     def is_well(self, now_ns: int) -> bool:
         """Whether the thread lives, and has done since the last call what was long due then.
@@ -181,6 +219,8 @@ class SwitchThread(Switch):
         """End the thread; nothing is thawed."""
         self._stopping = True
         os.eventfd_write(self._command_fd, 1)
+        if self._native is not None:
+            self._native.wake()
         self._thread.join(_END_S)
         if self._thread.is_alive():
             return  # it is stuck, and goes with the process; its descriptors must not become others'
@@ -194,11 +234,8 @@ class SwitchThread(Switch):
             poller = select.poll()
             poller.register(self._alarm.fd, select.POLLIN)
             poller.register(self._command_fd, select.POLLIN)
-            while True:
-                poller.poll()
-                if self._stopping:
-                    return
-                if self._alarm.rang():
+            while not self._stopping:
+                if self._rang(poller):
                     self.fire()
                     self.rearm(rang=True)
                     if self.expired:
@@ -206,6 +243,13 @@ class SwitchThread(Switch):
         except BaseException as error:  # the loop must learn of it, thaw and end the agent
             self.failure = error
             os.eventfd_write(self.alarm_fd, 1)
+
+    def _rang(self, poller: select.poll) -> bool:
+        """Wait; returns whether there is something to do here."""
+        if self._native is not None:
+            return self._native.run()
+        poller.poll()
+        return self._alarm.rang()
 
 
 def _is_over(prepared: Prepared, last: Prepared) -> bool:

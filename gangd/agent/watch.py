@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from gangd.agent.kernel import IN_IGNORED, IN_Q_OVERFLOW, Inotify
+from gangd.agent.kernel import IN_IGNORED, IN_Q_OVERFLOW, Inotify, Notice, parse_notices
 from gangd.freezer.model import StepKey
 
 
@@ -90,8 +90,20 @@ class FileWatch:
 
     def written(self) -> set[StepKey]:
         """Return the steps whose control files were written since the last call, by whomever."""
+        return self._judge(self._inotify.read())
+
+    def take(self, raw: bytes) -> None:
+        """Take in events that somebody else has read."""
+        self._judge(parse_notices(raw))
+
+    @property
+    def fd(self) -> int:
+        """Descriptor that is readable when something was written."""
+        return self._inotify.fd
+
+    def _judge(self, notices: Iterable[Notice]) -> set[StepKey]:
         keys: set[StepKey] = set()
-        for notice in self._inotify.read():
+        for notice in notices:
             if notice.mask & IN_IGNORED:
                 self._keys.pop(notice.watch, None)
                 self._files = {path: entry for path, entry in self._files.items() if entry[0] != notice.watch}

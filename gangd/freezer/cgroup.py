@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gangd.freezer.layout import find_steps, slurm_roots, watched_folders
-from gangd.freezer.model import Did, Ledger, Outcome, Step, StepKey, StepState
+from gangd.freezer.model import Did, Ledger, Outcome, Step, StepKey, StepState, Write
 from gangd.freezer.tree import CGROUP1, Dialect, is_gone, read_anew, subdirectories
 from osub.errors import HostError
 from osub.trust import open_below, open_entry
@@ -159,6 +159,26 @@ class CgroupFreezer:
     def release(self, key: StepKey) -> Outcome:
         """See ``Holder``."""
         return self._write(key, ours=False)
+
+    def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:
+        """See ``Planner``."""
+        known = self._known.get(key)
+        if known is None:
+            return None
+        writes = []
+        for handle in known.handles.values():
+            if handle.slot is None or handle.owed:
+                return None
+            if ours.get(handle.slot, handle.ours) is not holds:
+                ours[handle.slot] = holds
+                data = self.dialect.freeze if holds else self.dialect.thaw
+                writes.append(Write(key, holds, handle.control_fd, data, handle.slot, handle))
+        return writes
+
+    def note(self, write: Write) -> None:
+        """See ``Planner``."""
+        if isinstance(write.target, _Handle):
+            write.target.ours = write.holds
 
     def disown(self, key: StepKey) -> None:
         """See ``Holder``. A v2 task has a bit of its own beside Slurm's: ours is cleared, Slurm's stays."""

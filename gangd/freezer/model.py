@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -59,6 +59,32 @@ class Outcome:
     key: StepKey
     did: Did
     text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One write of a switch.
+
+    Attributes
+    ----------
+    key
+        The step.
+    holds
+        Whether it holds or releases.
+    fd, data
+        What is written where.
+    slot
+        Its mark in the ledger: set before a write that holds, taken back after one that releases.
+    target
+        Whose state this is, for the holder.
+    """
+
+    key: StepKey
+    holds: bool
+    fd: int
+    data: bytes
+    slot: int
+    target: object
 
 
 class Ledger(Protocol):
@@ -131,6 +157,30 @@ class Holder(Protocol):
 
     def close(self) -> None:
         """Release file descriptors; what is held stays held, and in the ledger."""
+
+
+@runtime_checkable
+class Planner(Protocol):
+    """A holder whose holds and releases are writes to open files, so that they can be listed beforehand.
+
+    Both are called under the same lock as ``hold`` and ``release``.
+    """
+
+    def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:
+        """List what ``hold`` or ``release`` would write; None if it is more than that.
+
+        Parameters
+        ----------
+        key
+            The step.
+        ours
+            By slot, what an earlier part of the same plan leaves held; brought up to date.
+        holds
+            Which of the two.
+        """
+
+    def note(self, write: Write) -> None:
+        """Take note that a planned write was made, its mark in the ledger included."""
 
 
 class NoLedger:

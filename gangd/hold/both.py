@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gangd.freezer.model import Did, Holder, Outcome, Step, StepKey, StepState
-from gangd.hold.model import Pids, Yielder
+from gangd.freezer.model import Did, Holder, Outcome, Planner, Step, StepKey, StepState, Write
+from gangd.hold.model import Pids, Yielded, Yielder
 
 
 class BothWays:
@@ -29,6 +29,7 @@ class BothWays:
         self.yielder = yielder
         self.yielding: frozenset[int] = frozenset()
         self._frozen: set[StepKey] = set()
+        self._low: set[int] = set()
 
     def gather(self, jobs: Mapping[int, Pids]) -> bool:
         """Bring exactly these jobs within reach of yielding; whether anything new was found. Not locked."""
@@ -52,8 +53,9 @@ class BothWays:
             outcome = self.freezer.hold(key)
             if outcome.did is not Did.GONE:
                 self._frozen.add(key)
-            self.yielder.release(key.job)
+            self._raise(key.job)
             return outcome
+        self._low.add(key.job)
         done = self.yielder.hold(key.job)
         if key in self._frozen and self.freezer.release(key).did is not Did.FAILED:
             self._frozen.discard(key)
@@ -61,7 +63,7 @@ class BothWays:
 
     def release(self, key: StepKey) -> Outcome:
         """See ``Holder``."""
-        done = self.yielder.release(key.job)
+        done = self._raise(key.job)
         if key not in self._frozen and done.did is not Did.GONE:
             return Outcome(key, done.did, done.text)
         outcome = self.freezer.release(key)
@@ -71,9 +73,24 @@ class BothWays:
 
     def disown(self, key: StepKey) -> None:
         """See ``Holder``. Nobody but us lets a job yield: it gets its priority back."""
-        self.yielder.release(key.job)
+        self._raise(key.job)
         self._frozen.discard(key)
         self.freezer.disown(key)
+
+    def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:
+        """See ``Planner``: of jobs that are frozen, and were not held the other way before."""
+        if key.job in self.yielding or key.job in self._low or not isinstance(self.freezer, Planner):
+            return None
+        return self.freezer.plan(key, ours, holds=holds)
+
+    def note(self, write: Write) -> None:
+        """See ``Planner``."""
+        if isinstance(self.freezer, Planner):
+            self.freezer.note(write)
+        if write.holds:
+            self._frozen.add(write.key)
+        else:
+            self._frozen.discard(write.key)
 
     def state(self, key: StepKey) -> StepState:
         """See ``Holder``: what the freezer sees, for a job that yields stands still for others only."""
@@ -90,6 +107,12 @@ class BothWays:
     def control_files(self, key: StepKey) -> tuple[str, ...]:
         """See ``Holder``: of a job that yields, none matters to us."""
         return () if key.job in self.yielding else self.freezer.control_files(key)
+
+    def _raise(self, job: int) -> Yielded:
+        done = self.yielder.release(job)
+        if done.did is not Did.FAILED:
+            self._low.discard(job)
+        return done
 
     def close(self) -> None:
         """See ``Holder``."""

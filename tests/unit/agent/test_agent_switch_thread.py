@@ -1,99 +1,349 @@
+"""The switch thread's contract, for both of its makers: Python alone, and native code beside it."""
+
 from __future__ import annotations
 
+import os
 import select
+import shutil
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from random import Random
 
 import pytest
 
 from gangd.agent.gate import Gate, Lease
+from gangd.agent.native import ABI, NativeSwitch, load
 from gangd.agent.switch import OVERDUE_NS, RETRY_NS, Prepared, Switch, Switched, SwitchThread
+from gangd.agent.watch import FileWatch
+from gangd.freezer.cgroup import CgroupFreezer
 from gangd.freezer.model import Did, Outcome, StepKey
 from gangd.freezer.recording import RecordingFreezer
-from tests.fixtures.gang_host import until
+from gangd.freezer.tree import CGROUP1
+from gangd.guardian.statefile import StateFile, Word
+from hatch_build import compile_switch
+from tests.fixtures.gang_host import FakeV1, until
 
-A, B = StepKey(1, "0"), StepKey(2, "0")
-
-
-@pytest.fixture
-def freezer() -> RecordingFreezer:
-    recording = RecordingFreezer([A, B])
-    recording.adopt(recording.look())
-    return recording
+A, B, C = StepKey(1, "0"), StepKey(2, "0"), StepKey(3, "0")
+KEYS = (A, B, C)
+MS = 1_000_000
 
 
-@pytest.fixture
-def gate(freezer: RecordingFreezer) -> Gate:
-    gate = Gate(freezer, Lease(None))
-    gate.lease.set_until(time.monotonic_ns() + 10**12)
-    return gate
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The C part as it is now, not as it was installed."""
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler here")
+    path = tmp_path_factory.mktemp("switch") / "_switch.so"
+    assert compile_switch(Path(__file__).parents[3], path) is None
+    return path
 
 
-@pytest.fixture
-def switch(gate: Gate) -> Iterator[SwitchThread]:
-    thread = SwitchThread(gate, lambda: None)
-    yield thread
-    thread.stop()
+class Stage:
+    """Three steps whose control files are plain files, a gate, and a switch thread."""
+
+    def __init__(self, tree: FakeV1, state: StateFile, library: Path | None) -> None:
+        self.files = {key: tree.step(key.job, key.step) / "freezer.state" for key in KEYS}
+        self.state = state
+        self.freezer = CgroupFreezer(tree.root, CGROUP1, "a", state)
+        watch = FileWatch()
+        self.native = None
+        if library is not None:
+            loaded = load(library)
+            assert loaded is not None
+            self.native = NativeSwitch(loaded, state, watch.fd)
+        native = None if self.native is None else (self.native, self.freezer)
+        self.gate = Gate(self.freezer, Lease(state), watch=watch, native=native)
+        self.gate.adopt(self.freezer.look())
+        self.gate.watch_files({str(path): key for key, path in self.files.items()})
+        self.gate.lease.set_until(time.monotonic_ns() + 10**12)
+        self.switch = SwitchThread(self.gate, lambda: None)
+
+    def frozen(self) -> set[StepKey]:
+        return {key for key, path in self.files.items() if path.read_text() == "FROZEN"}
+
+    def recorded(self) -> set[int]:
+        """Jobs that the ledger has as held."""
+        return {held.job for held in self.state.held()}
+
+    def made(self, count: int = 1) -> list[Switched]:
+        made: list[Switched] = []
+
+        def collected() -> bool:
+            made.extend(self.switch.collect())
+            return len(made) >= count
+
+        until(collected, what=f"{count} switches")
+        return made
+
+    def close(self) -> None:
+        self.switch.stop()
+        if self.native is not None:
+            self.native.close()
+        self.freezer.close()
 
 
-def made(switch: SwitchThread) -> list[Switched]:
-    until(switch.has_made, what="a switch")
-    return switch.collect()
+@pytest.fixture(params=["python", "native"])
+def stage(request: pytest.FixtureRequest, fake_v1: FakeV1, tmp_path: Path) -> Iterator[Stage]:
+    library = request.getfixturevalue("library") if request.param == "native" else None
+    state = StateFile.create(tmp_path / "agent-a.state", "a", str(fake_v1.root))
+    stage = Stage(fake_v1, state, library)
+    yield stage
+    stage.close()
+    state.close()
 
 
-def test_never_acts_before_the_instant(switch: SwitchThread, freezer: RecordingFreezer) -> None:
+def soon_ns(ahead_ns: int = 5 * MS) -> int:
+    return time.monotonic_ns() + ahead_ns
+
+
+def test_never_acts_before_the_instant(stage: Stage) -> None:
     for number in range(20):
-        instant_ns = time.monotonic_ns() + 5_000_000
-        switch.prepare(Prepared(number, 1, instant_ns, (A,), (B,)))
-        (switched,) = made(switch)
+        stage.switch.prepare(Prepared(number, 1, soon_ns(), (A,), (B,)))
+        (switched,) = stage.made()
         assert switched.prepared.number == number
         assert switched.late_ns >= 0
-    assert freezer.frozen == {A}
+    assert stage.frozen() == {A}
+    assert stage.recorded() == {1}
 
 
-def test_instant_that_has_passed_is_acted_on_at_once(switch: SwitchThread) -> None:
-    switch.prepare(Prepared(1, 1, 1, (A,), ()))
-    (switched,) = made(switch)
+def test_whole_queue_is_made_in_order_without_anybody(stage: Stage) -> None:
+    first_ns = soon_ns(20 * MS)
+    steps = [(A, B), (B, A)]
+    queue = [
+        Prepared(number, 1, first_ns + number * 15 * MS, (steps[number % 2][0],), (steps[number % 2][1],))
+        for number in range(8)
+    ]
+    stage.switch.prepare(*queue)
+    made = stage.made(8)
+    assert [each.prepared for each in made] == queue
+    assert [set(each.held) for each in made] == [{1}, {2}] * 4
+    assert [each.turn for each in made] == list(range(made[0].turn, made[0].turn + 8))
+    for each in made:
+        applied = each.applied
+        assert each.prepared.instant_ns <= applied.begin_ns <= applied.frozen_ns <= applied.end_ns
+        assert not applied.refused
+    assert stage.frozen() == {B}
+    assert stage.recorded() == {2}
+    assert stage.switch.queue() == ()
+
+
+def test_instant_that_has_passed_is_acted_on_at_once(stage: Stage) -> None:
+    stage.switch.prepare(Prepared(1, 1, 1, (A,), ()))
+    (switched,) = stage.made()
     assert switched.held == {1}
 
 
-def test_replaced_switch_is_not_made(switch: SwitchThread, freezer: RecordingFreezer) -> None:
-    switch.prepare(Prepared(1, 1, time.monotonic_ns() + 10**12, (A,), ()))
-    switch.prepare(Prepared(2, 1, time.monotonic_ns(), (B,), ()))
-    (switched,) = made(switch)
+def test_replaced_switch_is_not_made(stage: Stage) -> None:
+    stage.switch.prepare(Prepared(1, 1, soon_ns(10**12), (A,), ()))
+    stage.switch.prepare(Prepared(2, 1, soon_ns(0), (B,), ()))
+    (switched,) = stage.made()
     assert switched.prepared.number == 2
-    assert freezer.frozen == {B}
+    assert stage.frozen() == {B}
 
 
-def test_end_of_the_lease_thaws_without_the_loop(
-    switch: SwitchThread, gate: Gate, freezer: RecordingFreezer
-) -> None:
-    switch.prepare(Prepared(1, 1, time.monotonic_ns(), (A,), ()))
-    made(switch)
-    gate.lease.set_until(time.monotonic_ns() + 50_000_000)
-    switch.rearm()
-    until(lambda: freezer.frozen == set(), what="thaw at the end of the lease")
-    assert select.select([switch.alarm_fd], [], [], 10)[0]
+def test_switch_that_was_made_is_not_made_again(stage: Stage) -> None:
+    prepared = Prepared(7, 1, soon_ns(), (A,), ())
+    stage.switch.prepare(prepared)
+    stage.made()
+    stage.gate.apply((), (A,))
+    following = Prepared(8, 1, soon_ns(20 * MS), (B,), ())
+    stage.switch.prepare(prepared, following)
+    (switched,) = stage.made()
+    assert switched.prepared is following
+    assert stage.frozen() == {B}
 
 
-def test_failure_in_the_thread_is_told_to_the_loop(gate: Gate, freezer: RecordingFreezer) -> None:
-    def fail(key: StepKey) -> Outcome:
+def test_end_of_the_lease_thaws_without_the_loop(stage: Stage) -> None:
+    stage.switch.prepare(Prepared(1, 1, soon_ns(0), (A,), ()))
+    stage.made()
+    stage.gate.lease.set_until(soon_ns(50 * MS))
+    stage.switch.rearm()
+    until(lambda: stage.frozen() == set(), what="thaw at the end of the lease")
+    assert select.select([stage.switch.alarm_fd], [], [], 10)[0]
+    until(lambda: stage.recorded() == set(), what="the end of what was recorded")
+    assert stage.gate.held == {}
+
+
+def test_without_a_lease_everything_is_thawed_instead(stage: Stage) -> None:
+    stage.gate.apply((C,), ())
+    stage.switch.prepare(
+        Prepared(1, 1, soon_ns(60 * MS), (A,), ()), Prepared(2, 1, soon_ns(90 * MS), (B,), ())
+    )
+    stage.gate.lease.set_until(soon_ns(30 * MS))
+    made = stage.made(2)
+    assert [each.applied.refused for each in made] == [True, True]
+    assert stage.frozen() == set()
+    assert stage.recorded() == set()
+
+
+def test_operator_can_pause_freezing(stage: Stage) -> None:
+    stage.state.set_word(Word.PAUSED_UNTIL_NS, soon_ns(10**12))
+    stage.switch.prepare(Prepared(1, 1, soon_ns(), (A,), ()))
+    (switched,) = stage.made()
+    assert switched.applied.refused
+    assert stage.frozen() == set()
+
+
+def test_job_that_is_barred_after_it_was_prepared_is_not_frozen(stage: Stage) -> None:
+    stage.switch.prepare(Prepared(1, 1, soon_ns(30 * MS), (A, B), ()))
+    stage.gate.bar(frozenset({1}))
+    (switched,) = stage.made()
+    assert switched.held == {2}
+    assert stage.frozen() == {B}
+
+
+def test_what_a_stranger_wrote_is_not_thawed(stage: Stage) -> None:
+    stage.gate.apply((A, B), ())
+    stage.switch.prepare(Prepared(1, 1, soon_ns(30 * MS), (), (A, B)))
+    fd = os.open(stage.files[A], os.O_WRONLY)
+    os.write(fd, b"FROZEN")
+    os.close(fd)
+    stage.made()
+    assert stage.frozen() == {A}
+    assert stage.gate.strange() == {A}
+    assert set(stage.gate.held) == {A}
+
+
+def test_own_writes_are_nobody_elses(stage: Stage) -> None:
+    stage.switch.prepare(Prepared(1, 1, soon_ns(), (A, B), ()), Prepared(2, 1, soon_ns(20 * MS), (), (A,)))
+    stage.made(2)
+    assert stage.gate.strange() == set()
+
+
+@pytest.mark.parametrize("which", [A, B])
+def test_write_that_fails_is_told_and_the_rest_is_done(stage: Stage, which: StepKey) -> None:
+    stage.switch.prepare(Prepared(1, 1, soon_ns(40 * MS), (A, B), ()))
+    broken = next(iter(stage.freezer._known[which].handles.values()))
+    readable = os.open(stage.files[which], os.O_RDONLY)
+    os.dup2(readable, broken.control_fd)
+    os.close(readable)
+    (switched,) = stage.made()
+    failed = [outcome for outcome in switched.applied.outcomes if outcome.did is Did.FAILED]
+    assert [outcome.key for outcome in failed] == [which]
+    assert stage.frozen() == {A, B} - {which}
+    assert stage.recorded() == {key.job for key in {A, B} - {which}}
+
+
+def test_what_is_done_meanwhile_counts(stage: Stage) -> None:
+    """As where a held job is found to be dying between two switches that were prepared together."""
+    stage.switch.prepare(
+        Prepared(1, 1, soon_ns(), (A, B), ()), Prepared(2, 1, soon_ns(200 * MS), (C,), (A, B))
+    )
+    stage.made()
+    turn = stage.gate.turn
+    stage.gate.apply((), (A,), turn=turn)
+    assert set(stage.gate.held) == {B}
+    assert stage.frozen() == {B}
+    (switched,) = stage.made()
+    assert stage.frozen() == {C}
+    assert switched.held == {3}
+    assert stage.gate.turn == turn + 1
+    stage.gate.apply((A,), (), turn=turn)  # what was decided for a turn that is over is not done
+    assert stage.frozen() == {C}
+
+
+def test_step_that_is_gone_is_forgotten(stage: Stage) -> None:
+    stage.switch.prepare(Prepared(1, 1, soon_ns(), (A, B), ()))
+    stage.made()
+    shutil.rmtree(stage.files.pop(A).parent)
+    stage.gate.apply((), (A,))
+    stage.gate.adopt(stage.freezer.look())
+    stage.switch.prepare(Prepared(2, 1, soon_ns(), (C, A), (B,)))
+    stage.made()
+    assert stage.frozen() == {C}
+
+
+def test_failure_in_the_thread_is_told_to_the_loop(stage: Stage) -> None:
+    def fail(*_: object, **__: object) -> Outcome:
         raise RuntimeError("broken")
 
-    freezer.hold = fail  # type: ignore[method-assign]
-    switch = SwitchThread(gate, lambda: None)
-    switch.prepare(Prepared(1, 1, 1, (A,), ()))
-    assert select.select([switch.alarm_fd], [], [], 10)[0]
-    assert isinstance(switch.failure, RuntimeError)
-    switch.stop()
+    stage.freezer.hold = fail  # type: ignore[method-assign]
+    stage.freezer.plan = lambda *_, **__: None  # type: ignore[method-assign]
+    stage.switch.prepare(Prepared(1, 1, 1, (A,), ()))
+    assert select.select([stage.switch.alarm_fd], [], [], 10)[0]
+    assert isinstance(stage.switch.failure, RuntimeError)
 
 
-def test_thread_that_cannot_begin_is_told(gate: Gate) -> None:
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_comes_between_what_is_frozen_is_held_and_recorded(stage: Stage, seed: int) -> None:
+    dice = Random(seed)
+    number, end_ns = 0, soon_ns(500 * MS)
+    while time.monotonic_ns() < end_ns:
+        what = dice.randrange(6)
+        if what == 0:
+            queue = []
+            at_ns = soon_ns(0)
+            for _ in range(dice.randrange(1, 6)):
+                number += 1
+                at_ns += dice.randrange(11, 14) * MS
+                held = tuple(key for key in KEYS if dice.random() < 0.5)
+                queue.append(Prepared(number, 1, at_ns, held, tuple(set(KEYS) - set(held))))
+            stage.switch.prepare(*queue)
+        elif what == 1:
+            stage.gate.apply((dice.choice(KEYS),), (dice.choice(KEYS),))
+        elif what == 2:
+            stage.gate.adopt(stage.freezer.look())
+        elif what == 3:
+            stage.gate.bar(frozenset(dice.sample((1, 2, 3), dice.randrange(2))))
+        elif what == 4:
+            stage.gate.thaw_all()
+        else:
+            stage.switch.collect()
+        with stage.gate._alone(changes=False):
+            frozen, recorded = stage.frozen(), stage.recorded()
+            assert {key.job for key in frozen} == recorded
+            assert frozen == set(stage.gate._held)
+        assert stage.gate.strange() == set()
+        select.select([], [], [], dice.random() * 0.01)
+    assert stage.switch.failure is None
+    stage.switch.prepare()
+    stage.gate.thaw_all()
+    assert stage.frozen() == set()
+    assert stage.recorded() == set()
+    assert stage.gate.held == {}
+
+
+def test_native_code_makes_what_is_a_matter_of_course_and_leaves_the_rest(
+    library: Path, fake_v1: FakeV1, tmp_path: Path
+) -> None:
+    """Python's own way to freeze is broken: only native code can have done it."""
+    state = StateFile.create(tmp_path / "agent-a.state", "a", str(fake_v1.root))
+    stage = Stage(fake_v1, state, library)
+    try:
+        stage.switch.prepare(
+            Prepared(1, 1, soon_ns(), (A,), ()), Prepared(2, 1, soon_ns(40 * MS), (B,), (A,))
+        )
+        stage.freezer._write = None  # type: ignore[method-assign, assignment]
+        stage.made(2)
+        assert stage.frozen() == {B}
+        assert stage.switch.failure is None
+        del stage.freezer._write
+        stage.gate.thaw_all()
+    finally:
+        stage.close()
+        state.close()
+
+
+def test_library_of_another_version_or_none_is_not_used(tmp_path: Path) -> None:
+    assert load(tmp_path / "none.so") is None
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler here")
+    root = tmp_path / "gangd" / "agent"
+    root.mkdir(parents=True)
+    (root / "switch.c").write_text(f"int gs_abi(void) {{ return {ABI + 1}; }}\n")
+    assert compile_switch(tmp_path, tmp_path / "other.so") is None
+    assert load(tmp_path / "other.so") is None
+    (root / "switch.c").write_text("this is no C")
+    assert "failed" in (compile_switch(tmp_path, tmp_path / "third.so") or "")
+
+
+def test_thread_that_cannot_begin_is_told() -> None:
     def refused() -> None:
         raise OSError("no priority")
 
-    thread = SwitchThread(gate, refused)
+    thread = SwitchThread(Gate(RecordingFreezer(), Lease(None)), refused)
     assert select.select([thread.alarm_fd], [], [], 5)[0]
     assert isinstance(thread.failure, OSError)
     until(lambda: not thread.is_well(time.monotonic_ns()), what="the end of the thread")

@@ -1,0 +1,178 @@
+"""The C side of the switch (``switch.c``), where it was compiled at installation; without it Python does all.
+
+Python prepares switches as lists of writes and takes note of those that were made; between these two moments
+the thread that waits and writes needs neither the interpreter nor its lock. Whatever is no matter of course
+comes back to Python at once (``run`` returns), which then does the whole of it. Decision and figures:
+``docs/adr/0004-a-switch-in-c.md``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gangd.agent.kernel import Alarm
+from gangd.freezer.model import Write
+from gangd.guardian.statefile import StateFile, Word
+
+LIBRARY = Path(__file__).with_name("_switch.so")
+ABI = 1
+MOST_BYTES, MOST_WRITES = 16, 64
+_COMMAND = 1
+_ACT = struct.Struct("=iiIIQ16s")
+_EVENTS = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Instants of a switch that was made: before the first write, after the last hold, after the last."""
+
+    begin_ns: int
+    frozen_ns: int
+    end_ns: int
+
+
+def load(path: Path = LIBRARY) -> ctypes.CDLL | None:
+    """Load the library; None where there is none, or one of another version."""
+    try:
+        library = ctypes.CDLL(str(path))
+        if library.gs_abi() != ABI:
+            return None
+    except (OSError, AttributeError):
+        return None
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    library.gs_new.restype = pointer
+    library.gs_new.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int, pointer, pointer)
+    for name in ("gs_made", "gs_armed"):
+        getattr(library, name).restype = pointer
+    for name in (
+        "gs_free",
+        "gs_made",
+        "gs_armed",
+        "gs_lock",
+        "gs_unlock",
+        "gs_clear",
+        "gs_partial",
+        "gs_run",
+    ):
+        getattr(library, name).argtypes = (pointer,)
+    library.gs_push.argtypes = (pointer, number, number, ctypes.c_int, ctypes.c_int, ctypes.c_char_p)
+    library.gs_arm.argtypes = (pointer, number)
+    library.gs_take.argtypes = (pointer, number, pointer)
+    library.gs_events.argtypes = (pointer, pointer)
+    return library
+
+
+class NativeSwitch:
+    """Switches that C makes; also the lock that keeps them off while Python does anything to the same steps.
+
+    Parameters
+    ----------
+    library
+        From ``load``.
+    state
+        Where lease and marks are.
+    watch_fd
+        Tells of writes to control files (inotify); -1 for none.
+    """
+
+    def __init__(self, library: ctypes.CDLL, state: StateFile, watch_fd: int) -> None:
+        self._library = library
+        self._state = state
+        self._alarm = Alarm()
+        self._command_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._gs = library.gs_new(
+            self._alarm.fd,
+            self._command_fd,
+            watch_fd,
+            state.address_of_word(Word.LEASE_NS),
+            state.address_of_word(Word.PAUSED_UNTIL_NS),
+        )
+        self._made = ctypes.c_int64.from_address(library.gs_made(self._gs))
+        self._armed = ctypes.c_int64.from_address(library.gs_armed(self._gs))
+        self._record = (ctypes.c_int64 * 3)()
+        self._events = ctypes.create_string_buffer(_EVENTS)
+
+    def __enter__(self) -> None:
+        self._library.gs_lock(self._gs)
+
+    def __exit__(self, *_: object) -> None:
+        self._library.gs_unlock(self._gs)
+
+    @property
+    def made(self) -> int:
+        """How many switches were made in all."""
+        return self._made.value
+
+    @property
+    def armed_ns(self) -> int | None:
+        """When the thread looks at the clock next; None if it does not."""
+        return self._armed.value or None
+
+    def run(self) -> bool:
+        """Make switches until Python has to; False if it was woken to end. Called without the lock."""
+        return bool(self._library.gs_run(self._gs) != _COMMAND)
+
+    def wake(self) -> None:
+        """Let ``run`` return."""
+        os.eventfd_write(self._command_fd, 1)
+
+    def close(self) -> None:
+        """Give everything back; nobody is in ``run`` any more."""
+        self._library.gs_free(self._gs)
+        self._alarm.close()
+        os.close(self._command_fd)
+
+    def arm(self, due_ns: int | None) -> bool:
+        """Set when the thread looks at the clock; False if another has the lock: it sets it afterwards."""
+        return bool(self._library.gs_arm(self._gs, due_ns or 0))
+
+    # With the lock:
+
+    def clear(self) -> None:
+        """Drop the switches that were not made."""
+        self._library.gs_clear(self._gs)
+
+    def push(self, instant_ns: int, following_ns: int, writes: Iterable[Write], *, held_after: bool) -> bool:
+        """Add a switch to those to come; False if there is no room for it.
+
+        Parameters
+        ----------
+        instant_ns
+            When.
+        following_ns
+            When something is to happen after it, by whomever; 0 for never.
+        writes
+            What, holds before releases.
+        held_after
+            Whether anything is held then, so that the end of the lease matters.
+        """
+        acts = []
+        for write in writes:
+            if len(write.data) > MOST_BYTES:
+                return False
+            mark = self._state.address_of_mark(write.slot)
+            acts.append(_ACT.pack(write.fd, write.holds, len(write.data), 0, mark, write.data))
+        if len(acts) > MOST_WRITES:
+            return False
+        raw = b"".join(acts)
+        pushed = self._library.gs_push(self._gs, instant_ns, following_ns, held_after, len(acts), raw)
+        return bool(pushed == 0)
+
+    def partial(self) -> int:
+        """How many writes of the first switch to come were made before Python had to take over."""
+        return int(self._library.gs_partial(self._gs))
+
+    def done(self, number: int) -> Done:
+        """Return what is known of a switch that was made; the last few dozen are kept."""
+        self._library.gs_take(self._gs, number, ctypes.addressof(self._record))
+        return Done(*self._record)
+
+    def ended_watches(self) -> bytes:
+        """Return inotify's events of watches that ended by themselves, which C has read, as they came."""
+        length = self._library.gs_events(self._gs, ctypes.addressof(self._events))
+        return self._events.raw[:length]
