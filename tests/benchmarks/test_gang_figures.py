@@ -28,7 +28,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local import Gang, LocalCluster
+from deploy.local import Gang, Hold, LocalCluster
 from osub.analysis.slice_metrics import SliceMetrics, measure_slices
 from osub.records import load_run
 from tests.fixtures.gang_trials import (
@@ -56,12 +56,16 @@ LAUNCH_S = 3.0
 NAIVE, NAIVE_YIELDING = "naive", "naive, waiting ranks yield"
 SLURM = "Slurm gang 5 s"
 GANG_250, GANG_50 = "gangd 250 ms", "gangd 50 ms"
+GANG_20 = "gangd 20 ms"
+YIELD = {f"{name}, yielding": name for name in (GANG_250, GANG_50, GANG_20)}
 REACH = {
     NAIVE: "(0.50-0.59)",
     NAIVE_YIELDING: "(for comparison)",
     GANG_250: "at least 0.98",
     GANG_50: "at least 0.96",
     SLURM: "(for comparison)",
+    GANG_20: "(for comparison)",
+    **{name: f"within 1% of {frozen}" for name, frozen in YIELD.items()},
 }
 MINUTE = [(0, 14), (0, 10), (8, 8), (16, 6), (24, 8), (30, 6), (36, 5), (40, 4)]
 """Submit and run time (dedicated, s) of the jobs of a minute in which they come and go."""
@@ -116,10 +120,17 @@ class Compared:
 
 
 def side_by_side(
-    gang: Gang, quantum_ms: float, jobs: int, window_s: float, alone: Pace, *, yielding: bool = False
+    gang: Gang,
+    quantum_ms: float,
+    jobs: int,
+    window_s: float,
+    alone: Pace,
+    *,
+    yielding: bool = False,
+    hold: Hold = Hold.FREEZE,
 ) -> Trial:
     with (
-        cluster_of(gang, max(2, jobs), quantum_ms) as cluster,
+        cluster_of(gang, max(2, jobs), quantum_ms, hold) as cluster,
         noise() as host,
     ):
         bench = Bench(cluster.client(), cluster.folder, gang is Gang.SLURM, yielding)
@@ -128,7 +139,7 @@ def side_by_side(
     (found,) = Compared.all_of([trial])
     speeds = " + ".join(f"{speed:.3f}" for speed in found.speeds)
     say(
-        f"  {gang.value} {quantum_ms:g} ms, {jobs} jobs{', yielding' * yielding}: "
+        f"  {gang.value} {quantum_ms:g} ms, {hold.value}, {jobs} jobs{', yielding' * yielding}: "
         f"{speeds} = {found.total:.3f}, raw {found.raw:.3f}; {host}"
     )
     return trial
@@ -148,6 +159,8 @@ def test_two_tightly_coupled_jobs(figures: Figures) -> None:
         NAIVE_YIELDING: (Gang.NONE, 250.0, SHARED_S / 2),
         GANG_250: (Gang.OSUB, 250.0, SHARED_S),
         GANG_50: (Gang.OSUB, 50.0, SHARED_S),
+        GANG_20: (Gang.OSUB, 20.0, SHARED_S),
+        **{name: (Gang.OSUB, float(frozen.split()[1]), SHARED_S) for name, frozen in YIELD.items()},
         SLURM: (Gang.SLURM, 250.0, SLURM_S),
     }
     found: dict[str, list[Trial]] = {name: [] for name in settings}
@@ -162,8 +175,9 @@ def test_two_tightly_coupled_jobs(figures: Figures) -> None:
                 gang, quantum_ms, window_s = settings[name]
                 try:
                     yields = name == NAIVE_YIELDING
+                    hold = Hold.YIELD if name in YIELD else Hold.FREEZE
                     found[name].append(
-                        side_by_side(gang, quantum_ms, 2, window_s, paces[-1], yielding=yields)
+                        side_by_side(gang, quantum_ms, 2, window_s, paces[-1], yielding=yields, hold=hold)
                     )
                 except AssertionError as error:
                     if gang is not Gang.SLURM:
@@ -199,13 +213,14 @@ def test_two_tightly_coupled_jobs(figures: Figures) -> None:
         )
 
 
+@pytest.mark.parametrize("hold", [*Hold])
 @pytest.mark.parametrize("jobs", [3, 4])
-def test_more_jobs_on_the_same_cores(figures: Figures, jobs: int) -> None:
+def test_more_jobs_on_the_same_cores(figures: Figures, jobs: int, hold: Hold) -> None:
     window_s = max(SHARED_S, 12 * jobs * 0.25)
-    made = [side_by_side(Gang.OSUB, 250.0, jobs, window_s, alone(SHARED_S)) for _ in range(TRIALS)]
+    made = [side_by_side(Gang.OSUB, 250.0, jobs, window_s, alone(SHARED_S), hold=hold) for _ in range(TRIALS)]
     found = Compared.all_of(made)
     figures.add(
-        f"{jobs} tightly coupled jobs, gangd 250 ms: speeds added up",
+        f"{jobs} tightly coupled jobs, gangd 250 ms, {hold.value}: speeds added up",
         f"{middle([each.total for each in found])}; raw {middle([each.raw for each in found])}",
         "at least 0.97",
         f"median (range) of {TRIALS} trials, each with a dedicated one; speeds of a trial apart "
@@ -280,7 +295,8 @@ def test_cpu_of_the_daemons_by_thread(figures: Figures) -> None:
         )
 
 
-def test_a_minute_in_which_jobs_come_and_go(figures: Figures, tmp_path: Path) -> None:
+@pytest.mark.parametrize("hold", [*Hold])
+def test_a_minute_in_which_jobs_come_and_go(figures: Figures, tmp_path: Path, hold: Hold) -> None:
     factor = min(1.0, SHARED_S / 9)
     trace = tmp_path / "minute.swf"
     trace.write_text(
@@ -289,12 +305,14 @@ def test_a_minute_in_which_jobs_come_and_go(figures: Figures, tmp_path: Path) ->
             for number, (at, run) in enumerate(MINUTE, 1)
         )
     )
-    with cluster_of(Gang.OSUB, 4) as cluster, noise() as host:
+    with cluster_of(Gang.OSUB, 4, hold=hold) as cluster, noise() as host:
         before, began_s = daemon_cpu_s(cluster), time.monotonic()
         metrics = _replay(trace, cluster, tmp_path / "run")
         length_s = time.monotonic() - began_s
         used = {role: cpu_s - before[role] for role, cpu_s in daemon_cpu_s(cluster).items()}
-    replayed = f"{len(MINUTE)} 2-rank rrbas in {length_s:.0f} s, M=4, 250 ms, by osub replay; {host}"
+    replayed = (
+        f"{len(MINUTE)} 2-rank rrbas in {length_s:.0f} s, M=4, 250 ms, {hold.value}, by osub replay; {host}"
+    )
     figures.add(
         "fairness, Jain's index, jobs come and go",
         f"{metrics.fairness:.4f} ({metrics.contended_jobs} jobs)",
