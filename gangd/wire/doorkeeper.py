@@ -26,6 +26,7 @@ LONGEST_NS = 64 * SECOND_NS
 LONGEST_WITH_KEYS_NS = 4 * SECOND_NS
 MEMORY_NS = 300 * SECOND_NS
 A_FEW = 8
+MOST_ORIGINS = 50_000
 MOST_SHARING = 10_000
 NOWHERE = ""
 """Origin of connections that were gone before anybody could look where they came from."""
@@ -187,5 +188,15 @@ class Doorkeeper:
     def _origin(self, name: str, now_ns: int) -> _Origin:
         known = self._origins.get(name)
         if known is None:
+            if len(self._origins) >= MOST_ORIGINS:
+                self._make_room()
             known = self._origins[name] = _Origin(now_ns)
         return known
+
+    def _make_room(self) -> None:
+        """Forget every origin of which nothing is left but that it was there: there are very many."""
+        self._origins = {
+            name: one
+            for name, one in self._origins.items()
+            if one.open or one.keys or name in self._shut or name == NOWHERE
+        }

@@ -34,6 +34,8 @@ QUICK = (
     "heterogeneous job",
     "node drain and resume",
     "wrong key, agent",
+    "foreign node key",
+    "idle connections",
     "replayed plans",
     "fuzzed frames to the controller",
     "fuzzed frames to an agent",

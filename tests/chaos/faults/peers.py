@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
 import sys
+import time
 from contextlib import suppress
 
+import psutil
 import zmq
 
 from deploy.local.daemons import Daemon, end_daemons, start_daemon
 from deploy.local.layout import free_ports
 from gangd.keys import KeyPair, load_agent_keys, make_keys
-from gangd.wire import Hello, Ping, Report, encode
+from gangd.wire import FoundState, Hello, JobSample, Ping, Report, encode
 from tests.chaos.broken import Broken, wait_for
 from tests.chaos.fault import Fault
 from tests.chaos.faults.messages import INCARNATION, MessageFault
 from tests.chaos.forger import client, send_all
 from tests.chaos.stage import CONTROLLER, LEASE_S
+from tests.chaos.troupe import ROUNDS_A_SECOND
+
+MOST_FILES = 6_000
+"""What gangd may have open for a moment: its share, and what the kernel had accepted before it knew."""
 
 
 class Impostor(MessageFault):
@@ -30,15 +38,7 @@ class Impostor(MessageFault):
         try:
             peer = client(context, zmq.DEALER, known.own, known.controller_public, self.node.encode())
             peer.connect(f"tcp://127.0.0.1:{self.stage.layout.gang_ports[1]}")
-            hello = Hello(
-                node=self.node,
-                incarnation=INCARNATION,
-                boot_id="b",
-                pid=1,
-                agent_version="1",
-                freezer="recording",
-            )
-            messages = [[encode(hello)]]
+            messages = [[encode(_hello(self.node))]]
             for seq in (5, 4, 5, 9):
                 report = Report(
                     node=self.node, incarnation=INCARNATION, seq=seq, follows=None, offset_ns=0, rtt_us=0
@@ -50,6 +50,99 @@ class Impostor(MessageFault):
             context.destroy(linger=100)
         self.detail = self.node
         self.holds_s = LEASE_S + 0.5  # until the controller would miss the agent
+
+
+class ForeignNodeKey(MessageFault):
+    """Somebody with the key of one node tells of a job that is on the other, and calls himself the other."""
+
+    name = "foreign node key"
+    share = 2.0
+
+    def inject(self) -> None:
+        self.holds_s = LEASE_S + 0.5  # until the controller would miss the agent whose key it is
+        job = self.troupe.guest("elsewhere", 6 * ROUNDS_A_SECOND, by_s=180)
+        home = self.troupe.wait_running(job).nodes[0]
+        self.node = next(node for node in self.stage.nodes if node != home)
+        before = self._dropped()
+        known = load_agent_keys(self.stage.keys(), self.node)
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        try:
+            peer = client(context, zmq.DEALER, known.own, known.controller_public, home.encode())
+            peer.connect(f"tcp://127.0.0.1:{self.stage.layout.gang_ports[1]}")
+            peer.send(encode(_hello(self.node)))
+            until_s = time.monotonic() + self.dice.uniform(1.0, 3.0)
+            sent = 0
+            while time.monotonic() < until_s or self._dropped() <= before:
+                sent += 1
+                send_all(peer, [[encode(self._lie(job, sent))], [encode(Ping(node=home, agent_ns=1))]], 5.0)
+                self._see_believed(job)
+                self.stage.pause(0.05)
+                if time.monotonic() > until_s + 20.0:
+                    raise Broken("what the key of another node tells of a job is not counted")
+            if any(home.encode() in answer for answer in _answers(peer)):
+                raise Broken(f"an answer to {home} came to {self.node}")
+        finally:
+            context.destroy(linger=0)
+        self.detail = f"{self.node} of job {job} on {home}, {sent} times"
+
+    def _lie(self, job: int, seq: int) -> Report:
+        idle = JobSample(job, 0, 0, 50_000, 1)
+        return Report(
+            node=self.node,
+            incarnation=INCARNATION,
+            seq=seq,
+            follows=None,
+            offset_ns=0,
+            rtt_us=0,
+            ended=(job,),
+            dying=(job,),
+            alone=(idle,),
+            found=(FoundState(job, "frozen", "thawed"),),
+        )
+
+    def _see_believed(self, job: int) -> None:
+        status = self.stage.status()
+        for one in () if status is None else status.jobs:
+            if one.job == job and one.state in ("foreign", "terminating"):
+                raise Broken(f"job {job} is {one.state} because the key of another node says so")
+
+    def _dropped(self) -> int:
+        status = self.stage.status()
+        return 0 if status is None else status.dropped.get("foreign_job", 0)
+
+
+class IdleConnections(MessageFault):
+    """A stranger opens connections by the thousand, says nothing or rubbish, and opens more."""
+
+    name = "idle connections"
+
+    def inject(self) -> None:
+        self.holds_s = 0.0
+        count, seconds = (2_000, 2.0) if self.brief else (10_000, self.dice.uniform(3.0, 8.0))
+        says = self.dice.choice((0, 0, 20, 64))
+        words = [sys.executable, "-m", "tests.fixtures.gang_flood"]
+        floods = [
+            subprocess.Popen([*words, str(port), str(count), f"{seconds:.1f}", str(says)], env=_environment())
+            for port in self.stage.layout.gang_ports
+        ]
+        most = 0
+        try:
+            while any(flood.poll() is None for flood in floods):
+                for process in self.stage.processes(CONTROLLER):
+                    with suppress(psutil.NoSuchProcess):
+                        most = max(most, process.num_fds())
+                self.stage.pause(0.05)
+        finally:
+            for flood in floods:
+                flood.kill()
+                flood.wait()
+        self.detail = f"{count} at each port, {says} bytes each, {seconds:.1f} s, gangd had {most} files"
+        if most > MOST_FILES:
+            raise Broken(f"gangd had {most} files open")
+
+    def check(self) -> None:
+        if not self.stage.is_alive(CONTROLLER):
+            raise Broken("the controller died")
 
 
 class StrangerKey(MessageFault):
@@ -139,6 +232,24 @@ class TwoControllers(MessageFault):
             raise Broken("the first controller died")
 
 
+def _hello(node: str) -> Hello:
+    return Hello(
+        node=node, incarnation=INCARNATION, boot_id="b", pid=1, agent_version="1", freezer="recording"
+    )
+
+
+def _environment() -> dict[str, str]:
+    return dict(os.environ) | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def _answers(peer: zmq.Socket[bytes]) -> list[bytes]:
+    """Take the answers that came."""
+    taken = []
+    while peer.poll(0):
+        taken.append(peer.recv_multipart()[-1])
+    return taken
+
+
 def _listens(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
@@ -149,6 +260,8 @@ def _listens(port: int) -> bool:
 
 PEER_FAULTS: tuple[type[Fault], ...] = (
     Impostor,
+    ForeignNodeKey,
+    IdleConnections,
     StrangerKey,
     AgentWrongKey,
     TwoControllers,

@@ -25,7 +25,8 @@ def sample(job: int) -> JobSample:
 
 ALL = (1, 2, 3, 4)
 EVERYTHING: dict[str, Any] = {
-    "slices": (SliceReport(7, 1, 0, 0, 0, ALL, tuple(map(sample, ALL))),),
+    "slices": (SliceReport(7, 1, 0, 0, 0, ALL, tuple(map(sample, ALL)), ALL),),
+    "alone": tuple(map(sample, ALL)),
     "ended": ALL,
     "dying": ALL,
     "found": tuple(FoundState(job, "frozen", "thawed") for job in ALL),
@@ -33,7 +34,8 @@ EVERYTHING: dict[str, Any] = {
     "faults": (Fault("kind", 1, "text"), *(Fault("kind", 1, "text", job) for job in ALL)),
 }
 OWN: dict[str, Any] = {
-    "slices": (SliceReport(7, 1, 0, 0, 0, (1, 4), (sample(1), sample(4))),),
+    "slices": (SliceReport(7, 1, 0, 0, 0, (1, 4), (sample(1), sample(4)), (1, 4)),),
+    "alone": (sample(1), sample(4)),
     "ended": (1, 4),
     "dying": (1, 4),
     "found": (FoundState(1, "frozen", "thawed"), FoundState(4, "frozen", "thawed")),
@@ -47,6 +49,15 @@ def test_nothing_is_taken_of_jobs_that_are_elsewhere(what: str) -> None:
     kept, foreign = own_words(report(**{what: EVERYTHING[what]}), PLACES.__getitem__)
     assert kept == report(**{what: OWN[what]})
     assert foreign == {2}
+
+
+def test_it_is_decided_of_every_field_whether_it_speaks_of_jobs() -> None:
+    of_no_job = {"version", "node", "incarnation", "follows", "seq", "offset_ns", "rtt_us"}
+    of_no_job |= {"foreign_controllers"}
+    questions = {"born", "launched"}
+    assert EVERYTHING.keys() | of_no_job | questions == set(Report.__struct_fields__)
+    inside = {"number", "epoch", "applied_ns", "skew_us", "freeze_us"} | {"held", "samples", "yielding"}
+    assert inside == set(SliceReport.__struct_fields__)
 
 
 def test_a_report_of_own_jobs_is_left_as_it_is() -> None:

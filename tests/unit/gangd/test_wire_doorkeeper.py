@@ -13,6 +13,7 @@ from gangd.wire.doorkeeper import (
     LONGEST_NS,
     LONGEST_WITH_KEYS_NS,
     MEMORY_NS,
+    MOST_ORIGINS,
     NOWHERE,
     ROOM,
     ROOM_A_KEY,
@@ -21,8 +22,10 @@ from gangd.wire.doorkeeper import (
     Doorkeeper,
     ShutOut,
 )
-from gangd.wire.packetfilter import MOST_ORIGINS, attach, origin_of, program
+from gangd.wire.packetfilter import MOST_ORIGINS as MOST_FILTERED
+from gangd.wire.packetfilter import attach, origin_of, program
 
+STRANGERS = 2 * MOST_ORIGINS + 1
 STRANGER, HOST = "10.0.0.9", "10.0.0.1"
 
 
@@ -167,6 +170,17 @@ def test_what_is_long_ago_is_forgotten() -> None:
     assert list(keeper._origins) == [HOST], "it still has a connection"
 
 
+def test_origins_without_number_are_not_remembered() -> None:
+    keeper = Doorkeeper(10**6)
+    keeper.admitted(HOST, "key", 0)
+    crowd(keeper, STRANGER, ROOM + 1, 0)
+    for number in range(STRANGERS):
+        keeper.opened(("publish", 1), f"2001:db8:{number >> 16:x}:{number & 0xFFFF:x}::/64", 0)
+    assert len(keeper._origins) <= MOST_ORIGINS
+    assert {HOST, STRANGER} <= keeper._origins.keys()
+    assert keeper.shut(1) == {STRANGER}
+
+
 def test_room_for_keys_is_room_for_keys() -> None:
     keeper = Doorkeeper(10**6)
     for key in ("one", "two", "two"):
@@ -219,7 +233,7 @@ def test_the_kernel_drops_what_comes_from_who_is_shut_out(family: socket.Address
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listener.bind(("", 0))
         listener.listen()
-        many = {f"10.0.{number // 200}.{number % 200}" for number in range(MOST_ORIGINS - 1)}
+        many = {f"10.0.{number // 200}.{number % 200}" for number in range(MOST_FILTERED - 1)}
         for shut in ({"127.0.0.2"}, {"127.0.0.1", "2001:db8::/64"}, {origin_of("::1")}, many | {"127.0.0.2"}):
             attach(listener, shut)
             found = {source: comes_through(listener, source) for source in sources}
@@ -232,7 +246,7 @@ def test_the_kernel_drops_what_comes_from_who_is_shut_out(family: socket.Address
 
 def test_more_origins_than_the_kernel_takes_are_everybody() -> None:
     assert len(program({f"10.0.{number // 200}.{number % 200}" for number in range(1_000)})) == 8
-    six = {f"2001:db8:{number:x}::/64" for number in range(MOST_ORIGINS)}
+    six = {f"2001:db8:{number:x}::/64" for number in range(MOST_FILTERED)}
     assert len(program(six)) // 8 <= 4_096
 
 
