@@ -49,6 +49,7 @@ _ENDED_ALREADY = (
     "Job/step already completing",
     "Invalid job id specified",
 )
+_MOST_AT_ONCE = 1_000  # jobs in one command: it has to end in time, and its words have to fit
 _SUBMITTED = re.compile(r"([0-9]{1,10})(?:;[^\n]*)?")
 
 
@@ -143,8 +144,9 @@ class CommandSlurm:
     def cancel(self, job_ids: Iterable[int], *, only_pending: bool = False) -> None:
         """Cancel jobs, or those of them that have not started; one that has ended already is no error."""
         ids = [str(job_id) for job_id in job_ids]
-        if ids:
-            self._tell("scancel", *(["--state=PENDING"] if only_pending else []), *ids)
+        which = ("--state=PENDING",) if only_pending else ()
+        for first in range(0, len(ids), _MOST_AT_ONCE):
+            self._tell("scancel", *which, *ids[first : first + _MOST_AT_ONCE])
 
     def move_ends(self, ends: Mapping[int, int]) -> Mapping[int, str]:
         """Move the ends of running jobs by one command; see :class:`SlurmClient`."""

@@ -90,6 +90,15 @@ def test_cancelling_a_job_that_has_ended_is_no_error() -> None:
     assert script.calls[0][0] == ["scancel", "9"]
 
 
+def test_very_many_jobs_are_cancelled_by_several_commands() -> None:
+    script = Script(*[Answer(0, "", "")] * 3)
+    script.client().cancel(range(2_500), only_pending=True)
+    assert [len(words) for words, _, _ in script.calls] == [1002, 1002, 502]
+    assert [number for words, _, _ in script.calls for number in words[2:]] == [
+        str(one) for one in range(2_500)
+    ]
+
+
 def test_cancelling_nothing_asks_nobody() -> None:
     script = Script()
     script.client().cancel([])
