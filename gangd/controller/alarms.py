@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gangd.core import Alarm
@@ -10,6 +11,8 @@ from gangd.wire.door import News
 from gangd.wire.doorkeeper import ShutOut
 
 KEPT_NS = 600_000_000_000
+MOST_NAMED = 10
+MOST_KEPT = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,17 @@ class Raised:
     since_ns: int
     seen_ns: int
     count: int = 1
+
+
+def alarms_of(news: Sequence[News]) -> list[Alarm]:
+    """Return the alarms for what is new at the door: the first few by name, of the rest how many they are."""
+    alarms = [alarm_of(one) for one in news[:MOST_NAMED]]
+    if len(news) > MOST_NAMED:
+        more = len(news) - MOST_NAMED
+        alarms.append(
+            Alarm("door", "others", f"as many as {more} other addresses are shut out, or strangers")
+        )
+    return alarms
 
 
 def alarm_of(news: News) -> Alarm:
@@ -37,7 +51,7 @@ def alarm_of(news: News) -> Alarm:
 
 
 class AlarmBoard:
-    """The alarms that stand; one whose cause is not seen for ten minutes is dropped."""
+    """The alarms that stand: those whose cause was seen in the last ten minutes, the newest ``MOST_KEPT``."""
 
     def __init__(self) -> None:
         self._raised: dict[tuple[str, str], Raised] = {}
@@ -46,6 +60,8 @@ class AlarmBoard:
         """Raise an alarm; True if it is new."""
         known = self._raised.get((kind, subject))
         if known is None:
+            if len(self._raised) >= MOST_KEPT:
+                del self._raised[min(self._raised, key=lambda one: self._raised[one].seen_ns)]
             self._raised[kind, subject] = Raised(kind, subject, text, now_ns, now_ns)
             return True
         self._raised[kind, subject] = Raised(kind, subject, text, known.since_ns, now_ns, known.count + 1)

@@ -16,7 +16,7 @@ import msgspec
 import zmq
 
 from gangd.config import Config
-from gangd.controller.alarms import alarm_of
+from gangd.controller.alarms import alarm_of, alarms_of
 from gangd.controller.fanout import Fanout
 from gangd.controller.keeper import Keeper
 from gangd.controller.lines import Lines
@@ -352,8 +352,8 @@ class ControllerLoop:
             record=None if self._slices is None else str(self._slices.folder.resolve()),
             hold=self._config.hold,
         )
-        for news in self._sockets.door.take_news():
-            self._orders.alarm(alarm_of(news))
+        for alarm in alarms_of(self._sockets.door.take_news()):
+            self._orders.alarm(alarm)
         if self._sockets.has_shared_key:
             self._orders.alarm(Alarm("shared key", SHARED_AGENT, SHARED_TEXT))
         alarms = self._orders.alarms.standing(now_ns)

@@ -36,6 +36,7 @@ from gangd.wire.faults import ReplayedError
 from gangd.wire.fields import printable
 
 SLICE_SLACK_NS = 1_000_000_000
+RESEND_NS = 50_000_000  # agents ask half as often
 MOST_FAULT_KINDS = 64
 """Kinds of faults of an agent that are counted by themselves; what comes beyond is counted together."""
 OTHER = "other"
@@ -59,6 +60,7 @@ class AgentInfo:
     freeze_us: int | None = None
     faults: Counter[str] = field(default_factory=Counter)
     leaked_us: int = 0
+    resent_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +153,7 @@ class Uplink:
             case Report():
                 return self._on_report(message, now_ns, state)
             case Resend():
-                self._known(message.node)
-                return Reaction(resend=True)
+                return Reaction(resend=self._may_have_plan(self._known(message.node), now_ns))
             case Farewell():
                 if self._known(message.node).hello.incarnation != message.incarnation:
                     raise UnknownAgentError(f"an earlier agent of {message.node} leaves")
@@ -180,7 +181,8 @@ class Uplink:
             lease_ns=times.lease_ns,
             lookahead=times.lookahead,
         )
-        return Reaction((AgentJoined(now_ns, hello.node),), (welcome,), resend=True, alarm=alarm)
+        resend = self._may_have_plan(self.agents[hello.node], now_ns)
+        return Reaction((AgentJoined(now_ns, hello.node),), (welcome,), resend=resend, alarm=alarm)
 
     def _on_report(self, report: Report, now_ns: int, state: AgentState) -> Reaction:
         info = self._known(report.node)
@@ -247,6 +249,13 @@ class Uplink:
     def _is_ours(self, one: SliceReport) -> bool:
         late_ns = one.applied_ns - self._time.start_ns(one.number)
         return -SLICE_SLACK_NS <= late_ns <= self._time.length_ns(one.number) + SLICE_SLACK_NS
+
+    def _may_have_plan(self, info: AgentInfo, now_ns: int) -> bool:
+        """Whether an agent is sent its whole plan now: who asks again at once is answered already."""
+        if info.resent_ns is not None and now_ns - info.resent_ns < RESEND_NS:
+            return False
+        info.resent_ns = now_ns
+        return True
 
     def _known(self, node: str) -> AgentInfo:
         info = self.agents.get(node)

@@ -9,7 +9,7 @@ import pytest
 
 from gangd.agent.node import REPORT_NS
 from gangd.config import Config, load_config
-from gangd.controller.alarms import AlarmBoard
+from gangd.controller.alarms import AlarmBoard, alarms_of
 from gangd.controller.keeper import Keeper
 from gangd.controller.orders import Orders
 from gangd.controller.preflight import check_slurm
@@ -49,6 +49,7 @@ from gangd.wire import (
     decode_down,
     encode_down,
 )
+from gangd.wire.doorkeeper import Denied
 from gangd.wire.faults import ReplayedError
 from osub.errors import ClusterError, HostError, InputError, UsageError
 from osub.records import SliceRecord
@@ -355,6 +356,23 @@ def test_reports_are_taken_once() -> None:
             link.on_message(report(seq), 0, 0, TIMES, JOINED)
 
 
+def test_a_whole_plan_is_not_sent_again_at_once() -> None:
+    link = uplink()
+    ask = Resend(node="n1", have_epoch=None)
+    times_ns = (60_000_000, 61_000_000, 109_000_000, 110_000_000, 111_000_000)
+    assert [link.on_message(ask, at, at, TIMES, JOINED).resend for at in times_ns] == [
+        True,
+        False,
+        False,
+        True,
+        False,
+    ]
+    again = link.on_message(hello(), 112_000_000, 112_000_000, TIMES, JOINED)
+    assert (again.resend, len(again.replies)) == (False, 1)
+    other = link.on_message(hello(incarnation=b"z" * 16), 113_000_000, 113_000_000, TIMES, JOINED)
+    assert other.resend, "another agent has no plan yet"
+
+
 def test_strangers_must_say_hello_first() -> None:
     link = Uplink(CONTROLLER, CoreMap({"n1": 1}), TIMEBASE, anywhere)
     for message in (report(), Resend(node="n1", have_epoch=None)):
@@ -534,6 +552,25 @@ def test_an_alarm_is_news_once_and_again_after_its_end() -> None:
     assert not board.clear("slurm", "slurm")
     assert board.raise_("slurm", "slurm", "away", 9)
     assert board.standing(10**15) == []
+
+
+def test_alarms_without_number_are_not_kept() -> None:
+    board = AlarmBoard()
+    for number in range(3_000):
+        board.raise_("door", str(number), "shut out", number)
+        board.raise_("slurm", "slurm", "away", number)
+    standing = board.standing(3_000)
+    assert len(standing) <= 1_000
+    assert "slurm" in {one.kind for one in standing}, "what is seen all the time stays"
+    assert "2999" in {one.subject for one in standing}
+
+
+def test_of_much_at_the_door_the_first_few_are_named() -> None:
+    news = [Denied(f"10.0.0.{number}", 1) for number in range(100)]
+    alarms = alarms_of(news)
+    assert [alarm.subject for alarm in alarms] == [*(f"10.0.0.{number}" for number in range(10)), "others"]
+    assert "90 other addresses" in alarms[-1].text
+    assert alarms_of(news[:10]) == alarms[:10]
 
 
 # Configuration
