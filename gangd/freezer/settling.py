@@ -42,7 +42,7 @@ class Settling:
 
     def look_ns(self, now_ns: int) -> int:
         """When to look again: ever more rarely. A task that waits for its core can't stand still sooner."""
-        return now_ns + min(50_000_000, max(40_000_000, now_ns - self.since_ns))
+        return now_ns + min(50_000_000, max(16_000_000, now_ns - self.since_ns))
 
     def on_state(self, state: StepState, now_ns: int, patience: Patience) -> tuple[Settling, Next]:
         """Return the successor and what to do, given the state that was found at ``now_ns``."""
