@@ -6,6 +6,7 @@ import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.workermanage import NodeManager
 
 from tests.fixtures.leftovers import Watch
 from tests.fixtures.tier import EXAMPLES, tier
@@ -32,6 +33,7 @@ _WATCH = pytest.StashKey[Watch]()
 def pytest_configure(config: pytest.Config) -> None:
     # Ended from outside, a run ends its clusters and thaws what it froze, as it does at Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    NodeManager.EXIT_TIMEOUT = 60  # seconds in which a worker that is told to end takes its clusters down
     is_worker = hasattr(config, "workerinput")
     if not is_worker and not config.option.collectonly:
         config.stash[_WATCH] = Watch.begin()

@@ -352,9 +352,7 @@ class Gate:
         if part or self._noted != before:
             self._shown = self._held.copy()
             if self.watch is not None:
-                ended = native.ended_watches()
-                if ended:
-                    self.watch.take(ended)
+                self.watch.take(native.ended_watches())
 
     def _note(self, writes: Iterable[Write], now_ns: int) -> None:
         assert self._planner is not None

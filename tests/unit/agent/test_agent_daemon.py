@@ -23,6 +23,7 @@ from osub.in_memory import live_folder
 from tests.fixtures.gang_host import SPIN, RealCgroups, runs, stands, until
 from tests.fixtures.gang_puppet import Puppet, farewells
 
+pytestmark = pytest.mark.slow
 STEP = "slurm_a/uid_0/job_{}/step_0"
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from osub.cli.demo_run import SETTINGS
 from osub.cli.demo_simulate import simulate_all
 from osub.records import GangSettings, Run
 from tests.fixtures.real_runs import Row, real_run
+
+pytestmark = pytest.mark.slow
 
 JOBS: list[Row] = [
     ("batch", 0, 0.2, 1.2, 12.2, 10, "0"),
