@@ -352,7 +352,9 @@ class Gate:
         if part or self._noted != before:
             self._shown = self._held.copy()
             if self.watch is not None:
-                self.watch.take(native.ended_watches())
+                ended = native.ended_watches()
+                if ended:
+                    self.watch.take(ended)
 
     def _note(self, writes: Iterable[Write], now_ns: int) -> None:
         assert self._planner is not None

@@ -20,11 +20,10 @@ from gangd.freezer.model import Write
 from gangd.guardian.statefile import StateFile, Word
 
 LIBRARY = Path(__file__).with_name("_switch.so")
-ABI = 1
+ABI = 2
 MOST_BYTES, MOST_WRITES = 16, 64
 _COMMAND = 1
 _ACT = struct.Struct("=iiIIQ16s")
-_EVENTS = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,23 +46,14 @@ def load(path: Path = LIBRARY) -> ctypes.CDLL | None:
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     library.gs_new.restype = pointer
     library.gs_new.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int, pointer, pointer)
-    for name in ("gs_made", "gs_armed"):
+    places = ("gs_made", "gs_armed", "gs_partial", "gs_events", "gs_event")
+    for name in places:
         getattr(library, name).restype = pointer
-    for name in (
-        "gs_free",
-        "gs_made",
-        "gs_armed",
-        "gs_lock",
-        "gs_unlock",
-        "gs_clear",
-        "gs_partial",
-        "gs_run",
-    ):
+    for name in (*places, "gs_free", "gs_lock", "gs_unlock", "gs_clear", "gs_run"):
         getattr(library, name).argtypes = (pointer,)
     library.gs_push.argtypes = (pointer, number, number, ctypes.c_int, ctypes.c_int, ctypes.c_char_p)
     library.gs_arm.argtypes = (pointer, number)
     library.gs_take.argtypes = (pointer, number, pointer)
-    library.gs_events.argtypes = (pointer, pointer)
     return library
 
 
@@ -94,8 +84,10 @@ class NativeSwitch:
         )
         self._made = ctypes.c_int64.from_address(library.gs_made(self._gs))
         self._armed = ctypes.c_int64.from_address(library.gs_armed(self._gs))
+        self._partial = ctypes.c_int32.from_address(library.gs_partial(self._gs))
+        self._events = ctypes.c_uint32.from_address(library.gs_events(self._gs))
+        self._event = library.gs_event(self._gs)
         self._record = (ctypes.c_int64 * 3)()
-        self._events = ctypes.create_string_buffer(_EVENTS)
 
     def __enter__(self) -> None:
         self._library.gs_lock(self._gs)
@@ -165,7 +157,7 @@ class NativeSwitch:
 
     def partial(self) -> int:
         """How many writes of the first switch to come were made before Python had to take over."""
-        return int(self._library.gs_partial(self._gs))
+        return self._partial.value
 
     def done(self, number: int) -> Done:
         """Return what is known of a switch that was made; the last few dozen are kept."""
@@ -174,5 +166,5 @@ class NativeSwitch:
 
     def ended_watches(self) -> bytes:
         """Return inotify's events of watches that ended by themselves, which C has read, as they came."""
-        length = self._library.gs_events(self._gs, ctypes.addressof(self._events))
-        return self._events.raw[:length]
+        length, self._events.value = self._events.value, 0
+        return ctypes.string_at(self._event, length) if length else b""

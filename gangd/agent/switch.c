@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ABI = 1, MOST_ACTS = 64, MOST_BATCHES = 32, KEPT = 64, EVENTS = 8192, HELD = 2, KNOWN = 1 };
+enum { ABI = 2, MOST_ACTS = 64, MOST_BATCHES = 32, KEPT = 64, EVENTS = 8192, HELD = 2, KNOWN = 1 };
 enum { COMMAND = 1, YOURS = 2 };
 
 struct act {
@@ -83,6 +83,9 @@ void gs_free(struct gs *gs) {
 
 int64_t *gs_made(struct gs *gs) { return &gs->made; }
 int64_t *gs_armed(struct gs *gs) { return &gs->armed_ns; }
+int32_t *gs_partial(struct gs *gs) { return &gs->partial; }
+uint32_t *gs_events(struct gs *gs) { return &gs->events; }
+char *gs_event(struct gs *gs) { return gs->event; }
 void gs_lock(struct gs *gs) { pthread_mutex_lock(&gs->lock); }
 void gs_unlock(struct gs *gs) { pthread_mutex_unlock(&gs->lock); }
 
@@ -119,15 +122,6 @@ int gs_push(struct gs *gs, int64_t instant_ns, int64_t following_ns, int held_af
 }
 
 void gs_take(struct gs *gs, int64_t number, int64_t *to) { memcpy(to, &gs->done[number % KEPT], sizeof(struct done)); }
-
-int gs_partial(struct gs *gs) { return gs->partial; }
-
-int gs_events(struct gs *gs, char *to) {
-    uint32_t length = gs->events;
-    memcpy(to, gs->event, length);
-    gs->events = 0;
-    return length;
-}
 
 static int lease_over(struct gs *gs, int64_t at_ns) { return at_ns >= *gs->lease_ns || at_ns < *gs->paused_ns; }
 

@@ -89,6 +89,7 @@ class StateFile:
             raise HostError(f"{path} is no agent state file (wrong size); remove it")
         self._map = mmap.mmap(fd, size)
         self._pin: object | None = None
+        self._base = 0
         self._view = memoryview(self._map)
         self._words = self._view[:256].cast("q")
         if self._map[:8] != MAGIC or self._words[Word.LAYOUT] != LAYOUT:
@@ -216,19 +217,18 @@ class StateFile:
 
     def address_of_word(self, which: Word) -> int:
         """Address of a header word, for code that is no Python; good until ``close``."""
-        return self._address() + 8 * which
+        return (self._base or self._pinned()) + 8 * which
 
     def address_of_mark(self, slot: int) -> int:
         """Address of the mark of a record, likewise."""
-        return self._address() + _at(slot)
+        return (self._base or self._pinned()) + _at(slot)
 
-    def _address(self) -> int:
+    def _pinned(self) -> int:
         import ctypes  # the guardian does without
 
-        if self._pin is None:
-            self._pin = ctypes.c_char.from_buffer(self._map)
-        assert isinstance(self._pin, ctypes.c_char)
-        return ctypes.addressof(self._pin)
+        self._pin = pin = ctypes.c_char.from_buffer(self._map)
+        self._base = ctypes.addressof(pin)
+        return self._base
 
     def void(self) -> None:
         """Mark every record free: nothing that it named is ours any more."""
@@ -237,7 +237,7 @@ class StateFile:
 
     def close(self) -> None:
         """Unmap; the file stays."""
-        self._pin = None
+        self._pin, self._base = None, 0
         self._words.release()
         self._view.release()
         self._map.close()
