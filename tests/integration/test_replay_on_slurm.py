@@ -112,6 +112,43 @@ def test_ctrl_c_detaches_where_nobody_can_answer(shared_cluster: LocalCluster, t
     assert states(load_run(tmp_path / "run")) == ["COMPLETED"] * 2
 
 
+def test_the_caller_s_environment_changes_nothing(shared_cluster: LocalCluster, tmp_path: Path) -> None:
+    """Slurm's own times count for a job that its wrapper left without stamps; no variable may move them."""
+    trace = swf(tmp_path / "t.swf", (1, 0, 1, 1, 1), (2, 0, 2, 1, 1))
+    apps = tmp_path / "apps.csv"
+    apps.write_text('trace_job,app,args\n1,sh,"-c ""sleep 1; kill -9 $PPID"""\n2,sleep,2\n')
+    odd = {
+        "SLURM_TIME_FORMAT": "relative",
+        "TZ": "Pacific/Apia",
+        "LC_ALL": "tr_TR.UTF-8",
+        "LANG": "C",
+        "SQUEUE_FORMAT": "%j",
+        "SQUEUE_STATES": "PENDING",
+        "SCANCEL_STATE": "PENDING",
+        "SBATCH_PARTITION": "none",
+        "SBATCH_TIMELIMIT": "0:01",
+        "SBATCH_HOLD": "1",
+        "SLURM_CLUSTERS": "elsewhere",
+    }
+    done = subprocess.run(
+        words(trace, shared_cluster, tmp_path / "run", "--apps", str(apps), "--json"),
+        env=os.environ | odd,
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    run = load_run(tmp_path / "run")
+    assert states(run) == ["FAILED", "COMPLETED"]
+    killed, well = run.jobs.sort("trace_job").to_dicts()
+    for row in (killed, well):
+        assert 0 <= row["start_s"] < row["end_s"] < 90
+        assert row["placement"] is not None
+    assert well["end_s"] - well["start_s"] == pytest.approx(2.0, abs=1.0)
+    assert killed["exit_code"] == 128 + signal.SIGKILL
+
+
 def one_line_error(done: subprocess.CompletedProcess[str], code: int, complaint: str) -> None:
     assert done.returncode == code, done.stderr
     assert done.stderr.startswith("osub: ")
