@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from osub.errors import OutputError, UsageError
+from osub.errors import ClusterError, OutputError, UsageError
 from osub.records import TRACE_NAME, HostInfo, RunInfo, RunWriter
 from osub.slurm import SlurmClient
+from osub.slurm.faults import SlurmRefusedError
 from submitter.apps import read_apps
 from submitter.options import ReplayOptions
 from submitter.plan import COUNTS, Plan, make_plan
+from submitter.request import submit_request
 from submitter.stamps import JOBS_FOLDER
 from submitter.target import Target, look_at_target
 from submitter.timing import Clock
@@ -22,6 +26,12 @@ from workloads.trace.interactive import embed_patterns
 from workloads.trace.window import cut_window
 
 APPS_NAME = "apps.csv"
+# Of Slurm's words for a job that it does not take, those that no waiting changes.
+_FOR_GOOD = re.compile(
+    r"unrecognized option|requires an argument|doesn't allow an argument|reservation is invalid|policy"
+    r"|invalid (?:account|qos|partition|feature|generic|gres|license|node name)|permitted|denied",
+    re.IGNORECASE,
+)
 # From the beginning to the run's second 0: time to write the RUN and to start the submitting thread.
 _LEAD_S = 0.5
 
@@ -68,6 +78,7 @@ def begin_run(
         options.plan_options(target.batch.multiplicity, target.interactive.multiplicity),
         choices,
     )
+    _check_words(plan, target, client, options)
     info = _run_info(trace, target, client, options, clock)
     with tempfile.TemporaryDirectory(prefix="osub-") as scratch:
         prepared = Path(scratch, "trace.swf")
@@ -83,6 +94,25 @@ def begin_run(
         writer.close()
         raise OutputError(f"cannot write in {out}: {error.strerror}") from error
     return writer, plan, target
+
+
+def _check_words(plan: Plan, target: Target, client: SlurmClient, options: ReplayOptions) -> None:
+    """Refuse to begin where Slurm would refuse every job, however small, for what is asked of it.
+
+    What Slurm may take later (nodes are down, a reservation is to come) does not count.
+    """
+    for partition in target.partitions():
+        job = next((job for job in plan.jobs if job.partition == partition), None)
+        if job is None:
+            continue
+        least = replace(job, nodes=1, cores_per_node=1, memory_per_core_mib=None, limit_minutes=1)
+        try:
+            client.check(submit_request(least, target, options, Path("/nonexistent")))
+        except SlurmRefusedError as error:
+            if _FOR_GOOD.search(str(error)):
+                raise ClusterError(
+                    f"{error}; look at --account, --qos, --reservation, --partition and --sbatch-option"
+                ) from error
 
 
 def plan_again(writer: RunWriter, client: SlurmClient, options: ReplayOptions) -> tuple[Plan, Target]:

@@ -123,6 +123,16 @@ class SlurmClient(Protocol):
         """
         ...
 
+    def check(self, request: SubmitRequest) -> None:
+        """Ask whether a job would be taken, without submitting it.
+
+        Raises
+        ------
+        SlurmRefusedError
+            Slurm says no, which may be for the moment only (nodes that are down, a reservation to come).
+        """
+        ...
+
     def cancel(self, job_ids: Iterable[int], *, only_pending: bool = False) -> None:
         """Cancel jobs, or those of them that have not started; one that has ended already is no error."""
         ...

@@ -141,6 +141,17 @@ class CommandSlurm:
                 self._pause(self._pause_s * 2**attempt)
         raise SlurmUnreachableError(f"{request.name} not submitted: {_last_line(answer)}")
 
+    def check(self, request: SubmitRequest) -> None:
+        """Ask whether a job would be taken, without submitting it; see :class:`SlurmClient`."""
+        words = ["sbatch", "--test-only", *sbatch_options(request)]
+        environment = submit_environment(request.environment, self._environment)
+        answer = self._runner(words, request.script, environment, self._timeout_s)
+        if answer.returncode == 0:
+            return
+        if answer.returncode is None or any(s in answer.stderr for s in (*_NEVER_ARRIVED, *_NO_ANSWER)):
+            raise SlurmUnreachableError(f"Slurm does not answer ({_last_line(answer)})")
+        raise SlurmRefusedError(f"Slurm refuses a job: {_last_line(answer)}")
+
     def cancel(self, job_ids: Iterable[int], *, only_pending: bool = False) -> None:
         """Cancel jobs, or those of them that have not started; one that has ended already is no error."""
         ids = [str(job_id) for job_id in job_ids]
@@ -206,5 +217,6 @@ class CommandSlurm:
 
 
 def _last_line(answer: Answer) -> str:
-    lines = [line for line in (answer.stderr or answer.stdout).splitlines() if line.strip()]
+    printed = (answer.stderr or answer.stdout).splitlines()
+    lines = [line for line in printed if line.strip() and not line.startswith('Try "')]
     return one_line(lines[-1].strip()) if lines else f"exit code {answer.returncode}, nothing printed"

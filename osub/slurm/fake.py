@@ -233,6 +233,13 @@ class FakeSlurm:
         self._schedule()
         return job_id
 
+    def check(self, request: SubmitRequest) -> None:
+        """Refuse what ``submit`` would."""
+        self._reach()
+        why = self.refuse(request)
+        if why is not None:
+            raise SlurmRefusedError(f"Slurm refuses a job: {why}")
+
     def cancel(self, job_ids: Iterable[int], *, only_pending: bool = False) -> None:
         """Cancel jobs; unknown ids are refused, ended ones left."""
         self._reach()

@@ -153,3 +153,15 @@ def test_a_munged_that_is_away_is_waited_for_as_slurm_is() -> None:
     script = Script(*[Answer(1, "", words)] * 3)
     with pytest.raises(SlurmUnreachableError, match="authentication"):
         script.client().submit(REQUEST)
+
+
+def test_a_job_is_checked_without_being_submitted_and_the_line_that_tells_is_told() -> None:
+    words = "sbatch: unrecognized option '--bogus'\nTry \"sbatch --help\" for more information\n"
+    script = Script(Answer(0, "", "sbatch: Job 3 to start at ...\n"), Answer(255, "", words), AWAY)
+    client = script.client()
+    client.check(REQUEST)
+    assert script.calls[0][0][:2] == ["sbatch", "--test-only"]
+    with pytest.raises(SlurmRefusedError, match="unrecognized option '--bogus'"):
+        client.check(REQUEST)
+    with pytest.raises(SlurmUnreachableError):
+        client.check(REQUEST)

@@ -151,3 +151,27 @@ def test_a_run_is_resumed_although_a_node_has_gone_down(trace: Path, tmp_path: P
     world.slurm.down = {"n2"}
     assert world.resume().run(world.limit(3600))
     assert [row["state"] for row in rows(load_run(world.out))] == ["COMPLETED"]
+
+
+@pytest.mark.parametrize(
+    ("why", "is_begun"),
+    [
+        ("allocation failure: Invalid account or account/partition combination specified", False),
+        ("allocation failure: Requested reservation is invalid", False),
+        ("sbatch: unrecognized option '--bogus'", False),
+        ("allocation failure: Invalid feature specification", False),
+        ("allocation failure: Requested node configuration is not available", True),
+        ("allocation failure: Invalid time specified", True),
+    ],
+)
+def test_what_slurm_would_refuse_of_every_job_is_told_before_the_run_is_made(
+    why: str, is_begun: bool, trace: Path, tmp_path: Path
+) -> None:
+    world = make_world(tmp_path, cores=2)
+    world.slurm.refuse = lambda request: why if request.tasks_per_node == 1 else None
+    if is_begun:
+        assert [row["state"] for row in rows(world.replay(trace))] == ["COMPLETED"]
+        return
+    with pytest.raises(ClusterError, match="look at --account"):
+        world.begin(trace)
+    assert not world.out.exists()
