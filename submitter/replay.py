@@ -28,7 +28,7 @@ from submitter.poll import Poll
 from submitter.request import submit_request
 from submitter.resume import recover_rows, wait_for_orphans
 from submitter.slices import HeldTime
-from submitter.stamps import JOBS_FOLDER
+from submitter.stamps import JOBS_FOLDER, last_line
 from submitter.target import Target
 from submitter.timing import Clock, SystemClock, Timing, look_back_s
 from submitter.workers import Running, Worker, WorkerThread
@@ -245,6 +245,18 @@ class Replay:
     def reasons(self) -> dict[str, int]:
         """Return why jobs were refused, never started or were lost, and how many each time."""
         return dict(Counter(self._following.reasons.values()).most_common())
+
+    def failure(self) -> str | None:
+        """Return a job that failed, its exit code and the last line that it printed; None where none did."""
+        failed = (entry.job for entry in self._following.entries.values() if entry.job.state == "FAILED")
+        row = next(failed, None)
+        if row is None:
+            return None
+        output = self.path / JOBS_FOLDER / f"{row.trace_job}.out"
+        said = last_line(output)
+        return f"job {row.trace_job} with exit code {row.exit_code}" + (
+            f": {said} ({output})" if said else ""
+        )
 
     def _until_over(
         self, submissions: Submissions, submitter: Running, poll: Poll, asker: Running, watch: Watch

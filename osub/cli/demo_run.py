@@ -120,7 +120,9 @@ def replay_under(
             use_memory=False,  # the trace's machine had other memory than this host
         )
         session = Replay.begin(swf, path, client, options)
-        if not watch_replay(session, setting.label, collector_of(gang.slices), most_s=most_s):
+        if not watch_replay(
+            session, setting.label, collector_of(gang.slices, client.config()), most_s=most_s
+        ):
             raise ClusterError("the demo was interrupted; its clusters are gone, its finished runs are kept")
     finally:
         cluster.down()

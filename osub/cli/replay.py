@@ -16,6 +16,7 @@ from osub.cli.replay_gangd import AUTO, FoundGang, collector_of, find_gang
 from osub.cli.replay_watch import watch_replay
 from osub.errors import ClusterError, InputError, UsageError
 from osub.slurm import CommandSlurm
+from osub.slurm.faults import SlurmRefusedError
 from osub.slurm.sbatch import check_options
 from submitter.options import ReplayOptions
 from submitter.plan import Oversize
@@ -96,6 +97,7 @@ def replay(
     if calibration is not None and not calibration.is_file():
         raise InputError(f"--calibration: there is no file {calibration}")
     client, embedded = find_cluster(cluster)
+    _meet(client)
     if resume:
         session = Replay.resume(out, client)
     else:
@@ -131,8 +133,27 @@ def replay(
             ),
             apps,
         )
-    is_finished = watch_replay(session, collect=collector_of(session.gang_folder))
+    is_finished = watch_replay(session, collect=collector_of(session.gang_folder, client.config()))
     _tell(session, trace, out, cluster, is_finished=is_finished, as_json=as_json)
+
+
+def _meet(client: CommandSlurm) -> None:
+    """Ask Slurm anything at all, so that a host without one says so.
+
+    Raises
+    ------
+    ClusterError
+        There is none, or it does not answer.
+    """
+    try:
+        client.config()
+    except SlurmRefusedError as error:
+        if "configuration source" not in str(error):
+            raise
+        raise ClusterError(
+            "this host belongs to no Slurm: --cluster names the folder of an embedded one, which "
+            "`osub cluster up --state DIR` makes"
+        ) from error
 
 
 def _gang(where: str, embedded: ClusterState | None, client: CommandSlurm, wanted: Wanted) -> FoundGang:
@@ -165,9 +186,12 @@ def _tell(
     else:
         again = f"--cluster {cluster} " if cluster else ""
         typer.echo(f"detached; `osub replay {trace} {again}--out {out} --resume` goes on")
+    failure = session.failure()
+    if failure is not None:
+        typer.echo(f"osub: {states['FAILED']} of {jobs} jobs FAILED, such as {failure}", err=True)
     for reason, count in list(reasons.items())[:_MOST_REASONS]:
         typer.echo(f"osub: {count} of {jobs} jobs: {reason}", err=True)
-    if len(reasons) > _MOST_REASONS or reasons:
+    if reasons:
         typer.echo(f"osub: {out / 'log.jsonl'} has the reason for each job", err=True)
     if session.remark is not None:
         typer.echo(f"osub: {session.remark}", err=True)

@@ -10,6 +10,8 @@ from osub.errors import ClusterError
 from osub.slurm import CommandSlurm
 from osub.trust import read_trusted
 
+_CONF = "slurm.conf"
+
 
 def find_cluster(folder: Path | None) -> tuple[CommandSlurm, ClusterState | None]:
     """Return a client, and the embedded cluster's state where ``folder`` holds one.
@@ -25,14 +27,17 @@ def find_cluster(folder: Path | None) -> tuple[CommandSlurm, ClusterState | None
     """
     if folder is None:
         return CommandSlurm(), None
-    conf = folder.absolute() / "slurm.conf"
+    if folder.name == _CONF and folder.is_file():
+        folder = folder.parent
+    conf = folder.absolute() / _CONF
     if conf.is_symlink():
         raise ClusterError(f"{conf} is a link: give --cluster the folder that has the file itself")
     try:
         read_trusted(conf, also=_slurm_user())
     except FileNotFoundError as error:
         raise ClusterError(
-            f"{folder} has no slurm.conf: `osub cluster up --state {folder}` makes a cluster"
+            f"{folder} has no slurm.conf: name the folder of an embedded cluster (`osub cluster up "
+            "--state DIR` makes one), or leave --cluster out for this host's own Slurm"
         ) from error
     except OSError as error:
         raise ClusterError(f"cannot read {conf}: {error.strerror}") from error

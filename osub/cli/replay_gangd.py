@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from deploy.local import Gang
 from deploy.local.gang import record_folder
@@ -19,10 +21,11 @@ from gangd.config import Config
 from gangd.controller.keeper import STATUS_NAME
 from gangd.controller.slicelog import NAME as SLICES_NAME
 from gangd.controller.slicelog import read_slices
-from gangd.controller.status import Status, read_status
-from osub.errors import ClusterError, InputError, OsubError, TrustError
-from osub.records import GangSettings
-from osub.trust import folder_of, open_own
+from gangd.controller.status import Status
+from osub.errors import ClusterError, InputError, OsubError
+from osub.records import GangSettings, SliceRecord
+from osub.trust import folder_of, open_own, read_trusted
+from osub.trust.owners import Owners
 from submitter.replay import Collect
 
 AUTO, NONE = "auto", "none"
@@ -72,7 +75,7 @@ def find_gang(
     ------
     ClusterError
         ``where`` is a folder and the gangd there does not serve these nodes now.
-    InputError
+    InputError, TrustError
         ``where`` is a folder without its status, or with one that somebody else could have written.
     """
     if "GANG" in config.get("PreemptMode", ""):
@@ -92,8 +95,8 @@ def find_gang(
     try:
         if where == AUTO and not (folder / STATUS_NAME).exists():
             return FoundGang(nobody)
-        uids = _trusted_uids(config)
-        status = _status(folder, uids)
+        also = _slurm_user(config)
+        status = _status(folder, also)
         _check_serves(status, folder, nodes)
     except (OsubError, OSError) as error:
         if where != AUTO:
@@ -109,42 +112,41 @@ def find_gang(
         return FoundGang(settings, remark=f"the gangd of {folder} records no slices: `record` is not set")
     slices = Path(status.record)
     try:
-        check_trusted(slices / SLICES_NAME, uids)
-        with (slices / SLICES_NAME).open("rb"):
-            pass
-    except (InputError, OSError) as error:
+        _check_slices(slices, also)
+    except OsubError as error:
         return FoundGang(settings, remark=f"the RUN will have no slices: {error}")
     return FoundGang(settings, slices)
 
 
-def collector_of(folder: Path | None) -> Collect | None:
+def collector_of(folder: Path | None, config: Mapping[str, str]) -> Collect | None:
     """Return what tells the time slices that a gangd recorded in a folder; None where there is no folder."""
     if folder is None:
         return None
-    return lambda jobs, origin: read_slices(folder, origin, jobs)
+
+    def collect(jobs: Collection[int], origin: float) -> Iterator[SliceRecord]:
+        _check_slices(folder, _slurm_user(config))
+        yield from read_slices(folder, origin, jobs)
+
+    return collect
 
 
-def check_trusted(path: Path, uids: Collection[int]) -> None:
-    """Check that only the users ``uids`` could have written a file or put it where it is.
-
-    Raises
-    ------
-    InputError
-        Somebody else could have, or the file is not there.
-    """
+def _status(folder: Path, also: Owners) -> Status:
+    path = folder / STATUS_NAME
     try:
-        believed = frozenset(uids)
-        with folder_of(path, believed) as folder:
-            os.close(open_own(folder, path.name, os.O_RDONLY, also=believed))
-    except TrustError as error:
-        raise InputError(f"{path} is not believed: {error}") from error
+        return msgspec.json.decode(read_trusted(path, also=also), type=Status)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}; does a gangd run there?") from error
+    except msgspec.DecodeError as error:
+        raise InputError(f"{path} is not the status of a gangd of this version: {error}") from error
+
+
+def _check_slices(folder: Path, also: Owners) -> None:
+    path = folder / SLICES_NAME
+    try:
+        with folder_of(path, also) as parent:
+            os.close(open_own(parent, path.name, os.O_RDONLY, also=also))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
-
-
-def _status(folder: Path, uids: Collection[int]) -> Status:
-    check_trusted(folder / STATUS_NAME, uids)
-    return read_status(folder)
 
 
 def _check_serves(status: Status, folder: Path, nodes: Collection[str]) -> None:
@@ -160,6 +162,6 @@ def _check_serves(status: Status, folder: Path, nodes: Collection[str]) -> None:
         raise ClusterError(f"the gangd of {folder} has no agent on {some}: jobs there take no turns")
 
 
-def _trusted_uids(config: Mapping[str, str]) -> set[int]:
+def _slurm_user(config: Mapping[str, str]) -> Owners:
     slurm = re.search(r"\((\d{1,10})\)\s*$", config.get("SlurmUser", ""))
-    return {0, os.geteuid()} | ({int(slurm[1])} if slurm else set())
+    return frozenset({int(slurm[1])} if slurm else ())

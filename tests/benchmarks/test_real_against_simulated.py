@@ -103,7 +103,9 @@ def replay(
             client = cluster.client()
             gang = find_gang(AUTO, cluster.state(), client.config(), ())
             options = replace(options, gang=gang.settings, slices=gang.slices)
-            Replay.begin(trace, out, client, options, apps).run(collect=collector_of(gang.slices))
+            Replay.begin(trace, out, client, options, apps).run(
+                collect=collector_of(gang.slices, client.config())
+            )
             shutil.copy(cluster.state().layout.logs / "slurmctld.log", log)
         finally:
             cluster.down()

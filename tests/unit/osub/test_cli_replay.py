@@ -13,7 +13,7 @@ from gangd.controller.slicelog import SliceLog
 from gangd.controller.status import NodeStatus, Status
 from osub.cli.main import run
 from osub.cli.replay_gangd import AUTO, NONE, collector_of, find_gang
-from osub.errors import ClusterError, InputError
+from osub.errors import ClusterError, TrustError
 
 CONFIG = {"PreemptMode": "OFF", "SlurmUser": f"slurm({os.geteuid()})"}
 NODES = ("n1", "n2")
@@ -57,7 +57,9 @@ def test_a_gangd_that_serves_the_nodes_lets_limits_stand_and_tells_its_slices(tm
     settings = found.settings
     assert (settings.kind, settings.quantum_ms, settings.lease_s) == ("osub", 100.0, 2.0)
     assert (found.slices, found.remark) == (tmp_path / "record", None)
-    assert collector_of(found.slices) is not None
+    collect = collector_of(found.slices, CONFIG)
+    assert collect is not None
+    assert list(collect({1}, 0.0)) == []
 
 
 @pytest.mark.parametrize(
@@ -82,11 +84,11 @@ def test_a_gangd_that_does_not_hold_these_jobs_is_an_error(
 def test_what_somebody_else_could_have_written_is_not_believed(tmp_path: Path) -> None:
     state = state_folder(tmp_path)
     (state / "status.json").chmod(0o666)
-    with pytest.raises(InputError, match="not believed"):
+    with pytest.raises(TrustError):
         find_gang(str(state), None, CONFIG, NODES)
     (state / "status.json").chmod(0o644)
     state.chmod(0o777)
-    with pytest.raises(InputError, match="not believed"):
+    with pytest.raises(TrustError):
         find_gang(str(state), None, CONFIG, NODES)
 
 
@@ -141,3 +143,14 @@ def test_wrong_words_are_one_line_and_leave_nothing(
     assert said.count("\n") == 1
     assert complaint in said
     assert not out.exists()
+
+
+def test_a_host_without_slurm_is_told_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text("#!/bin/sh\necho 'fatal: Could not establish a configuration source' >&2\nexit 1\n")
+    scontrol.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert run(["replay", str(tmp_path / "t.swf"), "--out", str(tmp_path / "run")]) == 1
+    assert "belongs to no Slurm: --cluster" in capsys.readouterr().err

@@ -15,7 +15,7 @@ import pytest
 
 from osub.errors import ClusterError, InputError, OutputError
 from osub.records import load_run
-from osub.slurm import FakeSlurm, JobSnapshot, SubmitRequest
+from osub.slurm import FakeSlurm, JobSnapshot, JobState, SubmitRequest
 from submitter.options import ReplayOptions
 from submitter.replay import Progress, Replay, Wish
 from submitter.timing import Timing
@@ -203,3 +203,15 @@ def test_unsorted_submissions_are_sorted(tmp_path: Path) -> None:
     run = make_world(tmp_path).replay(trace)
     assert run.jobs.sort("trace_job")["due_s"].to_list() == [0.0, 0.0, 0.3, 0.3]
     assert run.jobs["submitted_s"].is_not_null().all()
+
+
+def test_a_failed_job_is_told_with_what_it_said(trace: Path, tmp_path: Path) -> None:
+    world = make_world(tmp_path, run_s=5.0)
+    world.at(2.0, lambda: world.slurm.end(1, JobState.FAILED))
+    session = world.begin(trace)
+    (world.out / "jobs" / "1.out").write_bytes(b"starting\nslurm_script: 21: nosuchapp: not found\x1b[0m\n\n")
+    assert session.run(world.limit(3600))
+    assert session.states() == {"COMPLETED": 3, "FAILED": 1}
+    failure = session.failure()
+    assert failure is not None
+    assert failure.startswith("job 1 with exit code 1: slurm_script: 21: nosuchapp: not found?[0m (/")
