@@ -37,6 +37,7 @@ _WAITS = frozenset(
         JobState.REQUEUED,
         JobState.REQUEUE_HOLD,
         JobState.REQUEUE_FED,
+        JobState.RESV_DEL_HOLD,
         JobState.SPECIAL_EXIT,
     }
 )

@@ -65,7 +65,7 @@ _PATIENT = ("begintime", "reservation", "licenses", "dependency", "prolog", "cle
 
 def hope_of(job: Job) -> Hope:
     """Return what a job in the queue may hope for."""
-    if job.state in {JobState.REQUEUE_HOLD, JobState.SPECIAL_EXIT}:
+    if job.state in {JobState.REQUEUE_HOLD, JobState.SPECIAL_EXIT, JobState.RESV_DEL_HOLD}:
         return Hope.OPERATOR
     reason = _plain(job.reason)
     if reason.startswith(_NEVER) or _JOBS_OWN_LIMIT.fullmatch(reason):

@@ -73,7 +73,7 @@ def test_what_each_reason_leaves_to_hope_for(reason: str, hope: Hope) -> None:
     assert hope_of(pending(reason)) is hope
 
 
-@pytest.mark.parametrize("state", [JobState.REQUEUE_HOLD, JobState.SPECIAL_EXIT])
+@pytest.mark.parametrize("state", [JobState.REQUEUE_HOLD, JobState.SPECIAL_EXIT, JobState.RESV_DEL_HOLD])
 def test_a_job_put_back_on_hold_waits_for_somebody(state: JobState) -> None:
     assert hope_of(pending("None", state)) is Hope.OPERATOR
 
