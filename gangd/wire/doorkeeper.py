@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 SECOND_NS = 1_000_000_000
 ROOM = 64
 ROOM_A_KEY = 8
+ROOM_NOWHERE = 2_000
 PACE_NS = 10 * SECOND_NS
 FIRST_NS = SECOND_NS
 LONGEST_NS = 64 * SECOND_NS
@@ -112,12 +113,13 @@ class Doorkeeper:
         taken = max(known.pace(now_ns) + 1, known.open)
         known.lately += 1
         self.is_full = self.is_full or self.open >= self._most
-        if taken <= known.room or origin in self._shut:
+        room = ROOM_NOWHERE if origin == NOWHERE else known.room
+        if taken <= room or origin in self._shut:
             return None
         if origin == NOWHERE:
             origin = self._likeliest(now_ns)
             return self.shut_out(origin, f"{taken} connections that were gone at once", now_ns)
-        return self.shut_out(origin, f"{taken} connections, with room for {known.room}", now_ns)
+        return self.shut_out(origin, f"{taken} connections, with room for {room}", now_ns)
 
     def closed(self, connection: tuple[str, int]) -> None:
         """Note that a connection is closed."""

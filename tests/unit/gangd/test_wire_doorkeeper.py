@@ -17,6 +17,7 @@ from gangd.wire.doorkeeper import (
     NOWHERE,
     ROOM,
     ROOM_A_KEY,
+    ROOM_NOWHERE,
     SECOND_NS,
     Denied,
     Doorkeeper,
@@ -136,7 +137,7 @@ def test_a_number_that_is_used_again_ends_what_had_it_before() -> None:
 def test_who_cannot_be_told_apart_is_shut_out_for_a_second_only() -> None:
     keeper, now_ns = Doorkeeper(10**6), 0
     for _ in range(5):
-        [news] = crowd(keeper, NOWHERE, 3 * ROOM, now_ns)
+        [news] = crowd(keeper, NOWHERE, ROOM_NOWHERE + 1, now_ns)
         assert news.for_ns == FIRST_NS
         now_ns += FIRST_NS
         keeper.shut(now_ns)
@@ -146,10 +147,10 @@ def test_of_those_that_are_gone_at_once_the_one_that_is_seen_most_is_shut_out() 
     keeper = Doorkeeper(10**6)
     crowd(keeper, HOST, 4, 0)
     crowd(keeper, STRANGER, A_FEW + 1, 0, first=100)
-    [news] = crowd(keeper, NOWHERE, ROOM + 1, 0, first=1_000)
+    [news] = crowd(keeper, NOWHERE, ROOM_NOWHERE + 1, 0, first=1_000)
     assert news.origin == STRANGER
     assert keeper.shut(1) == {STRANGER}
-    assert crowd(keeper, NOWHERE, ROOM - 1, 1, first=2_000) == []
+    assert crowd(keeper, NOWHERE, ROOM_NOWHERE, 1, first=10_000) == []
 
 
 def test_wrong_keys_are_told_of_seldom() -> None:
