@@ -6,6 +6,7 @@ import argparse
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from gangd.config import Config, load_config
@@ -19,6 +20,7 @@ from gangd.wire.sockets import ControllerSockets
 from osub.errors import ClusterError, OsubError, UsageError
 from osub.one_line import LONGEST_MESSAGE, one_line
 from osub.slurm import CommandSlurm
+from osub.slurm.conf_file import check_conf
 from osub.slurm.hosts import expand_hosts
 
 log = logging.getLogger("gangd")
@@ -72,6 +74,9 @@ def parser() -> argparse.ArgumentParser:
 
 def serve(config: Config, reload: Callable[[], Config], *, dry_run: bool) -> None:
     """Check Slurm, open everything, and serve until told to leave."""
+    if config.slurm_conf is not None:
+        with suppress(FileNotFoundError):  # Slurm's commands say so
+            check_conf(config.slurm_conf)
     client = CommandSlurm(config.slurm_conf)
     found = client.config()
     for warning in check_slurm(found, client.partitions(), config.settings(), config.may_freeze):

@@ -6,16 +6,15 @@ application has not is null. ``docs/applications.md`` explains each field.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import secrets
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from osub import __version__
 from osub.errors import OutputError
+from osub.whole_file import write_whole
 
 COMPLETED = "completed"
 TERMINATED = "terminated"
@@ -107,29 +106,3 @@ def publish(report: JobReport, path: Path | None) -> None:
         sys.stdout.flush()
     except OSError as error:
         raise OutputError(f"cannot write the report to standard output: {error.strerror}") from error
-
-
-def write_whole(path: Path, text: str, mode: int) -> None:
-    """Make ``path`` hold ``text``: a reader sees the old file or the whole new one.
-
-    Raises
-    ------
-    OutputError
-        The file cannot be written; what was there before stays.
-    """
-    # In a folder that others may write, too, nobody knows the name before, and none of his links is followed.
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
-    try:
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-                stream.write(text)
-                stream.flush()
-                os.fsync(stream.fileno())
-            partial.replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                partial.unlink()
-            raise
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}") from error

@@ -23,7 +23,7 @@ from deploy.local.down import take_down
 from deploy.local.gang import gang_daemons, prepare_gang
 from deploy.local.home import Home, take_home
 from deploy.local.host import Host, look_at_host
-from deploy.local.layout import make_layout, names_of
+from deploy.local.layout import checked_path, make_layout, names_of
 from deploy.local.members import MARK, is_daemon, kin_of, living_members
 from deploy.local.ready import wait_for_agents, wait_for_nodes, wait_for_port, wait_for_socket
 from deploy.local.shape import Gang, Shape, pin_cpus
@@ -103,6 +103,7 @@ class LocalCluster:
         """
         host = look_at_host()
         pins = pin_cpus(shape, host.cpus)
+        checked_path(self.folder)  # before anything is made
         with take_home(self.folder, create=True, mode=_mode(host)) as home:
             assert home is not None
             state = read_own_state(home)

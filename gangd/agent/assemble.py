@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import secrets
@@ -48,6 +49,7 @@ from gangd.wire import Hello
 from gangd.wire.sockets import AgentSockets, connect_agent
 from osub.errors import HostError, OsubError
 from osub.slurm import CommandSlurm
+from osub.slurm.conf_file import check_conf
 from osub.trust import make_folder, open_own
 
 
@@ -234,6 +236,9 @@ def _slurm(settings: Settings) -> Slurm:
     """Return what matters of Slurm's configuration, if it answers and if something depends on it."""
     if settings.freezer != "auto" and settings.hold_by != "auto":
         return Slurm()
+    if settings.slurm_conf is not None:
+        with contextlib.suppress(FileNotFoundError):  # without an answer of Slurm's nothing depends on it
+            check_conf(settings.slurm_conf)
     try:
         config = CommandSlurm(settings.slurm_conf, timeout_s=5.0, tries=1).config()
     except OsubError:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -25,6 +22,7 @@ from osub.analysis.rows import metric_rows
 from osub.errors import OutputError
 from osub.records import Run
 from osub.records.journal import output_error
+from osub.whole_file import write_whole
 
 HIGHLIGHTS = (
     ("System", "makespan"),
@@ -141,19 +139,8 @@ def _states(metrics: RunMetrics) -> str:
 
 
 def _write(target: Path, page: str) -> None:
-    """Write a file whole or not at all."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent)
     except OSError as error:
         raise output_error("write", target, error) from error
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(page)
-        Path(name).chmod(0o644)
-        Path(name).replace(target)
-    except OSError as error:
-        raise output_error("write", target, error) from error
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            Path(name).unlink()
+    write_whole(target, page)

@@ -29,7 +29,7 @@ from osub.cli.workloads_kinds import (
 )
 from osub.cli.workloads_run import LoneJobs, Outcome
 from osub.errors import HostError, UsageError
-from workloads.job_report import write_whole
+from osub.whole_file import write_whole
 from workloads.rrba.assign import NAMES, draw_arguments
 from workloads.rrba.calibrate import Calibration, Key, store_calibration
 from workloads.rrba.kinds import Kind

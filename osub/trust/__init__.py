@@ -19,6 +19,7 @@ guardian of an agent uses this room too.
 from osub.trust.files import open_own, read_file, read_trusted, write_file
 from osub.trust.folders import (
     DIRECTORY,
+    behind_links,
     folder_of,
     make_folder,
     names_in,
@@ -34,6 +35,7 @@ from osub.trust.owners import is_closed_to_others, user_name
 
 __all__ = [
     "DIRECTORY",
+    "behind_links",
     "folder_of",
     "is_closed_to_others",
     "make_folder",

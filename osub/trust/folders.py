@@ -128,6 +128,29 @@ def refuse_others(path: Path) -> None:
     refuse_for_root(path)
 
 
+def behind_links(path: Path, also: Owners = frozenset()) -> Path:
+    """Return the file that ``path`` leads to, where a site may keep it behind links of its own.
+
+    Raises
+    ------
+    FileNotFoundError
+        Something on the way is not there.
+    TrustError
+        A link is a stranger's, or stands where others may write.
+    OSError
+        There are too many links.
+    """
+    path = _absolute(path)
+    for _ in range(_MOST_LINKS):
+        with folder_of(path, also) as parent:
+            try:
+                target = _target(parent, path.name, os.fstat(parent), also)
+            except NotADirectoryError:  # no link
+                return path
+        path = path.parent.joinpath(*reversed(target))
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+
+
 @contextlib.contextmanager
 def folder_of(path: Path, also: Owners = frozenset()) -> Iterator[int]:
     """Give a descriptor of the folder in which ``path`` stands; raises as ``open_parent``."""

@@ -11,10 +11,10 @@ from deploy.local import LocalCluster, Shape
 from osub.errors import OsubError, TrustError
 from osub.slurm import SubmitRequest
 from osub.trust import open_parent
+from osub.whole_file import write_whole
 from tests.attacks.attack import ACCOUNT, STRANGER, Scene, attack, beside
 from tests.fixtures.tier import choose
 from tests.integration.waiting import wait_until
-from workloads.job_report import write_whole
 
 FORKER = "while :; do sleep 0.01; done"
 SHAPE = Shape(nodes=1, cores=1, virtual=True)

@@ -21,9 +21,9 @@ from multiprocessing.connection import Connection, answer_challenge, deliver_cha
 from pathlib import Path
 
 from osub.errors import OsubError, PeerError
+from osub.whole_file import write_whole
 from workloads.eiba.inbox import Inbox
 from workloads.eiba.messages import Channel, PeerGoneError, receive, send
-from workloads.job_report import write_whole
 
 # A stranger that connects and says nothing may delay the others by no more than this.
 HANDSHAKE_S = 2.0

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from osub.errors import InputError, OutputError
-from workloads.job_report import write_whole
+from osub.whole_file import write_whole
 from workloads.rrba.grid import Grid
 
 SCHEMA = 1

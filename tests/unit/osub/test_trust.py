@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 
 from osub.errors import TrustError
-from osub.trust import make_folder, names_in, open_folder, open_own, read_file, read_trusted, write_file
+from osub.trust import (
+    behind_links,
+    make_folder,
+    names_in,
+    open_folder,
+    open_own,
+    read_file,
+    read_trusted,
+    write_file,
+)
 
 OTHER = 61_234
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to somebody else")
@@ -199,3 +208,22 @@ def test_a_file_that_is_too_large_is_none_of_ours(tmp_path: Path, folder_fd: int
     (tmp_path / "a").write_bytes(b"x" * 11)
     with pytest.raises(TrustError, match="more than 10 bytes"):
         read_file(folder_fd, "a", 10)
+
+
+def test_a_file_behind_links_of_ones_own_is_found_and_behind_a_strangers_is_not(
+    tmp_path: Path, sticky: Path
+) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "file").touch()
+    (tmp_path / "one").symlink_to("real")
+    (tmp_path / "two").symlink_to(tmp_path / "one" / "file")
+    assert behind_links(tmp_path / "two") == tmp_path / "one" / "file"
+    assert behind_links(tmp_path / "real" / "file") == tmp_path / "real" / "file"
+    (sticky / "link").symlink_to(tmp_path / "real" / "file")
+    with pytest.raises(TrustError, match="is a link"):
+        behind_links(sticky / "link")
+    (tmp_path / "circle").symlink_to("circle")
+    with pytest.raises(OSError, match="symbolic links"):
+        behind_links(tmp_path / "circle")
+    with pytest.raises(FileNotFoundError):
+        behind_links(tmp_path / "nothing")

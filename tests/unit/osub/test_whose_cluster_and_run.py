@@ -32,7 +32,9 @@ def test_a_slurm_conf_that_others_may_write_is_not_used(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     conf.rename(tmp_path / "real" / "slurm.conf")
     conf.symlink_to("real/slurm.conf")
-    with pytest.raises(ClusterError, match="is a link"):
+    assert find_cluster(tmp_path)[1] is None
+    (tmp_path / "real").chmod(0o777)
+    with pytest.raises(TrustError, match="everybody who may write"):
         find_cluster(tmp_path)
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from osub.errors import OutputError
-from workloads.job_report import JobReport, check_writable, publish, write_whole
+from osub.whole_file import write_whole
+from workloads.job_report import JobReport, check_writable, publish
 
 REPORT = JobReport(
     app="eiba",

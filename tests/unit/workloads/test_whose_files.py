@@ -15,9 +15,9 @@ import pytest
 
 from osub.errors import HostError, PeerError
 from osub.kernel_cache import usable_cache
+from osub.whole_file import write_whole
 from workloads.eiba.inbox import Inbox
 from workloads.eiba.rendezvous import join_hub
-from workloads.job_report import write_whole
 from workloads.rrba.segments import check_mapped, clear_the_way
 
 OTHER = 61_234
@@ -178,3 +178,16 @@ def test_kernels_are_not_loaded_from_a_cache_that_others_may_write(
         assert not usable_cache(tmp_path / "open" / "cache")
     assert len(caplog.records) == 1
     assert "everybody who may write" in caplog.text
+
+
+def test_a_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    """As root, a file would otherwise stand in the place of /dev/null."""
+    before = Path("/dev/null").stat()
+    write_whole(Path("/dev/null"), "a report")
+    after = Path("/dev/null").stat()
+    assert (before.st_ino, before.st_rdev, before.st_mode) == (after.st_ino, after.st_rdev, after.st_mode)
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(tmp_path / "pipe", "a report")
+    assert os.read(reader, 100) == b"a report"
+    os.close(reader)

@@ -1,0 +1,42 @@
+"""Writing a file whole or not at all, at the place that a user named."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+
+from osub.errors import OutputError
+
+
+def write_whole(path: Path, text: str, mode: int = 0o644) -> None:
+    """Make ``path`` hold ``text``: a reader sees the old file or the whole new one.
+
+    In a folder to which others may write, too, nobody knows the name of the draft before, and no link of
+    theirs is followed. What is no plain file, such as ``/dev/null``, is written to and never replaced.
+
+    Raises
+    ------
+    OutputError
+        The file cannot be written; what was there before stays.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            with path.open("w", encoding="utf-8") as device:
+                device.write(text)
+            return
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+            draft.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                draft.unlink()
+            raise
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror}") from error
