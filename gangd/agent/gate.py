@@ -88,7 +88,10 @@ class Due(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What native code has made: what was due, what came of it, jobs that are held since, and its turn."""
+    """What native code has made: what was due, what came of it, jobs that are held since, and its turn.
+
+    Its outcomes are not listed: all was written.
+    """
 
     due: Due
     applied: Applied
@@ -170,6 +173,11 @@ class Gate:
         if self.native is not None and self.native.made != self._noted:
             with self._alone(changes=False):
                 pass
+        return self._shown
+
+    @property
+    def held_lately(self) -> Mapping[StepKey, int]:
+        """What was held when anybody was last here; ``held`` costs more after a switch of native code."""
         return self._shown
 
     @property
@@ -340,9 +348,7 @@ class Gate:
             for key in planned.due.thaw:
                 self._held.pop(key, None)
             self._note(planned.writes, done.begin_ns)
-            wrote = dict.fromkeys(write.key for write in planned.writes)
-            outcomes = tuple(Outcome(key, Did.WROTE) for key in wrote)
-            applied = Applied(done.begin_ns, done.frozen_ns, done.end_ns, outcomes, refused=False)
+            applied = Applied(done.begin_ns, done.frozen_ns, done.end_ns, (), refused=False)
             held = frozenset(key.job for key in self._held)
             self._made.append(Made(planned.due, applied, held, self.turn))
         part = native.partial()

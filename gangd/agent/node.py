@@ -93,7 +93,7 @@ class Node:
         """Follow a schedule, exemptions or a lease that may have changed."""
         timeline = self.talk.timeline
         known, self._known = self._known, (timeline.controller, timeline.epoch, timeline.exempt)
-        if known == self._known and self.gate.lease.valid(now_ns) and self.switch.prepared() is not None:
+        if known == self._known and self.gate.lease.valid(now_ns) and self.switch.awaits(now_ns):
             self._renew(now_ns)  # a beat: nothing but the lease is new
             return
         bounds = timeline.bounds
@@ -248,7 +248,7 @@ class Node:
             self.look(now_ns, new=self._look_again)
         elif self._must_act(now_ns):
             self.act(now_ns)
-        if now_ns >= self._leak_ns and self.gate.held:
+        if now_ns >= self._leak_ns and self.gate.held_lately:
             self._look_for_leaks(now_ns)
 
     def due_ns(self, now_ns: int) -> int:
@@ -256,7 +256,7 @@ class Node:
         times = [self.talk.due_ns(now_ns), self._look_ns, self._report_ns]
         optional = (self._again_ns, self._slice_ns, self._collect_ns, self.checks.due_ns)
         times += [time for time in optional if time is not None]
-        if self.gate.held:
+        if self.gate.held_lately:
             times += [self.gate.lease.until_ns(), max(self._leak_ns, now_ns)]
         return min(times)
 
@@ -479,6 +479,6 @@ class Node:
 
     def _must_act(self, now_ns: int) -> bool:
         """Whether time alone changes what is to be held."""
-        if self.gate.held and not self.gate.lease.valid(now_ns):
+        if self.gate.held_lately and not self.gate.lease.valid(now_ns):
             return True
         return any(time is not None and now_ns >= time for time in (self._again_ns, self._slice_ns))

@@ -88,6 +88,11 @@ class Switch:
 
         self._planned = self._gate.plan(choose)
 
+    def awaits(self, now_ns: int) -> bool:
+        """Whether something is still to happen; tells without taking note of what has happened."""
+        queue = self._queue
+        return bool(queue) and (self._gate.native is None or queue[-1].instant_ns > now_ns)
+
     def prepared(self) -> Prepared | None:
         """Return what is to happen next."""
         queue = self.queue()
@@ -178,12 +183,13 @@ class SwitchThread(Switch):
     def prepare(self, *prepared: Prepared) -> None:
         """See ``Switch``."""
         super().prepare(*prepared)
-        self.rearm()
+        self.rearm(rang=self._native is not None)
 
     def rearm(self, *, rang: bool = False) -> None:
         """Set the alarm anew if it must ring at another time than it is set to (``rang``: is not set)."""
         if self._native is not None:
-            self._rearm_native(self._native)
+            if rang or not self._is_armed(self._native):
+                self._rearm_native(self._native)
             return
         if not rang and self.due_ns() == self._armed_ns:
             return
@@ -194,6 +200,11 @@ class SwitchThread(Switch):
                 self._alarm.clear()
             else:
                 self._alarm.set(due_ns)
+
+    def _is_armed(self, native: NativeSwitch) -> bool:
+        """Whether native code, which goes from one switch to the next by itself, will look soon enough."""
+        armed_ns = native.armed_ns
+        return armed_ns is not None and self.is_planned and armed_ns <= self._gate.lease.until_ns()
 
     def _rearm_native(self, native: NativeSwitch) -> None:
         """Set the alarm of native code, and look again: something else may be due meanwhile."""

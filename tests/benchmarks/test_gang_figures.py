@@ -336,7 +336,7 @@ def test_a_minute_in_which_jobs_come_and_go(figures: Figures, tmp_path: Path, ho
     figures.add(
         "CPU of an agent with its guardian, and of the controller, at 250 ms",
         f"{max(agents):.2%} (worst agent), {used['gangd'] / length_s:.2%} of a core",
-        "at most 0.5% (agent)",
+        "at most 1% (agent)",
         "CPU times of the processes over the same minute",
     )
 
