@@ -54,7 +54,7 @@ class JsonReader:
         SlurmUnreachableError
             The command could not ask slurmctld; it says so in the document only, and lists no jobs.
         UnknownFormatError
-            It is no such document.
+            It is no such document, or tells of an error beside jobs.
         """
         self._records = []
         try:
@@ -62,8 +62,10 @@ class JsonReader:
         except (msgspec.DecodeError, UnicodeEncodeError) as error:
             raise UnknownFormatError(f"what `squeue --json` prints cannot be read: {error}") from error
         if document.errors:
-            said = document.errors[0].description or document.errors[0].error or "an error"
-            raise SlurmUnreachableError(f"squeue: {one_line(said)}")
+            said = one_line(document.errors[0].description or document.errors[0].error or "an error")
+            if document.jobs:  # some of them, perhaps
+                raise UnknownFormatError(f"`squeue --json` lists jobs, and says: {said}")
+            raise SlurmUnreachableError(f"squeue: {said}")
         self._records = document.jobs
         self._keep = len(text) <= _MOST_KEPT
 

@@ -316,6 +316,12 @@ def test_slurm_being_away_is_no_empty_cluster() -> None:
         read(json.dumps(away))
 
 
+def test_jobs_beside_an_error_are_not_taken_for_all_jobs() -> None:
+    said = json.dumps({"errors": [{"error": "x\ny"}], "jobs": [record(9)]})
+    with pytest.raises(UnknownFormatError, match=r"lists jobs, and says: x\?y"):
+        read(said)
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", "squeue: hello", '{"jobs": 3}', '{"jobs": [', "\ud800"])
 def test_what_is_no_such_document_says_so(text: str) -> None:
     with pytest.raises(UnknownFormatError):
