@@ -1,9 +1,9 @@
 """The one view of Slurm: jobs with node and core ids, nodes, partitions, and the few verbs we need.
 
 ``SlurmClient`` (in ``client``) is the protocol that everything else is written against.
-``CommandSlurm`` speaks to a live cluster through Slurm's commands and their stable text;
+``CommandSlurm`` speaks to a live cluster through Slurm's commands; what it reads from which of them, and what
+it does not believe, is in ``sources`` and in docs/slurm.md.
 ``FakeSlurm`` is an in-memory cluster for tests that refuses what it does not know.
-A client on the C library (pyslurm) would be one more class beside them.
 """
 
 from osub.slurm.client import SlurmClient, SubmitRequest

@@ -98,6 +98,10 @@ class JsonReader:
         self._known, self._edition = known if self._keep else {}, edition
         return snapshot_of(jobs, unreadable)
 
+    def close(self) -> None:
+        """Let go of the output."""
+        self._records = []
+
 
 def _id_of(raw: bytes) -> int | None:
     try:

@@ -11,7 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from osub.errors import ClusterError
 from osub.slurm.faults import AnswerTooLongError, SlurmRefusedError, UnknownFormatError
+from osub.slurm.hosts import expand_hosts
 from osub.slurm.json_jobs import JsonReader
 from osub.slurm.nodebook import AT_MOST_EVERY_S, NodeBook
 from osub.slurm.placing import BadRecordError, snapshot_of
@@ -27,6 +29,12 @@ from osub.slurm.text_jobs import (
 )
 from osub.slurm.types import Job, JobSnapshot, NodeCores, UnreadableJob
 
+log = logging.getLogger("osub.slurm")
+
+_NO_JSON = re.compile(r"(?:unrecognized|invalid|unknown) option|plugin|serializer|json", re.IGNORECASE)
+_AGAIN_S = 60.0
+_MOST_NEW = 200
+
 
 class Ask(Protocol):
     """Runs a command and returns what it prints; raises what ``SlurmClient`` says."""
@@ -34,13 +42,6 @@ class Ask(Protocol):
     def __call__(self, *words: str, check: Callable[[str], object] = len) -> str:
         """Run ``words``; ``check`` raises SlurmUnreachableError where the output says that Slurm is away."""
         ...
-
-
-log = logging.getLogger("osub.slurm")
-
-_NO_JSON = re.compile(r"(?:unrecognized|invalid|unknown) option|plugin|serializer|json", re.IGNORECASE)
-_AGAIN_S = 60.0
-_MOST_NEW = 200
 
 
 class JobSource(Protocol):
@@ -78,6 +79,7 @@ class JsonSource:
         snapshot = self._reader.read(nodes.find, nodes.edition)
         if nodes.missed and nodes.renew(AT_MOST_EVERY_S):
             snapshot = self._reader.read(nodes.find, nodes.edition)
+        self._reader.close()
         if snapshot.unreadable and not snapshot.jobs:
             raise UnknownFormatError(f"no record of `squeue --json` can be read: {snapshot.unreadable[0]}")
         return snapshot
@@ -157,18 +159,19 @@ class TextSource:
         return cores if state.holds_cores or state.is_over else (), self._written.get(run, Written())
 
     def _ask_cores(self, facts: dict[str, str], nodes: NodeBook) -> tuple[NodeCores, ...] | BadRecordError:
+        """Return the cores, or why they cannot be told in this run; raises the latter where it may pass."""
         try:
             text = self._ask("scontrol", "show", "--detail", "--oneliner", "job", address_of(facts))
-            try:
-                return read_cores(text, facts, nodes.find)
-            except BadRecordError:
-                if not (nodes.missed and nodes.renew(AT_MOST_EVERY_S)):
-                    raise
-                return read_cores(text, facts, nodes.find)
-        except BadRecordError as error:
-            return error
-        except (SlurmRefusedError, AnswerTooLongError):  # it is gone, or its user wrote that much
-            return BadRecordError("scontrol does not show its cores")
+        except SlurmRefusedError as error:
+            raise BadRecordError("scontrol does not know it") from error
+        except AnswerTooLongError:
+            return BadRecordError("its record is too long")
+        try:
+            if nodes.missed or any(nodes.find(name) is None for name in expand_hosts(facts["NodeList"])):
+                nodes.renew(AT_MOST_EVERY_S)
+            return read_cores(text, facts, nodes.find)
+        except (BadRecordError, ClusterError) as error:
+            return BadRecordError(str(error))
 
     def _of(self, address: str, field: str) -> str | None:
         """Return what a user wrote of one job; nobody else has a word in the answer."""
