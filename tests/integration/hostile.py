@@ -15,7 +15,7 @@ from osub.slurm.nodebook import NodeBook
 from osub.slurm.site_text import read_nodes
 from osub.slurm.sources import TextSource
 
-SLEEP = "sleep 1000"
+SLEEP = "sleep 100000"
 
 
 @dataclass(frozen=True, slots=True)

@@ -271,7 +271,7 @@ def test_a_submission_is_what_was_asked_for_whatever_the_words(
     client = CommandSlurm(slurm.conf)
     output = tmp_path / "out"
     request = SubmitRequest(
-        script="#!/bin/sh\nenv | sort; sleep 1000\n",
+        script="#!/bin/sh\nenv | sort; sleep 100000\n",
         name="--json -H\n; $(id)",
         comment="-x\n--hold\t%j",
         time_limit_minutes=7,
