@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -157,19 +157,13 @@ def raise_scanned(node: str | None, blow: Blow, *, dry_run: bool = False, mount:
 
 
 def find_low(folder: Path | None, node: str | None, blow: Blow, *, mount: Path = MOUNT) -> None:
-    """Note which job cgroups yield though no agent that lives and has a lease holds them.
-
-    Agents that live switch meanwhile: what yields is looked for first, and who holds it then, a few times.
-    """
+    """Note which job cgroups yield though no agent that lives and has a lease holds them."""
     nodes = [node] if node or folder is None else [_node_of(path) for path in state_files(folder, None)]
-    found: set[str] | None = None
-    for _ in range(_LOOKS):
-        now = {str(root / path) for name in nodes for root, path, _ in low_groups(name, mount)}
-        found = (now if found is None else now & found) - _held_rightly(folder)
-        if not found:
-            return
-        time.sleep(_LOOK_S)
-    blow.low += sorted(found or ())
+
+    def low() -> set[str]:
+        return {str(root / path) for name in nodes for root, path, _ in low_groups(name, mount)}
+
+    blow.low += sorted(held_by_nobody(low, lambda: _held_rightly(folder)))
 
 
 def find_frozen(root: Path | None, folder: Path | None, node: str | None, blow: Blow) -> None:
@@ -178,15 +172,37 @@ def find_frozen(root: Path | None, folder: Path | None, node: str | None, blow: 
     On cgroup v1 what Slurm suspended is among them: one bit serves both. A folder stands for the nodes whose
     agents have a state file there.
     """
-    held = _held_rightly(folder)
     nodes = [node] if node or folder is None else [_node_of(path) for path in state_files(folder, None)]
-    for mount, dialect in _hierarchies(root):
-        for path in dict.fromkeys(path for name in nodes for path in _paths(mount, dialect, name)):
-            with contextlib.suppress(OSError):
-                if (mount / path / dialect.control).read_bytes().strip() != dialect.thaw:
-                    where = str(mount / path)
-                    if where not in held and where not in blow.scanned:
-                        blow.frozen.append(where)
+
+    def frozen() -> set[str]:
+        found = set()
+        for mount, dialect in _hierarchies(root):
+            for path in dict.fromkeys(path for name in nodes for path in _paths(mount, dialect, name)):
+                with contextlib.suppress(OSError):
+                    if (mount / path / dialect.control).read_bytes().strip() != dialect.thaw:
+                        found.add(str(mount / path))
+        return found
+
+    suspects = held_by_nobody(frozen, lambda: _held_rightly(folder))
+    blow.frozen += sorted(suspects.difference(blow.scanned))
+
+
+def held_by_nobody(found: Callable[[], set[str]], recorded: Callable[[], set[str]]) -> set[str]:
+    """Return what is ``found`` held and is ``recorded`` by no agent, though agents switch while we look.
+
+    An agent notes what it is about to hold, and forgets it after it has let it go. So what it has held all
+    along is on record at any look, and what is missing there was let go in between: unless it is nobody's, it
+    is found free, or on record, at one of the looks that follow.
+    """
+    suspects = found()
+    for _ in range(_LOOKS):
+        if not suspects:
+            break
+        suspects -= recorded()
+        if suspects:
+            time.sleep(_LOOK_S)
+            suspects &= found()
+    return suspects
 
 
 def _node_of(path: Path) -> str:

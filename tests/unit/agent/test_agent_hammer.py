@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gangd.agent.hammer import held_by_nobody
 from gangd.agent.main import main
 from gangd.agent.options import endpoints, with_command
 from gangd.freezer.choose import choose
@@ -132,6 +133,16 @@ def test_damaged_file_is_reported_and_the_others_are_done(
     assert end.value.code == 1
     assert "remove it" in capsys.readouterr().err
     assert not frozen(step)
+
+
+def test_what_an_agent_held_between_two_looks_is_not_told() -> None:
+    """An agent that switches while we look: each of its two jobs is held at one look and not on record."""
+    found = iter([{"a", "x"}, {"b", "x"}, {"a", "x"}, {"b", "x"}])
+    recorded = iter([{"b"}, {"a"}, {"b"}])
+    assert held_by_nobody(lambda: next(found), lambda: next(recorded)) == {"x"}
+    found = iter([{"a"}, {"a"}])
+    recorded = iter([set[str](), {"a"}])  # let go and held again meanwhile
+    assert held_by_nobody(lambda: next(found), lambda: next(recorded)) == set()
 
 
 def test_command_line_needs_to_know_which(capsys: pytest.CaptureFixture[str]) -> None:
