@@ -1,0 +1,114 @@
+"""Gangd on a machine with systemd and cgroup v2: Linux as a process, a Slurm of one node and one core.
+
+What runs there is many times slower than here, and beside other programs slower still: nothing is timed but
+what must end.
+"""
+
+from __future__ import annotations
+
+import site
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from osub.errors import HostError
+from tests.fixtures.machine.boot import Machine
+from tests.fixtures.machine.root import cached_root, why_not
+from tests.fixtures.machine.slurm import HEALTH_CHECK_S, LEASE_S, SCOPE, MachineCluster, binds, task_of
+
+SLOW_S = 30.0
+"""What a script and a few processes may take there."""
+
+pytestmark = [pytest.mark.long, pytest.mark.slurm, pytest.mark.timeout(1800)]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[MachineCluster]:
+    why = why_not()
+    if why is not None:
+        pytest.skip(f"the machine {why}")
+    try:
+        root = cached_root()
+    except HostError as error:
+        pytest.skip(f"the machine's file system cannot be made: {error}")
+    repository = Path(__file__).parents[2]
+    packages = Path(site.getsitepackages()[0])
+    with (
+        tempfile.TemporaryDirectory(prefix="machine-") as work,
+        Machine(root, Path(work), binds(repository, packages)) as machine,
+    ):
+        yield MachineCluster(machine)
+
+
+@pytest.fixture
+def jobs(cluster: MachineCluster) -> Iterator[tuple[int, int]]:
+    """Two jobs on the one core."""
+    two = cluster.submit("first"), cluster.submit("second")
+    yield two
+    print(cluster.logs())
+    cluster.cancel(*two)
+
+
+def freeze_file(job: int) -> str:
+    return f"{task_of(job)}/cgroup.freeze"
+
+
+def test_two_jobs_take_turns(cluster: MachineCluster, jobs: tuple[int, int]) -> None:
+    files = [freeze_file(job) for job in jobs]
+    looks: list[tuple[bool, ...]] = []
+    for _ in range(10):  # a host that is busy with others may let the agent lose its controller now and then
+        looks += cluster.watch(files, 5.0)
+        turns = [look for index, look in enumerate(looks) if index == 0 or look != looks[index - 1]]
+        if min(turns.count((True, False)), turns.count((False, True))) >= 3:
+            break
+    else:
+        pytest.fail(f"the jobs took no turns: {turns}")
+    assert looks.count((True, True)) <= len(looks) // 20
+
+
+def test_task_that_comes_late_in_a_held_step_is_on_record_and_let_go(
+    cluster: MachineCluster, jobs: tuple[int, int]
+) -> None:
+    machine, late = cluster.machine, f"{SCOPE}/job_{jobs[0]}/step_batch/user/task_9"
+    cluster.wait_held()
+    machine.must(
+        f"nice -n 19 sh -c 'while :; do :; done' >/dev/null 2>&1 & mkdir {late}; echo $! >{late}/cgroup.procs"
+    )
+    frozen, held = cluster.strike(f"{late}/cgroup.freeze", kill=False)
+    assert frozen >= {f"{late}/cgroup.freeze", freeze_file(jobs[0])}
+    assert frozen <= held
+    machine.until(f"grep -qx 0 {late}/cgroup.freeze", 60, "the late task has its turn, too")
+    for _ in range(3):  # a step that begins in the off-slice is launched all the same
+        machine.must(f"srun --overlap --jobid={jobs[0]} -n1 true", 60)
+    machine.must("systemctl stop gang-agent")
+    cluster.wait_thawed(LEASE_S + SLOW_S)
+    machine.must(f"kill -9 $(cat {late}/cgroup.procs)")
+    machine.until(f"rmdir {late}", 10, "the late task is gone")
+    cluster.start_gang()
+
+
+def test_guardian_thaws_when_the_agent_is_killed(cluster: MachineCluster, jobs: tuple[int, int]) -> None:
+    cluster.wait_held()
+    cluster.machine.must("systemctl kill --kill-whom=main -s KILL gang-agent")
+    cluster.wait_thawed(LEASE_S + SLOW_S)
+    cluster.machine.until(
+        "journalctl -q --since=-2min -u gang-agent | grep -q 'guardian.*agent died'",
+        SLOW_S,
+        "it was the guardian",
+    )
+    cluster.start_gang()
+
+
+def test_health_check_thaws_when_agent_guardian_and_controller_are_killed(
+    cluster: MachineCluster, jobs: tuple[int, int]
+) -> None:
+    frozen, held = cluster.strike(freeze_file(jobs[0]), kill=True)
+    assert frozen <= held
+    took_s = cluster.wait_thawed(2 * HEALTH_CHECK_S + SLOW_S)
+    print(f"thawed after {took_s:.1f} s; the interval is {HEALTH_CHECK_S} s")
+    told = f"jobs that agents held:.* {jobs[0]}[,;]"
+    cluster.machine.until(f"grep -q '{told}' /var/log/health.log", SLOW_S, "the health check tells of it")
+    cluster.start_gang()
+    cluster.wait_held()
