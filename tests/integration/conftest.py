@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(skip)
 
 
+def quick_to_kill(shape: Shape) -> Shape:
+    """Kill after 3 s, not 30, what outlives SIGTERM: a job that is cancelled while it is launched does."""
+    if any(setting.startswith("KillWait=") for setting in shape.settings):
+        return shape
+    return replace(shape, settings=(*shape.settings, "KillWait=3"))
+
+
 @contextmanager
 def empty_folder() -> Iterator[Path]:
     """Give a folder for clusters, which must be empty again in the end: what is left is not swept away."""
@@ -42,7 +50,7 @@ def make_cluster() -> Iterator[Callable[[Shape], LocalCluster]]:
         def make(shape: Shape) -> LocalCluster:
             cluster = LocalCluster(folder / f"c{len(clusters)}")
             clusters.append(cluster)
-            cluster.up(shape)
+            cluster.up(quick_to_kill(shape))
             return cluster
 
         try:
@@ -57,7 +65,7 @@ def shared_cluster() -> Iterator[LocalCluster]:
     """Two nodes of one core, M=2, for tests that leave the cluster as it was."""
     with empty_folder() as folder:
         cluster = LocalCluster(folder / "c")
-        cluster.up(Shape(nodes=2, cores=1, virtual=True, multiplicity=2))
+        cluster.up(quick_to_kill(Shape(nodes=2, cores=1, virtual=True, multiplicity=2)))
         try:
             yield cluster
         finally:

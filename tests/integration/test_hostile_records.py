@@ -143,7 +143,11 @@ def campaign() -> Iterator[Campaign]:
         cluster = LocalCluster(Path(folder, "c"))
         cluster.up(
             Shape(
-                nodes=2, cores=2, virtual=True, multiplicity=2, settings=("MinJobAge=2", "MaxJobCount=50000")
+                nodes=2,
+                cores=2,
+                virtual=True,
+                multiplicity=2,
+                settings=("MinJobAge=2", "MaxJobCount=50000", "KillWait=3"),
             )
         )
         try:

@@ -105,8 +105,7 @@ def test_two_clusters_do_not_collide(make_cluster: Make) -> None:
 
 @pytest.mark.parametrize("role", ["munged", "slurmctld", "slurmd"])
 def test_up_starts_what_was_killed_and_jobs_go_on(make_cluster: Make, role: str) -> None:
-    shape = Shape(nodes=2, cores=1, virtual=True)
-    cluster = make_cluster(shape)
+    cluster = make_cluster(Shape(nodes=2, cores=1, virtual=True))
     job = cluster.client().submit(SLEEPER)
     wait_until(lambda: state_of(cluster.client(), job) is JobState.RUNNING, 20, "job runs")
     victim = role if role != "slurmd" else f"slurmd {cluster.state().layout.nodes[0].name}"
@@ -118,7 +117,7 @@ def test_up_starts_what_was_killed_and_jobs_go_on(make_cluster: Make, role: str)
     os.kill(daemon.pid, signal.SIGKILL)
     wait_until(lambda: find_process(daemon) is None, 10, "victim is dead")
     assert not cluster.status().daemons[victim]
-    cluster.up(shape)
+    cluster.up(cluster.state().shape)
     assert cluster.status().is_whole
     assert state_of(cluster.client(), job) is JobState.RUNNING
 

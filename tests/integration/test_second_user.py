@@ -29,7 +29,12 @@ def attacked() -> Iterator[LocalCluster]:
     place.chmod(0o755)
     cluster = LocalCluster(place / "c")
     shape = Shape(
-        nodes=2, cores=1, virtual=True, multiplicity=2, gang=Gang.OSUB, settings=("PrivateData=jobs",)
+        nodes=2,
+        cores=1,
+        virtual=True,
+        multiplicity=2,
+        gang=Gang.OSUB,
+        settings=("PrivateData=jobs", "KillWait=3"),
     )
     cluster.up(shape)
     try:

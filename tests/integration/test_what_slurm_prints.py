@@ -17,7 +17,7 @@ from deploy.local import LocalCluster, Shape
 from osub.slurm import CommandSlurm, Job, JobState, SubmitRequest
 from osub.slurm.faults import SlurmRefusedError, SlurmUnreachableError
 from osub.slurm.sources import TextSource
-from tests.integration.conftest import end_cluster
+from tests.integration.conftest import end_cluster, quick_to_kill
 from tests.integration.hostile import ATTACKS, RECORD, Hostile, Words, by_id, filled, plain_text, read_as
 from tests.integration.waiting import wait_until
 
@@ -32,7 +32,7 @@ def slurm() -> Iterator[Hostile]:
     """Two nodes of two cores of two threads, M=2."""
     with tempfile.TemporaryDirectory(prefix="osub-prints-") as folder:
         cluster = LocalCluster(Path(folder, "c"))
-        cluster.up(Shape(nodes=2, cores=2, threads=2, virtual=True, multiplicity=2))
+        cluster.up(quick_to_kill(Shape(nodes=2, cores=2, threads=2, virtual=True, multiplicity=2)))
         try:
             yield Hostile(cluster)
         finally:
