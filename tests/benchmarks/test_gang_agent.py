@@ -106,15 +106,35 @@ def agent_on(puppet: Puppet, folder: Path, root: Path, *words: str) -> subproces
 def test_lateness_and_own_cpu_with_busy_cores(
     tmp_path: Path, spinners: Callable[[int], None], quantum_s: float, words: tuple[str, ...]
 ) -> None:
+    turns(tmp_path, spinners, quantum_s, words)
+
+
+@pytest.mark.parametrize("yielding", [False, True], ids=["freeze", "yield"])
+def test_turns_of_jobs_with_64_processes(
+    tmp_path: Path, spinners: Callable[[int], None], yielding: bool
+) -> None:
+    turns(tmp_path, spinners, 0.25, (), each=32, yielding=yielding)
+
+
+def turns(
+    tmp_path: Path,
+    spinners: Callable[[int], None],
+    quantum_s: float,
+    words: tuple[str, ...],
+    *,
+    each: int = 1,
+    yielding: bool = False,
+) -> None:
+    """Let two jobs of ``each`` processes a core take turns; print what the agent used and how late it was."""
     cgroups = hierarchy(CGROUP1)
     puppet = Puppet(tmp_path, quantum_s=quantum_s)
     agent = agent_on(puppet, tmp_path, cgroups.root, *words)
     try:
         for job in (1, 2):
-            for cpu in os.sched_getaffinity(0):
+            for cpu in [*os.sched_getaffinity(0)] * each:
                 cgroups.spawn(_made(cgroups, STEP.format(job)), ["taskset", "-c", str(cpu), *SPIN])
         spinners(1)
-        puppet.rotate((1,), (2,))
+        puppet.rotate((1,), (2,), yielding=yielding)
         until(lambda: len(puppet.slices()) > 8, 30, "the first slices")
         first = len(puppet.slices())
         pids = [agent.pid, guardian_pid(tmp_path / "state", "a")]
@@ -122,17 +142,18 @@ def test_lateness_and_own_cpu_with_busy_cores(
         until(lambda: time.monotonic() - began > 20, 60)
         length_s = time.monotonic() - began
         used = {name: cpu_s - before.get(name, 0.0) for name, cpu_s in threads_of(pids).items()}
-        slices = [each for report in puppet.reports for each in report.slices][first:]
+        slices = [row for report in puppet.reports for row in report.slices][first:]
     finally:
         agent.terminate()
         agent.wait()
         puppet.close()
         cgroups.clean()
     parts = ", ".join(f"{name} {cpu_s / length_s:.3%}" for name, cpu_s in used.items() if cpu_s)
-    print(f"\n{' '.join(words) or 'as a rule'}, {1e3 * quantum_s:.0f} ms slices: agent and guardian use")
+    held = f"{each} processes a core and job, {'yielding' if yielding else 'frozen'}"
+    print(f"\n{' '.join(words) or held}, {1e3 * quantum_s:.0f} ms slices: agent and guardian use")
     print(f"  {sum(used.values()) / length_s:.3%} of a core: {parts}")
-    print(f"  switch began late by, us: {percentiles([float(each.skew_us) for each in slices])}")
-    print(f"  instant to last thaw, us: {percentiles([float(each.freeze_us) for each in slices])}")
+    print(f"  switch began late by, us: {percentiles([float(row.skew_us) for row in slices])}")
+    print(f"  instant to last thaw, us: {percentiles([float(row.freeze_us) for row in slices])}")
 
 
 def _made(cgroups: RealCgroups, path: str) -> Path:

@@ -16,14 +16,12 @@ than what is to be measured.
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -31,6 +29,7 @@ import pytest
 from deploy.local import Gang, Hold, LocalCluster
 from osub.analysis.slice_metrics import SliceMetrics, measure_slices
 from osub.records import load_run
+from tests.fixtures.gang_compared import LAUNCH_S, SHARED_S, TRIALS, Compared, Trial, alone, side_by_side
 from tests.fixtures.gang_trials import (
     PYTHON,
     SETTLE_S,
@@ -48,11 +47,7 @@ from tests.fixtures.voice import say
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.slurm, pytest.mark.timeout(1800)]
 
-TRIALS = int(os.environ.get("OSUB_TRIALS", "5"))
-SHARED_S = float(os.environ.get("OSUB_TRIAL_S", "9"))
-SLURM_LAUNCH_S = 18.0  # each job has been suspended and resumed by then, and had a slice to launch in
 SLURM_S = 20.0  # two slices of each of two jobs
-LAUNCH_S = 3.0
 NAIVE, NAIVE_YIELDING = "naive", "naive, waiting ranks yield"
 SLURM = "Slurm gang 5 s"
 GANG_250, GANG_50 = "gangd 250 ms", "gangd 50 ms"
@@ -76,81 +71,6 @@ def figures() -> Iterator[Figures]:
     table = Figures()
     yield table
     print(f"\n\n{table.table()}")
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """A dedicated job, then jobs side by side."""
-
-    alone: Pace
-    paces: tuple[Pace, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """Speeds of coupled jobs side by side, over a dedicated one's: at the core's pace, and added up raw."""
-
-    speeds: tuple[float, ...]
-    raw: float
-
-    @classmethod
-    def all_of(cls, trials: Sequence[Trial]) -> list[Compared]:
-        """Compare: at the core's pace with the median of all dedicated jobs, raw with the trial's own.
-
-        What the pace leaves of the dedicated jobs' drift is noise that comes and goes within seconds.
-        """
-        work = statistics.median(trial.alone.work for trial in trials)
-        return [
-            cls(
-                tuple(each.work / work for each in trial.paces),
-                sum(each.steps_s for each in trial.paces) / trial.alone.steps_s,
-            )
-            for trial in trials
-        ]
-
-    @property
-    def total(self) -> float:
-        """Speeds added up."""
-        return sum(self.speeds)
-
-    @property
-    def apart(self) -> float:
-        """How far the speeds lie apart, over their mean."""
-        return (max(self.speeds) - min(self.speeds)) / statistics.fmean(self.speeds)
-
-
-def side_by_side(
-    gang: Gang,
-    quantum_ms: float,
-    jobs: int,
-    window_s: float,
-    alone: Pace,
-    *,
-    yielding: bool = False,
-    hold: Hold = Hold.FREEZE,
-) -> Trial:
-    with (
-        cluster_of(gang, max(2, jobs), quantum_ms, hold) as cluster,
-        noise() as host,
-    ):
-        bench = Bench(cluster.client(), cluster.folder, gang is Gang.SLURM, yielding)
-        launch_s = LAUNCH_S + 1.5 * jobs + (SLURM_LAUNCH_S if gang is Gang.SLURM else 0.0)
-        trial = Trial(alone, tuple(bench.in_step(jobs, window_s, launch_s)))
-    (found,) = Compared.all_of([trial])
-    speeds = " + ".join(f"{speed:.3f}" for speed in found.speeds)
-    say(
-        f"  {gang.value} {quantum_ms:g} ms, {hold.value}, {jobs} jobs{', yielding' * yielding}: "
-        f"{speeds} = {found.total:.3f}, raw {found.raw:.3f}; {host}"
-    )
-    return trial
-
-
-def alone(window_s: float) -> Pace:
-    """Return how a job steps on dedicated cores."""
-    with cluster_of(Gang.NONE, 1) as cluster, noise() as host:
-        (pace,) = Bench(cluster.client(), cluster.folder).in_step(1, window_s, LAUNCH_S)
-    say(f"  dedicated: {pace.steps_s:.0f} steps/s, computing {pace.work:.1%}; {host}")
-    return pace
 
 
 def test_two_tightly_coupled_jobs(figures: Figures) -> None:

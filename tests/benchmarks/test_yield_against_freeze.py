@@ -1,0 +1,115 @@
+"""Gangs that yield beside gangs that are frozen, trial by trial; prints tables, asserts nothing about time.
+
+Run it on a calm host::
+
+    OSUB_FIGURES=holds.md pytest -m benchmark -s tests/benchmarks/test_yield_against_freeze.py
+
+In each trial the same jobs run under both holds, one after the other, now this one first and now that one;
+what is told is the median of the trials' ratios, beside the speeds themselves. ``OSUB_TRIALS`` and
+``OSUB_TRIAL_S`` are as in ``test_gang_figures``.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.local import Gang, Hold
+from tests.fixtures.gang_compared import LAUNCH_S, SHARED_S, TRIALS, Compared, Trial, alone, side_by_side
+from tests.fixtures.gang_trials import SETTLE_S, Bench, Figures, cluster_of, middle, noise
+from tests.fixtures.voice import say
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.slurm, pytest.mark.timeout(3600)]
+
+MEMORY_MIB = 64
+SHARES = Path(__file__).parents[1] / "fixtures" / "gang_shares.py"
+
+
+@pytest.fixture(scope="module")
+def figures() -> Iterator[Figures]:
+    table = Figures()
+    yield table
+    print(f"\n\n{table.table()}")
+
+
+def in_turn(run: Callable[[Hold], Trial]) -> dict[Hold, list[Trial]]:
+    """Run the trials of both holds, so that what drifts meets both alike."""
+    found: dict[Hold, list[Trial]] = {hold: [] for hold in Hold}
+    for number in range(TRIALS):
+        for hold in [*Hold] if number % 2 == 0 else reversed([*Hold]):
+            found[hold].append(run(hold))
+    return found
+
+
+def add_ratio(figures: Figures, measure: str, found: dict[Hold, list[Trial]]) -> None:
+    everything = Compared.all_of([*found[Hold.FREEZE], *found[Hold.YIELD]])
+    frozen, yielding = everything[: len(found[Hold.FREEZE])], everything[len(found[Hold.FREEZE]) :]
+    for name, made in (("freeze", frozen), ("yield", yielding)):
+        figures.add(
+            f"{measure}, {name}: speeds added up",
+            f"{middle([each.total for each in made])}; raw {middle([each.raw for each in made])}",
+            "(for comparison)",
+            f"speeds of a trial apart {statistics.median([each.apart for each in made]):.1%} (median)",
+        )
+    ratios = [a.total / b.total for a, b in zip(yielding, frozen, strict=True)]
+    figures.add(
+        f"{measure}: yield over freeze",
+        middle(ratios),
+        "at least 0.99",
+        f"median (range) of the ratios of {TRIALS} interleaved trials",
+    )
+
+
+@pytest.mark.parametrize("quantum_ms", [250.0, 50.0, 20.0])
+@pytest.mark.parametrize("jobs", [2, 3, 4])
+def test_coupled_gangs(figures: Figures, jobs: int, quantum_ms: float) -> None:
+    dedicated = alone(SHARED_S)
+    with noise() as host:
+        found = in_turn(
+            lambda hold: side_by_side(Gang.OSUB, quantum_ms, jobs, SHARED_S, dedicated, hold=hold)
+        )
+    add_ratio(figures, f"{jobs} coupled jobs, {quantum_ms:g} ms", found)
+    say(f"  {host}")
+
+
+def test_gangs_that_go_through_memory(figures: Figures) -> None:
+    dedicated = alone(SHARED_S, MEMORY_MIB)
+    found = in_turn(
+        lambda hold: side_by_side(Gang.OSUB, 250.0, 2, SHARED_S, dedicated, hold=hold, memory_mib=MEMORY_MIB)
+    )
+    add_ratio(figures, f"2 coupled jobs that go through {MEMORY_MIB} MiB a rank, 250 ms", found)
+
+
+def test_a_gang_beside_a_job_of_one_percent(figures: Figures) -> None:
+    """Beside a gang of two ranks: a job of one process, on one of its cores, that computes 10 ms a second."""
+    settings = {
+        "operating system alone": (Gang.NONE, Hold.FREEZE),
+        **{f"gangd, {hold.value}": (Gang.OSUB, hold) for hold in Hold},
+    }
+    found: dict[str, list[float]] = {name: [] for name in settings}
+    for number in range(TRIALS):
+        names = [*settings]
+        for name in names[number % 3 :] + names[: number % 3]:
+            found[name].append(beside_one_percent(*settings[name]))
+            say(f"  {name}: {found[name][-1]:.3f}")
+    for name, speeds in found.items():
+        figures.add(
+            f"gang of two ranks beside a job of 1 % on one of its cores, {name}: speed",
+            middle(speeds),
+            "at least 0.97" if name != "operating system alone" else "(for comparison)",
+            "median (range) over the same gang on the same cluster before the other job began",
+        )
+
+
+def beside_one_percent(gang: Gang, hold: Hold) -> float:
+    with cluster_of(gang, 2, hold=hold) as cluster:
+        bench = Bench(cluster.client(), cluster.folder)
+        (before,) = bench.in_step(1, SHARED_S, LAUNCH_S)
+        bench.submit("idle", [sys.executable, str(SHARES), "--pattern", "idle", "--until", "4000000000"])
+        (beside,) = bench.in_step(1, SHARED_S, LAUNCH_S + SETTLE_S)
+        bench.cancel()
+    return beside.work / before.work
