@@ -18,6 +18,8 @@ from simulator.options import Oversize
 from simulator.system import Pool, Queues
 from workloads.job_shape import JobShape, job_shape
 
+SKIPPED, CLIPPED = "too large, skipped", "too large, clipped"
+"""Reasons by which jobs that fit nowhere are counted."""
 _KIB_PER_MIB = 1024
 
 
@@ -61,7 +63,7 @@ def job_shapes(
     nodes = np.zeros(len(keep), dtype=np.int64)
     cores = np.zeros(len(keep), dtype=np.int64)
     memory_kib = trace.memory_kib.copy()
-    counts = {"too large, skipped": 0, "too large, clipped": 0}
+    counts = {SKIPPED: 0, CLIPPED: 0}
     for pool in queues.pools:
         belongs = (trace.interactive == (pool is queues.interactive)) if queues.is_mq else keep
         mine = np.flatnonzero(keep & belongs)
@@ -78,9 +80,9 @@ def job_shapes(
                 if oversize is Oversize.FAIL:
                     raise InputError(_told(trace, int(mine[first]), procs, known_kib, pool))
                 if oversize is Oversize.SKIP:
-                    counts["too large, skipped"] += jobs
+                    counts[SKIPPED] += jobs
                     continue
-                counts["too large, clipped"] += jobs
+                counts[CLIPPED] += jobs
                 shape, most_kib = _clipped(procs, known_kib, pool, node_memory_kib)
             table[:, kind] = shape.nodes, shape.cores, most_kib
         nodes[mine], cores[mine] = table[:2, members]

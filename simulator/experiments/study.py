@@ -12,6 +12,7 @@ from simulator.engine.pool_run import Rules, run_pool
 from simulator.engine.state import Ints
 from simulator.experiments.outcome import Outcome, outcome_of
 from simulator.options import Cleaning, Oversize
+from simulator.shapes import CLIPPED
 from simulator.system import Pool, Queues, System, multiple_queues, nodes_of_share, single_queue
 from simulator.workload import Workload, make_workload, without_patterns
 from workloads.swf import SwfColumns
@@ -87,6 +88,14 @@ def members_of(workload: Workload, queues: Queues, pool: Pool) -> Ints:
     return workload.members(interactive=pool is queues.interactive)
 
 
+def _fits(workload: Workload, queues: Queues) -> bool:
+    """Whether no job is wider than its pool."""
+    return all(
+        workload.nodes[members_of(workload, queues, pool)].max(initial=0) <= pool.nodes
+        for pool in queues.pools
+    )
+
+
 @dataclass(slots=True)
 class Study:
     """A trace on a system under one set of rules, for many cases.
@@ -111,7 +120,7 @@ class Study:
     patterns: bool
     examples: tuple[int, ...] = ()
     interactive_queue: int = 0
-    _workload: Workload | None = None
+    _workloads: dict[tuple[int, ...], Workload] = field(default_factory=dict)
     _pools: dict[tuple[str, int, int], PoolOutcome] = field(default_factory=dict)
 
     def with_trace(self, trace: SwfColumns) -> Study:
@@ -132,20 +141,19 @@ class Study:
         return outcome_of(case.label, workload, start_us, end_us, engine_cpu_s, self.examples)
 
     def workload(self, queues: Queues) -> Workload:
-        """Return the jobs; they are the same for all queues unless a job is too wide for a smaller pool."""
-        known = self._workload
-        if known is not None and all(
-            known.nodes[members_of(known, queues, pool)].max(initial=0) <= pool.nodes for pool in queues.pools
-        ):
-            return known
+        """Return the jobs: the same for all queues in which every job fits, else cut to the pools."""
+        sizes = tuple(pool.nodes for pool in queues.pools)
+        for known_sizes, known in self._workloads.items():
+            if sizes == known_sizes or (CLIPPED not in known.left_out and _fits(known, queues)):
+                return known
         made = make_workload(
             self.trace,
             queues,
             Cleaning(interactive_queue=self.interactive_queue, oversize=Oversize.CLIP),
             node_memory_kib=self.rules.node_memory_kib,
         )
-        self._workload = made if self.patterns else without_patterns(made)
-        return self._workload
+        self._workloads[sizes] = made if self.patterns else without_patterns(made)
+        return self._workloads[sizes]
 
     def pool(self, workload: Workload, queues: Queues, pool: Pool) -> PoolOutcome:
         """Simulate one pool, unless it was simulated before."""

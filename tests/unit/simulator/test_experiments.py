@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import ClassVar
 
+import msgspec
 import numpy as np
 import pytest
 from click.testing import Result as Outcome
@@ -17,8 +18,9 @@ from simulator.choices import Words, setting_of
 from simulator.engine.pool_run import Rules
 from simulator.experiments import kit, thesis5, thesis6
 from simulator.experiments.datasets import cleaned, in_blocks, with_interactive_jobs, with_patterns
+from simulator.experiments.outcome import Outcome as Figures
 from simulator.experiments.outcome import done_h
-from simulator.experiments.study import Study, mq, mq_cases, sq
+from simulator.experiments.study import Case, Study, mq, mq_cases, sq
 from simulator.experiments.survey import Queue, fair_pair, prompt_pair
 from simulator.experiments.tables import against, percent
 from simulator.system import System
@@ -145,6 +147,28 @@ def test_pools_that_cases_share_are_simulated_once(busy_trace: Path) -> None:
     again = study.run(mq(thesis5.SYSTEM, "5%", 2))
     assert again.interactive_waited == first.interactive_waited
     assert len(study._pools) == 3
+
+
+def test_a_larger_pool_takes_no_jobs_that_were_cut_for_a_smaller_one(tmp_path: Path) -> None:
+    """A batch job of 60 nodes fits where R is 5%, not where it is 70%, whichever is simulated first."""
+    lines = [line(n, 10 * n, 500, 24 if n % 3 == 0 else 720, 0 if n % 3 == 0 else 1) for n in range(1, 13)]
+    trace = cleaned(load(tmp_path, lines), None)
+    cases = [mq(thesis5.SYSTEM, share, 1) for share in ("70%", "5%", "70%", "6%")]
+
+    def outcomes(*studied: Case) -> list[Figures]:
+        study = Study(trace, thesis5.SYSTEM, rules("1.0"), patterns=False)
+        return [msgspec.structs.replace(study.run(case), engine_cpu_s=0.0) for case in studied]
+
+    together = outcomes(*cases)
+    assert together == [outcomes(case)[0] for case in cases]
+    assert together[0] != msgspec.structs.replace(together[1], label=together[0].label)
+
+
+def test_a_workload_that_fits_everywhere_is_made_once(tmp_path: Path) -> None:
+    lines = [line(n, 10 * n, 500, 12, 0 if n % 3 == 0 else 1) for n in range(1, 13)]
+    study = Study(cleaned(load(tmp_path, lines), 12), thesis5.SYSTEM, rules("1.0"), patterns=False)
+    made = {id(study.workload(case.queues(thesis5.SYSTEM))) for case in [sq(1), *thesis5.cases()]}
+    assert len(made) == 1
 
 
 def test_completion_is_weighed() -> None:
