@@ -18,6 +18,7 @@ from tests.integration.conftest import end_cluster
 
 pytestmark = [
     pytest.mark.slurm,
+    pytest.mark.beside,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be attacked and to become somebody else"),
 ]
 
