@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from osub.errors import UsageError
 from osub.slurm.client import SubmitRequest
@@ -90,6 +92,15 @@ def check_options(options: Sequence[str]) -> tuple[str, ...]:
     return tuple(options)
 
 
+def _as_it_is(path: Path) -> str:
+    """Return a path as ``--output`` takes it: Slurm expands ``%j`` in it, unless a backslash is there.
+
+    Source: ``sbatch(1)``, "filename pattern"; seen with 22.05.
+    """
+    text = str(path)
+    return text.replace("\\", "\\\\") if "\\" in text else text.replace("%", "%%")
+
+
 def sbatch_options(request: SubmitRequest) -> list[str]:
     """Return the words between ``sbatch`` and the script."""
     words = [
@@ -99,7 +110,7 @@ def sbatch_options(request: SubmitRequest) -> list[str]:
         f"--nodes={request.nodes}",
         f"--ntasks={request.nodes * request.tasks_per_node}",
         f"--ntasks-per-node={request.tasks_per_node}",
-        f"--output={request.output or '/dev/null'}",
+        f"--output={_as_it_is(request.output or Path(os.devnull))}",
         "--open-mode=append",  # a job that starts again keeps what it printed before
     ]
     optional = {

@@ -140,7 +140,7 @@ def side_by_side(setting: str, first: str, then: str, measured: str) -> Shared:
         cluster_under(setting, 1, 2) as cluster,
         IdleTime.watched(*cluster.state().layout.nodes[0].cpus) as idle,
     ):
-        bench = Bench(cluster.client(), cluster.folder, gang_slurm(setting))
+        bench = Bench(cluster.client(), cluster.folder)
         until_s = time.time() + BEFORE_S + AFTER_S + 12
         stems = {first: serial(bench, first, until_s)}
         begun_s(bench, stems[first])
@@ -230,7 +230,7 @@ def burst_under(setting: str) -> list[tuple[float, float, float, Shared]]:
         cluster_under(setting, 1, 2) as cluster,
         IdleTime.watched(*cluster.state().layout.nodes[0].cpus) as idle,
     ):
-        bench = Bench(cluster.client(), cluster.folder, gang_slurm(setting))
+        bench = Bench(cluster.client(), cluster.folder)
         until_s = time.time() + 34
         stems = [serial(bench, pattern, until_s) for pattern in ("busy", "burst")]
         bench.finished(stems)

@@ -293,6 +293,19 @@ def test_a_submission_is_what_was_asked_for_whatever_the_words(
         client.submit(replace(request, comment="x" * 70_000))
 
 
+def test_output_goes_to_the_very_file_that_was_named(slurm: Hostile, tmp_path: Path) -> None:
+    client = CommandSlurm(slurm.conf)
+    names = ("plain", "%j", "%", "%%x", "a\\b", "a\\%j", "\\\\", "a b\t%A")
+    outputs = [tmp_path / f"folder{name}" / f"file{name}" for name in names]
+    for output in outputs:
+        output.parent.mkdir()
+        client.submit(SubmitRequest(script="#!/bin/sh\necho here\n", name="j", output=output))
+    wait_until(
+        lambda: all(each.exists() and each.read_text() == "here\n" for each in outputs), START_S, "outputs"
+    )
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == set(outputs)
+
+
 # A Slurm that is away, or prints no JSON
 
 

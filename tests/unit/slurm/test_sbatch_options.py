@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from osub.errors import UsageError
@@ -39,6 +41,15 @@ def test_nothing_is_said_of_what_nobody_asked_for() -> None:
     said = " ".join(sbatch_options(SubmitRequest(script="#!/bin/sh\n", name="j")))
     for word in ("account", "qos", "reservation", "requeue", "oversubscribe", "per-core", "mem"):
         assert word not in said
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [("/a/1.out", "/a/1.out"), ("/a%j%/x", "/a%%j%%/x"), ("/a\\b%j", "/a\\\\b%j"), (None, "/dev/null")],
+)
+def test_slurm_expands_nothing_in_the_path_of_an_output(path: str | None, said: str) -> None:
+    request = SubmitRequest(script="#!/bin/sh\n", name="j", output=None if path is None else Path(path))
+    assert f"--output={said}" in sbatch_options(request)
 
 
 @pytest.mark.parametrize(
