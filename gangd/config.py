@@ -88,7 +88,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     state: Path = Path("/var/lib/gangd")
     slurm_conf: Path | None = None
     record: Path | None = None
-    hold: HoldKind = "freeze"
+    hold: HoldKind = "yield"
     holds: dict[str, HoldKind] = {}
     job_holds: tuple[HoldKind, ...] = ()
     quantum_ms: Milliseconds = 250

@@ -46,7 +46,7 @@ class Words:
     sharing: str | None = None
     node_noise: float = 0.0
     quantum_ms: float | None = None
-    hold: str = "freeze"
+    hold: str = "yield"
     placement: str = "lln"
     memory_gib: float | None = None
     seed: int = 1

@@ -88,7 +88,7 @@ class Shape:
     threads: int = 1
     multiplicity: int = 1
     gang: Gang = Gang.NONE
-    hold: Hold = Hold.FREEZE
+    hold: Hold = Hold.YIELD
     quantum_ms: float = 250.0
     queues: Queues = Queues.SQ
     interactive_nodes: int | None = None

@@ -39,7 +39,7 @@ def up(
     threads: Annotated[int, typer.Option(help="Hardware threads a core to declare (with --virtual).")] = 1,
     multiplicity: Annotated[int, typer.Option(help="Most jobs a core, M (MQ: of batch nodes).")] = 1,
     gang: Annotated[Gang, typer.Option(help="Who takes turns on shared cores.")] = Gang.NONE,
-    hold: Annotated[Hold, typer.Option(help="How gangd holds a job whose turn it isn't.")] = Hold.FREEZE,
+    hold: Annotated[Hold, typer.Option(help="How gangd holds a job whose turn it isn't.")] = Hold.YIELD,
     quantum_ms: Annotated[float, typer.Option(help="Length of gangd's time slices, ms.")] = 250.0,
     queues: Annotated[Queues, typer.Option(help="One queue, or interactive nodes apart.")] = Queues.SQ,
     interactive_nodes: Annotated[int | None, typer.Option(help="MQ: nodes for interactive jobs.")] = None,

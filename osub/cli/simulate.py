@@ -56,7 +56,7 @@ def simulate(
     ] = None,
     hold: Annotated[
         str, typer.Option(help="With --slices: what held jobs do: freeze (nothing) or yield (what is left).")
-    ] = "freeze",
+    ] = "yield",
     memory_gib: Annotated[
         float | None, typer.Option(help="Memory of a node; without it memory does not matter.")
     ] = None,

@@ -34,10 +34,10 @@ class ExactSlices:
 
     model: Proportional
     settings: Settings = field(default_factory=lambda: Settings(grace_ns=0, record=True))
-    hold: Hold = Hold.FREEZE
+    hold: Hold = Hold.YIELD
 
     @classmethod
-    def of(cls, model: Proportional, quantum_ms: float, hold: str = Hold.FREEZE) -> ExactSlices:
+    def of(cls, model: Proportional, quantum_ms: float, hold: str = Hold.YIELD) -> ExactSlices:
         """Return the model with slices of ``quantum_ms`` in which jobs are held as ``hold`` says.
 
         Raises

@@ -110,10 +110,11 @@ def test_lateness_and_own_cpu_with_busy_cores(
 
 
 @pytest.mark.parametrize("yielding", [False, True], ids=["freeze", "yield"])
-def test_turns_of_jobs_with_64_processes(
-    tmp_path: Path, spinners: Callable[[int], None], yielding: bool
+@pytest.mark.parametrize("each", [1, 32])
+def test_turns_of_jobs_with_2_and_64_processes(
+    tmp_path: Path, spinners: Callable[[int], None], each: int, yielding: bool
 ) -> None:
-    turns(tmp_path, spinners, 0.25, (), each=32, yielding=yielding)
+    turns(tmp_path, spinners, 0.25, (), each=each, yielding=yielding)
 
 
 def turns(

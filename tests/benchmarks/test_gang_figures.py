@@ -164,17 +164,26 @@ def strangers(cluster: LocalCluster) -> Iterator[None]:
             spinner.wait()
 
 
+@pytest.mark.parametrize("hold", [*Hold])
 @pytest.mark.parametrize(("coupled", "jobs"), [(1, 1), (2, 1), (2, 0)])
-def test_coupled_jobs_with_a_spinning_process_beside(figures: Figures, coupled: int, jobs: int) -> None:
-    """Beside: a job of one process that spins on one of the nodes, or (``jobs`` 0) idle-class strangers."""
+def test_coupled_jobs_with_a_spinning_process_beside(
+    figures: Figures, coupled: int, jobs: int, hold: Hold
+) -> None:
+    """Beside: a job of one process that spins on one of the nodes, or (``jobs`` 0) strangers.
+
+    A stranger of another session has half of a core whatever its nice value, where the kernel groups tasks by
+    session (``sched_autogroup_enabled``); so there the same job beside the same strangers, without gangd, is
+    what speeds are told by.
+    """
     window_s = max(SHARED_S, 12 * (coupled + jobs) * 0.25)
     totals, raws = [], []
     for _ in range(TRIALS):
         with cluster_of(Gang.NONE, 1) as cluster, noise() as host:
             bench = Bench(cluster.client(), cluster.folder)
-            alone_of = {True: bench.in_step(1, SHARED_S, LAUNCH_S)[0]}
+            with nullcontext() if jobs else strangers(cluster):
+                alone_of = {True: bench.in_step(1, SHARED_S, LAUNCH_S)[0]}
             alone_of[False] = bench.in_step(0, SHARED_S, LAUNCH_S, spinning=1)[0]
-        with cluster_of(Gang.OSUB, coupled + 1) as cluster, noise() as host:
+        with cluster_of(Gang.OSUB, coupled + 1, hold=hold) as cluster, noise() as host:
             bench = Bench(cluster.client(), cluster.folder)
             with nullcontext() if jobs else strangers(cluster):
                 paces = bench.in_step(coupled, window_s, LAUNCH_S + 1.5 * (coupled + jobs), spinning=jobs)
@@ -186,15 +195,18 @@ def test_coupled_jobs_with_a_spinning_process_beside(figures: Figures, coupled: 
         say(f"  {coupled} coupled, {jobs} spinning beside: {totals[-1]:.3f}, raw {raws[-1]:.3f}; {host}")
     beside = "a job of one process that spins" if jobs else "a stranger of nice 19 that spins on each core"
     figures.add(
-        f"{coupled} tightly coupled job{'s' * (coupled > 1)}, beside {beside}, gangd 250 ms: speeds added up",
+        f"{coupled} tightly coupled job{'s' * (coupled > 1)}, beside {beside}, gangd 250 ms, {hold.value}: "
+        "speeds added up",
         f"{middle(totals)}; raw {middle(raws)}",
         "at least 0.95",
-        f"median (range) of {TRIALS} trials, each over the same jobs alone; strangers do not count",
+        f"median (range) of {TRIALS} trials, each over the same jobs alone"
+        + ("" if jobs else ", beside the same strangers"),
     )
 
 
-def test_cpu_of_the_daemons_by_thread(figures: Figures) -> None:
-    with cluster_of(Gang.OSUB, 2) as cluster, noise() as host:
+@pytest.mark.parametrize("hold", [*Hold])
+def test_cpu_of_the_daemons_by_thread(figures: Figures, hold: Hold) -> None:
+    with cluster_of(Gang.OSUB, 2, hold=hold) as cluster, noise() as host:
         bench = Bench(cluster.client(), cluster.folder)
         begin_s = time.time() + LAUNCH_S
         for _ in range(2):
@@ -211,7 +223,7 @@ def test_cpu_of_the_daemons_by_thread(figures: Figures) -> None:
             f"CPU of {'an agent with its guardian' if role != 'gangd' else 'the controller'}, by thread",
             f"{sum(used.values()) / length_s:.3%}: {parts}",
             "at most 0.5%" if role != "gangd" else "(for comparison)",
-            f"two coupled jobs that go on, 250 ms, {length_s:.0f} s of {role}; {host}",
+            f"two coupled jobs that go on, 250 ms, {hold.value}, {length_s:.0f} s of {role}; {host}",
         )
 
 
@@ -234,7 +246,7 @@ def test_a_minute_in_which_jobs_come_and_go(figures: Figures, tmp_path: Path, ho
         f"{len(MINUTE)} 2-rank rrbas in {length_s:.0f} s, M=4, 250 ms, {hold.value}, by osub replay; {host}"
     )
     figures.add(
-        "fairness, Jain's index, jobs come and go",
+        f"fairness, Jain's index, jobs come and go, {hold.value}",
         f"{metrics.fairness:.4f} ({metrics.contended_jobs} jobs)",
         "at least 0.99",
         f"slice record: {replayed}",
@@ -270,9 +282,10 @@ def _replay(trace: Path, cluster: LocalCluster, out: Path) -> SliceMetrics:
     return measure_slices(run.slices, run.jobs)
 
 
-def test_batch_job_beside_an_idle_interactive_job(figures: Figures) -> None:
+@pytest.mark.parametrize("hold", [*Hold])
+def test_batch_job_beside_an_idle_interactive_job(figures: Figures, hold: Hold) -> None:
     window_s = SHARED_S / 2
-    with cluster_of(Gang.OSUB, 2) as cluster, noise() as host:
+    with cluster_of(Gang.OSUB, 2, hold=hold) as cluster, noise() as host:
         bench = Bench(cluster.client(), cluster.folder)
         slowdowns: list[float] = []
         first = 0.0
@@ -286,7 +299,7 @@ def test_batch_job_beside_an_idle_interactive_job(figures: Figures) -> None:
             first = max(first, slow[0])
             slowdowns.append(slow[1])
     figures.add(
-        "batch job beside an idle interactive job (1% busy): its slowdown",
+        f"batch job beside an idle interactive job (1% busy), {hold.value}: its slowdown",
         middle(slowdowns),
         "at most 1.03",
         f"2-rank job for {window_s:g} s beside an eiba, over the same alone before; the first job beside an "
@@ -294,10 +307,11 @@ def test_batch_job_beside_an_idle_interactive_job(figures: Figures) -> None:
     )
 
 
-def test_burst_of_an_interactive_job_beside_a_busy_batch_gang(figures: Figures) -> None:
+@pytest.mark.parametrize("hold", [*Hold])
+def test_burst_of_an_interactive_job_beside_a_busy_batch_gang(figures: Figures, hold: Hold) -> None:
     bursts = max(2, min(10, round(SHARED_S)))
     program = Path(__file__).parents[1] / "fixtures" / "gang_burst.py"
-    with cluster_of(Gang.OSUB, 2) as cluster, noise() as host:
+    with cluster_of(Gang.OSUB, 2, hold=hold) as cluster, noise() as host:
         bench = Bench(cluster.client(), cluster.folder)
         begin_s = time.time() + LAUNCH_S
         bench.coupled(begin_s, begin_s + 5.5 * bursts + 60)
@@ -309,7 +323,7 @@ def test_burst_of_an_interactive_job_beside_a_busy_batch_gang(figures: Figures) 
     stretches = [each["wall_s"] / each["busy_s"] for each in found]
     first = [1000 * each["first_s"] for each in found]
     figures.add(
-        "1 s burst of an interactive job beside a busy batch gang: stretch",
+        f"1 s burst of an interactive job beside a busy batch gang, {hold.value}: stretch",
         middle(stretches),
         "at most 2.1",
         f"{bursts} bursts, 2.5 s apart; wall time from its due instant over its CPU time; {host}",

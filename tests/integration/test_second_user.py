@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local import Gang, LocalCluster, Shape
+from deploy.local import Gang, Hold, LocalCluster, Shape
 from tests.attacks import ATTACKS, Attack
 from tests.attacks.attack import STRANGER, Scene
 from tests.integration.conftest import end_cluster
@@ -35,6 +35,7 @@ def attacked() -> Iterator[LocalCluster]:
         virtual=True,
         multiplicity=2,
         gang=Gang.OSUB,
+        hold=Hold.FREEZE,
         settings=("PrivateData=jobs", "KillWait=3"),
     )
     cluster.up(shape)

@@ -242,15 +242,18 @@ def test_what_yields_is_never_frozen_for_too_long() -> None:
     partitions = [partition(multiplicity=4)]
     config = Config(hold="yield", quantum_ms=2000)
     assert check_slurm(slurm, partitions, config.settings(), config.may_freeze) == ()
-    for other in (Config(quantum_ms=2000), Config(hold="yield", quantum_ms=2000, job_holds=("freeze",))):
+    for other in (
+        Config(hold="freeze", quantum_ms=2000),
+        Config(hold="yield", quantum_ms=2000, job_holds=("freeze",)),
+    ):
         with pytest.raises(ClusterError, match="make quantum_ms shorter"):
             check_slurm(slurm, partitions, other.settings(), other.may_freeze)
 
 
 def test_newcomers_yield_where_any_job_does() -> None:
-    assert not Config().bounds().newcomers_yield
-    assert Config(hold="yield").bounds().newcomers_yield
-    assert Config(holds={"main": "yield"}).bounds().newcomers_yield
+    assert Config().bounds().newcomers_yield
+    assert not Config(hold="freeze").bounds().newcomers_yield
+    assert Config(hold="freeze", holds={"main": "yield"}).bounds().newcomers_yield
 
 
 def test_an_unknown_way_of_holding_is_refused(tmp_path: Path) -> None:
