@@ -137,7 +137,9 @@ def test_an_unknown_hold_is_told() -> None:
 def test_the_run_has_the_slices_and_the_frozen_time(tmp_path: Path) -> None:
     trace = tmp_path / "two.swf"
     trace.write_text("\n".join([line(1, 0, 5, 1), line(2, 0, 5, 1)]) + "\n")
-    session = Session(trace, Words(system="N1C1", multiplicity=2, quantum_ms=100.0, hold="freeze"), Cleaning())
+    session = Session(
+        trace, Words(system="N1C1", multiplicity=2, quantum_ms=100.0, hold="freeze"), Cleaning()
+    )
     session.write(tables_of(session.run()), tmp_path / "run", None, 0.0, 0.0)
     run_read = load_run(tmp_path / "run")
     assert run_read.info.gang.kind == "osub"
