@@ -2,8 +2,8 @@
 
 An agent notes the folder of its state file before it holds anything. A note is a file whose content is the
 path; the notes lie in a folder that only this user can write: ``/run/gangd/known`` for root, one in
-``/dev/shm`` for others. Notes of folders that are gone are dropped when somebody looks. Standard library
-only.
+``/dev/shm`` for others, by a name that cannot be guessed where somebody else has taken the usual one. Notes of
+folders that are gone are dropped when somebody looks. Standard library only.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import secrets
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from osub.errors import HostError, TrustError
@@ -20,56 +22,90 @@ from osub.trust import make_folder, names_in, open_folder, read_file, write_file
 _LONGEST_PATH = 4096
 
 
-def registry_folder() -> Path:
-    """Return where this user's notes are."""
+def registry_folders(shm: Path = SHM) -> tuple[Path, ...]:
+    """Return the folders that have this user's notes, or would: the usual one, and others of his own."""
     uid = os.geteuid()
-    return Path("/run/gangd/known") if uid == 0 else SHM / f"gangd-{uid}-known"
+    if uid == 0:
+        return (Path("/run/gangd/known"),)
+    usual = shm / f"gangd-{uid}-known"
+    found = []
+    with contextlib.suppress(OSError), os.scandir(shm) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if (
+                    entry.name.startswith(f"{usual.name}-")
+                    and entry.stat(follow_symlinks=False).st_uid == uid
+                ):
+                    found.append(Path(entry.path))
+    return (usual, *sorted(found))
 
 
-def note_folder(folder: Path, registry: Path | None = None) -> None:
+def note_folder(folder: Path, registries: Sequence[Path] | None = None) -> None:
     """Note that ``folder`` has state files of this user's agents.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    registries
+        Where to note it: the first that is this user's own, else a new one beside the first. By default
+        ``registry_folders()``.
 
     Raises
     ------
     HostError
         The note cannot be made.
     """
-    registry = registry or registry_folder()
+    tried = list(registry_folders() if registries is None else registries)
+    tried.append(tried[0].with_name(f"{tried[0].name}-{secrets.token_hex(8)}"))
     path = os.fsencode(folder.resolve())
-    try:
-        fd, _ = make_folder(registry, 0o700)
+    refusals = []
+    for registry in tried:
         try:
-            with contextlib.suppress(FileExistsError):  # the agent of another node makes the same note
-                write_file(fd, hashlib.sha256(path).hexdigest()[:16], path)
-        finally:
-            os.close(fd)
-    except (OSError, TrustError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise HostError(f"cannot note the state folder in {registry}: {why}") from error
+            _note(path, registry)
+        except (OSError, TrustError) as error:
+            refusals.append(error.strerror or "" if isinstance(error, OSError) else str(error))
+        else:
+            return
+    raise HostError(f"cannot note the state folder in {tried[0]}: {refusals[0]}")
 
 
-def noted_folders(registry: Path | None = None) -> tuple[Path, ...]:
-    """Return the folders that were noted and are still there; notes of others are dropped."""
-    registry = registry or registry_folder()
+def _note(path: bytes, registry: Path) -> None:
+    fd, _ = make_folder(registry, 0o700)
     try:
-        fd = open_folder(registry)
-    except (OSError, TrustError):
-        return ()
-    try:
-        return tuple(folder for name in sorted(names_in(fd)) if (folder := _noted(fd, name)) is not None)
+        with contextlib.suppress(FileExistsError):  # the agent of another node makes the same note
+            write_file(fd, hashlib.sha256(path).hexdigest()[:16], path)
     finally:
         os.close(fd)
 
 
-def forget_folder(folder: Path, registry: Path | None = None) -> None:
+def noted_folders(registries: Sequence[Path] | None = None) -> tuple[Path, ...]:
+    """Return the folders that were noted and are still there; notes of others are dropped."""
+    found: dict[Path, None] = {}
+    for registry in registry_folders() if registries is None else registries:
+        with contextlib.suppress(OSError, TrustError), _opened(registry) as fd:
+            for name in sorted(names_in(fd)):
+                folder = _noted(fd, name)
+                if folder is not None:
+                    found[folder] = None
+    return tuple(found)
+
+
+def forget_folder(folder: Path, registries: Sequence[Path] | None = None) -> None:
     """Drop the note of a folder that has no state file any more."""
     name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
-    with contextlib.suppress(OSError, TrustError):
-        fd = open_folder(registry or registry_folder())
-        try:
+    for registry in registry_folders() if registries is None else registries:
+        with contextlib.suppress(OSError, TrustError), _opened(registry) as fd:
             os.unlink(name, dir_fd=fd)
-        finally:
-            os.close(fd)
+
+
+@contextlib.contextmanager
+def _opened(registry: Path) -> Iterator[int]:
+    fd = open_folder(registry)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def _noted(fd: int, name: str) -> Path | None:
