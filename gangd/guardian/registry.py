@@ -2,7 +2,7 @@
 
 An agent notes the folder of its state file before it holds anything. A note is a file whose content is the
 path; the notes lie in a folder that only this user can write: ``/run/gangd/known`` for root, one in
-``/dev/shm`` for others, by a name that cannot be guessed where somebody else has taken the usual one. Notes of
+``/dev/shm`` for others, by a name that nobody can guess where somebody else has taken the usual one. Notes of
 folders that are gone are dropped when somebody looks. Standard library only.
 """
 
