@@ -16,7 +16,15 @@ import pytest
 from osub.errors import HostError
 from tests.fixtures.machine.boot import Machine
 from tests.fixtures.machine.root import cached_root, why_not
-from tests.fixtures.machine.slurm import HEALTH_CHECK_S, LEASE_S, SCOPE, MachineCluster, binds, task_of
+from tests.fixtures.machine.slurm import (
+    HEALTH_CHECK_S,
+    LEASE_S,
+    SCOPE,
+    MachineCluster,
+    binds,
+    idle_file,
+    task_of,
+)
 
 SLOW_S = 30.0
 """What a script and a few processes may take there."""
@@ -55,8 +63,20 @@ def freeze_file(job: int) -> str:
     return f"{task_of(job)}/cgroup.freeze"
 
 
-def test_two_jobs_take_turns(cluster: MachineCluster, jobs: tuple[int, int]) -> None:
-    files = [freeze_file(job) for job in jobs]
+@pytest.fixture
+def yielding(cluster: MachineCluster) -> Iterator[tuple[int, int]]:
+    """Two jobs on the one core that yield. Of one core each, they take turns for they differ in weight."""
+    two = (
+        cluster.submit("first", "gangd-hold=yield"),
+        cluster.submit("second", "gangd-hold=yield gangd-weight=0.5"),
+    )
+    yield two
+    print(cluster.logs())
+    cluster.cancel(*two)
+
+
+def take_turns(cluster: MachineCluster, files: list[str]) -> None:
+    """See that of two files now the one and now the other is set, three times each."""
     looks: list[tuple[bool, ...]] = []
     for _ in range(10):  # a host that is busy with others may let the agent lose its controller now and then
         looks += cluster.watch(files, 5.0)
@@ -66,6 +86,29 @@ def test_two_jobs_take_turns(cluster: MachineCluster, jobs: tuple[int, int]) -> 
     else:
         pytest.fail(f"the jobs took no turns: {turns}")
     assert looks.count((True, True)) <= len(looks) // 20
+
+
+def test_two_jobs_take_turns(cluster: MachineCluster, jobs: tuple[int, int]) -> None:
+    take_turns(cluster, [freeze_file(job) for job in jobs])
+
+
+def test_two_jobs_that_yield_take_turns_and_a_crash_of_everything_leaves_none_standing(
+    cluster: MachineCluster, yielding: tuple[int, int]
+) -> None:
+    machine = cluster.machine
+    take_turns(cluster, [idle_file(job) for job in yielding])
+    for job in yielding:
+        machine.must(f"grep -qx 0 {freeze_file(job)}")
+    machine.must("systemctl kill -s KILL gangd gang-agent")
+    before_s = [cluster.cpu_s(job) for job in yielding]
+    idle = " ".join(idle_file(job) for job in yielding)
+    machine.until(
+        f"! grep -qx 1 {idle}", 2 * HEALTH_CHECK_S + SLOW_S, "the health check gives back the priority"
+    )
+    machine.must("sleep 5")
+    after_s = [cluster.cpu_s(job) for job in yielding]
+    assert min(after - before for after, before in zip(after_s, before_s, strict=True)) > 0.1
+    cluster.start_gang()
 
 
 def test_task_that_comes_late_in_a_held_step_is_on_record_and_let_go(
