@@ -8,11 +8,12 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
+from osub.records.agreement import check_agreement
 from osub.records.columns import ALLOCATIONS, JOBS, SLICES
 from osub.records.folder import LOG_NAME, new_folder, write_start
 from osub.records.placement import PlacementArrays
 from osub.records.run_info import RunInfo
-from osub.records.tables import write_table
+from osub.records.tables import complete, write_table
 
 
 def write_run(
@@ -48,7 +49,8 @@ def write_run(
     Raises
     ------
     InputError
-        A row breaks a rule, ``info`` is not valid, or the trace cannot be read.
+        A row breaks a rule, the allocations contradict the jobs, ``info`` is not valid, or the trace cannot
+        be read.
     OutputError
         ``path`` holds something already, cannot be made, or the disk is full.
     """
@@ -57,6 +59,10 @@ def write_run(
         for frame, table in ((allocations, ALLOCATIONS), (slices, SLICES)):
             if frame is not None:
                 write_table(frame, table, made)
+        if allocations is not None:
+            sources = str(made / ALLOCATIONS.file_name), str(made / JOBS.file_name)
+            whole, held = complete(jobs, JOBS, sources[1]), complete(allocations, ALLOCATIONS, sources[0])
+            check_agreement(whole, held, info, *sources)
         lines = [msgspec.json.encode(event) + b"\n" for event in events]
         if lines:
             (made / LOG_NAME).write_bytes(b"".join(lines))

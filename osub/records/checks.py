@@ -71,18 +71,18 @@ def check_table(frame: pl.DataFrame, table: Table, source: str, *, finished: boo
     for column in table.columns:
         _check_column(frame, column, table, source, finished=finished)
     for before, after in table.ascending:
-        _first(frame, pl.col(after) < pl.col(before), table, source, after, f"is before {before}")
+        refuse_first(frame, pl.col(after) < pl.col(before), table, source, after, f"is before {before}")
     for column_name, value, others in table.needs:
         for other in others:
             bad = (pl.col(column_name) == value) & pl.col(other).is_null()
-            _first(frame, bad, table, source, other, f"is null although {column_name} is {value}")
+            refuse_first(frame, bad, table, source, other, f"is null although {column_name} is {value}")
     for column_name, value, others in table.forbids:
         for other in others:
             bad = (pl.col(column_name) == value) & pl.col(other).is_not_null()
-            _first(frame, bad, table, source, other, f"is known although {column_name} is {value}")
+            refuse_first(frame, bad, table, source, other, f"is known although {column_name} is {value}")
     if table.key is not None:
         repeated = pl.col(table.key).is_duplicated()
-        _first(frame, repeated, table, source, table.key, "occurs twice")
+        refuse_first(frame, repeated, table, source, table.key, "occurs twice")
 
 
 def check_columns(schema: pl.Schema, table: Table, source: str) -> None:
@@ -102,16 +102,18 @@ def _check_column(frame: pl.DataFrame, column: Column, table: Table, source: str
     value = pl.col(column.name)
     series = frame.get_column(column.name)
     if series.null_count() and (not column.nullable or (column.name == "state" and finished)):
-        _first(frame, value.is_null(), table, source, column.name, "is null")
+        refuse_first(frame, value.is_null(), table, source, column.name, "is null")
     if column.dtype == pl.Float64:
-        _first(frame, ~value.is_finite(), table, source, column.name, "is not finite")
+        refuse_first(frame, ~value.is_finite(), table, source, column.name, "is not finite")
     if column.least is not None:
-        _first(frame, value < column.least, table, source, column.name, f"is below {column.least:g}")
+        refuse_first(frame, value < column.least, table, source, column.name, f"is below {column.least:g}")
     if column.above is not None:
-        _first(frame, value <= column.above, table, source, column.name, f"is not above {column.above:g}")
+        refuse_first(
+            frame, value <= column.above, table, source, column.name, f"is not above {column.above:g}"
+        )
     if column.values is not None:
         what = f"is not one of {', '.join(column.values)}"
-        _first(frame, ~value.is_in(column.values), table, source, column.name, what)
+        refuse_first(frame, ~value.is_in(column.values), table, source, column.name, what)
     if column.dtype == PLACEMENT_DTYPE:
         check_placements(series, source, column.name)
 
@@ -138,8 +140,16 @@ def _check_some_placements(series: pl.Series, source: str, column: str) -> None:
         raise InputError(f"{source}: column {column}: a job has a node twice")
 
 
-def _first(frame: pl.DataFrame, bad: pl.Expr, table: Table, source: str, column: str, what: str) -> None:
-    """Raise for the first row where ``bad`` is true; null is not."""
+def refuse_first(
+    frame: pl.DataFrame, bad: pl.Expr, table: Table, source: str, column: str, what: str
+) -> None:
+    """Raise for the first row where ``bad`` is true; null is not.
+
+    Raises
+    ------
+    InputError
+        There is such a row; the message names the source, the column, the row, its value and ``what``.
+    """
     mask = frame.select(bad.fill_null(value=False).alias("bad")).get_column("bad")
     count = mask.sum()
     if not count:

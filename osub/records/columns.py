@@ -79,6 +79,8 @@ class Table:
         (column, value, others): where ``column`` has ``value``, the others are known.
     forbids
         (column, value, others): where ``column`` has ``value``, the others are null.
+    later
+        Columns that files of earlier versions lack; they are null there.
     """
 
     name: str
@@ -89,6 +91,7 @@ class Table:
     ascending: tuple[tuple[str, str], ...] = ()
     needs: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
     forbids: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
+    later: tuple[str, ...] = ()
 
     @property
     def schema(self) -> pl.Schema:
@@ -168,6 +171,7 @@ ALLOCATIONS = Table(
     sort=("job", "from_s"),
     columns=columns_of(AllocationRecord),
     ascending=(("from_s", "to_s"),),
+    later=("setup_s", "wasted_s"),
 )
 SLICES = Table(
     name="slices",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
+from osub.records.agreement import check_agreement
 from osub.records.checks import check_table
 from osub.records.columns import ALLOCATIONS, JOBS, SLICES
 from osub.records.folder import LOG_NAME, is_finished, journal_path, read_info
@@ -61,7 +62,8 @@ def load_run(path: Path, *, placement: bool = True) -> Run:
     Raises
     ------
     InputError
-        ``path`` is not a RUN, or something in it is damaged or breaks a rule.
+        ``path`` is not a RUN, something in it is damaged or breaks a rule, or its tables contradict each
+        other.
     """
     info = read_info(path)
     journalled = None if is_finished(path) else _journalled(path)
@@ -75,6 +77,11 @@ def load_run(path: Path, *, placement: bool = True) -> Run:
         jobs = JOBS.schema.to_frame()
     if not placement and "placement" in jobs.columns:
         jobs = jobs.drop("placement")
+    if allocations is not None:
+        source, jobs_source = (
+            path / table.file_name if finished else journal_path(path, JOBS) for table in (ALLOCATIONS, JOBS)
+        )
+        check_agreement(jobs, allocations, info, str(source), str(jobs_source))
     return Run(
         path=path,
         info=info,

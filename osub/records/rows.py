@@ -149,7 +149,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         None
     )
     wasted_s: Annotated[
-        Seconds | None, Meta(description="Run time that preemption or a requeue threw away.")
+        Seconds | None,
+        Meta(description="Time on cores that preemption or a requeue threw away, set-up aside."),
     ] = None
     min_nodes: Annotated[Nodes | None, Meta(description="Fewest nodes that a malleable job runs on.")] = None
     max_nodes: Annotated[Nodes | None, Meta(description="Most nodes that a malleable job can use.")] = None
@@ -159,21 +160,46 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class AllocationRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A stretch of time in which a job held the same cores."""
+    """A stretch of time in which a job held the same cores.
+
+    A job has a *life* for each time that it is started: the first one, and one more after each requeue or
+    preemption. A life is one stretch, and one more for each resize. Where a job has rows here they are all of
+    its stretches, and no two of them overlap; a job without rows has one life, which `jobs` tells.
+    """
 
     job: Annotated[Number, Meta(description="`job_id` of the job.")]
-    from_s: Annotated[Seconds, Meta(description="Beginning.")]
+    from_s: Annotated[Seconds, Meta(description="Beginning. Never before the job's `submit_s`.")]
     to_s: Annotated[
-        Seconds | None, Meta(description="End; null if it is not known. Never before `from_s`.")
+        Seconds | None,
+        Meta(description="End; null if it is not known. Never before `from_s`, nor after the job's `end_s`."),
     ] = None
-    placement: Annotated[tuple[Placement, ...], Meta(description="What was held, as in `jobs`.")]
+    placement: Annotated[
+        tuple[Placement, ...] | None,
+        Meta(description="What was held, as in `jobs`; null if nobody saw it."),
+    ] = None
     why: Annotated[
         AllocationCause,
         Meta(
-            description="What the stretch began with: the job's first start, a resize, or a start again after"
-            " a requeue, a checkpoint or a preemption."
+            description="What the stretch began with. `start`: the job's first start. `resize`: the same life"
+            " goes on with other cores. The others begin a new life: after the job was put back to the queue"
+            " to start from nothing (`requeue`), after it was preempted (`preemption`; suspended, too), or"
+            " from a checkpoint that it had made (`checkpoint`)."
         ),
     ]
+    setup_s: Annotated[
+        Seconds | None,
+        Meta(
+            description="The part of the stretch, at its beginning, that went on setting up; null: an equal"
+            " part of the job's `setup_s` for each life."
+        ),
+    ] = None
+    wasted_s: Annotated[
+        Seconds | None,
+        Meta(
+            description="The part of the stretch, at its end and beside the set-up, that was thrown away;"
+            " null: what `jobs` says, and without a word there all of a life that a requeue ended."
+        ),
+    ] = None
 
 
 class SliceRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):

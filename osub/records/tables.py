@@ -213,5 +213,7 @@ def read_table(
     except (OSError, pl.exceptions.PolarsError) as error:
         first = str(error).splitlines()[0]
         raise InputError(f"cannot read {path}: {first}; the file is damaged or not Parquet") from error
+    dtypes = {name: table.schema[name] for name in table.later if name not in frame.columns}
+    frame = frame.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in dtypes.items())
     check_table(frame, table, str(path), finished=finished)
     return frame

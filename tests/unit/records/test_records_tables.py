@@ -106,22 +106,22 @@ def test_a_run_can_be_read_without_its_placements(tmp_path: Path, trace: Path) -
 
 
 def test_all_tables_and_events_come_back(tmp_path: Path, trace: Path) -> None:
-    allocation = AllocationRecord(
-        job=101, from_s=1, to_s=3, placement=(Placement("n1", (0, 5)), Placement("n2", (1,))), why="resize"
-    )
+    place = (Placement("n1", (0, 5)), Placement("n2", (1,)))
+    job = make_ended(placement=place)
+    allocation = AllocationRecord(job=101, from_s=1, to_s=3, placement=place, why="start", wasted_s=0.5)
     held = SliceRecord(slice=3, start_s=0.75, length_s=0.25, job=101, node="n1", role="held", skew_us=-3)
     write_run(
         tmp_path / "RUN",
-        make_info(kind="simulated", wall_s=0.5),
+        make_info(kind="simulated", wall_s=0.5, system="N2C6"),
         trace,
-        frame_of([make_ended()], JOBS),
+        frame_of([job], JOBS),
         allocations=frame_of([allocation], ALLOCATIONS),
         slices=frame_of([held], SLICES),
         events=[{"kind": "clipped", "trace_job": 1}],
     )
     run = load_run(tmp_path / "RUN")
     assert run.complete
-    assert list(rows_of(run.jobs, JOBS)) == [make_ended()]
+    assert list(rows_of(run.jobs, JOBS)) == [job]
     assert run.allocations is not None
     assert list(rows_of(run.allocations, ALLOCATIONS)) == [allocation]
     assert run.slices is not None

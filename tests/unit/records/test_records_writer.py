@@ -33,7 +33,9 @@ def test_the_last_row_of_a_job_wins_across_a_reopening(tmp_path: Path) -> None:
         assert writer.jobs() == {1: make_job(1), 2: make_job(2)}
         writer.append_job(make_ended(2))
         writer.append_slice(SliceRecord(slice=0, start_s=0, length_s=0.25, job=101, node="n1", role="run"))
-        held = AllocationRecord(job=101, from_s=1, to_s=3, placement=(Placement("n1", (0,)),), why="start")
+        held = AllocationRecord(
+            job=101, from_s=1, to_s=3, placement=(Placement("n1", (0, 1, 3)),), why="start"
+        )
         writer.append_entry(JobEntry(make_ended(1), (held,)))
         assert writer.entries() == {1: JobEntry(make_ended(1), (held,)), 2: JobEntry(make_ended(2))}
         writer.finish(wall_s=3.5, cpu_s=0.1)
