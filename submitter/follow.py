@@ -1,19 +1,19 @@
 """Rows of a RUN from what is known of a job: the plan, the submission, Slurm's word, the job's stamps.
 
 Pure: everything that is known comes in, an entry of the journal goes out. Epoch times become seconds from the
-run's second 0. A job has as many *lives* as Slurm starts it: life 0, and one more for each requeue.
+run's second 0. What a job held in each of its lives stands in ``lives``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
 
-from osub.records import AllocationRecord, JobEntry, JobRecord, Placement
+from osub.records import JobEntry, JobRecord, Placement
 from osub.records.rows import JobState as RowState
 from osub.slurm import Job, JobState
+from submitter.lives import StampsOf, instant, put_back, since, with_life
 from submitter.plan import PlannedJob, quoted
 from submitter.stamps import Stamps
 
@@ -41,9 +41,6 @@ _WAITS = frozenset(
         JobState.SPECIAL_EXIT,
     }
 )
-
-StampsOf = Callable[[int], Stamps]
-"""What a job's life, from 0, stamped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +78,8 @@ def submitted_row(planned: PlannedJob, submission: Submission, origin: float) ->
     return msgspec.structs.replace(
         planned_row(planned),
         job_id=submission.job_id,
-        submitted_s=_since(origin, submission.returned),
-        submit_s=None if submission.job_id is None else _since(origin, submission.called),
+        submitted_s=since(origin, submission.returned),
+        submit_s=None if submission.job_id is None else since(origin, submission.called),
         state="REFUSED" if submission.job_id is None else None,
     )
 
@@ -106,18 +103,21 @@ def reopened(entry: JobEntry) -> JobEntry:
 
 def progressed(entry: JobEntry, job: Job, stamps_of: StampsOf, origin: float) -> JobEntry:
     """Return the entry of a job that goes on: with its start once it runs, closed once it waits again."""
+    entry = _preempted(entry, job)
     if waits(job):
-        return _put_back(entry, job, stamps_of, origin)
+        return put_back(entry, job, stamps_of, origin)
     if not job.state.holds_cores or not job.cores:
         return entry
     life = _life(entry, job, stamps_of)
     if entry.allocations and life <= entry.restarts:
         return entry
-    entry = _put_back(entry, job, stamps_of, origin)
+    entry = put_back(entry, job, stamps_of, origin)
     # Slurm moves the start of a job that it is putting back to the queue.
     slurms = None if job.state is JobState.COMPLETING else job.start_time
-    start = _instant(stamps_of(life).start_ms, slurms, origin)
-    return entry if start is None else _with_allocation(entry, job, life, start, None)
+    start = instant(stamps_of(life).start_ms, slurms, origin)
+    if start is None:
+        return entry
+    return with_life(entry, placement_of(job), life, start, None, stamps_of, origin)
 
 
 def ended(entry: JobEntry, job: Job | None, stamps_of: StampsOf, origin: float) -> JobEntry | None:
@@ -138,13 +138,15 @@ def ended(entry: JobEntry, job: Job | None, stamps_of: StampsOf, origin: float) 
     state = _final_state(job, stamps)
     if state is None:
         return None
+    if job is not None:
+        entry = _preempted(entry, job)
     if not ran or life > entry.restarts:
-        entry = _put_back(entry, job, stamps_of, origin)
+        entry = put_back(entry, job, stamps_of, origin)
     row = entry.job
     entered = row.submit_s or 0.0
-    start = _instant(stamps.start_ms, job.start_time if job and ran else None, origin)
+    start = instant(stamps.start_ms, job.start_time if job and ran else None, origin)
     start = row.start_s if start is None else max(start, entered)
-    end = _instant(stamps.end_ms, job.end_time if job else None, origin)
+    end = instant(stamps.end_ms, job.end_time if job else None, origin)
     if end is not None:
         end = max(end, entered if start is None else start)
     if state == "COMPLETED" and (start is None or end is None):
@@ -154,22 +156,24 @@ def ended(entry: JobEntry, job: Job | None, stamps_of: StampsOf, origin: float) 
         start_s=start,
         end_s=end,
         cpu_s=stamps.cpu_s,
-        placement=placement_of(job) or row.placement,
         state=state,
         exit_code=_exit_code(job, stamps),
     )
     entry = msgspec.structs.replace(entry, job=row)
-    if not ran or start is None or row.placement is None:
+    if not ran or start is None:
         return entry
-    return _with_allocation(entry, job, life, start, end)
+    return with_life(entry, placement_of(job), life, start, end, stamps_of, origin)
 
 
 def lost(entry: JobEntry, stamps_of: StampsOf, origin: float) -> JobEntry:
     """Return the entry of a job of which neither Slurm nor the job itself tells the end."""
-    start = _instant(stamps_of(_life(entry, None, stamps_of)).start_ms, None, origin)
-    row = entry.job
-    start = row.start_s if start is None else max(start, row.submit_s or 0.0)
-    return msgspec.structs.replace(entry, job=msgspec.structs.replace(row, start_s=start, state="LOST"))
+    life = _life(entry, None, stamps_of)
+    start = instant(stamps_of(life).start_ms, None, origin)
+    if life > entry.restarts:
+        entry = put_back(entry, None, stamps_of, origin)
+    if start is not None:
+        entry = with_life(entry, None, life, max(start, entry.job.submit_s or 0.0), None, stamps_of, origin)
+    return msgspec.structs.replace(entry, job=msgspec.structs.replace(entry.job, state="LOST"))
 
 
 def stamps_due(entry: JobEntry, job: Job | None, stamps_of: StampsOf) -> bool | None:
@@ -230,40 +234,17 @@ def _last_life(entry: JobEntry, job: Job | None, stamps_of: StampsOf) -> tuple[i
     return life, stamps, stamps.start_ms is not None or recorded or bool(job.cores)
 
 
-def _put_back(entry: JobEntry, job: Job | None, stamps_of: StampsOf, origin: float) -> JobEntry:
-    """Return the entry with its open allocation closed, as it is when a job goes back to the queue."""
-    if not entry.allocations or entry.allocations[-1].to_s is not None:
-        return entry
-    last = entry.allocations[-1]
-    # Slurm stamps a job that it puts back as submitted anew.
-    back = _instant(stamps_of(entry.restarts).end_ms, job.submit_time if job else None, origin)
-    to_s = None if back is None else max(back, last.from_s)
-    closed = msgspec.structs.replace(last, to_s=to_s)
-    gone_s = (entry.job.wasted_s or 0.0) + (0.0 if to_s is None else to_s - last.from_s)
-    row = msgspec.structs.replace(entry.job, wasted_s=round(gone_s, 3))
-    return msgspec.structs.replace(entry, job=row, allocations=(*entry.allocations[:-1], closed))
+def _preempted(entry: JobEntry, job: Job) -> JobEntry:
+    """Return the entry with a preemption more, where Slurm says that it preempts the life that is recorded.
 
-
-def _with_allocation(
-    entry: JobEntry, job: Job | None, life: int, start: float, end: float | None
-) -> JobEntry:
-    """Return the entry with the allocation of a life, instead of what was known of that life."""
-    row = entry.job
-    placement = placement_of(job) or row.placement
-    if row.job_id is None or placement is None:
+    It says so until the job is back in the queue; a requeue for another reason looks the same from then on.
+    """
+    row, held = entry.job, entry.allocations or ()
+    came_back = sum(one.why == "preemption" for one in held)
+    says = job.preempt_time is not None or job.state is JobState.PREEMPTED
+    if not says or not held or row.preemptions > came_back:
         return entry
-    known = entry.allocations or ()
-    earlier = known[:-1] if known and entry.restarts == life else known
-    least = max([row.submit_s or 0.0, *(held.to_s or held.from_s for held in earlier[-1:])])
-    from_s = max(start, least)
-    to_s = None if end is None else max(end, from_s)
-    held = AllocationRecord(
-        job=row.job_id, from_s=from_s, to_s=to_s, placement=placement, why="requeue" if life else "start"
-    )
-    row = msgspec.structs.replace(row, start_s=from_s, placement=placement)
-    if row.end_s is not None:
-        row = msgspec.structs.replace(row, end_s=max(row.end_s, from_s))
-    return JobEntry(row, (*earlier, held), life)
+    return msgspec.structs.replace(entry, job=msgspec.structs.replace(row, preemptions=came_back + 1))
 
 
 def _final_state(job: Job | None, stamps: Stamps) -> RowState | None:
@@ -280,14 +261,3 @@ def _exit_code(job: Job | None, stamps: Stamps) -> int | None:
     if job is None:
         return None
     return 128 + job.exit_signal if job.exit_signal else job.exit_code
-
-
-def _instant(ms: int | None, whole_seconds: int | None, origin: float) -> float | None:
-    """Return the stamp of the job itself, else Slurm's, in the run's seconds."""
-    if ms is not None:
-        return _since(origin, ms / 1000)
-    return None if whole_seconds is None else _since(origin, whole_seconds)
-
-
-def _since(origin: float, epoch: float) -> float:
-    return max(0.0, round(epoch - origin, 3))

@@ -16,7 +16,8 @@ from osub.errors import ClusterError
 from osub.records import JobEntry, JobRecord, RunWriter
 from osub.slurm import Job, SlurmClient
 from submitter.copies import choose_copy, forbid, own_jobs
-from submitter.follow import StampsOf, began_again, ended, lost, progressed, reopened, stamps_due, waits
+from submitter.follow import began_again, ended, lost, progressed, reopened, stamps_due, waits
+from submitter.lives import StampsOf
 from submitter.poll import Answer
 from submitter.stamps import JOBS_FOLDER, look_again, read_stamps
 from submitter.stuck import Blocked, Hope, StuckJobs, hope_of, nodes_up

@@ -308,6 +308,11 @@ class FakeSlurm:
         self._end(self._known(job_id), state, self.now)
         self._schedule()
 
+    def preempt(self, job_id: int) -> None:
+        """Say that a job is being preempted; ``requeue`` or ``end`` are what comes of it."""
+        entry = self._known(job_id)
+        entry.job = replace(entry.job, preempt_time=int(self.now))
+
     def requeue(self, job_id: int, after_s: float = 2.0, reason: str | None = None) -> None:
         """Put a job back to the queue, as ``scontrol requeue`` does; with a reason it is held there."""
         entry = self._known(job_id)
@@ -321,6 +326,7 @@ class FakeSlurm:
             reason=reason or "BeginTime",
             cores=(),
             restarts=entry.job.restarts + 1,
+            preempt_time=None,
             submit_time=int(self.now),
             start_time=None,
             end_time=None,

@@ -135,6 +135,7 @@ def _job(record: Record, find: FindNode) -> Job:
         end_time=_whole(record.end_time) or None if begun and not endless else None,
         time_limit_s=None if limit_minutes is None else limit_minutes * 60,
         restarts=_whole(record.restart_cnt) or 0,
+        preempt_time=_whole(record.preempt_time) or None,
         exit_code=code,
         exit_signal=signal,
         features=record.features or None,

@@ -105,6 +105,7 @@ class Record(msgspec.Struct, frozen=True):
     het_job_id: Number = None
     het_job_offset: Number = None
     restart_cnt: Number = None
+    preempt_time: Number = None
     user_name: str | None = None
     state_reason: str | None = None
     state_description: str | None = None

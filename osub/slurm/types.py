@@ -101,7 +101,8 @@ class Job:
     be in them, and they are None where they are not set or not known. Times are seconds since the Unix epoch
     and whole, as Slurm stamps them; None where Slurm says Unknown. ``time_limit_s`` is None for UNLIMITED.
     ``array_job_id`` and ``het_job_id`` are None for jobs that are neither. ``exit_code`` is the batch
-    script's, ``exit_signal`` the signal that ended it (None for none).
+    script's, ``exit_signal`` the signal that ended it (None for none). ``preempt_time`` is known from when
+    Slurm preempts the job until it is back in the queue, and not by every source.
     """
 
     job_id: int
@@ -122,6 +123,7 @@ class Job:
     end_time: int | None = None
     time_limit_s: int | None = None
     restarts: int = 0
+    preempt_time: int | None = None
     exit_code: int | None = None
     exit_signal: int | None = None
     features: str | None = None

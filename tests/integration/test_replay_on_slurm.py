@@ -9,11 +9,15 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from deploy.local import LocalCluster
+from osub.analysis.metrics import measure
 from osub.records import Run, load_run
 from tests.integration.waiting import wait_until
 
@@ -92,6 +96,78 @@ def test_killed_at_random_instants_no_job_is_lost_or_doubled(
     jobs = shared_cluster.client().jobs().jobs
     names = [job.name for job in jobs if job.name and job.name.startswith(f"osub-{run_id}-")]
     assert len(names) == len(set(names)) == 30
+
+
+def test_each_life_of_a_requeued_job_is_recorded_although_the_replay_was_killed_meanwhile(
+    shared_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """The second life passes while nobody looks; the third begins after the replay was resumed."""
+    trace = swf(tmp_path / "t.swf", (1, 0, 8, 1, 1), (2, 0.5, 1, 1, 1))
+    apps = tmp_path / "apps.csv"
+    apps.write_text("trace_job,app,args\n1,sleep,8\n2,sleep,1\n")
+    out = tmp_path / "run"
+    more = ("--apps", str(apps), "--sbatch-option", "requeue")
+    replay = subprocess.Popen(words(trace, shared_cluster, out, *more), stdout=subprocess.DEVNULL)
+
+    def begun(life: int) -> bool:
+        return (out / "jobs" / f"1.life{life}.start").exists()
+
+    def seen() -> bool:
+        return (out / "run.json").exists() and load_run(out).allocations is not None
+
+    wait_until(seen, 30, "the first life is in the RUN")
+    replay.kill()
+    replay.wait(timeout=30)
+    number = load_run(out).jobs.row(by_predicate=pl.col("trace_job") == 1, named=True)["job_id"]
+    for again in (1, 2):
+        requeue(shared_cluster, number)
+        if again == 2:
+            resumed = subprocess.Popen(
+                words(trace, shared_cluster, out, "--resume"), stdout=subprocess.DEVNULL
+            )
+        start_now(shared_cluster, number)
+        wait_until(partial(begun, again), 30, f"life {again} has begun")
+    assert resumed.wait(timeout=120) == 0
+    run = load_run(out)
+    assert states(run) == ["COMPLETED"] * 2
+    row = run.jobs.row(0, named=True)
+    assert run.allocations is not None
+    lives = run.allocations.filter(pl.col("job") == number).to_dicts()
+    assert [life["why"] for life in lives] == ["start", "requeue", "requeue"]
+    assert [life["placement"] is None for life in lives] == [False, True, False]
+    for life, following in pairwise(lives):
+        assert life["from_s"] < life["to_s"] < following["from_s"]
+        assert life["wasted_s"] == pytest.approx(life["to_s"] - life["from_s"], abs=0.002)
+    assert (lives[2]["from_s"], lives[2]["to_s"]) == (row["start_s"], row["end_s"])
+    assert row["end_s"] - row["start_s"] == pytest.approx(8.0, abs=1.0)
+    metrics = measure(run)
+    assert (metrics.work.requeues, metrics.work.jobs_again) == (2, 1)
+    assert metrics.work.lost_core_s == pytest.approx(row["wasted_s"], abs=0.01)
+    assert metrics.kinds["all"].first_wait_s.max < metrics.kinds["all"].wait_s.max  # type: ignore[operator]
+
+
+def scontrol(cluster: LocalCluster, *arguments: str) -> str:
+    return subprocess.run(
+        ["scontrol", *arguments],
+        env=os.environ | {"SLURM_CONF": str(cluster.conf)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def requeue(cluster: LocalCluster, job_id: int) -> None:
+    scontrol(cluster, "requeue", str(job_id))
+    wait_until(
+        lambda: "JobState=PENDING" in scontrol(cluster, "show", "job", "-o", str(job_id)),
+        30,
+        "the job is back in the queue",
+    )
+
+
+def start_now(cluster: LocalCluster, job_id: int) -> None:
+    """Let a job start that Slurm has put back: by itself it waits for two minutes."""
+    scontrol(cluster, "update", f"JobId={job_id}", "StartTime=now")
 
 
 def test_ctrl_c_detaches_where_nobody_can_answer(shared_cluster: LocalCluster, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from osub.analysis.metrics import measure
 from osub.records import load_run
 from osub.slurm import JobState
 from submitter.replay import Progress, Wish
@@ -99,7 +100,8 @@ def test_a_job_that_ended_and_is_requeued_later_is_followed_again(trace: Path, t
     assert [held["why"] for held in allocations(world) if held["job"] == 1] == ["start", "requeue"]
 
 
-def test_two_requeues_between_two_sessions_are_not_lost(trace: Path, tmp_path: Path) -> None:
+def test_two_requeues_between_two_sessions_are_three_lives(trace: Path, tmp_path: Path) -> None:
+    """Nobody saw the second one: its stamps tell when it was, and nothing tells where."""
     world = make_world(tmp_path, run_s=10.0)
     assert not world.begin(trace).run(lambda now: Wish.DETACH if now.now_s > 4 else Wish.GO_ON)
     world.slurm.requeue(1, after_s=2.0)
@@ -107,11 +109,78 @@ def test_two_requeues_between_two_sessions_are_not_lost(trace: Path, tmp_path: P
     world.slurm.requeue(1, after_s=2.0)
     world.sleep(60.0)
     assert world.resume().run(world.limit(3600))
-    first, _ = rows(load_run(world.out))
+    run = load_run(world.out)
+    first, _ = rows(run)
     assert first["state"] == "COMPLETED"
     held = [one for one in allocations(world) if one["job"] == 1]
-    assert [one["why"] for one in held] == ["start", "requeue"]
-    assert held[-1]["to_s"] == first["end_s"]
+    assert [one["why"] for one in held] == ["start", "requeue", "requeue"]
+    lengths = [pytest.approx(4.5, abs=1.0), pytest.approx(3.0, abs=0.1), pytest.approx(10.0)]
+    assert [float(str(one["to_s"])) - float(str(one["from_s"])) for one in held] == lengths
+    assert [one["placement"] is None for one in held] == [False, True, False]
+    assert [one["wasted_s"] for one in held[:2]] == lengths[:2]
+    assert (held[-1]["wasted_s"], held[-1]["to_s"]) == (None, first["end_s"])
+    assert first["wasted_s"] == pytest.approx(7.5, abs=1.0)
+    metrics = measure(run)
+    assert (metrics.work.requeues, metrics.work.jobs_again, metrics.placement_missing) == (2, 1, 1)
+    assert metrics.work.lost_core_s == first["wasted_s"]
+    assert metrics.kinds["all"].degradation.max == pytest.approx(0.5)
+
+
+def test_an_earlier_life_that_nobody_saw_at_all_is_known_by_its_stamps(trace: Path, tmp_path: Path) -> None:
+    """The replay was killed before the job began, and Slurm has put it back since."""
+    world = make_world(tmp_path, run_s=10.0)
+    world.slurm.hold = lambda _: "JobHeldUser"
+    assert not world.begin(trace).run(lambda now: Wish.DETACH if now.now_s > 2 else Wish.GO_ON)
+    world.slurm.release(1)
+    world.sleep(3.0)
+    world.slurm.requeue(1, after_s=2.0)
+    world.slurm.release(2)
+    world.sleep(4.0)
+    assert world.resume().run(world.limit(3600))
+    held = [one for one in allocations(world) if one["job"] == 1]
+    assert [(one["why"], one["placement"] is None) for one in held] == [("start", True), ("requeue", False)]
+    assert held[0]["wasted_s"] == pytest.approx(3.0, abs=0.1)
+
+
+def test_a_life_that_slurm_forgot_is_not_told_where_the_one_before_was(trace: Path, tmp_path: Path) -> None:
+    world = make_world(tmp_path, run_s=10.0)
+    assert not world.begin(trace).run(lambda now: Wish.DETACH if now.now_s > 4 else Wish.GO_ON)
+    world.slurm.requeue(1, after_s=2.0)
+    world.sleep(60.0)
+    world.slurm.forget_ended()
+    assert world.resume().run(world.limit(3600))
+    run = load_run(world.out)
+    first, _ = rows(run)
+    held = [one for one in allocations(world) if one["job"] == 1]
+    assert [(one["why"], one["placement"] is None) for one in held] == [("start", False), ("requeue", True)]
+    assert (first["placement"], first["start_s"], first["end_s"]) == (
+        None,
+        held[1]["from_s"],
+        held[1]["to_s"],
+    )
+
+
+def test_a_preemption_is_told_from_a_requeue_where_slurm_says_so(trace: Path, tmp_path: Path) -> None:
+    """Slurm says that it preempts a job until the job is back in the queue."""
+    world = make_world(tmp_path, run_s=10.0)
+    world.at(4.0, lambda: world.slurm.preempt(1))
+    world.at(6.0, lambda: world.slurm.requeue(1, after_s=5.0))
+    world.at(16.0, lambda: world.slurm.requeue(1, after_s=5.0))
+    run = world.replay(trace)
+    first, second = rows(run)
+    assert (first["preemptions"], second["preemptions"]) == (1, 0)
+    causes = [held["why"] for held in allocations(world) if held["job"] == 1]
+    assert causes == ["start", "preemption", "requeue"]
+    work = measure(run).work
+    assert (work.preemptions, work.resumptions, work.requeues) == (1, 1, 1)
+
+
+def test_a_job_that_slurm_preempts_and_cancels_was_preempted(trace: Path, tmp_path: Path) -> None:
+    world = make_world(tmp_path, run_s=10.0)
+    world.at(4.0, lambda: world.slurm.end(1, JobState.PREEMPTED))
+    first, _ = rows(world.replay(trace))
+    assert (first["state"], first["preemptions"]) == ("CANCELLED", 1)
+    assert [held["why"] for held in allocations(world)] == ["start", "start"]
 
 
 def test_stamps_that_come_late_are_waited_for(trace: Path, tmp_path: Path) -> None:

@@ -1,0 +1,139 @@
+"""What a job held in each of its lives: the allocations of an entry of the journal.
+
+A job has as many *lives* as Slurm starts it: life 0, and one more each time that it is put back to the queue
+(``scontrol requeue``, a failed node, a preemption). A life that passed while nobody looked, because the
+replay was killed or Slurm was silent, is known from the job's own stamps; where it was, nobody knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from osub.records import AllocationCause, AllocationRecord, JobEntry, Placement
+from osub.slurm import Job
+from submitter.stamps import Stamps
+
+StampsOf = Callable[[int], Stamps]
+"""What a job's life, from 0, stamped."""
+
+
+def put_back(entry: JobEntry, job: Job | None, stamps_of: StampsOf, origin: float) -> JobEntry:
+    """Return the entry with its open allocation closed, as it is when a job goes back to the queue.
+
+    All of that life was for nothing: Slurm starts a job that it puts back from its beginning.
+    """
+    if not entry.allocations or entry.allocations[-1].to_s is not None:
+        return entry
+    last = entry.allocations[-1]
+    # Slurm stamps a job that it puts back as submitted anew; by then it may have begun once more already.
+    back = instant(stamps_of(entry.restarts).end_ms, job.submit_time if job else None, origin)
+    again = instant(stamps_of(entry.restarts + 1).start_ms, None, origin)
+    ends = [at for at in (back, again) if at is not None]
+    to_s = max(min(ends), last.from_s) if ends else None
+    return _with_rows(entry, (*entry.allocations[:-1], _thrown_away(last, to_s)))
+
+
+def with_life(
+    entry: JobEntry,
+    placement: tuple[Placement, ...] | None,
+    life: int,
+    start: float,
+    end: float | None,
+    stamps_of: StampsOf,
+    origin: float,
+) -> JobEntry:
+    """Return the entry with the allocation of a life, instead of what was known of that life.
+
+    Parameters
+    ----------
+    entry
+        What is recorded; its allocations of earlier lives are closed.
+    placement
+        Where Slurm says that the life is or was; None where it does not say.
+    life, start, end
+        The life's number and times, in the run's seconds; ``end`` is None while it lasts.
+    stamps_of, origin
+        The job's own files, and the epoch second of the run's second 0.
+    """
+    row, known = entry.job, entry.allocations or ()
+    is_recorded = bool(known) and entry.restarts == life
+    if placement is None and entry.restarts == life:
+        placement = known[-1].placement if is_recorded else row.placement
+    earlier = known[:-1] if is_recorded else known
+    first_missed = entry.restarts + 1 if known else 0
+    if not is_recorded:
+        earlier += tuple(_missed(entry, range(first_missed, life), start, stamps_of, origin))
+    least = max([row.submit_s or 0.0, *(held.to_s or held.from_s for held in earlier[-1:])])
+    from_s = max(start, least)
+    to_s = None if end is None else max(end, from_s)
+    row = msgspec.structs.replace(row, start_s=from_s, placement=placement)
+    if row.end_s is not None:
+        row = msgspec.structs.replace(row, end_s=max(row.end_s, from_s))
+    entry = msgspec.structs.replace(entry, job=row)
+    if row.job_id is None or (placement is None and not life):
+        return entry  # the row tells all that is known
+    held = AllocationRecord(
+        job=row.job_id,
+        from_s=from_s,
+        to_s=to_s,
+        placement=placement,
+        why=known[-1].why if is_recorded else _cause(life, row.preemptions, earlier),
+    )
+    return msgspec.structs.replace(_with_rows(entry, (*earlier, held)), restarts=life)
+
+
+def _cause(life: int, preemptions: int, earlier: tuple[AllocationRecord, ...]) -> AllocationCause:
+    if not life:
+        return "start"
+    return "preemption" if preemptions > sum(one.why == "preemption" for one in earlier) else "requeue"
+
+
+def _missed(
+    entry: JobEntry, lives: range, before_s: float, stamps_of: StampsOf, origin: float
+) -> Iterator[AllocationRecord]:
+    """Yield the lives, all before ``before_s``, that left stamps and that nobody saw."""
+    assert entry.job.job_id is not None
+    least = max(
+        [entry.job.submit_s or 0.0, *(held.to_s or held.from_s for held in (entry.allocations or ())[-1:])]
+    )
+    for life in lives:
+        stamps = stamps_of(life)
+        start = instant(stamps.start_ms, None, origin)
+        if start is None:
+            continue
+        from_s = max(start, least)
+        end = instant(stamps.end_ms, None, origin)
+        to_s = None if end is None else max(from_s, min(end, before_s))
+        least = from_s if to_s is None else to_s
+        held = AllocationRecord(
+            job=entry.job.job_id, from_s=from_s, placement=None, why="requeue" if life else "start"
+        )
+        yield _thrown_away(held, to_s)
+
+
+def _thrown_away(held: AllocationRecord, to_s: float | None) -> AllocationRecord:
+    wasted_s = None if to_s is None else round(to_s - held.from_s, 3)
+    return msgspec.structs.replace(held, to_s=to_s, wasted_s=wasted_s)
+
+
+def _with_rows(entry: JobEntry, rows: tuple[AllocationRecord, ...]) -> JobEntry:
+    """Return the entry with these allocations, and the sum of what they wasted."""
+    told = [one.wasted_s for one in rows if one.wasted_s is not None]
+    wasted_s = round(sum(told), 3) if told else None
+    return msgspec.structs.replace(
+        entry, job=msgspec.structs.replace(entry.job, wasted_s=wasted_s), allocations=rows
+    )
+
+
+def instant(ms: int | None, whole_seconds: int | None, origin: float) -> float | None:
+    """Return the stamp of the job itself, else Slurm's, in the run's seconds."""
+    if ms is not None:
+        return since(origin, ms / 1000)
+    return None if whole_seconds is None else since(origin, whole_seconds)
+
+
+def since(origin: float, epoch: float) -> float:
+    """Return an instant in the run's seconds, never before second 0."""
+    return max(0.0, round(epoch - origin, 3))
