@@ -10,10 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from osub.analysis.fitting import FRAME, column_width, fitting, run_table
-from osub.analysis.job_by_job import RunErrors, pair
+from osub.analysis.job_by_job import MOVED, RunErrors, pair
 from osub.analysis.rows import ABSENT
 from osub.records import Run
 
+_MOST_STOPS = 3
 ERROR_COLUMNS = (
     "jobs in both",
     "compared",
@@ -124,9 +125,19 @@ def _stacked(columns: Sequence[tuple[str, tuple[str, ...]]]) -> list[tuple[str, 
 
 
 def short_place(place: object) -> str:
-    """Return a place with runs of nodes that have the same cores told once: ``7-8(0-8)``."""
+    """Return a place with runs of nodes that have the same cores told once: ``7-8(0-8)``.
+
+    Of the places of a job that moved often the first and the last are told.
+    """
     if not isinstance(place, str):
         return ABSENT
+    stops = [_short_stop(stop) for stop in place.split(MOVED)]
+    if len(stops) > _MOST_STOPS:
+        stops = [stops[0], f"{len(stops) - 2} more", stops[-1]]
+    return MOVED.join(stops)
+
+
+def _short_stop(place: str) -> str:
     runs: list[tuple[int, int, str]] = []
     for entry in place.split():
         node, _, cores = entry.partition("(")

@@ -163,7 +163,8 @@ def slowdown_chart(runs: Sequence[Measured]) -> Chart:
     return Chart(
         figure,
         "How many jobs had at most this value. S_OSub is (wait + run)/dedicated, degradation is"
-        " run/dedicated; a job alone on its cores has a degradation of 1." + _thinned(runs),
+        " run/dedicated, both of the run that counted; a job alone on its cores has a degradation of 1."
+        + _thinned(runs),
     )
 
 

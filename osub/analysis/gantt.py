@@ -9,19 +9,10 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 import polars as pl
 
-from osub.analysis.charts import (
-    GRID,
-    KIND_COLOURS,
-    KIND_NAMES,
-    MUTED,
-    PAPER,
-    Chart,
-    arrange,
-    job_colour,
-    safe,
-    time_unit,
-)
+from osub.analysis.charts import GRID, MUTED, Chart, arrange, safe, time_unit
+from osub.analysis.gantt_bars import Drawn, add_bars, described
 from osub.analysis.lanes import Bar, bars
+from osub.analysis.lives import stretches
 from osub.analysis.load_map import load_map
 from osub.analysis.occupancy import core_lists, node_entries
 from osub.records import RunInfo
@@ -31,7 +22,9 @@ ENTRIES_LIMIT = 20_000
 ROWS_LIMIT = 400
 
 
-def gantt(jobs: pl.DataFrame, info: RunInfo, last_s: float | None = None) -> Chart | None:
+def gantt(
+    jobs: pl.DataFrame, info: RunInfo, last_s: float | None = None, held: pl.DataFrame | None = None
+) -> Chart | None:
     """Draw the jobs on their nodes and cores, or, if they are too many, how full the nodes were.
 
     None if no job has a place and a time.
@@ -44,8 +37,11 @@ def gantt(jobs: pl.DataFrame, info: RunInfo, last_s: float | None = None) -> Cha
         The run's description.
     last_s
         Right end of the time axis, so that several runs are drawn to the same scale.
+    held
+        What the jobs held (``lives.stretches``); None: one life each.
     """
-    nodes = node_entries(jobs)
+    held = stretches(jobs) if held is None else held
+    nodes = node_entries(held)
     if not nodes.height:
         return None
     lists = core_lists(nodes)
@@ -58,7 +54,7 @@ def gantt(jobs: pl.DataFrame, info: RunInfo, last_s: float | None = None) -> Cha
         drawn, lanes = bars(counted)
         if len(drawn) <= BARS_LIMIT:
             until_s = last_s or max(bar.end_s for bar in drawn)
-            return _bar_chart(drawn, jobs, _Frame(names, cores, lanes, until_s))
+            return _bar_chart(described(drawn, jobs, held), _Frame(names, cores, lanes, until_s))
     return load_map(counted, names, cores, info, last_s)
 
 
@@ -109,43 +105,20 @@ class _Frame:
         return round(top + 0.05 + part * (bar.lane + 0.5), 4), round(part, 4)
 
 
-def _bar_chart(drawn: Sequence[Bar], jobs: pl.DataFrame, frame: _Frame) -> Chart:
+def _bar_chart(drawn: Sequence[Drawn], frame: _Frame) -> Chart:
     figure = go.Figure()
     unit = time_unit(frame.until_s)
-    rows = dict(enumerate(jobs.iter_rows(named=True)))
-    texts = {row: _hover(rows[row]) for row in {bar.row for bar in drawn}}
-    kinds = [kind for kind in KIND_COLOURS if any(rows[bar.row]["kind"] == kind for bar in drawn)]
-    by_job: list[list[str]] = []
-    for kind in kinds:
-        some = [bar for bar in drawn if rows[bar.row]["kind"] == kind]
-        places = [frame.band(bar) for bar in some]
-        by_job.append([job_colour(rows[bar.row]["trace_job"]) for bar in some])
-        figure.add_bar(
-            orientation="h",
-            base=[round(bar.start_s / unit.seconds, 6) for bar in some],
-            x=[round((bar.end_s - bar.start_s) / unit.seconds, 6) for bar in some],
-            y=[middle for middle, _ in places],
-            width=[height for _, height in places],
-            marker={
-                "color": KIND_COLOURS[kind],
-                "line": {"color": "white", "width": 0.8 if frame.row_px / frame.lanes > 4 else 0.2},
-            },
-            name=KIND_NAMES[kind],
-            text=[f"{rows[bar.row]['trace_job']}" for bar in some],
-            textposition="inside",
-            insidetextanchor="middle",
-            textangle=0,
-            textfont={"color": "white"},
-            customdata=[texts[bar.row] for bar in some],
-            hovertemplate="%{customdata}<extra></extra>",
-        )
+    add_bars(figure, drawn, frame.band, unit, line_px=0.8 if frame.row_px / frame.lanes > 4 else 0.2)
     arrange(figure, frame.height_px, barmode="overlay", bargap=0)
-    figure.update_layout(
-        uniformtext={"minsize": 8, "mode": "hide"}, updatemenus=[_colour_menu(kinds, by_job)]
-    )
+    figure.update_layout(uniformtext={"minsize": 8, "mode": "hide"})
     _label_nodes(figure, frame)
     figure.update_xaxes(title=unit.title, range=[0, frame.until_s / unit.seconds])
     caption = "Each bar is a job on its cores. Point at a bar for its job."
+    if any(one.stretch["why"] != "start" for one in drawn):
+        caption += (
+            " A job has a bar for each time that it held the same cores; 7 (2) is the second life of job 7."
+            " Time that did not count is hatched."
+        )
     if frame.lanes > 1:
         caption += " Jobs that share a core lie one above the other in its band."
     return Chart(figure, caption)
@@ -170,51 +143,3 @@ def _label_nodes(figure: go.Figure, frame: _Frame) -> None:
         if is_node or frame.row_px >= 8:
             line = {"color": MUTED if is_node else GRID, "width": 1}
             figure.add_hline(y=row, line=line, layer="below")
-
-
-def _colour_menu(kinds: Sequence[str], by_job: Sequence[Sequence[str]]) -> dict[str, object]:
-    return {
-        "type": "buttons",
-        "direction": "right",
-        "x": 1,
-        "xanchor": "right",
-        "y": 1,
-        "yanchor": "bottom",
-        "pad": {"b": 6},
-        "bgcolor": PAPER,
-        "bordercolor": GRID,
-        "font": {"size": 12},
-        "buttons": [
-            {
-                "label": "colour by kind",
-                "method": "restyle",
-                "args": [{"marker.color": [KIND_COLOURS[kind] for kind in kinds]}],
-            },
-            {"label": "by job", "method": "restyle", "args": [{"marker.color": list(by_job)}]},
-        ],
-    }
-
-
-def _hover(job: dict[str, object]) -> str:
-    """Return what the pointer shows over a bar."""
-    program = " ".join(safe(job[name]) for name in ("app", "args") if job[name])
-    lines = [
-        f"<b>job {job['trace_job']}</b> · {job['kind']}" + (f" · {_shortened(program)}" if program else ""),
-        f"{job['nodes']} nodes, {job['cores']} cores" + (f" · {safe(job['user'])}" if job["user"] else ""),
-        " · ".join(
-            f"{name} {value:.2f}{unit}"
-            for name, value, unit in (
-                ("wait", job["wait_s"], " s"),
-                ("run", job["run_s"], " s"),
-                ("dedicated", job["dedicated_s"], " s"),
-                ("degradation", job["degradation"], ""),
-            )
-            if isinstance(value, float)
-        ),
-        str(job["state"] or "not ended"),
-    ]
-    return "<br>".join(line for line in lines if line)
-
-
-def _shortened(text: str, letters: int = 60) -> str:
-    return text if len(text) <= letters else text[: letters - 1] + "…"

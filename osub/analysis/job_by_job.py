@@ -7,15 +7,18 @@ run.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 import msgspec
 import polars as pl
 
+from osub.analysis.derived import with_derived
+from osub.analysis.lives import stretches
 from osub.analysis.percentiles import nearest_rank
-from osub.records import Run
+from osub.records import PLACEMENT_DTYPE, Run
 
-_MEASURED = ("submit_s", "start_s", "end_s", "state", "place")
+MOVED = " > "
+_DESCRIBED = ("kind", "nodes", "cores", "dedicated_s")
+_MEASURED = ("submit_s", "start_s", "end_s", "state", "place", "run_s", "wait_s", "lives")
 
 
 class Errors(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,13 +48,13 @@ class RunErrors(msgspec.Struct, frozen=True, kw_only=True):
     compared
         Jobs that completed in both and ran at least as long as was asked for.
     start_s
-        Starts, in seconds.
+        First starts, in seconds.
     wait_s
-        Waits, in seconds.
+        Waits, in seconds, all of a job together.
     run_time
-        Run times, as a share of the reference's.
+        Times on cores, all lives of a job together, as a share of the reference's.
     same_place
-        Share of the jobs with a known place in both that have the same nodes and cores.
+        Share of the jobs with known places in both that held the same nodes and cores, one after the other.
     same_nodes
         The same for nodes alone.
     """
@@ -71,37 +74,40 @@ class RunErrors(msgspec.Struct, frozen=True, kw_only=True):
 def places(run: Run) -> pl.DataFrame:
     """Return ``trace_job``, ``place`` and ``at_nodes``.
 
-    A place is such as ``0(0-1) 3(0-11)``: nodes by their place in the system, with core ids.
+    A place is such as ``0(0-1) 3(0-11)``: nodes by their place in the system, with core ids; ``MOVED`` is
+    between the places of a job that was resized or began again.
     """
-    if "placement" not in run.jobs.columns:
-        return run.jobs.select("trace_job", place=pl.lit(None, pl.String), at_nodes=pl.lit(None, pl.String))
+    return _places(run, stretches(run.jobs, run.allocations))
+
+
+def _places(run: Run, held: pl.DataFrame) -> pl.DataFrame:
+    names = _node_names(run, held)
     numbers = pl.DataFrame(
-        {"node": list(_node_names(run)), "number": range(len(_node_names(run)))},
-        schema={"node": pl.String, "number": pl.Int64},
+        {"node": names, "number": range(len(names))}, {"node": pl.String, "number": pl.Int64}
     )
-    held = (
-        run.jobs.select("trace_job", "placement")
+    stops = (
+        held.select("row", "placement")
+        .with_row_index("stretch")
         .explode("placement", empty_as_null=True)
-        .drop_nulls()
+        .cast({"placement": PLACEMENT_DTYPE.inner})
         .unnest("placement")
         .join(numbers, on="node", how="left")
-        .sort("trace_job", "number")
-        .group_by("trace_job", maintain_order=True)
-        .agg(
-            place=pl.format("{}({})", "number", "cores").str.join(" "),
-            at_nodes=pl.col("number").cast(pl.String).str.join(" "),
-        )
+        .sort("stretch", "number")
+        .with_columns(place=pl.format("{}({})", "number", "cores"), at_nodes=pl.col("number").cast(pl.String))
     )
-    return run.jobs.select("trace_job").join(held, on="trace_job", how="left")
+    for keys, between in ((("row", "stretch"), " "), (("row",), MOVED)):
+        joined = pl.col("place", "at_nodes").str.join(between, ignore_nulls=False)
+        stops = stops.group_by(keys, maintain_order=True).agg(joined)
+    known = run.jobs.select("trace_job").with_row_index("row")
+    return known.join(stops, on="row", how="left", maintain_order="left").drop("row")
 
 
-def _node_names(run: Run) -> Sequence[str]:
+def _node_names(run: Run, held: pl.DataFrame) -> list[str]:
     """Return the nodes in the system's order; without a record of it, in the order that people count."""
     if run.info.node_names is not None:
-        return run.info.node_names
-    used = (
-        run.jobs["placement"].explode(empty_as_null=True).struct.field("node").drop_nulls().unique().to_list()
-    )
+        return list(run.info.node_names)
+    places = held.get_column("placement").cast(PLACEMENT_DTYPE).drop_nulls()
+    used = places.explode(empty_as_null=True).struct.field("node").drop_nulls().unique().to_list()
     return sorted(
         used, key=lambda name: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
     )
@@ -110,36 +116,33 @@ def _node_names(run: Run) -> Sequence[str]:
 def pair(reference: Run, other: Run) -> pl.DataFrame:
     """Return one row for each job of either run, by job number.
 
-    The columns ``submit_s``, ``start_s``, ``end_s``, ``state`` and ``place`` are the reference's, with
-    ``_other`` those of the other run. ``same_place`` and ``same_nodes`` are null where a place is not known.
-    ``start_error_s``, ``wait_error_s`` and ``run_error`` (a share) are the other run's minus the reference's.
+    The columns ``submit_s``, ``start_s`` (of its first life), ``end_s``, ``run_s`` (on cores, all ``lives``
+    together), ``wait_s`` (all waits), ``state`` and ``place`` are the reference's, with ``_other`` those of
+    the other run. ``same_place`` and ``same_nodes`` are null where a place is not known. ``start_error_s``,
+    ``wait_error_s`` and ``run_error`` (a share) are the other run's minus the reference's.
     """
-    described = ("kind", "nodes", "cores", "dedicated_s")
-    left, right = (
-        run.jobs.join(places(run), on="trace_job", how="left").select(
-            "trace_job", *described, *_MEASURED, "at_nodes"
-        )
-        for run in (reference, other)
-    )
-    both = left.join(right, on="trace_job", how="full", suffix="_other", coalesce=True)
-    run_s, run_other_s = pl.col("end_s") - pl.col("start_s"), pl.col("end_s_other") - pl.col("start_s_other")
-    wait_s, wait_other_s = (
-        pl.col("start_s") - pl.col("submit_s"),
-        pl.col("start_s_other") - pl.col("submit_s_other"),
-    )
+    left, right = _measured(reference), _measured(other)
+    run_s, run_other_s = pl.col("run_s"), pl.col("run_s_other")
     return (
-        both.with_columns(pl.coalesce(name, f"{name}_other").alias(name) for name in described)
+        left.join(right, on="trace_job", how="full", suffix="_other", coalesce=True)
+        .with_columns(pl.coalesce(name, f"{name}_other").alias(name) for name in _DESCRIBED)
         .with_columns(
-            run_s=run_s,
-            run_s_other=run_other_s,
             same_place=pl.col("place") == pl.col("place_other"),
             same_nodes=pl.col("at_nodes") == pl.col("at_nodes_other"),
             start_error_s=pl.col("start_s_other") - pl.col("start_s"),
-            wait_error_s=wait_other_s - wait_s,
+            wait_error_s=pl.col("wait_s_other") - pl.col("wait_s"),
             run_error=pl.when(run_s > 0).then(run_other_s / run_s - 1),
         )
-        .drop(*(f"{name}_other" for name in described), "at_nodes", "at_nodes_other")
+        .drop(*(f"{name}_other" for name in _DESCRIBED), "at_nodes", "at_nodes_other")
         .sort("trace_job")
+    )
+
+
+def _measured(run: Run) -> pl.DataFrame:
+    held = stretches(run.jobs, run.allocations)
+    jobs = with_derived(run.jobs, held=held).with_columns(start_s=pl.col("first_start_s"))
+    return jobs.join(_places(run, held), on="trace_job", how="left", maintain_order="left").select(
+        "trace_job", *_DESCRIBED, *_MEASURED, "at_nodes"
     )
 
 

@@ -13,9 +13,11 @@ import polars as pl
 
 from osub.analysis.completion import PERCENTS, completion_by_cpu_time, completion_by_jobs, origin_s
 from osub.analysis.derived import MetricOptions, with_derived
+from osub.analysis.lives import stretches
 from osub.analysis.occupancy import Occupancy, occupancy
 from osub.analysis.percentiles import nearest_rank
 from osub.analysis.slice_metrics import SliceMetrics, measure_slices
+from osub.analysis.work import WorkMetrics, preemptions, work_of
 from osub.records import Run, RunInfo
 
 KindName = Literal["all", "batch", "interactive", "ondemand"]
@@ -42,8 +44,10 @@ class KindMetrics(msgspec.Struct, frozen=True, kw_only=True):
         How many there are.
     states
         How many ended in each state; ``unfinished`` counts those without one.
-    wait_s, slowdown, slowdown_osub, degradation, bounded_slowdown
+    wait_s, first_wait_s, slowdown, slowdown_osub, degradation, bounded_slowdown
         See ``derived.with_derived``.
+    preempted_share
+        Share of the jobs that were preempted at least once.
     waited_share
         Share of the jobs with a known wait that waited longer than the threshold.
     completion_by_jobs_s, completion_by_cpu_time_s
@@ -55,6 +59,8 @@ class KindMetrics(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int
     states: dict[str, int]
     wait_s: Quantity
+    first_wait_s: Quantity
+    preempted_share: float | None
     waited_share: float | None
     slowdown: Quantity
     slowdown_osub: Quantity
@@ -75,8 +81,11 @@ class RunMetrics(msgspec.Struct, frozen=True, kw_only=True):
         Which run it is, and whether it is finished.
     makespan_s
         From the first due time to the last end of a job that ran.
-    utilisation
+    utilisation_allocated
         Core seconds in which a job held the core, over the cores' seconds in the makespan.
+    utilisation_useful
+        The same without lost work and repeated set-up; of a second that k jobs hold a core, 1/k is each
+        one's.
     cpu_utilisation
         CPU time used by the jobs, over the same; null if no job's is known.
     cpu_missing
@@ -84,7 +93,9 @@ class RunMetrics(msgspec.Struct, frozen=True, kw_only=True):
     shared_share
         Of the core seconds in use, the share in which two jobs or more held the core.
     placement_missing
-        Jobs that ran and whose placement or end is not known.
+        Jobs that ran and whose placement or end, in some life, is not known.
+    work
+        What became of the time that jobs held cores.
     kinds
         The metrics by kind of job; ``all`` first, then the kinds that occur.
     slices
@@ -98,42 +109,82 @@ class RunMetrics(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool
     options: MetricOptions
     makespan_s: float | None
-    utilisation: float | None
+    utilisation_allocated: float | None
+    utilisation_useful: float | None
     cpu_utilisation: float | None
     cpu_missing: int
     shared_share: float | None
     placement_missing: int
+    work: WorkMetrics
     kinds: dict[str, KindMetrics]
     slices: SliceMetrics | None
     notes: tuple[str, ...]
 
 
-def measure(run: Run, options: MetricOptions = MetricOptions()) -> RunMetrics:  # noqa: B008
-    """Compute the metrics of a run that was loaded with its placements."""
-    jobs = with_derived(run.jobs, options)
+def measure(
+    run: Run,
+    options: MetricOptions = MetricOptions(),  # noqa: B008
+    held: pl.DataFrame | None = None,
+) -> RunMetrics:
+    """Compute the metrics of a run that was loaded with its placements.
+
+    Parameters
+    ----------
+    run
+        The run.
+    options
+        Thresholds.
+    held
+        What its jobs held, where that is known already (``lives.stretches``).
+    """
+    held = stretches(run.jobs, run.allocations) if held is None else held
+    jobs = with_derived(run.jobs, options, held)
     origin = origin_s(jobs)
     ran = jobs.filter(pl.col("start_s").is_not_null())
     last_end = ran.get_column("end_s").max()
     makespan_s = float(last_end) - origin if isinstance(last_end, int | float) else None
     notes = [] if run.complete else ["The run is not finished: its figures are of what is known so far."]
-    held = occupancy(jobs)
-    if held is None:
+    work = work_of(ran)
+    used = _use(held, work, run.info)
+    if used is None:
         notes.append("The run is too large to add up which cores were in use: no utilisation by allocation.")
     capacity_core_s = run.info.capacity_cores * makespan_s if makespan_s else None
+    in_use = capacity_core_s if used is not None and used.occupied_core_s else None
     return RunMetrics(
         label=run.info.label,
         kind=run.info.kind,
         complete=run.complete,
         options=options,
         makespan_s=makespan_s,
-        utilisation=_utilisation(held, ran, run.info, capacity_core_s),
+        utilisation_allocated=used.occupied_core_s / in_use if used and in_use else None,
+        utilisation_useful=used.useful_core_s / in_use if used and in_use else None,
         cpu_utilisation=_cpu_utilisation(ran, capacity_core_s),
         cpu_missing=ran.get_column("cpu_s").null_count(),
-        shared_share=held.shared_core_s / held.occupied_core_s if held and held.occupied_core_s else None,
-        placement_missing=ran.filter(pl.any_horizontal(pl.col("placement", "end_s").is_null())).height,
+        shared_share=used.shared_core_s / used.occupied_core_s if used and used.occupied_core_s else None,
+        placement_missing=_misplaced(held),
+        work=work,
         kinds=_by_kind(jobs, origin, options),
-        slices=None if run.slices is None else measure_slices(run.slices, run.jobs),
+        slices=None if run.slices is None else measure_slices(run.slices, run.jobs, held),
         notes=tuple(notes),
+    )
+
+
+def _misplaced(held: pl.DataFrame) -> int:
+    unknown = held.filter(pl.any_horizontal(pl.col("placement", "end_s").is_null()))
+    return unknown.get_column("row").n_unique()
+
+
+def _use(held: pl.DataFrame, work: WorkMetrics, info: RunInfo) -> Occupancy | None:
+    used = occupancy(held)
+    if used is not None or max(info.multiplicity, info.multiplicity_interactive or 1) > 1:
+        return used
+    # Nobody shares a core, so what the jobs held is what was in use.
+    return Occupancy(
+        occupied_core_s=work.allocated_core_s,
+        allocated_core_s=work.allocated_core_s,
+        shared_core_s=0.0,
+        again_core_s=work.again_core_s,
+        lost_core_s=work.lost_core_s,
     )
 
 
@@ -155,6 +206,8 @@ def _measure_kind(jobs: pl.DataFrame, origin: float, options: MetricOptions) -> 
         jobs=jobs.height,
         states=dict(states.iter_rows()),
         wait_s=quantity(jobs.get_column("wait_s")),
+        first_wait_s=quantity(jobs.get_column("first_wait_s")),
+        preempted_share=jobs.select((preemptions() > 0).mean()).item(),
         waited_share=float((waits > options.wait_threshold_s).sum()) / len(waits) if len(waits) else None,
         slowdown=quantity(jobs.get_column("slowdown")),
         slowdown_osub=quantity(jobs.get_column("slowdown_osub")),
@@ -179,19 +232,6 @@ def quantity(values: pl.Series) -> Quantity:
         p95=nearest_rank(known, 95),
         **frame.row(0, named=True),
     )
-
-
-def _utilisation(
-    held: Occupancy | None, ran: pl.DataFrame, info: RunInfo, capacity_core_s: float | None
-) -> float | None:
-    if not capacity_core_s:
-        return None
-    if held is not None:
-        return held.occupied_core_s / capacity_core_s if held.occupied_core_s else None
-    if info.multiplicity == 1 and (info.multiplicity_interactive or 1) == 1:
-        # Nobody shares a core, so what the jobs asked for is what was in use.
-        return float((ran.get_column("run_s") * ran.get_column("cores")).sum()) / capacity_core_s
-    return None
 
 
 def _cpu_utilisation(ran: pl.DataFrame, capacity_core_s: float | None) -> float | None:

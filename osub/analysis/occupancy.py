@@ -29,35 +29,44 @@ class Occupancy:
         Core seconds of all jobs: a core that two jobs hold counts twice.
     shared_core_s
         Core seconds in which two jobs or more held the core.
-    missing
-        Jobs that ran, but without a known placement or end.
+    again_core_s, lost_core_s
+        The parts of ``occupied_core_s`` that set up once more, and that were thrown away; of a second that
+        k jobs hold the core, 1/k is each one's.
     """
 
     occupied_core_s: float
     allocated_core_s: float
     shared_core_s: float
-    missing: int
+    again_core_s: float
+    lost_core_s: float
+
+    @property
+    def useful_core_s(self) -> float:
+        """The part of ``occupied_core_s`` that counted."""
+        return self.occupied_core_s - self.again_core_s - self.lost_core_s
 
 
-def core_entries(jobs: pl.DataFrame) -> pl.DataFrame | None:
-    """Return who held which core: ``row`` (of ``jobs``), ``node``, ``core``, ``start_s``, ``end_s``.
+def core_entries(held: pl.DataFrame) -> pl.DataFrame | None:
+    """Return who held which core: the columns of ``node_entries``, with ``core`` for ``cores``.
 
-    None if there are more than ``CORE_ENTRIES_LIMIT``. Jobs without a placement, a start or an end are left
-    out.
+    None if there are more than ``CORE_ENTRIES_LIMIT``.
     """
-    nodes = node_entries(jobs)
+    nodes = node_entries(held)
     listed = nodes.join(core_lists(nodes), on="cores", maintain_order="left").drop("cores")
     if listed.get_column("core").list.len().sum() > CORE_ENTRIES_LIMIT:
         return None
     return listed.explode("core", empty_as_null=False)
 
 
-def node_entries(jobs: pl.DataFrame) -> pl.DataFrame:
-    """Return who was on which node: ``row`` of ``jobs``, ``start_s``, ``end_s``, ``node``, ``cores``."""
+def node_entries(held: pl.DataFrame) -> pl.DataFrame:
+    """Return who was on which node: ``row`` of ``held``, ``start_s``, ``end_s``, ``node``, ``cores``.
+
+    Stretches (``lives.stretches``) without a known placement or end are left out.
+    """
     return (
-        jobs.with_row_index("row")
-        .filter(pl.all_horizontal(pl.col("start_s", "end_s", "placement").is_not_null()))
-        .select("row", "start_s", "end_s", "placement")
+        held.select("start_s", "end_s", "placement")
+        .with_row_index("row")
+        .filter(pl.all_horizontal(pl.col("end_s", "placement").is_not_null()))
         .explode("placement", empty_as_null=False)
         .unnest("placement")
     )
@@ -72,23 +81,74 @@ def core_lists(entries: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def occupancy(jobs: pl.DataFrame) -> Occupancy | None:
-    """Add up how long cores were in use; None if the run is too large for it (see ``CORE_ENTRIES_LIMIT``)."""
-    entries = core_entries(jobs)
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Spans of single cores between two events, in which nobody came or went.
+
+    Parameters
+    ----------
+    start_s, lasting_s
+        Shape (spans,): when each begins and how long it is.
+    again, useful, lost
+        Shape (spans,): how many jobs held the core to set up once more, to some use, and for nothing.
+    """
+
+    start_s: Floats
+    lasting_s: Floats
+    again: Ints
+    useful: Ints
+    lost: Ints
+
+    @property
+    def jobs(self) -> Ints:
+        """Shape (spans,): how many jobs held the core."""
+        return self.again + self.useful + self.lost
+
+
+def spans(held: pl.DataFrame) -> Spans | None:
+    """Return the spans of all cores; None if the run is too large for it (see ``CORE_ENTRIES_LIMIT``).
+
+    Parameters
+    ----------
+    held
+        What the jobs held (``lives.stretches``).
+    """
+    entries = core_entries(held)
     if entries is None:
         return None
-    ran = jobs.filter(pl.col("start_s").is_not_null())
-    missing = ran.filter(pl.any_horizontal(pl.col("placement", "end_s").is_null())).height
     core = entries.select(pl.struct("node", "core").rank("dense")).to_series().to_numpy()
-    start, end = entries.get_column("start_s").to_numpy(), entries.get_column("end_s").to_numpy()
-    times = np.concatenate((start, end))
-    change = np.concatenate((np.ones(len(start), np.int64), -np.ones(len(end), np.int64)))
-    order = np.lexsort((change, times, np.concatenate((core, core))))
-    level = np.cumsum(change[order])[:-1]
-    lasting = np.diff(times[order])
+    start, end = (entries.get_column(name).to_numpy() for name in ("start_s", "end_s"))
+    row = entries.get_column("row").to_numpy()
+    again, lost = (held.get_column(name).to_numpy()[row] for name in ("again_s", "lost_s"))
+    bounds = {"useful": (start, end)}
+    if again.any() or lost.any():
+        set_up = np.minimum(start + again, end)
+        kept = np.maximum(end - lost, set_up)
+        bounds = {"again": (start, set_up), "useful": (set_up, kept), "lost": (kept, end)}
+    times = np.concatenate([instants for part in bounds.values() for instants in part])
+    order = np.lexsort((times, np.tile(core, 2 * len(bounds))))
+    # Half of the events of each part are comings, the other half goings.
+    event = order // max(len(core), 1)
+    none = np.zeros(max(len(order) - 1, 0), dtype=np.int64)
+    levels = {"again": none, "lost": none}
+    for part, name in enumerate(bounds):
+        change = (event == 2 * part).astype(np.int64) - (event == 2 * part + 1)
+        levels[name] = np.cumsum(change)[:-1]
+    return Spans(start_s=times[order][:-1], lasting_s=np.diff(times[order]), **levels)
+
+
+def occupancy(held: pl.DataFrame) -> Occupancy | None:
+    """Add up how long cores were in use; None if the run is too large for it (see ``spans``)."""
+    found = spans(held)
+    if found is None:
+        return None
+    # From the last event of a core to the first of the next there is nobody, however long that is.
+    jobs, lasting = found.jobs, found.lasting_s
+    each = lasting / np.maximum(jobs, 1)
     return Occupancy(
-        occupied_core_s=float(lasting[level >= 1].sum()),
-        allocated_core_s=float((end - start).sum()),
-        shared_core_s=float(lasting[level >= 2].sum()),
-        missing=missing,
+        occupied_core_s=float(lasting[jobs >= 1].sum()),
+        allocated_core_s=float((lasting * jobs).sum()),
+        shared_core_s=float(lasting[jobs >= 2].sum()),
+        again_core_s=float((each * found.again).sum()),
+        lost_core_s=float((each * found.lost).sum()),
     )

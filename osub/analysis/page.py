@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import polars as pl
+
 from osub.analysis.charts import Chart
 from osub.analysis.curves import (
     Measured,
@@ -24,6 +26,7 @@ from osub.analysis.slice_charts import (
     lateness_chart,
 )
 from osub.analysis.slice_metrics import SliceMetrics
+from osub.analysis.use_chart import use_chart
 from osub.analysis.worst_jobs import worst_jobs
 from osub.records import Run
 
@@ -71,9 +74,10 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One run of the page with all that was computed from it."""
+    """One run of the page with all that was computed from it; ``held`` is what its jobs held."""
 
     run: Run
+    held: pl.DataFrame
     metrics: RunMetrics
     measured: Measured
 
@@ -93,11 +97,15 @@ def sections(subjects: Sequence[Subject]) -> list[Section]:
 def _schedules(subjects: Sequence[Subject]) -> Iterator[Block]:
     last_s = max((subject.metrics.makespan_s or 0.0 for subject in subjects), default=0.0)
     for subject in subjects:
-        chart = gantt(subject.measured.jobs, subject.run.info, last_s or None)
+        chart = gantt(subject.measured.jobs, subject.run.info, last_s or None, subject.held)
         if chart is not None:
             missing = subject.metrics.placement_missing
             lacking = f" {missing:,} jobs ran at a place that is not known." if missing else ""
             yield Block(subject.measured.label, chart.caption + lacking, chart=chart)
+    used = [(subject.measured, subject.held, subject.run.info.capacity_cores) for subject in subjects]
+    in_use = use_chart(used, last_s) if last_s else None
+    if in_use is not None:
+        yield Block("Cores in use over time", in_use.caption, chart=in_use)
 
 
 def _waiting(subjects: Sequence[Subject]) -> Iterator[Block]:
@@ -141,7 +149,7 @@ def _slices(subjects: Sequence[Subject]) -> Iterator[Block]:
         if slices is None or metrics is None or not slices.height:
             continue
         sliced.append((label, metrics))
-        excerpt = excerpt_chart(slices, subject.run.jobs)
+        excerpt = excerpt_chart(slices, subject.run.jobs, subject.held)
         if excerpt is not None:
             yield Block(f"{label}: an excerpt", excerpt.caption, chart=excerpt)
         yield Block(

@@ -15,6 +15,7 @@ from osub import __version__
 from osub.analysis.charts import Chart, fragment, run_style
 from osub.analysis.curves import Measured
 from osub.analysis.derived import MetricOptions, with_derived
+from osub.analysis.lives import stretches
 from osub.analysis.metrics import RunMetrics, measure
 from osub.analysis.page import Section, Subject, sections
 from osub.analysis.provenance import provenance_rows
@@ -115,9 +116,13 @@ def colour_numbers(labels: Sequence[str], twins: Mapping[str, str]) -> dict[str,
 
 
 def _subject(number: int, run: Run, options: MetricOptions) -> Subject:
-    jobs = with_derived(run.jobs, options)
+    held = stretches(run.jobs, run.allocations)
+    jobs = with_derived(run.jobs, options, held)
     return Subject(
-        run, measure(run, options), Measured(run.info.label, jobs, number, run.info.kind == "simulated")
+        run,
+        held,
+        measure(run, options, held),
+        Measured(run.info.label, jobs, number, run.info.kind == "simulated"),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from osub.analysis.metrics import KINDS, KindMetrics, KindName, RunMetrics
 from osub.analysis.slice_metrics import SliceMetrics
+from osub.analysis.work import WorkMetrics
 
 Form = Literal["seconds", "number", "share", "count", "microseconds"]
 Better = Literal["low", "high"] | None
@@ -22,12 +23,14 @@ GROUP_NAMES: dict[KindName, str] = {
 HOURS_FROM_S = 200_000.0
 """From here on a row of seconds is told in hours."""
 ABSENT = "-"
+WORK_GROUP = "Interruptions"
 DETAILS = frozenset(
     {
         "100% of the jobs done",
         "100% of the CPU time done",
         "slowdown S, mean",
         "slowdown S, max",
+        "starts after a preemption",
         "S_OSub, 95th percentile",
         "bounded slowdown, mean",
         "length of a slice",
@@ -67,6 +70,13 @@ _KIND_LINES: tuple[tuple[str, Callable[[KindMetrics], Value], Form, Better], ...
     ("not completed", lambda kind: kind.jobs - kind.states.get("COMPLETED", 0), "count", "low"),
     ("wait, mean", lambda kind: kind.wait_s.mean, "seconds", "low"),
     ("wait, max", lambda kind: kind.wait_s.max, "seconds", "low"),
+    (
+        "wait to the first start, mean",
+        lambda kind: None if kind.first_wait_s == kind.wait_s else kind.first_wait_s.mean,
+        "seconds",
+        "low",
+    ),
+    ("preempted", lambda kind: kind.preempted_share or None, "share", "low"),
     ("waited over {threshold:g} s", lambda kind: kind.waited_share, "share", "low"),
     ("slowdown S, mean", lambda kind: kind.slowdown.mean, "number", "low"),
     ("slowdown S, max", lambda kind: kind.slowdown.max, "number", "low"),
@@ -97,9 +107,19 @@ _SYSTEM_LINES: tuple[tuple[str, Callable[[RunMetrics], Value], Form, Better], ..
     ("90% of the CPU time done", _cpu_time_done("p90"), "seconds", "low"),
     ("95% of the CPU time done", _cpu_time_done("p95"), "seconds", "low"),
     ("100% of the CPU time done", _cpu_time_done("p100"), "seconds", "low"),
-    ("cores in use", lambda run: run.utilisation, "share", "high"),
+    ("cores in use", lambda run: run.utilisation_allocated, "share", "high"),
+    ("cores in useful use", lambda run: run.utilisation_useful if _wastes(run) else None, "share", "high"),
     ("CPU time used", lambda run: run.cpu_utilisation, "share", "high"),
     ("time in use that is shared", lambda run: run.shared_share, "share", None),
+)
+_WORK_LINES: tuple[tuple[str, Callable[[WorkMetrics], Value], Form, Better], ...] = (
+    ("preemptions", lambda work: work.preemptions, "count", "low"),
+    ("starts after a preemption", lambda work: work.resumptions, "count", None),
+    ("starts after a requeue", lambda work: work.requeues, "count", "low"),
+    ("resizes", lambda work: work.resizes, "count", None),
+    ("held core time lost", lambda work: _part(work.lost_core_s, work), "share", "low"),
+    ("held core time that set up again", lambda work: _part(work.again_core_s, work), "share", "low"),
+    ("jobs of unknown core time", lambda work: work.missing or None, "count", "low"),
 )
 _SLICE_LINES: tuple[tuple[str, Callable[[SliceMetrics], Value], Form, Better], ...] = (
     ("slices", lambda slices: slices.slices, "count", None),
@@ -142,6 +162,9 @@ def _rows(runs: Sequence[RunMetrics]) -> Iterator[MetricRow]:
     threshold = runs[0].options.wait_threshold_s
     for system_name, of_run, form, better in _SYSTEM_LINES:
         yield _row("System", system_name, [of_run(run) for run in runs], form, better)
+    eventful = any(_is_eventful(run.work) for run in runs)
+    for work_name, of_work, form, better in _WORK_LINES if eventful else ():
+        yield _row(WORK_GROUP, work_name, [of_work(run.work) for run in runs], form, better)
     for kind in KINDS:
         if not any(kind in run.kinds for run in runs) or _only_kind(runs, kind):
             continue
@@ -151,6 +174,19 @@ def _rows(runs: Sequence[RunMetrics]) -> Iterator[MetricRow]:
     for slice_name, of_slices, form, better in _SLICE_LINES:
         values = [None if run.slices is None else of_slices(run.slices) for run in runs]
         yield _row("Time slices", slice_name, values, form, better)
+
+
+def _wastes(run: RunMetrics) -> bool:
+    return run.work.lost_core_s + run.work.again_core_s > 0
+
+
+def _is_eventful(work: WorkMetrics) -> bool:
+    """Whether a job was interrupted or went on with other cores."""
+    return any((work.preemptions, work.jobs_again, work.resizes, work.requeues, work.resumptions))
+
+
+def _part(core_s: float, work: WorkMetrics) -> float | None:
+    return core_s / work.allocated_core_s if work.allocated_core_s else None
 
 
 def _only_kind(runs: Sequence[RunMetrics], kind: KindName) -> bool:

@@ -10,6 +10,7 @@ import polars as pl
 from plotly.subplots import make_subplots
 
 from osub.analysis.charts import GRID, MUTED, RUN_COLOURS, Chart, arrange, job_colour, safe
+from osub.analysis.lives import in_stretches, placed, stretches
 from osub.analysis.occupancy import core_lists
 from osub.analysis.slice_metrics import SliceMetrics, busy_slices, numbered_once, usage_intervals
 
@@ -21,7 +22,7 @@ INTERVAL_ROWS = 15
 OPACITY = {"held": 0.22, "leftover": 0.22, "idle": 0.07}
 
 
-def excerpt_chart(slices: pl.DataFrame, jobs: pl.DataFrame) -> Chart | None:
+def excerpt_chart(slices: pl.DataFrame, jobs: pl.DataFrame, held: pl.DataFrame | None = None) -> Chart | None:
     """Draw who ran on each core in the busiest stretch of slices; None if no placement is known.
 
     Parameters
@@ -30,18 +31,16 @@ def excerpt_chart(slices: pl.DataFrame, jobs: pl.DataFrame) -> Chart | None:
         The ``slices`` table.
     jobs
         The ``jobs`` table.
+    held
+        What the jobs held (``lives.stretches``); None: one life each.
     """
-    places = (
-        jobs.select(pl.col("job_id").alias("job"), "trace_job", "placement")
-        .drop_nulls()
-        .explode("placement", empty_as_null=False)
-        .unnest("placement")
-    )
+    places = placed(jobs, stretches(jobs) if held is None else held)
     if not slices.height or not places.height:
         return None
     window = _busiest(slices)
     on_cores = (
-        window.join(places, on=("job", "node"))
+        in_stretches(window, places)
+        .join(places.drop("start_s", "end_s"), on=("job", "node", "stretch"))
         .join(core_lists(places), on="cores")
         .explode("core", empty_as_null=False)
         .sort("node", "core", "trace_job", "slice")

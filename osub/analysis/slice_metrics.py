@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 import polars as pl
 
+from osub.analysis.lives import in_stretches, placed, stretches
 from osub.analysis.occupancy import core_lists
 from osub.analysis.percentiles import nearest_rank
 
@@ -66,12 +67,14 @@ class SliceMetrics(msgspec.Struct, frozen=True, kw_only=True):
     switching_share: float | None
 
 
-def measure_slices(slices: pl.DataFrame, jobs: pl.DataFrame) -> SliceMetrics:
-    """Compute the metrics of the ``slices`` table, with the placements from the ``jobs`` table."""
+def measure_slices(
+    slices: pl.DataFrame, jobs: pl.DataFrame, held: pl.DataFrame | None = None
+) -> SliceMetrics:
+    """Compute the metrics of the ``slices`` table; see ``attained_shares`` for ``held``."""
     slices = numbered_once(slices)
     busy = busy_slices(slices)
     counted = usage_intervals(busy).group_by("interval").agg(pl.col("count").sum()).sort("interval")
-    shares, missing = attained_shares(slices, busy, jobs)
+    shares, missing = attained_shares(slices, busy, jobs, held)
     return SliceMetrics(
         slices=slices.get_column("slice").n_unique(),
         length_s=slices.select(pl.col("length_s").median()).item(),
@@ -133,7 +136,9 @@ def usage_intervals(busy: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def attained_shares(slices: pl.DataFrame, busy: pl.DataFrame, jobs: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+def attained_shares(
+    slices: pl.DataFrame, busy: pl.DataFrame, jobs: pl.DataFrame, held: pl.DataFrame | None = None
+) -> tuple[pl.DataFrame, int]:
     """Return what each contended job got of what it was entitled to.
 
     In a slice in which a job is busy and shares a core with another busy job it is entitled to the slice
@@ -145,6 +150,8 @@ def attained_shares(slices: pl.DataFrame, busy: pl.DataFrame, jobs: pl.DataFrame
         The tables.
     busy
         What ``busy_slices`` returned.
+    held
+        What the jobs held (``lives.stretches``); None: one life each.
 
     Returns
     -------
@@ -153,25 +160,29 @@ def attained_shares(slices: pl.DataFrame, busy: pl.DataFrame, jobs: pl.DataFrame
     missing
         Busy jobs without a known placement; they are left out, also as sharers of others.
     """
-    rows = slices.lazy().filter(pl.col("role") != "idle").select("slice", "node", "job")
+    places = placed(jobs, stretches(jobs) if held is None else held)
+    awake = slices.filter(pl.col("role") != "idle").select("slice", "node", "job", "start_s", "length_s")
+    rows = in_stretches(awake, places).lazy().select("slice", "node", "job", "stretch")
     # Slices with the same busy jobs on the same nodes have the same sharers. Patterns repeat, so sharers are
     # counted once for each different crowd; a sum of hashes, which no order changes, tells crowds apart.
     crowds = (
         rows.unique()
         .group_by("slice")
-        .agg(crowd=pl.struct("node", "job").hash().sum())
+        .agg(crowd=pl.struct("node", "job", "stretch").hash().sum())
         .sort("slice")
         .collect()
     )
     samples = crowds.group_by("crowd").agg(pl.col("slice").min())
-    cores = _cores_of_jobs(jobs)
+    cores = places.join(core_lists(places), on="cores").select("job", "stretch", "node", "core")
     members = rows.join(samples.lazy(), on="slice").unique().collect()
     shares = (
         busy.lazy()
         .join(crowds.lazy(), on="slice")
         .group_by("crowd", "job")
         .agg(length_s=pl.col("length_s").sum(), attained_s=pl.col("length_s").filter("used").sum())
-        .join(_multiplicities(members, cores).lazy(), on=("crowd", "job"))
+        .join(
+            _multiplicities(members, cores.explode("core", empty_as_null=False)).lazy(), on=("crowd", "job")
+        )
         .filter(pl.col("m") > 1)
         .group_by("job")
         .agg(entitled_s=(pl.col("length_s") / pl.col("m")).sum(), attained_s=pl.col("attained_s").sum())
@@ -179,20 +190,8 @@ def attained_shares(slices: pl.DataFrame, busy: pl.DataFrame, jobs: pl.DataFrame
         .with_columns(ratio=pl.col("attained_s") / pl.col("entitled_s"))
         .collect()
     )
-    placed = busy.get_column("job").unique().is_in(cores.get_column("job").unique().implode())
-    return shares, int((~placed).sum())
-
-
-def _cores_of_jobs(jobs: pl.DataFrame) -> pl.DataFrame:
-    """Return ``job``, ``node``, ``core``: a row for each core of each job with a number and a placement."""
-    entries = (
-        jobs.select(pl.col("job_id").alias("job"), "placement")
-        .drop_nulls()
-        .explode("placement", empty_as_null=False)
-        .unnest("placement")
-    )
-    listed = entries.join(core_lists(entries), on="cores")
-    return listed.select("job", "node", "core").explode("core", empty_as_null=False)
+    known = busy.get_column("job").unique().is_in(cores.get_column("job").unique().implode())
+    return shares, int((~known).sum())
 
 
 def _multiplicities(members: pl.DataFrame, cores: pl.DataFrame) -> pl.DataFrame:
@@ -202,7 +201,7 @@ def _multiplicities(members: pl.DataFrame, cores: pl.DataFrame) -> pl.DataFrame:
     for piece in (
         members.sort("crowd").with_columns(part=pl.col("crowd").rle_id() // 2_000).partition_by("part")
     ):
-        on_cores = piece.join(cores, on=("node", "job"))
+        on_cores = piece.join(cores, on=("node", "job", "stretch"))
         counts = on_cores.with_columns(m=pl.len().over("crowd", "node", "core"))
         found.append(counts.group_by("crowd", "job").agg(pl.col("m").max()))
     empty = pl.DataFrame(schema={"crowd": pl.UInt64, "job": pl.Int64, "m": pl.UInt32})

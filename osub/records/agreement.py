@@ -55,7 +55,9 @@ def _ordered(jobs: pl.DataFrame, allocations: pl.DataFrame) -> pl.DataFrame:
         pl.col("end_s").alias("ended_s"),
         is_known=pl.lit(value=True),
     )
-    ordered = allocations.drop("placement").sort("job", "from_s", "to_s", nulls_last=True)
+    ordered = allocations.drop("placement").sort(
+        "job", "from_s", "to_s", nulls_last=True, maintain_order=True
+    )
     return ordered.join(said, on="job", how="left", maintain_order="left").with_columns(
         is_first=(pl.col("job") != pl.col("job").shift()).fill_null(value=True),
         before_s=pl.when(pl.col("job") == pl.col("job").shift()).then(pl.col("to_s").shift()),
@@ -63,8 +65,8 @@ def _ordered(jobs: pl.DataFrame, allocations: pl.DataFrame) -> pl.DataFrame:
 
 
 def _check_lives(rows: pl.DataFrame, source: str) -> None:
-    twice = pl.struct("job", "from_s", "to_s", "why").is_duplicated()
     lasting = pl.col("to_s") - pl.col("from_s")
+    twice = pl.struct("job", "from_s", "to_s", "why").is_duplicated() & (lasting.is_null() | (lasting > 0))
     parts = pl.col("setup_s").fill_null(0) + pl.col("wasted_s").fill_null(0)
     is_first = pl.col("is_first")
     for bad, column, what in (
@@ -88,7 +90,7 @@ def _check_lives(rows: pl.DataFrame, source: str) -> None:
 def _check_last_place(jobs: pl.DataFrame, allocations: pl.DataFrame, source: str) -> None:
     """Compare what ``jobs`` says that a job held last with its last stretch."""
     last = (
-        allocations.sort("job", "from_s", "to_s", nulls_last=True)
+        allocations.sort("job", "from_s", "to_s", nulls_last=True, maintain_order=True)
         .filter((pl.col("job") != pl.col("job").shift(-1)).fill_null(value=True))
         .select("job", placement=_place())
     )

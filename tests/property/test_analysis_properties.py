@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from osub.analysis.completion import completion_by_cpu_time, completion_by_jobs
 from osub.analysis.derived import MetricOptions, with_derived
+from osub.analysis.lives import stretches
 from osub.analysis.metrics import quantity
 from osub.analysis.occupancy import core_entries, occupancy
 from osub.analysis.percentiles import nearest_rank
@@ -75,8 +76,8 @@ def test_slowdowns_are_in_order(table: pl.DataFrame) -> None:
 
 @given(tables())
 def test_use_of_cores_is_what_counting_second_by_second_gives(table: pl.DataFrame) -> None:
-    held = occupancy(table)
-    entries = core_entries(table)
+    held = occupancy(stretches(table))
+    entries = core_entries(stretches(table))
     assert held is not None
     assert entries is not None
     load: dict[tuple[str, int, int], int] = {}

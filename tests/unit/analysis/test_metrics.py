@@ -100,7 +100,7 @@ def test_completion_by_jobs_and_by_cpu_time(metrics: RunMetrics) -> None:
 
 def test_use_of_the_system(metrics: RunMetrics) -> None:
     # Core 0 for 34 s and core 1 for 20 s, of two cores in 34 s.
-    assert metrics.utilisation == pytest.approx(54 / 68)
+    assert metrics.utilisation_allocated == pytest.approx(54 / 68)
     assert metrics.cpu_utilisation == pytest.approx(31 / 68)
     assert metrics.shared_share == 0
     assert metrics.placement_missing == 0
@@ -122,7 +122,7 @@ def test_a_core_that_two_jobs_hold_is_in_use_once(tmp_path: Path) -> None:
     write_run(tmp_path / "RUN", make_info(system="N2C2"), make_trace(tmp_path), frame_of(jobs, JOBS))
     metrics = measure(load_run(tmp_path / "RUN"))
     occupied = 14 + 6 + 2
-    assert metrics.utilisation == pytest.approx(occupied / (4 * 14))
+    assert metrics.utilisation_allocated == pytest.approx(occupied / (4 * 14))
     assert metrics.shared_share == pytest.approx(4 / occupied)
 
 
@@ -137,7 +137,7 @@ def test_a_job_of_no_length_has_no_slowdown_but_a_bounded_one() -> None:
 def test_a_run_in_which_nothing_ran_has_no_figures_and_no_error(tmp_path: Path, jobs: list[Row]) -> None:
     write_run(tmp_path / "RUN", make_info(), make_trace(tmp_path), frame_of(jobs, JOBS))
     metrics = measure(load_run(tmp_path / "RUN"))
-    assert (metrics.makespan_s, metrics.utilisation, metrics.cpu_utilisation) == (None, None, None)
+    assert (metrics.makespan_s, metrics.utilisation_allocated, metrics.cpu_utilisation) == (None, None, None)
     assert metrics.kinds["all"].wait_s.max is None
     assert metrics.kinds["all"].completion_by_jobs_s["p90"] is None
 
