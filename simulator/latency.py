@@ -16,7 +16,7 @@ import numpy as np
 
 from osub.errors import InputError
 from osub.units import seconds_to_us
-from simulator.engine.state import Ints
+from simulator.engine.records import Ints
 from simulator.periods import Periods, merged
 from simulator.simulate import Result
 from simulator.workload import Workload

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from osub.errors import InputError
 from osub.units import US_PER_S
-from simulator.engine.state import Ints
+from simulator.engine.records import Ints
 from workloads.swf import InteractivePattern
 
 TOLERANCE_S = 1.0

@@ -12,7 +12,7 @@ import polars as pl
 from osub.records import SLICES, PlacementArrays, RunInfo, format_cores, write_run
 from osub.units import US_PER_S
 from simulator.engine.cluster import members
-from simulator.engine.state import NODE, Ints
+from simulator.engine.records import Ints
 from simulator.simulate import Result
 from simulator.system import node_names
 
@@ -29,18 +29,17 @@ def placement_arrays(result: Result) -> PlacementArrays:
     cores = np.empty(offsets[-1], dtype=np.int32)
     texts: dict[str, int] = {}
     for pool in result.pools:
-        state = pool.run.state
-        kinds, inverse = _distinct(state.mask)
+        kinds, inverse = _distinct(pool.run.mask)
         names = [format_cores(members(kind)) for kind in kinds]
         ids = np.array([texts.setdefault(name, len(texts)) for name in names], dtype=np.int32)
         if len(result.pools) == 1:
-            node[:] = state.parts[NODE]
+            node[:] = pool.run.node
             cores[:] = ids[inverse]
             continue
         counts = workload.nodes[pool.members]
         begins = np.concatenate(([0], np.cumsum(counts)))[:-1]
         target = np.repeat(offsets[:-1][pool.members] - begins, counts) + np.arange(counts.sum())
-        node[target] = state.parts[NODE] + pool.pool.first
+        node[target] = pool.run.node + pool.pool.first
         cores[target] = ids[inverse]
     return PlacementArrays(
         offsets, node, cores, node_names(result.setting.system.nodes), tuple(texts) or ("0",)

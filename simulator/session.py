@@ -12,7 +12,6 @@ import msgspec
 from osub.records import TRACE_NAME, GangSettings, HostInfo, RunInfo, utc_now
 from osub.records.folder import read_info
 from simulator.choices import Words, setting_of
-from simulator.engine.compile import COMPILED, is_cached
 from simulator.latency import Latencies, delayed, undelayed
 from simulator.options import Cleaning
 from simulator.record import RunTables, write_tables
@@ -65,11 +64,6 @@ class Session:
     def of_run(self) -> bool:
         """Whether the trace is that of a RUN, and so in the run's own seconds."""
         return self.trace_path.name == TRACE_NAME and (self.trace_path.parent / _INFO_NAME).is_file()
-
-    @property
-    def must_compile(self) -> bool:
-        """Whether the engine has to be compiled first, which takes a while."""
-        return self.setting.rules.are_built_in and COMPILED and not is_cached()
 
     def run(self, progress: Callable[[int], None] | None = None, *, check: bool = False) -> Result:
         """Simulate; with ``check``, check the engine's invariants after every event."""

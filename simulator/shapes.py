@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from osub.errors import InputError
-from simulator.engine.state import Ints
+from simulator.engine.records import Ints
 from simulator.options import Oversize
 from simulator.system import Pool, Queues
 from workloads.job_shape import JobShape, job_shape

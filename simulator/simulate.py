@@ -9,7 +9,7 @@ import numpy as np
 
 from simulator.engine.invariants import Invariants
 from simulator.engine.pool_run import PoolRun, run_pool
-from simulator.engine.state import Ints
+from simulator.engine.records import Ints
 from simulator.options import Setting
 from simulator.system import Pool
 from simulator.workload import Workload

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from osub.errors import InputError, UsageError
 from osub.units import US_PER_S
 from simulator.engine.build import PoolJobs
-from simulator.engine.state import Ints
+from simulator.engine.records import Ints
 from simulator.options import Cleaning, Limits, ZeroLength
 from simulator.periods import Periods, trace_periods
 from simulator.shapes import Shapes, job_shapes

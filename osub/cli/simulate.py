@@ -6,7 +6,6 @@ The simulator is imported when the command runs: the compiler behind it takes a 
 from __future__ import annotations
 
 import json
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -115,8 +114,6 @@ def simulate(
     )
     cleaning = cleaning_of(interactive_queue, speedup, oversize, zero_length, limits)
     session = Session(trace, words, cleaning, latencies)
-    if session.must_compile and not check:
-        print("osub: compiling the engine, once for this version (one to three minutes)", file=sys.stderr)
     result = session.run(check=check)
     figures, tables = outcome(result), tables_of(result)
     del result  # of a large trace it takes as much memory as writing does

@@ -1,141 +1,146 @@
 """The agenda (an indexed binary heap of running jobs by what is next for them), the queue, the running set.
 
-Order of the agenda: time, then ends before changes of phase, then job number. The kernels take a ``run``
-table and its ``clock``, because a projection of the future has an agenda of its own.
+Order of the agenda: time, then ends before changes of phase, then job number. The kernels take a
+``Timeline``, because a projection of the future has an agenda of its own.
 """
 
 from __future__ import annotations
 
 from simulator.engine.compile import kernel
-from simulator.engine.state import (
-    ACTIVE,
-    AGENDA,
-    HEAP,
-    HEAP_AT,
-    LAST,
-    NEVER,
-    NEXT_US,
-    QUEUE_NEXT,
-    QUEUE_PREV,
-    RUNNING,
-    RUNNING_AT,
-    WAITING,
-    Ints,
-)
+from simulator.engine.state import NEVER, RunRecord, State, Timeline
 
 
 @kernel
-def _comes_first(run: Ints, a: int, b: int) -> bool:
+def present(state: State) -> Timeline:
+    """Return the real course of things."""
+    return Timeline(state.clock, state.runs, state.lists)
+
+
+@kernel
+def _comes_first(line: Timeline, a: int, b: int) -> bool:
     """Return whether the next event of job ``a`` precedes that of job ``b``."""
-    if run[NEXT_US, a] != run[NEXT_US, b]:
-        return bool(run[NEXT_US, a] < run[NEXT_US, b])
-    if run[LAST, a] != run[LAST, b]:
-        return bool(run[LAST, a] > run[LAST, b])
+    first: RunRecord = line.runs[a]
+    second: RunRecord = line.runs[b]
+    if first.next_us != second.next_us:
+        return first.next_us < second.next_us
+    if first.last != second.last:
+        return first.last > second.last
     return a < b
 
 
 @kernel
-def _rise(run: Ints, place: int) -> None:
-    job = run[HEAP, place]
+def _rise(line: Timeline, place: int) -> None:
+    runs, lists = line.runs, line.lists
+    job = lists[place].agenda
     while place > 0:
         parent = (place - 1) >> 1
-        above = run[HEAP, parent]
-        if not _comes_first(run, job, above):
+        above = lists[parent].agenda
+        if not _comes_first(line, job, above):
             break
-        run[HEAP, place] = above
-        run[HEAP_AT, above] = place
+        lists[place].agenda = above
+        runs[above].agenda_at = place
         place = parent
-    run[HEAP, place] = job
-    run[HEAP_AT, job] = place
+    lists[place].agenda = job
+    runs[job].agenda_at = place
 
 
 @kernel
-def _sink(run: Ints, size: int, place: int) -> None:
-    job = run[HEAP, place]
+def _sink(line: Timeline, place: int) -> None:
+    runs, lists = line.runs, line.lists
+    size = line.clock[0].agenda
+    job = lists[place].agenda
     while True:
         child = 2 * place + 1
         if child >= size:
             break
-        if child + 1 < size and _comes_first(run, run[HEAP, child + 1], run[HEAP, child]):
+        if child + 1 < size and _comes_first(line, lists[child + 1].agenda, lists[child].agenda):
             child += 1
-        below = run[HEAP, child]
-        if not _comes_first(run, below, job):
+        below = lists[child].agenda
+        if not _comes_first(line, below, job):
             break
-        run[HEAP, place] = below
-        run[HEAP_AT, below] = place
+        lists[place].agenda = below
+        runs[below].agenda_at = place
         place = child
-    run[HEAP, place] = job
-    run[HEAP_AT, job] = place
+    lists[place].agenda = job
+    runs[job].agenda_at = place
 
 
 @kernel
-def enter_agenda(run: Ints, clock: Ints, job: int) -> None:
-    """Put ``job`` on the agenda at its ``NEXT_US``."""
-    place = clock[AGENDA]
-    clock[AGENDA] = place + 1
-    run[HEAP, place] = job
-    _rise(run, place)
+def enter_agenda(line: Timeline, job: int) -> None:
+    """Put ``job`` on the agenda at its ``next_us``."""
+    place = line.clock[0].agenda
+    line.clock[0].agenda = place + 1
+    line.lists[place].agenda = job
+    _rise(line, place)
 
 
 @kernel
-def move_in_agenda(run: Ints, clock: Ints, job: int) -> None:
+def move_in_agenda(line: Timeline, job: int) -> None:
     """Restore the order after the key of ``job`` changed."""
-    _rise(run, run[HEAP_AT, job])
-    _sink(run, clock[AGENDA], run[HEAP_AT, job])
+    _rise(line, line.runs[job].agenda_at)
+    _sink(line, line.runs[job].agenda_at)
 
 
 @kernel
-def leave_agenda(run: Ints, clock: Ints, job: int) -> None:
+def leave_agenda(line: Timeline, job: int) -> None:
     """Take ``job`` off the agenda."""
-    place = run[HEAP_AT, job]
-    last = clock[AGENDA] - 1
-    clock[AGENDA] = last
-    run[HEAP_AT, job] = NEVER
+    place = line.runs[job].agenda_at
+    last = line.clock[0].agenda - 1
+    line.clock[0].agenda = last
+    line.runs[job].agenda_at = NEVER
     if place != last:
-        moved = run[HEAP, last]
-        run[HEAP, place] = moved
-        run[HEAP_AT, moved] = place
-        move_in_agenda(run, clock, moved)
+        moved = line.lists[last].agenda
+        line.lists[place].agenda = moved
+        line.runs[moved].agenda_at = place
+        move_in_agenda(line, moved)
 
 
 @kernel
-def enter_queue(run: Ints, clock: Ints, job: int) -> None:
+def enter_queue(state: State, job: int) -> None:
     """Append ``job`` to the queue."""
-    end = run.shape[1] - 1
-    last = run[QUEUE_PREV, end]
-    run[QUEUE_NEXT, last] = job
-    run[QUEUE_PREV, job] = last
-    run[QUEUE_NEXT, job] = end
-    run[QUEUE_PREV, end] = job
-    clock[WAITING] += 1
+    runs = state.runs
+    end = state.rules[0].jobs
+    last = runs[end].queue_prev
+    runs[last].queue_next = job
+    runs[job].queue_prev = last
+    runs[job].queue_next = end
+    runs[end].queue_prev = job
+    state.clock[0].waiting += 1
 
 
 @kernel
-def leave_queue(run: Ints, clock: Ints, job: int) -> None:
+def leave_queue(state: State, job: int) -> None:
     """Take ``job`` out of the queue."""
-    before = run[QUEUE_PREV, job]
-    after = run[QUEUE_NEXT, job]
-    run[QUEUE_NEXT, before] = after
-    run[QUEUE_PREV, after] = before
-    clock[WAITING] -= 1
+    runs = state.runs
+    before = runs[job].queue_prev
+    after = runs[job].queue_next
+    runs[before].queue_next = after
+    runs[after].queue_prev = before
+    state.clock[0].waiting -= 1
 
 
 @kernel
-def enter_running(run: Ints, clock: Ints, job: int) -> None:
+def first_waiting(state: State) -> int:
+    """Return the head of the queue; if nobody waits, the index after the last job."""
+    return state.runs[state.rules[0].jobs].queue_next
+
+
+@kernel
+def enter_running(state: State, job: int) -> None:
     """Add ``job`` to the set of running jobs."""
-    place = clock[ACTIVE]
-    run[RUNNING, place] = job
-    run[RUNNING_AT, job] = place
-    clock[ACTIVE] = place + 1
+    place = state.clock[0].active
+    state.lists[place].running = job
+    state.runs[job].running_at = place
+    state.clock[0].active = place + 1
 
 
 @kernel
-def leave_running(run: Ints, clock: Ints, job: int) -> None:
+def leave_running(state: State, job: int) -> None:
     """Remove ``job`` from the set of running jobs."""
-    place = run[RUNNING_AT, job]
-    last = clock[ACTIVE] - 1
-    moved = run[RUNNING, last]
-    run[RUNNING, place] = moved
-    run[RUNNING_AT, moved] = place
-    run[RUNNING_AT, job] = NEVER
-    clock[ACTIVE] = last
+    place = state.runs[job].running_at
+    last = state.clock[0].active - 1
+    moved = state.lists[last].running
+    state.lists[place].running = moved
+    state.runs[moved].running_at = place
+    state.runs[job].running_at = NEVER
+    state.clock[0].active = last

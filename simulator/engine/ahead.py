@@ -5,15 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.engine.build import PoolJobs
-from simulator.engine.pool_run import Rules, run_pool
-from simulator.placement.plain import SlurmPlacement
+from simulator.engine.pool_run import Rules, compiled_loop
+from simulator.placement.plain import SlurmPlacement, ThesisPlacement
+from simulator.placement.rule import Placement
 from simulator.policies.plain import Easy
 from simulator.sharing.proportional import Proportional
 from simulator.system import Pool
 
+CASES: tuple[tuple[int, Placement], ...] = (
+    (1, SlurmPlacement()),
+    (2, SlurmPlacement()),
+    (2, ThesisPlacement()),
+)
+"""Multiplicity and placement of the loops that most runs want; EASY in each."""
+
 
 def compile_engine() -> None:
-    """Compile the engine into its cache, or load it: run no jobs at all."""
+    """Compile the loops that most runs want into their cache."""
     none = np.zeros(0, dtype=np.int64)
     jobs = PoolJobs(
         submit_us=none,
@@ -25,8 +33,10 @@ def compile_engine() -> None:
         phase_at=np.zeros(1, dtype=np.int64),
         phase_us=none,
     )
-    pool = Pool(name="all", first=0, nodes=1, cores=1, multiplicity=1)
-    run_pool(jobs, none, pool, Rules(policy=Easy(), placement=SlurmPlacement(), sharing=Proportional.of("1")))
+    for multiplicity, placement in CASES:
+        pool = Pool(name="all", first=0, nodes=1, cores=1, multiplicity=multiplicity)
+        rules = Rules(policy=Easy(), placement=placement, sharing=Proportional.of("1"))
+        compiled_loop(jobs, pool, rules).prepare()
 
 
 if __name__ == "__main__":

@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
-
 from simulator.engine.compile import kernel
+from simulator.engine.records import Row
 
 WORD_BITS = 62
 
@@ -43,14 +41,14 @@ def lowest_bits(word: int, count: int) -> int:
 
 
 @kernel
-def flip(members: npt.NDArray[np.int64], member: int) -> None:
+def flip(members: Row, member: int) -> None:
     """Add ``member`` to a set, or remove it."""
     word = member // WORD_BITS
-    members[word] ^= 1 << int(member - word * WORD_BITS)  # a shift by numpy's int32 ends at 32 bits
+    members[word] ^= 1 << (member - word * WORD_BITS)
 
 
 @kernel
-def has(members: npt.NDArray[np.int64], member: int) -> bool:
+def has(members: Row, member: int) -> bool:
     """Return whether ``member`` is in a set."""
     word = member // WORD_BITS
-    return bool((members[word] >> int(member - word * WORD_BITS)) & 1)
+    return bool((members[word] >> (member - word * WORD_BITS)) & 1)

@@ -7,36 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from osub.errors import InputError
+from simulator.engine.records import Ints, Maker, Table
 from simulator.engine.state import (
-    APP,
-    ARRIVAL,
-    CLOCK_FIELDS,
-    CORES,
-    FACTOR,
-    FREE,
-    FREE_KIB,
-    JOB_FIELDS,
-    KIND,
-    LLN,
-    MEMORY_KIB,
-    NODE_FIELDS,
-    NODES,
-    NODES_DIFFER,
     ONE,
-    PART_AT,
-    PART_FIELDS,
-    PHASE_AT,
-    PLACEMENT,
-    POLICY,
-    REQUEST_US,
-    RULE_FIELDS,
-    SCALE,
-    SHAPE,
-    SUBMIT_US,
-    Ints,
+    ClockRecord,
+    JobRecord,
+    ListRecord,
+    NodeRecord,
+    PartRecord,
+    Rows,
+    RulesRecord,
+    RunRecord,
     State,
     full_set,
-    run_table,
 )
 from simulator.sharing.model import SharingTables
 from simulator.system import Pool
@@ -67,50 +50,64 @@ class PoolJobs:
         """How many there are."""
         return len(self.submit_us)
 
+    @property
+    def part_at(self) -> Ints:
+        """Where the parts of each job begin, and the number of parts; shape (jobs + 1,)."""
+        return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(self.nodes)))
 
-def _job_table(jobs: PoolJobs) -> Ints:
-    count = jobs.count
-    table = np.zeros((JOB_FIELDS, count + 1), dtype=np.int64)
-    for field, values in (
-        (SUBMIT_US, jobs.submit_us),
-        (REQUEST_US, jobs.requested_us),
-        (NODES, jobs.nodes),
-        (CORES, jobs.cores),
-        (MEMORY_KIB, jobs.memory_kib),
-        (APP, jobs.app),
-    ):
-        table[field, :count] = values
-    table[PHASE_AT] = jobs.phase_at
-    table[PART_AT, 1:] = np.cumsum(jobs.nodes)
-    shape = np.zeros(count, dtype=np.int64)
-    for values in (jobs.nodes, jobs.cores, jobs.memory_kib, jobs.app):
-        shape = np.unique(shape * (values.max(initial=0) + 1) + values, return_inverse=True)[1]
-    table[SHAPE, :count] = shape
-    table[ARRIVAL, :count] = np.argsort(jobs.submit_us, kind="stable")
-    return table
+    @property
+    def shapes(self) -> Ints:
+        """A number for each job, the same for all of the same shape, memory and class."""
+        shape = np.zeros(self.count, dtype=np.int64)
+        for values in (self.nodes, self.cores, self.memory_kib, self.app):
+            shape = np.unique(shape * (values.max(initial=0) + 1) + values, return_inverse=True)[1]
+        return shape
+
+
+def _job_table(make: Maker, jobs: PoolJobs) -> Table[JobRecord]:
+    """Return the jobs, and one record more, in which the last job's phases and parts end."""
+
+    def ended(values: Ints) -> Ints:
+        return np.concatenate((values, np.zeros(1, dtype=np.int64)))
+
+    return make.table(
+        JobRecord,
+        jobs.count + 1,
+        submit_us=ended(jobs.submit_us),
+        request_us=ended(jobs.requested_us),
+        nodes=ended(jobs.nodes),
+        cores=ended(jobs.cores),
+        memory_kib=ended(jobs.memory_kib),
+        app=ended(jobs.app),
+        shape=ended(jobs.shapes),
+        phase_at=jobs.phase_at,
+        part_at=jobs.part_at,
+    )
 
 
 def build_state(
+    make: Maker,
     jobs: PoolJobs,
     pool: Pool,
     sharing: SharingTables,
-    policy: int,
-    placement: int,
+    *,
+    with_rows: bool,
     node_memory_kib: int | None = None,
 ) -> State:
     """Return the state at the beginning of a run.
 
     Parameters
     ----------
+    make
+        Makes tables for compiled kernels or for plain Python.
     jobs
         What arrives, each job small enough to fit on the idle pool.
     pool
         The nodes.
     sharing
         The sharing model.
-    policy, placement
-        Codes of the built-in rules (see ``simulator.engine.state``); ignored where a plain Python rule is
-        used.
+    with_rows
+        Whether Slurm's rows are kept, if cores are shared.
     node_memory_kib
         Memory of each node; None is unlimited.
 
@@ -119,60 +116,69 @@ def build_state(
     InputError
         A job's run time or request is too long to be counted in the model's units of work.
     """
-    busy_us = np.diff(np.concatenate(([0], np.cumsum(jobs.phase_us)))[jobs.phase_at])
-    longest_us = int(max(jobs.requested_us.max(initial=0), busy_us.max(initial=0)))
-    if longest_us * sharing.scale >= _MOST_UNITS:
-        raise InputError(
-            f"a job runs or asks for {longest_us / 1e6:g} s, too long for {sharing.scale} units of work a "
-            "microsecond: choose an overhead with fewer decimals, or cut the request"
-        )
+    _check_lengths(jobs, sharing.scale)
     count, nodes, cores, slots = jobs.count, pool.nodes, pool.cores, pool.multiplicity
-    valid, node_set, loads = full_set(cores), full_set(nodes), full_set(cores * slots + 1)
-    words = len(valid)
-    table = _job_table(jobs)
-    rules = np.zeros(RULE_FIELDS, dtype=np.int64)
-    rules[POLICY], rules[PLACEMENT], rules[KIND], rules[SCALE] = (
-        policy,
-        placement,
-        sharing.kind,
-        sharing.scale,
-    )
-    rules[NODES_DIFFER] = bool((sharing.factors != ONE).any())
-    node_table = np.zeros((NODE_FIELDS, nodes), dtype=np.int64)
-    node_table[FREE] = cores
-    node_table[FREE_KIB] = _UNLIMITED_KIB if node_memory_kib is None else node_memory_kib
-    node_table[FACTOR] = sharing.factors
+    valid, node_set = full_set(cores), full_set(nodes)
     by_load = np.zeros((cores * slots + 1, len(node_set)), dtype=np.int64)
     by_load[0] = node_set
     load_size = np.zeros(cores * slots + 1, dtype=np.int64)
     load_size[0] = nodes
-    loads[:] = 0
-    loads[0] = 1
-    parts = int(table[PART_AT, count])
-    rows = slots if placement == LLN and slots > 1 else 0
+    parts = int(jobs.nodes.sum())
+    memory_kib = _UNLIMITED_KIB if node_memory_kib is None else node_memory_kib
     return State(
-        rules=rules,
-        clock=np.zeros(CLOCK_FIELDS, dtype=np.int64),
-        jobs=table,
-        phase_us=jobs.phase_us,
-        run=run_table(count),
-        nodes=node_table,
-        roomy=np.full(cores + 1, nodes, dtype=np.int64),
-        listed=np.zeros((nodes, cores * slots), dtype=np.int32),
-        valid=valid,
-        occupied=np.zeros((nodes, slots, words), dtype=np.int64),
-        busy=np.zeros((nodes if slots > 1 else 0, slots, words), dtype=np.int64),
-        parts=np.zeros((PART_FIELDS, parts), dtype=np.int32),
-        mask=np.zeros((parts, words), dtype=np.int64),
-        speeds=sharing.speeds,
-        excess=sharing.excess,
-        by_load=by_load,
-        load_size=load_size,
-        loads=loads,
-        chosen=np.zeros(len(node_set), dtype=np.int64),
-        barred=np.zeros(len(node_set), dtype=np.int64),
-        rows=np.zeros((rows, nodes, words), dtype=np.int64),
-        row_order=np.arange(rows, dtype=np.int64),
-        row_kept=np.arange(rows, dtype=np.int64),
-        row_size=np.zeros(rows, dtype=np.int64),
+        rules=make.table(
+            RulesRecord,
+            1,
+            scale=sharing.scale,
+            nodes_differ=int((sharing.factors != ONE).any()),
+            jobs=count,
+            nodes=nodes,
+            cores=cores,
+            slots=slots,
+        ),
+        clock=make.table(ClockRecord, 1),
+        jobs=_job_table(make, jobs),
+        runs=make.table(RunRecord, count + 1, queue_next=count, queue_prev=count),
+        lists=make.table(ListRecord, count + 1, arrival=_arrivals(jobs)),
+        nodes=make.table(NodeRecord, nodes, free=cores, free_kib=memory_kib, factor=sharing.factors),
+        parts=make.table(PartRecord, parts),
+        phase_us=make.row(jobs.phase_us),
+        roomy=make.row(np.full(cores + 1, nodes, dtype=np.int64)),
+        listed=make.grid(nodes, cores * slots, short=True),
+        valid=make.row(valid),
+        occupied=make.grid(nodes, slots, len(valid)),
+        busy=make.grid(nodes, slots, len(valid)) if slots > 1 else None,
+        mask=make.grid(parts, len(valid)),
+        speeds=make.row(sharing.speeds),
+        excess=None if sharing.excess is None else make.filled(sharing.excess),
+        by_load=None if with_rows and slots > 1 else make.filled(by_load),
+        load_size=make.row(load_size),
+        loads=make.row([1] + [0] * (len(full_set(cores * slots + 1)) - 1)),
+        chosen=make.zeros(len(node_set)),
+        barred=make.zeros(len(node_set)),
+        rows=_new_rows(make, nodes, slots, len(valid)) if with_rows and slots > 1 else None,
     )
+
+
+def _arrivals(jobs: PoolJobs) -> Ints:
+    """Return the jobs by submit time, then index, and one zero more."""
+    return np.concatenate((np.argsort(jobs.submit_us, kind="stable"), np.zeros(1, dtype=np.int64)))
+
+
+def _new_rows(make: Maker, nodes: int, slots: int, words: int) -> Rows:
+    return Rows(
+        cells=make.grid(slots, nodes, words),
+        size=make.zeros(slots),
+        order=make.row(range(slots)),
+        kept=make.row(range(slots)),
+    )
+
+
+def _check_lengths(jobs: PoolJobs, scale: int) -> None:
+    busy_us = np.diff(np.concatenate(([0], np.cumsum(jobs.phase_us)))[jobs.phase_at])
+    longest_us = int(max(jobs.requested_us.max(initial=0), busy_us.max(initial=0)))
+    if longest_us * scale >= _MOST_UNITS:
+        raise InputError(
+            f"a job runs or asks for {longest_us / 1e6:g} s, too long for {scale} units of work a "
+            "microsecond: choose an overhead with fewer decimals, or cut the request"
+        )

@@ -1,17 +1,18 @@
-"""The cluster as plug-ins in plain Python see it."""
+"""The cluster as plug-ins in plain Python see it, and what plain Python reads from a state."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 
 from simulator.engine.bits import WORD_BITS
-from simulator.engine.state import FREE_KIB, JOB, LISTED, NODE, PART_AT, State
+from simulator.engine.records import Grid
+from simulator.engine.state import State
 
 
-def members(words: Sequence[int]) -> list[int]:
+def members(words: Iterable[int]) -> list[int]:
     """Return the members of a set of cores or nodes, ascending."""
     found = []
     for place, word in enumerate(words):
@@ -21,6 +22,21 @@ def members(words: Sequence[int]) -> list[int]:
             rest ^= bit
             found.append(place * WORD_BITS + bit.bit_length() - 1)
     return found
+
+
+def words_of(grid: Grid, *index: int) -> list[int]:
+    """Return the words of one set of cores in a grid of sets."""
+    return [grid[(*index, word)] for word in range(grid.shape[-1])]
+
+
+def running_jobs(state: State) -> list[int]:
+    """Return the jobs that hold cores, in order of job number."""
+    return sorted(state.lists[place].running for place in range(state.clock[0].active))
+
+
+def parts_of(state: State, job: int) -> range:
+    """Return the parts of a job."""
+    return range(state.jobs[job].part_at, state.jobs[job + 1].part_at)
 
 
 class Cluster:
@@ -38,37 +54,36 @@ class Cluster:
     @property
     def nodes(self) -> int:
         """Number of nodes."""
-        return int(self.state.nodes.shape[1])
+        return self.state.rules[0].nodes
 
     @property
     def cores(self) -> int:
         """Number of cores a node."""
-        return len(self.state.roomy) - 1
+        return self.state.rules[0].cores
 
     @property
     def multiplicity(self) -> int:
         """Most jobs a core."""
-        return int(self.state.occupied.shape[1])
+        return self.state.rules[0].slots
 
     def jobs_a_core(self, node: int) -> npt.NDArray[np.int64]:
         """Return how many jobs hold each core of ``node``."""
         counts = np.zeros(self.cores, dtype=np.int64)
         for level in range(self.multiplicity):
-            counts[members(self.state.occupied[node, level])] += 1
+            counts[members(words_of(self.state.occupied, node, level))] += 1
         return counts
 
     def free_memory_kib(self, node: int) -> int:
         """Return the memory of ``node`` that no job holds."""
-        return int(self.state.nodes[FREE_KIB, node])
+        return self.state.nodes[node].free_kib
 
     def holders(self, node: int) -> dict[int, list[int]]:
         """Return the core ids that each job on ``node`` holds, by job index."""
-        parts = self.state.listed[node, : self.state.nodes[LISTED, node]]
-        return {int(self.state.parts[JOB, part]): members(self.state.mask[part]) for part in parts}
+        state = self.state
+        parts = [state.listed[node, place] for place in range(state.nodes[node].listed)]
+        return {state.parts[part].job: members(words_of(state.mask, part)) for part in parts}
 
     def cores_of(self, job: int) -> dict[int, list[int]]:
         """Return the core ids by node that the parts of the job with index ``job`` name."""
-        first, last = self.state.jobs[PART_AT, job], self.state.jobs[PART_AT, job + 1]
-        return {
-            int(self.state.parts[NODE, part]): members(self.state.mask[part]) for part in range(first, last)
-        }
+        state = self.state
+        return {state.parts[part].node: members(words_of(state.mask, part)) for part in parts_of(state, job)}

@@ -1,36 +1,73 @@
 """How kernels are compiled: by numba with a cache on disk, or not at all.
 
-numba's cache looks at the file of the function that Python calls, not at the files of the functions that this
-one calls. A kernel would therefore stay as it was when a callee in another file changes. So the cache folder
-is named after a digest of all files of this package that have kernels: other sources, other folder. Of
-several processes that want the engine at once, one compiles it and the others load what it left.
+A kernel is a plain function, and stays one for whoever calls it from Python. The few that are wanted compiled
+(the event loop) are so through ``compiled``; numba then compiles what they call into them. So one process has
+both, and what a run doesn't need is never compiled: a part that is None in its state is left out, because
+numba drops the branches that a None decides.
+
+numba's own cache looks at the path and the time of the file of the function that Python calls. Here the cache
+folder is named after a digest of all files of this package that have kernels, and nothing else matters: other
+sources, other folder; the same sources in another place, the same. Of several processes that want the same
+loop at once, one compiles it and the others load what it left.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import hashlib
 import os
+import sys
+import time
 from collections.abc import Callable, Iterator
+from enum import Enum
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_STATE_FILES = ("state.py", "records.py", "compile.py", "whole_program.py")
+_OPTIONS = {"error_model": "numpy", "nogil": True, "_nrt": False}
+_CALLED_OPTIONS = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
-def compilation_wanted() -> bool:
-    """Return whether kernels are compiled: yes, unless ``OSUB_JIT=0`` or ``NUMBA_DISABLE_JIT=1``."""
-    return os.environ.get("OSUB_JIT", "1") != "0" and os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
+_kernels: list[Callable[..., Any]] = []
 
 
-def source_digest(folder: Path) -> str:
+def kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Declare that ``function`` can be compiled into those that call it.
+
+    Kernels use integers only, so that the compiled and the plain one compute the same. They create no
+    objects, so numba's reference counting, which costs more than the work, is off.
+    """
+    _kernels.append(function)
+    return function
+
+
+class Compilation(Enum):
+    """When the loop is compiled."""
+
+    ALWAYS = "always"
+    NEVER = "never"
+    WHEN_IT_PAYS = "when it pays"
+
+
+def compilation_wanted() -> Compilation:
+    """Return what ``OSUB_JIT`` says: 1 is always, 0 is never, as is ``NUMBA_DISABLE_JIT=1``."""
+    word = os.environ.get("OSUB_JIT", "")
+    if word == "0" or os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        return Compilation.NEVER
+    return Compilation.ALWAYS if word == "1" else Compilation.WHEN_IT_PAYS
+
+
+@functools.cache
+def source_digest(folder: Path = Path(__file__).parents[1]) -> str:
     """Return a digest of the sources under ``folder`` that have kernels, and of the state they share."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         text = path.read_bytes()
-        if b"@kernel" in text or path.name == "state.py":
+        if b"@kernel" in text or path.name in _STATE_FILES:
             digest.update(path.relative_to(folder).as_posix().encode())
             digest.update(text)
     return digest.hexdigest()[:16]
@@ -45,32 +82,94 @@ def cache_folder() -> Path:
     numba_base = os.environ.get("NUMBA_CACHE_DIR")
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     folder = Path(numba_base) if numba_base else Path(base).expanduser() / "osub" / "kernels"
-    return folder / source_digest(Path(__file__).parents[1])
+    return folder / source_digest()
 
 
-COMPILED = compilation_wanted()
-"""Whether the kernels of this process are compiled."""
+def is_anything_kept() -> bool:
+    """Return whether anything of these sources was ever compiled here; needs no numba to say so."""
+    return any(cache_folder().glob("*.nbc"))
 
-_CACHED = False
-if COMPILED:
+
+class Compiled:
+    """A function that is compiled for the types of certain arguments, or loaded, before it is called.
+
+    Parameters
+    ----------
+    function
+        A kernel.
+    arguments
+        Arguments of the types that it will be called with.
+    """
+
+    def __init__(self, function: Callable[..., Any], arguments: tuple[object, ...]) -> None:
+        import numba
+
+        from simulator.engine.kernel_files import is_kept
+
+        self._dispatcher = _dispatcher(function)
+        typeof: Callable[[object], Any] = numba.typeof
+        self._types = tuple(map(typeof, arguments))
+        self._is_kept = functools.partial(is_kept, self._dispatcher, self._types)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether nothing is left to compile: this process has done it, or the cache holds it."""
+        return self._types in self._dispatcher.overloads or self._is_kept()
+
+    def prepare(self) -> None:
+        """Compile, or load what was compiled; of several processes only one compiles."""
+        if self._types in self._dispatcher.overloads:
+            return
+        from simulator.engine.whole_program import whole_program
+
+        with contextlib.ExitStack() as stack:
+            if not self._is_kept():
+                stack.enter_context(_alone())
+            if not self._is_kept():
+                stack.enter_context(_told())
+                stack.enter_context(whole_program(self._dispatcher))
+            self._dispatcher.compile(self._types)
+
+    def __call__(self, *arguments: object) -> Any:
+        """Call what was compiled."""
+        return self._dispatcher(*arguments)
+
+
+@functools.cache
+def _dispatcher(function: Callable[..., Any]) -> Any:
+    """Return what numba calls; every kernel declared by now is known to it."""
     import numba
 
     from osub.kernel_cache import usable_cache
+    from simulator.engine.kernel_files import keep_in
 
+    _make_known(len(_kernels))
+    njit: Any = numba.njit
+    dispatcher = njit(**_OPTIONS)(function)
     if usable_cache(cache_folder()):
-        numba.config.CACHE_DIR = str(cache_folder())  # type: ignore[attr-defined]
-        _CACHED = True
+        keep_in(dispatcher, cache_folder())
+    return dispatcher
 
 
-def is_cached() -> bool:
-    """Return whether these sources were compiled before, on this machine."""
-    return _CACHED and any(cache_folder().rglob("*run_events*.nbc"))
+_known = 0
+
+
+def _make_known(count: int) -> None:
+    """Let numba compile the first ``count`` kernels wherever another kernel calls them."""
+    from numba.extending import register_jitable
+
+    global _known
+    for function in _kernels[_known:count]:
+        register_jitable(**_CALLED_OPTIONS)(function)
+    _known = count
 
 
 @contextlib.contextmanager
-def compiled_once() -> Iterator[None]:
-    """Hold a lock while the engine is compiled; no lock once it is in the cache, or where there is none."""
-    if not _CACHED or is_cached():
+def _alone() -> Iterator[None]:
+    """Hold the lock of the cache, if there is one."""
+    from osub.kernel_cache import usable_cache
+
+    if not usable_cache(cache_folder()):
         yield
         return
     with (cache_folder() / "lock").open("w") as lock:
@@ -78,24 +177,33 @@ def compiled_once() -> Iterator[None]:
         yield
 
 
-def kernel(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile ``function`` into every kernel that calls it, or leave it as plain Python (see ``COMPILED``).
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """Tell on stderr that the engine is compiled: a line that grows on a terminal, else one at the end."""
+    from numba.core import event
 
-    Kernels use integers only, so that the compiled and the plain one compute the same. They create no
-    objects, so numba's reference counting, which costs more than the work, is off. A state of some thirty
-    arrays is a call of some two hundred arguments, which costs more than most kernels do: hence inlining.
-    """
-    return _compiled(function, inlined=True)
+    class Counter(event.Listener):
+        count = 0
 
+        def on_start(self, event: object) -> None:
+            """See ``Listener``."""
 
-def kernel_apart(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile ``function`` once, to be called: for what is long, or called from several places and seldom."""
-    return _compiled(function, inlined=False)
+        def on_end(self, event: object) -> None:  # noqa: ARG002
+            self.count += 1
+            if live:
+                print(
+                    f"\rosub: compiling the engine: {self.count} kernels", end="", file=sys.stderr, flush=True
+                )
 
-
-def _compiled(function: Callable[P, R], *, inlined: bool) -> Callable[P, R]:
-    if not COMPILED:
-        return function
-    options = {"cache": _CACHED, "error_model": "numpy", "nogil": True, "_nrt": False, "forceinline": inlined}
-    compiled: Callable[P, R] = numba.njit(**options)(function)  # type: ignore[call-overload]
-    return compiled
+    live = sys.stderr.isatty()
+    began = time.monotonic()
+    counter = Counter()
+    with event.install_listener("numba:compile", counter):
+        yield
+    took_s = time.monotonic() - began
+    print(
+        f"{chr(13) if live else ''}osub: compiled the engine for runs of this kind ({counter.count} kernels) "
+        f"in {took_s:.0f} s, once for this version",
+        file=sys.stderr,
+        flush=True,
+    )

@@ -9,30 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.engine.cluster import members
-from simulator.engine.state import (
-    ACTIVE,
-    BUSY,
-    CORES,
-    END_US,
-    FREE,
-    FREE_KIB,
-    JOB,
-    LISTED,
-    MEMORY_KIB,
-    NEVER,
-    NODE,
-    NODES,
-    PART_AT,
-    PHASE_AT,
-    RUNNING,
-    SCALE,
-    SPEED,
-    START_US,
-    USED,
-    Ints,
-    State,
-)
+from simulator.engine.cluster import members, parts_of, running_jobs, words_of
+from simulator.engine.records import Grid, Ints, column
+from simulator.engine.state import NEVER, State
 from simulator.engine.stepper import Stepper
 
 
@@ -60,9 +39,9 @@ class Invariants:
         """
         state = stepper.state
         if self.events == 0:
-            self._done = np.zeros(state.run.shape[1], dtype=np.int64)
-            self._speed = np.zeros(state.run.shape[1], dtype=np.int64)
-            self._total_kib = state.nodes[FREE_KIB] + _used_kib(state)
+            self._done = np.zeros(state.rules[0].jobs, dtype=np.int64)
+            self._speed = np.zeros(state.rules[0].jobs, dtype=np.int64)
+            self._total_kib = column(state.nodes, "free_kib") + _used_kib(state)
         self.events += 1
         self._conserve_work(state, stepper.now_us)
         try:
@@ -76,96 +55,103 @@ class Invariants:
         """Credit every job with its speed since the last event, and compare when it has ended."""
         self._done += self._speed * (now_us - self._then_us)
         self._then_us = now_us
-        for job in np.flatnonzero((self._speed > 0) & (state.run[END_US] != NEVER)):
-            phases = state.phase_us[state.jobs[PHASE_AT, job] : state.jobs[PHASE_AT, job + 1]]
-            work = int(phases.sum() * state.rules[SCALE])
+        for job in np.flatnonzero(self._speed).tolist():
+            if state.runs[job].end_us == NEVER:
+                continue
+            phases = [
+                state.phase_us[phase]
+                for phase in range(state.jobs[job].phase_at, state.jobs[job + 1].phase_at)
+            ]
+            work = sum(phases) * state.rules[0].scale
             surplus = int(self._done[job]) - work
-            if not 0 <= surplus < len(phases) * int(max(self._speed[job], state.rules[SCALE])):
+            if not 0 <= surplus < len(phases) * max(int(self._speed[job]), state.rules[0].scale):
                 raise InvariantError(
                     f"job {job} did {self._done[job]} units of work; it set out to do {work}"
                 )
-        running = state.run[RUNNING, : state.clock[ACTIVE]]
         self._speed[:] = 0
-        self._speed[running] = state.run[SPEED, running]
+        for job in running_jobs(state):
+            self._speed[job] = state.runs[job].speed
 
 
 def _holders(state: State) -> list[tuple[int, int, list[int]]]:
     """Return job, node and cores of every part that is held."""
     return [
-        (int(job), int(state.parts[NODE, part]), members(state.mask[part]))
-        for job in state.run[RUNNING, : state.clock[ACTIVE]]
-        for part in range(state.jobs[PART_AT, job], state.jobs[PART_AT, job + 1])
+        (job, state.parts[part].node, members(words_of(state.mask, part)))
+        for job in running_jobs(state)
+        for part in parts_of(state, job)
     ]
 
 
 def _counts(state: State, held: list[tuple[int, int, list[int]]]) -> Ints:
-    counts = np.zeros((state.nodes.shape[1], len(state.roomy) - 1), dtype=np.int64)
+    counts = np.zeros((state.rules[0].nodes, state.rules[0].cores), dtype=np.int64)
     for _, node, cores in held:
         counts[node, cores] += 1
     return counts
 
 
-def _stacked(stack: Ints, shape: tuple[int, ...]) -> Ints:
+def _stacked(stack: Grid, shape: tuple[int, ...]) -> Ints:
     counts = np.zeros(shape, dtype=np.int64)
-    for node, levels in enumerate(stack):
-        for level in levels:
-            counts[node, members(level)] += 1
+    for node in range(stack.shape[0]):
+        for level in range(stack.shape[1]):
+            counts[node, members(words_of(stack, node, level))] += 1
     return counts
 
 
 def _check_slots(state: State) -> None:
     held = _holders(state)
     counts = _counts(state, held)
-    slots = state.occupied.shape[1]
+    slots = state.rules[0].slots
     if (counts > slots).any():
         raise InvariantError(f"a core has {counts.max()} jobs; it has {slots} slots")
     for job, node, cores in held:
-        if len(cores) != state.jobs[CORES, job]:
+        if len(cores) != state.jobs[job].cores:
             raise InvariantError(f"job {job} holds {len(cores)} cores of node {node}")
     for job in {job for job, _, _ in held}:
         nodes = [node for holder, node, _ in held if holder == job]
-        if nodes != sorted(set(nodes)) or len(nodes) != state.jobs[NODES, job]:
+        if nodes != sorted(set(nodes)) or len(nodes) != state.jobs[job].nodes:
             raise InvariantError(f"job {job} holds the nodes {nodes}")
+    free_now = column(state.nodes, "free")
     agreed = (
         (_stacked(state.occupied, counts.shape) == counts).all()
-        and (state.nodes[FREE] == (counts < slots).sum(axis=1)).all()
-        and (state.nodes[USED] == counts.sum(axis=1)).all()
-        and all(state.roomy[free] == (state.nodes[FREE] >= free).sum() for free in range(len(state.roomy)))
+        and (free_now == (counts < slots).sum(axis=1)).all()
+        and (column(state.nodes, "used") == counts.sum(axis=1)).all()
+        and all(state.roomy[free] == (free_now >= free).sum() for free in range(len(state.roomy)))
     )
     listed = sorted(
-        (int(state.parts[JOB, part]), node)
+        (state.parts[state.listed[node, place]].job, node)
         for node in range(len(counts))
-        for part in state.listed[node, : state.nodes[LISTED, node]]
+        for place in range(state.nodes[node].listed)
     )
     if not agreed or listed != sorted((job, node) for job, node, _ in held):
         raise InvariantError("the tables of the nodes differ from what the running jobs hold")
 
 
 def _used_kib(state: State) -> Ints:
-    used = np.zeros(state.nodes.shape[1], dtype=np.int64)
+    used = np.zeros(state.rules[0].nodes, dtype=np.int64)
     for job, node, _ in _holders(state):
-        used[node] += state.jobs[MEMORY_KIB, job]
+        used[node] += state.jobs[job].memory_kib
     return used
 
 
 def _check_memory(state: State, total_kib: Ints) -> None:
     used = _used_kib(state)
-    if (used > total_kib).any() or (state.nodes[FREE_KIB] != total_kib - used).any():
-        raise InvariantError(f"a node has {state.nodes[FREE_KIB].min()} KiB of memory left")
+    free_kib = column(state.nodes, "free_kib")
+    if (used > total_kib).any() or (free_kib != total_kib - used).any():
+        raise InvariantError(f"a node has {free_kib.min()} KiB of memory left")
 
 
 def _check_busy(state: State) -> None:
     """Check that speeds and counts of busy jobs fit: a job that waits or has ended has neither."""
-    running = set(state.run[RUNNING, : state.clock[ACTIVE]].tolist())
-    for job in range(state.run.shape[1] - 1):
-        started, ended = state.run[START_US, job] != NEVER, state.run[END_US, job] != NEVER
+    running = set(running_jobs(state))
+    for job in range(state.rules[0].jobs):
+        started, ended = state.runs[job].start_us != NEVER, state.runs[job].end_us != NEVER
         if (started and not ended) != (job in running):
             raise InvariantError(f"job {job} is counted as running wrongly")
-        if job not in running and state.run[BUSY, job]:
+        if job not in running and state.runs[job].busy:
             raise InvariantError(f"job {job} does not run and is counted as busy")
-    if state.occupied.shape[1] == 1:
+    if state.busy is None:
         return
-    busy = [entry for entry in _holders(state) if state.run[BUSY, entry[0]]]
+    busy = [entry for entry in _holders(state) if state.runs[entry[0]].busy]
     counts = _counts(state, busy)
     if (_stacked(state.busy, counts.shape) != counts).any():
         raise InvariantError("the busy jobs are counted wrongly")

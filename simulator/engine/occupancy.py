@@ -6,26 +6,14 @@ Adding a job to a set of cores, or removing it, is one word operation a level.
 
 from __future__ import annotations
 
-from simulator.engine.bits import count_bits, flip
+from simulator.engine.bits import WORD_BITS, count_bits, flip
 from simulator.engine.compile import kernel
-from simulator.engine.state import (
-    CORES,
-    FREE,
-    FREE_KIB,
-    JOB,
-    LISTED,
-    MEMORY_KIB,
-    NODE,
-    PART_AT,
-    PLACE,
-    USED,
-    Ints,
-    State,
-)
+from simulator.engine.records import Grid
+from simulator.engine.state import State
 
 
 @kernel
-def add_to_stack(stack: Ints, mask: Ints, node: int, part: int) -> None:
+def add_to_stack(stack: Grid, mask: Grid, node: int, part: int) -> None:
     """Count one job more on the cores of ``part``, on ``node``."""
     for word in range(stack.shape[2]):
         cores = mask[part, word]
@@ -37,7 +25,7 @@ def add_to_stack(stack: Ints, mask: Ints, node: int, part: int) -> None:
 
 
 @kernel
-def remove_from_stack(stack: Ints, mask: Ints, node: int, part: int) -> None:
+def remove_from_stack(stack: Grid, mask: Grid, node: int, part: int) -> None:
     """Count one job less on the cores of ``part``, on ``node``."""
     top = stack.shape[1] - 1
     for word in range(stack.shape[2]):
@@ -51,7 +39,7 @@ def remove_from_stack(stack: Ints, mask: Ints, node: int, part: int) -> None:
 
 
 @kernel
-def is_shared(stack: Ints, mask: Ints, node: int, part: int) -> bool:
+def is_shared(stack: Grid, mask: Grid, node: int, part: int) -> bool:
     """Return whether some core of ``part`` has more than one job in ``stack``."""
     if stack.shape[1] < 2:
         return False
@@ -62,7 +50,7 @@ def is_shared(stack: Ints, mask: Ints, node: int, part: int) -> bool:
 
 
 @kernel
-def part_multiplicity(stack: Ints, mask: Ints, node: int, part: int, least: int) -> int:
+def part_multiplicity(stack: Grid, mask: Grid, node: int, part: int, least: int) -> int:
     """Return the most jobs on a core of ``part``, or ``least`` if that is more."""
     multiplicity = least
     for word in range(stack.shape[2]):
@@ -73,7 +61,7 @@ def part_multiplicity(stack: Ints, mask: Ints, node: int, part: int, least: int)
 
 
 @kernel
-def cores_at_top(stack: Ints, mask: Ints, node: int, part: int, cores: int) -> int:
+def cores_at_top(stack: Grid, mask: Grid, node: int, part: int, cores: int) -> int:
     """Return how many of the ``cores`` cores of ``part``, a job's, have no free slot."""
     top = stack.shape[1] - 1
     if top == 0:
@@ -85,7 +73,7 @@ def cores_at_top(stack: Ints, mask: Ints, node: int, part: int, cores: int) -> i
 
 
 @kernel
-def overlap(mask: Ints, a: int, b: int) -> bool:
+def overlap(mask: Grid, a: int, b: int) -> bool:
     """Return whether the parts ``a`` and ``b``, on the same node, have a core in common."""
     common = 0
     for word in range(mask.shape[1]):
@@ -94,14 +82,18 @@ def overlap(mask: Ints, a: int, b: int) -> bool:
 
 
 @kernel
-def _set_load(state: State, node: int, load: int) -> None:
+def _set_load(state: State, by_load: Grid | None, node: int, load: int) -> None:
     """Note that ``node`` has ``load`` occupied slots from now on; an only node needs no ranking."""
-    before = state.nodes[USED, node]
-    state.nodes[USED, node] = load
-    if state.nodes.shape[1] == 1:
+    before = state.nodes[node].used
+    state.nodes[node].used = load
+    if by_load is None:
         return
-    flip(state.by_load[before], node)
-    flip(state.by_load[load], node)
+    if state.rules[0].nodes == 1:
+        return
+    word = node // WORD_BITS
+    bit = 1 << (node - word * WORD_BITS)
+    by_load[before, word] ^= bit
+    by_load[load, word] ^= bit
     state.load_size[before] -= 1
     if state.load_size[before] == 0:
         flip(state.loads, before)
@@ -113,44 +105,42 @@ def _set_load(state: State, node: int, load: int) -> None:
 @kernel
 def take_slots(state: State, job: int) -> None:
     """Let ``job`` hold the cores that its parts name."""
-    nodes, parts = state.nodes, state.parts
-    cores = state.jobs[CORES, job]
-    memory_kib = state.jobs[MEMORY_KIB, job]
-    for part in range(state.jobs[PART_AT, job], state.jobs[PART_AT, job + 1]):
-        node = parts[NODE, part]
-        add_to_stack(state.occupied, state.mask, node, part)
-        before = nodes[FREE, node]
-        after = before - cores_at_top(state.occupied, state.mask, node, part, cores)
-        nodes[FREE, node] = after
+    cores = state.jobs[job].cores
+    memory_kib = state.jobs[job].memory_kib
+    for part in range(state.jobs[job].part_at, state.jobs[job + 1].part_at):
+        held = state.parts[part]
+        here = state.nodes[held.node]
+        add_to_stack(state.occupied, state.mask, held.node, part)
+        before = here.free
+        after = before - cores_at_top(state.occupied, state.mask, held.node, part, cores)
+        here.free = after
         for free in range(after + 1, before + 1):
             state.roomy[free] -= 1
-        _set_load(state, node, nodes[USED, node] + cores)
-        nodes[FREE_KIB, node] -= memory_kib
-        place = nodes[LISTED, node]
-        parts[JOB, part] = job
-        parts[PLACE, part] = place
-        state.listed[node, place] = part
-        nodes[LISTED, node] = place + 1
+        _set_load(state, state.by_load, held.node, here.used + cores)
+        here.free_kib -= memory_kib
+        held.job = job
+        held.place = here.listed
+        state.listed[held.node, here.listed] = part
+        here.listed += 1
 
 
 @kernel
 def free_slots(state: State, job: int) -> None:
     """Let ``job`` hold nothing any more; its parts still say what it held."""
-    nodes, parts = state.nodes, state.parts
-    cores = state.jobs[CORES, job]
-    memory_kib = state.jobs[MEMORY_KIB, job]
-    for part in range(state.jobs[PART_AT, job], state.jobs[PART_AT, job + 1]):
-        node = parts[NODE, part]
-        before = nodes[FREE, node]
-        after = before + cores_at_top(state.occupied, state.mask, node, part, cores)
-        nodes[FREE, node] = after
+    cores = state.jobs[job].cores
+    memory_kib = state.jobs[job].memory_kib
+    for part in range(state.jobs[job].part_at, state.jobs[job + 1].part_at):
+        held = state.parts[part]
+        here = state.nodes[held.node]
+        before = here.free
+        after = before + cores_at_top(state.occupied, state.mask, held.node, part, cores)
+        here.free = after
         for free in range(before + 1, after + 1):
             state.roomy[free] += 1
-        remove_from_stack(state.occupied, state.mask, node, part)
-        _set_load(state, node, nodes[USED, node] - cores)
-        nodes[FREE_KIB, node] += memory_kib
-        last = nodes[LISTED, node] - 1
-        nodes[LISTED, node] = last
-        moved = state.listed[node, last]
-        state.listed[node, parts[PLACE, part]] = moved
-        parts[PLACE, moved] = parts[PLACE, part]
+        remove_from_stack(state.occupied, state.mask, held.node, part)
+        _set_load(state, state.by_load, held.node, here.used - cores)
+        here.free_kib += memory_kib
+        here.listed -= 1
+        moved = state.listed[held.node, here.listed]
+        state.listed[held.node, held.place] = moved
+        state.parts[moved].place = held.place

@@ -5,27 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+import numpy.typing as npt
 
 from simulator.engine.build import PoolJobs, build_state
-from simulator.engine.compile import compiled_once
+from simulator.engine.cluster import members
+from simulator.engine.compile import Compilation, Compiled, compilation_wanted, is_anything_kept
 from simulator.engine.loop import run_events
-from simulator.engine.state import (
-    ARRIVED_JOBS,
-    BY_MULTIPLICITY,
-    END_US,
-    EVENTS,
-    FCFS,
-    START_US,
-    THESIS,
-    Ints,
-    State,
-)
+from simulator.engine.records import Ints, Maker, array_of, column
+from simulator.engine.state import State
 from simulator.engine.stepper import Stepper
 from simulator.job import Job
 from simulator.placement.plain import SlurmPlacement, ThesisPlacement
 from simulator.placement.rule import Placement
-from simulator.policies.easy import empty_outlook
-from simulator.policies.plain import Easy, EasyElsewhere, Fcfs
+from simulator.policies.easy import Outlook
+from simulator.policies.plain import BuiltinPolicy
 from simulator.policies.rule import QueuePolicy
 from simulator.sharing.model import BuiltinSharing, SharingModel, SharingTables
 from simulator.sharing.proportional import Proportional
@@ -34,6 +30,12 @@ from simulator.slices.model import ExactSlices
 from simulator.system import Pool, node_names
 
 EVENTS_A_CALL = 200_000
+
+MOST_PLAIN_JOBS = 20_000
+MOST_PLAIN_PARTS = 200_000
+PLAIN_S = 4.0
+PLAIN_EVENTS = 200
+"""What is tried in plain Python while the loop is not compiled, for how long, how many events at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,46 +51,58 @@ class Rules:
     def are_built_in(self) -> bool:
         """Whether kernels know all of them."""
         return (
-            isinstance(self.policy, Fcfs | Easy | EasyElsewhere)
+            isinstance(self.policy, BuiltinPolicy)
             and isinstance(self.placement, ThesisPlacement | SlurmPlacement)
             and isinstance(self.sharing, BuiltinSharing)
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PoolRun:
     """What became of the jobs of a pool.
 
     Parameters
     ----------
-    state
-        Everything at the end.
+    start_us, end_us
+        When each job started and ended.
+    part_at
+        Where the parts of each job begin; shape (jobs + 1,).
+    node, mask
+        Node and set of cores of each part; shapes (parts,) and (parts, words).
+    events
+        How many events there were.
     engine_cpu_s
         CPU time in the engine.
     gang
         With exact slices: the stepper, which has the record of the slices.
     """
 
-    state: State
+    start_us: Ints
+    end_us: Ints
+    part_at: Ints
+    node: npt.NDArray[np.int32]
+    mask: Ints
+    events: int
     engine_cpu_s: float
     gang: GangStepper | None = None
 
-    @property
-    def start_us(self) -> Ints:
-        """When each job started."""
-        started: Ints = self.state.run[START_US, :-1]
-        return started
+    def cores_of(self, job: int) -> dict[int, list[int]]:
+        """Return the core ids by node that the job with index ``job`` held."""
+        parts = range(self.part_at[job], self.part_at[job + 1])
+        return {int(self.node[part]): members(self.mask[part]) for part in parts}
 
-    @property
-    def end_us(self) -> Ints:
-        """When each job ended."""
-        ended: Ints = self.state.run[END_US, :-1]
-        return ended
 
-    @property
-    def events(self) -> int:
-        """How many events there were."""
-        return int(self.state.clock[EVENTS])
+def _run_of(state: State, jobs: PoolJobs, engine_cpu_s: float, gang: GangStepper | None = None) -> PoolRun:
+    return PoolRun(
+        start_us=column(state.runs, "start_us")[:-1],
+        end_us=column(state.runs, "end_us")[:-1],
+        part_at=jobs.part_at,
+        node=column(state.parts, "node").astype(np.int32),
+        mask=array_of(state.mask),
+        events=int(column(state.clock, "events")[0]),
+        engine_cpu_s=engine_cpu_s,
+        gang=gang,
+    )
 
 
 def job_objects(jobs: PoolJobs, numbers: Ints) -> list[Job]:
@@ -107,6 +121,32 @@ def job_objects(jobs: PoolJobs, numbers: Ints) -> list[Job]:
         )
         for index in range(jobs.count)
     ]
+
+
+def _new_state(make: Maker, jobs: PoolJobs, pool: Pool, rules: Rules) -> State:
+    sharing = rules.sharing
+    return build_state(
+        make,
+        jobs,
+        pool,
+        sharing.tables(pool.multiplicity, pool.first, pool.nodes)
+        if isinstance(sharing, BuiltinSharing)
+        else _tables_of_plain(sharing, pool),
+        with_rows=getattr(rules.placement, "keeps_rows", False),
+        node_memory_kib=rules.node_memory_kib,
+    )
+
+
+def _new_world(make: Maker, jobs: PoolJobs, pool: Pool, rules: Rules) -> tuple[State, Outlook | None]:
+    """Return what the built-in rules work on."""
+    assert isinstance(rules.policy, BuiltinPolicy)
+    state = _new_state(make, jobs, pool, rules)
+    return state, rules.policy.outlook(make, state, int(jobs.shapes.max(initial=0)) + 1)
+
+
+def compiled_loop(jobs: PoolJobs, pool: Pool, rules: Rules) -> Compiled:
+    """Return the loop that would be compiled, or loaded, to run these jobs under built-in rules."""
+    return Compiled(run_events, (*_new_world(Maker(compiled=True), jobs, pool, rules), 0))
 
 
 def run_pool(
@@ -139,35 +179,63 @@ def run_pool(
     InputError
         A time is too long for the sharing model's units of work, or a plug-in returned what cannot be.
     """
-    sharing = rules.sharing
-    tables = (
-        sharing.tables(pool.multiplicity, pool.first, pool.nodes)
-        if isinstance(sharing, BuiltinSharing)
-        else _tables_of_plain(sharing, pool)
-    )
-    built_in = rules.are_built_in and not stepping and after_event is None
-    state = build_state(
-        jobs,
-        pool,
-        tables,
-        getattr(rules.policy, "code", FCFS),
-        getattr(rules.placement, "code", THESIS),
-        rules.node_memory_kib,
-    )
-    outlook = empty_outlook(state)
-    if built_in:
-        with compiled_once():
-            run_events(state, outlook, 0)  # loads, or compiles, the kernels: no part of the engine's time
+    if rules.are_built_in and not stepping and after_event is None:
+        return _run_kernels(jobs, pool, rules, progress)
+    state = _new_state(Maker(compiled=False), jobs, pool, rules)
     began = time.process_time()
-    if built_in:
-        while run_events(state, outlook, EVENTS_A_CALL) == EVENTS_A_CALL:
-            if progress is not None:
-                progress(int(state.clock[ARRIVED_JOBS]))
-        return PoolRun(state, time.process_time() - began)
     stepper = _stepper(state, job_objects(jobs, numbers), pool, rules, after_event)
     stepper.run()
     gang = stepper if isinstance(stepper, GangStepper) else None
-    return PoolRun(state, time.process_time() - began, gang)
+    return _run_of(state, jobs, time.process_time() - began, gang)
+
+
+def _run_kernels(jobs: PoolJobs, pool: Pool, rules: Rules, progress: Callable[[int], None] | None) -> PoolRun:
+    """Run a pool whose rules are all built in: compiled, or in plain Python while that is quicker."""
+    wanted = compilation_wanted()
+    if wanted is Compilation.NEVER:
+        return _run_plain(jobs, pool, rules, None)
+    if wanted is Compilation.WHEN_IT_PAYS and not _is_ready(jobs, pool, rules):
+        run = _run_plain(jobs, pool, rules, PLAIN_S) if _is_small(jobs) else None
+        if run is not None:
+            return run
+    state, outlook = _new_world(Maker(compiled=True), jobs, pool, rules)
+    loop = Compiled(run_events, (state, outlook, 0))
+    loop.prepare()  # before the clock of the engine starts
+    began = time.process_time()
+    while loop(state, outlook, EVENTS_A_CALL) == EVENTS_A_CALL:
+        if progress is not None:
+            progress(int(column(state.clock, "arrived")[0]))
+    return _run_of(state, jobs, time.process_time() - began)
+
+
+def _is_ready(jobs: PoolJobs, pool: Pool, rules: Rules) -> bool:
+    return is_anything_kept() and compiled_loop(jobs, pool, rules).is_ready
+
+
+def _is_small(jobs: PoolJobs) -> bool:
+    return jobs.count <= MOST_PLAIN_JOBS and int(jobs.nodes.sum()) <= MOST_PLAIN_PARTS
+
+
+@overload
+def _run_plain(jobs: PoolJobs, pool: Pool, rules: Rules, most_s: None) -> PoolRun: ...
+
+
+@overload
+def _run_plain(jobs: PoolJobs, pool: Pool, rules: Rules, most_s: float) -> PoolRun | None: ...
+
+
+def _run_plain(jobs: PoolJobs, pool: Pool, rules: Rules, most_s: float | None) -> PoolRun | None:
+    """Run a pool in plain Python; None if that will not be done within ``most_s``."""
+    state, outlook = _new_world(Maker(compiled=False), jobs, pool, rules)
+    began = time.process_time()
+    while run_events(state, outlook, PLAIN_EVENTS) == PLAIN_EVENTS:
+        took_s = time.process_time() - began
+        if most_s is None or took_s < 0.1 * most_s:
+            continue
+        # every job arrives and ends
+        if took_s * 2 * jobs.count > most_s * state.clock[0].events:
+            return None
+    return _run_of(state, jobs, time.process_time() - began)
 
 
 def _stepper(
@@ -198,5 +266,4 @@ def _stepper(
 
 def _tables_of_plain(sharing: SharingModel, pool: Pool) -> SharingTables:
     """Return tables that only carry the scale of a user's model."""
-    plain = Proportional.of(1).tables(pool.multiplicity, pool.first, pool.nodes)
-    return plain._replace(kind=BY_MULTIPLICITY, scale=sharing.scale)
+    return Proportional.of(1).tables(pool.multiplicity, pool.first, pool.nodes)._replace(scale=sharing.scale)

@@ -1,6 +1,6 @@
 """The life of a running job: start, busy and idle phases, changes of speed, end.
 
-Every time is a whole microsecond. A phase with ``LEFT`` units at ``SPEED`` ends ``ceil(LEFT / SPEED)``
+Every time is a whole microsecond. A phase with ``left`` units at ``speed`` ends ``ceil(left / speed)``
 microseconds later, which is the only rounding there is; what the job could do in the rest of that microsecond
 is lost.
 """
@@ -14,183 +14,178 @@ from simulator.engine.agenda import (
     leave_queue,
     leave_running,
     move_in_agenda,
+    present,
 )
 from simulator.engine.compile import kernel
 from simulator.engine.occupancy import add_to_stack, free_slots, remove_from_stack, take_slots
-from simulator.engine.rows import enter_row, has_rows, leave_row
+from simulator.engine.records import Grid
+from simulator.engine.rows import enter_row, leave_row
 from simulator.engine.speed import note_affected, speed_of
-from simulator.engine.state import (
-    AFFECTED,
-    BUSY,
-    END_US,
-    FAR_US,
-    HEAP_AT,
-    LAST,
-    LEFT,
-    NEXT_US,
-    NODE,
-    NOW,
-    PART_AT,
-    PHASE,
-    PHASE_AT,
-    REQUEST_LEFT,
-    REQUEST_US,
-    RESTLESS,
-    SCALE,
-    SINCE_US,
-    SPEED,
-    START_US,
-    TOUCHED,
-    Ints,
-    State,
-)
+from simulator.engine.state import FAR_US, ONE, RunRecord, State, Timeline
 
 
 @kernel
-def settle(run: Ints, now: int, job: int) -> None:
-    """Credit ``job`` with the work it did since its speed was set."""
-    done = min(run[LEFT, job], (now - run[SINCE_US, job]) * run[SPEED, job])
-    run[LEFT, job] -= done
-    run[REQUEST_LEFT, job] -= done
-    run[SINCE_US, job] = now
+def settle(run: RunRecord, now_us: int) -> None:
+    """Credit a job with the work it did since its speed was set."""
+    done = min(run.left, (now_us - run.since_us) * run.speed)
+    run.left -= done
+    run.request_left -= done
+    run.since_us = now_us
 
 
 @kernel
-def set_speed(run: Ints, clock: Ints, job: int, speed: int) -> None:
+def set_speed(line: Timeline, job: int, speed: int) -> None:
     """Let ``job`` go on at ``speed`` from now."""
-    if run[SPEED, job] == speed:
+    run = line.runs[job]
+    if run.speed == speed:
         return
-    now = clock[NOW]
-    settle(run, now, job)
-    run[SPEED, job] = speed
-    run[NEXT_US, job] = now + (run[LEFT, job] + speed - 1) // speed
-    if run[HEAP_AT, job] >= 0:
-        move_in_agenda(run, clock, job)
+    now_us = line.clock[0].now_us
+    settle(run, now_us)
+    run.speed = speed
+    run.next_us = now_us + (run.left + speed - 1) // speed
+    if run.agenda_at >= 0:
+        move_in_agenda(line, job)
 
 
 @kernel
 def _enter_phase(state: State, job: int) -> None:
     """Begin the job's phase at full speed, not yet counted on its cores."""
-    run = state.run
-    phase = run[PHASE, job]
-    now = state.clock[NOW]
-    scale = state.rules[SCALE]
-    run[LEFT, job] = state.phase_us[phase] * scale
-    run[SINCE_US, job] = now
-    run[SPEED, job] = scale
-    run[BUSY, job] = (phase - state.jobs[PHASE_AT, job]) & 1
-    run[LAST, job] = phase + 1 == state.jobs[PHASE_AT, job + 1]
-    run[NEXT_US, job] = now + state.phase_us[phase]
+    run = state.runs[job]
+    now_us = state.clock[0].now_us
+    scale = state.rules[0].scale
+    length_us = state.phase_us[run.phase]
+    run.left = length_us * scale
+    run.since_us = now_us
+    run.speed = scale
+    run.busy = (run.phase - state.jobs[job].phase_at) & 1
+    run.last = int(run.phase + 1 == state.jobs[job + 1].phase_at)
+    run.next_us = now_us + length_us
+
+
+@kernel
+def _count_busy(state: State, stack: Grid | None, job: int, busy: bool) -> None:
+    if stack is None:
+        return
+    first = state.jobs[job].part_at
+    last = state.jobs[job + 1].part_at
+    if busy:
+        for part in range(first, last):
+            add_to_stack(stack, state.mask, state.parts[part].node, part)
+    note_affected(state, present(state), stack, job)
+    if not busy:
+        for part in range(first, last):
+            remove_from_stack(stack, state.mask, state.parts[part].node, part)
 
 
 @kernel
 def count_busy(state: State, job: int, busy: bool) -> None:
     """Count ``job`` as busy on its cores, or no longer, and list the busy jobs that feel it."""
-    state.clock[TOUCHED] = 0
-    if state.occupied.shape[1] == 1:
-        return
-    first = state.jobs[PART_AT, job]
-    last = state.jobs[PART_AT, job + 1]
-    if busy:
-        for part in range(first, last):
-            add_to_stack(state.busy, state.mask, state.parts[NODE, part], part)
-    note_affected(state, state.run, state.clock, state.busy, job)
-    if not busy:
-        for part in range(first, last):
-            remove_from_stack(state.busy, state.mask, state.parts[NODE, part], part)
+    state.clock[0].affected = 0
+    _count_busy(state, state.busy, job, busy)
+
+
+@kernel
+def _speed_now(state: State, stack: Grid | None, job: int) -> int:
+    if stack is not None:
+        return speed_of(state, state.runs, stack, job)
+    slowest = state.rules[0].scale
+    if state.rules[0].nodes_differ:
+        slowest = state.nodes[state.parts[state.jobs[job].part_at].node].factor
+        for part in range(state.jobs[job].part_at, state.jobs[job + 1].part_at):
+            slowest = min(slowest, state.nodes[state.parts[part].node].factor)
+        slowest = max(1, (state.rules[0].scale * slowest) // ONE)
+    return slowest
 
 
 @kernel
 def set_speeds(state: State, job: int) -> None:
     """Give ``job``, if it is busy, and the affected jobs the speed that the built-in model gives them now."""
-    run = state.run
-    if run[BUSY, job]:
-        set_speed(run, state.clock, job, speed_of(state, run, state.busy, job))
-    for place in range(state.clock[TOUCHED]):
-        other = run[AFFECTED, place]
-        set_speed(run, state.clock, other, speed_of(state, run, state.busy, other))
+    line = present(state)
+    if state.runs[job].busy:
+        set_speed(line, job, _speed_now(state, state.busy, job))
+    for place in range(state.clock[0].affected):
+        other = state.lists[place].affected
+        set_speed(line, other, _speed_now(state, state.busy, other))
 
 
 @kernel
 def _is_restless(state: State, job: int) -> bool:
     """Return whether ``job`` is idle at some time: it has other phases than one busy one."""
-    first = state.jobs[PHASE_AT, job]
-    return bool(state.jobs[PHASE_AT, job + 1] - first != 2 or state.phase_us[first] > 0)
+    first = state.jobs[job].phase_at
+    return state.jobs[job + 1].phase_at - first != 2 or state.phase_us[first] > 0
 
 
 @kernel
 def begin(state: State, job: int) -> None:
     """Start the waiting ``job`` on the cores that its parts name; speeds are still to be set."""
-    run = state.run
-    leave_queue(run, state.clock, job)
-    enter_running(run, state.clock, job)
+    run = state.runs[job]
+    leave_queue(state, job)
+    enter_running(state, job)
     take_slots(state, job)
-    if has_rows(state):
-        enter_row(state, job)
-    run[START_US, job] = state.clock[NOW]
-    run[REQUEST_LEFT, job] = state.jobs[REQUEST_US, job] * state.rules[SCALE]
-    first = state.jobs[PHASE_AT, job]
-    if state.phase_us[first] == 0 and first + 1 < state.jobs[PHASE_AT, job + 1]:
+    enter_row(state, state.rows, job)
+    run.start_us = state.clock[0].now_us
+    run.request_left = state.jobs[job].request_us * state.rules[0].scale
+    first = state.jobs[job].phase_at
+    if state.phase_us[first] == 0 and first + 1 < state.jobs[job + 1].phase_at:
         first += 1
-    run[PHASE, job] = first
-    state.clock[RESTLESS] += _is_restless(state, job)
+    run.phase = first
+    state.clock[0].restless += int(_is_restless(state, job))
     _enter_phase(state, job)
-    state.clock[TOUCHED] = 0
-    if run[BUSY, job]:
+    state.clock[0].affected = 0
+    if run.busy:
         count_busy(state, job, True)
-    enter_agenda(run, state.clock, job)
+    enter_agenda(present(state), job)
 
 
 @kernel
 def change_phase(state: State, job: int) -> None:
     """Go from a phase to the next, of the other kind; speeds are still to be set."""
-    run = state.run
-    settle(run, state.clock[NOW], job)
-    if run[BUSY, job]:
+    run = state.runs[job]
+    settle(run, state.clock[0].now_us)
+    if run.busy:
         count_busy(state, job, False)
-    run[PHASE, job] += 1
+    run.phase += 1
     _enter_phase(state, job)
-    move_in_agenda(run, state.clock, job)
-    if run[BUSY, job]:
+    move_in_agenda(present(state), job)
+    if run.busy:
         count_busy(state, job, True)
 
 
 @kernel
 def finish(state: State, job: int) -> None:
     """End ``job`` and give back what it holds; speeds of the others are still to be set."""
-    run = state.run
-    settle(run, state.clock[NOW], job)
-    state.clock[TOUCHED] = 0
-    if run[BUSY, job]:
+    run = state.runs[job]
+    settle(run, state.clock[0].now_us)
+    state.clock[0].affected = 0
+    if run.busy:
         count_busy(state, job, False)
-        run[BUSY, job] = 0
-    leave_agenda(run, state.clock, job)
-    leave_running(run, state.clock, job)
+        run.busy = 0
+    leave_agenda(present(state), job)
+    leave_running(state, job)
     free_slots(state, job)
-    if has_rows(state):
-        leave_row(state, job)
-    state.clock[RESTLESS] -= _is_restless(state, job)
-    run[END_US, job] = state.clock[NOW]
+    leave_row(state, state.rows, job)
+    state.clock[0].restless -= int(_is_restless(state, job))
+    run.end_us = state.clock[0].now_us
 
 
 @kernel
 def suspend(state: State, job: int) -> None:
     """Freeze a busy job: it does nothing and is counted nowhere; speeds of the others are still to be set."""
-    run = state.run
-    settle(run, state.clock[NOW], job)
+    run = state.runs[job]
+    settle(run, state.clock[0].now_us)
     count_busy(state, job, False)
-    run[BUSY, job] = 0
-    run[SPEED, job] = 0
-    run[NEXT_US, job] = FAR_US
-    move_in_agenda(run, state.clock, job)
+    run.busy = 0
+    run.speed = 0
+    run.next_us = FAR_US
+    move_in_agenda(present(state), job)
 
 
 @kernel
 def resume(state: State, job: int) -> None:
     """Let a frozen busy job go on; speeds, its own too, are still to be set."""
-    run = state.run
-    run[SINCE_US, job] = state.clock[NOW]
-    run[BUSY, job] = 1
+    run = state.runs[job]
+    run.since_us = state.clock[0].now_us
+    run.busy = 1
     count_busy(state, job, True)
 
 

@@ -2,66 +2,113 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import numpy as np
+import copy
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from osub.errors import InputError
-from simulator.engine.agenda import enter_agenda
+from simulator.engine.agenda import enter_agenda, present
+from simulator.engine.cluster import running_jobs
 from simulator.engine.progress import begin, finish, set_speed, settle
-from simulator.engine.room import job_fits
-from simulator.engine.state import (
-    ACTIVE,
-    AGENDA,
-    BUSY,
-    HEAP,
-    HEAP_AT,
-    LAST,
-    LEFT,
-    NEVER,
-    NEXT_US,
-    NOW,
-    REQUEST_LEFT,
-    RUNNING,
-    SPEED,
-    State,
-)
+from simulator.engine.records import Grid, PlainGrid, Table
+from simulator.engine.state import NEVER, State
 from simulator.job import Job
 
 if TYPE_CHECKING:
     from simulator.engine.stepper import Stepper
+
+_Record = TypeVar("_Record")
+
+
+class _Copies(dict[int, _Record]):
+    """A table of records that are copied when they are first looked at."""
+
+    def __init__(self, table: Table[_Record]) -> None:
+        super().__init__()
+        self._table = table
+
+    def __missing__(self, index: int) -> _Record:
+        self[index] = record = copy.copy(self._table[index])
+        return record
+
+
+class _GridCopy(dict[tuple[int, ...], int]):
+    """A grid whose changes stay its own."""
+
+    def __init__(self, grid: Grid) -> None:
+        super().__init__()
+        self._grid = grid
+        self.shape = grid.shape
+
+    def __missing__(self, index: tuple[int, ...]) -> int:
+        return self._grid[index]
+
+
+def _copied(field: Any) -> Any:
+    """Return what can be changed instead of a field of a state in plain Python."""
+    if field is None:
+        return None
+    if isinstance(field, tuple):
+        return type(field)(*map(_copied, field))
+    if isinstance(field, PlainGrid | _GridCopy):
+        return _GridCopy(field)
+    if isinstance(field, _Copies) or (isinstance(field, list) and field and not isinstance(field[0], int)):
+        return _Copies(field)
+    return list(field)
+
+
+def fork(state: State) -> State:
+    """Return a state in plain Python that goes on from this one and leaves it as it is."""
+    unchanging = {"rules": state.rules, "jobs": state.jobs, "phase_us": state.phase_us}
+    return State(
+        *(unchanging.get(name, _copied(field)) for name, field in zip(state._fields, state, strict=True))
+    )
 
 
 def project(desk: Stepper, job: Job, beside: Job | None = None) -> int:
     """Return when the waiting ``job`` could start if nothing else started, but ``beside`` now.
 
     Every job that holds cores counts as busy and goes on until it has done its requested work. All that ends
-    at one instant has ended before ``job`` is tried.
+    at one instant has ended before ``job`` is tried, which is to say, before the placement is asked.
     """
-    state = State._make(table.copy() for table in desk.state)
-    view = desk.fork(state)
-    run, clock = state.run, state.clock
+    view = desk.fork(fork(desk.state))
+    state = view.state
     if beside is not None:
         cores = view.place(beside)
         if cores is None:
             raise ValueError(f"job {beside.number} does not fit now")
         view.name_cores(beside, cores)
         begin(state, beside.index)
-    holders = run[RUNNING, : clock[ACTIVE]].tolist()
-    for other in holders:
-        settle(run, clock[NOW], other)
-        run[LEFT, other] = run[REQUEST_LEFT, other]
-        run[[BUSY, LAST, SPEED, HEAP_AT], other] = (1, 1, 0, NEVER)
-    np.copyto(state.busy, state.occupied[: len(state.busy)])
-    clock[AGENDA] = 0
-    for other in holders:
-        set_speed(run, clock, other, view.speed(other))
-        enter_agenda(run, clock, other)
-    while not job_fits(state, job.index) or (clock[AGENDA] > 0 and run[NEXT_US, run[HEAP, 0]] <= clock[NOW]):
-        if clock[AGENDA] == 0:
+    _let_all_be_busy(view, running_jobs(state))
+    clock, runs = state.clock[0], state.runs
+    while True:
+        ending = state.lists[0].agenda
+        due = clock.agenda > 0 and runs[ending].next_us <= clock.now_us
+        if not due and view.place(job) is not None:
+            return clock.now_us
+        if clock.agenda == 0:
             raise InputError(f"job {job.number} does not fit on the idle pool")
-        ending = int(run[HEAP, 0])
-        clock[NOW] = run[NEXT_US, ending]
+        clock.now_us = runs[ending].next_us
         finish(state, ending)
         view.set_speeds(ending)
-    return int(clock[NOW])
+
+
+def _let_all_be_busy(view: Stepper, holders: Sequence[int]) -> None:
+    """Give every job that holds cores the requested work that it has left, in one last busy phase."""
+    state = view.state
+    now_us = state.clock[0].now_us
+    for job in holders:
+        run = state.runs[job]
+        settle(run, now_us)
+        run.left = run.request_left
+        run.busy, run.last, run.speed, run.agenda_at = 1, 1, 0, NEVER
+    if state.busy is not None:
+        for node in range(state.rules[0].nodes):
+            for level in range(state.rules[0].slots):
+                for word in range(len(state.valid)):
+                    state.busy[node, level, word] = state.occupied[node, level, word]
+    state.clock[0].agenda = 0
+    line = present(state)
+    for job in holders:
+        set_speed(line, job, view.speed(job))
+        enter_agenda(line, job)

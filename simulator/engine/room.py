@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from simulator.engine.compile import kernel
-from simulator.engine.state import CORES, FREE, FREE_KIB, MEMORY_KIB, NODES, State
+from simulator.engine.state import JobRecord, NodeRecord, State
 
 
 @kernel
-def node_fits(state: State, job: int, node: int) -> bool:
-    """Return whether ``node`` has slots and memory for one node's part of ``job``."""
-    return bool(
-        state.nodes[FREE, node] >= state.jobs[CORES, job]
-        and state.nodes[FREE_KIB, node] >= state.jobs[MEMORY_KIB, job]
-    )
+def fits(job: JobRecord, node: NodeRecord) -> bool:
+    """Return whether a node, as it is or as it will be, has slots and memory for one node's part of a job."""
+    return node.free >= job.cores and node.free_kib >= job.memory_kib
 
 
 @kernel
 def job_fits(state: State, job: int) -> bool:
     """Return whether enough nodes have slots and memory for ``job`` now."""
-    wanted = state.jobs[NODES, job]
-    if state.roomy[state.jobs[CORES, job]] < wanted:
+    asked = state.jobs[job]
+    wanted = asked.nodes
+    if state.roomy[asked.cores] < wanted:
         return False
-    if state.jobs[MEMORY_KIB, job] == 0:
+    if asked.memory_kib == 0:
         return True
-    for node in range(state.nodes.shape[1]):
-        if node_fits(state, job, node):
+    for node in range(state.rules[0].nodes):
+        if fits(asked, state.nodes[node]):
             wanted -= 1
             if wanted == 0:
                 return True

@@ -13,14 +13,14 @@ different rows, and the order of the rows is all that their order can depend on.
 from __future__ import annotations
 
 from simulator.engine.bits import WORD_BITS, bit_index
-from simulator.engine.compile import kernel, kernel_apart
-from simulator.engine.state import ACTIVE, BY_CORE, CORES, NEVER, NEW_ROW, NODE, NODES, PART_AT, ROW, State
+from simulator.engine.compile import kernel
+from simulator.engine.state import NEVER, Rows, State
 
 
-@kernel_apart
-def sort_rows(state: State) -> None:
+@kernel
+def sort_rows(rows: Rows) -> None:
     """Order the rows by size, fullest first, with Slurm's exchanges (which decide between equals)."""
-    order, size = state.row_order, state.row_size
+    order, size = rows.order, rows.size
     for first in range(len(order)):
         for second in range(first + 1, len(order)):
             if size[order[second]] > size[order[first]]:
@@ -28,143 +28,144 @@ def sort_rows(state: State) -> None:
 
 
 @kernel
-def _fits_row(state: State, row: int, job: int) -> bool:
-    for part in range(state.jobs[PART_AT, job], state.jobs[PART_AT, job + 1]):
+def _fits_row(state: State, rows: Rows, row: int, job: int) -> bool:
+    for part in range(state.jobs[job].part_at, state.jobs[job + 1].part_at):
+        node = state.parts[part].node
         for word in range(state.mask.shape[1]):
-            if state.rows[row, state.parts[NODE, part], word] & state.mask[part, word]:
+            if rows.cells[row, node, word] & state.mask[part, word]:
                 return False
     return True
 
 
 @kernel
-def _change_row(state: State, row: int, job: int, sign: int) -> None:
+def _change_row(state: State, rows: Rows, row: int, job: int, sign: int) -> None:
     """Put the cores of ``job`` into ``row`` (1), or take them out (-1)."""
-    for part in range(state.jobs[PART_AT, job], state.jobs[PART_AT, job + 1]):
+    for part in range(state.jobs[job].part_at, state.jobs[job + 1].part_at):
+        node = state.parts[part].node
         for word in range(state.mask.shape[1]):
-            state.rows[row, state.parts[NODE, part], word] ^= state.mask[part, word]
-    state.row_size[row] += sign * state.jobs[NODES, job] * state.jobs[CORES, job]
+            rows.cells[row, node, word] ^= state.mask[part, word]
+    rows.size[row] += sign * _size(state, job)
 
 
 @kernel
-def _first_row(state: State, job: int) -> int:
+def _first_row(state: State, rows: Rows, job: int) -> int:
     """Return the first row, in their order, in which the cores of ``job`` are free, or ``NEVER``."""
-    for place in range(len(state.row_order)):
-        row: int = state.row_order[place]
-        if _fits_row(state, row, job):
+    for place in range(len(rows.order)):
+        row = rows.order[place]
+        if _fits_row(state, rows, row, job):
             return row
     return NEVER
 
 
 @kernel
+def _size(state: State, job: int) -> int:
+    return state.jobs[job].nodes * state.jobs[job].cores
+
+
+@kernel
 def _first_core(state: State, job: int) -> int:
-    part = state.jobs[PART_AT, job]
+    part = state.jobs[job].part_at
     word = 0
     while state.mask[part, word] == 0:
         word += 1
     bits = state.mask[part, word]
-    words = state.mask.shape[1]
-    core: int = (state.parts[NODE, part] * words + word) * WORD_BITS + bit_index(bits & -bits)
-    return core
+    return (state.parts[part].node * state.mask.shape[1] + word) * WORD_BITS + bit_index(bits & -bits)
 
 
 @kernel
 def _precedes(state: State, a: int, b: int) -> bool:
     """Return whether ``a`` comes before ``b`` when the rows are made anew."""
-    first_a, first_b = _first_core(state, a), _first_core(state, b)
+    first_a, first_b = state.runs[a].first_core, state.runs[b].first_core
     if first_a != first_b:
-        return bool(first_a < first_b)
-    size_a = state.jobs[NODES, a] * state.jobs[CORES, a]
-    size_b = state.jobs[NODES, b] * state.jobs[CORES, b]
-    return bool(size_a < size_b)
+        return first_a < first_b
+    return _size(state, a) < _size(state, b)
 
 
 @kernel
-def has_rows(state: State) -> bool:
-    """Return whether rows are kept: they are where Slurm's placement shares cores."""
-    return bool(state.rows.shape[0] > 0)
-
-
-@kernel_apart
-def enter_row(state: State, job: int) -> None:
-    """Note the row of ``job``, which starts and holds its cores already."""
-    row = _first_row(state, job)
-    state.run[ROW, job] = row
-    _change_row(state, row, job, 1)
-    listed = state.run[BY_CORE]
-    place = state.clock[ACTIVE] - 1
-    while place > 0 and _precedes(state, job, listed[place - 1]):
-        listed[place] = listed[place - 1]
+def enter_row(state: State, rows: Rows | None, job: int) -> None:
+    """Note the row of ``job``, which starts and holds its cores already; where rows are kept."""
+    if rows is None:
+        return
+    row = _first_row(state, rows, job)
+    state.runs[job].row = row
+    state.runs[job].first_core = _first_core(state, job)
+    _change_row(state, rows, row, job, 1)
+    lists = state.lists
+    place = state.clock[0].active - 1
+    while place > 0 and _precedes(state, job, lists[place - 1].by_core):
+        lists[place].by_core = lists[place - 1].by_core
         place -= 1
-    listed[place] = job
+    lists[place].by_core = job
 
 
 @kernel
-def _rank_of(state: State, row: int) -> int:
+def _rank_of(rows: Rows, row: int) -> int:
     rank = 0
-    while state.row_order[rank] != row:
+    while rows.order[rank] != row:
         rank += 1
     return rank
 
 
 @kernel
-def _order_equals(state: State, count: int) -> None:
+def _order_equals(state: State, rows: Rows, count: int) -> None:
     """Put jobs of the same first core and size in the order of their rows."""
-    listed = state.run[BY_CORE]
+    lists, runs = state.lists, state.runs
     for right in range(1, count):
-        job = listed[right]
+        job = lists[right].by_core
         place = right
         while (
             place > 0
-            and not _precedes(state, listed[place - 1], job)
-            and _rank_of(state, state.run[ROW, listed[place - 1]]) > _rank_of(state, state.run[ROW, job])
+            and not _precedes(state, lists[place - 1].by_core, job)
+            and _rank_of(rows, runs[lists[place - 1].by_core].row) > _rank_of(rows, runs[job].row)
         ):
-            listed[place] = listed[place - 1]
+            lists[place].by_core = lists[place - 1].by_core
             place -= 1
-        listed[place] = job
-
-
-@kernel_apart
-def leave_row(state: State, job: int) -> None:
-    """Make the rows anew without ``job``, which has ended and is no longer counted as running."""
-    listed = state.run[BY_CORE]
-    count = state.clock[ACTIVE]
-    place = 0
-    while listed[place] != job:
-        place += 1
-    for later in range(place, count):
-        listed[later] = listed[later + 1]
-    _change_row(state, state.run[ROW, job], job, -1)
-    _order_equals(state, count)
-    _pack_rows(state, count)
+        lists[place].by_core = job
 
 
 @kernel
-def _pack_rows(state: State, count: int) -> None:
+def leave_row(state: State, rows: Rows | None, job: int) -> None:
+    """Make the rows anew without ``job``, which has ended and is no longer counted as running."""
+    if rows is None:
+        return
+    lists = state.lists
+    count = state.clock[0].active
+    place = 0
+    while lists[place].by_core != job:
+        place += 1
+    for later in range(place, count):
+        lists[later].by_core = lists[later + 1].by_core
+    _change_row(state, rows, state.runs[job].row, job, -1)
+    _order_equals(state, rows, count)
+    _pack_rows(state, rows, count)
+
+
+@kernel
+def _pack_rows(state: State, rows: Rows, count: int) -> None:
     """Put the listed jobs into the first row in which each fits, or leave all where they are."""
-    listed = state.run[BY_CORE]
+    lists, runs = state.lists, state.runs
     for place in range(count):
-        _change_row(state, state.run[ROW, listed[place]], listed[place], -1)
-    order = state.row_order
-    kept = state.row_kept
+        _change_row(state, rows, runs[lists[place].by_core].row, lists[place].by_core, -1)
+    order, kept = rows.order, rows.kept
     for place in range(len(order)):
         kept[place] = order[place]
     packed = 0
     while packed < count:
-        job = listed[packed]
-        row = _first_row(state, job)
+        job = lists[packed].by_core
+        row = _first_row(state, rows, job)
         if row == NEVER:
             break
-        state.run[NEW_ROW, job] = row
-        _change_row(state, row, job, 1)
-        sort_rows(state)
+        runs[job].new_row = row
+        _change_row(state, rows, row, job, 1)
+        sort_rows(rows)
         packed += 1
     if packed == count:
         for place in range(count):
-            state.run[ROW, listed[place]] = state.run[NEW_ROW, listed[place]]
+            runs[lists[place].by_core].row = runs[lists[place].by_core].new_row
         return
     for place in range(packed):
-        _change_row(state, state.run[NEW_ROW, listed[place]], listed[place], -1)
+        _change_row(state, rows, runs[lists[place].by_core].new_row, lists[place].by_core, -1)
     for place in range(count):
-        _change_row(state, state.run[ROW, listed[place]], listed[place], 1)
+        _change_row(state, rows, runs[lists[place].by_core].row, lists[place].by_core, 1)
     for place in range(len(order)):
         order[place] = kept[place]

@@ -1,29 +1,27 @@
-"""The state of a simulation as a struct of arrays: what the kernels read and write.
+"""The state of a simulation: what the kernels read and write.
 
 Jobs, nodes and parts are indices. Job indices ascend with the job's number in the trace, so that "in order of
 job number" is "in order of index". A *part* is what a job holds on one node: a set of cores. The parts of job
-``j`` are ``PART_AT`` of ``j`` to ``PART_AT`` of ``j + 1``, in order of node. Each of the C cores of a node
-has M slots.
+``j`` are ``jobs[j].part_at`` to ``jobs[j + 1].part_at``, in order of node. Each of the C cores of a node has
+M slots.
 
-A table has one row a field and one column a job, node or part: ``state.run[LEFT, job]``. (One array a table
-rather than one a field, because numba unpacks every array of a tuple at every call.)
+Everything that has a name is a field of a record (see ``records``): ``state.runs[job].left``. What there is
+one of, such as the clock, is a table of one record.
 
-Work is counted in *units*: a job on dedicated cores does ``SCALE`` units a microsecond, where the sharing
-model chooses the scale such that its speeds are whole numbers. Progress is then exact, however often it is
-settled.
+Work is counted in *units*: a job on dedicated cores does ``rules[0].scale`` units a microsecond, where the
+sharing model chooses the scale such that its speeds are whole numbers. Progress is then exact, however often
+it is settled.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.engine.bits import WORD_BITS
-
-Ints: TypeAlias = npt.NDArray[np.int64]
-Shorts: TypeAlias = npt.NDArray[np.int32]
+from simulator.engine.records import Grid, Ints, Row, Short, Table
 
 NEVER = -1
 """A time that has not come, or an index that points nowhere."""
@@ -31,47 +29,154 @@ NEVER = -1
 FAR_US = 1 << 62
 """When a job ends that does not get on."""
 
-# Fields of ``jobs``: when it arrives, the time it asks for, its shape, its class of application (for pairwise
-# models), where its phases and its parts begin; a number for all jobs of the same shape, memory and class;
-# ARRIVAL lists the jobs by submit time, then index.
-SUBMIT_US, REQUEST_US, NODES, CORES, MEMORY_KIB, APP, PHASE_AT, PART_AT, SHAPE, ARRIVAL = range(10)
-JOB_FIELDS = 10
-
-# Fields of ``run``: units left of the phase and of the requested time as of SINCE_US, at SPEED units a
-# microsecond; the present phase, whether it is BUSY, whether it is the LAST, and when it ends (NEXT_US).
-LEFT, REQUEST_LEFT, SPEED, SINCE_US, PHASE, BUSY, LAST, NEXT_US, START_US, END_US = range(10)
-# The agenda (a heap of jobs) and each job's place in it; the set of running jobs and each one's place in it;
-# the links of the queue, with the column after the last job as both ends; the jobs affected by a change, and
-# the mark of it.
-HEAP, HEAP_AT, RUNNING, RUNNING_AT, QUEUE_NEXT, QUEUE_PREV, AFFECTED, STAMP = range(10, 18)
-# Slurm's placement only: the row of a job, the one it is to have, and the running jobs by first core.
-ROW, NEW_ROW, BY_CORE = range(18, 21)
-RUN_FIELDS = 21
-
-# Fields of ``nodes``: cores with a free slot, occupied slots, free memory, parts listed, speed in parts of
-# ONE, and a number that a placement may keep there while it chooses.
-FREE, USED, FREE_KIB, LISTED, FACTOR, SPARE = range(6)
-NODE_FIELDS = 6
-
-# Fields of ``parts``: its node, its job, its place in the list of its node.
-NODE, JOB, PLACE = range(3)
-PART_FIELDS = 3
-
-# Places in ``clock``: the time, sizes of queue, running set, agenda and list of affected jobs, the last mark
-# given, how many jobs have arrived, how many events there were, how many running jobs have idle phases.
-NOW, WAITING, ACTIVE, AGENDA, TOUCHED, MARK, ARRIVED_JOBS, EVENTS, RESTLESS = range(9)
-CLOCK_FIELDS = 9
-
-# Places in ``rules``: which built-in policy, placement and kind of sharing; whether nodes differ in speed;
-# units a microsecond on a dedicated core.
-POLICY, PLACEMENT, KIND, NODES_DIFFER, SCALE = range(5)
-RULE_FIELDS = 5
-FCFS, EASY, EASY_ELSEWHERE = range(3)
-THESIS, LLN = range(2)
-BY_MULTIPLICITY, BY_PAIR = range(2)
-
 ONE = 1 << 17
 """One, in the fixed-point numbers of pairwise and node factors, and the scale of the pairwise model."""
+
+
+@dataclass(slots=True, eq=False)
+class RulesRecord:
+    """What does not change: sizes, and the sharing model's kind.
+
+    ``scale`` is in units a microsecond on a dedicated core; ``nodes_differ`` says whether nodes differ in
+    speed; ``slots`` is M.
+    """
+
+    scale: int = 0
+    nodes_differ: int = 0
+    jobs: int = 0
+    nodes: int = 0
+    cores: int = 0
+    slots: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class ClockRecord:
+    """The time, and how many there are of what.
+
+    ``waiting`` in the queue, ``active`` holding cores, ``agenda`` on the agenda, ``affected`` by the last
+    change, ``arrived`` so far, ``events`` so far, ``restless`` active ones with idle phases; ``mark`` is the
+    last one given to runs.
+    """
+
+    now_us: int = 0
+    waiting: int = 0
+    active: int = 0
+    agenda: int = 0
+    affected: int = 0
+    mark: int = 0
+    arrived: int = 0
+    events: int = 0
+    restless: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class JobRecord:
+    """What a job is, and asks for.
+
+    ``app`` is its class of application (for pairwise models); ``phase_at`` and ``part_at`` say where its
+    phases and its parts begin; ``shape`` is a number for all jobs of the same shape, memory and class.
+    """
+
+    submit_us: int = 0
+    request_us: int = 0
+    nodes: int = 0
+    cores: int = 0
+    memory_kib: int = 0
+    app: int = 0
+    shape: int = 0
+    phase_at: int = 0
+    part_at: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class RunRecord:
+    """What becomes of a job, or would in a projection.
+
+    ``left`` and ``request_left`` are the units left of the phase and of the requested time as of
+    ``since_us``, at ``speed`` units a microsecond. ``phase`` is the present one, ``busy`` whether it
+    computes, ``last`` whether it is the last, ``next_us`` when it ends. Then its places on the agenda and
+    among the running jobs, its neighbours in the queue (the record after the last job is both ends), the mark
+    of the change that affected it last; with Slurm's rows its row, the one it is to have, its first core.
+    """
+
+    left: int = 0
+    request_left: int = 0
+    speed: int = 0
+    since_us: int = 0
+    phase: int = 0
+    busy: int = 0
+    last: int = 0
+    next_us: int = NEVER
+    start_us: int = NEVER
+    end_us: int = NEVER
+    agenda_at: int = NEVER
+    running_at: int = NEVER
+    queue_next: int = 0
+    queue_prev: int = 0
+    mark: int = 0
+    row: int = 0
+    new_row: int = 0
+    first_core: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class ListRecord:
+    """The jobs that have this place in lists: by arrival, on the agenda (a heap), and so on.
+
+    ``running`` and ``affected`` are in no order; ``by_core`` are the running ones in the order in which
+    Slurm's rows are packed.
+    """
+
+    arrival: int = 0
+    agenda: int = 0
+    running: int = 0
+    affected: int = 0
+    by_core: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class NodeRecord:
+    """A node: cores with a free slot, free memory, occupied slots, parts listed, speed in parts of ``ONE``.
+
+    ``spare`` is a number that a placement may keep there while it chooses.
+    """
+
+    free: int = 0
+    free_kib: int = 0
+    used: int = 0
+    listed: int = 0
+    factor: int = ONE
+    spare: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class PartRecord:
+    """A part: its node, its job, its place in the list of its node."""
+
+    node: Short = 0
+    job: Short = 0
+    place: Short = 0
+
+
+class Timeline(NamedTuple):
+    """What happens to jobs: the real course of things, or a projection with a clock of its own."""
+
+    clock: Table[ClockRecord]
+    runs: Table[RunRecord]
+    lists: Table[ListRecord]
+
+
+class Rows(NamedTuple):
+    """Slurm's rows.
+
+    ``cells[r, n, w]`` are the cores of node ``n`` in row ``r``, ``size[r]`` is how many cores the row has,
+    ``order`` are the rows in the order in which they are tried (``kept`` keeps one while another is tried).
+    """
+
+    cells: Grid
+    size: Row
+    order: Row
+    kept: Row
 
 
 class State(NamedTuple):
@@ -79,41 +184,38 @@ class State(NamedTuple):
 
     ``phase_us`` holds the periods idle, busy, idle, ... of every job (idle first; only the first may be
     zero). ``occupied[n, k, w]`` is the set of cores of node ``n`` with more than ``k`` jobs, ``busy`` the
-    same for jobs that compute at this instant (not kept where M is 1), ``valid`` all cores of a node,
-    ``mask`` those of a part. ``roomy[f]`` counts the nodes with at least ``f`` cores that have a free slot.
+    same for jobs that compute at this instant (None where M is 1), ``valid`` all cores of a node, ``mask``
+    those of a part. ``roomy[f]`` counts the nodes with at least ``f`` cores that have a free slot.
     ``listed[n]`` are the parts on node ``n``, in no order. ``speeds[m]`` is the speed at multiplicity ``m``
     in units a microsecond; ``excess[a, b]`` by how much an application of class ``a`` is slowed by one of
-    class ``b``, in parts of ``ONE``. ``by_load[u]`` is the set of nodes with ``u`` occupied slots,
-    ``load_size[u]`` how many they are, ``loads`` the set of the ``u`` that occur; ``chosen`` is scratch for a
-    set of nodes, and a placement keeps off the nodes in ``barred``. ``rows[r, n]`` are the cores of node
-    ``n`` in row ``r`` of Slurm's placement, ``row_size[r]`` how many cores the row has, ``row_order`` the
-    rows in the order in which they are tried (``row_kept`` keeps an order while another is tried).
+    class ``b``, in parts of ``ONE`` (None unless the model is pairwise). ``by_load[u]`` is the set of nodes
+    with ``u`` occupied slots (None where rows are kept, whose placement does not ask), ``load_size[u]`` how
+    many they are, ``loads`` the set of the ``u`` that occur; ``chosen`` is scratch for a set of nodes, and a
+    placement keeps off the nodes in ``barred``. ``rows`` are kept where Slurm's placement shares cores.
     """
 
-    rules: Ints
-    clock: Ints
-    jobs: Ints
-    phase_us: Ints
-    run: Ints
-    nodes: Ints
-    roomy: Ints
-    listed: Shorts
-    valid: Ints
-    occupied: Ints
-    busy: Ints
-    parts: Shorts
-    mask: Ints
-    speeds: Ints
-    excess: Ints
-    by_load: Ints
-    load_size: Ints
-    loads: Ints
-    chosen: Ints
-    barred: Ints
-    rows: Ints
-    row_order: Ints
-    row_kept: Ints
-    row_size: Ints
+    rules: Table[RulesRecord]
+    clock: Table[ClockRecord]
+    jobs: Table[JobRecord]
+    runs: Table[RunRecord]
+    lists: Table[ListRecord]
+    nodes: Table[NodeRecord]
+    parts: Table[PartRecord]
+    phase_us: Row
+    roomy: Row
+    listed: Grid
+    valid: Row
+    occupied: Grid
+    busy: Grid | None
+    mask: Grid
+    speeds: Row
+    excess: Grid | None
+    by_load: Grid | None
+    load_size: Row
+    loads: Row
+    chosen: Row
+    barred: Row
+    rows: Rows | None
 
 
 def full_set(size: int) -> Ints:
@@ -123,11 +225,3 @@ def full_set(size: int) -> Ints:
     if size % WORD_BITS:
         every[-1] = (1 << size % WORD_BITS) - 1
     return every
-
-
-def run_table(jobs: int) -> Ints:
-    """Return the table of a run of ``jobs`` in which nothing has happened."""
-    run = np.zeros((RUN_FIELDS, jobs + 1), dtype=np.int64)
-    run[[NEXT_US, START_US, END_US, HEAP_AT, RUNNING_AT]] = NEVER
-    run[[QUEUE_NEXT, QUEUE_PREV]] = jobs
-    return run

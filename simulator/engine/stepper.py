@@ -5,28 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
-import numpy as np
-
 from osub.errors import InputError
+from simulator.engine.agenda import present
 from simulator.engine.bits import WORD_BITS
-from simulator.engine.cluster import Cluster, members
+from simulator.engine.cluster import Cluster, members, parts_of, running_jobs, words_of
 from simulator.engine.loop import ARRIVED, CHANGED, NOTHING, arrive, next_event
 from simulator.engine.progress import begin, change_phase, finish, set_speed
 from simulator.engine.projection import project
-from simulator.engine.state import (
-    ACTIVE,
-    AFFECTED,
-    BUSY,
-    EVENTS,
-    HEAP,
-    NODE,
-    NOW,
-    PART_AT,
-    QUEUE_NEXT,
-    RUNNING,
-    TOUCHED,
-    State,
-)
+from simulator.engine.state import State
 from simulator.job import Job
 from simulator.placement.rule import Cores, Placement
 from simulator.policies.rule import QueuePolicy
@@ -92,11 +78,11 @@ class Stepper:
         kind = next_event(self.state)
         if kind == NOTHING:
             return False
-        self.state.clock[EVENTS] += 1
+        self.state.clock[0].events += 1
         if kind == ARRIVED:
             arrive(self.state)
         else:
-            job = int(self.state.run[HEAP, 0])
+            job = self.state.lists[0].agenda
             (change_phase if kind == CHANGED else finish)(self.state, job)
             self.set_speeds(job)
         if kind != CHANGED:
@@ -106,26 +92,23 @@ class Stepper:
     @property
     def now_us(self) -> int:
         """See ``Desk``."""
-        return int(self.state.clock[NOW])
+        return self.state.clock[0].now_us
 
     @property
     def waiting(self) -> list[Job]:
         """See ``Desk``."""
-        links = self.state.run[QUEUE_NEXT]
-        end = len(links) - 1
+        runs, end = self.state.runs, self.state.rules[0].jobs
         queue = []
-        job = int(links[end])
+        job = runs[end].queue_next
         while job != end:
             queue.append(self.jobs[job])
-            job = int(links[job])
+            job = runs[job].queue_next
         return queue
 
     @property
     def running(self) -> list[Job]:
         """See ``Desk``."""
-        return [
-            self.jobs[job] for job in sorted(self.state.run[RUNNING, : self.state.clock[ACTIVE]].tolist())
-        ]
+        return [self.jobs[job] for job in running_jobs(self.state)]
 
     def place(self, job: Job) -> Cores | None:
         """See ``Desk``."""
@@ -169,37 +152,38 @@ class Stepper:
             raise InputError(
                 f"the placement gave job {job.number} {len(cores)} nodes; it asks for {job.nodes}"
             )
-        for part, (node, ids) in enumerate(sorted(cores.items()), start=int(state.jobs[PART_AT, job.index])):
-            full = set(members(state.occupied[node, -1]))
+        for part, (node, ids) in enumerate(sorted(cores.items()), start=state.jobs[job.index].part_at):
+            full = set(members(words_of(state.occupied, node, self.cluster.multiplicity - 1)))
             if len(set(ids)) != job.cores or not set(ids) <= set(range(self.cluster.cores)) - full:
                 raise InputError(
                     f"the placement gave job {job.number} the cores {sorted(ids)} of node {node}; "
                     f"it asks for {job.cores} with a free slot"
                 )
-            state.parts[NODE, part] = node
-            state.mask[part] = 0
+            state.parts[part].node = node
+            for word in range(state.mask.shape[1]):
+                state.mask[part, word] = 0
             for core in ids:
-                state.mask[part, core // WORD_BITS] |= np.int64(1 << core % WORD_BITS)
+                state.mask[part, core // WORD_BITS] |= 1 << core % WORD_BITS
 
     def set_speeds(self, job: int) -> None:
         """Give a job, if it is busy, and those that feel it the speed that the model gives."""
-        run, clock = self.state.run, self.state.clock
-        touched = run[AFFECTED, : clock[TOUCHED]].tolist()
-        for other in (*([job] if run[BUSY, job] else []), *touched):
-            set_speed(run, clock, other, self.speed(other))
+        state, line = self.state, present(self.state)
+        felt = [state.lists[place].affected for place in range(state.clock[0].affected)]
+        for other in (*([job] if state.runs[job].busy else []), *felt):
+            set_speed(line, other, self.speed(other))
 
     def speed(self, job: int) -> int:
         """Return the speed of a job's slowest core, in units a microsecond."""
         state = self.state
         slowest: float | Fraction | None = None
-        for part in range(state.jobs[PART_AT, job], state.jobs[PART_AT, job + 1]):
-            node = int(state.parts[NODE, part])
+        for part in parts_of(state, job):
+            node = state.parts[part].node
             busy = {
-                other: set(ids) for other, ids in self.cluster.holders(node).items() if state.run[BUSY, other]
+                other: set(ids) for other, ids in self.cluster.holders(node).items() if state.runs[other].busy
             }
             groups = {
                 tuple(sorted(other for other, ids in busy.items() if core in ids and other != job))
-                for core in members(state.mask[part])
+                for core in members(words_of(state.mask, part))
             }
             for others in groups:
                 speed = self._sharing.core_speed(

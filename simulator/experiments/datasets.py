@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from osub.errors import InputError
-from simulator.engine.state import Ints
+from simulator.engine.records import Ints
 from workloads.swf import InteractivePattern, SwfColumns, procs_column
 from workloads.swf.pattern import RESERVED_COLUMNS
 from workloads.trace.interactive import synthesize_patterns

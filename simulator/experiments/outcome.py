@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from osub.units import US_PER_S
-from simulator.engine.state import Ints
+from simulator.engine.records import Ints
 from simulator.workload import Workload
 
 Floats = npt.NDArray[np.float64]

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from simulator.engine.compile import kernel
-from simulator.engine.state import LLN, PLACEMENT, State
+from simulator.engine.state import Rows, State
 from simulator.placement import slurm, thesis
 
 
 @kernel
+def _place(state: State, rows: Rows | None, job: int) -> bool:
+    if rows is None:
+        return thesis.place(state, job)
+    return slurm.place(state, rows, job)
+
+
+@kernel
 def place(state: State, job: int) -> bool:
-    """Name in the parts of ``job`` the cores that it gets now; return whether it fits."""
-    if state.rules[PLACEMENT] == LLN:
-        return slurm.place(state, job)
-    return thesis.place(state, job)
+    """Name in the parts of ``job`` the cores that it gets now; return whether it fits.
+
+    Where rows are kept they are Slurm's; with one slot a core both rules are the same.
+    """
+    return _place(state, state.rows, job)

@@ -6,17 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from simulator.engine.cluster import Cluster
-from simulator.engine.state import LLN, THESIS
 from simulator.job import Job
-from simulator.placement import slurm, thesis
+from simulator.placement import builtin, thesis
 from simulator.placement.rule import Cores
 
 
 @dataclass(frozen=True, slots=True)
 class ThesisPlacement:
     """Least occupied nodes, then least occupied cores; see ``simulator.placement.thesis``."""
-
-    code: ClassVar[int] = THESIS
 
     def place(self, cluster: Cluster, job: Job) -> Cores | None:
         """See ``Placement``."""
@@ -27,8 +24,8 @@ class ThesisPlacement:
 class SlurmPlacement:
     """Slurm's ``CR_Core,CR_LLN``: idle cores on the least loaded nodes, else row by row; see ``slurm``."""
 
-    code: ClassVar[int] = LLN
+    keeps_rows: ClassVar[bool] = True
 
     def place(self, cluster: Cluster, job: Job) -> Cores | None:
         """See ``Placement``."""
-        return cluster.cores_of(job.index) if slurm.place(cluster.state, job.index) else None
+        return cluster.cores_of(job.index) if builtin.place(cluster.state, job.index) else None

@@ -12,50 +12,39 @@ Source: Slurm 22.05, ``cons_common/job_test.c`` (``_job_test``, steps 1 and 4) a
 from __future__ import annotations
 
 from simulator.engine.bits import count_bits, flip, has, lowest_bits
-from simulator.engine.compile import kernel, kernel_apart
+from simulator.engine.compile import kernel
 from simulator.engine.room import job_fits
 from simulator.engine.rows import sort_rows
-from simulator.engine.state import (
-    CORES,
-    FREE_KIB,
-    MEMORY_KIB,
-    NEVER,
-    NODE,
-    NODES,
-    PART_AT,
-    SPARE,
-    State,
-)
-from simulator.placement import thesis
+from simulator.engine.state import NEVER, Rows, State
+from simulator.placement.thesis import name_nodes
 
 
 @kernel
-def _spare(state: State, row: int, node: int, word: int) -> int:
+def _spare(state: State, rows: Rows, row: int, node: int, word: int) -> int:
     """Return the cores of ``node`` that are free in ``row``; idle ones for ``NEVER``."""
-    held = state.occupied[node, 0, word] if row == NEVER else state.rows[row, node, word]
-    spare: int = state.valid[word] & ~held
-    return spare
+    held = state.occupied[node, 0, word] if row == NEVER else rows.cells[row, node, word]
+    return state.valid[word] & ~held
 
 
 @kernel
-def _choose_nodes(state: State, row: int, job: int) -> bool:
+def _choose_nodes(state: State, rows: Rows, row: int, job: int) -> bool:
     """Choose the nodes with the most spare cores; return False if there are too few with enough."""
-    cores, memory_kib = state.jobs[CORES, job], state.jobs[MEMORY_KIB, job]
+    asked = state.jobs[job]
     most = 0
-    for node in range(state.nodes.shape[1]):
+    for node in range(state.rules[0].nodes):
         spare = 0
-        if state.nodes[FREE_KIB, node] >= memory_kib and not has(state.barred, node):
-            for word in range(state.valid.shape[0]):
-                spare += count_bits(_spare(state, row, node, word))
-        state.nodes[SPARE, node] = spare
+        if state.nodes[node].free_kib >= asked.memory_kib and not has(state.barred, node):
+            for word in range(len(state.valid)):
+                spare += count_bits(_spare(state, rows, row, node, word))
+        state.nodes[node].spare = spare
         most = max(most, spare)
-    for word in range(state.chosen.shape[0]):
+    for word in range(len(state.chosen)):
         state.chosen[word] = 0
-    wanted = state.jobs[NODES, job]
-    while most >= cores:
+    wanted = asked.nodes
+    while most >= asked.cores:
         following = 0
-        for node in range(state.nodes.shape[1]):
-            spare = state.nodes[SPARE, node]
+        for node in range(state.rules[0].nodes):
+            spare = state.nodes[node].spare
             if spare == most:
                 flip(state.chosen, node)
                 wanted -= 1
@@ -68,9 +57,9 @@ def _choose_nodes(state: State, row: int, job: int) -> bool:
 
 
 @kernel
-def _choose_cores(state: State, row: int, part: int, cores: int) -> None:
-    for word in range(state.valid.shape[0]):
-        spare = _spare(state, row, state.parts[NODE, part], word)
+def _choose_cores(state: State, rows: Rows, row: int, part: int, cores: int) -> None:
+    for word in range(len(state.valid)):
+        spare = _spare(state, rows, row, state.parts[part].node, word)
         found = count_bits(spare)
         if found > cores:
             spare = lowest_bits(spare, cores)
@@ -80,27 +69,25 @@ def _choose_cores(state: State, row: int, part: int, cores: int) -> None:
 
 
 @kernel
-def _place_in_row(state: State, row: int, job: int) -> bool:
-    if not _choose_nodes(state, row, job):
+def _place_in_row(state: State, rows: Rows, row: int, job: int) -> bool:
+    if not _choose_nodes(state, rows, row, job):
         return False
-    thesis.name_nodes(state, job)
-    for part in range(state.jobs[PART_AT, job], state.jobs[PART_AT, job + 1]):
-        _choose_cores(state, row, part, state.jobs[CORES, job])
+    name_nodes(state, job)
+    for part in range(state.jobs[job].part_at, state.jobs[job + 1].part_at):
+        _choose_cores(state, rows, row, part, state.jobs[job].cores)
     return True
 
 
-@kernel_apart
-def place(state: State, job: int) -> bool:
+@kernel
+def place(state: State, rows: Rows, job: int) -> bool:
     """Name in the parts of ``job`` the cores that it gets now; return whether it fits."""
-    if state.occupied.shape[1] == 1:
-        return thesis.place(state, job)
     if not job_fits(state, job):
         return False
-    placed = _place_in_row(state, NEVER, job)
+    placed = _place_in_row(state, rows, NEVER, job)
     if not placed:
-        sort_rows(state)
+        sort_rows(rows)
     rank = 0
-    while not placed and rank < len(state.row_order):
-        placed = _place_in_row(state, state.row_order[rank], job)
+    while not placed and rank < len(rows.order):
+        placed = _place_in_row(state, rows, rows.order[rank], job)
         rank += 1
     return placed

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from simulator.engine.bits import WORD_BITS, bit_index, count_bits, lowest_bits
 from simulator.engine.compile import kernel
-from simulator.engine.room import job_fits, node_fits
-from simulator.engine.state import CORES, MEMORY_KIB, NODE, NODES, PART_AT, State
+from simulator.engine.records import Grid
+from simulator.engine.room import fits, job_fits
+from simulator.engine.state import State
 
 
 @kernel
 def choose_cores(state: State, part: int, cores: int) -> None:
     """Name in ``part`` the ``cores`` least occupied cores of its node, lowest index first."""
-    node = state.parts[NODE, part]
-    for word in range(state.valid.shape[0]):
+    node = state.parts[part].node
+    for word in range(len(state.valid)):
         state.mask[part, word] = 0
     for level in range(state.occupied.shape[1]):
-        for word in range(state.valid.shape[0]):
+        for word in range(len(state.valid)):
             least = state.valid[word] & ~state.occupied[node, level, word]
             if level > 0:
                 least &= state.occupied[node, level - 1, word]
@@ -37,15 +38,16 @@ def choose_cores(state: State, part: int, cores: int) -> None:
 
 
 @kernel
-def _choose_at_load(state: State, job: int, load: int, wanted: int) -> int:
+def _choose_at_load(state: State, by_load: Grid, job: int, load: int, wanted: int) -> int:
     """Choose up to ``wanted`` nodes with ``load`` that suit ``job``, by index; return how many."""
+    asked = state.jobs[job]
     found = 0
-    for word in range(state.chosen.shape[0]):
-        rest = state.by_load[load, word] & ~state.barred[word]
+    for word in range(len(state.chosen)):
+        rest = by_load[load, word] & ~state.barred[word]
         while rest:
             bit = rest & -rest
             rest ^= bit
-            if node_fits(state, job, word * WORD_BITS + bit_index(bit)):
+            if fits(asked, state.nodes[word * WORD_BITS + bit_index(bit)]):
                 state.chosen[word] |= bit
                 found += 1
                 if found == wanted:
@@ -54,52 +56,54 @@ def _choose_at_load(state: State, job: int, load: int, wanted: int) -> int:
 
 
 @kernel
-def _choose_nodes(state: State, job: int) -> bool:
+def _choose_nodes(state: State, by_load: Grid | None, job: int) -> bool:
     """Choose the nodes of ``job``, fewest occupied slots first; return whether there are enough."""
+    if by_load is None:
+        return False
     barred = 0
-    for word in range(state.chosen.shape[0]):
+    for word in range(len(state.chosen)):
         state.chosen[word] = 0
         barred |= state.barred[word]
-    if state.nodes.shape[1] == 1:
+    if state.rules[0].nodes == 1:
         state.chosen[0] = 1
         return barred == 0
-    wanted = state.jobs[NODES, job]
+    wanted = state.jobs[job].nodes
     # with one slot a core and memory to spare, every node with that load suits the job or none does
-    alike = state.occupied.shape[1] == 1 and state.jobs[MEMORY_KIB, job] == 0 and barred == 0
-    for place in range(state.loads.shape[0]):
+    alike = state.rules[0].slots == 1 and state.jobs[job].memory_kib == 0 and barred == 0
+    for place in range(len(state.loads)):
         rest = state.loads[place]
         while rest and wanted > 0:
             bit = rest & -rest
             rest ^= bit
             load = place * WORD_BITS + bit_index(bit)
             if alike and state.load_size[load] <= wanted:
-                for word in range(state.chosen.shape[0]):
-                    state.chosen[word] |= state.by_load[load, word]
+                for word in range(len(state.chosen)):
+                    state.chosen[word] |= by_load[load, word]
                 wanted -= state.load_size[load]
             else:
-                wanted -= _choose_at_load(state, job, load, wanted)
-    return bool(wanted == 0)
+                wanted -= _choose_at_load(state, by_load, job, load, wanted)
+    return wanted == 0
 
 
 @kernel
 def name_nodes(state: State, job: int) -> None:
     """Write the chosen nodes into the parts of ``job``."""
-    part = state.jobs[PART_AT, job]
-    for word in range(state.chosen.shape[0]):
+    part = state.jobs[job].part_at
+    for word in range(len(state.chosen)):
         rest = state.chosen[word]
         while rest:
             bit = rest & -rest
             rest ^= bit
-            state.parts[NODE, part] = word * WORD_BITS + bit_index(bit)
+            state.parts[part].node = word * WORD_BITS + bit_index(bit)
             part += 1
 
 
 @kernel
 def place(state: State, job: int) -> bool:
     """Name in the parts of ``job`` the cores that it gets now; return whether it fits."""
-    if not job_fits(state, job) or not _choose_nodes(state, job):
+    if not job_fits(state, job) or not _choose_nodes(state, state.by_load, job):
         return False
     name_nodes(state, job)
-    for part in range(state.jobs[PART_AT, job], state.jobs[PART_AT, job + 1]):
-        choose_cores(state, part, state.jobs[CORES, job])
+    for part in range(state.jobs[job].part_at, state.jobs[job + 1].part_at):
+        choose_cores(state, part, state.jobs[job].cores)
     return True

@@ -15,6 +15,7 @@ linked.)
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from simulator.engine.agenda import enter_agenda, leave_agenda
@@ -22,100 +23,127 @@ from simulator.engine.bits import count_bits
 from simulator.engine.compile import kernel
 from simulator.engine.occupancy import remove_from_stack
 from simulator.engine.progress import set_speed
+from simulator.engine.records import Grid, Maker, Table
+from simulator.engine.room import fits
 from simulator.engine.speed import note_affected, speed_of
 from simulator.engine.state import (
-    ACTIVE,
-    AFFECTED,
-    AGENDA,
-    BUSY,
-    CORES,
-    FREE,
-    FREE_KIB,
-    HEAP,
-    LAST,
-    LEFT,
-    MEMORY_KIB,
-    NEXT_US,
-    NODE,
-    NODES,
-    NOW,
-    PART_AT,
-    REQUEST_LEFT,
-    RUNNING,
-    SINCE_US,
-    SPEED,
-    TOUCHED,
-    Ints,
+    ClockRecord,
+    JobRecord,
+    ListRecord,
+    NodeRecord,
+    RunRecord,
     State,
+    Timeline,
 )
 
-SHADOW_US, FITTING, ROOMS, GROUP, KNOWN = range(5)
-"""Places in ``Ahead.counters``."""
 
-MEMBER, ROOM = range(2)
-"""Fields of ``Ahead.lists``: the jobs of the group, and the nodes it is on."""
+@dataclass(slots=True, eq=False)
+class AheadRecord:
+    """The head's earliest start, and how many nodes suit it then; whether the base holds for this pass.
+
+    ``members`` is how many jobs the group has, ``nodes`` on how many nodes it is.
+    """
+
+    start_us: int = 0
+    fitting: int = 0
+    known: int = 0
+    members: int = 0
+    nodes: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class MemberRecord:
+    """A job of the group."""
+
+    job: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class GroundRecord:
+    """A node that the group is on."""
+
+    node: int = 0
 
 
 class Ahead(NamedTuple):
     """Two projections: of all running jobs up to the head's start (base), and of one group (trial).
 
-    ``base`` and ``trial`` are tables like ``State.run``, with a clock each. ``base_stack`` and ``room`` are
-    the cluster at the head's earliest start; ``base[BUSY]`` flags the jobs that are still there then.
-    ``group_cores[n, w]`` are the cores of the group.
+    ``base_stack`` and ``room`` are the cluster at the head's earliest start; in ``base`` the jobs that are
+    still there then are busy. ``group_cores[n, w]`` are the cores of the group.
     """
 
-    counters: Ints
-    base: Ints
-    base_clock: Ints
-    base_stack: Ints
-    room: Ints
-    trial: Ints
-    trial_clock: Ints
-    trial_stack: Ints
-    group_cores: Ints
-    lists: Ints
+    head: Table[AheadRecord]
+    base: Timeline
+    base_stack: Grid
+    room: Table[NodeRecord]
+    trial: Timeline
+    trial_stack: Grid
+    group: Table[MemberRecord]
+    ground: Table[GroundRecord]
+    group_cores: Grid
+
+
+def _new_timeline(make: Maker, jobs: int) -> Timeline:
+    return Timeline(make.table(ClockRecord, 1), make.table(RunRecord, jobs), make.table(ListRecord, jobs))
+
+
+def new_ahead(make: Maker, state: State, jobs: int) -> Ahead:
+    """Return the projections of an idle cluster."""
+    nodes, slots, words = state.occupied.shape
+    return Ahead(
+        head=make.table(AheadRecord, 1),
+        base=_new_timeline(make, jobs),
+        base_stack=make.grid(nodes, slots, words),
+        room=make.table(NodeRecord, nodes),
+        trial=_new_timeline(make, jobs),
+        trial_stack=make.grid(nodes, slots, words),
+        group=make.table(MemberRecord, jobs),
+        ground=make.table(GroundRecord, nodes),
+        group_cores=make.grid(nodes, words),
+    )
 
 
 @kernel
-def load(state: State, view: Ints, job: int) -> None:
-    """Take over into the projection ``view`` the requested work that the running ``job`` still has to do."""
-    run = state.run
-    now = state.clock[NOW]
-    done = min(run[LEFT, job], (now - run[SINCE_US, job]) * run[SPEED, job])
-    view[LEFT, job] = run[REQUEST_LEFT, job] - done
-    view[REQUEST_LEFT, job] = 0
-    view[SINCE_US, job] = now
-    view[BUSY, job] = 1
-    view[LAST, job] = 1
+def load(state: State, line: Timeline, job: int) -> None:
+    """Take over into a projection the requested work that the running ``job`` still has to do."""
+    run, view = state.runs[job], line.runs[job]
+    now_us = state.clock[0].now_us
+    done = min(run.left, (now_us - run.since_us) * run.speed)
+    view.left = run.request_left - done
+    view.request_left = 0
+    view.since_us = now_us
+    view.busy = 1
+    view.last = 1
 
 
 @kernel
-def launch(state: State, view: Ints, clock: Ints, stack: Ints, job: int) -> None:
+def launch(state: State, line: Timeline, stack: Grid, job: int) -> None:
     """Let a loaded job go on in the projection."""
-    speed = speed_of(state, view, stack, job)
-    view[SPEED, job] = speed
-    view[NEXT_US, job] = clock[NOW] + (view[LEFT, job] + speed - 1) // speed
-    enter_agenda(view, clock, job)
+    view = line.runs[job]
+    speed = speed_of(state, line.runs, stack, job)
+    view.speed = speed
+    view.next_us = line.clock[0].now_us + (view.left + speed - 1) // speed
+    enter_agenda(line, job)
 
 
 @kernel
-def end_next(state: State, view: Ints, clock: Ints, stack: Ints) -> int:
+def end_next(state: State, line: Timeline, stack: Grid) -> int:
     """End the first job of a projection, and speed up those that shared its cores; return it."""
-    job: int = view[HEAP, 0]
-    clock[NOW] = view[NEXT_US, job]
-    leave_agenda(view, clock, job)
-    note_affected(state, view, clock, stack, job)
-    view[BUSY, job] = 0
-    for part in range(state.jobs[PART_AT, job], state.jobs[PART_AT, job + 1]):
-        remove_from_stack(stack, state.mask, state.parts[NODE, part], part)
-    for place in range(clock[TOUCHED]):
-        other = view[AFFECTED, place]
-        set_speed(view, clock, other, speed_of(state, view, stack, other))
+    job = line.lists[0].agenda
+    line.clock[0].now_us = line.runs[job].next_us
+    leave_agenda(line, job)
+    note_affected(state, line, stack, job)
+    line.runs[job].busy = 0
+    for part in range(state.jobs[job].part_at, state.jobs[job + 1].part_at):
+        remove_from_stack(stack, state.mask, state.parts[part].node, part)
+    for place in range(line.clock[0].affected):
+        other = line.lists[place].affected
+        set_speed(line, other, speed_of(state, line.runs, stack, other))
     return job
 
 
 @kernel
-def free_cores(state: State, stack: Ints, node: int) -> int:
+def free_cores(state: State, stack: Grid, node: int) -> int:
     """Return how many cores of ``node`` have a free slot in ``stack``."""
     top = stack.shape[1] - 1
     free = 0
@@ -125,16 +153,7 @@ def free_cores(state: State, stack: Ints, node: int) -> int:
 
 
 @kernel
-def suits(state: State, ahead: Ahead, node: int, head: int) -> bool:
-    """Return whether ``node`` has room for a part of ``head`` at the head's earliest start."""
-    return bool(
-        ahead.room[FREE, node] >= state.jobs[CORES, head]
-        and ahead.room[FREE_KIB, node] >= state.jobs[MEMORY_KIB, head]
-    )
-
-
-@kernel
-def copy_node(target: Ints, source: Ints, node: int) -> None:
+def copy_node(target: Grid, source: Grid, node: int) -> None:
     """Copy the stack of one node."""
     for level in range(source.shape[1]):
         for word in range(source.shape[2]):
@@ -142,30 +161,41 @@ def copy_node(target: Ints, source: Ints, node: int) -> None:
 
 
 @kernel
+def _copy_cluster(state: State, ahead: Ahead, asked: JobRecord) -> int:
+    """Copy the cluster as it is; return how many nodes suit the head."""
+    fitting = 0
+    for index in range(state.rules[0].nodes):
+        node = ahead.room[index]
+        node.free = state.nodes[index].free
+        node.free_kib = state.nodes[index].free_kib
+        fitting += int(fits(asked, node))
+        copy_node(ahead.base_stack, state.occupied, index)
+    return fitting
+
+
+@kernel
 def find_start(state: State, ahead: Ahead, head: int) -> None:
     """Project all running jobs up to the earliest start of ``head``, all ends at that instant included."""
-    base, clock = ahead.base, ahead.base_clock
-    fitting = 0
-    for node in range(state.nodes.shape[1]):
-        ahead.room[FREE, node] = state.nodes[FREE, node]
-        ahead.room[FREE_KIB, node] = state.nodes[FREE_KIB, node]
-        fitting += suits(state, ahead, node, head)
-        copy_node(ahead.base_stack, state.occupied, node)
-    clock[AGENDA] = 0
-    clock[NOW] = state.clock[NOW]
-    for place in range(state.clock[ACTIVE]):
-        load(state, base, state.run[RUNNING, place])
-    for place in range(state.clock[ACTIVE]):
-        launch(state, base, clock, ahead.base_stack, state.run[RUNNING, place])
-    while clock[AGENDA] > 0:
-        if fitting >= state.jobs[NODES, head] and base[NEXT_US, base[HEAP, 0]] > clock[NOW]:
+    base, clock = ahead.base, ahead.base.clock[0]
+    asked = state.jobs[head]
+    fitting = _copy_cluster(state, ahead, asked)
+    clock.agenda = 0
+    clock.now_us = state.clock[0].now_us
+    for place in range(state.clock[0].active):
+        load(state, base, state.lists[place].running)
+    for place in range(state.clock[0].active):
+        launch(state, base, ahead.base_stack, state.lists[place].running)
+    while clock.agenda > 0:
+        if fitting >= asked.nodes and base.runs[base.lists[0].agenda].next_us > clock.now_us:
             break
-        job = end_next(state, base, clock, ahead.base_stack)
-        for part in range(state.jobs[PART_AT, job], state.jobs[PART_AT, job + 1]):
-            node = state.parts[NODE, part]
-            before = suits(state, ahead, node, head)
-            ahead.room[FREE, node] = free_cores(state, ahead.base_stack, node)
-            ahead.room[FREE_KIB, node] += state.jobs[MEMORY_KIB, job]
-            fitting += suits(state, ahead, node, head) - before
-    ahead.counters[SHADOW_US] = clock[NOW]
-    ahead.counters[FITTING] = fitting
+        job = end_next(state, base, ahead.base_stack)
+        for part in range(state.jobs[job].part_at, state.jobs[job + 1].part_at):
+            index = state.parts[part].node
+            node = ahead.room[index]
+            before = fits(asked, node)
+            node.free = free_cores(state, ahead.base_stack, index)
+            node.free_kib += state.jobs[job].memory_kib
+            fitting += int(fits(asked, node)) - int(before)
+    ahead.head[0].start_us = clock.now_us
+    ahead.head[0].fitting = fitting
+    ahead.head[0].known = 1

@@ -1,106 +1,82 @@
 """EASY backfilling on dedicated and on shared cores: a later job may start if the head starts no later.
 
 Sources: Lifka 1995 and the rules of the golden schedules for dedicated cores; thesis section 5.2.3 for shared
-ones. ``EASY_ELSEWHERE`` gives a job that would delay the head a second choice of nodes (``aside``).
+ones. EASY with a second choice gives a job that would delay the head other nodes (``aside``).
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
-from simulator.engine.compile import kernel, kernel_apart
+from simulator.engine.agenda import first_waiting
+from simulator.engine.compile import kernel
 from simulator.engine.occupancy import free_slots, take_slots
 from simulator.engine.progress import start
-from simulator.engine.state import (
-    CLOCK_FIELDS,
-    CORES,
-    EASY,
-    EASY_ELSEWHERE,
-    FREE,
-    NEVER,
-    NODE_FIELDS,
-    NODES,
-    NODES_DIFFER,
-    POLICY,
-    QUEUE_NEXT,
-    REQUEST_US,
-    RESTLESS,
-    SHAPE,
-    USED,
-    WAITING,
-    State,
-    run_table,
-)
+from simulator.engine.records import Maker, only_record
+from simulator.engine.state import RulesRecord, State
 from simulator.placement.builtin import place
+from simulator.policies import mirror as whole
 from simulator.policies import shadow as dedicated
 from simulator.policies import trial as shared
-from simulator.policies.ahead import KNOWN, Ahead, find_start
-from simulator.policies.aside import Aside, bar, choose_for_head, count_used, no_aside, unbar
+from simulator.policies.ahead import Ahead, find_start, new_ahead
+from simulator.policies.aside import Aside, bar, choose_for_head, count_used, unbar
+from simulator.policies.mirror import Mirror, new_mirror, show_start
 from simulator.policies.refusals import Refusals, forget_refusals, is_hopeless, no_refusals, note_refusal
-from simulator.policies.shadow import Shadow, find_shadow, note_end, note_start
+from simulator.policies.shadow import Shadow, drop_shadow, new_shadow, note_end, note_start
 
 
 class Outlook(NamedTuple):
-    """What EASY keeps of the future: on dedicated cores a list of ends, on shared ones two projections."""
+    """What EASY keeps of the future.
 
-    shadow: Shadow
-    ahead: Ahead
+    Where a job's requested end is known when it starts (one slot a core, and nodes alike) ``shadow`` is a
+    list of ends; where Slurm's rows are kept ``mirror`` is a copy of everything; elsewhere ``ahead`` holds
+    two projections. ``aside`` is for EASY with a second choice.
+    """
+
+    shadow: Shadow | None
+    ahead: Ahead | None
+    mirror: Mirror | None
     refusals: Refusals
-    aside: Aside
+    aside: Aside | None
 
 
-def empty_outlook(state: State) -> Outlook:
-    """Return the outlook of an idle cluster."""
-    jobs = state.run.shape[1] - 1
-    nodes, slots, words = state.occupied.shape
-    listing = is_steady(state)
-    projected, rooms = (0, 0) if listing else (jobs, nodes)
-    shadow = Shadow(
-        counters=np.zeros(dedicated.COUNTERS, dtype=np.int64),
-        ends=np.zeros((2, min(jobs, state.listed.size) if listing else 0), dtype=np.int64),
-        room=np.zeros((NODE_FIELDS, nodes), dtype=np.int64),
+def new_outlook(make: Maker, state: State, shapes: int, *, elsewhere: bool) -> Outlook:
+    """Return the outlook of an idle cluster, for jobs of so many different shapes."""
+    rules = only_record(RulesRecord, state.rules)
+    steady = rules.slots == 1 and not rules.nodes_differ
+    return Outlook(
+        shadow=new_shadow(make, rules.nodes, min(rules.jobs, rules.nodes * rules.cores)) if steady else None,
+        ahead=None if steady or state.rows is not None else new_ahead(make, state, rules.jobs),
+        mirror=None if state.rows is None else new_mirror(make, state),
+        refusals=no_refusals(make, shapes),
+        aside=Aside(make.zeros(len(state.barred)), make.zeros(1)) if elsewhere else None,
     )
-    ahead = Ahead(
-        counters=np.zeros(8, dtype=np.int64),
-        base=run_table(projected),
-        base_clock=np.zeros(CLOCK_FIELDS, dtype=np.int64),
-        base_stack=np.zeros((rooms, slots, words), dtype=np.int64),
-        room=np.zeros((NODE_FIELDS, rooms), dtype=np.int64),
-        trial=run_table(projected),
-        trial_clock=np.zeros(CLOCK_FIELDS, dtype=np.int64),
-        trial_stack=np.zeros((rooms, slots, words), dtype=np.int64),
-        group_cores=np.zeros((rooms, words), dtype=np.int64),
-        lists=np.zeros((2, max(projected, rooms)), dtype=np.int64),
-    )
-    return Outlook(shadow, ahead, no_refusals(int(state.jobs[SHAPE].max()) + 1), no_aside(state))
 
 
 @kernel
-def is_steady(state: State) -> bool:
-    """Return whether a job's requested end is known when it starts: one slot a core, and nodes alike."""
-    return bool(state.occupied.shape[1] == 1 and state.rules[NODES_DIFFER] == 0)
+def _note_head(state: State, shadow: Shadow | None, job: int) -> None:
+    """Note that a head has started: another is the head now."""
+    if shadow is None:
+        return
+    note_start(state, shadow, job)
+    shadow.head[0].known = 0
 
 
 @kernel
-def start_heads(state: State, shadow: Shadow, listing: bool) -> None:
+def start_heads(state: State, shadow: Shadow | None) -> None:
     """Start queue heads while they fit: the whole of FCFS, and the beginning of a pass of EASY."""
-    end = state.run.shape[1] - 1
-    while state.clock[WAITING] > 0:
-        head = state.run[QUEUE_NEXT, end]
+    while state.clock[0].waiting > 0:
+        head = first_waiting(state)
         if not place(state, head):
             return
         start(state, head)
-        if listing:
-            note_start(state, shadow, head)
-            shadow.counters[dedicated.KNOWN] = 0
+        _note_head(state, shadow, head)
 
 
 @kernel
 def _may_be_tried(state: State, refusals: Refusals, job: int) -> bool:
     """Return whether ``job`` fits now, and name its cores, unless it is known that it would be refused."""
-    if state.roomy[state.jobs[CORES, job]] < state.jobs[NODES, job] or is_hopeless(state, refusals, job):
+    if state.roomy[state.jobs[job].cores] < state.jobs[job].nodes or is_hopeless(state, refusals, job):
         return False
     fits = place(state, job)
     if not fits:
@@ -109,105 +85,163 @@ def _may_be_tried(state: State, refusals: Refusals, job: int) -> bool:
 
 
 @kernel
-def _delays_dedicated(state: State, outlook: Outlook, head: int, job: int) -> bool:
-    """Return whether ``job``, on the cores that its parts name, would delay the head on dedicated cores."""
-    if outlook.shadow.counters[dedicated.KNOWN] == 0:
-        find_shadow(state, outlook.shadow, head)
-    return dedicated.delays_head(state, outlook.shadow, head, job)
-
-
-@kernel_apart
-def _delays_shared(state: State, outlook: Outlook, head: int, job: int) -> bool:
-    """Return the same for shared cores."""
-    if outlook.ahead.counters[KNOWN] == 0:
-        find_start(state, outlook.ahead, head)
-        outlook.ahead.counters[KNOWN] = 1
+def _delays_shared(state: State, ahead: Ahead, head: int, job: int) -> bool:
+    """Return whether ``job``, on the cores that its parts name, would delay the head on shared cores."""
+    if ahead.head[0].known == 0:
+        find_start(state, ahead, head)
     take_slots(state, job)
-    delayed = shared.delays_head(state, outlook.ahead, head, job)
+    delayed = shared.delays_head(state, ahead, head, job)
     free_slots(state, job)
     return delayed
 
 
 @kernel
+def _delays(
+    state: State, shadow: Shadow | None, ahead: Ahead | None, mirror: Mirror | None, head: int, job: int
+) -> bool:
+    """Return whether ``job``, on the cores that its parts name, would delay the head."""
+    delayed = False
+    if shadow is not None:
+        delayed = dedicated.delays_head(state, shadow, head, job)
+    if ahead is not None:
+        delayed = _delays_shared(state, ahead, head, job)
+    if mirror is not None:
+        delayed = whole.delays_head(state, mirror, head, job)
+    return delayed
+
+
+@kernel
 def _delays_head(state: State, outlook: Outlook, head: int, job: int) -> bool:
-    if is_steady(state):
-        return _delays_dedicated(state, outlook, head, job)
-    return _delays_shared(state, outlook, head, job)
+    return _delays(state, outlook.shadow, outlook.ahead, outlook.mirror, head, job)
 
 
-@kernel_apart
-def _place_aside(state: State, outlook: Outlook, head: int, job: int) -> bool:
-    """Place ``job`` off the nodes that the head would take; return whether it fits there."""
-    aside = outlook.aside
+@kernel
+def _find_aside(
+    state: State, shadow: Shadow | None, ahead: Ahead | None, mirror: Mirror | None, aside: Aside, head: int
+) -> None:
+    """Find the nodes that the head would take."""
+    if shadow is not None:
+        for node in range(state.rules[0].nodes):
+            shadow.room[node].used = state.rules[0].cores - shadow.room[node].free
+        choose_for_head(state, aside, shadow.room, head)
+    if ahead is not None:
+        count_used(ahead.room, ahead.base_stack)
+        choose_for_head(state, aside, ahead.room, head)
+    if mirror is not None:
+        show_start(state, mirror, head)
+        choose_for_head(state, aside, mirror.image.nodes, head)
+
+
+@kernel
+def _delays_elsewhere(state: State, outlook: Outlook, aside: Aside | None, head: int, job: int) -> bool:
+    """Return whether ``job`` has no second choice of nodes, or would delay the head there too."""
+    if aside is None:
+        return True
     if aside.known[0] == 0:
-        if is_steady(state):
-            for node in range(state.nodes.shape[1]):
-                outlook.shadow.room[USED, node] = state.listed.shape[1] - outlook.shadow.room[FREE, node]
-            choose_for_head(state, aside, outlook.shadow.room, head)
-        else:
-            count_used(outlook.ahead.room, outlook.ahead.base_stack)
-            choose_for_head(state, aside, outlook.ahead.room, head)
+        _find_aside(state, outlook.shadow, outlook.ahead, outlook.mirror, aside, head)
     bar(state, aside)
     placed = place(state, job)
     unbar(state)
-    return placed
+    return not placed or _delays_head(state, outlook, head, job)
 
 
-@kernel_apart
+@kernel
+def _forget_aside(aside: Aside | None) -> None:
+    if aside is not None:
+        aside.known[0] = 0
+
+
+@kernel
+def _note_backfilled(state: State, shadow: Shadow | None, job: int, refused: bool) -> None:
+    """Note that ``job`` has started, after others that were refused or not."""
+    if shadow is not None:
+        note_start(state, shadow, job)
+        if refused:
+            shadow.head[0].moved = 1
+
+
+@kernel
 def _backfill(state: State, outlook: Outlook, first: int) -> None:
     """Go through the queue from ``first`` on and start the jobs that do not delay the head."""
-    run, refusals = state.run, outlook.refusals
-    end = run.shape[1] - 1
-    head = run[QUEUE_NEXT, end]
-    listing = is_steady(state)
-    outlook.aside.known[0] = 0
+    runs, refusals = state.runs, outlook.refusals
+    end = state.rules[0].jobs
+    head = runs[end].queue_next
+    _forget_aside(outlook.aside)
     forget_refusals(refusals)
-    refused = first != run[QUEUE_NEXT, head]
+    refused = first != runs[head].queue_next
     job = first
     while job != end and state.roomy[1] > 0:
-        after = run[QUEUE_NEXT, job]
-        if _may_be_tried(state, refusals, job):
-            delayed = _delays_head(state, outlook, head, job)
-            if delayed and state.rules[POLICY] == EASY_ELSEWHERE and _place_aside(state, outlook, head, job):
-                delayed = _delays_head(state, outlook, head, job)
-            if delayed:
-                note_refusal(state, refusals, job, state.jobs[REQUEST_US, job])
-            else:
-                start(state, job)
-                if listing:
-                    note_start(state, outlook.shadow, job)
-                    outlook.shadow.counters[dedicated.MOVED] |= refused
-                forget_refusals(refusals)
-            refused |= delayed
-        else:
+        after = runs[job].queue_next
+        if not _may_be_tried(state, refusals, job):
             refused = True
+        elif _delays_head(state, outlook, head, job) and _delays_elsewhere(
+            state, outlook, outlook.aside, head, job
+        ):
+            note_refusal(state, refusals, job, state.jobs[job].request_us)
+            refused = True
+        else:
+            start(state, job)
+            _note_backfilled(state, outlook.shadow, job, refused)
+            forget_refusals(refusals)
         job = after
+
+
+@kernel
+def _forget_start(ahead: Ahead | None, mirror: Mirror | None) -> None:
+    """Forget the head's earliest start."""
+    if ahead is not None:
+        ahead.head[0].known = 0
+    if mirror is not None:
+        mirror.head[0].known = 0
+
+
+@kernel
+def _note_ended(state: State, shadow: Shadow | None, job: int) -> None:
+    if shadow is not None:
+        note_end(state, shadow, job)
+        shadow.head[0].known = 0
+
+
+@kernel
+def _drop_if_idle(state: State, shadow: Shadow | None) -> None:
+    if shadow is not None and state.clock[0].waiting == 0:
+        drop_shadow(shadow)
 
 
 @kernel
 def pass_after_end(state: State, outlook: Outlook, job: int) -> None:
     """Make a scheduling pass after ``job`` has ended."""
-    listing = is_steady(state)
-    outlook.ahead.counters[KNOWN] = 0
-    if listing:
-        note_end(state, outlook.shadow, job)
-        outlook.shadow.counters[dedicated.KNOWN] = 0
-    start_heads(state, outlook.shadow, listing)
-    if state.clock[WAITING] == 0:
-        outlook.shadow.counters[dedicated.COUNT] = NEVER
-    if state.clock[WAITING] < 2:
-        return
-    _backfill_all(state, outlook)
+    _forget_start(outlook.ahead, outlook.mirror)
+    _note_ended(state, outlook.shadow, job)
+    start_heads(state, outlook.shadow)
+    _drop_if_idle(state, outlook.shadow)
+    if state.clock[0].waiting >= 2:
+        _backfill_all(state, outlook)
+
+
+@kernel
+def _forget_moves(shadow: Shadow | None) -> None:
+    if shadow is not None:
+        shadow.head[0].moved = 0
 
 
 @kernel
 def _backfill_all(state: State, outlook: Outlook) -> None:
     """Go through the whole queue behind its head."""
-    outlook.shadow.counters[dedicated.MOVED] = 0
-    if state.clock[RESTLESS] > 0:
-        outlook.ahead.counters[KNOWN] = 0
-    head = state.run[QUEUE_NEXT, state.run.shape[1] - 1]
-    _backfill(state, outlook, state.run[QUEUE_NEXT, head])
+    _forget_moves(outlook.shadow)
+    if state.clock[0].restless > 0:
+        _forget_start(outlook.ahead, outlook.mirror)
+    _backfill(state, outlook, state.runs[first_waiting(state)].queue_next)
+
+
+@kernel
+def _may_look_at_one(shadow: Shadow | None, aside: Aside | None) -> bool:
+    """Return whether after an arrival only the job that arrived needs a look."""
+    if shadow is None:
+        return False
+    if aside is not None:
+        return False
+    return shadow.head[0].moved == 0
 
 
 @kernel
@@ -220,11 +254,10 @@ def pass_after_arrival(state: State, outlook: Outlook, job: int) -> None:
     are where cores are shared, for a refused job may do less harm later, and where a second choice of nodes
     is allowed, for the head's may be others now.
     """
-    listing = is_steady(state)
-    if state.clock[WAITING] == 1:
-        outlook.ahead.counters[KNOWN] = 0
-        start_heads(state, outlook.shadow, listing)
-    elif listing and state.rules[POLICY] == EASY and outlook.shadow.counters[dedicated.MOVED] == 0:
+    if state.clock[0].waiting == 1:
+        _forget_start(outlook.ahead, outlook.mirror)
+        start_heads(state, outlook.shadow)
+    elif _may_look_at_one(outlook.shadow, outlook.aside):
         _backfill(state, outlook, job)
     else:
         _backfill_all(state, outlook)

@@ -6,31 +6,32 @@ delay the queue's head as well.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from simulator.engine.compile import kernel
-from simulator.engine.state import REQUEST_US, SHAPE, Ints, State
+from simulator.engine.records import Maker, Row, Table
+from simulator.engine.state import State
 
-SERIES, SHORTEST_US = range(2)
-"""Fields of ``Refusals.by_shape``."""
+
+@dataclass(slots=True, eq=False)
+class RefusalRecord:
+    """For a shape: the series in which one was refused last, and the shortest request refused in it."""
+
+    series: int = 0
+    shortest_us: int = 0
 
 
 class Refusals(NamedTuple):
-    """What was refused.
+    """What was refused; ``series[0]`` counts up whenever earlier refusals lose their force."""
 
-    ``series[0]`` counts up whenever earlier refusals lose their force; ``by_shape`` has, for each shape of
-    job, the series in which one was refused last, and the shortest request refused in it.
-    """
-
-    series: Ints
-    by_shape: Ints
+    series: Row
+    by_shape: Table[RefusalRecord]
 
 
-def no_refusals(shapes: int) -> Refusals:
+def no_refusals(make: Maker, shapes: int) -> Refusals:
     """Return the memory of a pass that has not begun, for ``shapes`` different shapes of job."""
-    return Refusals(np.ones(1, dtype=np.int64), np.zeros((2, shapes), dtype=np.int64))
+    return Refusals(make.row([1]), make.table(RefusalRecord, shapes))
 
 
 @kernel
@@ -42,16 +43,13 @@ def forget_refusals(refusals: Refusals) -> None:
 @kernel
 def is_hopeless(state: State, refusals: Refusals, job: int) -> bool:
     """Return whether a job like this one, but no longer, was refused in this series."""
-    shape = state.jobs[SHAPE, job]
-    return bool(
-        refusals.by_shape[SERIES, shape] == refusals.series[0]
-        and refusals.by_shape[SHORTEST_US, shape] <= state.jobs[REQUEST_US, job]
-    )
+    refused = refusals.by_shape[state.jobs[job].shape]
+    return refused.series == refusals.series[0] and refused.shortest_us <= state.jobs[job].request_us
 
 
 @kernel
 def note_refusal(state: State, refusals: Refusals, job: int, request_us: int) -> None:
     """Remember that a job of the shape of ``job`` was refused, with a shorter request than any before."""
-    shape = state.jobs[SHAPE, job]
-    refusals.by_shape[SERIES, shape] = refusals.series[0]
-    refusals.by_shape[SHORTEST_US, shape] = request_us
+    refused = refusals.by_shape[state.jobs[job].shape]
+    refused.series = refusals.series[0]
+    refused.shortest_us = request_us

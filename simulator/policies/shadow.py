@@ -7,155 +7,162 @@ the list, so it is dropped when the queue is empty, and made anew when it is wan
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from simulator.engine.compile import kernel
-from simulator.engine.state import (
-    ACTIVE,
-    CORES,
-    FREE,
-    FREE_KIB,
-    MEMORY_KIB,
-    NODE,
-    NODES,
-    NOW,
-    PART_AT,
-    REQUEST_US,
-    RUNNING,
-    START_US,
-    Ints,
-    State,
-)
+from simulator.engine.records import Maker, Table
+from simulator.engine.room import fits
+from simulator.engine.state import NEVER, NodeRecord, State
 
-COUNT, SHADOW_US, FITTING, KNOWN, MOVED = range(5)
-"""Places in ``Shadow.counters``."""
 
-COUNTERS = 5
+@dataclass(slots=True, eq=False)
+class ShadowRecord:
+    """The shadow instant.
 
-ENDS_US, ENDS_JOB = range(2)
-"""Fields of ``Shadow.ends``."""
+    ``count`` is the length of the list of ends (``NEVER`` while it is not kept), ``start_us`` the earliest
+    start of the head, ``fitting`` how many nodes suit it then; ``known`` says whether these two hold for the
+    present head and running set, ``moved`` whether a job has started since one before it in the queue was
+    refused, which may lie elsewhere now.
+    """
+
+    count: int = 0
+    start_us: int = 0
+    fitting: int = 0
+    known: int = 0
+    moved: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class EndRecord:
+    """A running job and its requested end."""
+
+    us: int = 0
+    job: int = 0
 
 
 class Shadow(NamedTuple):
     """Running jobs by requested end, and the cluster as it is at the shadow instant.
 
-    ``ends`` ascends by time; ``counters`` hold its length (``NEVER`` while it is not kept), the shadow
-    instant, how many nodes suit the head then, whether the latter two are known for the present head and
-    running set, and whether a job has started since one before it in the queue was refused, which may lie
-    elsewhere now. ``room[FREE]`` and ``room[FREE_KIB]`` of each node are for that instant.
+    ``ends`` ascends by time; ``free`` and ``free_kib`` of each node in ``room`` are for that instant.
     """
 
-    counters: Ints
-    ends: Ints
-    room: Ints
+    head: Table[ShadowRecord]
+    ends: Table[EndRecord]
+    room: Table[NodeRecord]
+
+
+def new_shadow(make: Maker, nodes: int, most_running: int) -> Shadow:
+    """Return the shadow of an idle cluster."""
+    return Shadow(
+        head=make.table(ShadowRecord, 1),
+        ends=make.table(EndRecord, most_running),
+        room=make.table(NodeRecord, nodes),
+    )
 
 
 @kernel
 def note_start(state: State, shadow: Shadow, job: int) -> None:
     """Sort ``job``, which has just started, into the list of requested ends."""
-    if shadow.counters[COUNT] < 0:
+    count = shadow.head[0].count
+    if count < 0:
         return
     ends = shadow.ends
-    end_us = state.run[START_US, job] + state.jobs[REQUEST_US, job]
-    place = shadow.counters[COUNT]
-    while place > 0 and ends[ENDS_US, place - 1] > end_us:
-        ends[ENDS_US, place] = ends[ENDS_US, place - 1]
-        ends[ENDS_JOB, place] = ends[ENDS_JOB, place - 1]
+    end_us = state.runs[job].start_us + state.jobs[job].request_us
+    place = count
+    while place > 0 and ends[place - 1].us > end_us:
+        ends[place].us = ends[place - 1].us
+        ends[place].job = ends[place - 1].job
         place -= 1
-    ends[ENDS_US, place] = end_us
-    ends[ENDS_JOB, place] = job
-    shadow.counters[COUNT] += 1
+    ends[place].us = end_us
+    ends[place].job = job
+    shadow.head[0].count = count + 1
 
 
 @kernel
 def note_end(state: State, shadow: Shadow, job: int) -> None:
     """Take ``job``, which has ended, off the list of requested ends."""
-    if shadow.counters[COUNT] < 0:
+    if shadow.head[0].count < 0:
         return
     ends = shadow.ends
-    end_us = state.run[START_US, job] + state.jobs[REQUEST_US, job]
+    end_us = state.runs[job].start_us + state.jobs[job].request_us
     low = 0
-    high = shadow.counters[COUNT]
+    high = shadow.head[0].count
     while low < high:
         middle = (low + high) // 2
-        if ends[ENDS_US, middle] < end_us:
+        if ends[middle].us < end_us:
             low = middle + 1
         else:
             high = middle
-    while ends[ENDS_JOB, low] != job:
+    while ends[low].job != job:
         low += 1
-    last = shadow.counters[COUNT] - 1
+    last = shadow.head[0].count - 1
     for place in range(low, last):
-        ends[ENDS_US, place] = ends[ENDS_US, place + 1]
-        ends[ENDS_JOB, place] = ends[ENDS_JOB, place + 1]
-    shadow.counters[COUNT] = last
+        ends[place].us = ends[place + 1].us
+        ends[place].job = ends[place + 1].job
+    shadow.head[0].count = last
 
 
 @kernel
 def _list_ends(state: State, shadow: Shadow) -> None:
     """Make the list of requested ends anew, by Shell's sort."""
     ends = shadow.ends
-    count = state.clock[ACTIVE]
+    count = state.clock[0].active
     for place in range(count):
-        job = state.run[RUNNING, place]
-        ends[ENDS_US, place] = state.run[START_US, job] + state.jobs[REQUEST_US, job]
-        ends[ENDS_JOB, place] = job
+        job = state.lists[place].running
+        ends[place].us = state.runs[job].start_us + state.jobs[job].request_us
+        ends[place].job = job
     gap = 1
     while gap < count // 3:
         gap = 3 * gap + 1
     while gap > 0:
         for right in range(gap, count):
-            end_us = ends[ENDS_US, right]
-            job = ends[ENDS_JOB, right]
+            end_us = ends[right].us
+            job = ends[right].job
             place = right
-            while place >= gap and ends[ENDS_US, place - gap] > end_us:
-                ends[ENDS_US, place] = ends[ENDS_US, place - gap]
-                ends[ENDS_JOB, place] = ends[ENDS_JOB, place - gap]
+            while place >= gap and ends[place - gap].us > end_us:
+                ends[place].us = ends[place - gap].us
+                ends[place].job = ends[place - gap].job
                 place -= gap
-            ends[ENDS_US, place] = end_us
-            ends[ENDS_JOB, place] = job
+            ends[place].us = end_us
+            ends[place].job = job
         gap //= 3
-    shadow.counters[COUNT] = count
-
-
-@kernel
-def _suits(state: State, shadow: Shadow, node: int, head: int) -> bool:
-    return bool(
-        shadow.room[FREE, node] >= state.jobs[CORES, head]
-        and shadow.room[FREE_KIB, node] >= state.jobs[MEMORY_KIB, head]
-    )
+    shadow.head[0].count = count
 
 
 @kernel
 def _return_parts(state: State, shadow: Shadow, job: int, head: int, sign: int) -> None:
     """Give the cores of ``job`` back (1) or take them (-1), and count the nodes that suit ``head``."""
-    for part in range(state.jobs[PART_AT, job], state.jobs[PART_AT, job + 1]):
-        node = state.parts[NODE, part]
-        before = _suits(state, shadow, node, head)
-        shadow.room[FREE, node] += sign * state.jobs[CORES, job]
-        shadow.room[FREE_KIB, node] += sign * state.jobs[MEMORY_KIB, job]
-        shadow.counters[FITTING] += _suits(state, shadow, node, head) - before
+    asked, held = state.jobs[head], state.jobs[job]
+    for part in range(held.part_at, state.jobs[job + 1].part_at):
+        node = shadow.room[state.parts[part].node]
+        before = fits(asked, node)
+        node.free += sign * held.cores
+        node.free_kib += sign * held.memory_kib
+        shadow.head[0].fitting += int(fits(asked, node)) - int(before)
 
 
 @kernel
 def find_shadow(state: State, shadow: Shadow, head: int) -> None:
     """Find the earliest start of ``head``; all that ends at that very instant has then ended."""
-    if shadow.counters[COUNT] < 0:
+    if shadow.head[0].count < 0:
         _list_ends(state, shadow)
+    asked = state.jobs[head]
     fitting = 0
-    for node in range(state.nodes.shape[1]):
-        shadow.room[FREE, node] = state.nodes[FREE, node]
-        shadow.room[FREE_KIB, node] = state.nodes[FREE_KIB, node]
-        fitting += _suits(state, shadow, node, head)
-    shadow.counters[FITTING] = fitting
-    instant = state.clock[NOW]
-    for place in range(shadow.counters[COUNT]):
-        if shadow.counters[FITTING] >= state.jobs[NODES, head] and shadow.ends[ENDS_US, place] > instant:
+    for index in range(state.rules[0].nodes):
+        node = shadow.room[index]
+        node.free = state.nodes[index].free
+        node.free_kib = state.nodes[index].free_kib
+        fitting += int(fits(asked, node))
+    shadow.head[0].fitting = fitting
+    instant = state.clock[0].now_us
+    for place in range(shadow.head[0].count):
+        if shadow.head[0].fitting >= asked.nodes and shadow.ends[place].us > instant:
             break
-        instant = max(instant, shadow.ends[ENDS_US, place])
-        _return_parts(state, shadow, shadow.ends[ENDS_JOB, place], head, 1)
-    shadow.counters[SHADOW_US] = instant
-    shadow.counters[KNOWN] = 1
+        instant = max(instant, shadow.ends[place].us)
+        _return_parts(state, shadow, shadow.ends[place].job, head, 1)
+    shadow.head[0].start_us = instant
+    shadow.head[0].known = 1
 
 
 @kernel
@@ -164,10 +171,18 @@ def delays_head(state: State, shadow: Shadow, head: int, job: int) -> bool:
 
     If not, the shadow's cluster is brought up to date with ``job``.
     """
-    if state.clock[NOW] + state.jobs[REQUEST_US, job] <= shadow.counters[SHADOW_US]:
+    if shadow.head[0].known == 0:
+        find_shadow(state, shadow, head)
+    if state.clock[0].now_us + state.jobs[job].request_us <= shadow.head[0].start_us:
         return False
     _return_parts(state, shadow, job, head, -1)
-    if shadow.counters[FITTING] >= state.jobs[NODES, head]:
+    if shadow.head[0].fitting >= state.jobs[head].nodes:
         return False
     _return_parts(state, shadow, job, head, 1)
     return True
+
+
+@kernel
+def drop_shadow(shadow: Shadow) -> None:
+    """Keep no list of ends: nobody waits."""
+    shadow.head[0].count = NEVER

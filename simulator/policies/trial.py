@@ -7,117 +7,86 @@ from __future__ import annotations
 
 from simulator.engine.compile import kernel
 from simulator.engine.occupancy import is_shared, overlap
-from simulator.engine.state import (
-    AGENDA,
-    BUSY,
-    BY_PAIR,
-    FREE,
-    FREE_KIB,
-    HEAP,
-    JOB,
-    KIND,
-    LAST,
-    LEFT,
-    LISTED,
-    MEMORY_KIB,
-    NEXT_US,
-    NODE,
-    NODES,
-    NOW,
-    PART_AT,
-    REQUEST_US,
-    SCALE,
-    SINCE_US,
-    State,
-)
-from simulator.policies.ahead import (
-    FITTING,
-    GROUP,
-    MEMBER,
-    ROOM,
-    ROOMS,
-    SHADOW_US,
-    Ahead,
-    copy_node,
-    end_next,
-    free_cores,
-    launch,
-    load,
-    suits,
-)
+from simulator.engine.room import fits
+from simulator.engine.state import State
+from simulator.policies.ahead import Ahead, copy_node, end_next, free_cores, launch, load
 
 
 @kernel
-def _enter_group(state: State, ahead: Ahead, part: int, rooms: int) -> int:
-    """Add the cores of ``part`` to those of the group; return how many nodes it is on."""
-    node = state.parts[NODE, part]
+def _enter_group(state: State, ahead: Ahead, part: int) -> None:
+    """Add the cores of ``part`` to those of the group."""
+    node = state.parts[part].node
     fresh = True
     for word in range(state.mask.shape[1]):
         fresh = fresh and ahead.group_cores[node, word] == 0
         ahead.group_cores[node, word] |= state.mask[part, word]
     if fresh:
-        ahead.lists[ROOM, rooms] = node
-        rooms += 1
-    return rooms
+        ahead.ground[ahead.head[0].nodes].node = node
+        ahead.head[0].nodes += 1
+
+
+@kernel
+def _join(ahead: Ahead, job: int) -> None:
+    """Make ``job`` a member of the group."""
+    ahead.trial.runs[job].busy = 1
+    ahead.group[ahead.head[0].members].job = job
+    ahead.head[0].members += 1
 
 
 @kernel
 def _gather_group(state: State, ahead: Ahead, job: int) -> None:
     """List ``job`` and the jobs whose presence at the head's start it may change."""
-    pairwise = state.rules[KIND] == BY_PAIR
-    ahead.trial[BUSY, job] = 1
-    ahead.lists[MEMBER, 0] = job
-    size = 1
-    rooms = 0
+    pairwise = state.excess is not None
+    ahead.head[0].members = 0
+    ahead.head[0].nodes = 0
+    _join(ahead, job)
     reached = 0
-    while reached < size:
-        member = ahead.lists[MEMBER, reached]
+    while reached < ahead.head[0].members:
+        member = ahead.group[reached].job
         reached += 1
-        for part in range(state.jobs[PART_AT, member], state.jobs[PART_AT, member + 1]):
-            rooms = _enter_group(state, ahead, part, rooms)
-            node = state.parts[NODE, part]
+        for part in range(state.jobs[member].part_at, state.jobs[member + 1].part_at):
+            _enter_group(state, ahead, part)
+            node = state.parts[part].node
             if not is_shared(state.occupied, state.mask, node, part):
                 continue
-            for place in range(state.nodes[LISTED, node]):
+            for place in range(state.nodes[node].listed):
                 other = state.listed[node, place]
-                guest = state.parts[JOB, other]
-                if ahead.trial[BUSY, guest] == 0 and (
-                    (ahead.base[BUSY, guest] == 0 or pairwise) and overlap(state.mask, part, other)
+                guest = state.parts[other].job
+                if (
+                    ahead.trial.runs[guest].busy == 0
+                    and (ahead.base.runs[guest].busy == 0 or pairwise)
+                    and overlap(state.mask, part, other)
                 ):
-                    ahead.trial[BUSY, guest] = 1
-                    ahead.lists[MEMBER, size] = guest
-                    size += 1
-    ahead.counters[GROUP] = size
-    ahead.counters[ROOMS] = rooms
+                    _join(ahead, guest)
 
 
 @kernel
 def _forget_group(ahead: Ahead) -> None:
-    for place in range(ahead.counters[GROUP]):
-        ahead.trial[BUSY, ahead.lists[MEMBER, place]] = 0
-    for place in range(ahead.counters[ROOMS]):
+    for place in range(ahead.head[0].members):
+        ahead.trial.runs[ahead.group[place].job].busy = 0
+    for place in range(ahead.head[0].nodes):
         for word in range(ahead.group_cores.shape[1]):
-            ahead.group_cores[ahead.lists[ROOM, place], word] = 0
+            ahead.group_cores[ahead.ground[place].node, word] = 0
 
 
 @kernel
 def _project_group(state: State, ahead: Ahead, job: int) -> None:
     """Project the group of ``job`` up to the head's start."""
-    trial, clock = ahead.trial, ahead.trial_clock
-    now = state.clock[NOW]
-    for place in range(ahead.counters[ROOMS]):
-        copy_node(ahead.trial_stack, state.occupied, ahead.lists[ROOM, place])
-    clock[AGENDA] = 0
-    clock[NOW] = now
-    for place in range(1, ahead.counters[GROUP]):
-        load(state, trial, ahead.lists[MEMBER, place])
-    trial[LEFT, job] = state.jobs[REQUEST_US, job] * state.rules[SCALE]
-    trial[SINCE_US, job] = now
-    trial[LAST, job] = 1
-    for place in range(ahead.counters[GROUP]):
-        launch(state, trial, clock, ahead.trial_stack, ahead.lists[MEMBER, place])
-    while clock[AGENDA] > 0 and trial[NEXT_US, trial[HEAP, 0]] <= ahead.counters[SHADOW_US]:
-        end_next(state, trial, clock, ahead.trial_stack)
+    trial, clock = ahead.trial, ahead.trial.clock[0]
+    now_us = state.clock[0].now_us
+    for place in range(ahead.head[0].nodes):
+        copy_node(ahead.trial_stack, state.occupied, ahead.ground[place].node)
+    clock.agenda = 0
+    clock.now_us = now_us
+    for place in range(1, ahead.head[0].members):
+        load(state, trial, ahead.group[place].job)
+    trial.runs[job].left = state.jobs[job].request_us * state.rules[0].scale
+    trial.runs[job].since_us = now_us
+    trial.runs[job].last = 1
+    for place in range(ahead.head[0].members):
+        launch(state, trial, ahead.trial_stack, ahead.group[place].job)
+    while clock.agenda > 0 and trial.runs[trial.lists[0].agenda].next_us <= ahead.head[0].start_us:
+        end_next(state, trial, ahead.trial_stack)
 
 
 @kernel
@@ -129,25 +98,35 @@ def _merge(state: State, ahead: Ahead, node: int) -> None:
             old = ahead.base_stack[node, level, word]
             ahead.base_stack[node, level, word] = (old & ~own) | (ahead.trial_stack[node, level, word] & own)
             ahead.trial_stack[node, level, word] = old
-    ahead.room[FREE, node] = free_cores(state, ahead.base_stack, node)
+    ahead.room[node].free = free_cores(state, ahead.base_stack, node)
 
 
 @kernel
 def _charge_memory(state: State, ahead: Ahead, sign: int) -> None:
     """Take the memory of the jobs that end later than in the base from the nodes at the head's start."""
-    for place in range(ahead.counters[GROUP]):
-        member = ahead.lists[MEMBER, place]
-        if ahead.trial[BUSY, member] and not ahead.base[BUSY, member]:
-            for part in range(state.jobs[PART_AT, member], state.jobs[PART_AT, member + 1]):
-                ahead.room[FREE_KIB, state.parts[NODE, part]] -= sign * state.jobs[MEMORY_KIB, member]
+    for place in range(ahead.head[0].members):
+        member = ahead.group[place].job
+        if ahead.trial.runs[member].busy and not ahead.base.runs[member].busy:
+            for part in range(state.jobs[member].part_at, state.jobs[member + 1].part_at):
+                ahead.room[state.parts[part].node].free_kib -= sign * state.jobs[member].memory_kib
 
 
 @kernel
-def _suited_rooms(state: State, ahead: Ahead, head: int) -> int:
+def _suited_nodes(state: State, ahead: Ahead, head: int) -> int:
     count = 0
-    for place in range(ahead.counters[ROOMS]):
-        count += suits(state, ahead, ahead.lists[ROOM, place], head)
+    for place in range(ahead.head[0].nodes):
+        count += int(fits(state.jobs[head], ahead.room[ahead.ground[place].node]))
     return count
+
+
+@kernel
+def _restore(state: State, ahead: Ahead) -> None:
+    """Let the base be as it was before the trial."""
+    _charge_memory(state, ahead, -1)
+    for place in range(ahead.head[0].nodes):
+        node = ahead.ground[place].node
+        copy_node(ahead.base_stack, ahead.trial_stack, node)
+        ahead.room[node].free = free_cores(state, ahead.base_stack, node)
 
 
 @kernel
@@ -156,25 +135,21 @@ def delays_head(state: State, ahead: Ahead, head: int, job: int) -> bool:
 
     If not, the base projection is brought up to date with ``job``.
     """
-    ahead.base[BUSY, job] = 0
+    ahead.base.runs[job].busy = 0
     _gather_group(state, ahead, job)
     _project_group(state, ahead, job)
-    before = _suited_rooms(state, ahead, head)
+    before = _suited_nodes(state, ahead, head)
     _charge_memory(state, ahead, 1)
-    for place in range(ahead.counters[ROOMS]):
-        _merge(state, ahead, ahead.lists[ROOM, place])
-    fitting = ahead.counters[FITTING] + _suited_rooms(state, ahead, head) - before
-    delayed = fitting < state.jobs[NODES, head]
+    for place in range(ahead.head[0].nodes):
+        _merge(state, ahead, ahead.ground[place].node)
+    fitting = ahead.head[0].fitting + _suited_nodes(state, ahead, head) - before
+    delayed = fitting < state.jobs[head].nodes
     if delayed:
-        _charge_memory(state, ahead, -1)
-        for place in range(ahead.counters[ROOMS]):
-            node = ahead.lists[ROOM, place]
-            copy_node(ahead.base_stack, ahead.trial_stack, node)
-            ahead.room[FREE, node] = free_cores(state, ahead.base_stack, node)
+        _restore(state, ahead)
     else:
-        ahead.counters[FITTING] = fitting
-        for place in range(ahead.counters[GROUP]):
-            member = ahead.lists[MEMBER, place]
-            ahead.base[BUSY, member] = ahead.trial[BUSY, member]
+        ahead.head[0].fitting = fitting
+        for place in range(ahead.head[0].members):
+            member = ahead.group[place].job
+            ahead.base.runs[member].busy = ahead.trial.runs[member].busy
     _forget_group(ahead)
-    return bool(delayed)
+    return delayed

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from simulator.engine.state import Ints
+from simulator.engine.records import Ints
 from simulator.job import Job
 
 
@@ -43,14 +43,13 @@ class SharingModel(Protocol):
 class SharingTables(NamedTuple):
     """A built-in model as numbers for the kernels.
 
-    ``kind`` is ``BY_MULTIPLICITY`` or ``BY_PAIR``; ``speeds[m]`` in units a microsecond, ``excess[a, b]`` and
+    ``speeds[m]`` in units a microsecond, ``excess[a, b]`` (None unless the model is pairwise) and
     ``factors[n]`` in parts of ``ONE`` (see ``simulator.engine.state``).
     """
 
-    kind: int
     scale: int
     speeds: Ints
-    excess: Ints
+    excess: Ints | None
     factors: Ints
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from osub.errors import UsageError
-from simulator.engine.state import BY_PAIR, ONE
+from simulator.engine.state import ONE
 from simulator.job import Job
 from simulator.sharing.model import SharingTables
 
@@ -58,7 +58,6 @@ class Pairwise:
     def tables(self, multiplicity: int, first_node: int, nodes: int) -> SharingTables:  # noqa: ARG002
         """See ``BuiltinSharing``."""
         return SharingTables(
-            kind=BY_PAIR,
             scale=self.scale,
             speeds=np.zeros(multiplicity + 1, dtype=np.int64),
             excess=self.excess,

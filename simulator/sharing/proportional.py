@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from osub.errors import UsageError
-from simulator.engine.state import BY_MULTIPLICITY, ONE
+from simulator.engine.state import ONE
 from simulator.job import Job
 from simulator.sharing.model import SharingTables
 from simulator.system import MOST_MULTIPLICITY
@@ -64,9 +64,8 @@ class Proportional:
         """See ``BuiltinSharing``."""
         shared = [int(self.scale / (busy * self.overhead)) for busy in range(2, multiplicity + 1)]
         return SharingTables(
-            kind=BY_MULTIPLICITY,
             scale=self.scale,
             speeds=np.array([0, self.scale, *shared], dtype=np.int64),
-            excess=np.zeros((1, 1), dtype=np.int64),
+            excess=None,
             factors=np.full(nodes, ONE, dtype=np.int64),
         )

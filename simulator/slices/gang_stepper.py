@@ -31,25 +31,10 @@ from gangd.core import (
     SlurmSnapshot,
     Tick,
 )
+from simulator.engine.cluster import running_jobs
 from simulator.engine.progress import resume, suspend
-from simulator.engine.state import (
-    ACTIVE,
-    AGENDA,
-    ARRIVAL,
-    ARRIVED_JOBS,
-    BUSY,
-    FAR_US,
-    HEAP,
-    NEXT_US,
-    NOW,
-    RUNNING,
-    SCALE,
-    SPEED,
-    START_US,
-    SUBMIT_US,
-    Ints,
-    State,
-)
+from simulator.engine.records import Ints
+from simulator.engine.state import FAR_US, State
 from simulator.engine.stepper import Stepper
 from simulator.job import Job
 from simulator.placement.rule import Placement
@@ -125,7 +110,7 @@ class GangStepper(Stepper):
             following = self._next_event_us()
             if self._boundary_us is not None and self._boundary_us < following:
                 self._account(self._boundary_us)
-                self.state.clock[NOW] = self._boundary_us
+                self.state.clock[0].now_us = self._boundary_us
                 self._turn()
                 self.show()
                 continue
@@ -141,24 +126,27 @@ class GangStepper(Stepper):
     def _next_event_us(self) -> int:
         state = self.state
         following = FAR_US
-        if state.clock[AGENDA] > 0:
-            following = int(state.run[NEXT_US, state.run[HEAP, 0]])
-        arrived = state.clock[ARRIVED_JOBS]
+        if state.clock[0].agenda > 0:
+            following = state.runs[state.lists[0].agenda].next_us
+        arrived = state.clock[0].arrived
         if arrived < len(self.jobs):
-            following = min(following, int(state.jobs[SUBMIT_US, state.jobs[ARRIVAL, arrived]]))
+            following = min(following, state.jobs[state.lists[arrived].arrival].submit_us)
         return following
 
     def _is_sharing(self) -> bool:
-        return bool(self.state.occupied.shape[1] > 1 and self.state.occupied[:, 1].any())
+        occupied = self.state.occupied
+        nodes, slots, words = occupied.shape
+        return slots > 1 and any(occupied[node, 1, word] for node in range(nodes) for word in range(words))
 
     def _account(self, now_us: int) -> None:
         """Note what running jobs did since the last look, which ended when something changed."""
         span_us = now_us - self._then_us
         self._then_us = now_us
-        running = self.state.run[RUNNING, : self.state.clock[ACTIVE]]
-        busy = self.state.run[BUSY, running]
-        self._busy_us[running] += busy * span_us
-        self._done[running] += busy * self.state.run[SPEED, running] * span_us
+        for job in running_jobs(self.state):
+            run = self.state.runs[job]
+            if run.busy:
+                self._busy_us[job] += span_us
+                self._done[job] += run.speed * span_us
         if self._asleep:
             asleep = list(self._asleep)
             self.frozen_us[asleep] += span_us
@@ -208,8 +196,8 @@ class GangStepper(Stepper):
 
     def _sample(self, job: int, cores: int) -> Sample:
         """Return the CPU time and the run-queue delay of a job on one node in the slice that ends now."""
-        span_us = min(self._quantum_us, self.now_us - int(self.state.run[START_US, job]))
-        cpu_us = int(self._done[job]) * cores // int(self.state.rules[SCALE])
+        span_us = min(self._quantum_us, self.now_us - self.state.runs[job].start_us)
+        cpu_us = int(self._done[job]) * cores // self.state.rules[0].scale
         delay_us = int(self._busy_us[job]) * cores - cpu_us
         return Sample(self.jobs[job].number, cpu_us, max(0, delay_us), span_us, cores)
 
@@ -239,20 +227,20 @@ class GangStepper(Stepper):
                 self._thaw(job)
         else:
             left = set()
-        run = self.state.run
+        runs = self.state.runs
         for job in sorted(self._held - self._asleep - left):
-            if run[BUSY, job]:
+            if runs[job].busy:
                 suspend(self.state, job)
                 self._asleep.add(job)
                 self.set_speeds(job)
 
     def _is_left(self, job: int) -> bool:
         """Whether nobody who is not held computes on a core of a held job."""
-        run = self.state.run
+        runs = self.state.runs
         for node, cores in self.cluster.cores_of(job).items():
             mine = set(cores)
             for other, theirs in self.cluster.holders(node).items():
-                if other not in self._held and run[BUSY, other] and not mine.isdisjoint(theirs):
+                if other not in self._held and runs[other].busy and not mine.isdisjoint(theirs):
                     return False
         return True
 

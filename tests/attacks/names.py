@@ -115,7 +115,8 @@ def kernel_cache(scene: Scene) -> None:
         sys.executable,
         "-P",
         "-c",
-        "from simulator.engine.compile import _CACHED; print(_CACHED)",
+        "from osub.kernel_cache import usable_cache; from simulator.engine.compile import cache_folder; "
+        "print(usable_cache(cache_folder()))",
         NUMBA_CACHE_DIR=str(cache),
     )
     assert done.stdout.strip() == "False"

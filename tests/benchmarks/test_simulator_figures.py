@@ -1,8 +1,10 @@
 """How fast the simulator is: ``pytest -m benchmark -s tests/benchmarks/test_simulator_figures.py``.
 
 Needs the traces of the Parallel Workloads Archive below ``OSUB_SHARED/traces``. Engine figures are the best
-of some runs in this process, compiled and cached, in jobs a CPU second (``engine_cpu_s``). Whole commands are
-processes of their own: wall time, and peak memory as the kernel counts it.
+of some runs in this process, compiled and cached, in jobs a CPU second (``engine_cpu_s``), and as a ratio to
+the plain-Python EASY of the validation tests (Gaia on one pool of 1,800 processors), which is timed right
+beside: the pace of a host drifts, the ratio less. Whole commands are processes of their own: wall time, and
+peak memory as the kernel counts it; *first* ones have an empty cache of compiled kernels.
 """
 
 from __future__ import annotations
@@ -25,12 +27,14 @@ from simulator.options import Cleaning
 from simulator.simulate import simulate
 from simulator.workload import Workload, make_workload
 from tests.fixtures.voice import say
+from tests.validation.simulator.test_golden_schedules import flat_easy
 from workloads.swf import SwfColumns, load_columns
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1200)]
 SHARED = Path(os.environ.get("OSUB_SHARED", Path(__file__).parents[3] / "shared"))
 GAIA = SHARED / "traces" / "UniLu-Gaia-2014-1.swf.gz"
 CURIE = SHARED / "traces" / "CEA-Curie-2011-2.1-cln.swf.gz"
+THETA = SHARED / "traces" / "theta_2022.swf.gz"
 SIZES = (10_000, 30_000, 100_000, 300_000)
 
 
@@ -53,9 +57,24 @@ def engine_cpu_s(trace: SwfColumns, words: Words, runs: int = 5) -> tuple[int, f
     return workload.count, best
 
 
+def plain_rate() -> float:
+    """Return how many jobs of Gaia the plain-Python EASY schedules in a CPU second."""
+    setting = setting_of(Words(system="N1C1800"))
+    workload = make_workload(load_columns(needed(GAIA)), setting.queues, Cleaning(), keep_origin=True)
+    columns = (workload.number, workload.submit_us, workload.run_us, workload.cores, workload.requested_us)
+    jobs = list(zip(*(column.tolist() for column in columns), strict=True))
+    began = time.process_time()
+    flat_easy(jobs, 1800)
+    return len(jobs) / (time.process_time() - began)
+
+
 def tell_rate(name: str, trace: SwfColumns, words: Words, runs: int = 5) -> None:
     jobs, cpu_s = engine_cpu_s(trace, words, runs)
-    tell(f"{name}: {jobs:,} jobs in {cpu_s:.3f} s, {jobs / cpu_s:,.0f} jobs a CPU second")
+    rate, plain = jobs / cpu_s, plain_rate()
+    tell(
+        f"{name}: {jobs:,} jobs in {cpu_s:.3f} s, {rate:,.0f} jobs a CPU second, {rate / plain:.1f} x plain "
+        f"({plain:,.0f})"
+    )
 
 
 def test_easy_on_one_pool() -> None:
@@ -80,11 +99,14 @@ def test_oversubscription_with_interactive_jobs(multiplicity: int) -> None:
         tell_rate(f"the same, M={multiplicity}, 6,500 interactive, {placement}", trace, words)
 
 
-def command(trace: Path, out: Path, *options: str) -> tuple[float, float]:
-    """Return wall time and peak memory (MiB) of ``osub simulate``."""
+def command(trace: Path, out: Path, *options: str, cache: Path | None = None) -> tuple[float, float]:
+    """Return wall time and peak memory (MiB) of ``osub simulate``, with a cache of compiled kernels."""
     words = ["-m", "osub.cli.main", "simulate", str(trace), "--out", str(out), *options]
     began = time.perf_counter()
-    with subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL) as process:
+    kept = {} if cache is None else {"NUMBA_CACHE_DIR": str(cache)}
+    with subprocess.Popen(
+        [sys.executable, *words], stdout=subprocess.DEVNULL, env=os.environ | kept
+    ) as process:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0
@@ -116,6 +138,22 @@ def test_whole_commands(tmp_path: Path) -> None:
         runs = [command(trace, tmp_path / f"{number}-{turn}", *options) for turn in range(3)]
         wall_s, memory_mib = min(wall for wall, _ in runs), max(memory for _, memory in runs)
         tell(f"whole command, {name}: {wall_s:.2f} s, {memory_mib:.0f} MiB")
+
+
+@pytest.mark.parametrize("multiplicity", ["1", "2"])
+def test_the_first_command_of_all(tmp_path: Path, multiplicity: str) -> None:
+    """A newcomer's first run, with nothing compiled; then the same again, as a second clone would."""
+    options = ("--system", "N150C12", "--multiplicity", multiplicity)
+    for name, trace in (("1,000 jobs", short_trace(tmp_path, 1000)), ("Gaia", needed(GAIA))):
+        cache = tmp_path / f"cache-{name}"
+        first_s, _ = command(trace, tmp_path / f"{name}-first", *options, cache=cache)
+        again_s, _ = command(trace, tmp_path / f"{name}-again", *options, cache=cache)
+        tell(f"first command, {name}, N150C12, M={multiplicity}: {first_s:.1f} s; again {again_s:.1f} s")
+
+
+def test_many_nodes() -> None:
+    trace = load_columns(needed(THETA))
+    tell_rate("EASY, M=2, theta_2022 on N4360C1, lln", trace, Words(system="N4360C1", multiplicity=2), runs=0)
 
 
 def exponent(sizes: list[int], costs_s: list[float]) -> float:

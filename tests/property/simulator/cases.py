@@ -10,9 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from simulator.engine.build import PoolJobs
-from simulator.engine.cluster import members
 from simulator.engine.pool_run import PoolRun, Rules, run_pool
-from simulator.engine.state import NODE, PART_AT
 from simulator.system import Pool
 from tests.property.simulator.reference_engine import RefJob
 
@@ -125,11 +123,4 @@ def run_world(world: World, rules: Rules, *, stepping: bool = False) -> PoolRun:
 
 def placements(run: PoolRun) -> list[dict[int, list[int]]]:
     """Return core ids by node of each job."""
-    state = run.state
-    return [
-        {
-            int(state.parts[NODE, part]): members(state.mask[part])
-            for part in range(state.jobs[PART_AT, job], state.jobs[PART_AT, job + 1])
-        }
-        for job in range(state.jobs.shape[1] - 1)
-    ]
+    return [run.cores_of(job) for job in range(len(run.start_us))]

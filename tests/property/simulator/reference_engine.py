@@ -74,7 +74,11 @@ def proportional(overhead: Fraction) -> Speed:
 
 
 class ReferenceEngine:
-    """Runs jobs to their end on construction; they then have ``start_us``, ``end_us`` and ``placement``."""
+    """Runs jobs to their end on construction; they then have ``start_us``, ``end_us`` and ``placement``.
+
+    ``promises`` is the earliest start that a job had when it first was the head and somebody was to overtake
+    it.
+    """
 
     def __init__(
         self,
@@ -90,6 +94,7 @@ class ReferenceEngine:
         self.cluster = cluster
         self.speed_on_core = speed
         self.now = 0
+        self.promises: dict[int, int] = {}
         self.queue: list[RefJob] = []
         self.running: list[RefJob] = []
         arrivals = sorted(jobs, key=lambda job: (job.submit_us, job.number))
@@ -267,19 +272,26 @@ class ReferenceEngine:
     def pass_easy(self, *, elsewhere: bool = False) -> None:
         self.pass_fcfs()
         barred: set[int] | None = None
+        refused: dict[tuple[int, int, int, int], int] = {}
         for job in self.queue[1:]:
+            shape = (job.nodes, job.cores, job.memory_kib, job.app)
             placement = self.place(job)
-            if placement is None:
+            if placement is None or refused.get(shape, job.requested_us + 1) <= job.requested_us:
                 continue
             head = self.queue[0].number
             without = self.earliest_start(head, None)
-            if self.earliest_start(head, job.number, placement) <= without:
-                self.start(job, placement)
-            elif elsewhere:
-                barred = self.head_nodes(head) if barred is None else barred
-                second = self.place(job, barred)
-                if second is not None and self.earliest_start(head, job.number, second) <= without:
-                    self.start(job, second)
+            self.promises.setdefault(head, without)
+            if self.earliest_start(head, job.number, placement) > without:
+                second = None
+                if elsewhere:
+                    barred = self.head_nodes(head) if barred is None else barred
+                    second = self.place(job, barred)
+                if second is None or self.earliest_start(head, job.number, second) > without:
+                    refused[shape] = job.requested_us
+                    continue
+                placement = second
+            self.start(job, placement)
+            refused.clear()
 
     def head_nodes(self, head: int) -> set[int]:
         """Return the nodes that the head would take at its earliest start, by the thesis's rule."""
@@ -296,7 +308,7 @@ class ReferenceEngine:
     def world_at_start(
         self, head: int, beside: int | None, placement: dict[int, list[int]] | None
     ) -> ReferenceEngine:
-        """Return the world projected to the instant at which the head has room."""
+        """Return the world projected to the instant at which the placement takes the head."""
         world = copy.deepcopy(self)
         if beside is not None:
             assert placement is not None
@@ -306,8 +318,8 @@ class ReferenceEngine:
             job.left = job.request_left
         while True:
             ends = sorted((world.phase_end(job), job.number) for job in world.running)
-            fits = len(world.room(world.jobs[head])) >= world.jobs[head].nodes
-            if fits and not (ends and ends[0][0] <= world.now):
+            due = bool(ends) and ends[0][0] <= world.now
+            if not due and world.place(world.jobs[head]) is not None:
                 return world
             world.advance(ends[0][0])
             world.stop(world.jobs[ends[0][1]])

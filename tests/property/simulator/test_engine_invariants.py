@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from simulator.engine.invariants import InvariantError, Invariants
 from simulator.engine.pool_run import Rules, run_pool
-from simulator.engine.state import FREE, LEFT, SPEED
 from simulator.engine.stepper import Stepper
 from simulator.placement.plain import SlurmPlacement, ThesisPlacement
 from simulator.policies.plain import Easy, Fcfs
@@ -56,11 +55,13 @@ def test_invariants_hold_after_every_event(world: World, easy: bool, slurm: bool
 
 
 def spoil_slots(stepper: Stepper) -> None:
-    stepper.state.nodes[FREE, 0] -= 1
+    stepper.state.nodes[0].free -= 1
 
 
 def spoil_work(stepper: Stepper) -> None:
-    stepper.state.run[LEFT] = np.where(stepper.state.run[SPEED] > 0, 0, stepper.state.run[LEFT])
+    for job in range(stepper.state.rules[0].jobs):
+        if stepper.state.runs[job].speed > 0:
+            stepper.state.runs[job].left = 0
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from osub.errors import InputError, UsageError
 from simulator.choices import Words, setting_of
-from simulator.engine.cluster import members
-from simulator.engine.state import NODE, PART_AT
 from simulator.options import Cleaning
 from simulator.simulate import Result, simulate
 from simulator.workload import make_workload
@@ -49,12 +48,8 @@ def test_the_documented_policy_runs_the_shortest_job_first(trace: Path) -> None:
 
 def test_the_documented_placement_fills_nodes_one_after_the_other(trace: Path) -> None:
     words = Words(system="N4C2", placement=f"{EXAMPLES}:Packed", multiplicity=2)
-    state = run(trace, words).pools[0].run.state
-    nodes = [
-        state.parts[NODE, state.jobs[PART_AT, job] : state.jobs[PART_AT, job + 1]].tolist()
-        for job in range(4)
-    ]
-    assert nodes == [[0, 1], [0, 1], [2, 3], [2]]
+    placed = run(trace, words).pools[0].run
+    assert [list(placed.cores_of(job)) for job in range(4)] == [[0, 1], [0, 1], [2, 3], [2]]
 
 
 def test_the_documented_sharing_model_slows_shared_cores(trace: Path) -> None:
@@ -75,7 +70,17 @@ def test_all_three_together_use_each_core_at_most_twice(trace: Path) -> None:
     )
     result = run(trace, words)
     assert (result.end_us > result.start_us).all()
-    assert members(result.pools[0].run.state.occupied[0, 0]) == []
+    changes = [
+        (when, change, place)
+        for job, (start, end) in enumerate(zip(result.start_us, result.end_us, strict=True))
+        for place in result.pools[0].run.cores_of(job).items()
+        for when, change in ((end, -1), (start, 1))
+    ]
+    held: Counter[tuple[int, int]] = Counter()
+    for _, change, (node, cores) in sorted(changes):
+        held.update({(node, core): change for core in cores})
+        assert max(held.values()) <= 2
+    assert not any(held.values())
 
 
 @pytest.mark.parametrize(

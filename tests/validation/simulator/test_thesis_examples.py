@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from simulator.engine.build import PoolJobs
-from simulator.engine.cluster import Cluster
 from simulator.engine.pool_run import PoolRun, Rules, run_pool
 from simulator.placement.plain import SlurmPlacement, ThesisPlacement
 from simulator.placement.rule import Placement
@@ -72,7 +71,7 @@ def starts_s(result: PoolRun) -> list[float]:
 def test_figure_5_2_slowest_core_decides(placement: Placement) -> None:
     result = run([busy(1, 4, 30), busy(1, 2, 10, submit_s=10)], 1, 4, 2, "1.0", placement)
     assert ends_s(result) == [40, 30]
-    assert Cluster(result.state).cores_of(1) == {0: [0, 1]}
+    assert result.cores_of(1) == {0: [0, 1]}
 
 
 def test_section_6_3_3_idle_time_is_not_stretched_and_does_not_disturb() -> None:
@@ -108,9 +107,8 @@ def test_table_7_8_ends_and_places(placement: Placement) -> None:
     rows = [row.split(",") for row in TABLE_7_8]
     jobs = [busy(int(row[3]), int(row[4]), int(row[2]), submit_s=int(row[1])) for row in rows]
     result = run(jobs, 12, 12, 2, "1.2", placement)
-    cluster = Cluster(result.state)
     places = [
-        " ".join(f"{node}({ids[0]}-{ids[-1]})" for node, ids in cluster.cores_of(job).items())
+        " ".join(f"{node}({ids[0]}-{ids[-1]})" for node, ids in result.cores_of(job).items())
         for job in range(len(jobs))
     ]
     assert [(str(int(end)), place) for end, place in zip(ends_s(result), places, strict=True)] == [
