@@ -154,6 +154,13 @@ def change_phase(state: State, job: int) -> None:
 @kernel
 def finish(state: State, job: int) -> None:
     """End ``job`` and give back what it holds; speeds of the others are still to be set."""
+    release(state, job)
+    leave_row(state, state.rows, job, state.clock[0].active)
+
+
+@kernel
+def release(state: State, job: int) -> None:
+    """End ``job`` as ``finish`` does, but leave the rows as they are."""
     run = state.runs[job]
     settle(run, state.clock[0].now_us)
     state.clock[0].affected = 0
@@ -163,7 +170,6 @@ def finish(state: State, job: int) -> None:
     leave_agenda(present(state), job)
     leave_running(state, job)
     free_slots(state, job)
-    leave_row(state, state.rows, job)
     state.clock[0].restless -= int(_is_restless(state, job))
     run.end_us = state.clock[0].now_us
 

@@ -124,12 +124,11 @@ def _order_equals(state: State, rows: Rows, count: int) -> None:
 
 
 @kernel
-def leave_row(state: State, rows: Rows | None, job: int) -> None:
-    """Make the rows anew without ``job``, which has ended and is no longer counted as running."""
+def leave_row(state: State, rows: Rows | None, job: int, count: int) -> None:
+    """Make the rows anew without ``job``, which has ended; they have ``count`` jobs then."""
     if rows is None:
         return
     lists = state.lists
-    count = state.clock[0].active
     place = 0
     while lists[place].by_core != job:
         place += 1

@@ -124,7 +124,7 @@ class ListRecord:
     """The jobs that have this place in lists: by arrival, on the agenda (a heap), and so on.
 
     ``running`` and ``affected`` are in no order; ``by_core`` are the running ones in the order in which
-    Slurm's rows are packed.
+    Slurm's rows are packed. ``ended`` are those that have ended in a projection since rows were packed in it.
     """
 
     arrival: int = 0
@@ -132,6 +132,7 @@ class ListRecord:
     running: int = 0
     affected: int = 0
     by_core: int = 0
+    ended: int = 0
 
 
 @dataclass(slots=True, eq=False)

@@ -14,9 +14,10 @@ from typing import NamedTuple
 from simulator.engine.agenda import enter_agenda, enter_running, present
 from simulator.engine.compile import kernel
 from simulator.engine.occupancy import take_slots
-from simulator.engine.progress import finish, set_speeds
+from simulator.engine.progress import release, set_speeds
 from simulator.engine.records import Grid, Maker, Table
-from simulator.engine.rows import enter_row
+from simulator.engine.room import job_fits
+from simulator.engine.rows import enter_row, leave_row
 from simulator.engine.speed import speed_of
 from simulator.engine.state import (
     FAR_US,
@@ -179,19 +180,37 @@ def _launch(mirror: Mirror) -> None:
 
 
 @kernel
-def _run_forward(image: State, head: int, latest_us: int) -> int:
-    """Return when the placement takes ``head``; ``FAR_US`` if that is after ``latest_us``."""
-    clock = image.clock[0]
+def _pack(mirror: Mirror, ended: int) -> int:
+    """Pack the rows after each of the last jobs that ended, in their order; return how many wait for that."""
+    image = mirror.image
+    for place_in in range(ended):
+        count = image.clock[0].active + ended - 1 - place_in
+        leave_row(image, mirror.rows, image.lists[place_in].ended, count)
+    return 0
+
+
+@kernel
+def _run_forward(mirror: Mirror, head: int, latest_us: int) -> int:
+    """Return when the placement takes ``head``; ``FAR_US`` if that is after ``latest_us``.
+
+    Rows matter to nobody before there is room for ``head``, so they are packed no sooner.
+    """
+    image, clock = mirror.image, mirror.image.clock[0]
+    ended = 0
     while clock.now_us <= latest_us:
         next_us = FAR_US if clock.agenda == 0 else image.runs[image.lists[0].agenda].next_us
-        if next_us > clock.now_us and place(image, head):
-            return clock.now_us
+        if next_us > clock.now_us and job_fits(image, head):
+            ended = _pack(mirror, ended)
+            if place(image, head):
+                return clock.now_us
         if next_us == FAR_US:
             break
         job = image.lists[0].agenda
         clock.now_us = next_us
-        finish(image, job)
+        release(image, job)
         set_speeds(image, job)
+        image.lists[ended].ended = job
+        ended += 1
     return FAR_US
 
 
@@ -200,7 +219,7 @@ def show_start(state: State, mirror: Mirror, head: int) -> None:
     """Find the earliest start of ``head``; the mirror then shows the cluster at that instant."""
     _copy(state, mirror)
     _launch(mirror)
-    mirror.head[0].start_us = _run_forward(mirror.image, head, FAR_US)
+    mirror.head[0].start_us = _run_forward(mirror, head, FAR_US)
     mirror.head[0].known = 1
 
 
@@ -216,7 +235,7 @@ def delays_head(state: State, mirror: Mirror, head: int, job: int) -> bool:
     _copy(state, mirror)
     _join(state, mirror, job)
     _launch(mirror)
-    start_us = _run_forward(mirror.image, head, known.start_us)
+    start_us = _run_forward(mirror, head, known.start_us)
     if start_us == FAR_US:
         return True
     known.start_us = start_us
