@@ -14,7 +14,6 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, cast
 
-import llvmlite.binding as llvm
 from numba.core.codegen import JITCodeLibrary
 
 
@@ -28,20 +27,21 @@ def whole_program(dispatcher: Any) -> Iterator[None]:
             ll_module.data_layout = self._codegen._data_layout
 
         def finalize(self) -> None:
-            self._raise_if_finalized()
+            own: Any = self
+            own._raise_if_finalized()
             if self.name != top:
                 self._finalized = True
                 return
-            module: Any = self._final_module
+            module = own._final_module
             for library in _below(self):
                 self._reload_init.update(library._reload_init)
                 module.link_in(library._get_module_for_linking(), preserve=True)
             for function in module.functions:
-                if not function.is_declaration and function.linkage == llvm.Linkage.linkonce_odr:
+                if not function.is_declaration and function.linkage.name == "linkonce_odr":
                     function.linkage = "internal"  # so that what is inlined everywhere goes
-            self._optimize_final_module()
+            own._optimize_final_module()
             module.verify()
-            self._finalize_final_module()
+            own._finalize_final_module()
 
     codegen = dispatcher.targetctx.codegen()
     set_env = codegen.set_env

@@ -29,9 +29,8 @@ def line(number: int, submit: int, run: int, procs: int, queue: int = 1, more: s
 def run(tmp_path: Path, lines: list[str], *, check: bool = False, **words: object) -> Result:
     path = tmp_path / "slices.swf"
     path.write_text("\n".join(lines) + "\n")
-    setting = setting_of(
-        Words(**{"multiplicity": 2, "quantum_ms": 250.0, "overhead": "1.0", "hold": "freeze", **words})
-    )  # type: ignore[arg-type]
+    given = {"multiplicity": 2, "quantum_ms": 250.0, "overhead": "1.0", "hold": "freeze", **words}
+    setting = setting_of(Words(**given))  # type: ignore[arg-type]
     return simulate(make_workload(load_columns(path), setting.queues, Cleaning()), setting, check=check)
 
 
