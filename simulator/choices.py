@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import cast
 
 from osub.errors import UsageError
+from osub.units import seconds_to_us
+from simulator.engine.build_lives import AFTER_FAILURE
 from simulator.engine.pool_run import Rules
+from simulator.job import PLAIN_LIFE
 from simulator.options import Setting
+from simulator.outages import Failing, Outage, read_outages
 from simulator.placement.plain import SlurmPlacement, ThesisPlacement
 from simulator.placement.rule import Placement
 from simulator.plugin_files import load_plugin
-from simulator.policies.plain import Easy, EasyElsewhere, Fcfs
+from simulator.policies.family import Value, split_settings
+from simulator.policies.registry import family_of
 from simulator.policies.rule import QueuePolicy
 from simulator.sharing.model import SharingModel
 from simulator.sharing.noise import NoisyNodes
 from simulator.sharing.proportional import Proportional
 from simulator.slices.model import ExactSlices
 from simulator.system import Queues, System, multiple_queues, nodes_of_share, single_queue
+from simulator.workload import Workload
 
 _KIB_PER_GIB = 1024 * 1024
 _MOST_GIB = 1 << 30
 
-POLICIES = ("fcfs", "easy", "easy-elsewhere")
 PLACEMENTS = ("lln", "thesis")
 LAYOUTS = ("sq", "mq")
 
@@ -32,7 +38,8 @@ class Words:
     """A setting as it is written.
 
     ``policy``, ``placement`` and ``sharing`` may be ``FILE.py:NAME``; with ``quantum_ms`` jobs take turns in
-    exact slices, and ``hold`` says how they stand back.
+    exact slices, and ``hold`` says how they stand back. ``settings`` are the policy's, ``NAME=VALUE``. Nodes
+    fail as the file ``failures`` says, or at random with a mean time between failures of ``mtbf_h``.
     """
 
     system: str
@@ -50,6 +57,14 @@ class Words:
     placement: str = "lln"
     memory_gib: float | None = None
     seed: int = 1
+    settings: tuple[str, ...] = ()
+    failures: Path | None = None
+    mtbf_h: float | None = None
+    repair_h: float = 6.0
+    failure_shape: float = 1.0
+    after_failure: str = "checkpoint"
+    checkpoint_interval_s: float | None = None
+    checkpoint_cost_s: float = 0.0
 
 
 def setting_of(words: Words) -> Setting:
@@ -63,11 +78,16 @@ def setting_of(words: Words) -> Setting:
         A plug-in file cannot be used.
     """
     system = System.parse(words.system)
+    outages, failing = _failures(words, system)
     return Setting(
         system=system,
         queues=_queues(words, system),
         rules=Rules(
-            policy=_policy(words.policy),
+            policy=_policy(words),
+            policy_name=words.policy,
+            outages=outages,
+            failing=failing,
+            after_failure=words.after_failure,
             placement=_placement(words.placement),
             sharing=_sharing(words, system),
             node_memory_kib=_memory_kib(words.memory_gib),
@@ -89,16 +109,62 @@ def _queues(words: Words, system: System) -> Queues:
     return multiple_queues(system, nodes, words.multiplicity, words.multiplicity_interactive)
 
 
-def _policy(word: str) -> QueuePolicy:
-    if word == "fcfs":
-        return Fcfs()
-    if word == "easy":
-        return Easy()
-    if word == "easy-elsewhere":
-        return EasyElsewhere()
-    if ":" not in word:
-        raise UsageError(f"unknown policy {word!r}: choose {', '.join(POLICIES)} or FILE.py:NAME")
-    return cast("QueuePolicy", load_plugin(word, "schedule"))
+def _policy(words: Words) -> QueuePolicy:
+    if ":" not in words.policy:
+        family = family_of(words.policy)
+        return family.make(family.values(words.settings))
+    settings = {name: _guessed(text) for name, text in split_settings(words.settings).items()}
+    return cast("QueuePolicy", load_plugin(words.policy, "schedule", settings))
+
+
+def _guessed(text: str) -> Value:
+    """Return a number if the text is one."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def prepared(words: Words, workload: Workload) -> Workload:
+    """Return the jobs with what the policy's family and the setting give them: sizes, checkpoints, ...
+
+    Raises
+    ------
+    UsageError
+        An option is not known, or the jobs cannot have what it says.
+    """
+    if ":" not in words.policy:
+        family = family_of(words.policy)
+        if family.prepare is not None:
+            workload = family.prepare(workload, family.values(words.settings), words.seed)
+    if words.checkpoint_interval_s is None:
+        return workload
+    every_us, cost_us = seconds_to_us(words.checkpoint_interval_s), seconds_to_us(words.checkpoint_cost_s)
+    if every_us < 1 or cost_us < 0:
+        raise UsageError("--checkpoint-interval is positive and --checkpoint-cost not negative")
+    lives = workload.lives if workload.lives is not None else [PLAIN_LIFE] * workload.count
+    saving = {life: replace(life, checkpoint_every_us=every_us, checkpoint_us=cost_us) for life in set(lives)}
+    return replace(workload, lives=[saving[life] for life in lives])
+
+
+def _failures(words: Words, system: System) -> tuple[tuple[Outage, ...], Failing | None]:
+    """Return when nodes fail, or how that is drawn."""
+    if words.failures is not None and words.mtbf_h is not None:
+        raise UsageError("--failures and --mtbf do not go together")
+    if words.after_failure not in AFTER_FAILURE:
+        raise UsageError(f"--after-failure takes {', '.join(AFTER_FAILURE)}, not {words.after_failure!r}")
+    if words.quantum_ms is not None and (words.failures is not None or words.mtbf_h is not None):
+        raise UsageError("nodes do not fail in a run with --slices")
+    if words.failures is not None:
+        return read_outages(words.failures, system.nodes), None
+    if words.mtbf_h is None:
+        return (), None
+    failing = Failing(
+        mtbf_h=words.mtbf_h, repair_h=words.repair_h, shape=words.failure_shape, seed=words.seed
+    )
+    return (), failing
 
 
 def _placement(word: str) -> Placement:
@@ -131,3 +197,24 @@ def _memory_kib(gib: float | None) -> int | None:
     if not 0 < gib < _MOST_GIB:
         raise UsageError(f"--memory-gib must be positive, not {gib:g}")
     return int(gib * _KIB_PER_GIB)
+
+
+def life_options(words: Words) -> dict[str, str | float | None]:
+    """Return the words that only some runs have, for ``run.json``."""
+    options: dict[str, str | float | None] = {}
+    if words.settings:
+        options["policy_options"] = " ".join(words.settings)
+    if words.failures is not None or words.mtbf_h is not None:
+        options |= {
+            "failures": None if words.failures is None else words.failures.name,
+            "mtbf_h": words.mtbf_h,
+            "repair_h": None if words.mtbf_h is None else words.repair_h,
+            "failure_shape": None if words.mtbf_h is None else words.failure_shape,
+            "after_failure": words.after_failure,
+        }
+    if words.checkpoint_interval_s is not None:
+        options |= {
+            "checkpoint_interval_s": words.checkpoint_interval_s,
+            "checkpoint_cost_s": words.checkpoint_cost_s,
+        }
+    return options

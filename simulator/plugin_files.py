@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from osub.errors import InputError, UsageError
 
+NOTHING: Mapping[str, object] = {}
+"""No settings."""
 
-def load_plugin(text: str, method: str) -> object:
-    """Return the object ``NAME`` of ``FILE.py:NAME``; a class is called without arguments.
+
+def load_plugin(text: str, method: str, settings: Mapping[str, object] = NOTHING) -> object:
+    """Return the object ``NAME`` of ``FILE.py:NAME``; a class is called with the settings.
 
     Parameters
     ----------
@@ -18,6 +22,8 @@ def load_plugin(text: str, method: str) -> object:
         What the user wrote.
     method
         Name of a method that the plug-in must have.
+    settings
+        Arguments for the class, by name.
 
     Raises
     ------
@@ -41,9 +47,11 @@ def load_plugin(text: str, method: str) -> object:
     try:
         spec.loader.exec_module(module)
         found = getattr(module, name, None)
-        plugin = found() if isinstance(found, type) else found
+        plugin = found(**settings) if isinstance(found, type) else found
     except Exception as error:
         raise InputError(f"plug-in {path}: {type(error).__name__}: {error}") from error
+    if settings and plugin is found:
+        raise UsageError(f"{name} in {path} is no class, so it takes no --set")
     if not callable(getattr(plugin, method, None)):
         raise UsageError(f"{name} in {path} is no plug-in: it lacks the method {method}")
     return plugin

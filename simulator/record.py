@@ -13,6 +13,7 @@ from osub.records import SLICES, PlacementArrays, RunInfo, format_cores, write_r
 from osub.units import US_PER_S
 from simulator.engine.cluster import members
 from simulator.engine.records import Ints
+from simulator.record_lives import allocation_frame, life_columns
 from simulator.simulate import Result
 from simulator.system import node_names
 
@@ -22,25 +23,29 @@ _PIECE = 1 << 20
 
 
 def placement_arrays(result: Result) -> PlacementArrays:
-    """Return where every job of the workload ran, in the workload's order."""
-    workload = result.workload
-    offsets = np.concatenate(([0], np.cumsum(workload.nodes)))
+    """Return where every job of the workload ran last, in the workload's order."""
+    counts = np.zeros(result.workload.count, dtype=np.int64)
+    for pool in result.pools:
+        counts[pool.members] = pool.run.part_end - pool.run.part_at[:-1]
+    offsets = np.concatenate(([0], np.cumsum(counts)))
     node = np.empty(offsets[-1], dtype=np.int32)
     cores = np.empty(offsets[-1], dtype=np.int32)
     texts: dict[str, int] = {}
     for pool in result.pools:
-        kinds, inverse = _distinct(pool.run.mask)
+        run = pool.run
+        kinds, inverse = _distinct(run.mask)
         names = [format_cores(members(kind)) for kind in kinds]
         ids = np.array([texts.setdefault(name, len(texts)) for name in names], dtype=np.int32)
-        if len(result.pools) == 1:
-            node[:] = pool.run.node
+        if len(result.pools) == 1 and len(run.node) == len(node):
+            node[:] = run.node
             cores[:] = ids[inverse]
             continue
-        counts = workload.nodes[pool.members]
-        begins = np.concatenate(([0], np.cumsum(counts)))[:-1]
-        target = np.repeat(offsets[:-1][pool.members] - begins, counts) + np.arange(counts.sum())
-        node[target] = pool.run.node + pool.pool.first
-        cores[target] = ids[inverse]
+        held = run.part_end - run.part_at[:-1]
+        within = np.arange(held.sum()) - np.repeat(np.cumsum(held) - held, held)
+        source = np.repeat(run.part_at[:-1], held) + within
+        target = np.repeat(offsets[:-1][pool.members], held) + within
+        node[target] = run.node[source] + pool.pool.first
+        cores[target] = ids[inverse[source]]
     return PlacementArrays(
         offsets, node, cores, node_names(result.setting.system.nodes), tuple(texts) or ("0",)
     )
@@ -89,7 +94,7 @@ def job_frame(result: Result) -> pl.DataFrame:
             "frozen_s": _frozen_s(result),
             "state": _texts(workload.timed_out, "TIMEOUT", "COMPLETED"),
         }
-    )
+    ).with_columns(life_columns(result))
 
 
 def _frozen_s(result: Result) -> pl.Series:
@@ -141,7 +146,7 @@ def _queue_names(result: Result) -> pl.Series:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunTables:
-    """What a RUN holds of a simulation: jobs, where they ran, exact slices if there were any.
+    """What a RUN holds of a simulation: jobs, where they ran, what they held, exact slices if there were any.
 
     The result that it is made from takes as much memory again; whoever writes a large run lets go of that
     first.
@@ -151,12 +156,15 @@ class RunTables:
     placements: PlacementArrays
     slices: pl.DataFrame | None
     engine_cpu_s: float
+    allocations: pl.DataFrame | None = None
 
 
 def tables_of(result: Result) -> RunTables:
     """Return the tables of a result."""
     jobs = job_frame(result).with_columns(pl.col("memory_mib").cast(pl.Int64))
-    return RunTables(jobs, placement_arrays(result), slice_frame(result), result.engine_cpu_s)
+    return RunTables(
+        jobs, placement_arrays(result), slice_frame(result), result.engine_cpu_s, allocation_frame(result)
+    )
 
 
 def write_tables(tables: RunTables, path: Path, info: RunInfo, trace: Path) -> None:
@@ -167,4 +175,12 @@ def write_tables(tables: RunTables, path: Path, info: RunInfo, trace: Path) -> N
     OutputError
         ``path`` holds something already, or cannot be written.
     """
-    write_run(path, info, trace, tables.jobs, placements=tables.placements, slices=tables.slices)
+    write_run(
+        path,
+        info,
+        trace,
+        tables.jobs,
+        placements=tables.placements,
+        allocations=tables.allocations,
+        slices=tables.slices,
+    )

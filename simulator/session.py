@@ -11,7 +11,7 @@ import msgspec
 
 from osub.records import TRACE_NAME, GangSettings, HostInfo, RunInfo, utc_now
 from osub.records.folder import read_info
-from simulator.choices import Words, setting_of
+from simulator.choices import Words, life_options, prepared, setting_of
 from simulator.latency import Latencies, delayed, undelayed
 from simulator.options import Cleaning
 from simulator.record import RunTables, write_tables
@@ -52,12 +52,15 @@ class Session:
         self.trace_path = trace / TRACE_NAME if (trace / _INFO_NAME).is_file() else trace
         columns = load_columns(self.trace_path)
         self.trace_name = read_info(self.trace_path.parent).trace_name if self.of_run else columns.name
-        self.workload = make_workload(
-            columns,
-            self.setting.queues,
-            cleaning,
-            node_memory_kib=self.setting.rules.node_memory_kib,
-            keep_origin=self.of_run,
+        self.workload = prepared(
+            words,
+            make_workload(
+                columns,
+                self.setting.queues,
+                cleaning,
+                node_memory_kib=self.setting.rules.node_memory_kib,
+                keep_origin=self.of_run,
+            ),
         )
 
     @property
@@ -104,6 +107,7 @@ class Session:
                 "node_noise": words.node_noise,
                 "hold": words.hold if words.quantum_ms else None,
                 "memory_gib": words.memory_gib,
+                **life_options(words),
                 **{name: _plain(value) for name, value in asdict(self.cleaning).items() if name != "speedup"},
                 **({} if self.latencies is None else msgspec.to_builtins(self.latencies)),
                 **{f"left out: {reason}": count for reason, count in self.workload.left_out.items()},

@@ -1,4 +1,4 @@
-"""One trace under one setting: pools run one after the other, because their nodes and queues are apart."""
+"""One trace under one setting."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from osub.errors import InputError
 from simulator.engine.invariants import Invariants
-from simulator.engine.pool_run import PoolRun, run_pool
+from simulator.engine.pool_run import PoolRun, PoolWork, run_pools
 from simulator.engine.records import Ints
 from simulator.options import Setting
 from simulator.system import Pool
 from simulator.workload import Workload
+
+_MOST_HORIZONS = 5
+"""How often a run is tried with more outages before it is given up."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,35 +90,54 @@ def simulate(
     Raises
     ------
     InputError
-        A time is too long for the sharing model, or a plug-in returned what cannot be.
+        A time is too long for the sharing model, a placement returned what cannot be, or nodes fail so often
+        that jobs do not end.
+    PolicyError
+        A policy did what cannot be.
     InvariantError
         An invariant does not hold.
     """
-    start_us = np.zeros(workload.count, dtype=np.int64)
-    end_us = np.zeros(workload.count, dtype=np.int64)
-    pools: list[PoolResult] = []
-    arrived = 0
-    with_memory = setting.rules.node_memory_kib is not None
-    for pool in setting.queues.pools:
-        members = (
-            workload.members(interactive=pool is setting.queues.interactive)
-            if setting.queues.is_mq
-            else np.arange(workload.count)
+    queues, rules = setting.queues, setting.rules
+    with_memory = rules.node_memory_kib is not None
+    members = [
+        workload.members(interactive=pool is queues.interactive)
+        if queues.is_mq
+        else np.arange(workload.count)
+        for pool in queues.pools
+    ]
+    work = [
+        PoolWork(
+            pool=pool,
+            jobs=workload.pool_jobs(own, with_memory=with_memory),
+            numbers=workload.number[own],
         )
-        run = run_pool(
-            workload.pool_jobs(members, with_memory=with_memory),
-            workload.number[members],
-            pool,
-            setting.rules,
-            progress=_counting_from(arrived, progress),
-            after_event=Invariants() if check else None,
+        for pool, own in zip(queues.pools, members, strict=True)
+    ]
+    horizon_us = _horizon_us(workload) if rules.failing is not None else 0
+    for _ in range(_MOST_HORIZONS):
+        runs = run_pools(
+            work,
+            rules.failing_until(setting.system.nodes, horizon_us),
+            progress=progress,
+            after_event=[Invariants() for _ in work] if check else None,
         )
-        arrived += len(members)
-        start_us[members], end_us[members] = run.start_us, run.end_us
-        pools.append(PoolResult(pool, members, run))
-    return Result(setting, workload, tuple(pools), start_us, end_us)
+        start_us = np.zeros(workload.count, dtype=np.int64)
+        end_us = np.zeros(workload.count, dtype=np.int64)
+        for own, run in zip(members, runs, strict=True):
+            start_us[own], end_us[own] = run.start_us, run.end_us
+        if rules.failing is None or int(end_us.max(initial=0)) < horizon_us:
+            break
+        horizon_us *= 4  # nodes failed no more before the last job ended
+    else:
+        raise InputError(
+            "nodes fail so often that jobs do not come to their end: choose a longer --mtbf, or a shorter "
+            "--checkpoint-interval"
+        )
+    pools = tuple(map(PoolResult, queues.pools, members, runs))
+    return Result(setting, workload, pools, start_us, end_us)
 
 
-def _counting_from(done: int, progress: Callable[[int], None] | None) -> Callable[[int], None] | None:
-    """Return ``progress`` for a pool before which ``done`` jobs have arrived."""
-    return None if progress is None else lambda count: progress(done + count)
+def _horizon_us(workload: Workload) -> int:
+    """Return an instant by which all jobs have probably ended."""
+    longest_us = int(workload.requested_us.max(initial=0))
+    return 2 * (int(workload.submit_us.max(initial=0)) + 10 * longest_us) + 1

@@ -7,7 +7,7 @@ least the run time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,6 +17,7 @@ from osub.errors import InputError, UsageError
 from osub.units import US_PER_S
 from simulator.engine.build import PoolJobs
 from simulator.engine.records import Ints
+from simulator.job import Life
 from simulator.options import Cleaning, Limits, ZeroLength
 from simulator.periods import Periods, trace_periods
 from simulator.shapes import Shapes, job_shapes
@@ -59,6 +60,8 @@ class Workload:
         Whether a limit stops it before its end.
     left_out
         How many jobs of the trace are not here, or were changed, by reason.
+    lives
+        What each job can do beside running once; None: nothing.
     """
 
     number: Ints
@@ -75,6 +78,7 @@ class Workload:
     periods: Periods
     timed_out: Bools
     left_out: Mapping[str, int] = field(default_factory=dict)
+    lives: Sequence[Life] | None = None
 
     @property
     def count(self) -> int:
@@ -98,6 +102,8 @@ class Workload:
             app=np.zeros(len(members), dtype=np.int64) if app is None else app[members],
             phase_at=phase_at,
             phase_us=phase_us,
+            user=self.user[members],
+            lives=None if self.lives is None else [self.lives[job] for job in members.tolist()],
         )
 
 

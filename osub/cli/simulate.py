@@ -19,11 +19,25 @@ if TYPE_CHECKING:
     from simulator.simulate import Result
 
 
+def _list_policies(wanted: bool) -> None:
+    if wanted:
+        from simulator.policies.registry import listing
+
+        typer.echo(listing())
+        raise typer.Exit
+
+
 def simulate(
     trace: Annotated[Path, typer.Argument(help="Trace in (extended) SWF, plain or gzip.")],
     system: Annotated[str, typer.Option(help="Nodes and cores a node, such as N150C12.")],
     out: Annotated[Path, typer.Option("--out", help="RUN folder to write.")],
-    policy: Annotated[str, typer.Option(help="fcfs, easy, easy-elsewhere, or FILE.py:NAME.")] = "easy",
+    policy: Annotated[
+        str, typer.Option(help="A built-in policy (see --policies), or your own: FILE.py:NAME.")
+    ] = "easy",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="An option of the policy, as often as needed.", metavar="NAME=VALUE"),
+    ] = None,
     multiplicity: Annotated[int, typer.Option(help="M: most jobs a core, 1 to 8.")] = 1,
     queues: Annotated[str, typer.Option(help="sq: one queue; mq: interactive nodes apart.")] = "sq",
     interactive_share: Annotated[
@@ -74,6 +88,37 @@ def simulate(
             metavar="FILE|RUN",
         ),
     ] = None,
+    failures: Annotated[
+        Path | None,
+        typer.Option(help="When nodes fail: a CSV file node,down_s,up_s.", metavar="FILE"),
+    ] = None,
+    mtbf: Annotated[
+        float | None,
+        typer.Option(help="Or at random: mean hours between failures of a node.", metavar="HOURS"),
+    ] = None,
+    repair: Annotated[float, typer.Option(help="With --mtbf: mean hours of a repair.")] = 6.0,
+    failure_shape: Annotated[
+        float, typer.Option(help="With --mtbf: shape of the Weibull distribution; 1 is the exponential.")
+    ] = 1.0,
+    after_failure: Annotated[
+        str,
+        typer.Option(
+            help="Jobs whose node failed: start again from their checkpoint, from scratch, or give-up."
+        ),
+    ] = "checkpoint",
+    checkpoint_interval: Annotated[
+        float | None,
+        typer.Option(help="Seconds of work between checkpoints of every job.", metavar="SECONDS"),
+    ] = None,
+    checkpoint_cost: Annotated[
+        float, typer.Option(help="Seconds that writing a checkpoint takes.", metavar="SECONDS")
+    ] = 0.0,
+    policies: Annotated[  # noqa: ARG001
+        bool,
+        typer.Option(
+            "--policies", help="List the policies and their options.", is_eager=True, callback=_list_policies
+        ),
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="For whatever is drawn at random.")] = 1,
     label: Annotated[str | None, typer.Option(help="Name of the run in tables.")] = None,
     check: Annotated[
@@ -111,6 +156,14 @@ def simulate(
         placement=placement,
         memory_gib=memory_gib,
         seed=seed,
+        settings=tuple(settings or ()),
+        failures=failures,
+        mtbf_h=mtbf,
+        repair_h=repair,
+        failure_shape=failure_shape,
+        after_failure=after_failure,
+        checkpoint_interval_s=checkpoint_interval,
+        checkpoint_cost_s=checkpoint_cost,
     )
     cleaning = cleaning_of(interactive_queue, speedup, oversize, zero_length, limits)
     session = Session(trace, words, cleaning, latencies)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from osub.errors import InputError
+from simulator.engine.build_lives import most_nodes
+from simulator.engine.life_state import Lives
 from simulator.engine.records import Ints, Maker, Table
 from simulator.engine.state import (
     ONE,
@@ -21,6 +24,7 @@ from simulator.engine.state import (
     State,
     full_set,
 )
+from simulator.job import Life
 from simulator.sharing.model import SharingTables
 from simulator.system import Pool
 
@@ -33,7 +37,8 @@ class PoolJobs:
     """The jobs of a pool as arrays of length J, in order of job number; see ``Job`` for what they mean.
 
     ``phase_us`` holds the periods of job ``j`` from ``phase_at[j]`` to ``phase_at[j + 1]``: idle, busy, idle,
-    ..., of which only the first may be zero.
+    ..., of which only the first may be zero. ``lives`` says what each can do beside running once; None:
+    nothing. ``user`` is -1 where it is not known.
     """
 
     submit_us: Ints
@@ -44,6 +49,8 @@ class PoolJobs:
     app: Ints
     phase_at: Ints
     phase_us: Ints
+    lives: Sequence[Life] | None = None
+    user: Ints | None = None
 
     @property
     def count(self) -> int:
@@ -53,7 +60,7 @@ class PoolJobs:
     @property
     def part_at(self) -> Ints:
         """Where the parts of each job begin, and the number of parts; shape (jobs + 1,)."""
-        return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(self.nodes)))
+        return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(most_nodes(self.lives, self.nodes))))
 
     @property
     def shapes(self) -> Ints:
@@ -82,6 +89,8 @@ def _job_table(make: Maker, jobs: PoolJobs) -> Table[JobRecord]:
         shape=ended(jobs.shapes),
         phase_at=jobs.phase_at,
         part_at=jobs.part_at,
+        part_end=ended(jobs.part_at[:-1] + jobs.nodes),
+        index=np.arange(jobs.count + 1),
     )
 
 
@@ -93,6 +102,7 @@ def build_state(
     *,
     with_rows: bool,
     node_memory_kib: int | None = None,
+    lives: Lives | None = None,
 ) -> State:
     """Return the state at the beginning of a run.
 
@@ -110,6 +120,8 @@ def build_state(
         Whether Slurm's rows are kept, if cores are shared.
     node_memory_kib
         Memory of each node; None is unlimited.
+    lives
+        What is kept of jobs that do more than run once.
 
     Raises
     ------
@@ -123,7 +135,7 @@ def build_state(
     by_load[0] = node_set
     load_size = np.zeros(cores * slots + 1, dtype=np.int64)
     load_size[0] = nodes
-    parts = int(jobs.nodes.sum())
+    parts = int(jobs.part_at[-1])
     memory_kib = _UNLIMITED_KIB if node_memory_kib is None else node_memory_kib
     return State(
         rules=make.table(
@@ -157,6 +169,7 @@ def build_state(
         chosen=make.zeros(len(node_set)),
         barred=make.zeros(len(node_set)),
         rows=_new_rows(make, nodes, slots, len(valid)) if with_rows and slots > 1 else None,
+        lives=lives,
     )
 
 

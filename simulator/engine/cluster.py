@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from simulator.engine.bits import WORD_BITS
+from simulator.engine.bits import WORD_BITS, has
 from simulator.engine.records import Grid
-from simulator.engine.state import State
+from simulator.engine.state import NEVER, State
 
 
 def members(words: Iterable[int]) -> list[int]:
@@ -36,7 +36,7 @@ def running_jobs(state: State) -> list[int]:
 
 def parts_of(state: State, job: int) -> range:
     """Return the parts of a job."""
-    return range(state.jobs[job].part_at, state.jobs[job + 1].part_at)
+    return range(state.jobs[job].part_at, state.jobs[job].part_end)
 
 
 class Cluster:
@@ -50,6 +50,7 @@ class Cluster:
 
     def __init__(self, state: State) -> None:
         self.state = state
+        self.asking = NEVER
 
     @property
     def nodes(self) -> int:
@@ -67,7 +68,9 @@ class Cluster:
         return self.state.rules[0].slots
 
     def jobs_a_core(self, node: int) -> npt.NDArray[np.int64]:
-        """Return how many jobs hold each core of ``node``."""
+        """Return how many jobs hold each core of ``node``; no slot is free where the job may not go."""
+        if has(self.state.barred, node) or self.state.nodes[node].owner not in (NEVER, self.asking):
+            return np.full(self.cores, self.multiplicity, dtype=np.int64)
         counts = np.zeros(self.cores, dtype=np.int64)
         for level in range(self.multiplicity):
             counts[members(words_of(self.state.occupied, node, level))] += 1

@@ -1,8 +1,9 @@
 """What must hold after every event, checked from scratch: the debug mode of the engine.
 
 No slot is used twice, memory is never over, the sets that the kernels keep agree with what each job holds,
-and work is conserved: what each job did, integrated over its speeds, is what it set out to do, up to the
-microsecond that ends each of its phases.
+and work is conserved: what each job that ran once did, integrated over its speeds, is what it set out to do,
+up to the microsecond that ends each of its phases. Node time is conserved for all jobs: what they held is
+what their books say.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.engine.cluster import members, parts_of, running_jobs, words_of
+from simulator.engine.life_invariants import InvariantError, LifeInvariants
+from simulator.engine.life_state import BY_START, RUNNING
 from simulator.engine.records import Grid, Ints, column
 from simulator.engine.state import NEVER, State
 from simulator.engine.stepper import Stepper
 
-
-class InvariantError(AssertionError):
-    """The engine contradicts itself: a bug, or a plug-in that changed what it was shown."""
+__all__ = ["InvariantError", "Invariants"]
 
 
 class Invariants:
@@ -28,6 +29,7 @@ class Invariants:
         self._done = np.zeros(0, dtype=np.int64)
         self._speed = np.zeros(0, dtype=np.int64)
         self._then_us = 0
+        self._books = LifeInvariants()
 
     def __call__(self, stepper: Stepper) -> None:
         """Check the state.
@@ -41,22 +43,24 @@ class Invariants:
         if self.events == 0:
             self._done = np.zeros(state.rules[0].jobs, dtype=np.int64)
             self._speed = np.zeros(state.rules[0].jobs, dtype=np.int64)
-            self._total_kib = column(state.nodes, "free_kib") + _used_kib(state)
+            self._total_kib = column(state.nodes, "free_kib") + _used_kib(stepper)
         self.events += 1
-        self._conserve_work(state, stepper.now_us)
+        self._conserve_work(stepper)
         try:
             _check_slots(state)
-            _check_memory(state, self._total_kib)
-            _check_busy(state)
+            _check_memory(stepper, self._total_kib)
+            _check_busy(stepper)
+            self._books.check(stepper)
         except InvariantError as error:
             raise InvariantError(f"after {self.events} events, at {stepper.now_us} us: {error}") from error
 
-    def _conserve_work(self, state: State, now_us: int) -> None:
+    def _conserve_work(self, stepper: Stepper) -> None:
         """Credit every job with its speed since the last event, and compare when it has ended."""
+        state, now_us = stepper.state, stepper.now_us
         self._done += self._speed * (now_us - self._then_us)
         self._then_us = now_us
         for job in np.flatnonzero(self._speed).tolist():
-            if state.runs[job].end_us == NEVER:
+            if state.runs[job].end_us == NEVER or not _ran_once(stepper, job):
                 continue
             phases = [
                 state.phase_us[phase]
@@ -71,6 +75,15 @@ class Invariants:
         self._speed[:] = 0
         for job in running_jobs(state):
             self._speed[job] = state.runs[job].speed
+
+
+def _ran_once(stepper: Stepper, job: int) -> bool:
+    """Return whether a job did nothing but its work, on what it began on."""
+    life = stepper.lives.jobs[job]
+    paused = life.spent_setup_us + life.save_node_us
+    return (
+        life.why == BY_START and life.starts == 1 and life.rate_at == NEVER and not (paused or life.given_up)
+    )
 
 
 def _holders(state: State) -> list[tuple[int, int, list[int]]]:
@@ -111,11 +124,14 @@ def _check_slots(state: State) -> None:
         if nodes != sorted(set(nodes)) or len(nodes) != state.jobs[job].nodes:
             raise InvariantError(f"job {job} holds the nodes {nodes}")
     free_now = column(state.nodes, "free")
+    open_now = column(state.nodes, "owner") == NEVER
     agreed = (
         (_stacked(state.occupied, counts.shape) == counts).all()
         and (free_now == (counts < slots).sum(axis=1)).all()
         and (column(state.nodes, "used") == counts.sum(axis=1)).all()
-        and all(state.roomy[free] == (free_now >= free).sum() for free in range(len(state.roomy)))
+        and all(
+            state.roomy[free] == ((free_now >= free) & open_now).sum() for free in range(len(state.roomy))
+        )
     )
     listed = sorted(
         (state.parts[state.listed[node, place]].job, node)
@@ -126,26 +142,29 @@ def _check_slots(state: State) -> None:
         raise InvariantError("the tables of the nodes differ from what the running jobs hold")
 
 
-def _used_kib(state: State) -> Ints:
+def _used_kib(stepper: Stepper) -> Ints:
+    """Return the memory of each node that jobs hold, suspended ones too."""
+    state = stepper.state
     used = np.zeros(state.rules[0].nodes, dtype=np.int64)
-    for job, node, _ in _holders(state):
-        used[node] += state.jobs[job].memory_kib
+    for job in (*running_jobs(state), *stepper.parked):
+        for part in parts_of(state, job):
+            used[state.parts[part].node] += state.jobs[job].memory_kib
     return used
 
 
-def _check_memory(state: State, total_kib: Ints) -> None:
-    used = _used_kib(state)
+def _check_memory(stepper: Stepper, total_kib: Ints) -> None:
+    state, used = stepper.state, _used_kib(stepper)
     free_kib = column(state.nodes, "free_kib")
     if (used > total_kib).any() or (free_kib != total_kib - used).any():
         raise InvariantError(f"a node has {free_kib.min()} KiB of memory left")
 
 
-def _check_busy(state: State) -> None:
+def _check_busy(stepper: Stepper) -> None:
     """Check that speeds and counts of busy jobs fit: a job that waits or has ended has neither."""
+    state = stepper.state
     running = set(running_jobs(state))
     for job in range(state.rules[0].jobs):
-        started, ended = state.runs[job].start_us != NEVER, state.runs[job].end_us != NEVER
-        if (started and not ended) != (job in running):
+        if (stepper.lives.jobs[job].status == RUNNING) != (job in running):
             raise InvariantError(f"job {job} is counted as running wrongly")
         if job not in running and state.runs[job].busy:
             raise InvariantError(f"job {job} does not run and is counted as busy")

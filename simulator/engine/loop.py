@@ -1,6 +1,7 @@
 """The event loop: one event at a time, and one scheduling pass after every arrival and every end.
 
-Order at one instant: ends before changes of phase before arrivals, each in order of job number.
+Order at one instant: ends before changes of phase before arrivals, each in order of job number. ``life_loop``
+is the loop of jobs that do more than run once.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def arrive(state: State) -> int:
 
 
 @kernel
-def _after_arrival(state: State, outlook: Outlook | None, job: int) -> None:
+def after_arrival(state: State, outlook: Outlook | None, job: int) -> None:
     """Make a pass after ``job`` has arrived: FCFS if nobody looks ahead."""
     if outlook is not None:
         pass_after_arrival(state, outlook, job)
@@ -53,7 +54,8 @@ def _after_arrival(state: State, outlook: Outlook | None, job: int) -> None:
 
 
 @kernel
-def _after_end(state: State, outlook: Outlook | None, job: int) -> None:
+def after_end(state: State, outlook: Outlook | None, job: int) -> None:
+    """Make a pass after ``job`` has ended."""
     if outlook is not None:
         pass_after_end(state, outlook, job)
     else:
@@ -69,7 +71,7 @@ def run_events(state: State, outlook: Outlook | None, most: int) -> int:
             return event
         state.clock[0].events += 1
         if kind == ARRIVED:
-            _after_arrival(state, outlook, arrive(state))
+            after_arrival(state, outlook, arrive(state))
             continue
         job = state.lists[0].agenda
         if kind == CHANGED:
@@ -78,5 +80,5 @@ def run_events(state: State, outlook: Outlook | None, most: int) -> int:
             continue
         finish(state, job)
         set_speeds(state, job)
-        _after_end(state, outlook, job)
+        after_end(state, outlook, job)
     return most

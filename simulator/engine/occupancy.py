@@ -9,7 +9,7 @@ from __future__ import annotations
 from simulator.engine.bits import WORD_BITS, count_bits, flip
 from simulator.engine.compile import kernel
 from simulator.engine.records import Grid
-from simulator.engine.state import State
+from simulator.engine.state import NEVER, State
 
 
 @kernel
@@ -107,15 +107,16 @@ def take_slots(state: State, job: int) -> None:
     """Let ``job`` hold the cores that its parts name."""
     cores = state.jobs[job].cores
     memory_kib = state.jobs[job].memory_kib
-    for part in range(state.jobs[job].part_at, state.jobs[job + 1].part_at):
+    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
         held = state.parts[part]
         here = state.nodes[held.node]
         add_to_stack(state.occupied, state.mask, held.node, part)
         before = here.free
         after = before - cores_at_top(state.occupied, state.mask, held.node, part, cores)
         here.free = after
-        for free in range(after + 1, before + 1):
-            state.roomy[free] -= 1
+        if here.owner == NEVER:
+            for free in range(after + 1, before + 1):
+                state.roomy[free] -= 1
         _set_load(state, state.by_load, held.node, here.used + cores)
         here.free_kib -= memory_kib
         held.job = job
@@ -129,14 +130,15 @@ def free_slots(state: State, job: int) -> None:
     """Let ``job`` hold nothing any more; its parts still say what it held."""
     cores = state.jobs[job].cores
     memory_kib = state.jobs[job].memory_kib
-    for part in range(state.jobs[job].part_at, state.jobs[job + 1].part_at):
+    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
         held = state.parts[part]
         here = state.nodes[held.node]
         before = here.free
         after = before + cores_at_top(state.occupied, state.mask, held.node, part, cores)
         here.free = after
-        for free in range(before + 1, after + 1):
-            state.roomy[free] += 1
+        if here.owner == NEVER:
+            for free in range(before + 1, after + 1):
+                state.roomy[free] += 1
         remove_from_stack(state.occupied, state.mask, held.node, part)
         _set_load(state, state.by_load, held.node, here.used - cores)
         here.free_kib += memory_kib

@@ -16,10 +16,14 @@ from simulator.engine.agenda import (
     move_in_agenda,
     present,
 )
+from simulator.engine.books import keep, tally
 from simulator.engine.compile import kernel
+from simulator.engine.life_state import Lives
 from simulator.engine.occupancy import add_to_stack, free_slots, remove_from_stack, take_slots
+from simulator.engine.owners import end_leases
 from simulator.engine.records import Grid
 from simulator.engine.rows import enter_row, leave_row
+from simulator.engine.segments import begin_life, first_phase, follow, rate_of, request_units
 from simulator.engine.speed import note_affected, speed_of
 from simulator.engine.state import FAR_US, ONE, RunRecord, State, Timeline
 
@@ -67,7 +71,7 @@ def _count_busy(state: State, stack: Grid | None, job: int, busy: bool) -> None:
     if stack is None:
         return
     first = state.jobs[job].part_at
-    last = state.jobs[job + 1].part_at
+    last = state.jobs[job].part_end
     if busy:
         for part in range(first, last):
             add_to_stack(stack, state.mask, state.parts[part].node, part)
@@ -91,10 +95,10 @@ def _speed_now(state: State, stack: Grid | None, job: int) -> int:
     slowest = state.rules[0].scale
     if state.rules[0].nodes_differ:
         slowest = state.nodes[state.parts[state.jobs[job].part_at].node].factor
-        for part in range(state.jobs[job].part_at, state.jobs[job + 1].part_at):
+        for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
             slowest = min(slowest, state.nodes[state.parts[part].node].factor)
         slowest = max(1, (state.rules[0].scale * slowest) // ONE)
-    return slowest
+    return slowest * rate_of(state.lives, job)
 
 
 @kernel
@@ -109,10 +113,30 @@ def set_speeds(state: State, job: int) -> None:
 
 
 @kernel
-def _is_restless(state: State, job: int) -> bool:
-    """Return whether ``job`` is idle at some time: it has other phases than one busy one."""
+def _is_restless(state: State, lives: Lives | None, job: int) -> bool:
+    """Return whether ``job`` may change without an end: it has other phases than one busy one, or a life."""
+    if lives is not None:
+        return True
     first = state.jobs[job].phase_at
     return state.jobs[job + 1].phase_at - first != 2 or state.phase_us[first] > 0
+
+
+@kernel
+def _begin_anew(state: State, lives: Lives | None, job: int) -> None:
+    """Begin the first phase, or where ``job`` saved last."""
+    run = state.runs[job]
+    if lives is None:
+        run.request_left = request_units(state, lives, job)
+        run.phase = first_phase(state, job)
+        _enter_phase(state, job)
+    if lives is not None:
+        begin_life(state, lives, job)
+
+
+@kernel
+def _end_leases(state: State, lives: Lives | None, job: int) -> None:
+    if lives is not None:
+        end_leases(state, lives, job)
 
 
 @kernel
@@ -120,17 +144,13 @@ def begin(state: State, job: int) -> None:
     """Start the waiting ``job`` on the cores that its parts name; speeds are still to be set."""
     run = state.runs[job]
     leave_queue(state, job)
+    _end_leases(state, state.lives, job)
     enter_running(state, job)
     take_slots(state, job)
     enter_row(state, state.rows, job)
     run.start_us = state.clock[0].now_us
-    run.request_left = state.jobs[job].request_us * state.rules[0].scale
-    first = state.jobs[job].phase_at
-    if state.phase_us[first] == 0 and first + 1 < state.jobs[job + 1].phase_at:
-        first += 1
-    run.phase = first
-    state.clock[0].restless += int(_is_restless(state, job))
-    _enter_phase(state, job)
+    state.clock[0].restless += int(_is_restless(state, state.lives, job))
+    _begin_anew(state, state.lives, job)
     state.clock[0].affected = 0
     if run.busy:
         count_busy(state, job, True)
@@ -138,29 +158,49 @@ def begin(state: State, job: int) -> None:
 
 
 @kernel
+def _go_on(state: State, lives: Lives | None, job: int) -> None:
+    """Go to the next phase, or to the next segment of a life."""
+    if lives is None:
+        state.runs[job].phase += 1
+        _enter_phase(state, job)
+    if lives is not None:
+        tally(state, lives, job)
+        if follow(state, lives, job):
+            keep(lives, job)
+
+
+@kernel
 def change_phase(state: State, job: int) -> None:
-    """Go from a phase to the next, of the other kind; speeds are still to be set."""
+    """Go from a phase to the next; speeds are still to be set."""
     run = state.runs[job]
     settle(run, state.clock[0].now_us)
-    if run.busy:
+    was_busy = run.busy
+    state.clock[0].affected = 0
+    _go_on(state, state.lives, job)
+    if was_busy and not run.busy:
         count_busy(state, job, False)
-    run.phase += 1
-    _enter_phase(state, job)
     move_in_agenda(present(state), job)
-    if run.busy:
+    if run.busy and not was_busy:
         count_busy(state, job, True)
 
 
 @kernel
 def finish(state: State, job: int) -> None:
     """End ``job`` and give back what it holds; speeds of the others are still to be set."""
+    vacate(state, job)
+    state.runs[job].end_us = state.clock[0].now_us
+
+
+@kernel
+def vacate(state: State, job: int) -> None:
+    """Let ``job`` hold nothing; speeds of the others are still to be set."""
     release(state, job)
     leave_row(state, state.rows, job, state.clock[0].active)
 
 
 @kernel
 def release(state: State, job: int) -> None:
-    """End ``job`` as ``finish`` does, but leave the rows as they are."""
+    """Let ``job`` hold nothing, but leave the rows as they are."""
     run = state.runs[job]
     settle(run, state.clock[0].now_us)
     state.clock[0].affected = 0
@@ -170,8 +210,7 @@ def release(state: State, job: int) -> None:
     leave_agenda(present(state), job)
     leave_running(state, job)
     free_slots(state, job)
-    state.clock[0].restless -= int(_is_restless(state, job))
-    run.end_us = state.clock[0].now_us
+    state.clock[0].restless -= int(_is_restless(state, state.lives, job))
 
 
 @kernel

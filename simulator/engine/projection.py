@@ -6,13 +6,15 @@ import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from osub.errors import InputError
 from simulator.engine.agenda import enter_agenda, present
 from simulator.engine.cluster import running_jobs
-from simulator.engine.progress import begin, finish, set_speed, settle
+from simulator.engine.life_state import Lives
+from simulator.engine.progress import finish, set_speed, settle
 from simulator.engine.records import Grid, PlainGrid, Table
-from simulator.engine.state import NEVER, State
+from simulator.engine.state import FAR_US, NEVER, State
 from simulator.job import Job
+from simulator.placement.rule import Cores
+from simulator.policies.rule import PolicyError
 
 if TYPE_CHECKING:
     from simulator.engine.stepper import Stepper
@@ -48,6 +50,8 @@ def _copied(field: Any) -> Any:
     """Return what can be changed instead of a field of a state in plain Python."""
     if field is None:
         return None
+    if isinstance(field, Lives):
+        return _copied_lives(field)
     if isinstance(field, tuple):
         return type(field)(*map(_copied, field))
     if isinstance(field, PlainGrid | _GridCopy):
@@ -60,34 +64,39 @@ def _copied(field: Any) -> Any:
 def fork(state: State) -> State:
     """Return a state in plain Python that goes on from this one and leaves it as it is."""
     unchanging = {"rules": state.rules, "jobs": state.jobs, "phase_us": state.phase_us}
-    return State(
-        *(unchanging.get(name, _copied(field)) for name, field in zip(state._fields, state, strict=True))
+    fields: list[Any] = [
+        unchanging.get(name) or _copied(field) for name, field in zip(state._fields, state, strict=True)
+    ]
+    return State(*fields)
+
+
+def _copied_lives(lives: Lives) -> Lives:
+    return lives._replace(
+        clock=_copied(lives.clock), jobs=_copied(lives.jobs), nodes=_copied(lives.nodes), rates=lives.rates
     )
 
 
-def project(desk: Stepper, job: Job, beside: Job | None = None) -> int:
-    """Return when the waiting ``job`` could start if nothing else started, but ``beside`` now.
+def project(desk: Stepper, job: Job, beside: Job | None = None, on: Cores | None = None) -> Stepper:
+    """Return the pool when the waiting ``job`` could start if nothing else started, but ``beside`` now.
 
     Every job that holds cores counts as busy and goes on until it has done its requested work. All that ends
-    at one instant has ended before ``job`` is tried, which is to say, before the placement is asked.
+    at one instant has ended before ``job`` is tried, which is to say, before the placement is asked. It is
+    ``FAR_US`` if there is no room for it even then.
     """
     view = desk.fork(fork(desk.state))
     state = view.state
-    if beside is not None:
-        cores = view.place(beside)
-        if cores is None:
-            raise ValueError(f"job {beside.number} does not fit now")
-        view.name_cores(beside, cores)
-        begin(state, beside.index)
+    if beside is not None and not view.start(beside, on=on):
+        raise PolicyError(f"job {beside.number} does not fit now")
     _let_all_be_busy(view, running_jobs(state))
     clock, runs = state.clock[0], state.runs
     while True:
         ending = state.lists[0].agenda
         due = clock.agenda > 0 and runs[ending].next_us <= clock.now_us
         if not due and view.place(job) is not None:
-            return clock.now_us
+            return view
         if clock.agenda == 0:
-            raise InputError(f"job {job.number} does not fit on the idle pool")
+            clock.now_us = FAR_US
+            return view
         clock.now_us = runs[ending].next_us
         finish(state, ending)
         view.set_speeds(ending)

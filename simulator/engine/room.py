@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from simulator.engine.compile import kernel
-from simulator.engine.state import JobRecord, NodeRecord, State
+from simulator.engine.state import NEVER, JobRecord, NodeRecord, State
 
 
 @kernel
 def fits(job: JobRecord, node: NodeRecord) -> bool:
-    """Return whether a node, as it is or as it will be, has slots and memory for one node's part of a job."""
-    return node.free >= job.cores and node.free_kib >= job.memory_kib
+    """Return whether a node, as it is or as it will be, takes a job: it has slots and memory, and may."""
+    return (
+        node.free >= job.cores
+        and node.free_kib >= job.memory_kib
+        and (node.owner == NEVER or node.owner == job.index)
+    )
 
 
 @kernel
@@ -17,10 +21,11 @@ def job_fits(state: State, job: int) -> bool:
     """Return whether enough nodes have slots and memory for ``job`` now."""
     asked = state.jobs[job]
     wanted = asked.nodes
-    if state.roomy[asked.cores] < wanted:
-        return False
-    if asked.memory_kib == 0:
-        return True
+    if state.clock[0].closed == 0:
+        if state.roomy[asked.cores] < wanted:
+            return False
+        if asked.memory_kib == 0:
+            return True
     for node in range(state.rules[0].nodes):
         if fits(asked, state.nodes[node]):
             wanted -= 1

@@ -8,6 +8,9 @@ all stay where they were.
 Source: Slurm 22.05, ``src/plugins/select/cons_common``: ``job_res_add_job``, ``part_data_build_row_bitmaps``,
 ``part_data_sort_res``. Two jobs of a row have no core in common, so jobs with the same first core are in
 different rows, and the order of the rows is all that their order can depend on.
+
+A job that a policy puts on cores of its choice may fit in no row, although each of its cores has a free slot.
+It is in none until the rows are made anew and it fits.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ def sort_rows(rows: Rows) -> None:
 
 @kernel
 def _fits_row(state: State, rows: Rows, row: int, job: int) -> bool:
-    for part in range(state.jobs[job].part_at, state.jobs[job + 1].part_at):
+    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
         node = state.parts[part].node
         for word in range(state.mask.shape[1]):
             if rows.cells[row, node, word] & state.mask[part, word]:
@@ -39,8 +42,10 @@ def _fits_row(state: State, rows: Rows, row: int, job: int) -> bool:
 
 @kernel
 def _change_row(state: State, rows: Rows, row: int, job: int, sign: int) -> None:
-    """Put the cores of ``job`` into ``row`` (1), or take them out (-1)."""
-    for part in range(state.jobs[job].part_at, state.jobs[job + 1].part_at):
+    """Put the cores of ``job`` into ``row`` (1), or take them out (-1); nothing if it is in no row."""
+    if row == NEVER:
+        return
+    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
         node = state.parts[part].node
         for word in range(state.mask.shape[1]):
             rows.cells[row, node, word] ^= state.mask[part, word]
@@ -101,7 +106,7 @@ def enter_row(state: State, rows: Rows | None, job: int) -> None:
 @kernel
 def _rank_of(rows: Rows, row: int) -> int:
     rank = 0
-    while rows.order[rank] != row:
+    while rank < len(rows.order) and rows.order[rank] != row:
         rank += 1
     return rank
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from simulator.engine.compile import kernel
 from simulator.engine.occupancy import is_shared, overlap, part_multiplicity
 from simulator.engine.records import Grid, Table
+from simulator.engine.segments import rate_of
 from simulator.engine.state import ONE, RunRecord, State, Timeline
 
 
@@ -44,13 +45,13 @@ def _part_speed(state: State, runs: Table[RunRecord], stack: Grid, excess: Grid 
 def speed_of(state: State, runs: Table[RunRecord], stack: Grid, job: int) -> int:
     """Return the speed of ``job``, in units a microsecond: that of its slowest core, at least 1."""
     slowest = -1
-    for part in range(state.jobs[job].part_at, state.jobs[job + 1].part_at):
+    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
         speed = _part_speed(state, runs, stack, state.excess, part)
         if state.rules[0].nodes_differ:
             speed = (speed * state.nodes[state.parts[part].node].factor) // ONE
         if slowest < 0 or speed < slowest:
             slowest = speed
-    return max(slowest, 1)
+    return max(slowest, 1) * rate_of(state.lives, job)
 
 
 @kernel
@@ -64,7 +65,7 @@ def note_affected(state: State, line: Timeline, stack: Grid, job: int) -> None:
     line.clock[0].mark = mark
     runs[job].mark = mark
     count = 0
-    for part in range(state.jobs[job].part_at, state.jobs[job + 1].part_at):
+    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
         node = state.parts[part].node
         if not is_shared(stack, state.mask, node, part):
             continue

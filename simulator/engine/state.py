@@ -2,7 +2,7 @@
 
 Jobs, nodes and parts are indices. Job indices ascend with the job's number in the trace, so that "in order of
 job number" is "in order of index". A *part* is what a job holds on one node: a set of cores. The parts of job
-``j`` are ``jobs[j].part_at`` to ``jobs[j + 1].part_at``, in order of node. Each of the C cores of a node has
+``j`` are ``jobs[j].part_at`` to ``jobs[j].part_end``, in order of node. Each of the C cores of a node has
 M slots.
 
 Everything that has a name is a field of a record (see ``records``): ``state.runs[job].left``. What there is
@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.engine.bits import WORD_BITS
+from simulator.engine.life_state import Lives
 from simulator.engine.records import Grid, Ints, Row, Short, Table
 
 NEVER = -1
@@ -67,6 +68,7 @@ class ClockRecord:
     arrived: int = 0
     events: int = 0
     restless: int = 0
+    closed: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -86,6 +88,8 @@ class JobRecord:
     shape: int = 0
     phase_at: int = 0
     part_at: int = 0
+    part_end: int = 0
+    index: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -148,6 +152,7 @@ class NodeRecord:
     listed: int = 0
     factor: int = ONE
     spare: int = 0
+    owner: int = NEVER
 
 
 @dataclass(slots=True, eq=False)
@@ -217,6 +222,7 @@ class State(NamedTuple):
     chosen: Row
     barred: Row
     rows: Rows | None
+    lives: Lives | None = None
 
 
 def full_set(size: int) -> Ints:

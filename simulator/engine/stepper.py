@@ -2,38 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
-from osub.errors import InputError
+from osub.errors import OsubError
+from simulator.engine import lives, owners
+from simulator.engine.actions import Actions
 from simulator.engine.agenda import present
-from simulator.engine.bits import WORD_BITS
-from simulator.engine.cluster import Cluster, members, parts_of, running_jobs, words_of
-from simulator.engine.loop import ARRIVED, CHANGED, NOTHING, arrive, next_event
-from simulator.engine.progress import begin, change_phase, finish, set_speed
+from simulator.engine.bits import flip
+from simulator.engine.cluster import members, parts_of, words_of
+from simulator.engine.life_log import Stretch, take_log
+from simulator.engine.life_loop import (
+    ARRIVED,
+    CHANGED,
+    ENDED,
+    LEFT,
+    NODE_UP,
+    NOTHING,
+    RANG,
+    come_next,
+    next_life_event,
+    next_outage,
+    ring,
+)
+from simulator.engine.life_state import OVER, WAITING
+from simulator.engine.progress import change_phase, set_speed
 from simulator.engine.projection import project
-from simulator.engine.state import State
+from simulator.engine.room import fits
+from simulator.engine.segments import rate_of
+from simulator.engine.state import FAR_US, NEVER, State
+from simulator.engine.timers import KINDS, first_timer
 from simulator.job import Job
 from simulator.placement.rule import Cores, Placement
-from simulator.policies.rule import QueuePolicy
+from simulator.policies.events import Arrived, Begun, Ended, Event, Left, NodeDown, NodeUp, Timer
+from simulator.policies.rule import Hearer, PolicyError, QueuePolicy
 from simulator.sharing.model import SharingModel
 
+_MOST_TIMERS_IN_A_ROW = 1_000_000
 
-class Stepper:
+
+class Stepper(Actions):
     """One pool, event by event; it is the ``Desk`` of its policy.
 
     Parameters
     ----------
     state
-        The pool at the beginning of the run.
+        The pool at the beginning of the run, with tables of lives.
     jobs
         Its jobs, by index.
     policy, placement, sharing
         The plug-ins.
     first_node
         Index of the pool's first node in the system, for the sharing model.
+    pool_name, policy_name
+        What the pool is called, and what the policy is called in messages.
     after_event
         Called after each event and its scheduling pass, and whatever else changes a speed.
+
+    Attributes
+    ----------
+    stretches
+        What was held, of jobs that held more than one thing.
     """
 
     def __init__(
@@ -45,21 +75,58 @@ class Stepper:
         placement: Placement,
         sharing: SharingModel,
         first_node: int = 0,
+        pool_name: str = "main",
+        policy_name: str | None = None,
         after_event: Callable[[Stepper], None] | None = None,
     ) -> None:
-        self.state = state
-        self.jobs = jobs
-        self.cluster = Cluster(state)
+        super().__init__(state, jobs)
+        self.pool_name = pool_name
+        self.pools: Mapping[str, Stepper] = {pool_name: self}
+        self.timer_kinds = list(KINDS)
+        self.stretches: list[Stretch] = []
         self._policy = policy
+        self._policy_name = policy_name or type(policy).__name__
         self._placement = placement
         self._sharing = sharing
         self._first_node = first_node
         self._after_event = after_event
+        self._timers_in_a_row = 0
 
     def run(self) -> None:
-        """Process every event."""
+        """Process every event.
+
+        Raises
+        ------
+        PolicyError
+            The policy did what cannot be, raised, or let a job wait for ever.
+        InputError
+            A placement gave a job what it cannot have.
+        """
+        self.begin()
         while self.step():
             pass
+        self.check_end()
+
+    def begin(self) -> None:
+        """Tell the policy that the run begins."""
+        self._inform(Begun())
+
+    @property
+    def next_us(self) -> int:
+        """When the next event happens; ``FAR_US``: never."""
+        state, counts = self.state, self.lives.clock[0]
+        if counts.unfinished == 0:
+            return FAR_US
+        times = [FAR_US]
+        if state.clock[0].agenda > 0:
+            times.append(state.runs[state.lists[0].agenda].next_us)
+        if counts.outages_past < counts.outages:
+            times.append(self.lives.outages[counts.outages_past].at_us)
+        if counts.ticking > 0:
+            times.append(self.lives.timers[first_timer(self.lives)].at_us)
+        if state.clock[0].arrived < len(self.jobs):
+            times.append(state.jobs[state.lists[state.clock[0].arrived].arrival].submit_us)
+        return min(times)
 
     def step(self) -> bool:
         """Process the next event; return False if there is none."""
@@ -73,60 +140,129 @@ class Stepper:
         if self._after_event is not None:
             self._after_event(self)
 
+    def check_end(self) -> None:
+        """Refuse an end at which a job has not ended."""
+        for job in self.jobs:
+            if self.lives.jobs[job.index].status != OVER:
+                self._blame(
+                    PolicyError(f"job {job.number} {self._state_of(job)} for ever: nothing more happens")
+                )
+
     def process_event(self) -> bool:
         """Process the next event without showing it; return False if there is none."""
-        kind = next_event(self.state)
+        kind = next_life_event(self.state, self.lives)
         if kind == NOTHING:
             return False
-        self.state.clock[0].events += 1
-        if kind == ARRIVED:
-            arrive(self.state)
-        else:
+        self._note_timers(kind)
+        if kind == CHANGED:
             job = self.state.lists[0].agenda
-            (change_phase if kind == CHANGED else finish)(self.state, job)
+            change_phase(self.state, job)
             self.set_speeds(job)
-        if kind != CHANGED:
-            self._policy.schedule(self)
+            return True
+        self._inform(self._happen(kind))
+        self._ask()
+        self.stretches += take_log(self.lives)
         return True
 
-    @property
-    def now_us(self) -> int:
-        """See ``Desk``."""
-        return self.state.clock[0].now_us
+    def _note_timers(self, kind: int) -> None:
+        """Refuse a policy that sets timers for ever while nothing else happens."""
+        self._timers_in_a_row = self._timers_in_a_row + 1 if kind == RANG else 0
+        if self._timers_in_a_row > _MOST_TIMERS_IN_A_ROW:
+            self._blame(PolicyError(f"{_MOST_TIMERS_IN_A_ROW} timers have rung and nothing else happened"))
 
-    @property
-    def waiting(self) -> list[Job]:
-        """See ``Desk``."""
-        runs, end = self.state.runs, self.state.rules[0].jobs
-        queue = []
-        job = runs[end].queue_next
-        while job != end:
-            queue.append(self.jobs[job])
-            job = runs[job].queue_next
-        return queue
+    def _happen(self, kind: int) -> Event:
+        """Let the next event happen."""
+        state = self.state
+        if kind == ARRIVED:
+            return Arrived(self.jobs[come_next(state, self.lives)])
+        if kind in (ENDED, LEFT):
+            job = state.lists[0].agenda
+            (lives.end if kind == ENDED else lives.leave)(state, self.lives, job)
+            self.set_speeds(job)
+            return Ended(self.jobs[job]) if kind == ENDED else Left(self.jobs[job])
+        if kind == RANG:
+            timer = self.lives.timers[ring(state, self.lives)]
+            about = None if timer.about == NEVER else self.jobs[timer.about]
+            return Timer(timer.number, self.timer_kinds[timer.kind], about)
+        node = next_outage(self.lives)
+        if kind == NODE_UP:
+            owners.set_down(state, self.lives, node, 0)
+            return NodeUp(node)
+        return NodeDown(node, self._lose_node(node))
 
-    @property
-    def running(self) -> list[Job]:
-        """See ``Desk``."""
-        return [self.jobs[job] for job in running_jobs(self.state)]
+    def _lose_node(self, node: int) -> tuple[Job, ...]:
+        lost = []
+        job = lives.next_on_node(self.state, self.lives, node, NEVER)
+        while job != NEVER:
+            lives.lose_node(self.state, self.lives, job)
+            self.set_speeds(job)
+            lost.append(self.jobs[job])
+            job = lives.next_on_node(self.state, self.lives, node, job)
+        owners.set_down(self.state, self.lives, node, 1)
+        return tuple(lost)
 
-    def place(self, job: Job) -> Cores | None:
-        """See ``Desk``."""
-        return self._placement.place(self.cluster, job)
+    def _inform(self, event: Event) -> None:
+        if isinstance(self._policy, Hearer):
+            hear = self._policy.hear
+            self._guarded(lambda: hear(self, event))
 
-    def start(self, job: Job) -> bool:
-        """See ``Desk``."""
-        cores = self.place(job)
-        if cores is None:
-            return False
-        self.name_cores(job, cores)
-        begin(self.state, job.index)
-        self.set_speeds(job.index)
-        return True
+    def _ask(self) -> None:
+        self._guarded(lambda: self._policy.schedule(self))
 
-    def earliest_start_us(self, job: Job, beside: Job | None = None) -> int:
+    def _guarded(self, call: Callable[[], None]) -> None:
+        """Call a policy; what it raises becomes one line."""
+        try:
+            call()
+        except PolicyError as error:
+            self._blame(error)
+        except OsubError:
+            raise
+        except Exception as error:
+            self._blame(PolicyError(f"raised {type(error).__name__}: {error}"), error)
+
+    def _blame(self, error: PolicyError, cause: Exception | None = None) -> None:
+        told = " ".join(str(error).split())
+        raise PolicyError(f"policy {self._policy_name}, at {self.now_us / 1e6:g} s: {told}") from cause
+
+    def act(self) -> None:
+        """See ``Actions``."""
+        self.stretches += take_log(self.lives)
+
+    def place(self, job: Job, nodes: int | None = None, off: Sequence[int] = ()) -> Cores | None:
         """See ``Desk``."""
-        return project(self, job, beside)
+        self._expect(job, WAITING, "place")
+        return self.place_on(job, self._size(job, nodes, None), sorted(set(off)))
+
+    def place_on(
+        self, job: Job, nodes: int, barred: Sequence[int] = (), *, beside_itself: bool = False
+    ) -> Cores | None:
+        """See ``Actions``."""
+        asked = self.state.jobs[job.index]
+        kept = (asked.nodes, asked.part_at, asked.part_end)
+        if beside_itself:  # what it holds stays in its first parts
+            asked.part_at = asked.part_end
+        asked.nodes, asked.part_end = nodes, asked.part_at + nodes
+        for node in barred:
+            flip(self.state.barred, node)
+        self.cluster.asking = job.index
+        try:
+            wanted = job if nodes == job.nodes else replace(job, nodes=nodes)
+            return self._placement.place(self.cluster, wanted)
+        finally:
+            for node in barred:
+                flip(self.state.barred, node)
+            asked.nodes, asked.part_at, asked.part_end = kept
+
+    def earliest_start_us(self, job: Job, beside: Job | None = None, on: Cores | None = None) -> int:
+        """See ``Desk``."""
+        return project(self, job, beside, on).now_us
+
+    def nodes_at_start(self, job: Job) -> list[int]:
+        """See ``Desk``."""
+        state = project(self, job).state
+        asked, nodes = state.jobs[job.index], state.nodes
+        suited = [node for node in range(self.nodes) if fits(asked, nodes[node])]
+        return sorted(sorted(suited, key=lambda node: (nodes[node].used, node))[: job.nodes])
 
     def fork(self, state: State) -> Stepper:
         """Return a stepper with the same plug-ins on another state."""
@@ -139,41 +275,15 @@ class Stepper:
             first_node=self._first_node,
         )
 
-    def name_cores(self, job: Job, cores: Cores) -> None:
-        """Write the cores that a placement chose into the parts of ``job``.
-
-        Raises
-        ------
-        InputError
-            They are not what the job asks for, or are not free.
-        """
-        state = self.state
-        if len(cores) != job.nodes:
-            raise InputError(
-                f"the placement gave job {job.number} {len(cores)} nodes; it asks for {job.nodes}"
-            )
-        for part, (node, ids) in enumerate(sorted(cores.items()), start=state.jobs[job.index].part_at):
-            full = set(members(words_of(state.occupied, node, self.cluster.multiplicity - 1)))
-            if len(set(ids)) != job.cores or not set(ids) <= set(range(self.cluster.cores)) - full:
-                raise InputError(
-                    f"the placement gave job {job.number} the cores {sorted(ids)} of node {node}; "
-                    f"it asks for {job.cores} with a free slot"
-                )
-            state.parts[part].node = node
-            for word in range(state.mask.shape[1]):
-                state.mask[part, word] = 0
-            for core in ids:
-                state.mask[part, core // WORD_BITS] |= 1 << core % WORD_BITS
-
     def set_speeds(self, job: int) -> None:
-        """Give a job, if it is busy, and those that feel it the speed that the model gives."""
+        """See ``Actions``."""
         state, line = self.state, present(self.state)
         felt = [state.lists[place].affected for place in range(state.clock[0].affected)]
         for other in (*([job] if state.runs[job].busy else []), *felt):
             set_speed(line, other, self.speed(other))
 
     def speed(self, job: int) -> int:
-        """Return the speed of a job's slowest core, in units a microsecond."""
+        """Return the speed of a job's slowest core at its size, in units a microsecond."""
         state = self.state
         slowest: float | Fraction | None = None
         for part in parts_of(state, job):
@@ -190,4 +300,5 @@ class Stepper:
                     self.jobs[job], [self.jobs[other] for other in others], node + self._first_node
                 )
                 slowest = speed if slowest is None else min(slowest, speed)
-        return max(1, round((1 if slowest is None else slowest) * self._sharing.scale))
+        even = max(1, round((1 if slowest is None else slowest) * self._sharing.scale))
+        return even * rate_of(self.state.lives, job)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from simulator.engine.bits import count_bits, flip, has, lowest_bits
 from simulator.engine.compile import kernel
-from simulator.engine.room import job_fits
+from simulator.engine.room import fits, job_fits
 from simulator.engine.rows import sort_rows
 from simulator.engine.state import NEVER, Rows, State
 from simulator.placement.thesis import name_nodes
@@ -22,8 +22,10 @@ from simulator.placement.thesis import name_nodes
 @kernel
 def _spare(state: State, rows: Rows, row: int, node: int, word: int) -> int:
     """Return the cores of ``node`` that are free in ``row``; idle ones for ``NEVER``."""
-    held = state.occupied[node, 0, word] if row == NEVER else rows.cells[row, node, word]
-    return state.valid[word] & ~held
+    if row == NEVER:
+        return state.valid[word] & ~state.occupied[node, 0, word]
+    full = state.occupied[node, state.rules[0].slots - 1, word]
+    return state.valid[word] & ~rows.cells[row, node, word] & ~full
 
 
 @kernel
@@ -33,7 +35,7 @@ def _choose_nodes(state: State, rows: Rows, row: int, job: int) -> bool:
     most = 0
     for node in range(state.rules[0].nodes):
         spare = 0
-        if state.nodes[node].free_kib >= asked.memory_kib and not has(state.barred, node):
+        if fits(asked, state.nodes[node]) and not has(state.barred, node):
             for word in range(len(state.valid)):
                 spare += count_bits(_spare(state, rows, row, node, word))
         state.nodes[node].spare = spare
@@ -73,7 +75,7 @@ def _place_in_row(state: State, rows: Rows, row: int, job: int) -> bool:
     if not _choose_nodes(state, rows, row, job):
         return False
     name_nodes(state, job)
-    for part in range(state.jobs[job].part_at, state.jobs[job + 1].part_at):
+    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
         _choose_cores(state, rows, row, part, state.jobs[job].cores)
     return True
 

@@ -69,7 +69,8 @@ def _choose_nodes(state: State, by_load: Grid | None, job: int) -> bool:
         return barred == 0
     wanted = state.jobs[job].nodes
     # with one slot a core and memory to spare, every node with that load suits the job or none does
-    alike = state.rules[0].slots == 1 and state.jobs[job].memory_kib == 0 and barred == 0
+    closed = barred != 0 or state.clock[0].closed > 0
+    alike = state.rules[0].slots == 1 and state.jobs[job].memory_kib == 0 and not closed
     for place in range(len(state.loads)):
         rest = state.loads[place]
         while rest and wanted > 0:
@@ -104,6 +105,6 @@ def place(state: State, job: int) -> bool:
     if not job_fits(state, job) or not _choose_nodes(state, state.by_load, job):
         return False
     name_nodes(state, job)
-    for part in range(state.jobs[job].part_at, state.jobs[job + 1].part_at):
+    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
         choose_cores(state, part, state.jobs[job].cores)
     return True

@@ -27,6 +27,7 @@ from simulator.engine.records import Grid, Maker, Table
 from simulator.engine.room import fits
 from simulator.engine.speed import note_affected, speed_of
 from simulator.engine.state import (
+    FAR_US,
     ClockRecord,
     JobRecord,
     ListRecord,
@@ -134,7 +135,7 @@ def end_next(state: State, line: Timeline, stack: Grid) -> int:
     leave_agenda(line, job)
     note_affected(state, line, stack, job)
     line.runs[job].busy = 0
-    for part in range(state.jobs[job].part_at, state.jobs[job + 1].part_at):
+    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
         remove_from_stack(stack, state.mask, state.parts[part].node, part)
     for place in range(line.clock[0].affected):
         other = line.lists[place].affected
@@ -168,6 +169,7 @@ def _copy_cluster(state: State, ahead: Ahead, asked: JobRecord) -> int:
         node = ahead.room[index]
         node.free = state.nodes[index].free
         node.free_kib = state.nodes[index].free_kib
+        node.owner = state.nodes[index].owner
         fitting += int(fits(asked, node))
         copy_node(ahead.base_stack, state.occupied, index)
     return fitting
@@ -189,13 +191,13 @@ def find_start(state: State, ahead: Ahead, head: int) -> None:
         if fitting >= asked.nodes and base.runs[base.lists[0].agenda].next_us > clock.now_us:
             break
         job = end_next(state, base, ahead.base_stack)
-        for part in range(state.jobs[job].part_at, state.jobs[job + 1].part_at):
+        for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
             index = state.parts[part].node
             node = ahead.room[index]
             before = fits(asked, node)
             node.free = free_cores(state, ahead.base_stack, index)
             node.free_kib += state.jobs[job].memory_kib
             fitting += int(fits(asked, node)) - int(before)
-    ahead.head[0].start_us = clock.now_us
+    ahead.head[0].start_us = clock.now_us if fitting >= asked.nodes else FAR_US  # nodes are down
     ahead.head[0].fitting = fitting
     ahead.head[0].known = 1

@@ -12,8 +12,9 @@ from simulator.engine.agenda import first_waiting
 from simulator.engine.compile import kernel
 from simulator.engine.occupancy import free_slots, take_slots
 from simulator.engine.progress import start
-from simulator.engine.records import Maker, only_record
-from simulator.engine.state import RulesRecord, State
+from simulator.engine.records import Maker, column, only_record
+from simulator.engine.segments import asks_us
+from simulator.engine.state import FAR_US, NEVER, RulesRecord, State
 from simulator.placement.builtin import place
 from simulator.policies import mirror as whole
 from simulator.policies import shadow as dedicated
@@ -21,6 +22,7 @@ from simulator.policies import trial as shared
 from simulator.policies.ahead import Ahead, find_start, new_ahead
 from simulator.policies.aside import Aside, bar, choose_for_head, count_used, unbar
 from simulator.policies.mirror import Mirror, new_mirror, show_start
+from simulator.policies.ncs import Ncs, ends_follow, forget_bounds, is_out_of_bounds, raises_victim
 from simulator.policies.refusals import Refusals, forget_refusals, is_hopeless, no_refusals, note_refusal
 from simulator.policies.shadow import Shadow, drop_shadow, new_shadow, note_end, note_start
 
@@ -38,19 +40,30 @@ class Outlook(NamedTuple):
     mirror: Mirror | None
     refusals: Refusals
     aside: Aside | None
+    ncs: Ncs | None = None
 
 
-def new_outlook(make: Maker, state: State, shapes: int, *, elsewhere: bool) -> Outlook:
+def new_outlook(
+    make: Maker, state: State, shapes: int, *, elsewhere: bool, ncs: Ncs | None = None
+) -> Outlook:
     """Return the outlook of an idle cluster, for jobs of so many different shapes."""
     rules = only_record(RulesRecord, state.rules)
-    steady = rules.slots == 1 and not rules.nodes_differ
+    steady = rules.slots == 1 and not rules.nodes_differ and not _have_checkpoints(state)
     return Outlook(
         shadow=new_shadow(make, rules.nodes, min(rules.jobs, rules.nodes * rules.cores)) if steady else None,
         ahead=None if steady or state.rows is not None else new_ahead(make, state, rules.jobs),
         mirror=None if state.rows is None else new_mirror(make, state),
         refusals=no_refusals(make, shapes),
         aside=Aside(make.zeros(len(state.barred)), make.zeros(1)) if elsewhere else None,
+        ncs=ncs,
     )
+
+
+def _have_checkpoints(state: State) -> bool:
+    """Return whether a job may go on for longer than it asked when it started."""
+    if state.lives is None:
+        return False
+    return bool((column(state.lives.jobs, "every_us") != NEVER).any())
 
 
 @kernel
@@ -85,10 +98,14 @@ def _may_be_tried(state: State, refusals: Refusals, job: int) -> bool:
 
 
 @kernel
-def _delays_shared(state: State, ahead: Ahead, head: int, job: int) -> bool:
+def _delays_shared(state: State, ahead: Ahead, ncs: Ncs | None, head: int, job: int) -> bool:
     """Return whether ``job``, on the cores that its parts name, would delay the head on shared cores."""
     if ahead.head[0].known == 0:
         find_start(state, ahead, head)
+    if ahead.head[0].start_us == FAR_US:
+        return False
+    if raises_victim(state, ahead, ncs, job):
+        return True
     take_slots(state, job)
     delayed = shared.delays_head(state, ahead, head, job)
     free_slots(state, job)
@@ -97,14 +114,20 @@ def _delays_shared(state: State, ahead: Ahead, head: int, job: int) -> bool:
 
 @kernel
 def _delays(
-    state: State, shadow: Shadow | None, ahead: Ahead | None, mirror: Mirror | None, head: int, job: int
+    state: State,
+    shadow: Shadow | None,
+    ahead: Ahead | None,
+    mirror: Mirror | None,
+    ncs: Ncs | None,
+    head: int,
+    job: int,
 ) -> bool:
     """Return whether ``job``, on the cores that its parts name, would delay the head."""
     delayed = False
     if shadow is not None:
         delayed = dedicated.delays_head(state, shadow, head, job)
     if ahead is not None:
-        delayed = _delays_shared(state, ahead, head, job)
+        delayed = _delays_shared(state, ahead, ncs, head, job)
     if mirror is not None:
         delayed = whole.delays_head(state, mirror, head, job)
     return delayed
@@ -112,7 +135,7 @@ def _delays(
 
 @kernel
 def _delays_head(state: State, outlook: Outlook, head: int, job: int) -> bool:
-    return _delays(state, outlook.shadow, outlook.ahead, outlook.mirror, head, job)
+    return _delays(state, outlook.shadow, outlook.ahead, outlook.mirror, outlook.ncs, head, job)
 
 
 @kernel
@@ -167,17 +190,18 @@ def _backfill(state: State, outlook: Outlook, first: int) -> None:
     end = state.rules[0].jobs
     head = runs[end].queue_next
     _forget_aside(outlook.aside)
+    forget_bounds(outlook.ncs)
     forget_refusals(refusals)
     refused = first != runs[head].queue_next
     job = first
     while job != end and state.roomy[1] > 0:
         after = runs[job].queue_next
-        if not _may_be_tried(state, refusals, job):
+        if is_out_of_bounds(state, outlook.ncs, job) or not _may_be_tried(state, refusals, job):
             refused = True
         elif _delays_head(state, outlook, head, job) and _delays_elsewhere(
             state, outlook, outlook.aside, head, job
         ):
-            note_refusal(state, refusals, job, state.jobs[job].request_us)
+            note_refusal(state, refusals, job, asks_us(state, state.lives, job))
             refused = True
         else:
             start(state, job)
@@ -213,6 +237,28 @@ def pass_after_end(state: State, outlook: Outlook, job: int) -> None:
     """Make a scheduling pass after ``job`` has ended."""
     _forget_start(outlook.ahead, outlook.mirror)
     _note_ended(state, outlook.shadow, job)
+    if not ends_follow(state, outlook.ncs):
+        _pass_over_all(state, outlook)
+
+
+@kernel
+def _forget_ends(shadow: Shadow | None) -> None:
+    if shadow is not None:
+        drop_shadow(shadow)
+        shadow.head[0].known = 0
+
+
+@kernel
+def pass_after_change(state: State, outlook: Outlook) -> None:
+    """Make a scheduling pass after something else: a node went down or came back, a job has left."""
+    _forget_start(outlook.ahead, outlook.mirror)
+    _forget_ends(outlook.shadow)
+    _pass_over_all(state, outlook)
+
+
+@kernel
+def _pass_over_all(state: State, outlook: Outlook) -> None:
+    """Start heads while they fit, and look at all others."""
     start_heads(state, outlook.shadow)
     _drop_if_idle(state, outlook.shadow)
     if state.clock[0].waiting >= 2:

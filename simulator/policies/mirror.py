@@ -18,6 +18,7 @@ from simulator.engine.progress import release, set_speeds
 from simulator.engine.records import Grid, Maker, Table
 from simulator.engine.room import job_fits
 from simulator.engine.rows import enter_row, leave_row
+from simulator.engine.segments import request_units
 from simulator.engine.speed import speed_of
 from simulator.engine.state import (
     FAR_US,
@@ -86,7 +87,7 @@ def _copy_nodes(state: State, image: State) -> None:
     for index in range(state.rules[0].nodes):
         node, shown = state.nodes[index], image.nodes[index]
         shown.free, shown.free_kib, shown.used = node.free, node.free_kib, node.used
-        shown.listed, shown.factor = node.listed, node.factor
+        shown.listed, shown.factor, shown.owner = node.listed, node.factor, node.owner
         for place_on in range(node.listed):
             image.listed[index, place_on] = state.listed[index, place_on]
         for level in range(state.occupied.shape[1]):
@@ -122,7 +123,7 @@ def _copy_job(state: State, image: State, job: int) -> None:
     shown.running_at = run.running_at
     shown.row = run.row
     shown.first_core = run.first_core
-    for part in range(state.jobs[job].part_at, state.jobs[job + 1].part_at):
+    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
         image.parts[part].node = state.parts[part].node
         image.parts[part].job = job
         image.parts[part].place = state.parts[part].place
@@ -136,6 +137,7 @@ def _copy(state: State, mirror: Mirror) -> None:
     _copy_rows(mirror.real_rows, mirror.rows)
     clock.now_us = state.clock[0].now_us
     clock.active = state.clock[0].active
+    clock.closed = state.clock[0].closed
     clock.agenda = 0
     for place_in in range(clock.active):
         image.lists[place_in].running = state.lists[place_in].running
@@ -148,14 +150,14 @@ def _join(state: State, mirror: Mirror, job: int) -> None:
     """Let the waiting ``job`` hold the cores that its parts name."""
     image = mirror.image
     shown = image.runs[job]
-    shown.left = state.jobs[job].request_us * state.rules[0].scale
+    shown.left = request_units(state, state.lives, job)
     shown.request_left = shown.left
     shown.since_us = state.clock[0].now_us
     shown.speed = 0
     shown.busy = 1
     shown.last = 1
     shown.agenda_at = NEVER
-    for part in range(state.jobs[job].part_at, state.jobs[job + 1].part_at):
+    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
         image.parts[part].node = state.parts[part].node
     enter_running(image, job)
     take_slots(image, job)
@@ -232,6 +234,8 @@ def delays_head(state: State, mirror: Mirror, head: int, job: int) -> bool:
     known = mirror.head[0]
     if known.known == 0 or known.start_us < state.clock[0].now_us:
         show_start(state, mirror, head)
+    if known.start_us == FAR_US:  # nodes are down
+        return False
     _copy(state, mirror)
     _join(state, mirror, job)
     _launch(mirror)

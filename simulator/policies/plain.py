@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from osub.errors import UsageError
-from simulator.engine.records import Maker
-from simulator.engine.state import State
+from simulator.engine.records import Maker, only_record
+from simulator.engine.state import RulesRecord, State
 from simulator.policies.easy import Outlook, new_outlook
+from simulator.policies.ncs import new_ncs
 from simulator.policies.rule import Desk
 
 
@@ -35,30 +37,6 @@ class Fcfs:
 
 
 @dataclass(frozen=True, slots=True)
-class EasyElsewhere:
-    """EASY in which a job that would delay the head is tried again, off the nodes that the head would take.
-
-    It is built in only: it does not go with plug-ins, nor event by event.
-    """
-
-    def outlook(self, make: Maker, state: State, shapes: int) -> Outlook:
-        """See ``BuiltinPolicy``."""
-        return new_outlook(make, state, shapes, elsewhere=True)
-
-    def schedule(self, desk: Desk) -> None:  # noqa: ARG002
-        """Refuse.
-
-        Raises
-        ------
-        UsageError
-            Always.
-        """
-        raise UsageError(
-            "policy easy-elsewhere goes with built-in rules only, and not with --slices or --check"
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Easy:
     """EASY backfilling: a later job may start if the queue's head can start no later for it."""
 
@@ -75,10 +53,67 @@ class Easy:
         refused: dict[tuple[int, ...], int] = {}
         for job in rest:
             shape = (job.nodes, job.cores, job.memory_kib, job.app)
-            if refused.get(shape, job.requested_us + 1) <= job.requested_us or desk.place(job) is None:
+            asked_us = desk.remaining_us(job)
+            if refused.get(shape, asked_us + 1) <= asked_us or desk.place(job) is None:
                 continue
             if desk.earliest_start_us(head, beside=job) <= desk.earliest_start_us(head):
                 desk.start(job)
                 refused.clear()
             else:
-                refused[shape] = job.requested_us
+                refused[shape] = asked_us
+
+
+@dataclass(frozen=True, slots=True)
+class EasyElsewhere:
+    """EASY in which a job that would delay the head is tried again, off the head's nodes."""
+
+    def outlook(self, make: Maker, state: State, shapes: int) -> Outlook:
+        """See ``BuiltinPolicy``."""
+        return new_outlook(make, state, shapes, elsewhere=True)
+
+    def schedule(self, desk: Desk) -> None:
+        """Start queue heads while they fit, then, in order, the jobs that do not delay the head somewhere."""
+        Fcfs().schedule(desk)
+        if not desk.waiting:
+            return
+        head, *rest = desk.waiting
+        off: Sequence[int] | None = None
+        for job in rest:
+            if desk.place(job) is None:
+                continue
+            start_us = desk.earliest_start_us(head)
+            if desk.earliest_start_us(head, beside=job) <= start_us:
+                desk.start(job)
+                continue
+            off = desk.nodes_at_start(head) if off is None else off
+            second = desk.place(job, off=off)
+            if second is not None and desk.earliest_start_us(head, beside=job, on=second) <= start_us:
+                desk.start(job, on=second)
+
+
+@dataclass(frozen=True, slots=True)
+class EasyNcs:
+    """EASY with a second choice of nodes and the three refusals of NCS; see ``ncs``.
+
+    It is built in only: it does not go with plug-ins, nor event by event.
+    """
+
+    victims: bool = True
+    bounds: bool = True
+    ends: bool = True
+
+    def outlook(self, make: Maker, state: State, shapes: int) -> Outlook:
+        """See ``BuiltinPolicy``."""
+        jobs = only_record(RulesRecord, state.rules).jobs
+        rules = new_ncs(make, jobs, (self.victims, self.bounds, self.ends))
+        return new_outlook(make, state, shapes, elsewhere=True, ncs=rules)
+
+    def schedule(self, desk: Desk) -> None:  # noqa: ARG002
+        """Refuse.
+
+        Raises
+        ------
+        UsageError
+            Always.
+        """
+        raise UsageError("policy easy-ncs goes with built-in rules only, and not with --slices or --check")

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from simulator.engine.compile import kernel
 from simulator.engine.records import Maker, Row, Table
+from simulator.engine.segments import asks_us
 from simulator.engine.state import State
 
 
@@ -44,7 +45,7 @@ def forget_refusals(refusals: Refusals) -> None:
 def is_hopeless(state: State, refusals: Refusals, job: int) -> bool:
     """Return whether a job like this one, but no longer, was refused in this series."""
     refused = refusals.by_shape[state.jobs[job].shape]
-    return refused.series == refusals.series[0] and refused.shortest_us <= state.jobs[job].request_us
+    return refused.series == refusals.series[0] and refused.shortest_us <= asks_us(state, state.lives, job)
 
 
 @kernel

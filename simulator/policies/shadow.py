@@ -13,7 +13,8 @@ from typing import NamedTuple
 from simulator.engine.compile import kernel
 from simulator.engine.records import Maker, Table
 from simulator.engine.room import fits
-from simulator.engine.state import NEVER, NodeRecord, State
+from simulator.engine.segments import asks_us, requested_end_us
+from simulator.engine.state import FAR_US, NEVER, NodeRecord, State
 
 
 @dataclass(slots=True, eq=False)
@@ -68,7 +69,7 @@ def note_start(state: State, shadow: Shadow, job: int) -> None:
     if count < 0:
         return
     ends = shadow.ends
-    end_us = state.runs[job].start_us + state.jobs[job].request_us
+    end_us = requested_end_us(state, state.lives, job)
     place = count
     while place > 0 and ends[place - 1].us > end_us:
         ends[place].us = ends[place - 1].us
@@ -85,7 +86,7 @@ def note_end(state: State, shadow: Shadow, job: int) -> None:
     if shadow.head[0].count < 0:
         return
     ends = shadow.ends
-    end_us = state.runs[job].start_us + state.jobs[job].request_us
+    end_us = requested_end_us(state, state.lives, job)
     low = 0
     high = shadow.head[0].count
     while low < high:
@@ -110,7 +111,7 @@ def _list_ends(state: State, shadow: Shadow) -> None:
     count = state.clock[0].active
     for place in range(count):
         job = state.lists[place].running
-        ends[place].us = state.runs[job].start_us + state.jobs[job].request_us
+        ends[place].us = requested_end_us(state, state.lives, job)
         ends[place].job = job
     gap = 1
     while gap < count // 3:
@@ -134,7 +135,7 @@ def _list_ends(state: State, shadow: Shadow) -> None:
 def _return_parts(state: State, shadow: Shadow, job: int, head: int, sign: int) -> None:
     """Give the cores of ``job`` back (1) or take them (-1), and count the nodes that suit ``head``."""
     asked, held = state.jobs[head], state.jobs[job]
-    for part in range(held.part_at, state.jobs[job + 1].part_at):
+    for part in range(held.part_at, state.jobs[job].part_end):
         node = shadow.room[state.parts[part].node]
         before = fits(asked, node)
         node.free += sign * held.cores
@@ -153,6 +154,7 @@ def find_shadow(state: State, shadow: Shadow, head: int) -> None:
         node = shadow.room[index]
         node.free = state.nodes[index].free
         node.free_kib = state.nodes[index].free_kib
+        node.owner = state.nodes[index].owner
         fitting += int(fits(asked, node))
     shadow.head[0].fitting = fitting
     instant = state.clock[0].now_us
@@ -161,6 +163,8 @@ def find_shadow(state: State, shadow: Shadow, head: int) -> None:
             break
         instant = max(instant, shadow.ends[place].us)
         _return_parts(state, shadow, shadow.ends[place].job, head, 1)
+    if shadow.head[0].fitting < asked.nodes:  # nodes are down
+        instant = FAR_US
     shadow.head[0].start_us = instant
     shadow.head[0].known = 1
 
@@ -173,7 +177,7 @@ def delays_head(state: State, shadow: Shadow, head: int, job: int) -> bool:
     """
     if shadow.head[0].known == 0:
         find_shadow(state, shadow, head)
-    if state.clock[0].now_us + state.jobs[job].request_us <= shadow.head[0].start_us:
+    if state.clock[0].now_us + asks_us(state, state.lives, job) <= shadow.head[0].start_us:
         return False
     _return_parts(state, shadow, job, head, -1)
     if shadow.head[0].fitting >= state.jobs[head].nodes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from simulator.engine.compile import kernel
 from simulator.engine.occupancy import is_shared, overlap
 from simulator.engine.room import fits
+from simulator.engine.segments import request_units
 from simulator.engine.state import State
 from simulator.policies.ahead import Ahead, copy_node, end_next, free_cores, launch, load
 
@@ -44,7 +45,7 @@ def _gather_group(state: State, ahead: Ahead, job: int) -> None:
     while reached < ahead.head[0].members:
         member = ahead.group[reached].job
         reached += 1
-        for part in range(state.jobs[member].part_at, state.jobs[member + 1].part_at):
+        for part in range(state.jobs[member].part_at, state.jobs[member].part_end):
             _enter_group(state, ahead, part)
             node = state.parts[part].node
             if not is_shared(state.occupied, state.mask, node, part):
@@ -80,7 +81,7 @@ def _project_group(state: State, ahead: Ahead, job: int) -> None:
     clock.now_us = now_us
     for place in range(1, ahead.head[0].members):
         load(state, trial, ahead.group[place].job)
-    trial.runs[job].left = state.jobs[job].request_us * state.rules[0].scale
+    trial.runs[job].left = request_units(state, state.lives, job)
     trial.runs[job].since_us = now_us
     trial.runs[job].last = 1
     for place in range(ahead.head[0].members):
@@ -107,7 +108,7 @@ def _charge_memory(state: State, ahead: Ahead, sign: int) -> None:
     for place in range(ahead.head[0].members):
         member = ahead.group[place].job
         if ahead.trial.runs[member].busy and not ahead.base.runs[member].busy:
-            for part in range(state.jobs[member].part_at, state.jobs[member + 1].part_at):
+            for part in range(state.jobs[member].part_at, state.jobs[member].part_end):
                 ahead.room[state.parts[part].node].free_kib -= sign * state.jobs[member].memory_kib
 
 

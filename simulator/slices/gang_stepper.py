@@ -38,7 +38,7 @@ from simulator.engine.state import FAR_US, State
 from simulator.engine.stepper import Stepper
 from simulator.job import Job
 from simulator.placement.rule import Placement
-from simulator.policies.rule import QueuePolicy
+from simulator.policies.rule import PolicyError, QueuePolicy
 from simulator.slices.model import ExactSlices
 from simulator.slices.plan import PlanFollower
 
@@ -72,6 +72,7 @@ class GangStepper(Stepper):
         sharing: ExactSlices,
         names: Sequence[str],
         first_node: int = 0,
+        policy_name: str | None = None,
         after_event: Callable[[Stepper], None] | None = None,
     ) -> None:
         super().__init__(
@@ -81,6 +82,7 @@ class GangStepper(Stepper):
             placement=placement,
             sharing=sharing,
             first_node=first_node,
+            policy_name=policy_name,
             after_event=after_event,
         )
         self.rows: list[SliceRow] = []
@@ -104,8 +106,19 @@ class GangStepper(Stepper):
         for name in names:
             self._tell(AgentJoined(0, name))
 
+    def act(self) -> None:
+        """Refuse.
+
+        Raises
+        ------
+        PolicyError
+            Always: who takes turns is the gang scheduler's decision.
+        """
+        raise PolicyError("with exact slices a policy can only start jobs")
+
     def run(self) -> None:
         """Process every event and every boundary."""
+        self.begin()
         while True:
             following = self._next_event_us()
             if self._boundary_us is not None and self._boundary_us < following:
@@ -115,6 +128,7 @@ class GangStepper(Stepper):
                 self.show()
                 continue
             if following == FAR_US:
+                self.check_end()
                 return
             self._account(following)
             self.process_event()

@@ -108,13 +108,15 @@ class ReferenceEngine:
                     self.enter(job, job.phase + 1)
                     continue
                 self.stop(job)
+                if policy == "easy-ncs" and self.another_ends():
+                    continue
             else:
                 self.advance(arrivals[0].submit_us)
                 self.queue.append(arrivals.pop(0))
             if policy == "fcfs":
                 self.pass_fcfs()
             else:
-                self.pass_easy(elsewhere=policy == "easy-elsewhere")
+                self.pass_easy(elsewhere=policy in ("easy-elsewhere", "easy-ncs"), ncs=policy == "easy-ncs")
 
     def in_last_phase(self, job: RefJob) -> bool:
         return job.phase == len(job.phases_us) - 1
@@ -269,11 +271,40 @@ class ReferenceEngine:
         while self.queue and (placement := self.place(self.queue[0])) is not None:
             self.start(self.queue[0], placement)
 
-    def pass_easy(self, *, elsewhere: bool = False) -> None:
+    def another_ends(self) -> bool:
+        return any(self.in_last_phase(job) and self.phase_end(job) == self.now for job in self.running)
+
+    def raises_victim(self, job: RefJob, placement: dict[int, list[int]]) -> bool:
+        """Whether a job that would have ended by the head's start gets a core with more jobs than any now."""
+        holders = self.cluster.holders
+        stay = {other.number for other in self.world_at_start(self.queue[0].number, None, None).running}
+        taken = {(node, core) for node, cores in placement.items() for core in cores}
+        for guest in self.running:
+            if guest.number not in stay and guest.places & taken:
+                now = max(len(holders[node][core]) for node, core in guest.places)
+                then = max(len(holders[node][core]) + 1 for node, core in guest.places & taken)
+                if then > now:
+                    self.bounds.append((job.nodes * job.cores, job.requested_us))
+                    return True
+        return False
+
+    def is_out_of_bounds(self, job: RefJob) -> bool:
+        procs = job.nodes * job.cores
+        return any(procs >= least and job.requested_us >= length for least, length in self.bounds)
+
+    def pass_easy(self, *, elsewhere: bool = False, ncs: bool = False) -> None:
         self.pass_fcfs()
+        self.bounds: list[tuple[int, int]] = []
+
+        def delays(job: RefJob, placement: dict[int, list[int]], head: int, without: int) -> bool:
+            raised = ncs and self.raises_victim(job, placement)
+            return raised or self.earliest_start(head, job.number, placement) > without
+
         barred: set[int] | None = None
         refused: dict[tuple[int, int, int, int], int] = {}
         for job in self.queue[1:]:
+            if self.is_out_of_bounds(job):
+                continue
             shape = (job.nodes, job.cores, job.memory_kib, job.app)
             placement = self.place(job)
             if placement is None or refused.get(shape, job.requested_us + 1) <= job.requested_us:
@@ -281,12 +312,12 @@ class ReferenceEngine:
             head = self.queue[0].number
             without = self.earliest_start(head, None)
             self.promises.setdefault(head, without)
-            if self.earliest_start(head, job.number, placement) > without:
+            if delays(job, placement, head, without):
                 second = None
                 if elsewhere:
                     barred = self.head_nodes(head) if barred is None else barred
                     second = self.place(job, barred)
-                if second is None or self.earliest_start(head, job.number, second) > without:
+                if second is None or delays(job, second, head, without):
                     refused[shape] = job.requested_us
                     continue
                 placement = second

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from simulator.engine.pool_run import Rules
 from simulator.placement.plain import SlurmPlacement, ThesisPlacement
-from simulator.policies.plain import Easy, EasyElsewhere, Fcfs
+from simulator.policies.plain import Easy, EasyElsewhere, EasyNcs, Fcfs
 from simulator.policies.rule import QueuePolicy
 from simulator.sharing.proportional import Proportional
 from simulator.system import Pool
@@ -25,7 +25,12 @@ from tests.property.simulator.reference_engine import (
     proportional,
 )
 
-POLICIES: dict[str, QueuePolicy] = {"fcfs": Fcfs(), "easy": Easy(), "easy-elsewhere": EasyElsewhere()}
+POLICIES: dict[str, QueuePolicy] = {
+    "fcfs": Fcfs(),
+    "easy": Easy(),
+    "easy-elsewhere": EasyElsewhere(),
+    "easy-ncs": EasyNcs(),
+}
 Schedule = list[tuple[int, int | None, int | None, dict[int, list[int]]]]
 
 
@@ -105,9 +110,16 @@ def test_a_second_choice_of_nodes_gives_the_reference_schedule(world: World, pla
 @examples(40)
 @given(
     world=worlds(most_jobs=8),
-    policy=st.sampled_from(["fcfs", "easy"]),
+    policy=st.sampled_from(["fcfs", "easy", "easy-elsewhere"]),
     placement=st.sampled_from(["thesis", "lln"]),
 )
 def test_plug_ins_in_plain_python_give_the_same_schedule(world: World, policy: str, placement: str) -> None:
     stepped = engine_schedule(world, policy, placement, stepping=True)
     assert stepped == engine_schedule(world, policy, placement, stepping=False)
+
+
+@examples(100)
+@given(world=worlds(most_jobs=20, most_nodes=4))
+def test_what_ncs_refuses_gives_the_reference_schedule(world: World) -> None:
+    schedule = engine_schedule(world, "easy-ncs", stepping=False)
+    assert schedule == reference_schedule(world, "easy-ncs")

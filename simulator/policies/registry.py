@@ -1,0 +1,72 @@
+"""The built-in policies: the one list in which a new family is entered."""
+
+from __future__ import annotations
+
+from osub.errors import UsageError
+from simulator.policies import slurm
+from simulator.policies.family import Family, Option
+from simulator.policies.plain import Easy, EasyElsewhere, EasyNcs, Fcfs
+
+FAMILIES: tuple[Family, ...] = (
+    Family(
+        name="fcfs",
+        help="first come, first served: a job that does not fit holds up the rest",
+        make=lambda _: Fcfs(),
+    ),
+    Family(
+        name="easy",
+        help="EASY backfilling: a later job may start if the head of the queue starts no later for it",
+        make=lambda _: Easy(),
+    ),
+    Family(
+        name="easy-elsewhere",
+        help="EASY in which a job that would delay the head is tried again, off the head's nodes",
+        make=lambda _: EasyElsewhere(),
+    ),
+    Family(
+        name="easy-ncs",
+        help="easy-elsewhere with what the thesis's simulator NCS refuses beyond EASY's rule",
+        make=lambda values: EasyNcs(*(values[name] == "yes" for name in ("victims", "bounds", "ends"))),
+        options=(
+            Option(
+                name="victims",
+                help="refuse who raises the multiplicity of a job that would end by the head's start",
+                default="yes",
+                choices=("yes", "no"),
+            ),
+            Option(
+                name="bounds",
+                help="after such a refusal refuse all of the pass that are as large and as long",
+                default="yes",
+                choices=("yes", "no"),
+            ),
+            Option(
+                name="ends",
+                help="make no pass while another job ends at the same instant",
+                default="yes",
+                choices=("yes", "no"),
+            ),
+        ),
+    ),
+    slurm.FAMILY,
+)
+
+
+def family_of(name: str) -> Family:
+    """Return the family of that name.
+
+    Raises
+    ------
+    UsageError
+        There is none.
+    """
+    for family in FAMILIES:
+        if family.name == name:
+            return family
+    names = ", ".join(family.name for family in FAMILIES)
+    raise UsageError(f"unknown policy {name!r}: choose {names} or FILE.py:NAME")
+
+
+def listing() -> str:
+    """Return one line a policy, and one an option."""
+    return "\n".join(line for family in FAMILIES for line in family.lines())

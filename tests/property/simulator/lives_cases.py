@@ -1,0 +1,247 @@
+"""Random worlds of general lives, and policies that do all that a policy can, whatever engine they sit at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from random import Random
+
+from hypothesis import strategies as st
+
+from simulator.job import Job, Life, Sizes
+from simulator.policies.events import Arrived, Begun, Event, Left, NodeDown, NodeState, Timer
+from simulator.policies.rule import Desk, Preemption
+from tests.property.simulator.reference_lives import Outage
+
+
+@dataclass(frozen=True)
+class LivesWorld:
+    """A pool, the jobs that come to it, and when its nodes fail."""
+
+    nodes: int
+    cores: int
+    multiplicity: int
+    memory_kib: int | None
+    overhead: Fraction
+    jobs: tuple[Job, ...]
+    outages: tuple[Outage, ...]
+    after_failure: str
+    seed: int
+
+
+def _sizes(dice: Random, nodes: int, asked: int) -> Sizes | None:
+    if dice.random() < 0.5:
+        return None
+    least, most = dice.randint(1, asked), dice.randint(asked, min(nodes, asked + 4))
+    kind = dice.choice(("linear", "half", "flat"))
+    rates = {
+        "linear": list(range(1, most + 1)),
+        "half": [7 + 5 * n for n in range(1, most + 1)],
+        "flat": [13] * most,
+    }[kind]
+    return Sizes(least=least, preferred=dice.randint(least, most), most=most, rates=tuple(rates))
+
+
+def _job(dice: Random, index: int, nodes: int, cores: int, memory: int | None) -> Job:
+    asked = min(nodes, dice.choice((1, 1, 2, 3, dice.randint(1, nodes))))
+    sizes = _sizes(dice, nodes, asked)
+    run_us = dice.choice((0, dice.randint(1, 12), dice.randint(1, 90)))
+    phases: tuple[int, ...] = (0, run_us) if run_us else (0,)
+    if sizes is None and dice.random() < 0.2:
+        phases = (dice.randint(0, 9), *(dice.randint(1, 15) for _ in range(dice.randint(1, 4))))
+    return Job(
+        index=index,
+        number=3 * index + 1,
+        nodes=asked,
+        cores=dice.randint(1, cores),
+        submit_us=dice.randint(0, 60),
+        phases_us=phases,
+        requested_us=sum(phases) + dice.choice((0, 0, 4, 30)),
+        memory_kib=0 if memory is None else dice.randint(0, memory // 2),
+        life=Life(
+            sizes=sizes,
+            setup_us=dice.choice((0, 0, dice.randint(1, 7))),
+            checkpoint_every_us=dice.choice((None, None, dice.randint(1, 20))),
+            checkpoint_us=dice.randint(0, 3),
+        ),
+    )
+
+
+def _outages(dice: Random, nodes: int) -> tuple[Outage, ...]:
+    found = []
+    for node in range(nodes):
+        at = dice.randint(0, 300)
+        while dice.random() < 0.4 and at < 600:
+            back = at + dice.randint(1, 60)
+            found.append(Outage(node, at, back))
+            at = back + dice.randint(0, 120)
+    return tuple(found)
+
+
+def world_of(seed: int, *, nodes: int, jobs: int, cores: int | None = None) -> LivesWorld:
+    """Return a world of this size."""
+    dice = Random(seed)
+    cores = cores or dice.randint(1, 4)
+    memory = dice.choice((None, None, dice.randint(6, 20)))
+    return LivesWorld(
+        nodes=nodes,
+        cores=cores,
+        multiplicity=dice.choice((1, 1, 2, 3)),
+        memory_kib=memory,
+        overhead=dice.choice((Fraction(1), Fraction(6, 5))),
+        jobs=tuple(_job(dice, index, nodes, cores, memory) for index in range(jobs)),
+        outages=_outages(dice, nodes) if dice.random() < 0.5 else (),
+        after_failure=dice.choice(("checkpoint", "scratch", "fail")),
+        seed=dice.randint(0, 2**30),
+    )
+
+
+@st.composite
+def lives_worlds(draw: st.DrawFn) -> LivesWorld:
+    """Draw 12 to 40 jobs on 2 to 8 nodes."""
+    dice = Random(draw(st.integers(0, 2**32 - 1)))
+    return world_of(dice.randint(0, 2**32), nodes=dice.randint(2, 8), jobs=dice.randint(12, 40))
+
+
+@dataclass
+class Restless:
+    """Does whatever comes to its mind, as its dice say: all that a policy can do, and nothing sensible.
+
+    ``chosen`` has what it saw and did, so that two engines at which it sits can be compared step by step.
+    """
+
+    seed: int
+    chosen: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._dice = Random(self.seed)
+        self._steps = 0
+        self._leaving: dict[int, int] = {}
+
+    def __deepcopy__(self, memo: object) -> Restless:
+        return self  # so that the test sees what it chose
+
+    def note(self, desk: Desk, what: str) -> None:
+        self.chosen.append(f"{desk.now_us} {what}")
+
+    def hear(self, desk: Desk, event: Event) -> None:
+        told = getattr(event, "job", None)
+        name = "" if told is None else str(told.number)
+        if isinstance(event, NodeDown):
+            name = f"{event.node} {[job.number for job in event.lost]}"
+        self.note(desk, f"{type(event).__name__} {name}")
+        if isinstance(event, Begun):
+            desk.set_timer(17, "tick")
+        if (
+            isinstance(event, Timer)
+            and event.kind == "tick"
+            and (desk.now_us < 700 or desk.running or desk.waiting or desk.suspended)
+        ):
+            desk.set_timer(desk.now_us + self._dice.randint(1, 40), "tick")
+        if isinstance(event, Arrived | Left) and self._dice.random() < 0.1:
+            desk.put_first(event.job)
+
+    def schedule(self, desk: Desk) -> None:
+        self._steps += 1
+        if self._steps < 400:  # then it only starts jobs, so that the run has an end
+            for _ in range(self._dice.randint(0, 3)):
+                action = self._dice.choice(
+                    (self.resize, self.preempt, self.resume, self.lease, self.drain, self.look)
+                )
+                action(desk)
+        else:
+            self.calm_down(desk)
+        for job in list(desk.waiting):
+            if self._steps >= 400 or self._dice.random() < 0.7:
+                size = self._dice.randint(job.least_nodes, job.most_nodes) if self._steps < 400 else None
+                self.note(desk, f"start {job.number} {size} {self.begin(desk, job, size)}")
+
+    def begin(self, desk: Desk, job: Job, size: int | None) -> bool:
+        if self._dice.random() < 0.15:
+            taken = [node for node in range(desk.nodes) if desk.node_state(node) is NodeState.UP]
+            used = {node for other in desk.running for node in desk.held(other)}
+            free = [node for node in taken if node not in used][: size or job.nodes]
+            if len(free) == (size or job.nodes) and all(self.has_memory(desk, node) for node in free):
+                return desk.start(job, on={node: range(job.cores) for node in free}, lent=True)
+        return desk.start(job, size)
+
+    def has_memory(self, desk: Desk, node: int) -> bool:
+        return all(node not in desk.held(job) for job in desk.suspended)
+
+    def calm_down(self, desk: Desk) -> None:
+        for node in range(desk.nodes):
+            owner = desk.lease_of(node)
+            if owner is not None:
+                desk.release(owner)
+            if desk.node_state(node) is NodeState.DRAINED:
+                desk.drain(node, drained=False)
+        for job in list(desk.suspended):
+            desk.resume(job)
+
+    def resize(self, desk: Desk) -> None:
+        soft = [
+            job for job in desk.running if job.life.sizes is not None and job.number not in self.leaving(desk)
+        ]
+        if soft:
+            job = self._dice.choice(soft)
+            size = self._dice.randint(job.least_nodes, job.most_nodes)
+            self.note(desk, f"resize {job.number} {size} {desk.resize(job, size)} {sorted(desk.held(job))}")
+
+    def leaving(self, desk: Desk) -> set[int]:
+        return {number for number, until in self._leaving.items() if until >= desk.now_us}
+
+    def preempt(self, desk: Desk) -> None:
+        candidates = [job for job in desk.running if job.number not in self.leaving(desk)]
+        if not candidates:
+            return
+        job = self._dice.choice(candidates)
+        how = self._dice.choice((Preemption.KILL, Preemption.CHECKPOINT, Preemption.SUSPEND))
+        warning = (
+            self._dice.randint(1, 9) if how is Preemption.CHECKPOINT and self._dice.random() < 0.6 else 0
+        )
+        self.note(
+            desk, f"preempt {job.number} {how} {warning} {desk.unsaved_us(job)} {desk.remaining_us(job)}"
+        )
+        desk.preempt(job, how, warning_us=warning)
+        if warning:
+            self._leaving[job.number] = desk.now_us + warning
+
+    def resume(self, desk: Desk) -> None:
+        for job in list(desk.suspended):
+            self.note(desk, f"resume {job.number} {desk.resume(job)}")
+
+    def lease(self, desk: Desk) -> None:
+        free = [
+            node
+            for node in range(desk.nodes)
+            if desk.lease_of(node) is None and desk.node_state(node) is not NodeState.DOWN
+        ]
+        waiting = list(desk.waiting)
+        if not waiting or not free:
+            return
+        job = self._dice.choice(waiting)
+        if self._dice.random() < 0.3:
+            desk.release(job)
+            self.note(desk, f"release {job.number}")
+            return
+        nodes = self._dice.sample(free, self._dice.randint(1, len(free)))
+        until = desk.now_us + self._dice.randint(0, 50) if self._dice.random() < 0.7 else None
+        desk.reserve(nodes, job, until)
+        self.note(desk, f"reserve {job.number} {sorted(nodes)} {until}")
+
+    def drain(self, desk: Desk) -> None:
+        node = self._dice.randrange(desk.nodes)
+        drained = desk.node_state(node) is NodeState.UP and self._dice.random() < 0.4
+        desk.drain(node, drained=drained)
+        self.note(desk, f"drain {node} {drained}")
+
+    def look(self, desk: Desk) -> None:
+        waiting = list(desk.waiting)
+        self.note(desk, f"idle {list(desk.idle_nodes())} suspended {[job.number for job in desk.suspended]}")
+        if not waiting:
+            return
+        job = self._dice.choice(waiting)
+        self.note(desk, f"earliest {job.number} {desk.earliest_start_us(job)}")
+        other = self._dice.choice(waiting)
+        if other is not job and desk.place(other) is not None:
+            self.note(desk, f"beside {other.number} {desk.earliest_start_us(job, beside=other)}")

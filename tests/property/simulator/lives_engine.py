@@ -1,0 +1,117 @@
+"""Runs the engine and its oracle on worlds of general lives, and tells what became of each job alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from simulator.engine.build import PoolJobs
+from simulator.engine.pool_run import PoolRun, Rules, run_pool
+from simulator.outages import Outage
+from simulator.placement.plain import ThesisPlacement
+from simulator.placement.rule import Placement
+from simulator.policies.rule import QueuePolicy
+from simulator.sharing.proportional import Proportional
+from simulator.system import Pool
+from tests.property.simulator.lives_cases import LivesWorld
+from tests.property.simulator.reference_lives import ReferenceLives
+
+Story = list[tuple[Any, ...]]
+
+
+def pool_jobs_of(world: LivesWorld) -> PoolJobs:
+    def column(name: str) -> np.ndarray:
+        return np.array([getattr(job, name) for job in world.jobs], dtype=np.int64)
+
+    return PoolJobs(
+        submit_us=column("submit_us"),
+        requested_us=column("requested_us"),
+        nodes=column("nodes"),
+        cores=column("cores"),
+        memory_kib=column("memory_kib"),
+        app=column("app"),
+        phase_at=np.cumsum([0, *(len(job.phases_us) for job in world.jobs)]),
+        phase_us=np.array([period for job in world.jobs for period in job.phases_us], dtype=np.int64),
+        lives=[job.life for job in world.jobs],
+    )
+
+
+def engine_run(
+    world: LivesWorld,
+    policy: QueuePolicy,
+    placement: Placement | None = None,
+    after_event: Any = None,
+    *,
+    stepping: bool = True,
+) -> PoolRun:
+    """Run the engine on a world."""
+    rules = Rules(
+        policy=policy,
+        placement=placement or ThesisPlacement(),
+        sharing=Proportional(world.overhead),
+        node_memory_kib=world.memory_kib,
+        outages=[Outage(outage.down_us, outage.up_us, outage.node) for outage in world.outages],
+        after_failure={"fail": "give-up"}.get(world.after_failure, world.after_failure),
+    )
+    pool = Pool(name="main", first=0, nodes=world.nodes, cores=world.cores, multiplicity=world.multiplicity)
+    numbers = np.array([job.number for job in world.jobs])
+    return run_pool(pool_jobs_of(world), numbers, pool, rules, stepping=stepping, after_event=after_event)
+
+
+def engine_story(world: LivesWorld, run: PoolRun) -> Story:
+    """Return what each job held when, and what its time was spent on."""
+    assert run.books is not None
+    rows = [
+        (world.jobs[s.job].number, s.from_us, s.to_us, dict(s.cores), s.why) for s in run.stretches if s.cores
+    ]
+    told = {row[0] for row in rows}
+    for index, job in enumerate(world.jobs):
+        if job.number not in told and run.start_us[index] >= 0:
+            rows.append(
+                (job.number, int(run.start_us[index]), int(run.end_us[index]), run.cores_of(index), "start")
+            )
+    books = run.books
+    spent = [
+        (
+            job.number,
+            int(run.start_us[index]),
+            int(run.end_us[index]),
+            *(
+                int(column[index])
+                for column in (
+                    books.starts,
+                    books.preemptions,
+                    books.given_up,
+                    books.lost_us,
+                    books.spent_setup_us,
+                    books.useful_node_us,
+                    books.lost_node_us,
+                    books.setup_node_us,
+                    books.save_node_us,
+                    books.fresh_node_us,
+                )
+            ),
+        )
+        for index, job in enumerate(world.jobs)
+    ]
+    return [*sorted(rows, key=lambda row: row[:3]), *spent]
+
+
+def oracle_story(reference: ReferenceLives) -> Story:
+    """Return the same of the oracle."""
+    spent = [
+        (
+            life.job.number,
+            -1 if life.start_us is None else life.start_us,
+            -1 if life.end_us is None else life.end_us,
+            life.starts,
+            life.preemptions,
+            int(life.given_up),
+            life.wasted_us,
+            life.setup_us,
+            *(life.node_us[kind] for kind in ("useful", "lost", "setup", "save", "fresh")),
+        )
+        for life in reference.lives
+    ]
+    return [*sorted(reference.rows, key=lambda row: row[:3]), *spent]

@@ -1,0 +1,132 @@
+"""The engine gives the lives that the plainest implementation gives, whatever a policy does."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator.engine.invariants import InvariantError, Invariants
+from simulator.engine.stepper import Stepper
+from simulator.placement.plain import SlurmPlacement
+from simulator.policies.plain import Easy, Fcfs
+from simulator.policies.rule import QueuePolicy
+from tests.fixtures.tier import choose, examples
+from tests.property.simulator.lives_cases import LivesWorld, Restless, lives_worlds, world_of
+from tests.property.simulator.lives_engine import engine_run, engine_story, oracle_story
+from tests.property.simulator.reference_lives import ReferenceLives
+
+
+def oracle(world: LivesWorld, policy: object) -> ReferenceLives:
+    return ReferenceLives(
+        world.jobs,
+        policy,
+        nodes=world.nodes,
+        cores=world.cores,
+        multiplicity=world.multiplicity,
+        memory_kib=world.memory_kib,
+        overhead=world.overhead,
+        scale=840 * world.overhead.numerator,
+        outages=world.outages,
+        after_failure=world.after_failure,
+    )
+
+
+def compare(world: LivesWorld) -> None:
+    expected, seen = Restless(world.seed), Restless(world.seed)
+    reference = oracle(world, expected)
+    run = engine_run(world, seen)
+    assert seen.chosen == expected.chosen
+    assert engine_story(world, run) == oracle_story(reference)
+
+
+@examples(30)
+@given(world=lives_worlds(), slurm=st.booleans())
+def test_after_every_event_the_invariants_hold(world: LivesWorld, slurm: bool) -> None:
+    invariants = Invariants()
+    engine_run(world, Restless(world.seed), SlurmPlacement() if slurm else None, invariants)
+    assert invariants.events > 12
+
+
+@pytest.mark.parametrize(
+    ("field", "message"), [("useful_node_us", "books say"), ("leased", "reserved"), ("in_front", "the queue")]
+)
+def test_a_spoilt_life_is_noticed(field: str, message: str) -> None:
+    world = world_of(5, nodes=4, jobs=30)
+    invariants = Invariants()
+
+    def check(stepper: Stepper) -> None:
+        invariants(stepper)
+        if len(stepper.running) > 1 and len(stepper.waiting) > 2:
+            victim = stepper.waiting[-1] if field == "in_front" else stepper.running[0]
+            setattr(stepper.lives.jobs[victim.index], field, 1)
+
+    with pytest.raises(InvariantError, match=message):
+        engine_run(world, Restless(world.seed), after_event=check)
+
+
+@examples(60)
+@given(world=lives_worlds())
+def test_whatever_a_policy_does_gives_the_reference_lives(world: LivesWorld) -> None:
+    compare(world)
+
+
+@pytest.mark.parametrize("seed", range(choose(1, 2, 20)))
+def test_so_it_does_on_two_hundred_nodes(seed: int) -> None:
+    compare(world_of(seed, nodes=200, jobs=40, cores=2))
+
+
+@pytest.mark.parametrize("policy", [Fcfs(), Easy()], ids=["fcfs", "easy"])
+@examples(60)
+@given(world=lives_worlds())
+def test_built_in_policies_give_the_reference_lives_as_kernels_and_in_plain_python(
+    world: LivesWorld, policy: QueuePolicy
+) -> None:
+    expected = oracle_story(oracle(world, policy))
+    assert engine_story(world, engine_run(world, policy)) == expected
+    assert engine_story(world, engine_run(world, policy, stepping=False)) == expected
+
+
+@examples(40)
+@given(world=lives_worlds())
+def test_every_node_second_of_the_oracle_is_booked_once(world: LivesWorld) -> None:
+    reference = oracle(world, Restless(world.seed))
+    for life in reference.lives:
+        held = sum(
+            (to - since) * len(cores) for job, since, to, cores, _ in reference.rows if job == life.job.number
+        )
+        assert held == sum(life.node_us.values())
+        assert life.node_us["fresh"] == 0
+        assert life.end_us is not None
+
+
+@examples(30)
+@given(world=lives_worlds())
+def test_no_core_of_the_oracle_has_more_jobs_than_slots(world: LivesWorld) -> None:
+    reference = oracle(world, Restless(world.seed))
+    for _, since, *_ in reference.rows:
+        here = [row for row in reference.rows if row[1] <= since < row[2]]
+        for node in range(world.nodes):
+            for core in range(world.cores):
+                assert sum(core in row[3].get(node, []) for row in here) <= world.multiplicity
+    for one, other in combinations(reference.rows, 2):
+        assert one[0] != other[0] or one[2] <= other[1] or other[2] <= one[1]
+
+
+@examples(40)
+@given(world=lives_worlds(), slurm=st.booleans())
+def test_every_node_second_of_the_engine_is_booked_once(world: LivesWorld, slurm: bool) -> None:
+    run = engine_run(world, Restless(world.seed), SlurmPlacement() if slurm else None)
+    books = run.books
+    assert books is not None
+    held = [0] * len(world.jobs)
+    for stretch in run.stretches:
+        held[stretch.job] += (stretch.to_us - stretch.from_us) * len(stretch.cores)
+    for index in range(len(world.jobs)):
+        if index not in {stretch.job for stretch in run.stretches} and run.start_us[index] >= 0:
+            held[index] = int(run.end_us[index] - run.start_us[index]) * len(run.cores_of(index))
+    spent = books.useful_node_us + books.lost_node_us + books.setup_node_us + books.save_node_us
+    assert spent.tolist() == held
+    assert not books.fresh_node_us.any()
