@@ -21,7 +21,7 @@ Slot = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A completed job of a real run; ``slots`` are (node, core)."""
+    """A completed job of a real run; ``slots`` are (node, core), ``again``: it began more than once."""
 
     interactive: bool
     submitted_s: float
@@ -29,6 +29,7 @@ class Ran:
     end_s: float
     dedicated_s: float
     slots: frozenset[Slot]
+    again: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,13 @@ class Lag:
 
 
 def completed(run: Run) -> list[Ran]:
-    """Return the completed jobs of which everything is known, in order of submission."""
-    columns = ("kind", "submitted_s", "start_s", "end_s", "dedicated_s", "placement")
+    """Return the completed jobs of which everything is known, each with its last life, by submission."""
+    columns = ("job_id", "kind", "submitted_s", "start_s", "end_s", "dedicated_s", "placement")
     known = run.jobs.filter(pl.col("state") == "COMPLETED").select(columns).drop_nulls()
+    lives = (
+        [] if run.allocations is None else run.allocations.filter(pl.col("why") != "start")["job"].to_list()
+    )
+    again = set(lives)
     return [
         Ran(
             interactive=kind == "interactive",
@@ -53,8 +58,11 @@ def completed(run: Run) -> list[Ran]:
             slots=frozenset(
                 (entry["node"], core) for entry in placement for core in parse_cores(entry["cores"])
             ),
+            again=number in again,
         )
-        for kind, submitted_s, start_s, end_s, dedicated_s, placement in known.sort("submitted_s").iter_rows()
+        for number, kind, submitted_s, start_s, end_s, dedicated_s, placement in known.sort(
+            "submitted_s"
+        ).iter_rows()
     ]
 
 
@@ -72,9 +80,9 @@ def measure_latencies(run: Run) -> Latencies:
         )
     jobs = completed(run)
     submission = run.jobs.select(pl.col("submitted_s") - pl.col("due_s")).to_series().drop_nulls()
-    if not jobs:
-        raise InputError(f"no job completed in {run.info.label}: there is nothing to measure latencies on")
     lags = list(_lags(jobs, in_order=run.info.policy == "fcfs"))
+    if not lags:
+        raise InputError(f"no job completed in {run.info.label}: there is nothing to measure latencies on")
     at_once = [lag.seconds for lag in lags if not lag.had_waited]
     after_wait = [lag.seconds for lag in lags if lag.had_waited]
     enough = min(len(at_once), len(after_wait)) >= _ENOUGH
@@ -104,9 +112,12 @@ def _beyond(jobs: Iterable[Ran]) -> list[float]:
 
 
 def _lags(jobs: Sequence[Ran], *, in_order: bool) -> Iterator[Lag]:
-    """Compare each start with when its cores were free, and, ``in_order``, those of all jobs before it."""
+    """Compare each start with when its cores were free, and, ``in_order``, those of all jobs before it.
+
+    A job that was put back did not wait for cores alone: Slurm lets it wait for two minutes.
+    """
     before_s = 0.0
-    for job in jobs:
+    for job in (job for job in jobs if not job.again):
         freed_s = max(
             (other.end_s for other in jobs if other.end_s <= job.start_s and other.slots & job.slots),
             default=0.0,

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 import polars as pl
 
 from osub.analysis.charts import GRID, MUTED, Chart, arrange, safe, time_unit
-from osub.analysis.gantt_bars import Drawn, add_bars, described
+from osub.analysis.gantt_bars import Drawn, add_bars, described, room_px
 from osub.analysis.lanes import Bar, bars
 from osub.analysis.lives import stretches
 from osub.analysis.load_map import load_map
@@ -109,8 +109,9 @@ def _bar_chart(drawn: Sequence[Drawn], frame: _Frame) -> Chart:
     figure = go.Figure()
     unit = time_unit(frame.until_s)
     add_bars(figure, drawn, frame.band, unit, line_px=0.8 if frame.row_px / frame.lanes > 4 else 0.2)
-    arrange(figure, frame.height_px, barmode="overlay", bargap=0)
-    figure.update_layout(uniformtext={"minsize": 8, "mode": "hide"})
+    room = room_px(one.stretch["why"] for one in drawn)
+    arrange(figure, frame.height_px + room, barmode="overlay", bargap=0)
+    figure.update_layout(uniformtext={"minsize": 8, "mode": "hide"}, margin={"t": 40 + room})
     _label_nodes(figure, frame)
     figure.update_xaxes(title=unit.title, range=[0, frame.until_s / unit.seconds])
     caption = "Each bar is a job on its cores. Point at a bar for its job."

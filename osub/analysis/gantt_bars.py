@@ -6,13 +6,13 @@ is time that did not count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
 import polars as pl
 
-from osub.analysis.charts import GRID, KIND_COLOURS, KIND_NAMES, PAPER, TimeUnit, job_colour, safe
+from osub.analysis.charts import GRID, INK, KIND_COLOURS, KIND_NAMES, PAPER, TimeUnit, job_colour, safe
 from osub.analysis.lanes import Bar
 
 WHY_COLOURS = {
@@ -24,7 +24,7 @@ WHY_COLOURS = {
 }
 WHY_NAMES = {
     "start": "first start",
-    "resize": "resized",
+    "resize": "resize",
     "requeue": "again after a requeue",
     "checkpoint": "again from a checkpoint",
     "preemption": "again after a preemption",
@@ -75,17 +75,18 @@ def add_bars(figure: go.Figure, drawn: Sequence[Drawn], place: Place, unit: Time
             legendgroup=kind,
             showlegend=(kind, why) == next((k, w) for k, w, _ in groups if k == kind),
             marker={"color": KIND_COLOURS[kind], "line": {"color": "white", "width": line_px}},
-            text=[one.label for one in some],
-            textposition="inside",
-            insidetextanchor="middle",
-            textangle=0,
-            textfont={"color": "white"},
             customdata=[_hover(one) for one in some],
             hovertemplate="%{customdata}<extra></extra>",
         )
     for column, name, shape, colour in _HATCHES:
         _add_hatch(figure, drawn, column, name, {"shape": shape, "fgcolor": colour}, place, unit)
+    _add_labels(figure, drawn, place, unit)
     figure.update_layout(updatemenus=[_menu(groups)])
+
+
+def room_px(causes: Iterable[object]) -> int:
+    """Return how much higher the buttons stand: jobs that began in several ways have a long legend."""
+    return 36 if len(set(causes)) > 1 else 0
 
 
 def _groups(drawn: Sequence[Drawn]) -> Iterator[tuple[str, str, list[Drawn]]]:
@@ -138,12 +139,36 @@ def _add_hatch(
         _add_trace(figure, some, spans, place, unit, name=name, marker=marker, hoverinfo="skip")
 
 
+def _add_labels(figure: go.Figure, drawn: Sequence[Drawn], place: Place, unit: TimeUnit) -> None:
+    """Write the jobs' numbers over everything else: white, and dark where the bar's middle is hatched."""
+    _add_trace(
+        figure,
+        drawn,
+        [(one.bar.start_s, one.bar.end_s) for one in drawn],
+        place,
+        unit,
+        marker={"color": "rgba(0,0,0,0)", "line": {"width": 0}},
+        text=[one.label for one in drawn],
+        textposition="inside",
+        insidetextanchor="middle",
+        textangle=0,
+        textfont={"color": [INK if _is_hatched(one) else "white" for one in drawn]},
+        hoverinfo="skip",
+        showlegend=False,
+    )
+
+
+def _is_hatched(drawn: Drawn) -> bool:
+    half_s = (drawn.bar.end_s - drawn.bar.start_s) / 2
+    return max(_number(drawn.stretch[column]) for column, *_ in _HATCHES) > half_s
+
+
 def _menu(groups: Sequence[tuple[str, str, list[Drawn]]]) -> dict[str, object]:
     kinds = [kind for kind, _, _ in groups]
     causes = [why for _, why, _ in groups]
     by_job = [[job_colour(int(str(one.job["trace_job"]))) for one in some] for _, _, some in groups]
     buttons = [_button("colour by kind", [KIND_COLOURS[kind] for kind in kinds], kinds, KIND_NAMES)]
-    if len(set(causes)) > 1:
+    if room_px(causes):
         buttons.append(_button("by beginning", [WHY_COLOURS[why] for why in causes], causes, WHY_NAMES))
     buttons.append(_button("by job", by_job, kinds, KIND_NAMES, showlegend=False))
     return {
@@ -153,7 +178,7 @@ def _menu(groups: Sequence[tuple[str, str, list[Drawn]]]) -> dict[str, object]:
         "xanchor": "right",
         "y": 1,
         "yanchor": "bottom",
-        "pad": {"b": 6},
+        "pad": {"b": 6 + room_px(causes)},
         "bgcolor": PAPER,
         "bordercolor": GRID,
         "font": {"size": 12},

@@ -75,7 +75,6 @@ def use_chart(runs: Sequence[tuple[Measured, pl.DataFrame, int]], last_s: float)
                 line={**run_style(run.number, simulated=run.simulated), "shape": "hv", "width": width},
                 opacity=opacity,
                 name=safe(name),
-                legendgroup=safe(run.label),
                 hovertemplate=f"%{{x:,.4~g}} {unit.symbol}: %{{y:.1f}}%",
             )
     if not figure.data:

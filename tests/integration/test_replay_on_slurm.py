@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from deploy.local import LocalCluster
+from deploy.local import LocalCluster, Shape
 from osub.analysis.metrics import measure
 from osub.records import Run, load_run
 from tests.integration.waiting import wait_until
@@ -144,6 +145,42 @@ def test_each_life_of_a_requeued_job_is_recorded_although_the_replay_was_killed_
     assert (metrics.work.requeues, metrics.work.jobs_again) == (2, 1)
     assert metrics.work.lost_core_s == pytest.approx(row["wasted_s"], abs=0.01)
     assert metrics.kinds["all"].first_wait_s.max < metrics.kinds["all"].wait_s.max  # type: ignore[operator]
+
+
+def test_a_life_after_a_preemption_with_grace_is_told_from_one_after_a_requeue(
+    make_cluster: Callable[[Shape], LocalCluster], tmp_path: Path
+) -> None:
+    """Slurm says that it preempts a job while its grace lasts, for one of a partition of a higher tier."""
+    settings = ("PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE")
+    cluster = make_cluster(Shape(nodes=1, cores=1, virtual=True, multiplicity=1, settings=settings))
+    scontrol(cluster, "create", "PartitionName=high", "Nodes=ALL", "PriorityTier=10", "PreemptMode=OFF")
+    scontrol(cluster, "update", "PartitionName=main", "PreemptMode=REQUEUE", "GraceTime=4")
+    trace = swf(tmp_path / "t.swf", (1, 0, 5, 1, 1))
+    apps, mark = tmp_path / "apps.csv", tmp_path / "mark"
+    apps.write_text(f'trace_job,app,args\n1,sh,"-c ""test -e {mark} || {{ touch {mark}; sleep 60; }}"""\n')
+    out = tmp_path / "run"
+    more = ("--apps", str(apps), "--partition", "main", "--sbatch-option", "requeue")
+    replay = subprocess.Popen(words(trace, cluster, out, *more), stdout=subprocess.DEVNULL)
+    wait_until(mark.exists, 30, "the job runs")
+    subprocess.run(
+        ["sbatch", "-n1", "--mem=1", "-p", "high", "-o", "/dev/null"],
+        env=os.environ | {"SLURM_CONF": str(cluster.conf)},
+        input="#!/bin/sh\ntrue\n",
+        text=True,
+        check=True,
+        capture_output=True,
+    )
+    number = load_run(out).jobs["job_id"].item()
+    in_queue = partial(scontrol, cluster, "show", "job", "-o", str(number))
+    wait_until(lambda: "JobState=PENDING" in in_queue(), 60, "the job is back in the queue")
+    start_now(cluster, number)
+    assert replay.wait(timeout=120) == 0
+    run = load_run(out)
+    assert run.allocations is not None
+    assert run.allocations["why"].to_list() == ["start", "preemption"]
+    assert (run.jobs["preemptions"].item(), states(run)) == (1, ["COMPLETED"])
+    work = measure(run).work
+    assert (work.preemptions, work.resumptions, work.requeues) == (1, 1, 0)
 
 
 def scontrol(cluster: LocalCluster, *arguments: str) -> str:

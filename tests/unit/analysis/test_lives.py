@@ -253,12 +253,11 @@ def test_bars_are_told_apart_by_their_beginning_and_hatched_where_they_did_not_c
     chart = gantt(with_derived(run.jobs, held=lives), run.info, held=lives)
     assert chart is not None
     bars = [trace for trace in chart.figure.data if trace.customdata is not None]
-    hatched = {trace.name: trace for trace in chart.figure.data if trace.customdata is None}
+    *others, labels = (trace for trace in chart.figure.data if trace.customdata is None)
+    hatched = {trace.name: trace for trace in others}
     drawn = sum(length * width for trace in bars for length, width in zip(trace.x, trace.width, strict=True))
     assert drawn == pytest.approx(HELD_CORE_S, rel=0.06)  # a gap of 0.1 cores parts neighbours
-    assert sorted(text for trace in bars for text in trace.text) == sorted(
-        ["1", "1 (2)", "2", "2", "3", "3 (2)", "4", "4 (2)", "5", "6"]
-    )
+    assert sorted(labels.text) == sorted(["1", "1 (2)", "2", "2", "3", "3 (2)", "4", "4 (2)", "5", "6"])
     kind, beginning, by_job = chart.figure.layout.updatemenus[0].buttons
     assert [button.label for button in (kind, beginning, by_job)] == [
         "colour by kind",
@@ -271,6 +270,10 @@ def test_bars_are_told_apart_by_their_beginning_and_hatched_where_they_did_not_c
     assert change["showlegend"] == [True] * 5
     assert kind.args[0]["showlegend"] == [True, False, False, False, False]
     assert set(hatched) == {"lost", "set up again"}
+    dark = {
+        text for text, colour in zip(labels.text, labels.textfont.color, strict=True) if colour != "white"
+    }
+    assert dark == {"1", "5"}
     assert sum(hatched["lost"].x) == 10 + 4 + 10
     assert list(hatched["lost"].base) == [0, 56, 40]
     assert (list(hatched["set up again"].base), list(hatched["set up again"].x)) == ([70], [2])

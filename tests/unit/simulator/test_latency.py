@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from osub.errors import InputError
-from osub.records import GangSettings, load_run
+from osub.records import ALLOCATIONS, AllocationRecord, GangSettings, Placement, load_run
+from osub.records.tables import frame_of
 from simulator.latency import Latencies, read_latencies
 from simulator.measured import latencies_of, measure_latencies, measure_overhead, overhead_of
 from tests.fixtures.real_runs import Row, real_run
@@ -44,6 +46,23 @@ def test_latencies_are_the_medians_of_a_run_with_one_job_a_core(tmp_path: Path) 
 def test_few_starts_are_taken_together(tmp_path: Path) -> None:
     measured = measure_latencies(real_run(tmp_path / "r", ONE_A_CORE[:3]))
     assert (measured.scheduling_s, measured.release_s) == (2.0, 0.0)
+
+
+def test_a_job_that_was_put_back_tells_nothing_of_how_soon_jobs_start(tmp_path: Path) -> None:
+    """Without its allocations it seems to have started 180 s late."""
+    late = [*ONE_A_CORE[:2], ("batch", 200.0, 200.1, 380.0, 390.0, 9.0, "0")]
+    run = real_run(tmp_path / "r", late)
+    place = (Placement("n1", (0,)),)
+    rows = [
+        AllocationRecord(job=3, from_s=202.0, to_s=210.0, placement=place, why="start"),
+        AllocationRecord(job=3, from_s=380.0, to_s=390.0, placement=place, why="requeue"),
+    ]
+    lives = replace(run, allocations=frame_of(rows, ALLOCATIONS))
+    calm = real_run(tmp_path / "calm", ONE_A_CORE[:2])
+    assert measure_latencies(lives).scheduling_s == measure_latencies(calm).scheduling_s
+    assert measure_latencies(run).scheduling_s != measure_latencies(calm).scheduling_s
+    with pytest.raises(InputError, match="no job completed"):
+        measure_latencies(replace(lives, jobs=lives.jobs.filter(trace_job=3)))
 
 
 def test_latencies_cannot_be_measured_where_jobs_share_cores(tmp_path: Path) -> None:
