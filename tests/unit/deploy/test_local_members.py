@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,6 +95,8 @@ def test_children_belong_to_their_parents_and_not_to_their_parents_heirs() -> No
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(["sleep", "600"])
+    while not Path(f"/proc/{process.pid}/cmdline").read_bytes():  # the kernel may not have set it yet
+        time.sleep(0.001)
     yield process
     process.kill()
     process.wait()
