@@ -23,7 +23,7 @@ from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 
-START_S = 30.0
+START_S = 90.0
 NEW_YORK = "America/New_York"
 
 
