@@ -29,7 +29,10 @@ TraceArgument = Annotated[Path, typer.Argument(help="UniLu-Gaia-2014-1.swf.gz.",
 HtmlOption = Annotated[Path | None, typer.Option("--html", help="Write tables and figures.", metavar="FILE")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the outcomes as JSON.")]
 PolicyOption = Annotated[
-    str, typer.Option(help="fcfs, easy, or easy-elsewhere, which chooses nodes as the thesis's program does.")
+    str,
+    typer.Option(
+        help="fcfs, easy, easy-elsewhere (chooses nodes as the thesis's program), easy-ncs (refuses as it)."
+    ),
 ]
 PlacementOption = Annotated[str, typer.Option(help="thesis or lln.")]
 
