@@ -8,7 +8,7 @@ from itertools import groupby
 import numpy as np
 import polars as pl
 
-from osub.records import ALLOCATIONS, format_cores
+from osub.records import format_cores
 from osub.units import US_PER_S
 from simulator.engine.life_log import Stretch
 from simulator.engine.records import Ints
@@ -97,19 +97,10 @@ def allocation_frame(result: Result) -> pl.DataFrame | None:
                 for _, stretch, _, first in rows
             ],
             "why": [stretch.why for _, stretch, *_ in rows],
-            **_times(rows),
+            "setup_s": [stretch.setup_us / US_PER_S for _, stretch, *_ in rows],
+            "wasted_s": [wasted_us / US_PER_S for *_, wasted_us, _ in rows],
         }
     )
-
-
-def _times(rows: Sequence[tuple[int, Stretch, int, int]]) -> dict[str, list[float]]:
-    """Return set-up and lost time of each stretch, where the table has columns for them."""
-    times = {
-        "setup_s": [stretch.setup_us / US_PER_S for _, stretch, *_ in rows],
-        "wasted_s": [wasted_us / US_PER_S for *_, wasted_us, _ in rows],
-    }
-    known = {column.name for column in ALLOCATIONS.columns}
-    return {name: values for name, values in times.items() if name in known}
 
 
 def wasted(stretches: Sequence[Stretch]) -> list[tuple[Stretch, int]]:
