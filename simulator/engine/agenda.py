@@ -96,16 +96,21 @@ def leave_agenda(line: Timeline, job: int) -> None:
 
 
 @kernel
+def queue_behind(state: State, job: int, before: int) -> None:
+    """Put ``job`` into the queue behind another; behind the index after the last job, it is the first."""
+    runs = state.runs
+    after = runs[before].queue_next
+    runs[before].queue_next = job
+    runs[job].queue_prev = before
+    runs[job].queue_next = after
+    runs[after].queue_prev = job
+    state.clock[0].waiting += 1
+
+
+@kernel
 def enter_queue(state: State, job: int) -> None:
     """Append ``job`` to the queue."""
-    runs = state.runs
-    end = state.rules[0].jobs
-    last = runs[end].queue_prev
-    runs[last].queue_next = job
-    runs[job].queue_prev = last
-    runs[job].queue_next = end
-    runs[end].queue_prev = job
-    state.clock[0].waiting += 1
+    queue_behind(state, job, state.runs[state.rules[0].jobs].queue_prev)
 
 
 @kernel

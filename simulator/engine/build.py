@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from osub.errors import InputError
-from simulator.engine.build_lives import most_nodes
+from simulator.engine.build_lives import MOST_UNITS, most_nodes
 from simulator.engine.life_state import Lives
 from simulator.engine.records import Ints, Maker, Table
 from simulator.engine.state import (
@@ -29,7 +29,6 @@ from simulator.sharing.model import SharingTables
 from simulator.system import Pool
 
 _UNLIMITED_KIB = 1 << 60
-_MOST_UNITS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -56,6 +55,11 @@ class PoolJobs:
     def count(self) -> int:
         """How many there are."""
         return len(self.submit_us)
+
+    @property
+    def run_us(self) -> Ints:
+        """How long each job runs on dedicated cores, all its phases together."""
+        return np.diff(np.concatenate(([0], np.cumsum(self.phase_us)))[self.phase_at])
 
     @property
     def part_at(self) -> Ints:
@@ -188,9 +192,8 @@ def _new_rows(make: Maker, nodes: int, slots: int, words: int) -> Rows:
 
 
 def _check_lengths(jobs: PoolJobs, scale: int) -> None:
-    busy_us = np.diff(np.concatenate(([0], np.cumsum(jobs.phase_us)))[jobs.phase_at])
-    longest_us = int(max(jobs.requested_us.max(initial=0), busy_us.max(initial=0)))
-    if longest_us * scale >= _MOST_UNITS:
+    longest_us = int(max(jobs.requested_us.max(initial=0), jobs.run_us.max(initial=0)))
+    if longest_us * scale >= MOST_UNITS:
         raise InputError(
             f"a job runs or asks for {longest_us / 1e6:g} s, too long for {scale} units of work a "
             "microsecond: choose an overhead with fewer decimals, or cut the request"

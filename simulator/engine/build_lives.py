@@ -28,7 +28,9 @@ from simulator.system import Pool
 AFTER_FAILURE = ("checkpoint", "scratch", "give-up")
 """How a job goes on whose node has failed; the places are those of ``life_state.FROM_CHECKPOINT`` and on."""
 
-_MOST_UNITS = 1 << 62
+MOST_UNITS = 1 << 62
+"""More units of work than this are not counted."""
+
 _SPARE_STRETCHES = 4096
 
 
@@ -79,11 +81,6 @@ def build_lives(
             LifeRecord,
             count,
             asked=nodes,
-            least=_ints(
-                asked if life.sizes is None else life.sizes.least
-                for life, asked in zip(lives, nodes.tolist(), strict=True)
-            ),
-            most=most_nodes(lives, nodes),
             rate_at=_ints(
                 NEVER if size == 0 else begin for size, begin in zip(sizes, begins[:-1], strict=True)
             ),
@@ -147,7 +144,7 @@ def check_lives(lives: Sequence[Life], nodes: Ints, phase_at: Ints, run_us: Ints
             rate = max(sizes.rates)
         if min(life.setup_us, life.checkpoint_us) < 0 or (life.checkpoint_every_us or 1) < 1:
             raise InputError(f"job {job}: its set-up or its checkpoints take negative time")
-        if most_us * scale * rate >= _MOST_UNITS:
+        if most_us * scale * rate >= MOST_UNITS:
             raise InputError(f"job {job} takes {most_us / 1e6:g} s, too long for its speed-up to be counted")
 
 

@@ -10,11 +10,10 @@ things happen, and makes its passes.
 
 from __future__ import annotations
 
-from simulator.engine.agenda import enter_queue
 from simulator.engine.compile import kernel
 from simulator.engine.life_state import LEAVING, Lives
 from simulator.engine.lives import come, end, leave, lose_node, next_on_node
-from simulator.engine.loop import after_arrival, after_end
+from simulator.engine.loop import after_arrival, after_end, arrive
 from simulator.engine.owners import end_leases, set_down
 from simulator.engine.progress import change_phase, set_speeds
 from simulator.engine.state import FAR_US, NEVER, State
@@ -26,13 +25,13 @@ ENDED, LEFT, CHANGED, NODE_UP, NODE_DOWN, RANG, ARRIVED, NOTHING = range(8)
 
 
 @kernel
-def next_life_event(state: State, lives: Lives) -> int:
-    """Advance the clock to the next event and return its kind; all is over when all jobs are."""
+def find_next(state: State, lives: Lives) -> tuple[int, int]:
+    """Return the kind of the next event, and when it happens; all is over when all jobs are."""
     clock, counts = state.clock[0], lives.clock[0]
     kind = NOTHING
     at_us = FAR_US
     if counts.unfinished == 0:
-        return kind
+        return kind, at_us
     if clock.agenda > 0:
         job = state.lists[0].agenda
         run = state.runs[job]
@@ -52,18 +51,23 @@ def next_life_event(state: State, lives: Lives) -> int:
         if submit_us < at_us:
             at_us = submit_us
             kind = ARRIVED
+    return kind, at_us
+
+
+@kernel
+def next_life_event(state: State, lives: Lives) -> int:
+    """Advance the clock to the next event and return its kind."""
+    kind, at_us = find_next(state, lives)
     if kind != NOTHING:
-        clock.now_us = at_us
-        clock.events += 1
+        state.clock[0].now_us = at_us
+        state.clock[0].events += 1
     return kind
 
 
 @kernel
 def come_next(state: State, lives: Lives) -> int:
     """Let the next job arrive; return it."""
-    job = state.lists[state.clock[0].arrived].arrival
-    state.clock[0].arrived += 1
-    enter_queue(state, job)
+    job = arrive(state)
     come(state, lives, job)
     return job
 

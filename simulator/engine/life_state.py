@@ -35,9 +35,8 @@ FROM_CHECKPOINT, FROM_SCRATCH, GIVEN_UP = range(3)
 class LifeRecord:
     """A job over its lives.
 
-    What it is: the nodes that it asks for and the fewest and most that it runs on; where its rates begin
-    (``NEVER`` if it is rigid); microseconds of set-up, of work between checkpoints (``NEVER``: it has none)
-    and of a checkpoint.
+    What it is: the nodes that it asks for; where its rates begin (``NEVER`` if it is rigid); microseconds of
+    set-up, of work between checkpoints (``NEVER``: it has none) and of a checkpoint.
 
     Where it is: ``status``, ``doing``, its ``rate`` on the nodes that it holds; ``rest``, the units of its
     phase beyond the present segment; ``until_save``, the units that it will have left until a checkpoint when
@@ -54,8 +53,6 @@ class LifeRecord:
     """
 
     asked: int = 0
-    least: int = 0
-    most: int = 0
     rate_at: int = _NEVER
     setup_us: int = 0
     every_us: int = _NEVER

@@ -6,14 +6,7 @@ and those that share its cores with speeds still to be set, as ``progress`` does
 
 from __future__ import annotations
 
-from simulator.engine.agenda import (
-    enter_agenda,
-    enter_running,
-    leave_queue,
-    leave_running,
-    move_in_agenda,
-    present,
-)
+from simulator.engine.agenda import enter_agenda, leave_queue, move_in_agenda, present, queue_behind
 from simulator.engine.books import close_last_stretch, close_stretch, keep, lose, lose_all, note_loss, tally
 from simulator.engine.compile import kernel
 from simulator.engine.life_state import (
@@ -31,9 +24,8 @@ from simulator.engine.life_state import (
     WORKING,
     Lives,
 )
-from simulator.engine.occupancy import free_slots, take_slots
-from simulator.engine.progress import count_busy, settle, vacate
-from simulator.engine.rows import enter_row, leave_row
+from simulator.engine.progress import count_busy, hold, let_go, settle, vacate
+from simulator.engine.rows import leave_row
 from simulator.engine.segments import forget_progress, halt, pause, rate_at, work
 from simulator.engine.state import NEVER, State
 
@@ -72,12 +64,7 @@ def queue_again(state: State, lives: Lives, job: int) -> None:
     before = runs[end].queue_prev
     while before != end and _is_behind(state, lives, before, job):
         before = runs[before].queue_prev
-    after = runs[before].queue_next
-    runs[before].queue_next = job
-    runs[job].queue_prev = before
-    runs[job].queue_next = after
-    runs[after].queue_prev = job
-    state.clock[0].waiting += 1
+    queue_behind(state, job, before)
 
 
 @kernel
@@ -127,17 +114,6 @@ def kill(state: State, lives: Lives, job: int) -> None:
 
 
 @kernel
-def save_and_go(state: State, lives: Lives, job: int) -> None:
-    """Take ``job`` off its nodes; nothing is lost."""
-    _stop(state, lives, job)
-    _save(state, lives, job)
-    vacate(state, job)
-    close_stretch(state, lives, job)
-    lives.jobs[job].preemptions += 1
-    _wait_again(state, lives, job, BY_CHECKPOINT)
-
-
-@kernel
 def warn(state: State, lives: Lives, job: int, warning_us: int) -> None:
     """Let ``job`` stop working, and leave after a while."""
     _stop(state, lives, job)
@@ -153,12 +129,19 @@ def warn(state: State, lives: Lives, job: int, warning_us: int) -> None:
 
 @kernel
 def leave(state: State, lives: Lives, job: int) -> None:
-    """Take ``job``, whose warning has passed, off its nodes."""
+    """Take ``job``, whose warning has passed, off its nodes; nothing is lost."""
     _stop(state, lives, job)
     _save(state, lives, job)
     vacate(state, job)
     close_stretch(state, lives, job)
     _wait_again(state, lives, job, BY_CHECKPOINT)
+
+
+@kernel
+def save_and_go(state: State, lives: Lives, job: int) -> None:
+    """Take ``job`` off its nodes at once, without a warning; nothing is lost."""
+    lives.jobs[job].preemptions += 1
+    leave(state, lives, job)
 
 
 @kernel
@@ -200,17 +183,6 @@ def park(state: State, lives: Lives, job: int) -> None:
 
 
 @kernel
-def _hold(state: State, job: int) -> None:
-    """Let ``job`` hold the cores that its parts name, and count it there if it is busy."""
-    enter_running(state, job)
-    take_slots(state, job)
-    enter_row(state, state.rows, job)
-    state.clock[0].affected = 0
-    if state.runs[job].busy:
-        count_busy(state, job, True)
-
-
-@kernel
 def unpark(state: State, lives: Lives, job: int) -> None:
     """Let a suspended job go on, on the cores that it had."""
     run, life = state.runs[job], lives.jobs[job]
@@ -224,26 +196,21 @@ def unpark(state: State, lives: Lives, job: int) -> None:
         work(state, lives, job)
     else:
         pause(state, lives, job, life.doing, life.pause_left)
-    _hold(state, job)
+    hold(state, job)
     enter_agenda(present(state), job)
 
 
 @kernel
 def lift(state: State, lives: Lives, job: int) -> None:
     """Take a running job off its cores, to be laid on others at the same instant."""
-    run = state.runs[job]
-    settle(run, state.clock[0].now_us)
+    settle(state.runs[job], state.clock[0].now_us)
     tally(state, lives, job)
     life = lives.jobs[job]
     if state.clock[0].now_us > life.stretch_us:
         close_stretch(state, lives, job)
         life.stretch_us = state.clock[0].now_us
         life.why = BY_RESIZE
-    state.clock[0].affected = 0
-    if run.busy:
-        count_busy(state, job, False)
-    leave_running(state, job)
-    free_slots(state, job)
+    let_go(state, job)
     leave_row(state, state.rows, job, state.clock[0].active)
 
 
@@ -256,27 +223,9 @@ def lay(state: State, lives: Lives, job: int, nodes: int) -> None:
     if life.doing != WORKING:
         run.left = (run.left * life.rate + before - 1) // before
         run.request_left = life.kept_request + run.left
-    _hold(state, job)
+    hold(state, job)
     if run.busy:
         run.speed = 0
-
-
-@kernel
-def shift_parts(state: State, job: int, count: int) -> None:
-    """Sort the parts of ``job``, of which those from place ``count`` on are new, by node."""
-    parts, mask = state.parts, state.mask
-    first, last = state.jobs[job].part_at, state.jobs[job].part_end
-    for new in range(first + count, last):
-        place = new
-        while place > first and parts[place - 1].node > parts[place].node:
-            node = parts[place].node
-            parts[place].node = parts[place - 1].node
-            parts[place - 1].node = node
-            for word in range(mask.shape[1]):
-                cores = mask[place, word]
-                mask[place, word] = mask[place - 1, word]
-                mask[place - 1, word] = cores
-            place -= 1
 
 
 @kernel

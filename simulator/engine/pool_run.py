@@ -216,8 +216,7 @@ def _new_state(make: Maker, jobs: PoolJobs, pool: Pool, rules: Rules, *, with_li
 
 def _new_lives(make: Maker, jobs: PoolJobs, pool: Pool, rules: Rules, scale: int) -> Lives:
     lives = jobs.lives if jobs.lives is not None else [PLAIN_LIFE] * jobs.count
-    run_us = np.diff(np.concatenate(([0], np.cumsum(jobs.phase_us)))[jobs.phase_at])
-    check_lives(lives, jobs.nodes, jobs.phase_at, np.maximum(run_us, jobs.requested_us), scale)
+    check_lives(lives, jobs.nodes, jobs.phase_at, np.maximum(jobs.run_us, jobs.requested_us), scale)
     return build_lives(make, lives, jobs.nodes, pool, rules.outages_of(pool), rules.after_failure)
 
 
@@ -228,16 +227,29 @@ def _new_world(
     assert isinstance(rules.policy, BuiltinPolicy)
     with_lives = jobs.lives is not None or bool(rules.outages)
     state = _new_state(make, jobs, pool, rules, with_lives=with_lives)
-    outlook = rules.policy.outlook(make, state, int(jobs.shapes.max(initial=0)) + 1)
+    outlook = rules.policy.outlook(make, state, int(column(state.jobs, "shape").max()) + 1)
     if state.lives is None:
         return state, run_events, (state, outlook)
     return state, run_life_events, (state, state.lives, outlook)
 
 
+@dataclass(frozen=True, slots=True)
+class _CompiledWorld:
+    """A state, the loop that is compiled, or loaded, to run it, and what that works on."""
+
+    state: State
+    loop: Compiled
+    arguments: tuple[object, ...]
+
+
+def _compiled_world(jobs: PoolJobs, pool: Pool, rules: Rules) -> _CompiledWorld:
+    state, loop, arguments = _new_world(Maker(compiled=True), jobs, pool, rules)
+    return _CompiledWorld(state, Compiled(loop, (*arguments, 0)), arguments)
+
+
 def compiled_loop(jobs: PoolJobs, pool: Pool, rules: Rules) -> Compiled:
     """Return the loop that would be compiled, or loaded, to run these jobs under built-in rules."""
-    _, loop, arguments = _new_world(Maker(compiled=True), jobs, pool, rules)
-    return Compiled(loop, (*arguments, 0))
+    return _compiled_world(jobs, pool, rules).loop
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -341,12 +353,13 @@ def _run_kernels(jobs: PoolJobs, pool: Pool, rules: Rules, progress: Callable[[i
     wanted = compilation_wanted()
     if wanted is Compilation.NEVER:
         return _run_plain(jobs, pool, rules, None)
-    if wanted is Compilation.WHEN_IT_PAYS and not _is_ready(jobs, pool, rules):
-        run = _run_plain(jobs, pool, rules, PLAIN_S) if _is_small(jobs) else None
+    world = _compiled_world(jobs, pool, rules) if is_anything_kept() else None
+    if wanted is Compilation.WHEN_IT_PAYS and (world is None or not world.loop.is_ready) and _is_small(jobs):
+        run = _run_plain(jobs, pool, rules, PLAIN_S)
         if run is not None:
             return run
-    state, loop, arguments = _new_world(Maker(compiled=True), jobs, pool, rules)
-    compiled = Compiled(loop, (*arguments, 0))
+    world = world or _compiled_world(jobs, pool, rules)
+    state, compiled, arguments = world.state, world.loop, world.arguments
     compiled.prepare()  # before the clock of the engine starts
     began = time.process_time()
     stretches: list[Stretch] = []
@@ -366,10 +379,6 @@ def _check_all_over(lives: Lives, jobs: PoolJobs) -> None:
         raise InputError(
             f"{len(waiting)} jobs never end: too few nodes come back for one that asks for {wanted} nodes"
         )
-
-
-def _is_ready(jobs: PoolJobs, pool: Pool, rules: Rules) -> bool:
-    return is_anything_kept() and compiled_loop(jobs, pool, rules).is_ready
 
 
 def _is_small(jobs: PoolJobs) -> bool:

@@ -29,9 +29,15 @@ from simulator.engine.state import FAR_US, ONE, RunRecord, State, Timeline
 
 
 @kernel
+def done_since(run: RunRecord, now_us: int) -> int:
+    """Return the units that a job has done since it was settled."""
+    return min(run.left, (now_us - run.since_us) * run.speed)
+
+
+@kernel
 def settle(run: RunRecord, now_us: int) -> None:
     """Credit a job with the work it did since its speed was set."""
-    done = min(run.left, (now_us - run.since_us) * run.speed)
+    done = done_since(run, now_us)
     run.left -= done
     run.request_left -= done
     run.since_us = now_us
@@ -140,20 +146,35 @@ def _end_leases(state: State, lives: Lives | None, job: int) -> None:
 
 
 @kernel
-def begin(state: State, job: int) -> None:
-    """Start the waiting ``job`` on the cores that its parts name; speeds are still to be set."""
-    run = state.runs[job]
-    leave_queue(state, job)
-    _end_leases(state, state.lives, job)
+def hold(state: State, job: int) -> None:
+    """Let ``job`` hold the cores that its parts name, and count it there if it is busy."""
     enter_running(state, job)
     take_slots(state, job)
     enter_row(state, state.rows, job)
-    run.start_us = state.clock[0].now_us
+    state.clock[0].affected = 0
+    if state.runs[job].busy:
+        count_busy(state, job, True)
+
+
+@kernel
+def let_go(state: State, job: int) -> None:
+    """Undo ``hold``, but leave the rows as they are."""
+    state.clock[0].affected = 0
+    if state.runs[job].busy:
+        count_busy(state, job, False)
+    leave_running(state, job)
+    free_slots(state, job)
+
+
+@kernel
+def begin(state: State, job: int) -> None:
+    """Start the waiting ``job`` on the cores that its parts name; speeds are still to be set."""
+    leave_queue(state, job)
+    _end_leases(state, state.lives, job)
+    state.runs[job].start_us = state.clock[0].now_us
     state.clock[0].restless += int(_is_restless(state, state.lives, job))
     _begin_anew(state, state.lives, job)
-    state.clock[0].affected = 0
-    if run.busy:
-        count_busy(state, job, True)
+    hold(state, job)
     enter_agenda(present(state), job)
 
 
@@ -203,13 +224,9 @@ def release(state: State, job: int) -> None:
     """Let ``job`` hold nothing, but leave the rows as they are."""
     run = state.runs[job]
     settle(run, state.clock[0].now_us)
-    state.clock[0].affected = 0
-    if run.busy:
-        count_busy(state, job, False)
-        run.busy = 0
+    let_go(state, job)
+    run.busy = 0
     leave_agenda(present(state), job)
-    leave_running(state, job)
-    free_slots(state, job)
     state.clock[0].restless -= int(_is_restless(state, state.lives, job))
 
 

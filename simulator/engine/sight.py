@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from simulator.engine.cluster import Cluster, running_jobs
 from simulator.engine.life_state import FUTURE, LEAVING, PARKED, RUNNING, WORKING, Lives
+from simulator.engine.progress import done_since
 from simulator.engine.segments import forget_progress, rate_at
 from simulator.engine.state import NEVER, State
 from simulator.job import Job
@@ -112,7 +113,7 @@ class Sight:
         run, life = self.state.runs[job], self.lives.jobs[job]
         if life.status == PARKED:
             return 0 if life.doing == WORKING else life.pause_left, life.kept_request
-        done = min(run.left, (self.now_us - run.since_us) * run.speed)
+        done = done_since(run, self.now_us)
         if life.doing == WORKING:
             return 0, run.request_left - done
         return run.left - done, 0 if life.doing == LEAVING else life.kept_request

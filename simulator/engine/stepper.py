@@ -22,6 +22,7 @@ from simulator.engine.life_loop import (
     NOTHING,
     RANG,
     come_next,
+    find_next,
     next_life_event,
     next_outage,
     ring,
@@ -31,8 +32,8 @@ from simulator.engine.progress import change_phase, set_speed
 from simulator.engine.projection import project
 from simulator.engine.room import fits
 from simulator.engine.segments import rate_of
-from simulator.engine.state import FAR_US, NEVER, State
-from simulator.engine.timers import KINDS, first_timer
+from simulator.engine.state import NEVER, State
+from simulator.engine.timers import KINDS
 from simulator.job import Job
 from simulator.placement.rule import Cores, Placement
 from simulator.policies.events import Arrived, Begun, Ended, Event, Left, NodeDown, NodeUp, Timer
@@ -114,19 +115,7 @@ class Stepper(Actions):
     @property
     def next_us(self) -> int:
         """When the next event happens; ``FAR_US``: never."""
-        state, counts = self.state, self.lives.clock[0]
-        if counts.unfinished == 0:
-            return FAR_US
-        times = [FAR_US]
-        if state.clock[0].agenda > 0:
-            times.append(state.runs[state.lists[0].agenda].next_us)
-        if counts.outages_past < counts.outages:
-            times.append(self.lives.outages[counts.outages_past].at_us)
-        if counts.ticking > 0:
-            times.append(self.lives.timers[first_timer(self.lives)].at_us)
-        if state.clock[0].arrived < len(self.jobs):
-            times.append(state.jobs[state.lists[state.clock[0].arrived].arrival].submit_us)
-        return min(times)
+        return find_next(self.state, self.lives)[1]
 
     def step(self) -> bool:
         """Process the next event; return False if there is none."""

@@ -22,9 +22,10 @@ from simulator.engine.agenda import enter_agenda, leave_agenda
 from simulator.engine.bits import count_bits
 from simulator.engine.compile import kernel
 from simulator.engine.occupancy import remove_from_stack
-from simulator.engine.progress import set_speed
+from simulator.engine.progress import done_since, set_speed
 from simulator.engine.records import Grid, Maker, Table
 from simulator.engine.room import fits
+from simulator.engine.segments import request_units
 from simulator.engine.speed import note_affected, speed_of
 from simulator.engine.state import (
     FAR_US,
@@ -107,10 +108,19 @@ def new_ahead(make: Maker, state: State, jobs: int) -> Ahead:
 @kernel
 def load(state: State, line: Timeline, job: int) -> None:
     """Take over into a projection the requested work that the running ``job`` still has to do."""
-    run, view = state.runs[job], line.runs[job]
-    now_us = state.clock[0].now_us
-    done = min(run.left, (now_us - run.since_us) * run.speed)
-    view.left = run.request_left - done
+    run, now_us = state.runs[job], state.clock[0].now_us
+    _load(line.runs[job], run.request_left - done_since(run, now_us), now_us)
+
+
+@kernel
+def load_waiting(state: State, line: Timeline, job: int) -> None:
+    """Take over into a projection all the work that the waiting ``job`` asks for, as if it began now."""
+    _load(line.runs[job], request_units(state, state.lives, job), state.clock[0].now_us)
+
+
+@kernel
+def _load(view: RunRecord, units: int, now_us: int) -> None:
+    view.left = units
     view.request_left = 0
     view.since_us = now_us
     view.busy = 1

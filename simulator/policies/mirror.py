@@ -11,18 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from simulator.engine.agenda import enter_agenda, enter_running, present
+from simulator.engine.agenda import enter_running, present
 from simulator.engine.compile import kernel
 from simulator.engine.occupancy import take_slots
 from simulator.engine.progress import release, set_speeds
 from simulator.engine.records import Grid, Maker, Table
 from simulator.engine.room import job_fits
 from simulator.engine.rows import enter_row, leave_row
-from simulator.engine.segments import request_units
-from simulator.engine.speed import speed_of
 from simulator.engine.state import (
     FAR_US,
-    NEVER,
     ClockRecord,
     ListRecord,
     NodeRecord,
@@ -32,6 +29,7 @@ from simulator.engine.state import (
     State,
 )
 from simulator.placement.builtin import place
+from simulator.policies.ahead import copy_node, launch, load, load_waiting
 
 
 @dataclass(slots=True, eq=False)
@@ -90,9 +88,7 @@ def _copy_nodes(state: State, image: State) -> None:
         shown.listed, shown.factor, shown.owner = node.listed, node.factor, node.owner
         for place_on in range(node.listed):
             image.listed[index, place_on] = state.listed[index, place_on]
-        for level in range(state.occupied.shape[1]):
-            for word in range(state.occupied.shape[2]):
-                image.occupied[index, level, word] = state.occupied[index, level, word]
+        copy_node(image.occupied, state.occupied, index)
     for free in range(len(state.roomy)):
         image.roomy[free] = state.roomy[free]
 
@@ -111,15 +107,7 @@ def _copy_rows(rows: Rows, shown: Rows) -> None:
 def _copy_job(state: State, image: State, job: int) -> None:
     """Copy a running job with the requested work that it has left, in one last busy phase."""
     run, shown = state.runs[job], image.runs[job]
-    now_us = state.clock[0].now_us
-    done = min(run.left, (now_us - run.since_us) * run.speed)
-    shown.left = run.request_left - done
-    shown.request_left = shown.left
-    shown.since_us = now_us
-    shown.speed = 0
-    shown.busy = 1
-    shown.last = 1
-    shown.agenda_at = NEVER
+    load(state, present(image), job)
     shown.running_at = run.running_at
     shown.row = run.row
     shown.first_core = run.first_core
@@ -149,14 +137,7 @@ def _copy(state: State, mirror: Mirror) -> None:
 def _join(state: State, mirror: Mirror, job: int) -> None:
     """Let the waiting ``job`` hold the cores that its parts name."""
     image = mirror.image
-    shown = image.runs[job]
-    shown.left = request_units(state, state.lives, job)
-    shown.request_left = shown.left
-    shown.since_us = state.clock[0].now_us
-    shown.speed = 0
-    shown.busy = 1
-    shown.last = 1
-    shown.agenda_at = NEVER
+    load_waiting(state, present(image), job)
     for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
         image.parts[part].node = state.parts[part].node
     enter_running(image, job)
@@ -170,25 +151,18 @@ def _launch(mirror: Mirror) -> None:
     image, stack = mirror.image, mirror.stack
     line = present(image)
     for node in range(stack.shape[0]):
-        for level in range(stack.shape[1]):
-            for word in range(stack.shape[2]):
-                stack[node, level, word] = image.occupied[node, level, word]
+        copy_node(stack, image.occupied, node)
     for place_in in range(image.clock[0].active):
-        job = image.lists[place_in].running
-        run = image.runs[job]
-        run.speed = speed_of(image, image.runs, stack, job)
-        run.next_us = image.clock[0].now_us + (run.left + run.speed - 1) // run.speed
-        enter_agenda(line, job)
+        launch(image, line, stack, image.lists[place_in].running)
 
 
 @kernel
-def _pack(mirror: Mirror, ended: int) -> int:
-    """Pack the rows after each of the last jobs that ended, in their order; return how many wait for that."""
+def _pack(mirror: Mirror, ended: int) -> None:
+    """Pack the rows after each of the last jobs that ended, in their order."""
     image = mirror.image
     for place_in in range(ended):
         count = image.clock[0].active + ended - 1 - place_in
         leave_row(image, mirror.rows, image.lists[place_in].ended, count)
-    return 0
 
 
 @kernel
@@ -202,7 +176,8 @@ def _run_forward(mirror: Mirror, head: int, latest_us: int) -> int:
     while clock.now_us <= latest_us:
         next_us = FAR_US if clock.agenda == 0 else image.runs[image.lists[0].agenda].next_us
         if next_us > clock.now_us and job_fits(image, head):
-            ended = _pack(mirror, ended)
+            _pack(mirror, ended)
+            ended = 0
             if place(image, head):
                 return clock.now_us
         if next_us == FAR_US:

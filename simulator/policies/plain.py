@@ -51,14 +51,17 @@ class Easy:
             return
         head, *rest = desk.waiting
         refused: dict[tuple[int, ...], int] = {}
+        start_us: int | None = None  # not known, as always when something has started
         for job in rest:
             shape = (job.nodes, job.cores, job.memory_kib, job.app)
             asked_us = desk.remaining_us(job)
             if refused.get(shape, asked_us + 1) <= asked_us or desk.place(job) is None:
                 continue
-            if desk.earliest_start_us(head, beside=job) <= desk.earliest_start_us(head):
+            start_us = desk.earliest_start_us(head) if start_us is None else start_us
+            if desk.earliest_start_us(head, beside=job) <= start_us:
                 desk.start(job)
                 refused.clear()
+                start_us = None
             else:
                 refused[shape] = asked_us
 
@@ -78,17 +81,20 @@ class EasyElsewhere:
             return
         head, *rest = desk.waiting
         off: Sequence[int] | None = None
+        start_us: int | None = None
         for job in rest:
             if desk.place(job) is None:
                 continue
-            start_us = desk.earliest_start_us(head)
+            start_us = desk.earliest_start_us(head) if start_us is None else start_us
             if desk.earliest_start_us(head, beside=job) <= start_us:
                 desk.start(job)
+                start_us = None
                 continue
             off = desk.nodes_at_start(head) if off is None else off
             second = desk.place(job, off=off)
             if second is not None and desk.earliest_start_us(head, beside=job, on=second) <= start_us:
                 desk.start(job, on=second)
+                start_us = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,8 @@ from __future__ import annotations
 from simulator.engine.compile import kernel
 from simulator.engine.occupancy import is_shared, overlap
 from simulator.engine.room import fits
-from simulator.engine.segments import request_units
 from simulator.engine.state import State
-from simulator.policies.ahead import Ahead, copy_node, end_next, free_cores, launch, load
+from simulator.policies.ahead import Ahead, copy_node, end_next, free_cores, launch, load, load_waiting
 
 
 @kernel
@@ -74,16 +73,13 @@ def _forget_group(ahead: Ahead) -> None:
 def _project_group(state: State, ahead: Ahead, job: int) -> None:
     """Project the group of ``job`` up to the head's start."""
     trial, clock = ahead.trial, ahead.trial.clock[0]
-    now_us = state.clock[0].now_us
     for place in range(ahead.head[0].nodes):
         copy_node(ahead.trial_stack, state.occupied, ahead.ground[place].node)
     clock.agenda = 0
-    clock.now_us = now_us
+    clock.now_us = state.clock[0].now_us
     for place in range(1, ahead.head[0].members):
         load(state, trial, ahead.group[place].job)
-    trial.runs[job].left = request_units(state, state.lives, job)
-    trial.runs[job].since_us = now_us
-    trial.runs[job].last = 1
+    load_waiting(state, trial, job)
     for place in range(ahead.head[0].members):
         launch(state, trial, ahead.trial_stack, ahead.group[place].job)
     while clock.agenda > 0 and trial.runs[trial.lists[0].agenda].next_us <= ahead.head[0].start_us:

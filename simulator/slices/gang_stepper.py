@@ -120,7 +120,7 @@ class GangStepper(Stepper):
         """Process every event and every boundary."""
         self.begin()
         while True:
-            following = self._next_event_us()
+            following = self.next_us
             if self._boundary_us is not None and self._boundary_us < following:
                 self._account(self._boundary_us)
                 self.state.clock[0].now_us = self._boundary_us
@@ -136,16 +136,6 @@ class GangStepper(Stepper):
             self.show()
             if self._boundary_us is None and self._is_sharing():
                 self._begin_slices()
-
-    def _next_event_us(self) -> int:
-        state = self.state
-        following = FAR_US
-        if state.clock[0].agenda > 0:
-            following = state.runs[state.lists[0].agenda].next_us
-        arrived = state.clock[0].arrived
-        if arrived < len(self.jobs):
-            following = min(following, state.jobs[state.lists[arrived].arrival].submit_us)
-        return following
 
     def _is_sharing(self) -> bool:
         occupied = self.state.occupied
