@@ -65,8 +65,7 @@ def with_life(
     first_missed = entry.restarts + 1 if known else 0
     if not is_recorded:
         earlier += tuple(_missed(entry, range(first_missed, life), start, stamps_of, origin))
-    least = max([row.submit_s or 0.0, *(held.to_s or held.from_s for held in earlier[-1:])])
-    from_s = max(start, least)
+    from_s = max(start, _earliest(entry, earlier))
     to_s = None if end is None else max(end, from_s)
     row = msgspec.structs.replace(row, start_s=from_s, placement=placement)
     if row.end_s is not None:
@@ -95,9 +94,7 @@ def _missed(
 ) -> Iterator[AllocationRecord]:
     """Yield the lives, all before ``before_s``, that left stamps and that nobody saw."""
     assert entry.job.job_id is not None
-    least = max(
-        [entry.job.submit_s or 0.0, *(held.to_s or held.from_s for held in (entry.allocations or ())[-1:])]
-    )
+    least = _earliest(entry, entry.allocations or ())
     for life in lives:
         stamps = stamps_of(life)
         start = instant(stamps.start_ms, None, origin)
@@ -111,6 +108,11 @@ def _missed(
             job=entry.job.job_id, from_s=from_s, placement=None, why="requeue" if life else "start"
         )
         yield _thrown_away(held, to_s)
+
+
+def _earliest(entry: JobEntry, earlier: tuple[AllocationRecord, ...]) -> float:
+    """Return when a life can have begun: not before the submission, nor before the life before it ended."""
+    return max([entry.job.submit_s or 0.0, *(held.to_s or held.from_s for held in earlier[-1:])])
 
 
 def _thrown_away(held: AllocationRecord, to_s: float | None) -> AllocationRecord:

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from osub.records import parse_cores
+from osub.records.agreement import in_order
 
 STRETCHES = ("row", "life", "why", "start_s", "end_s", "placement", "held_cores", "again_s", "lost_s")
 
@@ -106,9 +107,7 @@ def _lives(jobs: pl.DataFrame, allocations: pl.DataFrame) -> pl.DataFrame:
         pl.col("setup_s").alias("all_setup_s"),
         pl.col("wasted_s").alias("all_wasted_s"),
     )
-    rows = allocations.sort("job", "from_s", "to_s", nulls_last=True, maintain_order=True).join(
-        said, on="job", maintain_order="left"
-    )
+    rows = in_order(allocations).join(said, on="job", maintain_order="left")
     is_last = (pl.col("row") != pl.col("row").shift(-1)).fill_null(value=True)
     held = rows.with_columns(
         start_s=pl.col("from_s"),

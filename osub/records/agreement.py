@@ -40,14 +40,20 @@ def check_agreement(
     refuse_first(
         numbered, repeated, JOBS, jobs_source, "job_id", "is another job's, too, and has allocations"
     )
-    _check_lives(_ordered(numbered, allocations), source)
+    ordered = in_order(allocations)
+    _check_lives(_with_jobs(numbered, ordered), source)
     if "placement" in jobs.columns:
-        _check_last_place(numbered, allocations, source)
+        _check_last_place(numbered, ordered, source)
     _check_places(allocations, info, source)
 
 
-def _ordered(jobs: pl.DataFrame, allocations: pl.DataFrame) -> pl.DataFrame:
-    """Return the allocations by job and time, each with what ``jobs`` says and the end of the one before."""
+def in_order(allocations: pl.DataFrame) -> pl.DataFrame:
+    """Return the allocations by job and time; those of one instant as they come."""
+    return allocations.sort("job", "from_s", "to_s", nulls_last=True, maintain_order=True)
+
+
+def _with_jobs(jobs: pl.DataFrame, ordered: pl.DataFrame) -> pl.DataFrame:
+    """Return the allocations, each with what ``jobs`` says and the end of the one before."""
     said = jobs.select(
         pl.col("job_id").alias("job"),
         "submit_s",
@@ -55,12 +61,13 @@ def _ordered(jobs: pl.DataFrame, allocations: pl.DataFrame) -> pl.DataFrame:
         pl.col("end_s").alias("ended_s"),
         is_known=pl.lit(value=True),
     )
-    ordered = allocations.drop("placement").sort(
-        "job", "from_s", "to_s", nulls_last=True, maintain_order=True
-    )
-    return ordered.join(said, on="job", how="left", maintain_order="left").with_columns(
-        is_first=(pl.col("job") != pl.col("job").shift()).fill_null(value=True),
-        before_s=pl.when(pl.col("job") == pl.col("job").shift()).then(pl.col("to_s").shift()),
+    return (
+        ordered.drop("placement")
+        .join(said, on="job", how="left", maintain_order="left")
+        .with_columns(
+            is_first=(pl.col("job") != pl.col("job").shift()).fill_null(value=True),
+            before_s=pl.when(pl.col("job") == pl.col("job").shift()).then(pl.col("to_s").shift()),
+        )
     )
 
 
@@ -87,13 +94,10 @@ def _check_lives(rows: pl.DataFrame, source: str) -> None:
         refuse_first(rows, bad, ALLOCATIONS, source, column, what)
 
 
-def _check_last_place(jobs: pl.DataFrame, allocations: pl.DataFrame, source: str) -> None:
+def _check_last_place(jobs: pl.DataFrame, ordered: pl.DataFrame, source: str) -> None:
     """Compare what ``jobs`` says that a job held last with its last stretch."""
-    last = (
-        allocations.sort("job", "from_s", "to_s", nulls_last=True, maintain_order=True)
-        .filter((pl.col("job") != pl.col("job").shift(-1)).fill_null(value=True))
-        .select("job", placement=_place())
-    )
+    is_last = (pl.col("job") != pl.col("job").shift(-1)).fill_null(value=True)
+    last = ordered.filter(is_last).select("job", placement=_place())
     said = jobs.select(pl.col("job_id").alias("job"), said=_place())
     both = last.join(said, on="job", how="left", maintain_order="left")
     what = "is not what the jobs table says that the job held last"

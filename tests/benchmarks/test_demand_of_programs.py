@@ -16,7 +16,6 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,13 +73,6 @@ def programs(port: int) -> list[Program]:
             is_busy=False,
         ),
     ]
-
-
-@pytest.fixture(scope="module")
-def figures() -> Iterator[Figures]:
-    table = Figures()
-    yield table
-    print(f"\n\n{table.table()}")
 
 
 def free_port() -> int:

@@ -66,13 +66,6 @@ MINUTE = [(0, 14), (0, 10), (8, 8), (16, 6), (24, 8), (30, 6), (36, 5), (40, 4)]
 """Submit and run time (dedicated, s) of the jobs of a minute in which they come and go."""
 
 
-@pytest.fixture(scope="module")
-def figures() -> Iterator[Figures]:
-    table = Figures()
-    yield table
-    print(f"\n\n{table.table()}")
-
-
 def test_two_tightly_coupled_jobs(figures: Figures) -> None:
     settings = {
         NAIVE: (Gang.NONE, 250.0, SHARED_S / 2),

@@ -16,11 +16,10 @@ import json
 import os
 import statistics
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,10 +27,10 @@ import numpy as np
 import psutil
 import pytest
 
-from deploy.local import Gang, LocalCluster, Shape
+from deploy.local import Gang, LocalCluster
 from deploy.local.shape import Hold
 from osub.slurm import JobState
-from tests.fixtures.gang_trials import Bench, Figures, middle, noise, wait_slowly
+from tests.fixtures.gang_trials import Bench, Figures, cluster_of, middle, noise, wait_slowly
 from tests.fixtures.voice import say
 from workloads.swf import InteractivePattern
 from workloads.trace.interactive import sample_sessions_s, synthesize_patterns
@@ -51,24 +50,10 @@ SETTINGS: dict[str, tuple[Gang, Hold]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def figures() -> Iterator[Figures]:
-    table = Figures()
-    yield table
-    print(f"\n\n{table.table()}")
-
-
-@contextmanager
-def cluster_under(setting: str, nodes: int, multiplicity: int) -> Iterator[LocalCluster]:
+def cluster_under(setting: str, nodes: int, multiplicity: int) -> AbstractContextManager[LocalCluster]:
     """Nodes of one core each under one of the settings; gone afterwards."""
     gang, hold = SETTINGS[setting]
-    with tempfile.TemporaryDirectory(prefix="osub-bench-") as folder:
-        cluster = LocalCluster(Path(folder, "c"))
-        cluster.up(Shape(nodes=nodes, cores=1, multiplicity=multiplicity, gang=gang, hold=hold))
-        try:
-            yield cluster
-        finally:
-            cluster.down()
+    return cluster_of(gang, multiplicity, hold=hold, nodes=nodes)
 
 
 @dataclass

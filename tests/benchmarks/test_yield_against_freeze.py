@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,13 +28,6 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.slurm, pytest.mark.timeout(3600
 
 MEMORY_MIB = 64
 SHARES = Path(__file__).parents[1] / "fixtures" / "gang_shares.py"
-
-
-@pytest.fixture(scope="module")
-def figures() -> Iterator[Figures]:
-    table = Figures()
-    yield table
-    print(f"\n\n{table.table()}")
 
 
 def in_turn(run: Callable[[Hold], Trial]) -> dict[Hold, list[Trial]]:

@@ -16,7 +16,7 @@ from osub.slurm import CommandSlurm, Job, JobState
 from osub.slurm.nodebook import NodeBook
 from osub.slurm.sources import TextSource
 from tests.fixtures.tier import choose
-from tests.integration.conftest import end_cluster
+from tests.integration.conftest import end_cluster, quick_to_kill
 from tests.integration.hostile import ATTACKS, Hostile, Words, by_id, filled, plain_text, read_as
 from tests.integration.waiting import wait_until
 
@@ -141,15 +141,9 @@ def campaign() -> Iterator[Campaign]:
     """Two nodes of two cores, M=2, with a job across both, one on a node, and an array that waits."""
     with tempfile.TemporaryDirectory(prefix="osub-fuzz-") as folder:
         cluster = LocalCluster(Path(folder, "c"))
-        cluster.up(
-            Shape(
-                nodes=2,
-                cores=2,
-                virtual=True,
-                multiplicity=2,
-                settings=("MinJobAge=2", "MaxJobCount=50000", "KillWait=3"),
-            )
-        )
+        settings = ("MinJobAge=2", "MaxJobCount=50000")
+        shape = Shape(nodes=2, cores=2, virtual=True, multiplicity=2, settings=settings)
+        cluster.up(quick_to_kill(shape))
         try:
             yield begin(Hostile(cluster))
         finally:

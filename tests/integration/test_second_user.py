@@ -14,7 +14,7 @@ import pytest
 from deploy.local import Gang, Hold, LocalCluster, Shape
 from tests.attacks import ATTACKS, Attack
 from tests.attacks.attack import STRANGER, Scene
-from tests.integration.conftest import end_cluster
+from tests.integration.conftest import end_cluster, quick_to_kill
 
 pytestmark = [
     pytest.mark.slurm,
@@ -36,9 +36,9 @@ def attacked() -> Iterator[LocalCluster]:
         multiplicity=2,
         gang=Gang.OSUB,
         hold=Hold.FREEZE,
-        settings=("PrivateData=jobs", "KillWait=3"),
+        settings=("PrivateData=jobs",),
     )
-    cluster.up(shape)
+    cluster.up(quick_to_kill(shape))
     try:
         yield cluster
         assert cluster.status().is_whole
