@@ -1,34 +1,18 @@
-"""The figures of the experiments, in one page that is complete in itself."""
+"""The figures of the thesis's experiments."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import plotly.graph_objects as go
-from plotly.offline import get_plotlyjs
 from plotly.subplots import make_subplots
 
-from osub.analysis.charts import INK, MUTED, arrange, fragment, run_style
-from osub.errors import OutputError
+from osub.analysis.charts import INK, MUTED, arrange, run_style
 from simulator.experiments import thesis6
 from simulator.experiments.outcome import CURVE_SHARES, Outcome
+from simulator.experiments.page import Drawing
 from simulator.experiments.study import published_label
 from simulator.experiments.survey import SurveyOutcome
-from simulator.experiments.tables import ExperimentTable
-
-Drawing = tuple[str, go.Figure]
-"""A figure under its title."""
-
-_STYLE = """
-body{font-family:system-ui,sans-serif;max-width:1100px;margin:2rem auto;padding:0 1rem;color:#1F2933}
-table{border-collapse:collapse;margin:.5rem 0 1rem}
-td,th{padding:.2rem .8rem;border-bottom:1px solid #E3E8EC;text-align:right}
-td:first-child,th:first-child{text-align:left}
-p.note{color:#5F6B73;margin:.2rem 0}h1{font-size:1.6rem}h2{margin-top:2rem;font-size:1.15rem}
-td.off{background:#FFF1E0}th{font-weight:600;vertical-align:bottom}.wide{overflow-x:auto}td{white-space:nowrap}
-"""
 
 
 def bars(
@@ -195,47 +179,3 @@ def _by_data_set(found: Sequence[SurveyOutcome]) -> go.Figure:
     figure.update_yaxes(rangemode="tozero")
     figure.add_hline(y=5, line={"color": MUTED, "width": 1, "dash": "dot"})
     return figure
-
-
-def write_page(
-    path: Path,
-    title: str,
-    facts: Sequence[str],
-    tables: Sequence[ExperimentTable],
-    figures: Sequence[Drawing],
-) -> None:
-    """Write what was simulated, tables and figures.
-
-    Raises
-    ------
-    OutputError
-        The file cannot be written.
-    """
-    parts = [f"<h1>{html.escape(title)}</h1>", *(f"<p>{html.escape(fact)}</p>" for fact in facts)]
-    for table in tables:
-        parts.append(f"<h2>{html.escape(table.name)}: {html.escape(table.title)}</h2>")
-        parts.append(_grid(table))
-        parts += [f'<p class="note">{html.escape(note)}</p>' for note in table.notes]
-    for number, (name, figure) in enumerate(figures):
-        parts.append(f"<h2>{html.escape(name)}</h2>{fragment(figure, f'figure-{number}')}")
-    page = (
-        f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{html.escape(title)}</title>"
-        f"<style>{_STYLE}</style><script>{get_plotlyjs()}</script></head><body>{''.join(parts)}</body></html>"
-    )
-    try:
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def _grid(table: ExperimentTable) -> str:
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in table.columns)
-    body = "".join(
-        "<tr>" + "".join(f"<td{_mark(cell)}>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-        for row in table.rows
-    )
-    return f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'
-
-
-def _mark(cell: str) -> str:
-    return ' class="off"' if "*" in cell else ""

@@ -1,0 +1,114 @@
+"""A study of claims through ``osub experiment``: found by its file, shown in terminal, page and JSON."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+import simulator.experiments.studies
+from osub.cli.experiment import app
+from osub.errors import OutputError, UsageError
+from simulator.experiments.claim_study import study_names
+
+SOURCE = """
+from osub.claims import Claim, Row, direction, not_comparable
+from simulator.experiments.claim_study import ClaimStudy, Findings
+from simulator.experiments.tables import ExperimentTable
+
+
+def run(request):
+    step = request.steps(request.seeds)
+    values = []
+    for seed in range(request.seeds):
+        step(f"seed {seed}")
+        values.append(1 + seed / 100)
+    said = Claim(id="X1", where="Table <b>1</b>", setting="[red]all", quantity="loss", paper="falls")
+    other = Claim(id="X2", where="IV", setting="all", quantity="time", paper="12 ms")
+    reason = not_comparable("another & older machine")
+    rows = [Row.of(said, direction(values), unit="h"), Row.of(other, reason)]
+    table = ExperimentTable(name="T 1", title="loss by hour", columns=("a",), rows=[("2 *",)], notes=("n",))
+    quick = "quick" if request.quick else "whole"
+    return Findings(
+        title="A study", facts=[quick, *map(str, request.traces)], claims=rows, tables=[table], figures=list
+    )
+
+
+STUDY = ClaimStudy(help="Tries the seam.", most_traces=1, traces_help="any file.", run=run)
+"""
+
+
+@pytest.fixture(autouse=True)
+def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "made_up.py").write_text(SOURCE)
+    where = [*simulator.experiments.studies.__path__, str(tmp_path)]
+    monkeypatch.setattr(simulator.experiments.studies, "__path__", where)
+    monkeypatch.delitem(sys.modules, "simulator.experiments.studies.made_up", raising=False)
+
+
+def call(*words: str) -> Result:
+    return CliRunner().invoke(app, ["made-up", *words], catch_exceptions=True, env={"COLUMNS": "140"})
+
+
+def test_a_study_is_one_file() -> None:
+    assert "made-up" in study_names()
+    shown = CliRunner().invoke(app, ["--help"]).output
+    assert "made-up" in shown
+    assert "thesis-5" in shown
+    assert "any file." in call("--help").output
+
+
+def test_the_terminal_shows_texts_letter_by_letter() -> None:
+    outcome = call()
+    assert outcome.exit_code == 0, outcome.output
+    for text in ("Table <b>1</b>", "[red]all", "1.05 [1.02, 1.07] h", "holds", "another & older", "2 claims"):
+        assert text in outcome.output
+    assert "provisional" not in outcome.output
+
+
+def test_few_seeds_are_provisional() -> None:
+    assert "3 seeds, fewer than 10" in call("--quick").output
+    assert "provisional" in call("--seeds", "9").output
+
+
+def test_the_page_escapes_texts_and_has_every_claim(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    outcome = call("some.swf", "--html", str(page))
+    assert outcome.exit_code == 0, outcome.output
+    text = page.read_text()
+    assert "Table &lt;b&gt;1&lt;/b&gt;" in text
+    assert '<td class="not-comparable"><b>not comparable</b><small>another &amp; older machine' in text
+    assert "some.swf" in text
+
+
+def test_json_has_verdict_value_and_interval() -> None:
+    found = json.loads(call("--json", "--seeds", "4", "--quick").stdout)
+    first, second = found["claims"]
+    assert (found["study"], found["seeds"], found["facts"]) == ("made-up", 4, ["quick"])
+    assert (first["id"], first["paper"], first["verdict"]) == ("X1", "falls", "holds")
+    assert first["estimate"]["count"] == 4
+    assert first["estimate"]["low"] < first["estimate"]["mean"] < first["estimate"]["high"]
+    assert (second["verdict"], second["note"]) == ("not comparable", "another & older machine")
+
+
+def test_more_traces_than_it_takes_are_refused() -> None:
+    assert isinstance(call("a.swf", "b.swf").exception, UsageError)
+
+
+def test_a_page_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    assert isinstance(call("--html", str(tmp_path / "no" / "page.html")).exception, OutputError)
+
+
+def test_listing_experiments_imports_nothing_that_computes() -> None:
+    code = (
+        "import sys; from simulator.experiments.claim_study import study_names, study_of;"
+        "[study_of(name) for name in study_names()];"
+        "print(*({'numba', 'polars', 'plotly', 'numpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not done.stdout.strip()
