@@ -28,6 +28,7 @@ COMMANDS = {
     "top": "Who runs in this time slice and who is held, live.",
     "simulate": "The same trace on a simulated cluster, in a moment; writes a RUN, too.",
     "experiment": "Published experiments again, with the published numbers beside ours.",
+    "evict": "Which running jobs to kill or checkpoint so that nodes are free by a deadline.",
     "compare": "Real and simulated runs of a trace, metric by metric and job by job.",
     "report": "Draw RUNs side by side on one page.",
 }

@@ -1,0 +1,10 @@
+"""Which running jobs to kill or to checkpoint so that nodes are free by a deadline (CoSim).
+
+``problem`` is what is asked and answered, ``table`` the dynamic programme, ``greedy`` and ``backtracking``
+the baselines, ``solve`` one call for all of them; ``cheapest`` is the call for a scheduler that preempts.
+"""
+
+from simulator.eviction.problem import Answer, Choice, EvictableJob, Question
+from simulator.eviction.solve import Solver, cheapest, solve
+
+__all__ = ["Answer", "Choice", "EvictableJob", "Question", "Solver", "cheapest", "solve"]

@@ -1,0 +1,165 @@
+"""CoSim's greedy baseline (section IV-C): checkpoint what is dear, then kill what is cheap, for one deadline.
+
+Jobs are taken by descending loss. Each is checkpointed by the faster of its two methods while the summed time
+stays within the deadline; the first that does not fit ends this. Then jobs are killed from the other end, of
+least loss first. It stops as soon as K nodes are free.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.engine.compile import kernel
+from simulator.engine.records import Ints
+from simulator.eviction.kernels import run
+from simulator.eviction.problem import Choice, Question, whole_losses
+
+KEEP, KILLED, BY_APP, BY_SYSTEM = 0, 1, 2, 3
+CHOICES = {KILLED: Choice.KILL, BY_APP: Choice.APP, BY_SYSTEM: Choice.SYSTEM}
+NEVER = -1
+"""The loss of a job that may not be killed, and the time of a checkpoint that there isn't."""
+_SMALL_JOBS = 500
+
+
+@kernel
+def by_descending_loss(losses: Ints, order: Ints) -> None:
+    """Put the jobs' places into ``order``, those of greatest loss first, equal ones as they come."""
+    for place in range(len(losses)):
+        at = place
+        while at > 0 and losses[order[at - 1]] < losses[place]:
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = place
+
+
+@kernel
+def choose_greedily(
+    nodes: Ints,
+    losses: Ints,
+    app: Ints,
+    system: Ints,
+    need: int,
+    deadline: int,
+    skip: int,
+    order: Ints,
+    choices: Ints,
+) -> int:
+    """Choose for one deadline and return the nodes that are freed.
+
+    Parameters
+    ----------
+    nodes, losses, app, system
+        Of each job; ``NEVER`` for what cannot be.
+    need, deadline
+        K, and the deadline in steps.
+    skip
+        1: a job whose checkpoint does not fit is passed over; 0: it ends checkpointing.
+    order, choices
+        Room for the order of the jobs, and what becomes of each.
+    """
+    by_descending_loss(losses, order)
+    freed, spent = 0, 0
+    for place in range(len(nodes)):
+        choices[place] = KEEP
+    for at in range(len(nodes)):
+        job = order[at]
+        if freed >= need:
+            break
+        kind, time = BY_APP, app[job]
+        if time == NEVER or (system[job] != NEVER and system[job] < time):
+            kind, time = BY_SYSTEM, system[job]
+        if time == NEVER:
+            continue
+        if spent + time > deadline:
+            if skip == 1:
+                continue
+            break
+        choices[job] = kind
+        freed += nodes[job]
+        spent += time
+    for at in range(len(nodes) - 1, -1, -1):
+        job = order[at]
+        if freed >= need:
+            break
+        if choices[job] == KEEP and losses[job] != NEVER:
+            choices[job] = KILLED
+            freed += nodes[job]
+    return freed
+
+
+@kernel
+def choose_greedily_for_all(
+    nodes: Ints,
+    losses: Ints,
+    app: Ints,
+    system: Ints,
+    need: int,
+    deadline: int,
+    skip: int,
+    order: Ints,
+    choices: Ints,
+) -> int:
+    """Choose for every deadline from 0 on, one run each; return the nodes that are freed at the last."""
+    freed = 0
+    for now in range(deadline + 1):
+        freed = choose_greedily(nodes, losses, app, system, need, now, skip, order, choices)
+    return freed
+
+
+class Columns:
+    """A question as columns of whole numbers."""
+
+    def __init__(self, question: Question) -> None:
+        jobs = question.jobs
+        self.nodes = np.array([job.nodes for job in jobs], dtype=np.int64)
+        self.losses = _column(whole_losses(question))
+        self.app = _column([_steps(question, job.ta_min) for job in jobs])
+        self.system = _column([_steps(question, job.ts_min) for job in jobs])
+        self.need = max(0, question.need)
+
+    def room(self) -> Ints:
+        """Return room for one number a job."""
+        return np.zeros(len(self.nodes), dtype=np.int64)
+
+
+def greedy(question: Question, step: int, *, skip: bool = False) -> dict[int, Choice] | None:
+    """Return the choices by place of the job for a deadline in steps; None where K nodes are not freed.
+
+    Parameters
+    ----------
+    question, step
+        What is asked, and for which deadline.
+    skip
+        Pass over a job whose checkpoint does not fit, and try the next; else the first one ends it.
+    """
+    columns = Columns(question)
+    choices = columns.room()
+    freed = run(
+        choose_greedily,
+        len(choices) <= _SMALL_JOBS,
+        columns.nodes,
+        columns.losses,
+        columns.app,
+        columns.system,
+        columns.need,
+        step,
+        int(skip),
+        columns.room(),
+        choices,
+    )
+    return chosen(choices) if freed >= columns.need else None
+
+
+def chosen(choices: Ints) -> dict[int, Choice]:
+    """Return choices in numbers by place."""
+    return {place: CHOICES[number] for place, number in enumerate(choices.tolist()) if number != KEEP}
+
+
+def _steps(question: Question, minutes: float | None) -> int | None:
+    """Return a time in steps; one past the last deadline does not fit, which is not as if there were none."""
+    steps = question.steps_of(minutes)
+    return question.steps + 1 if steps is None and minutes is not None else steps
+
+
+def _column(values: list[int | None]) -> Ints:
+    return np.array([NEVER if value is None else value for value in values], dtype=np.int64)

@@ -1,0 +1,177 @@
+"""The eviction problem: which jobs to kill or to checkpoint so that K nodes are free by a deadline.
+
+After CoSim, section II. Losses are counted in whole millionths of a node-hour and times in whole steps of a
+granularity, so equal is equal, and the same question has the same answer on every machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+
+from osub.errors import UsageError
+
+FINEST_LOSS = 1_000_000
+"""Parts of a node-hour in which losses are counted, where their sum leaves room for it."""
+MOST_STEPS = 10_000
+MOST_NODES = 1_000_000
+MOST_LOSS = 1e12
+MOST_MINUTES = 1e6
+_ROOM = 1 << 61
+
+
+class Choice(StrEnum):
+    """What becomes of a job that is evicted."""
+
+    KILL = "kill"
+    APP = "app"
+    SYSTEM = "system"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvictableJob:
+    """A running job, the tuple of section II.
+
+    Parameters
+    ----------
+    name
+        Its identifier, unique in a question.
+    nodes
+        Nodes that it holds, at least 1.
+    loss
+        Node-hours that are lost if it is killed; None: it may not be killed.
+    ts_min, ta_min
+        Minutes that a system-level and an application-level checkpoint take; None: there is none.
+    wait_min
+        How much of ``ta_min`` passes before the application begins to write.
+    """
+
+    name: str
+    nodes: int
+    loss: float | None
+    ts_min: float | None = None
+    ta_min: float | None = None
+    wait_min: float = 0.0
+
+    def minutes(self, choice: Choice) -> float | None:
+        """Return how long a choice takes; None where it can't be chosen."""
+        if choice is Choice.KILL:
+            return None if self.loss is None else 0.0
+        return self.ta_min if choice is Choice.APP else self.ts_min
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Which of ``jobs`` to evict so that ``need`` nodes are free, for all deadlines up to one.
+
+    Parameters
+    ----------
+    jobs
+        The jobs, in the order that settles ties.
+    need
+        K, nodes to free by eviction; 0 or less is the empty set.
+    deadline_min
+        T, in minutes; a multiple of ``step_min``.
+    step_min
+        Granularity of times; checkpoints are rounded up to it, so that no deadline is missed.
+    steps
+        The deadline in steps.
+
+    Raises
+    ------
+    UsageError
+        The deadline is negative, no multiple of the granularity, or makes too many steps; K is more than all
+        nodes of the jobs.
+    """
+
+    jobs: Sequence[EvictableJob]
+    need: int
+    deadline_min: float
+    step_min: float = 1.0
+    steps: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", _steps(self.deadline_min, self.step_min))
+        held = sum(job.nodes for job in self.jobs)
+        if self.need > held:
+            raise UsageError(f"{self.need} nodes cannot be freed: the {len(self.jobs)} jobs hold {held}")
+
+    def steps_of(self, minutes: float | None) -> int | None:
+        """Return a time in steps, rounded up; None where there is none, or it is past the deadline."""
+        if minutes is None:
+            return None
+        steps = math.ceil(minutes if self.step_min == 1 else _exact(minutes) / _exact(self.step_min))
+        return steps if steps <= self.steps else None
+
+    def minutes_of(self, steps: int) -> float:
+        """Return steps in minutes."""
+        return float(steps if self.step_min == 1 else steps * _exact(self.step_min))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Which jobs to evict for one deadline, and what it costs.
+
+    ``loss`` is in node-hours, ``checkpoint_min`` the sum of the checkpoints' times, rounded up one by one,
+    ``nodes`` how many nodes are freed. They are None where it is not possible.
+    """
+
+    deadline_min: float
+    possible: bool
+    loss: float | None = None
+    checkpoint_min: float | None = None
+    nodes: int | None = None
+    choices: Mapping[str, Choice]
+
+
+def impossible(deadline_min: float) -> Answer:
+    """Return the answer where no set of jobs frees enough nodes by a deadline."""
+    return Answer(deadline_min=deadline_min, possible=False, choices={})
+
+
+def answer_of(question: Question, step: int, choices: Mapping[int, Choice]) -> Answer:
+    """Return the answer for a deadline in steps from choices by place among the jobs."""
+    spent = 0
+    for place, choice in choices.items():
+        steps = question.steps_of(question.jobs[place].minutes(choice))
+        assert steps is not None, "a choice that is not possible"
+        spent += steps
+    killed = [place for place, choice in choices.items() if choice is Choice.KILL]
+    return Answer(
+        deadline_min=question.minutes_of(step),
+        possible=True,
+        loss=math.fsum(question.jobs[place].loss or 0.0 for place in killed),
+        checkpoint_min=question.minutes_of(spent),
+        nodes=sum(question.jobs[place].nodes for place in choices),
+        choices={question.jobs[place].name: choices[place] for place in sorted(choices)},
+    )
+
+
+def whole_losses(question: Question) -> list[int | None]:
+    """Return the losses in whole parts of a node-hour, as fine as their sum has room for beside a count."""
+    parts = FINEST_LOSS
+    total = math.fsum(job.loss or 0.0 for job in question.jobs)
+    while parts > 1 and (total * parts + len(question.jobs)) * (len(question.jobs) + 1) >= _ROOM:
+        parts //= 10
+    return [None if job.loss is None else round(job.loss * parts) for job in question.jobs]
+
+
+def _steps(deadline_min: float, step_min: float) -> int:
+    if not (math.isfinite(step_min) and step_min > 0):
+        raise UsageError(f"the granularity is a number of minutes above zero, not {step_min:g}")
+    if not (math.isfinite(deadline_min) and deadline_min >= 0):
+        raise UsageError(f"the deadline is a number of minutes, zero or more, not {deadline_min:g}")
+    steps = _exact(deadline_min) / _exact(step_min)
+    if steps.denominator != 1:
+        raise UsageError(f"the deadline, {deadline_min:g} min, is no multiple of {step_min:g} min")
+    if steps > MOST_STEPS:
+        raise UsageError(f"{deadline_min:g} min in steps of {step_min:g} min: at most {MOST_STEPS:,} steps")
+    return int(steps)
+
+
+def _exact(minutes: float) -> Fraction:
+    """Return the decimal number that was written, so that 1.1 is eleven times 0.1."""
+    return Fraction(repr(minutes))

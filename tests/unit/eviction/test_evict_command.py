@@ -1,0 +1,212 @@
+"""``osub evict JOBS.csv``: what it prints and writes, and what it refuses in one line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from osub.cli.main import run
+
+HEADER = "job,nodes,loss,ts_min,ta_min\n"
+GOOD = HEADER + "7,4,100,3,6\n12,4,10,5,\nx,8,,2,2\n"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "jobs.csv"
+    path.write_text(GOOD)
+    return path
+
+
+def call(*words: str) -> tuple[int, str, str]:
+    """Run a command; its exit code, and what it prints."""
+    out, err = StringIO(), StringIO()
+    kept = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = out, err
+    try:
+        code = run(["evict", *words])
+    finally:
+        sys.stdout, sys.stderr = kept
+    return code, out.getvalue(), err.getvalue()
+
+
+def asked(table: Path, *words: str, nodes: str = "8", deadline: str = "8") -> tuple[int, str, str]:
+    return call(str(table), "--free-nodes", nodes, "--deadline", deadline, *words)
+
+
+def test_json_has_every_deadline(table: Path) -> None:
+    code, out, _ = asked(table, "--all-deadlines", "--json")
+    found = json.loads(out)["deadlines"]
+    assert code == 0
+    assert [one["deadline_min"] for one in found] == list(range(9))
+    assert found[0] == {
+        "deadline_min": 0,
+        "possible": True,
+        "loss": 110.0,
+        "checkpoint_min": 0,
+        "nodes": 8,
+        "choices": {"7": "kill", "12": "kill"},
+    }
+    assert found[2]["choices"] == {"x": "app"}
+    assert found[2]["loss"] == 0
+
+
+def test_one_deadline_alone_is_the_last(table: Path) -> None:
+    found = json.loads(asked(table, "--json")[1])["deadlines"]
+    assert [one["deadline_min"] for one in found] == [8]
+
+
+@pytest.mark.parametrize("solver", ["optimal", "greedy", "backtracking"])
+def test_every_solver_answers(table: Path, solver: str) -> None:
+    code, out, _ = asked(table, "--solver", solver, "--json")
+    assert code == 0
+    assert json.loads(out)["deadlines"][0]["possible"]
+
+
+def test_what_is_not_possible_is_told_and_has_no_loss(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text(HEADER + "a,4,,5,\n")
+    found = json.loads(asked(path, "--json", nodes="4", deadline="2")[1])["deadlines"][0]
+    assert (found["possible"], found["loss"], found["choices"]) == (False, None, {})
+    assert "not possible" in asked(path, nodes="4", deadline="2")[1]
+
+
+def test_the_table_shows_the_trade_off_and_the_choices(table: Path) -> None:
+    code, out, _ = asked(table, "--all-deadlines", "--overlap")
+    assert code == 0
+    for text in ("0 to 1", "2 to 8", "110.00", "overlapped", "app: x"):
+        assert text in out
+
+
+def test_jobs_come_by_number_whatever_their_order_in_the_file(table: Path) -> None:
+    lines = GOOD.splitlines()
+    table.write_text("\n".join([lines[0], *lines[:0:-1]]) + "\n")
+    found = json.loads(asked(table, "--json", "--all-deadlines")[1])["deadlines"]
+    assert list(found[0]["choices"]) == ["7", "12"]
+
+
+def test_columns_may_come_in_any_order_after_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_bytes(b"\xef\xbb\xbfta_min,wait_min,job,loss,nodes,ts_min\r\n4,1,a,9,2,\r\n\r\n")
+    found = json.loads(asked(path, "--json", nodes="2")[1])["deadlines"][0]
+    assert found["choices"] == {"a": "app"}
+
+
+def test_the_page_is_whole_or_not_there(table: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert asked(table, "--html", str(page))[0] == 0
+    assert "Loss over the deadline" in page.read_text()
+    missing = tmp_path / "no" / "page.html"
+    code, out, err = asked(table, "--html", str(missing))
+    assert (code, out) == (1, "")
+    assert str(missing) in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["jobs.csv", "page.html"]
+
+
+HOSTILE = {
+    "negative loss": ("a,4,-1,3,6", "job a: loss: '-1'"),
+    "negative time": ("a,4,1,-3,6", "job a: ts_min: '-3'"),
+    "not a number": ("a,4,nan,3,6", "job a: loss: 'nan'"),
+    "infinite": ("a,4,1,3,inf", "job a: ta_min: 'inf'"),
+    "huge exponent": ("a,4,1e99,3,6", "job a: loss: '1e99'"),
+    "exponent of three digits": ("a,4,1e999,3,6", "job a: loss: '1e999'"),
+    "underscore": ("a,4,1_0,3,6", "job a: loss: '1_0'"),
+    "other digits": ("a,٤,1,3,6", "job a: nodes: '\\u0664'"),
+    "no nodes": ("a,0,1,3,6", "job a: nodes: '0'"),
+    "nodes missing": ("a,,1,3,6", "job a: nodes: ''"),
+    "half a node": ("a,1.5,1,3,6", "job a: nodes: '1.5'"),
+    "more nodes than there are": ("a,1000000000,1,3,6", "job a: nodes: '1000000000'"),
+    "nodes in hexadecimal": ("a,0x10,1,3,6", "job a: nodes: '0x10'"),
+    "formula": ("=cmd|' /C calc'!A1,4,1,3,6", "job \"=cmd|' /C calc'!A1\": job:"),
+    "formula with at": ("@SUM(1),4,1,3,6", "job '@SUM(1)': job:"),
+    "HTML": ("<b>x</b>,4,1,3,6", "job '<b>x</b>': job:"),
+    "escape sequence": ("a\x1b[2J,4,1,3,6", "job 'a\\x1b[2J': job:"),
+    "NUL": ("a\0,4,1,3,6", "job 'a\\x00': job:"),
+    "newline in a name": ('"a\nb",4,1,3,6', "job 'a\\nb': job:"),
+    "other way round": ("a\u202eb,4,1,3,6", "job 'a\\u202eb': job:"),
+    "a path": ("../../etc/passwd,4,1,3,6", "job '../../etc/passwd': job:"),
+    "an option": ("--signal=KILL,4,1,3,6", "job '--signal=KILL': job:"),
+    "no name": (",4,1,3,6", "job '': job:"),
+    "long name": ("a" * 65 + ",4,1,3,6", "aaa...': job:"),
+    "twice": ("a,4,1,3,6\na,4,1,3,6", ":3: job a: job: it stands here twice"),
+    "too few cells": ("a,4", "2 cells for 5 columns"),
+    "too many cells": ("a,4,1,3,6,7", "6 cells for 5 columns"),
+    "an open quote": ('"a,4,1,3,6', "no CSV"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_rows_are_one_line_that_names_file_job_and_column(tmp_path: Path, name: str) -> None:
+    row, expected = HOSTILE[name]
+    path = tmp_path / "jobs.csv"
+    path.write_text(HEADER + row + "\n", newline="")
+    page = tmp_path / "page.html"
+    code, out, err = asked(path, "--html", str(page), nodes="1")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert f"{path}:" in err
+    assert expected in err
+    assert err.rstrip("\n").isprintable()
+    assert not page.exists()
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("job,nodes,loss,ts_min\n", "no column ta_min"),
+        ("", "no column job, nodes"),
+        ("job,nodes,loss,ts_min,ta_min,user\n", "unknown column 'user'"),
+        ("job,nodes,loss,ts_min,ta_min,job\n", "column job stands here twice"),
+        ("job;nodes;loss;ts_min;ta_min\n", "no column job"),
+    ],
+)
+def test_a_table_with_other_columns_is_refused(tmp_path: Path, header: str, expected: str) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text(header)
+    code, _, err = asked(path)
+    assert code == 1
+    assert f"{path}:1: {expected}" in err
+
+
+def test_a_wait_is_a_part_of_its_time(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("job,nodes,loss,ts_min,ta_min,wait_min\na,1,1,1,2,3\n")
+    assert "job a: wait_min:" in asked(path, nodes="1")[2]
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", HEADER.encode() + b"\xe9,1,1,1,1\n"])
+def test_what_is_no_text_is_told(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_bytes(content)
+    code, _, err = asked(path)
+    assert code == 1
+    assert "no text in UTF-8" in err
+
+
+def test_a_file_that_is_not_there_or_no_file_is_told(tmp_path: Path) -> None:
+    assert asked(tmp_path / "none.csv")[0] == 1
+    assert "cannot read" in asked(tmp_path)[2]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "deadline", "expected"),
+    [
+        ("17", "8", "hold 16 nodes"),
+        ("1000000000", "8", "hold 16 nodes"),
+        ("8", "-1", "zero or more"),
+        ("8", "nan", "zero or more"),
+        ("8", "inf", "zero or more"),
+        ("8", "1e9", "at most 10,000 steps"),
+        ("8", "2.5", "no multiple"),
+        ("eight", "8", "free-nodes"),
+    ],
+)
+def test_questions_that_make_no_sense_are_usage_errors(
+    table: Path, nodes: str, deadline: str, expected: str
+) -> None:
+    code, out, err = asked(table, nodes=nodes, deadline=deadline)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert expected in err
