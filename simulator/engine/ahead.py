@@ -2,40 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
 import numpy as np
 
 from simulator.engine.build import PoolJobs
 from simulator.engine.pool_run import Rules, compiled_loop
 from simulator.placement.plain import SlurmPlacement, ThesisPlacement
 from simulator.placement.rule import Placement
-from simulator.policies.plain import Easy
+from simulator.policies.plain import BuiltinPolicy, Easy
+from simulator.sharing.model import BuiltinSharing
 from simulator.sharing.proportional import Proportional
 from simulator.system import Pool
 
-CASES: tuple[tuple[int, Placement], ...] = (
-    (1, SlurmPlacement()),
-    (2, SlurmPlacement()),
-    (2, ThesisPlacement()),
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What decides which loop a run needs.
+
+    Parameters
+    ----------
+    multiplicity, placement, policy, sharing
+        As of a run.
+    with_lives
+        Whether jobs may be requeued, resized or saved, or nodes fail.
+    """
+
+    multiplicity: int
+    placement: Placement
+    policy: BuiltinPolicy = field(default_factory=Easy)
+    sharing: BuiltinSharing = field(default_factory=lambda: Proportional.of("1"))
+    with_lives: bool = False
+
+
+CASES = (
+    Case(multiplicity=1, placement=SlurmPlacement()),
+    Case(multiplicity=2, placement=SlurmPlacement()),
+    Case(multiplicity=2, placement=ThesisPlacement()),
 )
-"""Multiplicity and placement of the loops that most runs want; EASY in each."""
+"""Of the loops that most runs want."""
 
 
-def compile_engine() -> None:
-    """Compile the loops that most runs want into their cache."""
+def compile_engine(cases: Iterable[Case] = CASES) -> None:
+    """Compile loops into their cache; each takes over what it has in common with those before."""
     none = np.zeros(0, dtype=np.int64)
-    jobs = PoolJobs(
-        submit_us=none,
-        requested_us=none,
-        nodes=none,
-        cores=none,
-        memory_kib=none,
-        app=none,
-        phase_at=np.zeros(1, dtype=np.int64),
-        phase_us=none,
-    )
-    for multiplicity, placement in CASES:
-        pool = Pool(name="all", first=0, nodes=1, cores=1, multiplicity=multiplicity)
-        rules = Rules(policy=Easy(), placement=placement, sharing=Proportional.of("1"))
+    for case in cases:
+        jobs = PoolJobs(
+            submit_us=none,
+            requested_us=none,
+            nodes=none,
+            cores=none,
+            memory_kib=none,
+            app=none,
+            phase_at=np.zeros(1, dtype=np.int64),
+            phase_us=none,
+            lives=[] if case.with_lives else None,
+        )
+        pool = Pool(name="all", first=0, nodes=1, cores=1, multiplicity=case.multiplicity)
+        rules = Rules(policy=case.policy, placement=case.placement, sharing=case.sharing)
         compiled_loop(jobs, pool, rules).prepare()
 
 

@@ -21,8 +21,9 @@ from submitter.replay import Progress, Replay, Wish
 from submitter.timing import Timing
 from tests.fixtures.replay_world import events, rows
 from tests.integration.conftest import empty_folder, end_cluster
+from tests.integration.waiting import has_stepd
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 
 QUICK = Timing(look_s=25.0, gone_s=15.0, stamps_s=20.0, killed_s=3.0, never_s=2.0, patience_s=4.0)
 
@@ -177,7 +178,7 @@ def test_jobs_that_can_never_start_end_with_slurm_s_reason_and_a_requeued_one_li
     def again() -> None:
         """Slurm lets a job that it puts back wait for two minutes, unless it is told otherwise."""
         job = stage.job_of(4)
-        if "JobState=PENDING" in stage.scontrol("show", "job", "-o", job):
+        if "JobState=PENDING" in stage.scontrol("show", "job", "-o", job) and not has_stepd(int(job)):
             stage.scontrol("update", f"JobId={job}", "TimeLimit=1", "StartTime=now")
         else:
             stage.at(0.0, again)

@@ -14,7 +14,7 @@ from deploy.local.gang import status_folder
 from osub.records import load_run
 from tests.integration.gang.stage import Stage
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 
 RUN_S, REQUEST_S = 6, 120
 # Job, submit time, run time, processors, request: two that share both nodes.

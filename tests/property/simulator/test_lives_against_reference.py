@@ -67,7 +67,7 @@ def test_a_spoilt_life_is_noticed(field: str, message: str) -> None:
         engine_run(world, Restless(world.seed), after_event=check)
 
 
-@examples(60)
+@examples(40)
 @given(world=lives_worlds())
 def test_whatever_a_policy_does_gives_the_reference_lives(world: LivesWorld) -> None:
     compare(world)
@@ -79,7 +79,7 @@ def test_so_it_does_on_two_hundred_nodes(seed: int) -> None:
 
 
 @pytest.mark.parametrize("policy", [Fcfs(), Easy()], ids=["fcfs", "easy"])
-@examples(60)
+@examples(30)
 @given(world=lives_worlds())
 def test_built_in_policies_give_the_reference_lives_as_kernels_and_in_plain_python(
     world: LivesWorld, policy: QueuePolicy
