@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +24,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("slurm"):
             item.add_marker(skip)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add what Slurm's daemons wrote last to the report of a test that failed on the shared cluster."""
+    report = yield
+    cluster = getattr(item, "funcargs", {}).get("shared_cluster")
+    if report.failed and isinstance(cluster, LocalCluster):
+        report.sections.append(("what Slurm's daemons wrote last", told(cluster)))
+    return report
+
+
+def told(cluster: LocalCluster, lines: int = 40) -> str:
+    """Return the last lines of what each of Slurm's daemons wrote."""
+    logs = sorted((cluster.folder / "log").glob("slurm*.log"))
+    return "\n".join(
+        f"--- {path.name}\n" + "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+        for path in logs
+    )
 
 
 def quick_to_kill(shape: Shape) -> Shape:

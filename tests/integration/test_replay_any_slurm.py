@@ -21,7 +21,7 @@ from submitter.replay import Progress, Replay, Wish
 from submitter.timing import Timing
 from tests.fixtures.replay_world import events, rows
 from tests.integration.conftest import empty_folder, end_cluster
-from tests.integration.waiting import has_stepd
+from tests.integration.waiting import REVOKED_S
 
 pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 
@@ -178,8 +178,8 @@ def test_jobs_that_can_never_start_end_with_slurm_s_reason_and_a_requeued_one_li
     def again() -> None:
         """Slurm lets a job that it puts back wait for two minutes, unless it is told otherwise."""
         job = stage.job_of(4)
-        if "JobState=PENDING" in stage.scontrol("show", "job", "-o", job) and not has_stepd(int(job)):
-            stage.scontrol("update", f"JobId={job}", "TimeLimit=1", "StartTime=now")
+        if "JobState=PENDING" in stage.scontrol("show", "job", "-o", job):
+            stage.scontrol("update", f"JobId={job}", "TimeLimit=1", f"StartTime=now+{REVOKED_S:.0f}")
         else:
             stage.at(0.0, again)
 

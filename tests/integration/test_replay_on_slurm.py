@@ -20,7 +20,7 @@ import pytest
 from deploy.local import LocalCluster, Shape
 from osub.analysis.metrics import measure
 from osub.records import Run, load_run
-from tests.integration.waiting import has_stepd, wait_until
+from tests.integration.waiting import REVOKED_S, wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 
@@ -204,7 +204,7 @@ def requeue(cluster: LocalCluster, job_id: int) -> None:
 
 def start_now(cluster: LocalCluster, job_id: int) -> None:
     """Let a job start that Slurm has put back: by itself it waits for two minutes."""
-    wait_until(lambda: not has_stepd(job_id), 30, "the last life has been cleared away")
+    time.sleep(REVOKED_S)
     scontrol(cluster, "update", f"JobId={job_id}", "StartTime=now")
 
 

@@ -1,11 +1,16 @@
-"""Waiting for a condition with a deadline, and a condition that many wait for."""
+"""Waiting for a condition with a deadline."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-import psutil
+REVOKED_S = 2.0
+"""How long after its end a job that Slurm has put back is not to start.
+
+Nodes know in whole seconds when a job's credential was revoked, and refuse one that was made in that second.
+So Slurm itself lets two minutes pass.
+"""
 
 
 def wait_until(condition: Callable[[], bool], within_s: float, what: str) -> None:
@@ -14,15 +19,3 @@ def wait_until(condition: Callable[[], bool], within_s: float, what: str) -> Non
     while not condition():
         assert time.monotonic() < deadline, f"not within {within_s:g} s: {what}"
         time.sleep(0.02)
-
-
-def has_stepd(job_id: int) -> bool:
-    """Whether a slurmstepd of the job is left, which removes the script of the next life as it goes.
-
-    So Slurm lets two minutes pass before a job that it has put back may start again.
-    """
-    for process in psutil.process_iter(["cmdline"]):
-        words = process.info["cmdline"] or [""]
-        if words[0].startswith(f"slurmstepd: [{job_id}."):
-            return True
-    return False
