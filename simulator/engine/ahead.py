@@ -11,8 +11,9 @@ from simulator.engine.build import PoolJobs
 from simulator.engine.pool_run import Rules, compiled_loop
 from simulator.placement.plain import SlurmPlacement, ThesisPlacement
 from simulator.placement.rule import Placement
-from simulator.policies.plain import BuiltinPolicy, Easy
-from simulator.sharing.model import BuiltinSharing
+from simulator.policies.plain import Easy
+from simulator.policies.rule import QueuePolicy
+from simulator.sharing.model import SharingModel
 from simulator.sharing.proportional import Proportional
 from simulator.system import Pool
 
@@ -24,15 +25,15 @@ class Case:
     Parameters
     ----------
     multiplicity, placement, policy, sharing
-        As of a run.
+        As of a run; built in.
     with_lives
         Whether jobs may be requeued, resized or saved, or nodes fail.
     """
 
     multiplicity: int
     placement: Placement
-    policy: BuiltinPolicy = field(default_factory=Easy)
-    sharing: BuiltinSharing = field(default_factory=lambda: Proportional.of("1"))
+    policy: QueuePolicy = field(default_factory=Easy)
+    sharing: SharingModel = field(default_factory=lambda: Proportional.of("1"))
     with_lives: bool = False
 
 
