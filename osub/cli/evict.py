@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from signal import Signals
+from typing import Annotated, NamedTuple
 
 import typer
 
 from osub.cli.evict_show import show_answers, to_json
 from osub.errors import UsageError
+from osub.slurm import Receiver
 from simulator.eviction import Question, Solver, solve
 from simulator.eviction.jobs_file import read_jobs
 from simulator.eviction.solve import LIMIT_S
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from simulator.eviction import Answer
+from submitter.eviction.orders import Requeue, Ways, read_template
 
 
 def evict(
     jobs: Annotated[
-        Path, typer.Argument(help="CSV job,nodes,loss,ts_min,ta_min[,wait_min].", metavar="JOBS.csv")
-    ],
-    free_nodes: Annotated[int, typer.Option(help="K: nodes to free.")],
+        Path | None,
+        typer.Argument(
+            help="CSV job,nodes,loss,ts_min,ta_min[,wait_min]; without it a live Slurm is asked.",
+            metavar="[JOBS.csv]",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    free_nodes: Annotated[int, typer.Option(help="K: nodes to free by eviction.")],
     deadline: Annotated[float, typer.Option(help="T: by when, in minutes from now.", metavar="MINUTES")],
     all_deadlines: Annotated[
         bool, typer.Option("--all-deadlines", help="Answer every deadline from 0 to T.")
     ] = False,
     solver: Annotated[Solver, typer.Option(help="How it is solved.")] = Solver.OPTIMAL,
-    granularity: Annotated[float, typer.Option(help="Minutes to which times are rounded up.")] = 1.0,
+    granularity: Annotated[
+        float, typer.Option(help="Minutes to which times are rounded up.", metavar="MINUTES")
+    ] = 1.0,
     overlap: Annotated[
         bool, typer.Option("--overlap", help="Tell, too, how long checkpoints take if waits overlap.")
     ] = False,
@@ -43,36 +51,181 @@ def evict(
         Path | None, typer.Option("--html", help="Write the trade-off as a page.", metavar="FILE")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answers as JSON.")] = False,
+    cluster: Annotated[
+        Path | None,
+        typer.Option(
+            "--cluster", help="Live: folder with slurm.conf (an embedded cluster's).", metavar="DIR"
+        ),
+    ] = None,
+    live: Annotated[bool, typer.Option("--live", help="Live: the Slurm of this host.")] = False,
+    partition: Annotated[str | None, typer.Option(help="Live: where the nodes are wanted.")] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(help="Live: a job that is not evicted; may be repeated.", metavar="JOB"),
+    ] = None,
+    times: Annotated[
+        Path | None, typer.Option(help="Live: CSV job[,loss][,ts_min][,ta_min] of single jobs.")
+    ] = None,
+    app_min: Annotated[
+        float | None,
+        typer.Option(
+            help="Live: minutes in which any other job saves itself at the signal.", metavar="MINUTES"
+        ),
+    ] = None,
+    system_min: Annotated[
+        float | None,
+        typer.Option(help="Live: minutes that --system-command takes for any other job.", metavar="MINUTES"),
+    ] = None,
+    every_min: Annotated[
+        float | None,
+        typer.Option(
+            help="Live: every job checkpoints itself so often, from its start on.", metavar="MINUTES"
+        ),
+    ] = None,
+    signal: Annotated[str, typer.Option(help="Live: what a job is sent to save itself.")] = "USR1",
+    signal_to: Annotated[
+        Receiver, typer.Option(help="Live: its steps, its batch script, or all its processes.")
+    ] = Receiver.STEPS,
+    system_command: Annotated[
+        str | None,
+        typer.Option(help="Live: a command that checkpoints job {job} from outside.", metavar="WORDS"),
+    ] = None,
+    requeue: Annotated[
+        Requeue, typer.Option(help="Live: whether evicted jobs go back to the queue, or are held there.")
+    ] = Requeue.NO,
+    execute: Annotated[bool, typer.Option("--execute", help="Live: carry it out, after a question.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Live: do not ask.")] = False,
 ) -> None:
     """Say which jobs to evict so that K nodes are free by a deadline at the least loss.
 
     Loss is in node-hours, times in minutes. An empty loss: the job may not be killed; an empty time: it has
-    no such checkpoint. Checkpoints are written one after another.
+    no such checkpoint. Checkpoints are written one after another. With --cluster or --live the jobs are those
+    that run now, and --execute evicts them.
     """
-    listed = read_jobs(jobs)
+    if jobs is not None:
+        given = _given(
+            {
+                "--cluster": cluster,
+                "--live": live,
+                "--partition": partition,
+                "--keep": keep,
+                "--times": times,
+                "--app-min": app_min,
+                "--system-min": system_min,
+                "--every-min": every_min,
+                "--system-command": system_command,
+                "--execute": execute,
+                "--yes": yes,
+            }
+        )
+        if given:
+            raise UsageError(f"{given} is for a live Slurm; {jobs} is a table of jobs: name one of them")
+        question = ask_of_table(jobs, free_nodes, deadline, granularity)
+        _answer_table(
+            question, _Asked(jobs, solver, all_deadlines, overlap, skip, limit), html, as_json=as_json
+        )
+        return
+    if cluster is None and not live:
+        raise UsageError(
+            "name a table of jobs (JOBS.csv), a cluster (--cluster DIR), or this host's Slurm (--live)"
+        )
+    given = _given({"--overlap": overlap, "--skip": skip})
+    if given:
+        raise UsageError(f"{given} is for a table of jobs")
+    from osub.cli.evict_live import Wanted, evict_live, read_known
+    from simulator.eviction.running import Rules
+
+    if signal not in {one.name.removeprefix("SIG") for one in Signals}:
+        raise UsageError(f"--signal: there is no signal {signal!r}; one is named as USR1 is")
+    if system_min is not None and system_command is None:
+        raise UsageError("--system-min is how long --system-command takes; name it, too")
+    rules = Rules(
+        partition=partition,
+        keep=frozenset(keep or ()),
+        known={} if times is None else read_known(times, has_system=system_command is not None),
+        app_min=_minutes("--app-min", app_min),
+        system_min=_minutes("--system-min", system_min),
+        every_min=_minutes("--every-min", every_min),
+    )
+    ways = Ways(
+        deadline_s=60 * deadline,
+        signal_name=signal,
+        receiver=signal_to,
+        requeue=requeue,
+        system_command=() if system_command is None else read_template(system_command),
+    )
+    evict_live(
+        Wanted(
+            cluster=cluster,
+            free_nodes=free_nodes,
+            deadline_min=deadline,
+            step_min=granularity,
+            solver=solver,
+            rules=rules,
+            ways=ways,
+            all_deadlines=all_deadlines,
+            html=html,
+            as_json=as_json,
+            execute=execute,
+            yes=yes,
+        )
+    )
+
+
+class _Asked(NamedTuple):
+    """How a table of jobs is to be answered."""
+
+    jobs: Path
+    solver: Solver
+    all_deadlines: bool
+    overlap: bool
+    skip: bool
+    limit_s: float
+
+
+def ask_of_table(path: Path, free_nodes: int, deadline_min: float, step_min: float) -> Question:
+    """Read a table of jobs and return the question about them."""
+    listed = read_jobs(path)
     held = sum(job.nodes for job in listed)
     if free_nodes > held:
-        raise UsageError(f"--free-nodes {free_nodes}: the {len(listed)} jobs of {jobs} hold {held:,} nodes")
-    question = Question(jobs=listed, need=free_nodes, deadline_min=deadline, step_min=granularity)
-    answers = solve(question, solver, every_deadline=all_deadlines, skip=skip, limit_s=limit)
+        raise UsageError(f"--free-nodes {free_nodes}: the {len(listed)} jobs of {path} hold {held:,} nodes")
+    return Question(jobs=listed, need=free_nodes, deadline_min=deadline_min, step_min=step_min)
+
+
+def _answer_table(question: Question, asked: _Asked, html: Path | None, *, as_json: bool) -> None:
+    answers = solve(
+        question,
+        asked.solver,
+        skip=asked.skip,
+        limit_s=asked.limit_s,
+        every_deadline=bool(asked.all_deadlines or html),
+    )
     fact = (
-        f"{jobs.name}: {len(listed)} jobs on {held:,} nodes, of which {max(0, free_nodes):,} are to be free "
-        f"within {deadline:g} min. Solver: {solver}; loss in node-hours, times in minutes."
+        f"{asked.jobs.name}: {len(question.jobs)} jobs on {sum(job.nodes for job in question.jobs):,} nodes, "
+        f"of which {max(0, question.need):,} are to be free within {question.deadline_min:g} min. Solver: "
+        f"{asked.solver}; loss in node-hours, times in minutes."
     )
     if html is not None:
-        every = answers if all_deadlines else solve(question, solver, skip=skip, limit_s=limit)
-        _write_page(html, fact, question, every, solver)
+        from simulator.eviction.page import write_trade_off
+
+        beside = [] if asked.solver is Solver.GREEDY else solve(question, Solver.GREEDY)
+        write_trade_off(html, [fact], question, {asked.solver.value: answers, "greedy": beside})
+    shown = answers if asked.all_deadlines else answers[-1:]
+    overlapped = question.jobs if asked.overlap else None
     if as_json:
-        typer.echo(to_json(answers, listed if overlap else None))
+        typer.echo(to_json(shown, overlapped))
         return
-    show_answers([fact], answers, listed if overlap else None)
+    show_answers([fact], shown, overlapped)
     if html is not None:
         typer.echo(f"Page: {html}")
 
 
-def _write_page(path: Path, fact: str, question: Question, answers: Sequence[Answer], solver: Solver) -> None:
-    """Write the page; greedy's answers stand beside those of another solver."""
-    from simulator.eviction.page import write_trade_off
+def _given(options: Mapping[str, object]) -> str:
+    """Return the first option that was given, or nothing."""
+    return next((name for name, value in options.items() if value), "")
 
-    beside = [] if solver is Solver.GREEDY else solve(question, Solver.GREEDY)
-    write_trade_off(path, [fact], question, {solver.value: answers, "greedy": beside})
+
+def _minutes(name: str, value: float | None) -> float | None:
+    if value is not None and not (math.isfinite(value) and value > 0):
+        raise UsageError(f"{name} is a number of minutes above zero, not {value:g}")
+    return value

@@ -6,7 +6,7 @@ it does not believe, is in ``sources`` and in docs/slurm.md.
 ``FakeSlurm`` is an in-memory cluster for tests that refuses what it does not know.
 """
 
-from osub.slurm.client import SlurmClient, SubmitRequest
+from osub.slurm.client import Receiver, SlurmClient, SubmitRequest
 from osub.slurm.command import CommandSlurm
 from osub.slurm.fake import FakeSlurm
 from osub.slurm.types import Job, JobSnapshot, JobState, Node, NodeCores, Partition, UnreadableJob
@@ -20,6 +20,7 @@ __all__ = [
     "Node",
     "NodeCores",
     "Partition",
+    "Receiver",
     "SlurmClient",
     "SubmitRequest",
     "UnreadableJob",

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
 from osub.slurm.types import Job, JobSnapshot, Node, Partition
+
+
+class Receiver(StrEnum):
+    """Which processes of a job a signal goes to (scancel(1), ``--batch`` and ``--full``)."""
+
+    STEPS = "steps"
+    BATCH = "batch"
+    FULL = "full"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,8 +142,21 @@ class SlurmClient(Protocol):
         """
         ...
 
-    def cancel(self, job_ids: Iterable[int], *, only_pending: bool = False) -> None:
-        """Cancel jobs, or those of them that have not started; one that has ended already is no error."""
+    def cancel(self, job_ids: Iterable[int | str], *, only_pending: bool = False) -> None:
+        """Cancel jobs, by id or ``Job.spec``, or those of them that have not started.
+
+        One that has ended already is no error.
+        """
+        ...
+
+    def put_back(self, job: int | str, *, held: bool = False) -> None:
+        """End a job, if it has not ended by itself, and put it back to the queue, perhaps held there.
+
+        Raises
+        ------
+        SlurmRefusedError
+            It may not start a second time, Slurm does not know it any more, or it is somebody else's.
+        """
         ...
 
     def move_ends(self, ends: Mapping[int, int]) -> Mapping[int, str]:
@@ -152,6 +174,6 @@ class SlurmClient(Protocol):
         """
         ...
 
-    def signal(self, job_id: int, signal_name: str) -> None:
-        """Send a signal such as ``USR1`` to a job's steps."""
+    def signal(self, job: int | str, signal_name: str, receiver: Receiver = Receiver.STEPS) -> None:
+        """Send a signal such as ``USR1`` to a job; one that has ended already is no error."""
         ...

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from osub.one_line import one_line
-from osub.slurm.client import SubmitRequest
+from osub.slurm.client import Receiver, SubmitRequest
 from osub.slurm.ends import moving_script, read_outcomes
 from osub.slurm.environment import command_environment, submit_environment
 from osub.slurm.faults import (
@@ -51,6 +51,22 @@ _ENDED_ALREADY = (
 )
 _MOST_AT_ONCE = 1_000  # jobs in one command: it has to end in time, and its words have to fit
 _SUBMITTED = re.compile(r"([0-9]{1,10})(?:;[^\n]*)?")
+
+
+def cancel_words(*jobs: int | str) -> tuple[str, ...]:
+    """Return the command that cancels jobs."""
+    return ("scancel", *map(str, jobs))
+
+
+def put_back_words(job: int | str, *, held: bool) -> tuple[str, ...]:
+    """Return the command that ends a job and puts it back to the queue."""
+    return ("scontrol", "requeuehold" if held else "requeue", str(job))
+
+
+def signal_words(job: int | str, signal_name: str, receiver: Receiver) -> tuple[str, ...]:
+    """Return the command that sends a job a signal."""
+    which = () if receiver is Receiver.STEPS else (f"--{receiver}",)
+    return ("scancel", f"--signal={signal_name}", *which, str(job))
 
 
 class CommandSlurm:
@@ -152,12 +168,12 @@ class CommandSlurm:
             raise SlurmUnreachableError(f"Slurm does not answer ({_last_line(answer)})")
         raise SlurmRefusedError(f"Slurm refuses a job: {_last_line(answer)}")
 
-    def cancel(self, job_ids: Iterable[int], *, only_pending: bool = False) -> None:
+    def cancel(self, job_ids: Iterable[int | str], *, only_pending: bool = False) -> None:
         """Cancel jobs, or those of them that have not started; one that has ended already is no error."""
         ids = [str(job_id) for job_id in job_ids]
         which = ("--state=PENDING",) if only_pending else ()
         for first in range(0, len(ids), _MOST_AT_ONCE):
-            self._tell("scancel", *which, *ids[first : first + _MOST_AT_ONCE])
+            self._tell(*cancel_words(*which, *ids[first : first + _MOST_AT_ONCE]))
 
     def move_ends(self, ends: Mapping[int, int]) -> Mapping[int, str]:
         """Move the ends of running jobs by one command; see :class:`SlurmClient`."""
@@ -173,9 +189,13 @@ class CommandSlurm:
             )
         return {job: one_line(said) for job, said in outcomes.items() if said}
 
-    def signal(self, job_id: int, signal_name: str) -> None:
-        """Send a signal to a job's steps."""
-        self._tell("scancel", f"--signal={signal_name}", str(job_id))
+    def put_back(self, job: int | str, *, held: bool = False) -> None:
+        """End a job and put it back to the queue; see :class:`SlurmClient`."""
+        self._ask(*put_back_words(job, held=held))
+
+    def signal(self, job: int | str, signal_name: str, receiver: Receiver = Receiver.STEPS) -> None:
+        """Send a signal to a job; see :class:`SlurmClient`."""
+        self._tell(*signal_words(job, signal_name, receiver))
 
     def _ask_nodes(self) -> list[Node]:
         return read_nodes(self._ask("scontrol", "show", "-o", "node"))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from osub.slurm.client import SubmitRequest
+from osub.slurm.client import Receiver, SubmitRequest
 from osub.slurm.faults import (
     SlurmRefusedError,
     SlurmUnreachableError,
@@ -77,6 +77,10 @@ class FakeSlurm:
         Returns why a request is refused, None where it is not.
     on_start, on_end
         Called when a job starts (it ends at once where that returns False) and when it has ended.
+    on_signal
+        Returns after how many seconds a job ends that is sent a signal; None: it goes on.
+    others
+        Jobs of somebody else, whom nobody but he may tell anything.
     down
         Nodes that take no jobs.
     """
@@ -103,6 +107,8 @@ class FakeSlurm:
         self.refuse: Callable[[SubmitRequest], str | None] = lambda _: None
         self.on_start: Callable[[Job, SubmitRequest], bool] = lambda _job, _request: True
         self.on_end: Callable[[Job, SubmitRequest], None] = lambda _job, _request: None
+        self.on_signal: Callable[[Job], float | None] = lambda _: None
+        self.others: set[int] = set()
         self.down: set[str] = set()
         self._uid = uid
         self._threads = threads
@@ -240,11 +246,11 @@ class FakeSlurm:
         if why is not None:
             raise SlurmRefusedError(f"Slurm refuses a job: {why}")
 
-    def cancel(self, job_ids: Iterable[int], *, only_pending: bool = False) -> None:
-        """Cancel jobs; unknown ids are refused, ended ones left."""
+    def cancel(self, job_ids: Iterable[int | str], *, only_pending: bool = False) -> None:
+        """Cancel jobs; unknown ids and others' jobs are refused, ended ones left."""
         self._reach()
         for job_id in job_ids:
-            entry = self._known(job_id)
+            entry = self._own(job_id)
             started = entry.job.state is not JobState.PENDING
             if not entry.job.state.is_over and not (only_pending and started):
                 self._end(entry, JobState.CANCELLED, self.now)
@@ -265,12 +271,24 @@ class FakeSlurm:
                 entry.job = replace(entry.job, end_time=end_time, time_limit_s=limit_s)
         return refused
 
-    def signal(self, job_id: int, signal_name: str) -> None:
-        """Note a signal to a running job."""
+    def put_back(self, job: int | str, *, held: bool = False) -> None:
+        """Put a job back to the queue; others' jobs, and those that may not start again, are refused."""
         self._reach()
-        if self._known(job_id).job.state is not JobState.RUNNING:
-            raise SlurmRefusedError(f"job {job_id} is not running: it cannot be signalled")
-        self.signals.append((job_id, signal_name))
+        entry = self._own(job)
+        if entry.request.no_requeue:
+            raise SlurmRefusedError(f"Requested operation is presently disabled for job {job}")
+        self.requeue(entry.job.job_id, reason="job requeued in held state" if held else None)
+
+    def signal(self, job: int | str, signal_name: str, receiver: Receiver = Receiver.STEPS) -> None:  # noqa: ARG002
+        """Note a signal to a running job; ``on_signal`` says what it does with it."""
+        self._reach()
+        entry = self._own(job)
+        if entry.job.state is not JobState.RUNNING:
+            raise SlurmRefusedError(f"job {job} is not running: it cannot be signalled")
+        self.signals.append((entry.job.job_id, signal_name))
+        ends_after_s = self.on_signal(entry.job)
+        if ends_after_s is not None:
+            entry.ends_at = min(entry.ends_at or self.now + ends_after_s, self.now + ends_after_s)
 
     def advance(self, seconds: float) -> None:
         """Let time pass: jobs end at their instants and waiting ones start."""
@@ -397,6 +415,12 @@ class FakeSlurm:
         if job_id not in self._entries:
             raise SlurmRefusedError(f"Invalid job id specified: {job_id}")
         return self._entries[job_id]
+
+    def _own(self, job: int | str) -> _Entry:
+        entry = self._known(int(job))
+        if entry.job.job_id in self.others:
+            raise SlurmRefusedError(f"Kill job error on job id {job}: Access/permission denied")
+        return entry
 
     def _reach(self) -> None:
         if not self.reachable:

@@ -135,6 +135,17 @@ class Job:
         """The names of the nodes the job holds, in Slurm's order."""
         return tuple(held.node for held in self.cores)
 
+    @property
+    def spec(self) -> str:
+        """What Slurm's commands call it, and nothing beside it.
+
+        The id of an array's first task is that of the whole array, and a component of a heterogeneous job is
+        told to by its leader (squeue(1), JOB ARRAYS; Slurm's page on heterogeneous jobs).
+        """
+        if self.array_job_id is not None and self.array_task_id is not None:
+            return f"{self.array_job_id}_{self.array_task_id}"
+        return str(self.het_job_id if self.het_job_id is not None else self.job_id)
+
 
 @dataclass(frozen=True, slots=True)
 class UnreadableJob:

@@ -32,10 +32,11 @@ Item = Sequence[Option]
 def job_items(question: Question) -> list[Item]:
     """Return one item a job: kill before application before system checkpoint (Algorithm 1)."""
     losses = whole_losses(question)
-    return [_options(question, place, losses[place]) for place in range(len(question.jobs))]
+    return [job_item(question, place, losses[place]) for place in range(len(question.jobs))]
 
 
-def _options(question: Question, place: int, loss: int | None) -> Item:
+def job_item(question: Question, place: int, loss: int | None) -> Item:
+    """Return the item of the job at a place; its loss is in whole parts, None if it may not be killed."""
     job = question.jobs[place]
     found = []
     for choice in Choice:

@@ -39,8 +39,12 @@ def _row(same: Sequence[Answer]) -> tuple[str, ...]:
     often = Counter(answer.choices.values())
     return (
         deadline,
-        f"{answer.loss:,.2f}",
+        _loss(answer.loss),
         f"{answer.checkpoint_min:g}",
         f"{answer.nodes:,}",
         *(str(often[choice]) for choice in Choice),
     )
+
+
+def _loss(value: float) -> str:
+    return f"{value:,.2f}" if value == 0 or value >= 0.1 else f"{value:.2g}"

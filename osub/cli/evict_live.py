@@ -1,0 +1,249 @@
+"""``osub evict`` on a live Slurm: the running jobs, the trade-off, the commands, and carrying them out."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import typer
+
+from osub.cli.evict_orders import conf_of, show_commands, show_outcomes, told
+from osub.cli.evict_show import facts_of, show_answers
+from osub.cli.replay_cluster import find_cluster
+from osub.cli.terminal import Console
+from osub.errors import ClusterError, UsageError
+from osub.slurm import SlurmClient
+from osub.slurm.run import Answer as CommandAnswer
+from osub.slurm.run import run_command
+from simulator.eviction import Answer, Choice, Solver
+from simulator.eviction.jobs_file import read_cells
+from simulator.eviction.live import LiveAnswers, answer_world
+from simulator.eviction.problem import MOST_LOSS, MOST_MINUTES
+from simulator.eviction.running import Known, Rules, Running, World, look
+from submitter.eviction.carry_out import Eviction
+from submitter.eviction.orders import Fate, Order, Ways, commands
+
+NO_SYSTEM = "System checkpoints are left out: no --system-command says how to take one (DMTCP, CRIU)."
+NO_APP = "No job is known to save itself at a signal (--app-min, --times): jobs can only be killed."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What the options of ``osub evict`` ask for on a live Slurm."""
+
+    cluster: Path | None
+    free_nodes: int
+    deadline_min: float
+    step_min: float
+    solver: Solver
+    rules: Rules
+    ways: Ways
+    all_deadlines: bool
+    html: Path | None
+    as_json: bool
+    execute: bool
+    yes: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """The Slurm that is asked, seconds since the epoch, seconds that only go up, and waiting."""
+
+    client: SlurmClient
+    now: Callable[[], float] = time.time
+    clock: Callable[[], float] = time.monotonic
+    pause: Callable[[float], None] = time.sleep
+
+
+def surroundings(cluster: Path | None) -> Surroundings:
+    """Return the surroundings of a command that names this cluster."""
+    return Surroundings(client=find_cluster(cluster)[0])
+
+
+def read_known(path: Path, *, has_system: bool) -> dict[str, Known]:
+    """Read what is known of single jobs: CSV with ``job`` and any of ``loss``, ``ts_min`` and ``ta_min``.
+
+    ``ts_min`` counts only where there is a command to checkpoint a job from outside.
+    """
+    return {
+        cells.name: Known(
+            loss=cells.number("loss", MOST_LOSS),
+            ts_min=cells.number("ts_min", MOST_MINUTES) if has_system else None,
+            ta_min=cells.number("ta_min", MOST_MINUTES),
+        )
+        for cells in read_cells(path, ("job",), ("loss", "ts_min", "ta_min"))
+    }
+
+
+def evict_live(wanted: Wanted) -> None:
+    """Show what to evict from a live Slurm, and evict it if that is wanted."""
+    if wanted.execute and not wanted.yes and (wanted.as_json or not sys.stdin.isatty()):
+        raise UsageError("--execute asks before it evicts; where nobody can answer, say --yes")
+    around = surroundings(wanted.cluster)
+    world = _look(around, wanted.rules)
+    found = answer_world(world, wanted.free_nodes, wanted.deadline_min, wanted.step_min, wanted.solver)
+    orders = orders_of(world, found)
+    facts = _facts(wanted, world, found)
+    if wanted.html is not None:
+        from simulator.eviction.page import write_trade_off
+
+        write_trade_off(wanted.html, facts, found.question, {wanted.solver.value: found.answers})
+    if not wanted.as_json:
+        show_answers(facts, found.answers)
+        show_commands(orders, wanted.ways, wanted.cluster)
+    eviction = None
+    if wanted.execute and found.answers[-1].possible:
+        _ask(wanted, world, orders)
+        eviction = _eviction(around, wanted, orders)
+    try:
+        if eviction is not None:
+            with _stopped_by_signals():
+                eviction.run()
+    finally:
+        if wanted.as_json:
+            typer.echo(_json(wanted, facts, found.answers, orders, eviction))
+        elif eviction is not None:
+            show_outcomes(eviction.outcomes)
+    if wanted.execute:
+        _check_freed(wanted, world, eviction)
+
+
+def orders_of(world: World, found: LiveAnswers) -> list[Order]:
+    """Return what is to be done for the last deadline, kills first."""
+    choices, question = found.answers[-1].choices, found.question
+    orders = [
+        Order(
+            spec=running.spec,
+            job_id=running.job_id,
+            start_time=running.start_time,
+            fate=Fate(choices[running.spec].value),
+            planned_s=60 * question.minutes_of(question.steps_of(_minutes(running, choices)) or 0),
+        )
+        for running in world.jobs
+        if running.spec in choices
+    ]
+    return sorted(orders, key=lambda order: order.fate is not Fate.KILL)
+
+
+def _minutes(running: Running, choices: Mapping[str, Choice]) -> float | None:
+    return running.job.minutes(choices[running.spec])
+
+
+def _look(around: Surroundings, rules: Rules) -> World:
+    partitions = around.client.partitions()
+    if rules.partition is not None and rules.partition not in {part.name for part in partitions}:
+        raise UsageError(f"--partition: this Slurm has no partition {rules.partition}")
+    nodes = around.client.nodes()
+    return look(around.client.jobs(), nodes, partitions, around.now(), rules)
+
+
+def _facts(wanted: Wanted, world: World, found: LiveAnswers) -> list[str]:
+    facts = [
+        (
+            f"{len(world.jobs)} jobs that can be evicted hold {len(world.holders):,} nodes, {world.idle:,} "
+            f"more are idle. {max(0, wanted.free_nodes):,} of those held are to be free within "
+            f"{wanted.deadline_min:g} min; loss in node-hours, times in minutes."
+        ),
+        *world.notes,
+        *found.notes,
+    ]
+    if not wanted.ways.system_command:
+        facts.append(NO_SYSTEM)
+    if all(running.job.ta_min is None for running in world.jobs):
+        facts.append(NO_APP)
+    return facts
+
+
+def _ask(wanted: Wanted, world: World, orders: Sequence[Order]) -> None:
+    """Ask whether to go on, unless that is answered already."""
+    if wanted.yes or not orders:
+        return
+    owners = {running.spec: running.user for running in world.jobs}
+    users = len({owners[order.spec] for order in orders})
+    often = Counter(order.fate for order in orders)
+    told = ", ".join(f"{often[fate]} {fate}" for fate in Fate if often[fate])
+    typer.confirm(f"Evict {len(orders)} jobs of {users} users ({told})?", abort=True, err=True)
+
+
+def _eviction(around: Surroundings, wanted: Wanted, orders: Sequence[Order]) -> Eviction:
+    console = Console(stderr=True)
+    environment = dict(os.environ)
+    if wanted.cluster is not None:
+        environment["SLURM_CONF"] = str(conf_of(wanted.cluster))
+
+    def run_outside(words: Sequence[str], timeout_s: float) -> CommandAnswer:
+        return run_command(words, None, environment, timeout_s)
+
+    return Eviction(
+        client=around.client,
+        orders=orders,
+        ways=wanted.ways,
+        run_command=run_outside,
+        clock=around.clock,
+        pause=around.pause,
+        tell=lambda one: console.print(told(one), markup=False, highlight=False, soft_wrap=True),
+    )
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end an eviction as Ctrl-C does: with what was done."""
+    before = {
+        number: signal.signal(number, signal.default_int_handler)
+        for number in (signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _check_freed(wanted: Wanted, world: World, eviction: Eviction | None) -> None:
+    """Raise ClusterError unless the jobs have let go of enough nodes; tell if they were late."""
+    if eviction is None:
+        raise ClusterError(f"nothing was done: {wanted.free_nodes} nodes cannot be free in time")
+    specs = {one.order.spec for one in eviction.outcomes} - eviction.holding
+    places = frozenset(place for place, running in enumerate(world.jobs) if running.spec in specs)
+    freed = len(world.freed(places))
+    if freed < wanted.free_nodes:
+        raise ClusterError(
+            f"only {freed} of {wanted.free_nodes} nodes were let go; see what was refused above"
+        )
+    late_s = (eviction.freed_s or 0.0) - wanted.ways.deadline_s
+    if late_s > 0:
+        line = f"{freed} nodes were let go, the last {late_s:.0f} s after the deadline"
+        Console(stderr=True).print(line, markup=False, highlight=False)
+
+
+def _json(
+    wanted: Wanted,
+    facts: Sequence[str],
+    answers: Sequence[Answer],
+    orders: Sequence[Order],
+    eviction: Eviction | None,
+) -> str:
+    shown = answers if wanted.all_deadlines else answers[-1:]
+    found: dict[str, object] = {
+        "deadlines": [facts_of(answer) for answer in shown],
+        "facts": facts,
+        "orders": [
+            {"job": order.spec, "choice": order.fate, "commands": commands(order, wanted.ways)}
+            for order in orders
+        ],
+    }
+    if eviction is not None:
+        found["outcomes"] = [
+            {"job": one.order.spec, "end": one.end, "after_s": one.after_s, "note": one.note}
+            for one in eviction.outcomes
+        ]
+        found["freed_s"] = eviction.freed_s
+    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode()

@@ -1,0 +1,234 @@
+"""``osub evict --execute`` on a real Slurm, with jobs that save themselves at a signal and others."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from deploy.local import LocalCluster, Shape
+from osub.slurm import CommandSlurm, Job, JobState
+from osub.slurm.run import Answer, run_command
+from submitter.eviction.carry_out import End, Eviction
+from submitter.eviction.orders import Fate, Order, Ways
+from tests.fixtures import saver
+from tests.integration.conftest import empty_folder, end_cluster, quick_to_kill
+from tests.integration.waiting import wait_until
+
+pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+
+START_S = 90.0
+NOBODY = 65534
+SLEEPER = "#!/bin/sh\nexec sleep 100000\n"
+
+
+class Site:
+    """A cluster, and jobs on it."""
+
+    def __init__(self, cluster: LocalCluster, folder: Path) -> None:
+        self.cluster = cluster
+        self.folder = folder
+        self.conf = cluster.state().layout.conf
+        self.client = cluster.client()
+        self.environment = {"PATH": os.environ["PATH"], "SLURM_CONF": str(self.conf)}
+
+    def submit(self, script: str, *options: str) -> int:
+        words = ["sbatch", "--parsable", "-o", "/dev/null", *options]
+        done = subprocess.run(
+            words, input=script, env=self.environment, capture_output=True, text=True, check=True
+        )
+        return int(done.stdout)
+
+    def saver(self, name: str, seconds: str, *options: str) -> int:
+        """Start a job whose step saves itself, and wait until it would."""
+        file = self.folder / name
+        job = self.submit(
+            f"#!/bin/sh\nexec srun {sys.executable} {saver.__file__} {file} {seconds}\n",
+            "-N1",
+            "-n2",
+            *options,
+        )
+        ready = self.folder / f"{name}.ready"
+        wait_until(ready.exists, START_S, f"job {job} is ready")
+        return job
+
+    def sleeper(self, *options: str) -> int:
+        job = self.submit(SLEEPER, *options)
+        wait_until(lambda: self.state(job) is JobState.RUNNING, START_S, f"job {job} runs")
+        return job
+
+    def job(self, job_id: int) -> Job | None:
+        return self.client.job(job_id)
+
+    def state(self, job_id: int) -> JobState | None:
+        job = self.job(job_id)
+        return None if job is None else job.state
+
+    def order(self, job_id: int, fate: Fate) -> Order:
+        job = self.job(job_id)
+        assert job is not None
+        assert job.start_time is not None
+        return Order(spec=job.spec, job_id=job_id, start_time=job.start_time, fate=fate, planned_s=6)
+
+    def evict(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [
+            sys.executable,
+            "-m",
+            "osub.cli.main",
+            "evict",
+            "--cluster",
+            str(self.cluster.folder),
+            *words,
+        ]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    def table(self, text: str) -> str:
+        path = self.folder / "times.csv"
+        path.write_text(text)
+        return str(path)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """Four nodes of two cores, which everybody can reach."""
+    with empty_folder() as folder:
+        folder.chmod(0o755)
+        made = LocalCluster(folder / "c")
+        made.up(quick_to_kill(Shape(nodes=4, cores=2, virtual=True)))
+        try:
+            yield made
+        finally:
+            end_cluster(made)
+
+
+@pytest.fixture
+def site(cluster: LocalCluster, tmp_path: Path) -> Iterator[Site]:
+    found = Site(cluster, tmp_path)
+    yield found
+    client = found.client
+    client.cancel([job.job_id for job in client.jobs().jobs if not job.state.is_over])
+    wait_until(
+        lambda: not any(job.state.holds_cores for job in client.jobs().jobs), 40, "the nodes are empty"
+    )
+
+
+def test_savers_save_themselves_and_the_rest_is_killed(site: Site) -> None:
+    first, second = site.saver("first", "0.5"), site.saver("second", "0.5")
+    killed = site.sleeper("-N1", "-n2")
+    spared = site.sleeper("-N1", "-n2")
+    table = site.table(f"job,ta_min,loss\n{first},0.1,\n{second},0.1,\n{spared},,1000\n")
+    words = ("--free-nodes", "3", "--deadline", "0.5", "--granularity", "0.1", "--times", table)
+    shown = site.evict(*words)
+    assert shown.returncode == 0, shown.stderr
+    assert f"  scancel {killed}\n" in shown.stdout
+    assert f"  scancel --signal=USR1 {first}   #" in shown.stdout
+    done = site.evict(*words, "--execute", "--yes", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["deadlines"][-1]["choices"] == {str(first): "app", str(second): "app", str(killed): "kill"}
+    assert [one["end"] for one in found["outcomes"]] == [End.CANCELLED, End.SAVED, End.SAVED]
+    assert [one["note"] for one in found["outcomes"][1:]] == ["COMPLETED", "COMPLETED"]
+    assert found["freed_s"] < 30
+    assert [(site.folder / name).read_text() for name in ("first", "second")] == ["saved", "saved"]
+    assert site.state(spared) is JobState.RUNNING
+    assert site.state(killed) is JobState.CANCELLED
+
+
+def test_who_ignores_the_signal_is_put_back_to_the_queue_when_the_time_is_up(site: Site) -> None:
+    deaf = site.saver("deaf", "ignore", "--requeue")
+    words = ("--free-nodes", "1", "--deadline", "0.05", "--granularity", "0.05", "--app-min", "0.05")
+    done = site.evict(*words, "--execute", "--yes", "--json", "--requeue", "held")
+    (outcome,) = json.loads(done.stdout)["outcomes"]
+    assert outcome["end"] == End.REQUEUED
+    assert "did not end by itself in time" in outcome["note"]
+    assert outcome["after_s"] >= 3
+    wait_until(lambda: site.state(deaf) is JobState.PENDING, 40, "it is in the queue again")
+    job = site.job(deaf)
+    assert job is not None
+    assert "held" in job.reason.lower()
+
+
+def test_jobs_that_share_a_node_go_together_and_one_task_is_not_its_array(site: Site) -> None:
+    node = site.client.nodes()[0].name
+    array = site.submit(SLEEPER, "--array=0-1", "-N1", "-n1", "-w", node)
+    wait_until(lambda: len(running(site)) == 2, START_S, "both tasks run")
+    spared = site.submit(SLEEPER, "--array=0-1", "-N1", "-n2", "-w", site.client.nodes()[1].name)
+    wait_until(lambda: len(running(site)) == 3, START_S, "one task of the other array runs")
+    table = site.table(f"job,loss\n{spared}_0,1000\n")
+    done = site.evict(
+        "--free-nodes", "1", "--deadline", "0", "--times", table, "--execute", "--yes", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["deadlines"][-1]["choices"] == {f"{array}_0": "kill", f"{array}_1": "kill"}
+    assert [job.spec for job in running(site)] == [f"{spared}_0"]
+    alone = site.evict("--free-nodes", "1", "--deadline", "0", "--execute", "--yes", "--json")
+    assert [one["job"] for one in json.loads(alone.stdout)["outcomes"]] == [f"{spared}_0"]
+    wait_until(lambda: [job.spec for job in running(site)] == [f"{spared}_1"], START_S, "the next task runs")
+
+
+def running(site: Site) -> list[Job]:
+    return [job for job in site.client.jobs().jobs if job.state is JobState.RUNNING]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
+def test_slurm_refuses_who_may_not_and_each_refusal_is_told(site: Site) -> None:
+    jobs = [site.sleeper("-N1", "-n2") for _ in range(2)]
+    gone = site.sleeper("-N1", "-n2")
+    orders = [site.order(jobs[0], Fate.KILL), site.order(jobs[1], Fate.APP), site.order(gone, Fate.KILL)]
+    site.client.cancel([gone])
+    wait_until(lambda: site.state(gone) is JobState.CANCELLED, 40, "a job is gone")
+
+    def as_nobody(
+        words: Sequence[str], stdin: str | None, environment: Mapping[str, str], timeout_s: float
+    ) -> Answer:
+        if words[0] == "squeue":
+            return run_command(words, stdin, environment, timeout_s)
+        changed = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *words)
+        return run_command(changed, stdin, environment, timeout_s)
+
+    eviction = Eviction(
+        client=CommandSlurm(site.conf, runner=as_nobody),
+        orders=orders,
+        ways=Ways(deadline_s=5),
+        run_command=lambda words, _: Answer(0, "", ""),
+        clock=time.monotonic,
+        pause=time.sleep,
+        tell=lambda _: None,
+    )
+    eviction.run()
+    assert [one.end for one in eviction.outcomes] == [End.REFUSED, End.REFUSED, End.GONE]
+    for one in eviction.outcomes[:2]:
+        assert "Access/permission denied" in one.note
+    assert [site.state(job) for job in jobs] == [JobState.RUNNING, JobState.RUNNING]
+
+
+def test_an_interruption_tells_what_was_done(site: Site) -> None:
+    deaf = site.saver("deaf", "ignore")
+    killed = site.sleeper("-N1", "-n2")
+    table = site.table(f"job,ta_min\n{deaf},0.1\n")
+    command = [sys.executable, "-m", "osub.cli.main", "evict", "--cluster", str(site.cluster.folder)]
+    words = ["--free-nodes", "2", "--deadline", "2", "--granularity", "0.1", "--times", table]
+    process = subprocess.Popen(
+        [*command, *words, "--execute", "--yes"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    wait_until(lambda: site.state(killed) is JobState.CANCELLED, 40, "the first job is killed")
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=40)
+    assert process.returncode == 130, err
+    assert "interrupted meanwhile: signalled" in " ".join(out.split())
+    assert f"job {killed} (kill): cancelled" in err
+    assert err.splitlines()[-1] == "osub: interrupted"
+    assert site.state(deaf) is JobState.RUNNING
