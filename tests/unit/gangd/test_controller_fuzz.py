@@ -180,6 +180,7 @@ def dropped(scene: Scene) -> int:
     return 0 if status is None else sum(status.dropped.values())
 
 
+@pytest.mark.slow
 def test_frames_with_the_keys_of_nodes_and_without_any_do_no_harm(tmp_path: Path) -> None:
     with live_controller(tmp_path) as scene:
         fuzz_with_keys(scene, FEW)

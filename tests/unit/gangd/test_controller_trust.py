@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import zmq
 
 from gangd.keys import load_agent_keys
@@ -146,6 +147,7 @@ def test_the_answers_to_a_node_cannot_be_taken_over(tmp_path: Path) -> None:
     assert answers() == set(range(1, 41))
 
 
+@pytest.mark.slow
 def test_two_that_speak_with_the_key_of_one_node_are_told_of(tmp_path: Path) -> None:
     stage = Stage(tmp_path, two_jobs_on_each_node())
     one = stage.agent("n1")

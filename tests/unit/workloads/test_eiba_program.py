@@ -17,6 +17,8 @@ from typing import Any
 import psutil
 import pytest
 
+pytestmark = pytest.mark.slow
+
 DEADLINE_S = 60.0
 
 

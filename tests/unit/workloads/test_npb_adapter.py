@@ -20,6 +20,8 @@ from workloads.rrba.calibrate import Calibration, host_type, load_calibrations, 
 from workloads.rrba.calibrate import Key as CalibrationKey
 from workloads.rrba.kinds import kind_from_words
 
+pytestmark = pytest.mark.slow
+
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 
 # Reads values by line number, as the benchmarks do, and closes as they do after an unusual count.

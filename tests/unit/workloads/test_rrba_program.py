@@ -20,6 +20,8 @@ from workloads.rrba.calibrate import Calibration, key_of, load_calibrations, sto
 from workloads.rrba.grid import parse_grid
 from workloads.rrba.segments import SEGMENTS, discard_segments
 
+pytestmark = pytest.mark.slow
+
 DEADLINE_S = 90.0
 MPIEXEC = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 SMALL = ("--app", "jacobi", "--grid", "8")
