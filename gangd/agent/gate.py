@@ -19,7 +19,7 @@ from typing import Protocol
 
 from gangd.agent.native import NativeSwitch
 from gangd.agent.watch import FileWatch
-from gangd.freezer.model import Did, Holder, Outcome, Planner, Step, StepKey, Write
+from gangd.freezer.model import Account, Did, Holder, Outcome, Planner, Step, StepKey, Write
 from gangd.guardian.statefile import StateFile, Word
 
 
@@ -101,11 +101,20 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """What native code is to make: steps that are not barred, and their writes."""
+    """What native code is to make: steps that are not barred, their writes, and accounts by job."""
 
     due: Due
     freeze: tuple[StepKey, ...]
     writes: tuple[Write, ...]
+    accounts: tuple[tuple[int, Account], ...]
+
+    def used_ns(self, read: Iterable[int | None]) -> dict[int, int]:
+        """Return what the jobs had used, from what was read of the accounts."""
+        used: dict[int, int] = {}
+        for (job, _), used_ns in zip(self.accounts, read, strict=True):
+            if used_ns is not None:
+                used[job] = used.get(job, 0) + used_ns
+        return used
 
 
 class Gate:
@@ -121,7 +130,7 @@ class Gate:
     watch
         Tells whose control files were written; None where that cannot be told.
     yielding
-        Jobs that yield when they are held.
+        Jobs that yield when they are held; see ``let_yield``.
     changes
         Counts what voids a plan for native code.
 
@@ -165,6 +174,7 @@ class Gate:
         self._planned: collections.deque[_Planned] = collections.deque()
         self._made: collections.deque[Made] = collections.deque()
         self._noted = 0
+        self._begun: frozenset[int] = frozenset()
         self._lock: threading.Lock | NativeSwitch = self.native or threading.Lock()
 
     @property
@@ -201,6 +211,18 @@ class Gate:
             with self._alone():
                 self._barred = jobs
 
+    def let_yield(self, jobs: frozenset[int]) -> None:
+        """Note which jobs yield when they are held; what was planned to hold them otherwise is dropped."""
+        if jobs != self.yielding:
+            with self.alone():
+                self.yielding = jobs
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep everybody off the steps, with nothing planned; for what a plan depends on."""
+        with self._alone():
+            yield
+
     def plan(self, choose: Callable[[], Sequence[Due]]) -> int:
         """Let native code make what is due, soonest first, up to the first that is more than writes.
 
@@ -218,11 +240,15 @@ class Gate:
         for place, due in enumerate(queue):
             freeze = tuple(key for key in due.freeze if key.job not in self._barred)
             writes = self._writes(freeze, due.thaw, ours)
+            if writes is None:
+                return
+            accounts = self._accounts(writes, (*freeze, *due.thaw))
             held = held.union(freeze).difference(due.thaw)
             following_ns = queue[place + 1].instant_ns if place + 1 < len(queue) else 0
-            if writes is None or not native.push(due.instant_ns, following_ns, writes, held_after=bool(held)):
+            read = [account for _, account in accounts]
+            if not native.push(due.instant_ns, following_ns, writes, read, held_after=bool(held)):
                 return
-            self._planned.append(_Planned(due, freeze, tuple(writes)))
+            self._planned.append(_Planned(due, freeze, tuple(writes), accounts))
 
     def apply(
         self,
@@ -303,7 +329,9 @@ class Gate:
     def watch_files(self, files: dict[str, StepKey]) -> bool:
         """Watch exactly these control files; returns whether there was room for all."""
         with self._alone(changes=False):
-            return self.watch is None or self.watch.set_files(files)
+            complete = self.watch is None or self.watch.set_files(files)
+            self._look_for_strangers()  # watches that ended are told of, too: native code stops at them
+            return complete
 
     def strange(self) -> set[StepKey]:
         """Return the steps whose control files strangers have written, until they are settled.
@@ -311,9 +339,7 @@ class Gate:
         Until then such steps are neither frozen nor thawed: they may be somebody else's by now.
         """
         with self._alone(changes=False):
-            self._see()
-            if self._strange:
-                self._void()
+            self._look_for_strangers()
             return self._strange.copy()
 
     def settle(self, key: StepKey) -> None:
@@ -340,7 +366,8 @@ class Gate:
     def _catch_up(self, native: NativeSwitch) -> None:
         before = self._noted
         while self._noted != native.made:
-            planned, done = self._planned.popleft(), native.done(self._noted)
+            planned = self._planned.popleft()
+            done = native.done(self._noted, len(planned.accounts))
             self._noted += 1
             self.turn += 1
             for key in planned.freeze:
@@ -348,12 +375,15 @@ class Gate:
             for key in planned.due.thaw:
                 self._held.pop(key, None)
             self._note(planned.writes, done.begin_ns)
-            applied = Applied(done.begin_ns, done.frozen_ns, done.end_ns, (), refused=False)
+            instants = (done.begin_ns, done.frozen_ns, done.end_ns)
+            applied = Applied(*instants, (), refused=False, used_ns=planned.used_ns(done.used_ns))
             held = frozenset(key.job for key in self._held)
             self._made.append(Made(planned.due, applied, held, self.turn))
         part = native.partial()
         if part:  # it has come to us in the middle, and whoever is here goes on from there
-            self._note(self._planned[0].writes[:part], self._clock())
+            begun = self._planned[0].writes[:part]
+            self._note(begun, self._clock())
+            self._begun = frozenset(write.key.job for write in begun)
             self._void()
         if part or self._noted != before:
             self._shown = self._held.copy()
@@ -382,15 +412,31 @@ class Gate:
                 writes += planned
         return writes
 
+    def _accounts(
+        self, writes: Iterable[Write], keys: tuple[StepKey, ...]
+    ) -> tuple[tuple[int, Account], ...]:
+        """List what ``_used_ns`` reads after these writes, and of which job each is."""
+        assert self._planner is not None
+        jobs = {write.key.job for write in writes} & self.yielding
+        found = ((key.job, self._planner.account(key)) for key in dict.fromkeys(keys) if key.job in jobs)
+        return tuple((job, account) for job, account in found if account is not None)
+
     def _used_ns(self, outcomes: Iterable[Outcome]) -> Mapping[int, int]:
         """CPU time so far of the jobs that yield and were held or let go just now."""
         used: dict[int, int] = {}
-        jobs = {outcome.key.job for outcome in outcomes if outcome.did is Did.WROTE} & self.yielding
+        wrote = {outcome.key.job for outcome in outcomes if outcome.did is Did.WROTE}
+        jobs = (wrote | self._begun) & self.yielding
+        self._begun = frozenset()  # what native code had written of the same switch
         for key in {outcome.key for outcome in outcomes if outcome.key.job in jobs}:
             step_ns = self.holder.cpu_ns(key)
             if step_ns is not None:
                 used[key.job] = used.get(key.job, 0) + step_ns
         return used
+
+    def _look_for_strangers(self) -> None:
+        self._see()
+        if self._strange:
+            self._void()
 
     def _see(self) -> None:
         """Before we write: whatever was written since our last write, was by a stranger."""
@@ -407,7 +453,9 @@ class Gate:
             # Whoever looks at it next would take our freeze for the stranger's, and leave it.
             return Outcome(key, Did.NOTHING)
         outcome = self.holder.hold(key)
-        if outcome.did is not Did.GONE:
+        if outcome.did is Did.GONE:
+            self._held.pop(key, None)
+        else:
             self._held.setdefault(key, now_ns)
         return outcome
 

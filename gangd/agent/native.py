@@ -11,28 +11,35 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from gangd.agent.kernel import Alarm
-from gangd.freezer.model import Write
+from gangd.freezer.model import Account, Write
 from gangd.guardian.statefile import StateFile, Word
 
 LIBRARY = Path(__file__).with_name("_switch.so")
-ABI = 2
-MOST_BYTES, MOST_WRITES = 16, 64
+ABI = 3
+MOST_BYTES, MOST_WRITES, MOST_ACCOUNTS = 16, 64, 16
 _COMMAND = 1
+_BEGINS_RELEASE, _RELEASES, _HOLDS = 0, 1, 2
 _ACT = struct.Struct("=iiIIQ16s")
+_ACCOUNT = struct.Struct("=ii")
+_DONE_WORDS = 3 + MOST_ACCOUNTS
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Instants of a switch that was made: before the first write, after the last hold, after the last."""
+    """Instants of a switch that was made: before the first write, after the last hold, after the last.
+
+    ``used_ns`` is what its accounts had after that, in their order; None for one that could not be read.
+    """
 
     begin_ns: int
     frozen_ns: int
     end_ns: int
+    used_ns: tuple[int | None, ...]
 
 
 def load(path: Path = LIBRARY) -> ctypes.CDLL | None:
@@ -51,7 +58,8 @@ def load(path: Path = LIBRARY) -> ctypes.CDLL | None:
         getattr(library, name).restype = pointer
     for name in (*places, "gs_free", "gs_lock", "gs_unlock", "gs_clear", "gs_run"):
         getattr(library, name).argtypes = (pointer,)
-    library.gs_push.argtypes = (pointer, number, number, ctypes.c_int, ctypes.c_int, ctypes.c_char_p)
+    a_list = (ctypes.c_int, ctypes.c_char_p)
+    library.gs_push.argtypes = (pointer, number, number, ctypes.c_int, *a_list, *a_list)
     library.gs_arm.argtypes = (pointer, number)
     library.gs_take.argtypes = (pointer, number, pointer)
     return library
@@ -87,7 +95,7 @@ class NativeSwitch:
         self._partial = ctypes.c_int32.from_address(library.gs_partial(self._gs))
         self._events = ctypes.c_uint32.from_address(library.gs_events(self._gs))
         self._event = library.gs_event(self._gs)
-        self._record = (ctypes.c_int64 * 3)()
+        self._record = (ctypes.c_int64 * _DONE_WORDS)()
 
     def __enter__(self) -> None:
         self._library.gs_lock(self._gs)
@@ -129,7 +137,15 @@ class NativeSwitch:
         """Drop the switches that were not made."""
         self._library.gs_clear(self._gs)
 
-    def push(self, instant_ns: int, following_ns: int, writes: Iterable[Write], *, held_after: bool) -> bool:
+    def push(
+        self,
+        instant_ns: int,
+        following_ns: int,
+        writes: Iterable[Write],
+        accounts: Sequence[Account] = (),
+        *,
+        held_after: bool,
+    ) -> bool:
         """Add a switch to those to come; False if there is no room for it.
 
         Parameters
@@ -140,6 +156,8 @@ class NativeSwitch:
             When something is to happen after it, by whomever; 0 for never.
         writes
             What, holds before releases.
+        accounts
+            What is read afterwards.
         held_after
             Whether anything is held then, so that the end of the lease matters.
         """
@@ -148,23 +166,32 @@ class NativeSwitch:
             if len(write.data) > MOST_BYTES:
                 return False
             mark = self._state.address_of_mark(write.slot)
-            acts.append(_ACT.pack(write.fd, write.holds, len(write.data), 0, mark, write.data))
-        if len(acts) > MOST_WRITES:
+            acts.append(_ACT.pack(write.fd, _what(write), len(write.data), 0, mark, write.data))
+        if len(acts) > MOST_WRITES or len(accounts) > MOST_ACCOUNTS:
             return False
-        raw = b"".join(acts)
-        pushed = self._library.gs_push(self._gs, instant_ns, following_ns, held_after, len(acts), raw)
+        read = [_ACCOUNT.pack(account.fd, account.in_lines) for account in accounts]
+        lists = (len(acts), b"".join(acts), len(read), b"".join(read))
+        pushed = self._library.gs_push(self._gs, instant_ns, following_ns, held_after, *lists)
         return bool(pushed == 0)
 
     def partial(self) -> int:
         """How many writes of the first switch to come were made before Python had to take over."""
         return self._partial.value
 
-    def done(self, number: int) -> Done:
-        """Return what is known of a switch that was made; the last few dozen are kept."""
+    def done(self, number: int, accounts: int = 0) -> Done:
+        """Return what is known of a switch with so many accounts that was made; the last dozens are kept."""
         self._library.gs_take(self._gs, number, ctypes.addressof(self._record))
-        return Done(*self._record)
+        begin_ns, frozen_ns, end_ns = self._record[:3]
+        used_ns = self._record[3 : 3 + accounts]
+        return Done(begin_ns, frozen_ns, end_ns, tuple(None if each < 0 else each for each in used_ns))
 
     def ended_watches(self) -> bytes:
         """Return inotify's events of watches that ended by themselves, which C has read, as they came."""
         length, self._events.value = self._events.value, 0
         return ctypes.string_at(self._event, length) if length else b""
+
+
+def _what(write: Write) -> int:
+    if write.holds:
+        return _HOLDS
+    return _RELEASES if write.completes else _BEGINS_RELEASE

@@ -191,7 +191,7 @@ class Node:
     def _follow_ways(self, now_ns: int) -> bool:
         """Take note of how jobs are held now; whether that has changed."""
         changed = self.ways.follow(self.talk.timeline, self._number(now_ns), self.table, now_ns)
-        self.gate.yielding = self.ways.yielding
+        self.gate.let_yield(self.ways.yielding)
         return changed
 
     def check(self, now_ns: int, *, everything: bool = True) -> None:

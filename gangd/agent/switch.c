@@ -1,13 +1,15 @@
-/* The switch: at an instant, a list of writes to files that are open, and nothing else.
+/* The switch: at an instant, a list of writes to files that are open, then accounts that are read.
  *
  * Everything that is no matter of course is left to the caller, in Python: a lease that is over, a file that a
  * stranger has written, a write that fails. Then gs_run returns, and gs_partial tells how much was done.
  *
- * Before a write that holds, its mark in the ledger is set; after a write that releases, it is taken back. The
- * lease is looked at before the first write and after the last one. All state is behind one lock, which the
- * caller takes for whatever it does to the same files, and which lends its holder the waiting thread's priority.
+ * Before a write that holds, its mark in the ledger is set; after a write that releases, it is taken back; a
+ * write that only begins a release leaves it as it is. The lease is looked at before the first write and after
+ * the last one. All state is behind one lock, which the caller takes for whatever it does to the same files, and
+ * which lends its holder the waiting thread's priority.
  */
 #define _GNU_SOURCE
+#include <ctype.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -19,24 +21,33 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ABI = 2, MOST_ACTS = 64, MOST_BATCHES = 32, KEPT = 64, EVENTS = 8192, HELD = 2, KNOWN = 1 };
+enum { ABI = 3, MOST_ACTS = 64, MOST_READS = 16, MOST_BATCHES = 32, KEPT = 64, EVENTS = 8192 };
+enum { KNOWN = 1, HELD = 2 };
+enum { BEGINS_RELEASE, RELEASES, HOLDS };
 enum { COMMAND = 1, YOURS = 2 };
 
 struct act {
-    int32_t fd, hold;
+    int32_t fd, what;
     uint32_t length, unused;
     uint8_t *mark;
     char data[16];
 };
 
+/* A file that has CPU time: a number of ns, or lines of which that with this word has a number of us. */
+struct account {
+    int32_t fd, in_lines;
+};
+
 struct batch {
     int64_t instant_ns, following_ns;
-    int32_t acts, held_after;
+    int32_t acts, accounts, held_after, unused;
     struct act act[MOST_ACTS];
+    struct account account[MOST_READS];
 };
 
 struct done {
     int64_t begin_ns, frozen_ns, end_ns;
+    int64_t used_ns[MOST_READS]; /* -1: could not be read */
 };
 
 struct gs {
@@ -108,15 +119,18 @@ int gs_arm(struct gs *gs, int64_t due_ns) {
 
 void gs_clear(struct gs *gs) { gs->count = gs->partial = 0; }
 
-int gs_push(struct gs *gs, int64_t instant_ns, int64_t following_ns, int held_after, int acts, const void *act) {
+int gs_push(struct gs *gs, int64_t instant_ns, int64_t following_ns, int held_after, int acts, const void *act,
+            int accounts, const void *account) {
     struct batch *batch = &gs->batch[(gs->first + gs->count) % MOST_BATCHES];
-    if (gs->count == MOST_BATCHES || acts > MOST_ACTS)
+    if (gs->count == MOST_BATCHES || acts > MOST_ACTS || accounts > MOST_READS)
         return -1;
     batch->instant_ns = instant_ns;
     batch->following_ns = following_ns;
     batch->held_after = held_after;
     batch->acts = acts;
     memcpy(batch->act, act, acts * sizeof(struct act));
+    batch->accounts = accounts;
+    memcpy(batch->account, account, accounts * sizeof(struct account));
     gs->count++;
     return 0;
 }
@@ -146,19 +160,39 @@ static void forget_own(struct gs *gs) {
         }
 }
 
+static int64_t used_ns(const struct account *account) {
+    char text[512], *at = text, *end;
+    ssize_t length = pread(account->fd, text, sizeof text - 1, 0);
+    int64_t used;
+    if (length <= 0)
+        return -1;
+    text[length] = 0;
+    if (account->in_lines && !(at = strstr(text, "usage_usec ")))
+        return -1;
+    at += account->in_lines ? strlen("usage_usec ") : 0;
+    errno = 0;
+    used = strtoll(at, &end, 10);
+    if (end == at || errno || used < 0 || (*end && !isspace((unsigned char)*end)))
+        return -1;
+    return account->in_lines ? 1000 * used : used;
+}
+
 static int fire(struct gs *gs, struct batch *batch) {
-    struct done done = {now_ns(), 0, 0};
+    struct done done = {.begin_ns = now_ns()};
     if (written(gs) || lease_over(gs, done.begin_ns))
         return -1;
     for (int i = 0; i < batch->acts; i++) {
         struct act *act = &batch->act[i];
-        if (act->hold)
+        if (act->what == HOLDS)
             __atomic_store_n(act->mark, HELD, __ATOMIC_SEQ_CST);
         else if (!done.frozen_ns)
             done.frozen_ns = now_ns();
-        if (pwrite(act->fd, act->data, act->length, 0) < 0)
+        if (pwrite(act->fd, act->data, act->length, 0) < 0) {
+            if (act->what == HOLDS)
+                __atomic_store_n(act->mark, KNOWN, __ATOMIC_SEQ_CST);
             return -1;
-        if (!act->hold)
+        }
+        if (act->what == RELEASES)
             __atomic_store_n(act->mark, KNOWN, __ATOMIC_SEQ_CST);
         gs->partial = i + 1;
     }
@@ -168,6 +202,8 @@ static int fire(struct gs *gs, struct batch *batch) {
     if (batch->held_after && lease_over(gs, done.end_ns))
         return -1;
     forget_own(gs);
+    for (int i = 0; i < batch->accounts; i++)
+        done.used_ns[i] = used_ns(&batch->account[i]);
     gs->partial = 0;
     gs->done[gs->made % KEPT] = done;
     __atomic_store_n(&gs->made, gs->made + 1, __ATOMIC_SEQ_CST);

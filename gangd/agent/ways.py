@@ -76,7 +76,8 @@ class Ways:
         for key in table.keys_of(self._reach):
             if self._hold_extern or key.step != "extern":
                 keys.setdefault(key.job, []).append(key)
-        return self._both.gather({job: partial(self._pids, steps) for job, steps in keys.items()})
+        jobs = {job: partial(self._pids, steps) for job, steps in keys.items()}
+        return self._both.gather(jobs, table.gate.alone)
 
     def troubles(self) -> dict[int, str]:
         """Return what could not be brought within reach since the last call, by job."""

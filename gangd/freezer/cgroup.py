@@ -9,13 +9,14 @@ may get other folders while it is held, or drop out of sight, and still stands s
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gangd.freezer.layout import find_steps, slurm_roots, watched_folders
-from gangd.freezer.model import Did, Ledger, Outcome, Step, StepKey, StepState, Write
+from gangd.freezer.model import Account, Did, Ledger, Outcome, Step, StepKey, StepState, Write
 from gangd.freezer.tree import CGROUP1, Dialect, is_gone, read_anew, subdirectories
 from osub.errors import HostError
 from osub.trust import open_below, open_entry
@@ -38,23 +39,26 @@ class _Handle:
     slot: int | None
     ours: bool = False
     owed: bool = False
-    usage_fd: int | None = None
 
     def close(self) -> None:
-        self.close_usage()
         for fd in {self.control_fd, self.state_fd, self.procs_fd}:
             os.close(fd)
-
-    def close_usage(self) -> None:
-        if self.usage_fd is not None:
-            os.close(self.usage_fd)
-            self.usage_fd = None
 
 
 @dataclass(slots=True)
 class _Known:
+    """A step, its open cgroups, and its account. ``ended``: its cgroup may be another by now."""
+
     step: Step
     handles: dict[str, _Handle] = field(default_factory=dict)
+    usage_fd: int | None = None
+    ended: bool = False
+
+    def close_usage(self) -> None:
+        self.ended = False
+        if self.usage_fd is not None:
+            os.close(self.usage_fd)
+            self.usage_fd = None
 
 
 class CgroupFreezer:
@@ -149,7 +153,12 @@ class CgroupFreezer:
             known = self._known.setdefault(key, _Known(step))
             known.step = step
             self._open_new(known)
-        self._known = {key: known for key, known in self._known.items() if known.handles}
+        for key in [key for key, known in self._known.items() if not known.handles]:
+            self._known.pop(key).close_usage()
+        for known in self._known.values():
+            if known.ended:
+                known.close_usage()
+            self._usage_fd(known)
         return tuple(known.step for known in self._known.values())
 
     def hold(self, key: StepKey) -> Outcome:
@@ -180,6 +189,13 @@ class CgroupFreezer:
         if isinstance(write.target, _Handle):
             write.target.ours = write.holds
 
+    def account(self, key: StepKey) -> Account | None:
+        """See ``Planner``."""
+        known = self._known.get(key)
+        if known is None or known.usage_fd is None:
+            return None
+        return Account(known.usage_fd, in_lines=self.dialect is not CGROUP1)
+
     def disown(self, key: StepKey) -> None:
         """See ``Holder``. A v2 task has a bit of its own beside Slurm's: ours is cleared, Slurm's stays."""
         for handle in self._handles(key):
@@ -203,12 +219,18 @@ class CgroupFreezer:
 
     def cpu_ns(self, key: StepKey) -> int | None:
         """See ``Holder``."""
-        total: int | None = None
-        for handle in self._handles(key):
-            used = self._usage_of(handle)
-            if used is not None:
-                total = used if total is None else total + used
-        return total
+        known = self._known.get(key)
+        fd = None if known is None else self._usage_fd(known)
+        if known is None or fd is None:
+            return None
+        try:
+            raw = os.pread(fd, 4096, 0)
+            if self.dialect is CGROUP1:
+                return int(raw)
+            return 1000 * int(raw.split(b"usage_usec ", 1)[1].split(None, 1)[0])
+        except (OSError, IndexError, ValueError):
+            known.ended = True  # closed by the next ``adopt``: a plan may name it
+            return None
 
     def control_files(self, key: StepKey) -> tuple[str, ...]:
         """See ``Holder``."""
@@ -217,6 +239,7 @@ class CgroupFreezer:
     def close(self) -> None:
         """See ``Holder``."""
         for known in self._known.values():
+            known.close_usage()
             for handle in known.handles.values():
                 self._discard(handle)
         self._known.clear()
@@ -242,6 +265,7 @@ class CgroupFreezer:
             elif handle.ours or path in paths:
                 continue
             self._discard(known.handles.pop(path))
+            known.ended = True
 
     def _open_new(self, known: _Known) -> None:
         job = known.step.key.job
@@ -252,6 +276,19 @@ class CgroupFreezer:
             known.handles[path] = handle
             if handle.slot is None:  # also one for which the ledger had no room before
                 handle.slot = self._ledger.claim_cgroup(self.dialect.kind, path, job)
+
+    def _usage_fd(self, known: _Known) -> int | None:
+        """Return the account of a step, opened if it is there: v1 makes it late, v2 has one for all tasks."""
+        version2 = self.dialect is not CGROUP1
+        top = self.root if version2 else self._cpuacct_root
+        if known.usage_fd is None and top is not None:
+            path = next(iter(known.handles))
+            if version2 and not path.endswith("/user"):
+                path = path.rpartition("/")[0]
+            with contextlib.suppress(OSError):
+                name = "cpu.stat" if version2 else "cpuacct.usage"
+                known.usage_fd = os.open(top / path / name, os.O_RDONLY | os.O_CLOEXEC)
+        return known.usage_fd
 
     def _thaw_late(self, handle: _Handle) -> None:
         """Thaw what is not held any more; what cannot be written is tried again at each look."""
@@ -343,24 +380,6 @@ class CgroupFreezer:
                 return []
             raise
         return found
-
-    def _usage_of(self, handle: _Handle) -> int | None:
-        """CPU time of a cgroup; its file is opened when first asked for, for v1 may make it later."""
-        version2 = self.dialect is not CGROUP1
-        top = self.root if version2 else self._cpuacct_root
-        if top is None:
-            return None
-        try:
-            if handle.usage_fd is None:
-                path = top / handle.path / ("cpu.stat" if version2 else "cpuacct.usage")
-                handle.usage_fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            raw = os.pread(handle.usage_fd, 4096, 0)
-            if version2:
-                return 1000 * int(raw.split(b"usage_usec ", 1)[1].split(None, 1)[0])
-            return int(raw)
-        except (OSError, IndexError, ValueError):
-            handle.close_usage()
-            return None
 
 
 _STATES1 = {b"THAWED": StepState.THAWED, b"FREEZING": StepState.FREEZING, b"FROZEN": StepState.FROZEN}

@@ -77,6 +77,10 @@ class Write:
         Its mark in the ledger: set before a write that holds, taken back after one that releases.
     target
         Whose state this is, for the holder.
+    completes
+        Whether this is the last write of its release: only then the mark is taken back.
+    yields
+        Whether it is the step's job that yields by it.
     """
 
     key: StepKey
@@ -85,6 +89,24 @@ class Write:
     data: bytes
     slot: int
     target: object
+    completes: bool = True
+    yields: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An open file that has CPU time used so far.
+
+    Attributes
+    ----------
+    fd
+        The file, good until the next ``adopt``.
+    in_lines
+        Whether it has lines, of which ``usage_usec N`` counts (v2), or one number of ns (v1).
+    """
+
+    fd: int
+    in_lines: bool
 
 
 class Ledger(Protocol):
@@ -163,7 +185,8 @@ class Holder(Protocol):
 class Planner(Protocol):
     """A holder whose holds and releases are writes to open files, so that they can be listed beforehand.
 
-    Both are called under the same lock as ``hold`` and ``release``.
+    All is called under the same lock as ``hold`` and ``release``; what was listed is dropped before anything
+    else is called under it, or closed.
     """
 
     def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:
@@ -181,6 +204,9 @@ class Planner(Protocol):
 
     def note(self, write: Write) -> None:
         """Take note that a planned write was made, its mark in the ledger included."""
+
+    def account(self, key: StepKey) -> Account | None:
+        """Return the file that ``cpu_ns`` reads; None where it tells nothing."""
 
 
 class NoLedger:

@@ -7,9 +7,10 @@ reach by ``gather``. A job whose way changes while it is held is held the new wa
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 
-from gangd.freezer.model import Did, Holder, Outcome, Planner, Step, StepKey, StepState, Write
-from gangd.hold.model import Pids, Yielded, Yielder
+from gangd.freezer.model import Account, Did, Holder, Outcome, Planner, Step, StepKey, StepState, Write
+from gangd.hold.model import Alone, Pids, Yielded, Yielder, YieldPlanner
 
 
 class BothWays:
@@ -30,10 +31,12 @@ class BothWays:
         self.yielding: frozenset[int] = frozenset()
         self._frozen: set[StepKey] = set()
         self._low: set[int] = set()
+        self._freezes = freezer if isinstance(freezer, Planner) else None
+        self._yields = yielder if isinstance(yielder, YieldPlanner) else None
 
-    def gather(self, jobs: Mapping[int, Pids]) -> bool:
+    def gather(self, jobs: Mapping[int, Pids], alone: Alone = nullcontext) -> bool:
         """Bring exactly these jobs within reach of yielding; whether anything new was found. Not locked."""
-        return self.yielder.gather(jobs)
+        return self.yielder.gather(jobs, alone)
 
     def look(self) -> tuple[Step, ...]:
         """See ``Holder``."""
@@ -57,7 +60,10 @@ class BothWays:
             return outcome
         self._low.add(key.job)
         done = self.yielder.hold(key.job)
-        if key in self._frozen and self.freezer.release(key).did is not Did.FAILED:
+        if key in self._frozen:
+            thawed = self.freezer.release(key)
+            if thawed.did is Did.FAILED:
+                return thawed
             self._frozen.discard(key)
         return Outcome(key, done.did, done.text)
 
@@ -78,19 +84,28 @@ class BothWays:
         self.freezer.disown(key)
 
     def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:
-        """See ``Planner``: of jobs that are frozen, and were not held the other way before."""
-        if key.job in self.yielding or key.job in self._low or not isinstance(self.freezer, Planner):
+        """See ``Planner``: of steps that were not held the other way before."""
+        if key.job not in self.yielding:
+            if key.job in self._low or self._freezes is None:
+                return None
+            return self._freezes.plan(key, ours, holds=holds)
+        if key in self._frozen or self._yields is None:
             return None
-        return self.freezer.plan(key, ours, holds=holds)
+        return self._yields.plan(key, ours, holds=holds)
 
     def note(self, write: Write) -> None:
         """See ``Planner``."""
-        if isinstance(self.freezer, Planner):
-            self.freezer.note(write)
-        if write.holds:
-            self._frozen.add(write.key)
-        else:
-            self._frozen.discard(write.key)
+        if not write.yields and self._freezes is not None:
+            self._freezes.note(write)
+            (self._frozen.add if write.holds else self._frozen.discard)(write.key)
+        elif self._yields is not None:
+            self._yields.note(write)
+            if write.completes:
+                (self._low.add if write.holds else self._low.discard)(write.key.job)
+
+    def account(self, key: StepKey) -> Account | None:
+        """See ``Planner``."""
+        return None if self._freezes is None else self._freezes.account(key)
 
     def state(self, key: StepKey) -> StepState:
         """See ``Holder``: what the freezer sees, for a job that yields stands still for others only."""

@@ -16,31 +16,17 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
-from gangd.freezer.model import Did, Ledger, Step
+from gangd.freezer.model import Did, Ledger, Step, StepKey, Write
 from gangd.freezer.tree import is_gone
-from gangd.hold.knob import Knob, Write, turn
-from gangd.hold.model import Pids, Yielded
+from gangd.hold.cpu_group import CpuGroup, Turner, note
+from gangd.hold.knob import Knob
+from gangd.hold.model import Alone, Pids, Yielded
 from osub.errors import HostError
 from osub.trust import open_below, open_entry
-
-
-@dataclass(slots=True)
-class _Folder:
-    """An open folder of a job or a user. ``low``: it is held by us."""
-
-    path: str
-    fds: dict[str, int]
-    slot: int | None
-    weight: int
-    low: bool = False
-
-    def close(self) -> None:
-        for fd in self.fds.values():
-            os.close(fd)
 
 
 class JobFolders:
@@ -63,16 +49,23 @@ class JobFolders:
         ``root`` is no directory.
     """
 
-    def __init__(self, root: Path, knob: Knob, ledger: Ledger, *, write: Write = os.pwrite) -> None:
+    def __init__(
+        self,
+        root: Path,
+        knob: Knob,
+        ledger: Ledger,
+        *,
+        write: Callable[[int, bytes, int], int] = os.pwrite,
+    ) -> None:
         self._nested = knob.weight_file == "cpu.shares"
         generation = "cgroup1" if self._nested else "cgroup2"
         self.name = f"{generation}, {knob.file} of Slurm's job folders"
         self.root = root
         self._knob = knob
         self._ledger = ledger
-        self._write = write
+        self._turner = Turner(knob, ledger, write)
         self._wanted: frozenset[int] = frozenset()
-        self._folders: dict[str, _Folder] = {}
+        self._folders: dict[str, CpuGroup] = {}
         self._jobs: dict[int, str] = {}
         self._users: dict[str, list[int]] = {}
         self._troubles: dict[int, str] = {}
@@ -83,9 +76,9 @@ class JobFolders:
         except OSError as error:
             raise HostError(f"cannot open the cpu hierarchy {root}: {error.strerror}") from error
 
-    def gather(self, jobs: Mapping[int, Pids]) -> bool:
+    def gather(self, jobs: Mapping[int, Pids], alone: Alone = nullcontext) -> bool:
         """See ``Yielder``: the processes are there already, and their folders are opened."""
-        with self._lock:
+        with alone(), self._lock:
             self._wanted = frozenset(jobs)
             self._reopen()
         return False
@@ -116,6 +109,15 @@ class JobFolders:
         with self._lock:
             return self._turn_job(job, low=False)
 
+    def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:
+        """See ``YieldPlanner``. A user's folder (v1) follows all of his jobs: that is more than a list."""
+        folder = None if self._nested else self._folders.get(self._jobs.get(key.job, ""))
+        return None if folder is None else self._turner.plan(folder, key, ours, holds=holds)
+
+    def note(self, write: Write) -> None:
+        """See ``YieldPlanner``."""
+        note(write)
+
     def troubles(self) -> dict[int, str]:
         """See ``Yielder``."""
         found, self._troubles = self._troubles, {}
@@ -138,7 +140,7 @@ class JobFolders:
         for path in list(self._folders):
             gone = self._is_gone(path)
             if gone or (
-                path not in needed and self._turn(self._folders[path], low=False).did is not Did.FAILED
+                path not in needed and self._turner.turn(self._folders[path], low=False).did is not Did.FAILED
             ):
                 self._close(path)
         for path, job in needed.items():
@@ -154,7 +156,7 @@ class JobFolders:
         user = folder.path.rpartition("/")[0]
         if not low:  # the user's first: no moment in which the job is normal inside of what is low
             self._raise(user)
-        done = self._turn(folder, low=low)
+        done = self._turner.turn(folder, low=low)
         if low:
             self._follow(user)
         return done
@@ -162,40 +164,19 @@ class JobFolders:
     def _raise(self, user: str) -> None:
         folder = self._folders.get(user)
         if folder is not None:
-            self._turn(folder, low=False)
+            self._turner.turn(folder, low=False)
 
     def _follow(self, user: str) -> None:
         """Let a user's folder yield while all of his jobs do."""
         folder = self._folders.get(user)
         if folder is not None:
-            self._turn(folder, low=all(map(self._is_low, self._users.get(user, ()))))
+            self._turner.turn(folder, low=all(map(self._is_low, self._users.get(user, ()))))
 
     def _is_low(self, job: int) -> bool:
         folder = self._folders.get(self._jobs[job])
         return folder is not None and folder.low
 
-    def _turn(self, folder: _Folder, *, low: bool) -> Yielded:
-        if folder.low is low:
-            return Yielded(Did.NOTHING)
-        if folder.slot is None:
-            return Yielded(Did.FAILED, "the ledger is full: it does not yield")
-        if low:
-            self._ledger.hold(folder.slot)
-        writes = ((self._knob.file, self._knob.low),) if low else self._knob.normal(folder.weight)
-        try:
-            turn(folder.fds, writes, self._write)
-        except OSError as error:
-            if low:
-                self._ledger.release(folder.slot)
-            if is_gone(error):
-                return Yielded(Did.GONE)
-            return Yielded(Did.FAILED, f"{folder.path}: {error.strerror}")
-        folder.low = low
-        if not low:
-            self._ledger.release(folder.slot)
-        return Yielded(Did.WROTE)
-
-    def _open(self, path: str, job: int) -> _Folder | None:
+    def _open(self, path: str, job: int) -> CpuGroup | None:
         if not self._knob.allows(path):
             self._troubles[job] = f"{path} is no folder of Slurm's"
             return None
@@ -216,7 +197,7 @@ class JobFolders:
             return None
         finally:
             os.close(dir_fd)
-        folder = self._folders[path] = _Folder(path, fds, None, weight)
+        folder = self._folders[path] = CpuGroup(path=path, fds=fds, weight=weight)
         return folder
 
     def _own_weight(self, fds: dict[str, int]) -> int:
@@ -224,7 +205,8 @@ class JobFolders:
         weight = int(os.pread(fds[self._knob.weight_file], 32, 0))
         if int(os.pread(fds[self._knob.file], 32, 0)) == int(self._knob.low) or weight <= self._knob.least:
             weight = self._knob.usual
-            turn(fds, self._knob.normal(weight), self._write)
+            for file, data in self._knob.normal(weight):
+                self._turner.write(fds[file], data, 0)
         return weight
 
     def _enable(self, path: str, dir_fd: int) -> None:
@@ -258,7 +240,7 @@ class JobFolders:
     def _close(self, path: str) -> None:
         """Forget a folder; if it is low and still there, it stays in the ledger."""
         folder = self._folders[path]
-        stuck = self._turn(folder, low=False).did is Did.FAILED
+        stuck = self._turner.turn(folder, low=False).did is Did.FAILED
         del self._folders[path]
         folder.close()
         if folder.slot is not None and not stuck:

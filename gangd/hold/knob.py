@@ -9,7 +9,6 @@ Without it the least weight does nearly the same. Kernel: ``kernel/sched/fair.c`
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +53,10 @@ class Knob:
         """What is written to hold."""
         return b"1" if self.by_idle else b"%d" % self.least
 
+    def writes(self, weight: int, *, low: bool) -> tuple[tuple[str, bytes], ...]:
+        """Return what is written to which file, in order, to hold, or to have ``weight`` again."""
+        return ((self.file, self.low),) if low else self.normal(weight)
+
     def normal(self, weight: int) -> tuple[tuple[str, bytes], ...]:
         """Return what is written to which file, in order, so that the cgroup has ``weight`` again."""
         back = ((self.weight_file, b"%d" % weight),)
@@ -96,13 +99,3 @@ def job_of_own(name: str, node: str) -> int | None:
     """Return the job of a cgroup that an agent of ``node`` made; None for any other name."""
     match = re.fullmatch(_OWN, name)
     return int(match["job"]) if match is not None and match["node"] == node else None
-
-
-Write = Callable[[int, bytes, int], int]
-"""How control files are written, as ``os.pwrite``."""
-
-
-def turn(fds: dict[str, int], writes: tuple[tuple[str, bytes], ...], write: Write) -> None:
-    """Write to open control files; raises OSError at the first that fails."""
-    for file, data in writes:
-        write(fds[file], data, 0)

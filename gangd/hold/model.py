@@ -9,13 +9,16 @@ launch steps like any other.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from gangd.freezer.model import Did, Step
+from gangd.freezer.model import Did, Step, StepKey, Write
 
 Pids = Callable[[], tuple[int, ...]]
 """Reads the processes of a job anew."""
+Alone = Callable[[], AbstractContextManager[None]]
+"""Takes the gate's lock and drops what was planned, for as long as it is entered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +32,17 @@ class Yielded:
 class Yielder(Protocol):
     """One way of making jobs yield.
 
-    The loop's thread alone calls ``gather``, without a lock, for it may take milliseconds. Everything else is
-    called under the gate's lock and is quick; ``hold`` and ``release`` are the switch thread's.
+    The loop's thread alone calls ``gather``, without the gate's lock, for it may take milliseconds. All else
+    is called under that lock and is quick; ``hold`` and ``release`` are the switch thread's.
     """
 
     name: str
 
-    def gather(self, jobs: Mapping[int, Pids]) -> bool:
+    def gather(self, jobs: Mapping[int, Pids], alone: Alone = nullcontext) -> bool:
         """Bring exactly these jobs within reach of ``hold``, and what came before back to where it was.
 
-        Returns whether anything new was found: then more may have been born meanwhile.
+        Returns whether anything new was found: then more may have been born meanwhile. ``alone`` is entered
+        for whatever a plan depends on: closing a file, giving up a record, writing, another weight.
         """
 
     def adopt(self, steps: tuple[Step, ...]) -> None:
@@ -55,3 +59,14 @@ class Yielder(Protocol):
 
     def close(self) -> None:
         """Give back what was gathered, and all descriptors. Called when nothing is held any more."""
+
+
+@runtime_checkable
+class YieldPlanner(Protocol):
+    """A yielder whose ``hold`` and ``release`` are writes to open files; see ``Planner``."""
+
+    def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:
+        """List what ``hold`` or ``release`` of the job of ``key`` would write; None if that is not all."""
+
+    def note(self, write: Write) -> None:
+        """Take note that a planned write was made, its mark in the ledger included."""

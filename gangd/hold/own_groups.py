@@ -15,14 +15,16 @@ import contextlib
 import errno
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from gangd.freezer.model import Did, Ledger, Step
+from gangd.freezer.model import Did, Ledger, Step, StepKey, Write
 from gangd.freezer.tree import is_gone, read_anew, subdirectories
-from gangd.hold.knob import Knob, Write, job_of_own, own_group, turn
-from gangd.hold.model import Pids, Yielded
+from gangd.hold.cpu_group import CpuGroup, Turner, note
+from gangd.hold.knob import Knob, job_of_own, own_group
+from gangd.hold.model import Alone, Pids, Yielded
 from gangd.hold.places import born_at, cpu_path, is_daemon, width
 from osub.errors import HostError
 from osub.trust import open_below, open_entry
@@ -32,22 +34,19 @@ PASSES = 8
 MOST_WEIGHT = 262_144
 
 
-@dataclass(slots=True)
-class _Group:
-    """An open group. ``low``: it is held by us. ``origin``: where its processes came from."""
+@dataclass(slots=True, kw_only=True)
+class _Group(CpuGroup):
+    """An open group of a job. ``origin``: where its processes came from."""
 
     job: int
-    fds: dict[str, int]
     procs_fd: int
     tasks_fd: int
-    slot: int | None
-    weight: int
     origin: str | None = None
-    low: bool = False
 
     def close(self) -> None:
-        for fd in (*self.fds.values(), self.procs_fd, self.tasks_fd):
-            os.close(fd)
+        CpuGroup.close(self)
+        os.close(self.procs_fd)
+        os.close(self.tasks_fd)
 
 
 class OwnGroups:
@@ -73,14 +72,20 @@ class OwnGroups:
     """
 
     def __init__(
-        self, root: Path, knob: Knob, node: str, ledger: Ledger, *, write: Write = os.pwrite
+        self,
+        root: Path,
+        knob: Knob,
+        node: str,
+        ledger: Ledger,
+        *,
+        write: Callable[[int, bytes, int], int] = os.pwrite,
     ) -> None:
         self.name = f"cgroup1, {knob.file} of own groups"
         self.root = root
         self._knob = knob
         self._node = node
         self._ledger = ledger
-        self._write = write
+        self._turner = Turner(knob, ledger, write)
         self._groups: dict[int, _Group] = {}
         self._leaving: dict[int, None] = {}
         self._troubles: dict[int, str] = {}
@@ -91,7 +96,7 @@ class OwnGroups:
         except OSError as error:
             raise HostError(f"cannot use the cpu hierarchy {root}: {error.strerror}") from error
 
-    def gather(self, jobs: Mapping[int, Pids]) -> bool:
+    def gather(self, jobs: Mapping[int, Pids], alone: Alone = nullcontext) -> bool:
         """See ``Yielder``."""
         new = False
         for job, pids in jobs.items():
@@ -102,9 +107,9 @@ class OwnGroups:
                     continue
             if group.slot is None:  # the ledger had no room before
                 group.slot = self._claim(job)
-            new = self._fill(group, pids) or new
+            new = self._fill(group, pids, alone) or new
         for job in [job for job in self._groups if job not in jobs]:
-            self._dissolve(job)
+            self._dissolve(job, alone)
         for job in list(self._leaving):
             self._remove(job)
         return new
@@ -120,6 +125,15 @@ class OwnGroups:
         """See ``Yielder``."""
         return self._turn(job, low=False)
 
+    def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:
+        """See ``YieldPlanner``."""
+        group = self._groups.get(key.job)
+        return None if group is None else self._turner.plan(group, key, ours, holds=holds)
+
+    def note(self, write: Write) -> None:
+        """See ``YieldPlanner``."""
+        note(write)
+
     def troubles(self) -> dict[int, str]:
         """See ``Yielder``."""
         found, self._troubles = self._troubles, {}
@@ -128,7 +142,7 @@ class OwnGroups:
     def close(self) -> None:
         """See ``Yielder``."""
         for job in list(self._groups):
-            self._dissolve(job)
+            self._dissolve(job, nullcontext)
         for job in list(self._leaving):
             self._remove(job)
         os.close(self._root_fd)
@@ -167,7 +181,15 @@ class OwnGroups:
                 os.close(fd)
             self._troubles[job] = f"cannot make the cpu cgroup {self.root / name}: {error.strerror}"
             return None
-        group = _Group(job, fds, opened[-2], opened[-1], self._claim(job), self._knob.usual)
+        group = _Group(
+            path=name,
+            fds=fds,
+            weight=self._knob.usual,
+            slot=self._claim(job),
+            job=job,
+            procs_fd=opened[-2],
+            tasks_fd=opened[-1],
+        )
         self._groups[job] = group
         self._leaving.pop(job, None)
         return group
@@ -175,7 +197,7 @@ class OwnGroups:
     def _claim(self, job: int) -> int | None:
         return self._ledger.claim_cgroup(self._knob.kind, own_group(self._node, job), job)
 
-    def _fill(self, group: _Group, pids: Pids) -> bool:
+    def _fill(self, group: _Group, pids: Pids, alone: Alone) -> bool:
         """Move the processes of a job that are not in its group, until none is left; whether any was."""
         stuck: set[int] = set()
         moved = False
@@ -184,7 +206,7 @@ class OwnGroups:
             try:
                 missing = set(wanted).difference(_numbers(group.procs_fd), stuck)
             except OSError:  # the group is gone: somebody removed it
-                self._forget(group)
+                self._forget(group, alone)
                 return True
             if not missing:
                 break
@@ -194,7 +216,7 @@ class OwnGroups:
                 else:
                     moved = True
         if moved:
-            self._weigh(group, pids())
+            self._weigh(group, pids(), alone)
         return moved
 
     def _move(self, group: _Group, pid: int) -> bool:
@@ -222,48 +244,31 @@ class OwnGroups:
                 moved = os.pwrite(group.tasks_fd, tid.encode(), 0) > 0 or moved
         return moved
 
-    def _weigh(self, group: _Group, pids: tuple[int, ...]) -> None:
+    def _weigh(self, group: _Group, pids: tuple[int, ...], alone: Alone) -> None:
         weight = min(MOST_WEIGHT, self._knob.usual * width(pids))
-        with self._lock:
-            if weight == group.weight:
-                return
+        if weight == group.weight:
+            return
+        with alone(), self._lock:
             group.weight = weight
             if not group.low:
                 with contextlib.suppress(OSError):
-                    turn(group.fds, ((self._knob.weight_file, b"%d" % weight),), self._write)
+                    self._turner.write(group.fds[self._knob.weight_file], b"%d" % weight, 0)
 
     def _turn(self, job: int, *, low: bool) -> Yielded:
         with self._lock:
             group = self._groups.get(job)
             if group is None:
                 return Yielded(Did.GONE)
-            if group.low is low:
-                return Yielded(Did.NOTHING)
-            if group.slot is None:
-                return Yielded(Did.FAILED, "the ledger is full: it does not yield")
-            if low:
-                self._ledger.hold(group.slot)
-            writes = ((self._knob.file, self._knob.low),) if low else self._knob.normal(group.weight)
-            try:
-                turn(group.fds, writes, self._write)
-            except OSError as error:
-                if low:
-                    self._ledger.release(group.slot)
-                if is_gone(error):
-                    return Yielded(Did.GONE)
-                return Yielded(Did.FAILED, f"{own_group(self._node, job)}: {error.strerror}")
-            group.low = low
-            if not low:
-                self._ledger.release(group.slot)
-            return Yielded(Did.WROTE)
+            return self._turner.turn(group, low=low)
 
-    def _dissolve(self, job: int) -> None:
+    def _dissolve(self, job: int, alone: Alone) -> None:
         """Give a job's processes back to where they came from, and forget its group.
 
         One that can neither be released nor emptied is kept, and tried again by the next ``gather``.
         """
         group = self._groups[job]
-        stuck = self._turn(job, low=False).did is Did.FAILED
+        with alone():
+            stuck = self._turn(job, low=False).did is Did.FAILED
         for _ in range(PASSES):
             left = _numbers_or_none(group.procs_fd)
             if not left:
@@ -273,7 +278,7 @@ class OwnGroups:
                 break
         if stuck and _numbers_or_none(group.procs_fd):
             return
-        self._forget(group)
+        self._forget(group, alone)
         self._leaving[job] = None
         self._remove(job)
 
@@ -306,8 +311,8 @@ class OwnGroups:
         finally:
             os.close(dir_fd)
 
-    def _forget(self, group: _Group) -> None:
-        with self._lock:
+    def _forget(self, group: _Group, alone: Alone) -> None:
+        with alone(), self._lock:
             del self._groups[group.job]
             group.close()
             if group.slot is not None:

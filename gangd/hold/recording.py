@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 from gangd.freezer.model import Did, Step
-from gangd.hold.model import Pids, Yielded
+from gangd.hold.model import Alone, Pids, Yielded
 
 
 class RecordingYielder:
@@ -28,7 +29,7 @@ class RecordingYielder:
         self.gathered: dict[int, tuple[int, ...]] = {}
         self.writes: list[tuple[str, int]] = []
 
-    def gather(self, jobs: Mapping[int, Pids]) -> bool:
+    def gather(self, jobs: Mapping[int, Pids], alone: Alone = nullcontext) -> bool:  # noqa: ARG002
         """See ``Yielder``."""
         found = {job: pids() for job, pids in jobs.items()}
         new = any(set(pids) - set(self.gathered.get(job, ())) for job, pids in found.items())

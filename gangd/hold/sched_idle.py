@@ -12,11 +12,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from gangd.freezer.model import Did, Ledger, Step
 from gangd.freezer.procfs import ProcStat, read_stat
-from gangd.hold.model import Pids, Yielded
+from gangd.hold.model import Alone, Pids, Yielded
 from gangd.hold.places import is_daemon
 from gangd.hold.policy import has_cap_nice, is_fair, may_return, policy_of, set_policy, threads
 
@@ -65,7 +66,7 @@ class SchedIdle:
         self._troubles: dict[int, str] = {}
         self._lock = threading.Lock()
 
-    def gather(self, jobs: Mapping[int, Pids]) -> bool:
+    def gather(self, jobs: Mapping[int, Pids], alone: Alone = nullcontext) -> bool:  # noqa: ARG002
         """See ``Yielder``."""
         new = False
         for number, pids in jobs.items():

@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from gangd.freezer.model import Step, StepKey
+from gangd.freezer.model import Step, StepKey, Write
 from gangd.guardian.revive import thaw_held
 from gangd.guardian.statefile import StateFile
 from gangd.hold.job_folders import JobFolders
 from gangd.hold.knob import IDLE1, IDLE2, SHARES1, WEIGHT2, Knob, own_group
-from gangd.hold.model import Yielder
+from gangd.hold.model import Yielder, YieldPlanner
 from gangd.hold.own_groups import OwnGroups
 from gangd.hold.policy import policy_of, set_policy, threads
 from gangd.hold.sched_idle import SchedIdle
@@ -30,7 +30,10 @@ from tests.fixtures.tier import choose
 
 JOBS = (1, 2, 3)
 SCOPE = "system.slice/a_slurmstepd.scope"
-ACTS = ("begin", "end", "gather", "gather", "adopt", "hold", "hold", "hold", "release", "die", "trouble")
+ACTS = (
+    *("begin", "end", "gather", "gather", "adopt", "hold", "hold", "hold", "release", "die", "trouble"),
+    *("switch", "switch", "switch"),
+)
 
 
 class SmallLedger(StateFile):
@@ -123,8 +126,11 @@ class Machine(RuleBasedStateMachine):
         among=st.sets(st.sampled_from(JOBS)),
         number=st.sampled_from((None, None, errno.EIO, errno.EPERM)),
         room=st.sampled_from((0, 1, 2, 9, 9, 9)),
+        ends_after=st.sampled_from((0, 1, 2, 3, 9, 9)),
     )
-    def act(self, act: str, job: int, among: set[int], number: int | None, room: int) -> None:
+    def act(
+        self, act: str, job: int, among: set[int], number: int | None, room: int, ends_after: int
+    ) -> None:
         if act == "begin" and job not in self.jobs:
             self.begin(job)
             self.jobs.add(job)
@@ -138,6 +144,8 @@ class Machine(RuleBasedStateMachine):
             self.yielder.adopt(self.steps())
         elif act in ("hold", "release"):
             getattr(self.yielder, act)(job)
+        elif act == "switch" and isinstance(self.yielder, YieldPlanner):
+            self.switch(self.yielder, among, ends_after)
         elif act == "trouble":
             self.failing, self.ledger.room = number, room
         elif act == "die":
@@ -146,6 +154,32 @@ class Machine(RuleBasedStateMachine):
             assert not self.low(), "what the ledger says is enough to release everything"
             self.ledger.close()
             self.start()
+
+    def switch(self, planner: YieldPlanner, held: set[int], ends_after: int) -> None:
+        """Make planned writes as native code makes them, but for a failure or an end after so many."""
+        ours: dict[int, bool] = {}
+        writes: list[Write] = []
+        for job in sorted(JOBS, key=lambda job: job not in held):
+            planned = planner.plan(StepKey(job, "0"), ours, holds=job in held)
+            if planned is not None:
+                writes += planned
+        for write in writes[:ends_after]:
+            if write.holds:
+                self.ledger.hold(write.slot)
+            self.what_yields_is_on_record()
+            try:
+                self.write(write.fd, write.data)
+            except OSError:
+                break
+            self.what_yields_is_on_record()
+            if not write.holds and write.completes:
+                self.ledger.release(write.slot)
+            self.what_yields_is_on_record()
+            planner.note(write)
+
+    def write(self, fd: int, data: bytes, at: int = 0) -> int:
+        """Write to a control file."""
+        raise NotImplementedError
 
     @invariant()
     def what_yields_is_on_record(self) -> None:
@@ -164,7 +198,7 @@ class FoldersMachine(Machine):
     def make(self) -> Yielder:
         return JobFolders(self.cpu_root, self.knob, self.ledger, write=self.write)
 
-    def write(self, fd: int, data: bytes, at: int) -> int:
+    def write(self, fd: int, data: bytes, at: int = 0) -> int:
         self.fail()
         os.ftruncate(fd, 0)
         return os.pwrite(fd, data, at)
@@ -179,7 +213,7 @@ class FoldersMachine(Machine):
         for one in (folder, folder.parent):
             if not (one / "cpu.idle").exists():
                 (one / "cpu.idle").write_text("0")
-                (one / self.knob.weight_file).write_text(str(self.knob.usual))
+                (one / self.knob.weight_file).write_text(str(250 if job == 2 else self.knob.usual))
 
     def end(self, job: int) -> None:
         folder = self.cpu_root / self.path(job)
@@ -219,7 +253,7 @@ class GroupsMachine(Machine):
     def make(self) -> Yielder:
         return OwnGroups(CPU1, IDLE1, self.node, self.ledger, write=self.write)
 
-    def write(self, fd: int, data: bytes, at: int) -> int:
+    def write(self, fd: int, data: bytes, at: int = 0) -> int:
         self.fail()
         return os.pwrite(fd, data, at)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -11,7 +13,40 @@ from pathlib import Path
 
 import pytest
 
+from gangd.agent.native import load
+from hatch_build import compile_switch
 from tests.fixtures.gang_host import V1_MOUNT, V2_MOUNTS, FakeV1, RealCgroups
+from tests.fixtures.gang_switch import SPY
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The C part of the switch as it is now, not as it was installed."""
+    return _compiled(tmp_path_factory.mktemp("switch") / "_switch.so")
+
+
+@pytest.fixture(scope="session")
+def spied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, for ``Spy``."""
+    folder = tmp_path_factory.mktemp("spied")
+    (folder / "spy.h").write_text(SPY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CC", f"cc -include {folder / 'spy.h'}")
+        return _compiled(folder / "_switch.so")
+
+
+@pytest.fixture(params=["python", "native"])
+def maker(request: pytest.FixtureRequest) -> ctypes.CDLL | None:
+    """Who makes the switches: Python alone (None), or native code beside it."""
+    return None if request.param == "python" else load(request.getfixturevalue("library"))
+
+
+def _compiled(path: Path) -> Path:
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler here")
+    assert compile_switch(Path(__file__).parents[3], path) is None
+    assert load(path) is not None
+    return path
 
 
 @pytest.fixture

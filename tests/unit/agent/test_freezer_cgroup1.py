@@ -42,6 +42,24 @@ def test_takes_the_unnamed_folder_only_without_one_of_its_own_name(fake_v1: Fake
     assert seen(freezer_on(fake_v1.root)) == ["4.0"]
 
 
+def test_account_that_is_made_after_the_step_is_found_when_it_is_asked_for(
+    fake_v1: FakeV1, tmp_path: Path
+) -> None:
+    step = fake_v1.step(12, "batch")
+    freezer = CgroupFreezer(fake_v1.root, CGROUP1, "a", NoLedger(), tmp_path / "cpuacct")
+    freezer.adopt(freezer.look())
+    assert freezer.cpu_ns(BATCH) is None
+    assert freezer.account(BATCH) is None
+    account = tmp_path / "cpuacct" / step.relative_to(fake_v1.root) / "cpuacct.usage"
+    account.parent.mkdir(parents=True)
+    account.write_text("17\n")
+    assert freezer.cpu_ns(BATCH) == 17
+    assert freezer.account(BATCH) is not None
+    account.write_text("torn")
+    assert freezer.cpu_ns(BATCH) is None
+    freezer.close()
+
+
 def test_writes_only_differences(fake_v1: FakeV1) -> None:
     path = fake_v1.step(12, "batch")
     freezer = freezer_on(fake_v1.root)
