@@ -107,12 +107,10 @@ class Search:
         """Branches tried so far."""
         return int(self._state[_BRANCHES])
 
-    def go_on(self, branches: int, *, is_small: bool = False) -> bool:
-        """Try so many branches more; return whether the search is over."""
+    def arguments(self, branches: int) -> tuple[object, ...]:
+        """Return what ``search`` is called with to try so many branches more."""
         columns = self._columns
-        over = run(
-            search,
-            is_small,
+        return (
             columns.nodes,
             columns.losses,
             columns.app,
@@ -125,7 +123,10 @@ class Search:
             self._trying,
             self._found,
         )
-        return bool(over)
+
+    def go_on(self, branches: int, *, is_small: bool = False) -> bool:
+        """Try so many branches more; return whether the search is over."""
+        return bool(run(search, is_small, *self.arguments(branches)))
 
     def result(self) -> dict[int, Choice] | None:
         """Return the best choices by place of the job; None if nothing frees enough nodes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -9,10 +10,13 @@ from simulator.engine.compile import Compilation, Compiled, compilation_wanted
 
 
 def run(function: Callable[..., Any], is_small: bool, *arguments: object) -> Any:
-    """Call a kernel: plain if it is small or nothing is to be compiled, else compiled."""
+    """Call a kernel: plain if nothing is to be compiled, or if it is small and not compiled yet."""
     wanted = compilation_wanted()
-    if wanted is Compilation.NEVER or (wanted is Compilation.WHEN_IT_PAYS and is_small):
+    may_wait = wanted is Compilation.WHEN_IT_PAYS and is_small
+    if wanted is Compilation.NEVER or (may_wait and "numba" not in sys.modules):
         return function(*arguments)
     compiled = Compiled(function, arguments)
+    if may_wait and not compiled.is_ready:
+        return function(*arguments)
     compiled.prepare()
     return compiled(*arguments)

@@ -183,21 +183,28 @@ class Table:
             return total
         return min(total, max(0, -(-max(0, need) // self._unit) + max(largest, default=0) - 1))
 
-    def _fill(self) -> None:
-        times = self._question.steps + 1
-        if self.cells > MOST_CELLS:
-            raise UsageError(
-                f"{len(self._items)} jobs, {times} deadlines and {self._rows * self._unit:,} nodes are too "
-                "many for one table: take a coarser granularity, a nearer deadline or fewer nodes"
-            )
+    def arguments(self) -> tuple[Ints, Ints, Ints, Ints, Ints, Bytes]:
+        """Return what ``fill`` is called with: the items, and room for layers and choices."""
         chunks = [self._chunks(item) for item in self._items]
         first = np.cumsum([0, *map(len, chunks)], dtype=np.int64)
-        rows = np.array([chunk for of_item in chunks for chunk in of_item], dtype=np.int64).reshape(-1, 8)
+        flat = [chunk for of_item in chunks for chunk in of_item]
+        rows = np.array(flat, dtype=np.int64).reshape(-1, 8)
+        times = self._question.steps + 1
         layers = np.empty((2, times, self._rows), dtype=np.int64)
-        self._taken = np.empty((len(self._items), times, self._rows), dtype=np.uint8)
-        small = self.cells <= PLAIN_CELLS
-        run(fill, small, first, rows, self._most_freed(), layers[0], layers[1], self._taken)
-        self._best = layers[len(self._items) % 2]
+        taken = np.empty((len(self._items), times, self._rows), dtype=np.uint8)
+        return first, rows, self._most_freed(), layers[0], layers[1], taken
+
+    def _fill(self) -> None:
+        if self.cells > MOST_CELLS:
+            raise UsageError(
+                f"{len(self._items)} jobs, {self._question.steps + 1} deadlines and "
+                f"{self._rows * self._unit:,} nodes are too many for one table: take a coarser granularity, "
+                "a nearer deadline or fewer nodes"
+            )
+        arguments = self.arguments()
+        run(fill, self.cells <= PLAIN_CELLS, *arguments)
+        self._best = arguments[3 + len(self._items) % 2]
+        self._taken = arguments[5]
 
     def _chunks(self, item: Item) -> list[list[int]]:
         """Return the options of an item, up to three neighbours that free the same nodes at a time."""

@@ -1,0 +1,1 @@
+"""CoSim's study again: scenarios of Theta, three solvers, and every V claim."""
