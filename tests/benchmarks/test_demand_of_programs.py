@@ -87,8 +87,8 @@ def test_demand(figures: Figures, number: int, hold: Hold) -> None:
     program = programs(free_port())[number]
     with cluster_of(Gang.OSUB, 2, hold=hold) as cluster, noise() as host:
         bench = Bench(cluster.client(), cluster.folder)
-        now_s = time.time()
-        bench.spinning(now_s, now_s + WATCHED_S + LAUNCH_S + 30)
+        begin_s = time.time() + LAUNCH_S
+        bench.spinning(begin_s, begin_s + WATCHED_S + LAUNCH_S + 30)
         job = bench.id_of(bench.submit("program", program.words, program.nodes))
         state = status_folder(cluster.state().layout)
 
