@@ -54,10 +54,11 @@ def choose_greedily(
         K, and the deadline in steps.
     skip
         1: a job whose checkpoint does not fit is passed over; 0: it ends checkpointing.
-    order, choices
-        Room for the order of the jobs, and what becomes of each.
+    order
+        The jobs' places, those of greatest loss first.
+    choices
+        Room for what becomes of each job.
     """
-    by_descending_loss(losses, order)
     freed, spent = 0, 0
     for place in range(len(nodes)):
         choices[place] = KEEP
@@ -99,9 +100,13 @@ def choose_greedily_for_all(
     order: Ints,
     choices: Ints,
 ) -> int:
-    """Choose for every deadline from 0 on, one run each; return the nodes that are freed at the last."""
+    """Choose for every deadline from 0 on, one whole run each; return the nodes freed at the last.
+
+    ``order`` is room for the order of the jobs.
+    """
     freed = 0
     for now in range(deadline + 1):
+        by_descending_loss(losses, order)
         freed = choose_greedily(nodes, losses, app, system, need, now, skip, order, choices)
     return freed
 
@@ -144,7 +149,7 @@ def greedy(question: Question, step: int, *, skip: bool = False) -> dict[int, Ch
         columns.need,
         step,
         int(skip),
-        columns.room(),
+        np.argsort(-columns.losses, kind="stable"),
         choices,
     )
     return chosen(choices) if freed >= columns.need else None

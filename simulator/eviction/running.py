@@ -2,7 +2,9 @@
 
 A node is free when no job is left on it. So a job frees the nodes that it holds alone; jobs that share nodes
 free them together (``groups``). A node counts if it takes jobs (it is neither down nor drained), lies in the
-partition, and every job on it can be evicted. Jobs that are completing leave by themselves.
+partition, and every job on it can be evicted. Jobs that are completing leave by themselves. Slurm may hide
+others' jobs (PrivateData), and some cannot be read: a node with more CPUs allocated than the jobs that are
+seen there hold does not count, nor is it idle.
 
 The loss of a job is the time since its start, or since its last checkpoint where one is known, times the
 share of each node's cores that it holds, in node-hours. A job that is suspended can only be killed. Nothing
@@ -99,7 +101,8 @@ def look(
     snapshot: JobSnapshot, nodes: Sequence[Node], partitions: Sequence[Partition], now_s: float, rules: Rules
 ) -> World:
     """Return the running jobs of a cluster as they are at ``now_s``, seconds since the epoch."""
-    counted = _counted(nodes, partitions, rules.partition)
+    inside = _counted(nodes, partitions, rules.partition)
+    counted = inside - _partly_seen(snapshot, nodes)
     by_spec: dict[str, list[Job]] = {}
     leaving = 0
     for job in snapshot.jobs:
@@ -123,13 +126,27 @@ def look(
         jobs=tuple(_running(spec, by_spec[spec], free_by_eviction, cores, now_s, rules) for spec in going),
         holders={node: frozenset(place[spec] for spec in specs) for node, specs in free_by_eviction.items()},
         idle=sum(node not in on_node for node in counted),
-        notes=_notes(snapshot, leaving, rules, by_spec),
+        notes=_notes(snapshot, leaving, rules, by_spec, len(inside - counted)),
     )
 
 
 def _counted(nodes: Sequence[Node], partitions: Sequence[Partition], wanted: str | None) -> frozenset[str]:
     inside = {name for part in partitions if wanted in {None, part.name} for name in part.nodes}
     return frozenset(node.name for node in nodes if node.is_up and node.name in inside)
+
+
+def _partly_seen(snapshot: JobSnapshot, nodes: Sequence[Node]) -> frozenset[str]:
+    """Return the nodes on which more is allocated than the jobs that are seen hold."""
+    seen: dict[str, set[int]] = {}
+    for job in snapshot.jobs:
+        if job.state.holds_cores:
+            for held in job.cores:
+                seen.setdefault(held.node, set()).update(held.cores)
+    return frozenset(
+        node.name
+        for node in nodes
+        if node.cpus_allocated > node.threads_per_core * len(seen.get(node.name, ()))
+    )
 
 
 def _can_go(spec: str, parts: Sequence[Job], rules: Rules) -> bool:
@@ -180,16 +197,15 @@ def _by_number(spec: str) -> tuple[int, int]:
 
 
 def _notes(
-    snapshot: JobSnapshot, leaving: int, rules: Rules, by_spec: Mapping[str, object]
+    snapshot: JobSnapshot, leaving: int, rules: Rules, by_spec: Mapping[str, object], partly_seen: int
 ) -> tuple[str, ...]:
     notes = []
     if leaving:
         notes.append(f"{leaving} jobs are completing; their nodes become free without eviction.")
     if snapshot.unreadable:
-        notes.append(
-            f"{len(snapshot.unreadable)} jobs cannot be read: where they run is not known, and nodes that are"
-            " counted here may be theirs."
-        )
+        notes.append(f"{len(snapshot.unreadable)} jobs cannot be read.")
+    if partly_seen:
+        notes.append(f"{partly_seen} nodes do not count: jobs run there that cannot be seen or read.")
     gone = sorted((set(rules.known) | rules.keep) - set(by_spec))
     if gone:
         more = f" and {len(gone) - 5} more" if len(gone) > 5 else ""
