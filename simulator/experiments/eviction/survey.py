@@ -24,7 +24,10 @@ from simulator.experiments.eviction.scenarios import (
     question_of,
 )
 
+FILE_SYSTEMS_GB_S = (250.0, 150.0, 100.0, 60.0)
 NODE_BANDWIDTHS: tuple[float | None, ...] = (0.7, 1.0, 4.0, None)
+EXCEPTION, UNTIL_MIN = 2, 13
+"""In scenario 3, numbered from 0, greedy's relative loss need not rise beyond 13 minutes (IV-E)."""
 STORAGE = Storage(all_gb_s=ALL_GB_S, node_gb_s=NODE_GB_S)
 
 
@@ -71,6 +74,9 @@ class Survey:
     bandwidths
         By bandwidth of a node: (optimum, greedy's relative loss) at the last deadline, a mean over the
         settings for each seed.
+    slopes
+        By bandwidth of the file system and by setting: by how many node-hours a minute greedy's relative loss
+        rises over the deadlines, for each seed.
     worlds, worlds_alike
         Random worlds, and those in which programme and backtracking lose the same at every deadline.
     needs, needs_alike
@@ -81,6 +87,7 @@ class Survey:
 
     settings: Mapping[Setting, Sequence[Measured]]
     bandwidths: Mapping[float | None, Sequence[tuple[float, float]]]
+    slopes: Mapping[float, Mapping[Setting, Sequence[float]]]
     worlds: int
     worlds_alike: int
     needs: int
@@ -92,6 +99,9 @@ def survey(theta: Theta | None, seeds: int, effort: Effort, step: Callable[[str]
     """Measure everything; ``step`` is told ``steps_of(seeds)`` times what comes next."""
     measured: dict[Setting, list[Measured]] = {setting: [] for setting in SETTINGS}
     bandwidths: dict[float | None, list[tuple[float, float]]] = {width: [] for width in NODE_BANDWIDTHS}
+    slopes: dict[float, dict[Setting, list[float]]] = {
+        width: {setting: [] for setting in SETTINGS} for width in FILE_SYSTEMS_GB_S
+    }
     growth: dict[str, list[float]] = {"jobs": [], "nodes": [], "deadline": []}
     for seed in range(1, seeds + 1):
         step(f"seed {seed}")
@@ -103,6 +113,10 @@ def survey(theta: Theta | None, seeds: int, effort: Effort, step: Callable[[str]
             storage = Storage(all_gb_s=ALL_GB_S, node_gb_s=width)
             ends = [_at_the_end(question) for _, question in _questions(theta, seed, storage)]
             bandwidths[width].append((_mean(best for best, _ in ends), _mean(more for _, more in ends)))
+        for width in FILE_SYSTEMS_GB_S:
+            storage = Storage(all_gb_s=width, node_gb_s=NODE_GB_S)
+            for setting, question in _questions(theta, seed, storage):
+                slopes[width][setting].append(slope(setting, _relative(question)))
         for name, exponent in _growth(seed, effort.doublings):
             growth[name].append(exponent)
     step("random worlds")
@@ -110,6 +124,7 @@ def survey(theta: Theta | None, seeds: int, effort: Effort, step: Callable[[str]
     return Survey(
         settings=measured,
         bandwidths=bandwidths,
+        slopes=slopes,
         worlds=effort.worlds,
         worlds_alike=alike,
         needs=needs,
@@ -133,6 +148,17 @@ def _questions(theta: Theta | None, seed: int, storage: Storage) -> Iterator[tup
 def _at_the_end(question: Question) -> tuple[float, float]:
     best = solve(question, every_deadline=False)[0].loss or 0.0
     return best, (solve(question, Solver.GREEDY, every_deadline=False)[0].loss or 0.0) - best
+
+
+def _relative(question: Question) -> list[float]:
+    pairs = zip(solve(question, Solver.GREEDY), solve(question), strict=True)
+    return [(mine.loss or 0.0) - (best.loss or 0.0) for mine, best in pairs]
+
+
+def slope(setting: Setting, relative: Sequence[float]) -> float:
+    """Return by how much a loss rises a minute, fitted over the deadlines that V8 speaks of."""
+    until = UNTIL_MIN if setting.scenario == EXCEPTION else len(relative) - 1
+    return float(np.polyfit(np.arange(until + 1), relative[: until + 1], 1)[0])
 
 
 def _mean(values: Iterator[float]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from osub.claims import estimate
+from osub.claims import Verdict, direction, estimate
 from osub.claims.estimate import figures
 from simulator.experiments.eviction.measure import Measured
 from simulator.experiments.eviction.survey import SETTINGS, Survey
@@ -15,7 +15,7 @@ _SHOWN_MIN = (0, 5, 10, 15)
 
 def tables(survey: Survey) -> list[ExperimentTable]:
     """Return what is lost, how long it takes, and what the bandwidth of a node does."""
-    return [_losses(survey), _times(survey), _bandwidths(survey)]
+    return [_losses(survey), _times(survey), _bandwidths(survey), _slopes(survey)]
 
 
 def _losses(survey: Survey) -> ExperimentTable:
@@ -86,6 +86,26 @@ def _bandwidths(survey: Survey) -> ExperimentTable:
         name="Bandwidth of a node",
         title="node-hours at 15 min, mean over the nine settings",
         columns=("B_c", "optimum", "greedy beyond it"),
+        rows=rows,
+    )
+
+
+def _slopes(survey: Survey) -> ExperimentTable:
+    rows = []
+    for width, of in survey.slopes.items():
+        verdicts = [direction(slopes).verdict for slopes in of.values()]
+        means = [estimate(slopes).mean for slopes in of.values()]
+        rows.append(
+            (
+                f"{width:g} GB/s",
+                f"{figures(min(means))} to {figures(max(means))}",
+                *(str(verdicts.count(verdict)) for verdict in (Verdict.HOLDS, Verdict.TIE, Verdict.FAILS)),
+            )
+        )
+    return ExperimentTable(
+        name="Bandwidth of the file system",
+        title="by how much greedy's relative loss rises a minute, node-hours; in how many settings it rises",
+        columns=("B_a", "means", "rises", "not clear", "falls"),
         rows=rows,
     )
 

@@ -22,7 +22,15 @@ from simulator.experiments.eviction.scenarios import (
     question_of,
     rescaled,
 )
-from simulator.experiments.eviction.survey import NODE_BANDWIDTHS, SETTINGS, Effort, Survey, survey
+from simulator.experiments.eviction.survey import (
+    FILE_SYSTEMS_GB_S,
+    NODE_BANDWIDTHS,
+    SETTINGS,
+    Effort,
+    Survey,
+    slope,
+    survey,
+)
 from simulator.experiments.eviction.tables import tables
 from simulator.experiments.eviction.trace_facts import Facts, facts_of
 from workloads.swf import load_columns
@@ -145,8 +153,13 @@ def world(change: dict[str, object] | None = None, growth: float = 1.0) -> Surve
     }
     first = SETTINGS[0]
     settings[first] = [replace(one, backtracking_s=1e-4 + 1e-6 * n) for n, one in enumerate(settings[first])]
+    slopes = {
+        setting: [slope(setting, one.relative) for one in measurements]
+        for setting, measurements in settings.items()
+    }
     return Survey(
         settings=settings,
+        slopes=dict.fromkeys(FILE_SYSTEMS_GB_S, slopes),
         bandwidths={width: [(1.0, 2.0), (1.5, 2.5)] for width in NODE_BANDWIDTHS},
         worlds=10,
         worlds_alike=10,
@@ -231,7 +244,12 @@ def test_a_small_survey_measures_every_setting() -> None:
                 assert one.backtracking == pytest.approx(one.optimum, abs=1e-4)
     rows = claim_rows(found, None)
     assert verdicts(rows)["V1"] is Verdict.HOLDS
-    assert [table.name for table in tables(found)] == ["Loss", "Time", "Bandwidth of a node"]
+    assert [table.name for table in tables(found)] == [
+        "Loss",
+        "Time",
+        "Bandwidth of a node",
+        "Bandwidth of the file system",
+    ]
     from simulator.experiments.eviction.figures import drawings
 
     assert len(drawings(found)) == 3
