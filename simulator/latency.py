@@ -94,7 +94,7 @@ def delayed(workload: Workload, latencies: Latencies) -> Workload:
     return replace(
         workload,
         submit_us=workload.submit_us + seconds_to_us(latencies.submission_s),
-        requested_us=workload.requested_us + scheduling_us + launch_us + release_us,
+        planned_us=workload.limit_us + scheduling_us + launch_us + release_us,
         periods=periods,
     )
 

@@ -87,28 +87,32 @@ def measure_latencies(run: Run) -> Latencies:
     after_wait = [lag.seconds for lag in lags if lag.had_waited]
     enough = min(len(at_once), len(after_wait)) >= _ENOUGH
     scheduling_s = _middle(at_once if enough else at_once + after_wait)
-    launches = {
-        "serial": [job for job in jobs if not job.interactive and len(job.slots) == 1],
-        "parallel": [job for job in jobs if not job.interactive and len(job.slots) > 1],
-        "interactive": [job for job in jobs if job.interactive],
-    }
-    launch_s = {name: _middle(_beyond(some or jobs)) for name, some in launches.items()}
+    kinds = launches(jobs)
+    serial, parallel, interactive = (some or [one for kind in kinds for one in kind] for some in kinds)
     return Latencies(
         submission_s=_middle(submission.to_list()),
         scheduling_s=scheduling_s,
         release_s=max(0.0, round(_middle(after_wait) - scheduling_s, 3)) if enough else 0.0,
-        launch_serial_s=launch_s["serial"],
-        launch_parallel_s=launch_s["parallel"],
-        launch_interactive_s=launch_s["interactive"],
+        launch_serial_s=_middle(serial),
+        launch_parallel_s=_middle(parallel),
+        launch_interactive_s=_middle(interactive),
     )
+
+
+def launches(jobs: Iterable[Ran]) -> tuple[list[float], list[float], list[float]]:
+    """Return how much longer than their dedicated times jobs ran.
+
+    Those of one core, those of several, and the interactive ones.
+    """
+    found: tuple[list[float], list[float], list[float]] = [], [], []
+    for job in jobs:
+        kind = 2 if job.interactive else int(len(job.slots) > 1)
+        found[kind].append(job.end_s - job.start_s - job.dedicated_s)
+    return found
 
 
 def _middle(values: Sequence[float]) -> float:
     return max(0.0, round(median(values), 3))
-
-
-def _beyond(jobs: Iterable[Ran]) -> list[float]:
-    return [job.end_s - job.start_s - job.dedicated_s for job in jobs]
 
 
 def _lags(jobs: Sequence[Ran], *, in_order: bool) -> Iterator[Lag]:

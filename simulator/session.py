@@ -9,8 +9,10 @@ from pathlib import Path
 
 import msgspec
 
+from gangd.core import Hold
 from osub.records import TRACE_NAME, GangSettings, HostInfo, RunInfo, utc_now
 from osub.records.folder import read_info
+from osub.records.run_info import HoldKind
 from simulator.choices import Words, life_options, prepared, setting_of
 from simulator.latency import Latencies, delayed, undelayed
 from simulator.options import Cleaning
@@ -34,6 +36,8 @@ class Session:
         What to simulate.
     latencies
         What a real cluster adds to the schedule; None: nothing.
+    fitted_on
+        Label of the run that latencies and settings were fitted on, if they were.
 
     Raises
     ------
@@ -42,8 +46,14 @@ class Session:
     """
 
     def __init__(
-        self, trace: Path, words: Words, cleaning: Cleaning, latencies: Latencies | None = None
+        self,
+        trace: Path,
+        words: Words,
+        cleaning: Cleaning,
+        latencies: Latencies | None = None,
+        fitted_on: str | None = None,
     ) -> None:
+        self.fitted_on = fitted_on
         self.words = words
         self.cleaning = cleaning
         self.latencies = latencies
@@ -90,9 +100,7 @@ class Session:
             multiplicity=words.multiplicity,
             multiplicity_interactive=queues.interactive.multiplicity if queues.is_mq else None,
             interactive_nodes=queues.interactive.nodes if queues.is_mq else None,
-            gang=GangSettings(kind="osub", quantum_ms=words.quantum_ms)
-            if words.quantum_ms
-            else GangSettings(),
+            gang=_gang(words),
             seeds={"simulation": words.seed},
             speedup=self.cleaning.speedup,
             host=HostInfo.here(),
@@ -105,11 +113,11 @@ class Session:
                 "overhead": words.overhead,
                 "sharing": words.sharing,
                 "node_noise": words.node_noise,
-                "hold": words.hold if words.quantum_ms else None,
                 "memory_gib": words.memory_gib,
                 **life_options(words),
                 **{name: _plain(value) for name, value in asdict(self.cleaning).items() if name != "speedup"},
                 **({} if self.latencies is None else msgspec.to_builtins(self.latencies)),
+                **({} if self.fitted_on is None else {"fitted_on": self.fitted_on}),
                 **{f"left out: {reason}": count for reason, count in self.workload.left_out.items()},
             },
         )
@@ -126,6 +134,13 @@ class Session:
         """
         wall_s, cpu_s = time.perf_counter() - began_wall, time.process_time() - began_cpu
         write_tables(tables, out, self.info(tables.engine_cpu_s, label, wall_s, cpu_s), self.trace_path)
+
+
+def _gang(words: Words) -> GangSettings:
+    if words.quantum_ms is None:
+        return GangSettings()
+    hold: HoldKind = "freeze" if words.hold == Hold.FREEZE else "yield"
+    return GangSettings(kind="osub", quantum_ms=words.quantum_ms, hold=hold)
 
 
 def _label(words: Words) -> str:

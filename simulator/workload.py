@@ -62,6 +62,8 @@ class Workload:
         How many jobs of the trace are not here, or were changed, by reason.
     lives
         What each job can do beside running once; None: nothing.
+    planned_us
+        What the scheduler takes each job to last at most; None: the requested time.
     """
 
     number: Ints
@@ -79,6 +81,12 @@ class Workload:
     timed_out: Bools
     left_out: Mapping[str, int] = field(default_factory=dict)
     lives: Sequence[Life] | None = None
+    planned_us: Ints | None = None
+
+    @property
+    def limit_us(self) -> Ints:
+        """What the scheduler takes each job to last at most, on dedicated cores."""
+        return self.requested_us if self.planned_us is None else self.planned_us
 
     @property
     def count(self) -> int:
@@ -95,7 +103,7 @@ class Workload:
         memory_kib = np.nan_to_num(self.memory_kib[members]) * self.cores[members] if with_memory else 0.0
         return PoolJobs(
             submit_us=self.submit_us[members],
-            requested_us=self.requested_us[members],
+            requested_us=self.limit_us[members],
             nodes=self.nodes[members],
             cores=self.cores[members],
             memory_kib=np.ceil(np.broadcast_to(memory_kib, len(members))).astype(np.int64),

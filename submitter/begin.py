@@ -13,6 +13,7 @@ from osub.errors import ClusterError, OutputError, UsageError
 from osub.records import TRACE_NAME, HostInfo, RunInfo, RunWriter
 from osub.slurm import SlurmClient
 from osub.slurm.faults import SlurmRefusedError
+from osub.slurm.scheduling import scheduling_config
 from submitter.apps import read_apps
 from submitter.options import ReplayOptions
 from submitter.plan import COUNTS, Plan, make_plan
@@ -152,6 +153,7 @@ def _run_info(
         speedup=options.speedup,
         trial=options.trial,
         slurm_version=config.get("SLURM_VERSION"),
+        slurm_config=scheduling_config(config),
         host=HostInfo.here(),
         started=instant.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         options=options.stored(),

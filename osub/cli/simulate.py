@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from osub.errors import OutputError
@@ -88,6 +89,13 @@ def simulate(
             metavar="FILE|RUN",
         ),
     ] = None,
+    fit: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --policy slurm: options and latencies as in a real RUN of this system; --set wins.",
+            metavar="RUN",
+        ),
+    ] = None,
     failures: Annotated[
         Path | None,
         typer.Option(help="When nodes fail: a CSV file node,down_s,up_s.", metavar="FILE"),
@@ -133,6 +141,7 @@ def simulate(
     began_wall, began_cpu = time.perf_counter(), time.process_time()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OutputError(f"{out} exists already: choose another folder for the run")
+    from osub.cli.simulate_fit import fitted_settings, read_fit, show_fit
     from simulator.choices import Words
     from simulator.measured import latencies_of, overhead_of
     from simulator.options import cleaning_of
@@ -140,6 +149,10 @@ def simulate(
     from simulator.session import Session
 
     latencies = None if latency is None else latencies_of(latency)
+    fitted = None
+    if fit is not None:
+        fitted = read_fit(fit, policy, system, 1 if slices else multiplicity)
+        latencies = fitted.times(latencies)
     words = Words(
         system=system,
         policy=policy,
@@ -156,7 +169,7 @@ def simulate(
         placement=placement,
         memory_gib=memory_gib,
         seed=seed,
-        settings=tuple(settings or ()),
+        settings=fitted_settings(fitted, settings or ()),
         failures=failures,
         mtbf_h=mtbf,
         repair_h=repair,
@@ -166,15 +179,18 @@ def simulate(
         checkpoint_cost_s=checkpoint_cost,
     )
     cleaning = cleaning_of(interactive_queue, speedup, oversize, zero_length, limits)
-    session = Session(trace, words, cleaning, latencies)
+    session = Session(trace, words, cleaning, latencies, None if fitted is None else fitted.run)
     result = session.run(check=check)
     figures, tables = outcome(result), tables_of(result)
     del result  # of a large trace it takes as much memory as writing does
     session.write(tables, out, label, began_wall, began_cpu)
     if as_json:
-        typer.echo(json.dumps({"run": str(out), **figures}))
-    else:
-        _tell(figures, session, out)
+        told = {} if fitted is None else {"fit": msgspec.to_builtins(fitted)}
+        typer.echo(json.dumps({"run": str(out), **figures, **told}))
+        return
+    if fitted is not None:
+        show_fit(fitted)
+    _tell(figures, session, out)
 
 
 def outcome(result: Result) -> dict[str, Any]:

@@ -21,6 +21,7 @@ HoldKind = Literal["freeze", "yield"]
 Option = str | int | float | bool | None
 
 Text = Annotated[str, Meta(min_length=1)]
+ConfigText = Annotated[str, Meta(max_length=4096)]
 Count = Annotated[int, Meta(ge=1)]
 Whole = Annotated[int, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -112,6 +113,13 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         default_factory=lambda: __version__
     )
     slurm_version: Annotated[str | None, Meta(description="Version of Slurm; null if simulated.")] = None
+    slurm_config: Annotated[
+        dict[Text, ConfigText] | None,
+        Meta(
+            description="What of Slurm's configuration says when jobs start, as `scontrol show config` has "
+            "it; null if simulated, or not recorded."
+        ),
+    ] = None
     host: Annotated[HostInfo | None, Meta(description="Machine on which the command ran.")] = None
     started: Annotated[
         UtcInstant,

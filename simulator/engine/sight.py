@@ -68,6 +68,16 @@ class Sight:
         """See ``Desk``."""
         return self.state.rules[0].nodes
 
+    @property
+    def cores(self) -> int:
+        """See ``Desk``."""
+        return self.cluster.cores
+
+    @property
+    def multiplicity(self) -> int:
+        """See ``Desk``."""
+        return self.cluster.multiplicity
+
     def node_state(self, node: int) -> NodeState:
         """See ``Desk``."""
         life = self.lives.nodes[node]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from osub.errors import UsageError
-from simulator.policies import slurm
+from simulator.policies import slurm_family
 from simulator.policies.family import Family, Option
 from simulator.policies.plain import Easy, EasyElsewhere, EasyNcs, Fcfs
 
@@ -48,7 +48,7 @@ FAMILIES: tuple[Family, ...] = (
             ),
         ),
     ),
-    slurm.FAMILY,
+    slurm_family.FAMILY,
 )
 
 

@@ -75,6 +75,16 @@ class Desk(Protocol):
         """How many nodes there are, whatever their state."""
         ...
 
+    @property
+    def cores(self) -> int:
+        """How many cores each node has."""
+        ...
+
+    @property
+    def multiplicity(self) -> int:
+        """How many jobs share a core at most."""
+        ...
+
     def node_state(self, node: int) -> NodeState:
         """Return whether a node takes jobs."""
         ...

@@ -356,6 +356,14 @@ class ReferenceLives:
     def nodes(self) -> int:
         return self.shape[0]
 
+    @property
+    def cores(self) -> int:
+        return self.shape[1]
+
+    @property
+    def multiplicity(self) -> int:
+        return self.shape[2]
+
     def node_state(self, node: int) -> NodeState:
         if self.states[node] is NodeState.UP and node in self.drained:
             return NodeState.DRAINED

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from osub.errors import UsageError
-from osub.records import load_run
+from osub.records import GangSettings, load_run
 from simulator.choices import Words, setting_of
 from simulator.options import Cleaning
 from simulator.record import slice_frame, tables_of
@@ -141,8 +141,7 @@ def test_the_run_has_the_slices_and_the_frozen_time(tmp_path: Path) -> None:
     )
     session.write(tables_of(session.run()), tmp_path / "run", None, 0.0, 0.0)
     run_read = load_run(tmp_path / "run")
-    assert run_read.info.gang.kind == "osub"
-    assert run_read.info.gang.quantum_ms == 100
+    assert run_read.info.gang == GangSettings(kind="osub", quantum_ms=100.0, hold="freeze")
     assert run_read.slices is not None
     assert set(run_read.slices["role"].unique()) >= {"run", "held"}
     assert (run_read.jobs["frozen_s"] > 1).all()

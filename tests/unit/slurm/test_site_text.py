@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from osub.errors import ClusterError
+from osub.slurm.scheduling import scheduling_config
 from osub.slurm.site_text import read_config, read_nodes, read_partitions
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "slurm"
@@ -79,3 +80,14 @@ def test_configuration_is_a_mapping() -> None:
     config = read_config((FIXTURES / "config.txt").read_text())
     assert config["SLURM_VERSION"] == "22.05.8"
     assert config["MessageTimeout"] == "10 sec"
+
+
+def test_what_says_when_jobs_start_is_kept_as_one_line_of_bounded_length() -> None:
+    kept = scheduling_config(read_config((FIXTURES / "config.txt").read_text()))
+    assert kept["SchedulerType"] == "sched/backfill"
+    assert {"SchedulerParameters", "PriorityType", "Epilog", "CompleteWait"} <= kept.keys()
+    assert not {"SlurmUser", "StateSaveLocation", "AuthInfo", "AccountingStoragePass"} & kept.keys()
+    hostile = {"SchedulerParameters": "x\n\x1b[31m" + "y" * 10_000, "Other": "z"}
+    [value] = scheduling_config(hostile).values()
+    assert value.isprintable()
+    assert len(value) <= 2048

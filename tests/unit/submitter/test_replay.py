@@ -73,6 +73,11 @@ def test_every_job_of_the_trace_has_one_row(trace: Path, tmp_path: Path) -> None
     assert set(run.jobs["state"]) == {"COMPLETED"}
     assert run.info.system == "N2C1"
     assert run.info.multiplicity == 2
+    assert run.info.slurm_config == {
+        "KillWait": "30 sec",
+        "PreemptMode": "OFF",
+        "SelectTypeParameters": "CR_CORE_MEMORY,CR_LLN",
+    }
     assert run.jobs.filter(pl.col("start_s") < pl.col("submit_s")).is_empty()
     assert not (out / "jobs").exists()
 
