@@ -45,6 +45,11 @@ def _policy(run: Run) -> str:
     return run.info.policy + (f" ({run.info.scheduler})" if run.info.scheduler else "")
 
 
+def _parameters(run: Run) -> str:
+    told = (run.info.slurm_config or {}).get("SchedulerParameters", "")
+    return "" if told == "(null)" else told.replace(",", ", ")
+
+
 def _multiplicity(run: Run) -> str:
     info = run.info
     if info.multiplicity_interactive is None:
@@ -117,6 +122,7 @@ _FACTS: tuple[tuple[str, Callable[[Run], str]], ...] = (
     ("system", _system),
     ("queues", _queues),
     ("policy", _policy),
+    ("Slurm's parameters", _parameters),
     ("jobs a core, at most (M)", _multiplicity),
     ("gang scheduling", _gang),
     ("trace", _trace),

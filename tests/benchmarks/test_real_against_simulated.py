@@ -20,33 +20,25 @@ in ``fit``.
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import statistics
-import subprocess
-import sys
-import tempfile
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import polars as pl
 import pytest
 
-from deploy.local import Gang, LocalCluster, Shape
+from deploy.local import Gang, Shape
 from deploy.local.shape import Scheduler
 from osub.analysis.job_by_job import pair, run_errors
-from osub.cli.replay_gangd import AUTO, collector_of, find_gang
 from osub.records import Run, load_run
 from submitter.options import ReplayOptions
-from submitter.replay import Replay
 from tests.fixtures.slurm_decisions import SETTINGS, Places
+from tests.fixtures.validation_runs import FOLDER, arrivals, child, replay, write_apps, write_trace
 from tests.fixtures.voice import say
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.slurm, pytest.mark.timeout(1800)]
 
-FOLDER = Path(os.environ.get("OSUB_VALIDATION") or Path(tempfile.gettempdir(), "osub-validation"))
 PLACED_JOBS, PLACED_SEED = 300, int(os.environ.get("OSUB_SEED", "5"))
 # Sizes that the rule of equal parts can put on nodes of 12 cores.
 SIZES = [size for size in range(1, 25) if size not in (13, 17, 19, 23)]
@@ -54,75 +46,6 @@ FIT_SEED, JUDGE_SEED = 11, 12
 TIMED_JOBS = 7
 SHARING = {"m1": (1, Gang.NONE), "gangd": (2, Gang.OSUB), "naive": (2, Gang.NONE)}
 LEAST_RUN_S = 19.0
-Sketch = tuple[float, float, int]
-"""Submit time, run time, processors."""
-
-
-def write_trace(path: Path, jobs: Sequence[Sketch], requested_s: int) -> Path:
-    path.write_text(
-        "".join(
-            f"{number} {submit_s:.2f} -1 {run_s:.2f} {procs} -1 -1 {procs} {requested_s}"
-            " -1 1 1 1 -1 1 -1 -1 -1\n"
-            for number, (submit_s, run_s, procs) in enumerate(jobs, start=1)
-        )
-    )
-    return path
-
-
-def write_apps(path: Path, words: Sequence[str]) -> Path:
-    path.write_text(
-        "trace_job,app,args\n" + "".join(f"{number},{word}\n" for number, word in enumerate(words, start=1))
-    )
-    return path
-
-
-def arrivals(
-    seed: int, count: int, gap_s: float, run_s: tuple[float, float], sizes: Sequence[int]
-) -> list[Sketch]:
-    rng = random.Random(seed)
-    submit_s = 0.0
-    jobs = []
-    for _ in range(count):
-        jobs.append((submit_s, rng.uniform(*run_s), rng.choice(sizes)))
-        submit_s += rng.expovariate(1 / gap_s)
-    return jobs
-
-
-def replay(
-    name: str, shape: Shape, trace: Path, options: ReplayOptions, apps: Path | None = None
-) -> tuple[Path, Path]:
-    """Replay a trace on a cluster of its own; return the RUN and the controller's log."""
-    out, log = FOLDER / name, FOLDER / f"{name}.log"
-    if (out / "run.json").exists() and load_run(out).complete:
-        return out, log
-    shutil.rmtree(out, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix="osub-") as state:
-        cluster = LocalCluster(Path(state, "c"))
-        try:
-            cluster.up(shape)
-            client = cluster.client()
-            gang = find_gang(AUTO, cluster.state(), client.config(), ())
-            options = replace(options, gang=gang.settings, slices=gang.slices)
-            Replay.begin(trace, out, client, options, apps).run(
-                collect=collector_of(gang.slices, client.config())
-            )
-            shutil.copy(cluster.state().layout.logs / "slurmctld.log", log)
-        finally:
-            cluster.down()
-    return out, log
-
-
-def child(*words: object) -> str:
-    """Run a Python module without compiling kernels; return what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-m", *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"OSUB_JIT": "0"},
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.mark.parametrize("multiplicity", [1, 2, 3, 4])

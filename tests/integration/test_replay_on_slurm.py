@@ -93,6 +93,7 @@ def test_killed_at_random_instants_no_job_is_lost_or_doubled(
     assert run.complete
     assert run.jobs.sort("trace_job")["trace_job"].to_list() == list(range(1, 31))
     assert states(run) == ["COMPLETED"] * 30
+    assert "bf_interval=1," in (run.info.slurm_config or {})["SchedulerParameters"]
     run_id = run.info.options["run_id"]
     jobs = shared_cluster.client().jobs().jobs
     names = [job.name for job in jobs if job.name and job.name.startswith(f"osub-{run_id}-")]

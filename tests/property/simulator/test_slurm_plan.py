@@ -107,3 +107,9 @@ def test_windows_are_ends_the_last_among_them_and_each_is_no_shorter_than_the_on
     if ends_us:
         first_us = (ends_us[0] // (30 * US_PER_S) + 2) * 30 * US_PER_S
         assert found[0] == max(end for end in ends_us if end <= first_us)
+
+
+def test_windows_double() -> None:
+    """The first goes to 60 s, for the half minute after the first end is 30; then to 90, 150 and 270."""
+    ends_s = [10, 50, 60, 61, 90, 95, 150, 151, 269]
+    assert [end // US_PER_S for end in windows([end * US_PER_S for end in ends_s])] == [60, 90, 150, 269]

@@ -53,6 +53,16 @@ def test_a_job_that_comes_after_a_quiet_time_is_backfilled_at_once(tmp_path: Pat
     assert starts(tmp_path, lines, "interval=60") == {1: 0, 2: 300, 3: 260, 4: 350}
 
 
+@pytest.mark.parametrize(("others", "fourth_s"), [(1, 160), (2, 200)])
+def test_in_a_crowd_looks_are_changes_and_the_backfill_scheduler_keeps_its_rhythm(
+    tmp_path: Path, others: int, fourth_s: float
+) -> None:
+    """Every 20 s the main scheduler looks at the first that waits, and counts it as a change if one is behind."""
+    wide = [(number, 1, 50, 2, 50, 1) for number in range(2, 2 + others)]
+    lines = [(1, 0, 300, 1, 300, 1), *wide, (9, 160, 30, 1, 30, 1)]
+    assert starts(tmp_path, lines, "every=20", "interval=50")[9] == fourth_s
+
+
 def test_the_backfill_scheduler_begins_at_its_phase(tmp_path: Path) -> None:
     assert starts(tmp_path, BACKFILLABLE, "interval=30", "phase=11")[3] == 11
 
@@ -84,6 +94,15 @@ def test_ends_wait_for_a_look_or_do_not(tmp_path: Path) -> None:
 def test_the_main_scheduler_keeps_its_distance_from_itself(tmp_path: Path) -> None:
     lines = [(1, 0, 5, 1, 5, 1), (2, 3, 5, 1, 5, 1), (3, 15, 5, 1, 5, 1)]
     assert starts(tmp_path, lines, "spacing=10", "backfill=no") == {1: 0, 2: 10, 3: 20}
+
+
+def test_nodes_are_kept_from_the_last_whole_resolution_on(tmp_path: Path) -> None:
+    assert starts(tmp_path, BACKFILLABLE, "resolution=60")[3] == 150
+
+
+def test_no_nodes_are_kept_beyond_the_window(tmp_path: Path) -> None:
+    """When job 3 has ended the start of job 2 is 10 s away, and job 4 takes its node for 300 s."""
+    assert starts(tmp_path, BACKFILLABLE, "window=5")[4] == 90
 
 
 def test_only_so_many_jobs_are_kept_nodes(tmp_path: Path) -> None:
@@ -136,7 +155,9 @@ def test_large_jobs_go_first_by_size_and_old_ones_by_age(tmp_path: Path) -> None
     lines = [(1, 0, 100, 2, 100, 1), (2, 1, 10, 1, 10, 1), (3, 2, 10, 2, 10, 1)]
     for name, settings, expected in (
         ("size", ["size=10"], {1: 0, 2: 110, 3: 100}),
+        ("small", ["size=10", "favour=small"], {1: 0, 2: 100, 3: 110}),
         ("age", ["size=1", "age=1000000"], {1: 0, 2: 100, 3: 110}),
+        ("age-not-looked-at", ["size=1", "age=1000000", "calc=1000"], {1: 0, 2: 110, 3: 100}),
     ):
         (tmp_path / name).mkdir()
         assert starts(tmp_path / name, lines, *settings) == expected
