@@ -116,7 +116,7 @@ def _told(starts: Starts, gaps: Gaps, stated: Mapping[str, Stated]) -> dict[str,
         tick,
         _delay(gaps, float(tick.value)),
         beats,
-        _phase(starts, gaps, interval_s),
+        _phase(starts, gaps, interval_s) if _backfills(stated) else default("phase", "no backfilling"),
         default("depth", f"at least {starts.deepest}, for a job overtook from there"),
         fitted("completing", gaps.completing, _FEW_STARTS),
         default("ends", _FEW_STARTS)

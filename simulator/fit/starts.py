@@ -57,15 +57,26 @@ class Starts:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A job of one queue: when it came, left the queue and started, and its place among those that wait.
+    """A job of one queue.
 
-    ``rank`` orders jobs that wait at once, the lowest first. ``start_s`` is NaN for a job that never began,
-    or that began more than once: it tells nothing, but may be in the way.
+    Parameters
+    ----------
+    submitted_s, left_s
+        When it came, and when it left the queue: at its first start, or when it was cancelled.
+    start_s
+        When it started.
+    tells
+        Whether its start tells anything; a job that never began, or began more than once, may be in the way.
+    rank
+        Orders jobs that wait at once, the lowest first.
+    slots
+        The cores that it got.
     """
 
     submitted_s: float
     left_s: float
     start_s: float
+    tells: bool
     rank: float
     slots: Sequence[Slot]
 
@@ -89,13 +100,26 @@ def read_starts(run: Run, size_weight: float = 0.0, age_weight_a_s: float = 0.0)
 
 def _openings(run: Run) -> Mapping[Slot, list[float]]:
     """Return when each core began to have room for one more job, in order of time."""
-    held = stretches(run.jobs, run.allocations).drop_nulls(["start_s", "end_s", "placement"])
+    kinds = run.jobs.select("kind").with_row_index("row")
+    held = (
+        stretches(run.jobs, run.allocations)
+        .drop_nulls(["start_s", "end_s", "placement"])
+        .join(kinds, on="row", how="left", maintain_order="left")
+    )
     changes: dict[Slot, list[tuple[float, int]]] = defaultdict(list)
-    for start_s, end_s, placement in held.select("start_s", "end_s", "placement").iter_rows():
+    interactive: set[str] = set()
+    for kind, start_s, end_s, placement in held.select("kind", "start_s", "end_s", "placement").iter_rows():
         for slot in _slots(placement):
             changes[slot] += [(start_s, 1), (end_s, -1)]
-    most = max(run.info.multiplicity, run.info.multiplicity_interactive or 1)
-    return {slot: _opened(sorted(those), most) for slot, those in changes.items()}
+        if kind == "interactive" and run.info.multiplicity_interactive is not None:
+            interactive.update(entry["node"] for entry in placement)
+    return {
+        slot: _opened(
+            sorted(those),
+            (run.info.multiplicity_interactive or 1) if slot[0] in interactive else run.info.multiplicity,
+        )
+        for slot, those in changes.items()
+    }
 
 
 def _opened(changes: Sequence[tuple[float, int]], most: int) -> list[float]:
@@ -113,29 +137,39 @@ def _slots(placement: Sequence[Mapping[str, str]]) -> list[Slot]:
 
 def _queues(run: Run, size_weight: float, age_weight_a_s: float) -> list[list[Queued]]:
     """Return the jobs of each queue in order of submission."""
-    again: set[int] = set()
-    if run.allocations is not None:
-        again = set(run.allocations.filter(pl.col("why") != "start")["job"].to_list())
+    first_s, again = _lives(run)
     nodes, cores = (int(part) for part in run.info.system[1:].split("C"))
     queues: dict[str, list[Queued]] = defaultdict(list)
     columns = ("job_id", "queue", "nodes", "cores", "submitted_s", "start_s", "end_s", "placement")
-    known = run.jobs.filter(pl.col("submitted_s").is_not_null()).sort("submitted_s", "trace_job")
-    for number, queue, wide, many, submitted_s, start_s, end_s, placement in known.select(
-        columns
-    ).iter_rows():
+    # A job that was refused never waited, and how long a lost one did nobody knows.
+    left = pl.col("start_s").is_not_null() | pl.col("end_s").is_not_null()
+    queued = pl.col("submitted_s").is_not_null() & left
+    known = run.jobs.filter(queued).sort("submitted_s", "trace_job")
+    for row in known.select(columns).iter_rows():
+        number, queue, wide, many, submitted_s, start_s, end_s, placement = row
         size = (wide / nodes + many / (nodes * cores)) / 2
         tells = start_s is not None and placement is not None and number not in again
-        left_s = start_s if start_s is not None else end_s
+        left_s = first_s.get(number, start_s if start_s is not None else end_s)
         queues[queue or ""].append(
             Queued(
                 submitted_s=submitted_s,
                 left_s=float("inf") if left_s is None else left_s,
                 start_s=max(start_s, submitted_s) if tells else float("nan"),
+                tells=tells,
                 rank=age_weight_a_s * submitted_s - size_weight * size,
                 slots=_slots(placement) if tells else (),
             )
         )
     return list(queues.values())
+
+
+def _lives(run: Run) -> tuple[dict[int, float], set[int]]:
+    """Return when jobs that have allocations first began, and which of them began again."""
+    if run.allocations is None:
+        return {}, set()
+    first = run.allocations.group_by("job").agg(pl.col("from_s").min())
+    again = run.allocations.filter(pl.col("why") != "start")["job"]
+    return dict(first.iter_rows()), set(again.to_list())
 
 
 def _read_queue(jobs: Sequence[Queued], opened: Mapping[Slot, list[float]], found: Starts) -> None:
@@ -145,8 +179,8 @@ def _read_queue(jobs: Sequence[Queued], opened: Mapping[Slot, list[float]], foun
     rank = np.array([job.rank for job in jobs])
     ready = np.full(len(jobs), -np.inf)
     arrived = np.zeros(len(jobs), dtype=bool)
-    order = sorted((place for place, job in enumerate(jobs) if job.start_s == job.start_s), key=left.item)
-    for turn, place in enumerate(order):
+    seen: set[float] = set()
+    for place in sorted((place for place, job in enumerate(jobs) if job.tells), key=left.item):
         job = jobs[place]
         before = (rank < rank[place]) | ((rank == rank[place]) & (np.arange(len(jobs)) < place))
         before &= submitted < job.start_s
@@ -155,14 +189,15 @@ def _read_queue(jobs: Sequence[Queued], opened: Mapping[Slot, list[float]], foun
             found.overtook.append(job.start_s)
             found.deepest = max(found.deepest, int(waited.sum()) + 1)
             continue
-        freed_s = max((_last(opened[slot], job.start_s) for slot in job.slots), default=-np.inf)
+        freed_s = max((_last(opened.get(slot, ()), job.start_s) for slot in job.slots), default=-np.inf)
         first = int(np.argmax(np.where(before, ready, -np.inf)))
         ready[place] = max(job.submitted_s, freed_s)
         arrived[place] = job.submitted_s > freed_s
         if before[first] and ready[first] > ready[place]:
             ready[place], arrived[place] = ready[first], False
         found.passes.append(job.start_s)
-        if not (ready[order[:turn]] == ready[place]).any():
+        if float(ready[place]) not in seen:
+            seen.add(float(ready[place]))
             gap_s = float(job.start_s - ready[place])
             (found.arrived if arrived[place] else found.released).append(gap_s)
 

@@ -57,7 +57,7 @@ def test_a_job_that_comes_after_a_quiet_time_is_backfilled_at_once(tmp_path: Pat
 def test_in_a_crowd_looks_are_changes_and_the_backfill_scheduler_keeps_its_rhythm(
     tmp_path: Path, others: int, fourth_s: float
 ) -> None:
-    """Every 20 s the main scheduler looks at the first that waits, and counts it as a change if one is behind."""
+    """Every 20 s the main scheduler looks at the first that waits: a change, if another is behind it."""
     wide = [(number, 1, 50, 2, 50, 1) for number in range(2, 2 + others)]
     lines = [(1, 0, 300, 1, 300, 1), *wide, (9, 160, 30, 1, 30, 1)]
     assert starts(tmp_path, lines, "every=20", "interval=50")[9] == fourth_s

@@ -58,8 +58,19 @@ def test_on_shared_cores_a_job_waits_for_the_end_that_leaves_room(tmp_path: Path
         ("batch", 1, 1.1, 10.3, 15, 9, "0"),
         ("batch", 2, 2.1, 15.4, 40, 9, "0"),
     ]
-    starts = read_starts(real_run(tmp_path / "r", shared, multiplicity=2))
-    assert starts.released == pytest.approx([0.3, 0.4])
+    run = real_run(tmp_path / "r", shared, multiplicity=2)
+    assert read_starts(run).released == pytest.approx([0.3, 0.4])
+    queues = {"queues": "mq", "interactive_nodes": 1}
+    apart = msgspec.structs.replace(run.info, multiplicity=1, multiplicity_interactive=2, **queues)
+    jobs = run.jobs.with_columns(kind=pl.lit("interactive"))
+    assert read_starts(replace(run, info=apart, jobs=jobs)).released == pytest.approx([0.3, 0.4])
+
+
+def test_batch_jobs_beside_interactive_ones_have_cores_of_their_own(tmp_path: Path) -> None:
+    run = real_run(tmp_path / "r", ROWS)
+    queues = {"queues": "mq", "interactive_nodes": 1, "multiplicity_interactive": 4}
+    apart = replace(run, info=msgspec.structs.replace(run.info, **queues))
+    assert read_starts(apart) == read_starts(run)
 
 
 def test_who_is_before_whom_is_a_matter_of_priority(tmp_path: Path) -> None:
@@ -82,6 +93,8 @@ def test_a_job_that_was_cancelled_waited_until_then_and_tells_nothing_else(tmp_p
     )
     starts = read_starts(replace(run, jobs=jobs))
     assert (starts.overtook, len(starts.passes)) == ([2.5], 4)
+    unknown = jobs.with_columns(end_s=pl.when(~second).then("end_s"))
+    assert read_starts(replace(run, jobs=unknown)).overtook == [], "refused, or lost"
     early = jobs.with_columns(end_s=pl.when(second).then(2.0).otherwise("end_s"))
     assert read_starts(replace(run, jobs=early)).overtook == []
 
