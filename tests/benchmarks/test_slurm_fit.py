@@ -36,10 +36,19 @@ SYSTEM, NODES, CORES = "N4C4", 4, 4
 SIZES = (1, 1, 2, 2, 4, 4, 8, 16)
 LIMITS_S = (60, 60, 60, 120, 120, 180)
 JOBS, GAP_S, IDLE_S = 60, 3.3, 35.0
+THIRDS = "SchedulerParameters=sched_interval=20,batch_sched_delay=1,bf_interval=10,bf_resolution=20"
+PRIORITY = (
+    "PriorityType=priority/multifactor",
+    "PriorityWeightJobSize=1000",
+    "PriorityWeightAge=1000",
+    "PriorityMaxAge=10",
+    "PriorityCalcPeriod=1",
+)
 PERIODS = {
     "embedded": (),
-    "thirds": ("SchedulerParameters=sched_interval=20,batch_sched_delay=1,bf_interval=10,bf_resolution=20",),
+    "thirds": (THIRDS,),
     "slurms": ("SchedulerParameters=sched_interval=60,batch_sched_delay=3,bf_interval=30",),
+    "priority": (THIRDS, *PRIORITY),
 }
 SEEDS = {"fit": 21, "judge": 22, "again": 22}
 AT_ONCE = ["tick=0", "delay=0", "every=0", "ends=at-once", "interval=0.001", "resolution=1"]
