@@ -105,8 +105,8 @@ def tell(name: str, real: Run, other: Run) -> None:
         for starts in (both["start_s"].to_numpy(), both["start_s_other"].to_numpy())
     ]
     say(
-        f"| {real.info.label} | {name} | {both.height} | {both['wait_s'].mean():.1f} "
-        f"| {both['wait_s_other'].mean():.1f} | {np.median(np.abs(errors)):.2f} "
+        f"| {real.info.label} | {name} | {both.height} | {both['wait_s'].to_numpy().mean():.1f} "
+        f"| {both['wait_s_other'].to_numpy().mean():.1f} | {np.median(np.abs(errors)):.2f} "
         f"| {np.percentile(np.abs(errors), 95):.1f} | {np.abs(errors).mean():.2f} "
         f"| {(orders[0] == orders[1]).mean():.1%} |"
     )
