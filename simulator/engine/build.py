@@ -10,7 +10,9 @@ import numpy as np
 from osub.errors import InputError
 from simulator.engine.build_lives import MOST_UNITS, most_nodes
 from simulator.engine.life_state import Lives
+from simulator.engine.links import new_links
 from simulator.engine.records import Ints, Maker, Table
+from simulator.engine.rows import new_rows
 from simulator.engine.state import (
     ONE,
     ClockRecord,
@@ -18,7 +20,6 @@ from simulator.engine.state import (
     ListRecord,
     NodeRecord,
     PartRecord,
-    Rows,
     RulesRecord,
     RunRecord,
     State,
@@ -172,7 +173,12 @@ def build_state(
         loads=make.row([1] + [0] * (len(full_set(cores * slots + 1)) - 1)),
         chosen=make.zeros(len(node_set)),
         barred=make.zeros(len(node_set)),
-        rows=_new_rows(make, nodes, slots, len(valid)) if with_rows and slots > 1 else None,
+        rows=new_rows(
+            make, count, min(count, nodes * cores * slots), (nodes, slots, len(valid)), with_cells=True
+        )
+        if with_rows and slots > 1
+        else None,
+        links=new_links(make, count, nodes * cores, slots) if slots > 1 else None,
         lives=lives,
     )
 
@@ -180,15 +186,6 @@ def build_state(
 def _arrivals(jobs: PoolJobs) -> Ints:
     """Return the jobs by submit time, then index, and one zero more."""
     return np.concatenate((np.argsort(jobs.submit_us, kind="stable"), np.zeros(1, dtype=np.int64)))
-
-
-def _new_rows(make: Maker, nodes: int, slots: int, words: int) -> Rows:
-    return Rows(
-        cells=make.grid(slots, nodes, words),
-        size=make.zeros(slots),
-        order=make.row(range(slots)),
-        kept=make.row(range(slots)),
-    )
 
 
 def _check_lengths(jobs: PoolJobs, scale: int) -> None:

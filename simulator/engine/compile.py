@@ -28,7 +28,7 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_STATE_FILES = ("state.py", "records.py", "compile.py", "whole_program.py")
+_STATE_FILES = ("state.py", "sharing_state.py", "records.py", "compile.py", "whole_program.py")
 _OPTIONS = {"error_model": "numpy", "nogil": True, "_nrt": False}
 _CALLED_OPTIONS = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 

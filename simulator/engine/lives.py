@@ -25,7 +25,6 @@ from simulator.engine.life_state import (
     Lives,
 )
 from simulator.engine.progress import count_busy, hold, let_go, settle, vacate
-from simulator.engine.rows import leave_row
 from simulator.engine.segments import forget_progress, halt, pause, rate_at, work
 from simulator.engine.state import NEVER, State
 
@@ -211,7 +210,6 @@ def lift(state: State, lives: Lives, job: int) -> None:
         life.stretch_us = state.clock[0].now_us
         life.why = BY_RESIZE
     let_go(state, job)
-    leave_row(state, state.rows, job, state.clock[0].active)
 
 
 @kernel

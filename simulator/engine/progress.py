@@ -19,6 +19,7 @@ from simulator.engine.agenda import (
 from simulator.engine.books import keep, tally
 from simulator.engine.compile import kernel
 from simulator.engine.life_state import Lives
+from simulator.engine.links import link, unlink
 from simulator.engine.occupancy import add_to_stack, free_slots, remove_from_stack, take_slots
 from simulator.engine.owners import end_leases
 from simulator.engine.records import Grid
@@ -81,7 +82,7 @@ def _count_busy(state: State, stack: Grid | None, job: int, busy: bool) -> None:
     if busy:
         for part in range(first, last):
             add_to_stack(stack, state.mask, state.parts[part].node, part)
-    note_affected(state, present(state), stack, job)
+    note_affected(state.links, present(state), job)
     if not busy:
         for part in range(first, last):
             remove_from_stack(stack, state.mask, state.parts[part].node, part)
@@ -149,6 +150,7 @@ def _end_leases(state: State, lives: Lives | None, job: int) -> None:
 def hold(state: State, job: int) -> None:
     """Let ``job`` hold the cores that its parts name, and count it there if it is busy."""
     enter_running(state, job)
+    link(state, state.links, job)
     take_slots(state, job)
     enter_row(state, state.rows, job)
     state.clock[0].affected = 0
@@ -158,12 +160,14 @@ def hold(state: State, job: int) -> None:
 
 @kernel
 def let_go(state: State, job: int) -> None:
-    """Undo ``hold``, but leave the rows as they are."""
+    """Undo ``hold``."""
     state.clock[0].affected = 0
     if state.runs[job].busy:
         count_busy(state, job, False)
+    leave_row(state, state.rows, job)
     leave_running(state, job)
     free_slots(state, job)
+    unlink(state.links, job)
 
 
 @kernel
@@ -215,13 +219,6 @@ def finish(state: State, job: int) -> None:
 @kernel
 def vacate(state: State, job: int) -> None:
     """Let ``job`` hold nothing; speeds of the others are still to be set."""
-    release(state, job)
-    leave_row(state, state.rows, job, state.clock[0].active)
-
-
-@kernel
-def release(state: State, job: int) -> None:
-    """Let ``job`` hold nothing, but leave the rows as they are."""
     run = state.runs[job]
     settle(run, state.clock[0].now_us)
     let_go(state, job)

@@ -10,7 +10,7 @@ from simulator.engine.agenda import enter_agenda, present
 from simulator.engine.cluster import running_jobs
 from simulator.engine.life_state import Lives
 from simulator.engine.progress import finish, set_speed, settle
-from simulator.engine.records import Grid, PlainGrid, Table
+from simulator.engine.records import Grid, LazyTable, PlainGrid, Table
 from simulator.engine.state import FAR_US, NEVER, State
 from simulator.job import Job
 from simulator.placement.rule import Cores
@@ -56,7 +56,9 @@ def _copied(field: Any) -> Any:
         return type(field)(*map(_copied, field))
     if isinstance(field, PlainGrid | _GridCopy):
         return _GridCopy(field)
-    if isinstance(field, _Copies) or (isinstance(field, list) and field and not isinstance(field[0], int)):
+    if isinstance(field, _Copies | LazyTable) or (
+        isinstance(field, list) and field and not isinstance(field[0], int)
+    ):
         return _Copies(field)
     return list(field)
 

@@ -69,6 +69,22 @@ class PlainGrid(dict[tuple[int, ...], int]):
         return 0
 
 
+class LazyTable(dict[int, RecordT]):
+    """A large table in plain Python; its records are made when they are first looked at."""
+
+    def __init__(self, record: type[RecordT], size: int) -> None:
+        super().__init__()
+        self._record = record
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __missing__(self, index: int) -> RecordT:
+        self[index] = record = self._record()
+        return record
+
+
 def dtype_of(record: type[object]) -> np.dtype[np.void]:
     """Return the type of a structured array of such records."""
     hints = get_type_hints(record, include_extras=True)
@@ -97,8 +113,15 @@ class Maker:
     def __init__(self, *, compiled: bool) -> None:
         self.compiled = compiled
 
-    def table(self, record: type[RecordT], size: int, **columns: Ints | int) -> Table[RecordT]:
-        """Return ``size`` records with their defaults, but for fields whose values are given."""
+    def table(
+        self, record: type[RecordT], size: int, *, lazily: bool = False, **columns: Ints | int
+    ) -> Table[RecordT]:
+        """Return ``size`` records with their defaults, but for fields whose values are given.
+
+        ``lazily``, without values: most of them will not be used.
+        """
+        if lazily and not self.compiled:
+            return LazyTable(record, size)
         if not self.compiled:
             records = [record() for _ in range(size)]
             for name, values in columns.items():

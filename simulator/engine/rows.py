@@ -3,7 +3,7 @@
 A partition with ``OverSubscribe=FORCE:M`` has M rows. A job that starts goes to the first row in which its
 cores are free. When a job ends, all rows are made anew: the jobs, by first core and then by size, go to the
 first row in which they fit, and after each of them the rows are sorted, fullest first. If a job finds no row,
-all stay where they were.
+all stay where they were (``packing``).
 
 Source: Slurm 22.05, ``src/plugins/select/cons_common``: ``job_res_add_job``, ``part_data_build_row_bitmaps``,
 ``part_data_sort_res``. Two jobs of a row have no core in common, so jobs with the same first core are in
@@ -17,7 +17,37 @@ from __future__ import annotations
 
 from simulator.engine.bits import WORD_BITS, bit_index
 from simulator.engine.compile import kernel
-from simulator.engine.state import NEVER, Rows, State
+from simulator.engine.packing import (
+    MARK,
+    change_cells,
+    first_open,
+    make_rows,
+    make_stale,
+    precedes,
+    rank_of,
+)
+from simulator.engine.records import Maker
+from simulator.engine.sharing_state import Links, PackedRecord, PackingRecord, Rows
+from simulator.engine.state import NEVER, State
+
+
+def new_rows(make: Maker, jobs: int, most: int, shape: tuple[int, ...], *, with_cells: bool) -> Rows:
+    """Return empty rows for so many jobs.
+
+    ``most`` of them can run at once; ``shape`` is (nodes, slots, words), that of their cores.
+    """
+    nodes, slots, words = shape
+    return Rows(
+        cells=make.grid(slots if with_cells else 0, nodes, words),
+        size=make.zeros(slots),
+        order=make.row(range(slots)),
+        jobs=make.table(PackedRecord, jobs),
+        by_core=make.zeros(most + 1),
+        packing=make.table(PackingRecord, 1),
+        next_size=make.zeros(slots),
+        next_order=make.zeros(slots),
+        marks=make.grid(most // MARK + 1, 2 * slots),
+    )
 
 
 @kernel
@@ -28,43 +58,7 @@ def sort_rows(rows: Rows) -> None:
         for second in range(first + 1, len(order)):
             if size[order[second]] > size[order[first]]:
                 order[first], order[second] = order[second], order[first]
-
-
-@kernel
-def _fits_row(state: State, rows: Rows, row: int, job: int) -> bool:
-    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
-        node = state.parts[part].node
-        for word in range(state.mask.shape[1]):
-            if rows.cells[row, node, word] & state.mask[part, word]:
-                return False
-    return True
-
-
-@kernel
-def _change_row(state: State, rows: Rows, row: int, job: int, sign: int) -> None:
-    """Put the cores of ``job`` into ``row`` (1), or take them out (-1); nothing if it is in no row."""
-    if row == NEVER:
-        return
-    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
-        node = state.parts[part].node
-        for word in range(state.mask.shape[1]):
-            rows.cells[row, node, word] ^= state.mask[part, word]
-    rows.size[row] += sign * _size(state, job)
-
-
-@kernel
-def _first_row(state: State, rows: Rows, job: int) -> int:
-    """Return the first row, in their order, in which the cores of ``job`` are free, or ``NEVER``."""
-    for place in range(len(rows.order)):
-        row = rows.order[place]
-        if _fits_row(state, rows, row, job):
-            return row
-    return NEVER
-
-
-@kernel
-def _size(state: State, job: int) -> int:
-    return state.jobs[job].nodes * state.jobs[job].cores
+                rows.packing[0].untidy = 1
 
 
 @kernel
@@ -78,98 +72,101 @@ def _first_core(state: State, job: int) -> int:
 
 
 @kernel
-def _precedes(state: State, a: int, b: int) -> bool:
-    """Return whether ``a`` comes before ``b`` when the rows are made anew."""
-    first_a, first_b = state.runs[a].first_core, state.runs[b].first_core
-    if first_a != first_b:
-        return first_a < first_b
-    return _size(state, a) < _size(state, b)
+def _first_row(links: Links, rows: Rows, job: int) -> int:
+    """Return the first row, in their order, in which nobody holds a core of ``job``, or ``NEVER``."""
+    blocked = 0
+    record = links.of[job].first
+    while record != NEVER:
+        guest = rows.jobs[links.records[record].job]
+        if guest.at != NEVER and guest.row != NEVER:
+            blocked |= 1 << guest.row
+        record = links.records[record].after
+    rank = first_open(rows.order, blocked)
+    return rows.order[rank] if rank < len(rows.order) else NEVER
+
+
+@kernel
+def _queue_up(rows: Rows, job: int) -> int:
+    """Put ``job`` behind all whose turn to be packed is not later than its; return its place."""
+    packing, by_core = rows.packing[0], rows.by_core
+    place = packing.count
+    packing.count += 1
+    while place > 0 and precedes(rows.jobs[job], rows.jobs[by_core[place - 1]]):
+        by_core[place] = by_core[place - 1]
+        rows.jobs[by_core[place]].at = place
+        place -= 1
+    by_core[place] = job
+    rows.jobs[job].at = place
+    packing.changed = min(packing.changed, place)
+    return place
+
+
+@kernel
+def _check_turn(rows: Rows, place: int) -> None:
+    """Note whether the job at ``place`` may have to go before one with an equal turn."""
+    if place == 0:
+        return
+    before, entry = rows.jobs[rows.by_core[place - 1]], rows.jobs[rows.by_core[place]]
+    if not precedes(before, entry) and rank_of(rows, before.row) > rank_of(rows, entry.row):
+        rows.packing[0].untidy = 1
+
+
+@kernel
+def enter(state: State, links: Links, rows: Rows, job: int) -> None:
+    """Note the row of ``job``, which has just taken its cores."""
+    entry = rows.jobs[job]
+    entry.first_core = _first_core(state, job)
+    entry.size = state.jobs[job].nodes * state.jobs[job].cores
+    entry.row = _first_row(links, rows, job)
+    entry.next_row = NEVER
+    entry.blocked = 0
+    entry.stale = 1
+    if entry.row != NEVER:
+        rows.size[entry.row] += entry.size
+        rows.packing[0].differing += 1
+        change_cells(state, rows, entry.row, job)
+    _check_turn(rows, _queue_up(rows, job))
+
+
+@kernel
+def leave(state: State, links: Links, rows: Rows, job: int) -> None:
+    """Make the rows anew without ``job``, which is about to give back its cores."""
+    packing, entry = rows.packing[0], rows.jobs[job]
+    make_stale(links, rows, job)
+    if entry.row != NEVER:
+        rows.size[entry.row] -= entry.size
+        change_cells(state, rows, entry.row, job)
+    packing.differing -= int(entry.next_row != entry.row)
+    packing.count -= 1
+    packing.changed = min(packing.changed, entry.at)
+    for place in range(entry.at, packing.count):
+        rows.by_core[place] = rows.by_core[place + 1]
+        rows.jobs[rows.by_core[place]].at = place
+    entry.at = NEVER
+    make_rows(state, links, rows)
+
+
+@kernel
+def _enter(state: State, links: Links | None, rows: Rows, job: int) -> None:
+    if links is not None:
+        enter(state, links, rows, job)
 
 
 @kernel
 def enter_row(state: State, rows: Rows | None, job: int) -> None:
-    """Note the row of ``job``, which starts and holds its cores already; where rows are kept."""
-    if rows is None:
-        return
-    row = _first_row(state, rows, job)
-    state.runs[job].row = row
-    state.runs[job].first_core = _first_core(state, job)
-    _change_row(state, rows, row, job, 1)
-    lists = state.lists
-    place = state.clock[0].active - 1
-    while place > 0 and _precedes(state, job, lists[place - 1].by_core):
-        lists[place].by_core = lists[place - 1].by_core
-        place -= 1
-    lists[place].by_core = job
+    """Note the row of ``job``, which has just taken its cores; where rows are kept."""
+    if rows is not None:
+        _enter(state, state.links, rows, job)
 
 
 @kernel
-def _rank_of(rows: Rows, row: int) -> int:
-    rank = 0
-    while rank < len(rows.order) and rows.order[rank] != row:
-        rank += 1
-    return rank
+def _leave(state: State, links: Links | None, rows: Rows, job: int) -> None:
+    if links is not None:
+        leave(state, links, rows, job)
 
 
 @kernel
-def _order_equals(state: State, rows: Rows, count: int) -> None:
-    """Put jobs of the same first core and size in the order of their rows."""
-    lists, runs = state.lists, state.runs
-    for right in range(1, count):
-        job = lists[right].by_core
-        place = right
-        while (
-            place > 0
-            and not _precedes(state, lists[place - 1].by_core, job)
-            and _rank_of(rows, runs[lists[place - 1].by_core].row) > _rank_of(rows, runs[job].row)
-        ):
-            lists[place].by_core = lists[place - 1].by_core
-            place -= 1
-        lists[place].by_core = job
-
-
-@kernel
-def leave_row(state: State, rows: Rows | None, job: int, count: int) -> None:
-    """Make the rows anew without ``job``, which has ended; they have ``count`` jobs then."""
-    if rows is None:
-        return
-    lists = state.lists
-    place = 0
-    while lists[place].by_core != job:
-        place += 1
-    for later in range(place, count):
-        lists[later].by_core = lists[later + 1].by_core
-    _change_row(state, rows, state.runs[job].row, job, -1)
-    _order_equals(state, rows, count)
-    _pack_rows(state, rows, count)
-
-
-@kernel
-def _pack_rows(state: State, rows: Rows, count: int) -> None:
-    """Put the listed jobs into the first row in which each fits, or leave all where they are."""
-    lists, runs = state.lists, state.runs
-    for place in range(count):
-        _change_row(state, rows, runs[lists[place].by_core].row, lists[place].by_core, -1)
-    order, kept = rows.order, rows.kept
-    for place in range(len(order)):
-        kept[place] = order[place]
-    packed = 0
-    while packed < count:
-        job = lists[packed].by_core
-        row = _first_row(state, rows, job)
-        if row == NEVER:
-            break
-        runs[job].new_row = row
-        _change_row(state, rows, row, job, 1)
-        sort_rows(rows)
-        packed += 1
-    if packed == count:
-        for place in range(count):
-            runs[lists[place].by_core].row = runs[lists[place].by_core].new_row
-        return
-    for place in range(packed):
-        _change_row(state, rows, runs[lists[place].by_core].new_row, lists[place].by_core, -1)
-    for place in range(count):
-        _change_row(state, rows, runs[lists[place].by_core].row, lists[place].by_core, 1)
-    for place in range(len(order)):
-        order[place] = kept[place]
+def leave_row(state: State, rows: Rows | None, job: int) -> None:
+    """Make the rows anew without ``job``, which is about to give back its cores; where rows are kept."""
+    if rows is not None:
+        _leave(state, state.links, rows, job)

@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 from simulator.engine.compile import kernel
-from simulator.engine.occupancy import is_shared, overlap, part_multiplicity
+from simulator.engine.occupancy import part_multiplicity
 from simulator.engine.records import Grid, Table
 from simulator.engine.segments import rate_of
-from simulator.engine.state import ONE, RunRecord, State, Timeline
+from simulator.engine.sharing_state import Links
+from simulator.engine.state import NEVER, ONE, RunRecord, State, Timeline
 
 
 @kernel
@@ -55,25 +56,16 @@ def speed_of(state: State, runs: Table[RunRecord], stack: Grid, job: int) -> int
 
 
 @kernel
-def note_affected(state: State, line: Timeline, stack: Grid, job: int) -> None:
-    """List as affected the other busy jobs that have a core in common with ``job``.
-
-    To be called while ``job`` is counted in ``stack``.
-    """
-    runs = line.runs
-    mark = line.clock[0].mark + 1
-    line.clock[0].mark = mark
-    runs[job].mark = mark
+def note_affected(links: Links | None, line: Timeline, job: int) -> None:
+    """List as affected the other busy jobs that have a core in common with ``job``."""
+    if links is None:
+        return
     count = 0
-    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
-        node = state.parts[part].node
-        if not is_shared(stack, state.mask, node, part):
-            continue
-        for place in range(state.nodes[node].listed):
-            other = state.listed[node, place]
-            guest = state.parts[other].job
-            if runs[guest].busy and runs[guest].mark != mark and overlap(state.mask, part, other):
-                runs[guest].mark = mark
-                line.lists[count].affected = guest
-                count += 1
+    record = links.of[job].first
+    while record != NEVER:
+        guest = links.records[record].job
+        if line.runs[guest].busy:
+            line.lists[count].affected = guest
+            count += 1
+        record = links.records[record].after
     line.clock[0].affected = count

@@ -23,6 +23,7 @@ import numpy as np
 from simulator.engine.bits import WORD_BITS
 from simulator.engine.life_state import Lives
 from simulator.engine.records import Grid, Ints, Row, Short, Table
+from simulator.engine.sharing_state import Links, Rows
 
 NEVER = -1
 """A time that has not come, or an index that points nowhere."""
@@ -100,7 +101,7 @@ class RunRecord:
     ``since_us``, at ``speed`` units a microsecond. ``phase`` is the present one, ``busy`` whether it
     computes, ``last`` whether it is the last, ``next_us`` when it ends. Then its places on the agenda and
     among the running jobs, its neighbours in the queue (the record after the last job is both ends), the mark
-    of the change that affected it last; with Slurm's rows its row, the one it is to have, its first core.
+    of the change that affected it last.
     """
 
     left: int = 0
@@ -118,25 +119,19 @@ class RunRecord:
     queue_next: int = 0
     queue_prev: int = 0
     mark: int = 0
-    row: int = 0
-    new_row: int = 0
-    first_core: int = 0
 
 
 @dataclass(slots=True, eq=False)
 class ListRecord:
     """The jobs that have this place in lists: by arrival, on the agenda (a heap), and so on.
 
-    ``running`` and ``affected`` are in no order; ``by_core`` are the running ones in the order in which
-    Slurm's rows are packed. ``ended`` are those that have ended in a projection since rows were packed in it.
+    ``running`` and ``affected`` are in no order.
     """
 
     arrival: int = 0
     agenda: int = 0
     running: int = 0
     affected: int = 0
-    by_core: int = 0
-    ended: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -172,19 +167,6 @@ class Timeline(NamedTuple):
     lists: Table[ListRecord]
 
 
-class Rows(NamedTuple):
-    """Slurm's rows.
-
-    ``cells[r, n, w]`` are the cores of node ``n`` in row ``r``, ``size[r]`` is how many cores the row has,
-    ``order`` are the rows in the order in which they are tried (``kept`` keeps one while another is tried).
-    """
-
-    cells: Grid
-    size: Row
-    order: Row
-    kept: Row
-
-
 class State(NamedTuple):
     """All of it.
 
@@ -197,7 +179,8 @@ class State(NamedTuple):
     class ``b``, in parts of ``ONE`` (None unless the model is pairwise). ``by_load[u]`` is the set of nodes
     with ``u`` occupied slots (None where rows are kept, whose placement does not ask), ``load_size[u]`` how
     many they are, ``loads`` the set of the ``u`` that occur; ``chosen`` is scratch for a set of nodes, and a
-    placement keeps off the nodes in ``barred``. ``rows`` are kept where Slurm's placement shares cores.
+    placement keeps off the nodes in ``barred``. ``rows`` are kept where Slurm's placement shares cores,
+    ``links`` wherever cores have several slots.
     """
 
     rules: Table[RulesRecord]
@@ -222,6 +205,7 @@ class State(NamedTuple):
     chosen: Row
     barred: Row
     rows: Rows | None
+    links: Links | None
     lives: Lives | None = None
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from simulator.engine.compile import kernel
-from simulator.engine.state import Rows, State
+from simulator.engine.sharing_state import Rows
+from simulator.engine.state import State
 from simulator.placement import slurm, thesis
 
 

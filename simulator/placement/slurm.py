@@ -15,7 +15,8 @@ from simulator.engine.bits import count_bits, flip, has, lowest_bits
 from simulator.engine.compile import kernel
 from simulator.engine.room import fits, job_fits
 from simulator.engine.rows import sort_rows
-from simulator.engine.state import NEVER, Rows, State
+from simulator.engine.sharing_state import Rows
+from simulator.engine.state import NEVER, State
 from simulator.placement.thesis import name_nodes
 
 

@@ -1,16 +1,16 @@
 """Looking ahead where cores are shared: running jobs projected forward on their requested work.
 
 The rule (``docs/mechanisms.md``): every job that holds cores counts as busy, nothing else starts, and each
-goes on until it has done its requested work. The head's earliest start is the first instant at which enough
-nodes have room for it. A job may be backfilled if, projected with it, that instant is not later.
+goes on until it has done its requested work. The head's earliest start is the first instant at which the
+placement takes it: at which enough nodes have room for it, and one of Slurm's rows, where there are rows
+(``mirror``). A job may be backfilled if, projected with it, that instant is not later.
 
-Adding a job never makes another one end sooner, so "not later" means "at that instant there is still room".
-It slows those that it shares cores with; one of these slows others longer than before only from the instant
-at which it would have ended. So all that a candidate can change by the head's start is the presence of jobs
-that would have ended by then, and that are linked to it by shared cores through such jobs: its *group*. A
-candidate is tried by projecting its group alone, among the jobs that stay, and by comparing the nodes of the
-group. (Where speeds depend on who the others are, and not only on how many, the group is made of all jobs so
-linked.)
+Adding a job never makes another one end sooner. It slows those that it shares cores with; one of these slows
+others longer than before only from the instant at which it would have ended. So all that a candidate can
+change by the head's start is the presence of jobs that would have ended by then, and that are linked to it by
+shared cores through such jobs: its *group*. A candidate is tried by projecting its group alone, among the
+jobs that stay (``trial``). (Where speeds depend on who the others are, and not only on how many, the group is
+made of all jobs so linked.)
 """
 
 from __future__ import annotations
@@ -19,38 +19,33 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from simulator.engine.agenda import enter_agenda, leave_agenda
-from simulator.engine.bits import count_bits
 from simulator.engine.compile import kernel
-from simulator.engine.occupancy import remove_from_stack
+from simulator.engine.occupancy import add_to_stack, cores_at_top, remove_from_stack
 from simulator.engine.progress import done_since, set_speed
-from simulator.engine.records import Grid, Maker, Table
+from simulator.engine.records import Grid, Maker, Row, Table
 from simulator.engine.room import fits
 from simulator.engine.segments import request_units
 from simulator.engine.speed import note_affected, speed_of
-from simulator.engine.state import (
-    FAR_US,
-    ClockRecord,
-    JobRecord,
-    ListRecord,
-    NodeRecord,
-    RunRecord,
-    State,
-    Timeline,
-)
+from simulator.engine.state import ClockRecord, ListRecord, NodeRecord, RunRecord, State, Timeline
+from simulator.policies.shadow import EndRecord
 
 
 @dataclass(slots=True, eq=False)
 class AheadRecord:
-    """The head's earliest start, and how many nodes suit it then; whether the base holds for this pass.
+    """The head's earliest start, and how many nodes have room for it then; whether both hold for this pass.
 
-    ``members`` is how many jobs the group has, ``nodes`` on how many nodes it is.
+    ``ends`` is how many jobs have ended by then. ``members`` is how many jobs the group has, ``nodes`` on how
+    many nodes it is, ``group_ends`` how many of them have ended; ``next_ends`` counts all ends with it.
     """
 
     start_us: int = 0
     fitting: int = 0
     known: int = 0
+    ends: int = 0
     members: int = 0
     nodes: int = 0
+    group_ends: int = 0
+    next_ends: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -60,29 +55,28 @@ class MemberRecord:
     job: int = 0
 
 
-@dataclass(slots=True, eq=False)
-class GroundRecord:
-    """A node that the group is on."""
-
-    node: int = 0
-
-
 class Ahead(NamedTuple):
     """Two projections: of all running jobs up to the head's start (base), and of one group (trial).
 
-    ``base_stack`` and ``room`` are the cluster at the head's earliest start; in ``base`` the jobs that are
-    still there then are busy. ``group_cores[n, w]`` are the cores of the group.
+    ``base_stack`` and ``room`` are the cluster at the head's earliest start, ``ends`` the jobs that have
+    ended by then, in their order; in ``base`` the others are busy. Of the group, ``in_group`` (by job) and
+    ``on_ground`` (by node) say who is in it and where it is; ``group_ends`` are the ends in it, ``next_ends``
+    all ends with it.
     """
 
     head: Table[AheadRecord]
     base: Timeline
     base_stack: Grid
     room: Table[NodeRecord]
+    ends: Table[EndRecord]
     trial: Timeline
     trial_stack: Grid
     group: Table[MemberRecord]
-    ground: Table[GroundRecord]
-    group_cores: Grid
+    in_group: Row
+    ground: Row
+    on_ground: Row
+    group_ends: Table[EndRecord]
+    next_ends: Table[EndRecord]
 
 
 def _new_timeline(make: Maker, jobs: int) -> Timeline:
@@ -97,11 +91,15 @@ def new_ahead(make: Maker, state: State, jobs: int) -> Ahead:
         base=_new_timeline(make, jobs),
         base_stack=make.grid(nodes, slots, words),
         room=make.table(NodeRecord, nodes),
+        ends=make.table(EndRecord, jobs),
         trial=_new_timeline(make, jobs),
         trial_stack=make.grid(nodes, slots, words),
         group=make.table(MemberRecord, jobs),
-        ground=make.table(GroundRecord, nodes),
-        group_cores=make.grid(nodes, words),
+        in_group=make.zeros(jobs),
+        ground=make.zeros(nodes),
+        on_ground=make.zeros(nodes),
+        group_ends=make.table(EndRecord, jobs),
+        next_ends=make.table(EndRecord, jobs),
     )
 
 
@@ -138,29 +136,22 @@ def launch(state: State, line: Timeline, stack: Grid, job: int) -> None:
 
 
 @kernel
-def end_next(state: State, line: Timeline, stack: Grid) -> int:
-    """End the first job of a projection, and speed up those that shared its cores; return it."""
+def end_first(state: State, line: Timeline) -> int:
+    """End the first job of a projection, which still holds its cores, and list whom it slowed; return it."""
     job = line.lists[0].agenda
     line.clock[0].now_us = line.runs[job].next_us
     leave_agenda(line, job)
-    note_affected(state, line, stack, job)
+    note_affected(state.links, line, job)
     line.runs[job].busy = 0
-    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
-        remove_from_stack(stack, state.mask, state.parts[part].node, part)
-    for place in range(line.clock[0].affected):
-        other = line.lists[place].affected
-        set_speed(line, other, speed_of(state, line.runs, stack, other))
     return job
 
 
 @kernel
-def free_cores(state: State, stack: Grid, node: int) -> int:
-    """Return how many cores of ``node`` have a free slot in ``stack``."""
-    top = stack.shape[1] - 1
-    free = 0
-    for word in range(stack.shape[2]):
-        free += count_bits(state.valid[word] & ~stack[node, top, word])
-    return free
+def speed_up(state: State, line: Timeline, stack: Grid) -> None:
+    """Give those whom the job that has just ended slowed the speed that they have without it."""
+    for place in range(line.clock[0].affected):
+        other = line.lists[place].affected
+        set_speed(line, other, speed_of(state, line.runs, stack, other))
 
 
 @kernel
@@ -172,42 +163,49 @@ def copy_node(target: Grid, source: Grid, node: int) -> None:
 
 
 @kernel
-def _copy_cluster(state: State, ahead: Ahead, asked: JobRecord) -> int:
-    """Copy the cluster as it is; return how many nodes suit the head."""
-    fitting = 0
+def show_cluster(state: State, ahead: Ahead, head: int) -> None:
+    """Show in the base the cluster as it is, and every running job busy with the work that it has left."""
+    base, fitting = ahead.base, 0
     for index in range(state.rules[0].nodes):
         node = ahead.room[index]
         node.free = state.nodes[index].free
         node.free_kib = state.nodes[index].free_kib
         node.owner = state.nodes[index].owner
-        fitting += int(fits(asked, node))
+        fitting += int(fits(state.jobs[head], node))
         copy_node(ahead.base_stack, state.occupied, index)
-    return fitting
-
-
-@kernel
-def find_start(state: State, ahead: Ahead, head: int) -> None:
-    """Project all running jobs up to the earliest start of ``head``, all ends at that instant included."""
-    base, clock = ahead.base, ahead.base.clock[0]
-    asked = state.jobs[head]
-    fitting = _copy_cluster(state, ahead, asked)
-    clock.agenda = 0
-    clock.now_us = state.clock[0].now_us
+    ahead.head[0].fitting = fitting
+    ahead.head[0].ends = 0
+    base.clock[0].agenda = 0
+    base.clock[0].now_us = state.clock[0].now_us
     for place in range(state.clock[0].active):
         load(state, base, state.lists[place].running)
     for place in range(state.clock[0].active):
         launch(state, base, ahead.base_stack, state.lists[place].running)
-    while clock.agenda > 0:
-        if fitting >= asked.nodes and base.runs[base.lists[0].agenda].next_us > clock.now_us:
-            break
-        job = end_next(state, base, ahead.base_stack)
-        for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
-            index = state.parts[part].node
-            node = ahead.room[index]
-            before = fits(asked, node)
-            node.free = free_cores(state, ahead.base_stack, index)
-            node.free_kib += state.jobs[job].memory_kib
-            fitting += int(fits(asked, node)) - int(before)
-    ahead.head[0].start_us = clock.now_us if fitting >= asked.nodes else FAR_US  # nodes are down
-    ahead.head[0].fitting = fitting
-    ahead.head[0].known = 1
+
+
+@kernel
+def take_room(state: State, ahead: Ahead, head: int, job: int) -> None:
+    """Let ``job`` hold its cores in the cluster that is shown, and count the nodes for ``head``."""
+    asked, held = state.jobs[head], state.jobs[job]
+    for part in range(held.part_at, held.part_end):
+        index = state.parts[part].node
+        node = ahead.room[index]
+        before = fits(asked, node)
+        add_to_stack(ahead.base_stack, state.mask, index, part)
+        node.free -= cores_at_top(ahead.base_stack, state.mask, index, part, held.cores)
+        node.free_kib -= held.memory_kib
+        ahead.head[0].fitting += int(fits(asked, node)) - int(before)
+
+
+@kernel
+def give_room(state: State, ahead: Ahead, head: int, job: int) -> None:
+    """Let ``job`` give back its cores in the cluster that is shown, and count the nodes for ``head``."""
+    asked, held = state.jobs[head], state.jobs[job]
+    for part in range(held.part_at, held.part_end):
+        index = state.parts[part].node
+        node = ahead.room[index]
+        before = fits(asked, node)
+        node.free += cores_at_top(ahead.base_stack, state.mask, index, part, held.cores)
+        remove_from_stack(ahead.base_stack, state.mask, index, part)
+        node.free_kib += held.memory_kib
+        ahead.head[0].fitting += int(fits(asked, node)) - int(before)

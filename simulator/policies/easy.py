@@ -10,18 +10,19 @@ from typing import NamedTuple
 
 from simulator.engine.agenda import first_waiting
 from simulator.engine.compile import kernel
+from simulator.engine.links import link, unlink
 from simulator.engine.occupancy import free_slots, take_slots
 from simulator.engine.progress import start
 from simulator.engine.records import Maker, column, only_record
 from simulator.engine.segments import asks_us
 from simulator.engine.state import FAR_US, NEVER, RulesRecord, State
 from simulator.placement.builtin import place
-from simulator.policies import mirror as whole
 from simulator.policies import shadow as dedicated
 from simulator.policies import trial as shared
-from simulator.policies.ahead import Ahead, find_start, new_ahead
+from simulator.policies.ahead import Ahead, new_ahead
 from simulator.policies.aside import Aside, bar, choose_for_head, count_used, unbar
-from simulator.policies.mirror import Mirror, new_mirror, show_start
+from simulator.policies.earliest import find_start
+from simulator.policies.mirror import Mirror, new_mirror
 from simulator.policies.ncs import Ncs, ends_follow, forget_bounds, is_out_of_bounds, raises_victim
 from simulator.policies.refusals import Refusals, forget_refusals, is_hopeless, no_refusals, note_refusal
 from simulator.policies.shadow import Shadow, drop_shadow, new_shadow, note_end, note_start
@@ -31,8 +32,8 @@ class Outlook(NamedTuple):
     """What EASY keeps of the future.
 
     Where a job's requested end is known when it starts (one slot a core, and nodes alike) ``shadow`` is a
-    list of ends; where Slurm's rows are kept ``mirror`` is a copy of everything; elsewhere ``ahead`` holds
-    two projections. ``aside`` is for EASY with a second choice.
+    list of ends; elsewhere ``ahead`` holds two projections, and ``mirror`` Slurm's rows for them, where they
+    are kept. ``aside`` is for EASY with a second choice.
     """
 
     shadow: Shadow | None
@@ -51,7 +52,7 @@ def new_outlook(
     steady = rules.slots == 1 and not rules.nodes_differ and not _have_checkpoints(state)
     return Outlook(
         shadow=new_shadow(make, rules.nodes, min(rules.jobs, rules.nodes * rules.cores)) if steady else None,
-        ahead=None if steady or state.rows is not None else new_ahead(make, state, rules.jobs),
+        ahead=None if steady else new_ahead(make, state, rules.jobs),
         mirror=None if state.rows is None else new_mirror(make, state),
         refusals=no_refusals(make, shapes),
         aside=Aside(make.zeros(len(state.barred)), make.zeros(1)) if elsewhere else None,
@@ -98,17 +99,29 @@ def _may_be_tried(state: State, refusals: Refusals, job: int) -> bool:
 
 
 @kernel
-def _delays_shared(state: State, ahead: Ahead, ncs: Ncs | None, head: int, job: int) -> bool:
+def _is_past(state: State, ahead: Ahead, mirror: Mirror | None) -> bool:
+    """Return whether rows took the head at an instant that is over, and do no longer."""
+    if mirror is None:
+        return False
+    return ahead.head[0].start_us < state.clock[0].now_us
+
+
+@kernel
+def _delays_shared(
+    state: State, ahead: Ahead, mirror: Mirror | None, ncs: Ncs | None, head: int, job: int
+) -> bool:
     """Return whether ``job``, on the cores that its parts name, would delay the head on shared cores."""
-    if ahead.head[0].known == 0:
-        find_start(state, ahead, head)
+    if ahead.head[0].known == 0 or _is_past(state, ahead, mirror):
+        find_start(state, ahead, mirror, head)
     if ahead.head[0].start_us == FAR_US:
         return False
-    if raises_victim(state, ahead, ncs, job):
+    if raises_victim(state, ahead, mirror, ncs, job):
         return True
+    link(state, state.links, job)
     take_slots(state, job)
-    delayed = shared.delays_head(state, ahead, head, job)
+    delayed = shared.delays_head(state, ahead, mirror, head, job)
     free_slots(state, job)
+    unlink(state.links, job)
     return delayed
 
 
@@ -127,15 +140,20 @@ def _delays(
     if shadow is not None:
         delayed = dedicated.delays_head(state, shadow, head, job)
     if ahead is not None:
-        delayed = _delays_shared(state, ahead, ncs, head, job)
-    if mirror is not None:
-        delayed = whole.delays_head(state, mirror, head, job)
+        delayed = _delays_shared(state, ahead, mirror, ncs, head, job)
     return delayed
 
 
 @kernel
 def _delays_head(state: State, outlook: Outlook, head: int, job: int) -> bool:
     return _delays(state, outlook.shadow, outlook.ahead, outlook.mirror, outlook.ncs, head, job)
+
+
+@kernel
+def _find_with_rows(state: State, ahead: Ahead, mirror: Mirror | None, head: int) -> None:
+    """Find the head's start again where it hangs on rows, which a placement may have sorted meanwhile."""
+    if mirror is not None:
+        find_start(state, ahead, mirror, head)
 
 
 @kernel
@@ -148,11 +166,9 @@ def _find_aside(
             shadow.room[node].used = state.rules[0].cores - shadow.room[node].free
         choose_for_head(state, aside, shadow.room, head)
     if ahead is not None:
+        _find_with_rows(state, ahead, mirror, head)
         count_used(ahead.room, ahead.base_stack)
         choose_for_head(state, aside, ahead.room, head)
-    if mirror is not None:
-        show_start(state, mirror, head)
-        choose_for_head(state, aside, mirror.image.nodes, head)
 
 
 @kernel
@@ -211,12 +227,10 @@ def _backfill(state: State, outlook: Outlook, first: int) -> None:
 
 
 @kernel
-def _forget_start(ahead: Ahead | None, mirror: Mirror | None) -> None:
+def _forget_start(ahead: Ahead | None) -> None:
     """Forget the head's earliest start."""
     if ahead is not None:
         ahead.head[0].known = 0
-    if mirror is not None:
-        mirror.head[0].known = 0
 
 
 @kernel
@@ -235,7 +249,7 @@ def _drop_if_idle(state: State, shadow: Shadow | None) -> None:
 @kernel
 def pass_after_end(state: State, outlook: Outlook, job: int) -> None:
     """Make a scheduling pass after ``job`` has ended."""
-    _forget_start(outlook.ahead, outlook.mirror)
+    _forget_start(outlook.ahead)
     _note_ended(state, outlook.shadow, job)
     if not ends_follow(state, outlook.ncs):
         _pass_over_all(state, outlook)
@@ -251,7 +265,7 @@ def _forget_ends(shadow: Shadow | None) -> None:
 @kernel
 def pass_after_change(state: State, outlook: Outlook) -> None:
     """Make a scheduling pass after something else: a node went down or came back, a job has left."""
-    _forget_start(outlook.ahead, outlook.mirror)
+    _forget_start(outlook.ahead)
     _forget_ends(outlook.shadow)
     _pass_over_all(state, outlook)
 
@@ -276,7 +290,7 @@ def _backfill_all(state: State, outlook: Outlook) -> None:
     """Go through the whole queue behind its head."""
     _forget_moves(outlook.shadow)
     if state.clock[0].restless > 0:
-        _forget_start(outlook.ahead, outlook.mirror)
+        _forget_start(outlook.ahead)
     _backfill(state, outlook, state.runs[first_waiting(state)].queue_next)
 
 
@@ -301,7 +315,7 @@ def pass_after_arrival(state: State, outlook: Outlook, job: int) -> None:
     is allowed, for the head's may be others now.
     """
     if state.clock[0].waiting == 1:
-        _forget_start(outlook.ahead, outlook.mirror)
+        _forget_start(outlook.ahead)
         start_heads(state, outlook.shadow)
     elif _may_look_at_one(outlook.shadow, outlook.aside):
         _backfill(state, outlook, job)

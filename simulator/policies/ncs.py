@@ -16,6 +16,7 @@ from simulator.engine.occupancy import overlap, part_multiplicity
 from simulator.engine.records import Maker, Table
 from simulator.engine.state import State
 from simulator.policies.ahead import Ahead
+from simulator.policies.mirror import Mirror
 
 
 @dataclass(slots=True, eq=False)
@@ -104,14 +105,15 @@ def _jobs_on_common(state: State, a: int, b: int, node: int) -> int:
 
 
 @kernel
-def raises_victim(state: State, ahead: Ahead | None, ncs: Ncs | None, job: int) -> bool:
+def raises_victim(state: State, ahead: Ahead, mirror: Mirror | None, ncs: Ncs | None, job: int) -> bool:
     """Return whether rule 1 refuses ``job`` on the cores that its parts name, which it does not hold yet.
 
-    The head's earliest start is known, and with it who has ended by then.
+    The head's earliest start is known, and with it who has ended by then. NCS has no rows, and no such rule
+    for them.
     """
     if ncs is None:
         return False
-    if ahead is None:
+    if mirror is not None:
         return False
     if not ncs.rules[0].victims:
         return False
