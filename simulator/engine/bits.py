@@ -5,10 +5,21 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from simulator.engine.compile import kernel
-from simulator.engine.records import Row
+from simulator.engine.records import Ints, Row
 
 WORD_BITS = 62
+
+
+def full_set(size: int) -> Ints:
+    """Return the set of all of ``size`` cores (or nodes), shape (words,)."""
+    words = -(-size // WORD_BITS)
+    every = np.full(words, (1 << WORD_BITS) - 1, dtype=np.int64)
+    if size % WORD_BITS:
+        every[-1] = (1 << size % WORD_BITS) - 1
+    return every
 
 
 @kernel

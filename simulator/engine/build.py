@@ -8,11 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from osub.errors import InputError
+from simulator.engine.bits import full_set
 from simulator.engine.build_lives import MOST_UNITS, most_nodes
 from simulator.engine.life_state import Lives
 from simulator.engine.links import new_links
+from simulator.engine.ranking import new_ranking
 from simulator.engine.records import Ints, Maker, Table
 from simulator.engine.rows import new_rows
+from simulator.engine.sharing_state import Rows
 from simulator.engine.state import (
     ONE,
     ClockRecord,
@@ -23,7 +26,6 @@ from simulator.engine.state import (
     RulesRecord,
     RunRecord,
     State,
-    full_set,
 )
 from simulator.job import Life
 from simulator.sharing.model import SharingTables
@@ -136,10 +138,7 @@ def build_state(
     _check_lengths(jobs, sharing.scale)
     count, nodes, cores, slots = jobs.count, pool.nodes, pool.cores, pool.multiplicity
     valid, node_set = full_set(cores), full_set(nodes)
-    by_load = np.zeros((cores * slots + 1, len(node_set)), dtype=np.int64)
-    by_load[0] = node_set
-    load_size = np.zeros(cores * slots + 1, dtype=np.int64)
-    load_size[0] = nodes
+    by_rows = with_rows and slots > 1
     parts = int(jobs.part_at[-1])
     memory_kib = _UNLIMITED_KIB if node_memory_kib is None else node_memory_kib
     return State(
@@ -168,18 +167,26 @@ def build_state(
         mask=make.grid(parts, len(valid)),
         speeds=make.row(sharing.speeds),
         excess=None if sharing.excess is None else make.filled(sharing.excess),
-        by_load=None if with_rows and slots > 1 else make.filled(by_load),
-        load_size=make.row(load_size),
-        loads=make.row([1] + [0] * (len(full_set(cores * slots + 1)) - 1)),
+        ranking=new_ranking(make, slots + 1, nodes, cores)
+        if by_rows
+        else new_ranking(make, 1, nodes, cores * slots),
         chosen=make.zeros(len(node_set)),
         barred=make.zeros(len(node_set)),
-        rows=new_rows(
-            make, count, min(count, nodes * cores * slots), (nodes, slots, len(valid)), with_cells=True
-        )
-        if with_rows and slots > 1
-        else None,
+        rows=_rows(make, count, pool) if by_rows else None,
         links=new_links(make, count, nodes * cores, slots) if slots > 1 else None,
         lives=lives,
+    )
+
+
+def _rows(make: Maker, jobs: int, pool: Pool) -> Rows:
+    nodes, cores, slots = pool.nodes, pool.cores, pool.multiplicity
+    return new_rows(
+        make,
+        jobs,
+        min(jobs, nodes * cores * slots),
+        slots,
+        make.grid(slots, nodes, len(full_set(cores))),
+        make.grid(slots + 1, nodes),
     )
 
 

@@ -8,6 +8,7 @@ from itertools import accumulate
 import numpy as np
 
 from osub.errors import InputError
+from simulator.engine.bits import full_set
 from simulator.engine.life_state import (
     LifeRecord,
     Lives,
@@ -20,7 +21,7 @@ from simulator.engine.life_state import (
     TimerRecord,
 )
 from simulator.engine.records import Ints, Maker
-from simulator.engine.state import FAR_US, NEVER, full_set
+from simulator.engine.state import FAR_US, NEVER
 from simulator.job import Life
 from simulator.outages import Outage
 from simulator.system import Pool

@@ -6,9 +6,12 @@ Adding a job to a set of cores, or removing it, is one word operation a level.
 
 from __future__ import annotations
 
-from simulator.engine.bits import WORD_BITS, count_bits, flip
+from simulator.engine.bits import count_bits
 from simulator.engine.compile import kernel
+from simulator.engine.ranking import move_node
 from simulator.engine.records import Grid
+from simulator.engine.row_cores import rank_by_cores
+from simulator.engine.sharing_state import Rows
 from simulator.engine.state import NEVER, State
 
 
@@ -82,24 +85,13 @@ def overlap(mask: Grid, a: int, b: int) -> bool:
 
 
 @kernel
-def _set_load(state: State, by_load: Grid | None, node: int, load: int) -> None:
-    """Note that ``node`` has ``load`` occupied slots from now on; an only node needs no ranking."""
-    before = state.nodes[node].used
-    state.nodes[node].used = load
-    if by_load is None:
+def _rank(state: State, rows: Rows | None, node: int, before: int, freed: bool) -> None:
+    """Rank a node of which other slots are occupied now; ``freed``: another number of its cores is free."""
+    if rows is None:
+        if state.rules[0].nodes > 1:  # an only node needs no ranking
+            move_node(state.ranking, 0, node, before, state.nodes[node].used)
         return
-    if state.rules[0].nodes == 1:
-        return
-    word = node // WORD_BITS
-    bit = 1 << (node - word * WORD_BITS)
-    by_load[before, word] ^= bit
-    by_load[load, word] ^= bit
-    state.load_size[before] -= 1
-    if state.load_size[before] == 0:
-        flip(state.loads, before)
-    state.load_size[load] += 1
-    if state.load_size[load] == 1:
-        flip(state.loads, load)
+    rank_by_cores(state, rows, node, freed)
 
 
 @kernel
@@ -117,7 +109,8 @@ def take_slots(state: State, job: int) -> None:
         if here.owner == NEVER:
             for free in range(after + 1, before + 1):
                 state.roomy[free] -= 1
-        _set_load(state, state.by_load, held.node, here.used + cores)
+        here.used += cores
+        _rank(state, state.rows, held.node, here.used - cores, before != after)
         here.free_kib -= memory_kib
         held.job = job
         held.place = here.listed
@@ -140,7 +133,8 @@ def free_slots(state: State, job: int) -> None:
             for free in range(before + 1, after + 1):
                 state.roomy[free] += 1
         remove_from_stack(state.occupied, state.mask, held.node, part)
-        _set_load(state, state.by_load, held.node, here.used - cores)
+        here.used -= cores
+        _rank(state, state.rows, held.node, here.used + cores, before != after)
         here.free_kib += memory_kib
         here.listed -= 1
         moved = state.listed[held.node, here.listed]

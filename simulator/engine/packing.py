@@ -1,10 +1,13 @@
-"""Packing Slurm's rows anew, from the first job on whose row may be another than in the attempt before.
+"""Packing Slurm's rows anew, as far as something has changed.
 
 Who gets which row hangs on two things: in which rows earlier jobs hold some of the cores (``blocked``), and
 the order of the rows when it is a job's turn. Both are kept from one attempt to the next. So an attempt
 begins where something has changed, goes on with sizes and order only, and looks at cores again where a job
 is new, has left, or has another row than before, and at those that have cores in common with such a job. If
 nothing has changed up to the job that found no row in the attempt before, it finds none now.
+
+A block of jobs none of which has to look at cores again is left out if the order of the rows is what it was
+and stays so: if no row comes as close to the one before it as to pass it.
 
 All rows are empty when an attempt begins, so what they were called before does not matter: it begins with
 their numbers in order.
@@ -14,40 +17,10 @@ from __future__ import annotations
 
 from simulator.engine.compile import kernel
 from simulator.engine.records import Row
-from simulator.engine.sharing_state import Links, PackedRecord, Rows
+from simulator.engine.row_cores import change_cells
+from simulator.engine.sharing_state import Links, Rows
 from simulator.engine.state import NEVER, State
-
-MARK = 32
-"""Every how many jobs sizes and order are kept."""
-
-_NOWHERE = 1 << 60
-
-
-@kernel
-def precedes(a: PackedRecord, b: PackedRecord) -> bool:
-    """Return whether the turn of ``a`` comes before that of ``b``."""
-    if a.first_core != b.first_core:
-        return a.first_core < b.first_core
-    return a.size < b.size
-
-
-@kernel
-def rank_of(rows: Rows, row: int) -> int:
-    """Return the place of ``row`` in the order of the rows; for no row, that after the last."""
-    rank = 0
-    while rank < len(rows.order) and rows.order[rank] != row:
-        rank += 1
-    return rank
-
-
-@kernel
-def change_cells(state: State, rows: Rows, row: int, job: int) -> None:
-    """Put the cores of ``job`` into ``row``, or take them out, where cells are kept."""
-    if rows.cells.shape[0] == 0:
-        return
-    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
-        for word in range(state.mask.shape[1]):
-            rows.cells[row, state.parts[part].node, word] ^= state.mask[part, word]
+from simulator.engine.turns import BLOCK, NOWHERE, tidy
 
 
 @kernel
@@ -58,6 +31,7 @@ def make_stale(links: Links, rows: Rows, job: int) -> None:
         guest = rows.jobs[links.records[record].job]
         if guest.at > rows.jobs[job].at:
             guest.stale = 1
+            rows.blocks[guest.at // BLOCK].dirty = 1
         record = links.records[record].after
 
 
@@ -76,61 +50,6 @@ def _look_at_cores(links: Links, rows: Rows, job: int) -> None:
 
 
 @kernel
-def _put_in_turn(rows: Rows, right: int) -> int:
-    """Move the job at ``right`` before those with an equal turn whose rows come later; return its place."""
-    by_core, jobs = rows.by_core, rows.jobs
-    job = by_core[right]
-    rank = rank_of(rows, jobs[job].row)
-    place = right
-    while (
-        place > 0
-        and not precedes(jobs[by_core[place - 1]], jobs[job])
-        and rank_of(rows, jobs[by_core[place - 1]].row) > rank
-    ):
-        by_core[place] = by_core[place - 1]
-        jobs[by_core[place]].at = place
-        jobs[by_core[place]].stale = 1
-        place -= 1
-    if place < right:
-        by_core[place] = job
-        jobs[job].at = place
-        jobs[job].stale = 1
-    return place
-
-
-@kernel
-def _tidy(rows: Rows) -> None:
-    """Put jobs with equal turns in the order of their rows."""
-    packing = rows.packing[0]
-    packing.untidy = 0
-    for right in range(1, packing.count):
-        if precedes(rows.jobs[rows.by_core[right - 1]], rows.jobs[rows.by_core[right]]):
-            continue
-        place = _put_in_turn(rows, right)
-        if place < right:
-            packing.changed = min(packing.changed, place)
-
-
-@kernel
-def _rewind(rows: Rows, place: int) -> int:
-    """Go back to sizes and order as they were at the last mark up to ``place``; return where that is."""
-    slots = len(rows.order)
-    mark = place // MARK
-    for row in range(slots):
-        rows.next_size[row] = rows.marks[mark, row] if mark > 0 else 0
-        rows.next_order[row] = rows.marks[mark, slots + row] if mark > 0 else row
-    return mark * MARK
-
-
-@kernel
-def _set_mark(rows: Rows, place: int) -> None:
-    slots = len(rows.order)
-    for row in range(slots):
-        rows.marks[place // MARK, row] = rows.next_size[row]
-        rows.marks[place // MARK, slots + row] = rows.next_order[row]
-
-
-@kernel
 def first_open(order: Row, blocked: int) -> int:
     """Return the place of the first row in ``order`` that is not blocked; if all are, that after the last."""
     rank = 0
@@ -140,10 +59,17 @@ def first_open(order: Row, blocked: int) -> int:
 
 
 @kernel
-def _grow(rows: Rows, rank: int, size: int) -> None:
-    """Let the row at ``rank`` grow, and sort the rows as ``sort_rows`` does."""
+def _grow(rows: Rows, block: int, rank: int, size: int) -> None:
+    """Let the row at ``rank`` grow, sort the rows as ``sort_rows`` does, and note how near they came."""
     order, sizes = rows.next_order, rows.next_size
     sizes[order[rank]] += size
+    if rank == 0:
+        return
+    lead = sizes[order[rank - 1]] - sizes[order[rank]]
+    rows.leads[block, rank] = min(rows.leads[block, rank], lead)
+    if lead >= 0:
+        return
+    rows.blocks[block].calm = 0
     for place in range(rank):
         if sizes[order[rank]] > sizes[order[place]]:
             order[place], order[rank] = order[rank], order[place]
@@ -154,34 +80,102 @@ def _give_row(links: Links, rows: Rows, job: int, row: int) -> None:
     """Note that ``job`` gets another row than in the attempt before."""
     packing, entry = rows.packing[0], rows.jobs[job]
     packing.differing += int(row != entry.row) - int(entry.next_row != entry.row)
+    packing.differs_from = min(packing.differs_from, entry.at)
     entry.next_row = row
     make_stale(links, rows, job)
 
 
 @kernel
-def _all_fit(links: Links, rows: Rows) -> bool:
-    """Give each job the first row in which it fits when it is its turn; return whether each found one."""
-    packing, by_core = rows.packing[0], rows.by_core
-    begin = packing.changed
-    if packing.failed_at != NEVER and begin > packing.failed_at:
-        return False
-    packing.changed = _NOWHERE
-    for place in range(_rewind(rows, begin), packing.count):
-        if place % MARK == 0:
-            _set_mark(rows, place)
-        job = by_core[place]
+def _rewind(rows: Rows, block: int) -> None:
+    """Go back to sizes and order as they are when it is the turn of the first job of ``block``."""
+    slots = len(rows.order)
+    for row in range(slots):
+        rows.next_size[row] = rows.starts[block, row] if block > 0 else 0
+        rows.next_order[row] = rows.starts[block, slots + row] if block > 0 else row
+
+
+@kernel
+def _set_start(rows: Rows, block: int) -> None:
+    slots = len(rows.order)
+    for row in range(slots):
+        rows.starts[block, row] = rows.next_size[row]
+        rows.starts[block, slots + row] = rows.next_order[row]
+        rows.leads[block, row] = NOWHERE
+    rows.blocks[block].calm = 1
+
+
+@kernel
+def _pack_block(links: Links, rows: Rows, block: int) -> int:
+    """Give each job of a block the first row in which it fits; return the place of one that finds none."""
+    _set_start(rows, block)
+    for place in range(block * BLOCK, min((block + 1) * BLOCK, rows.packing[0].length)):
+        job = rows.turns[place]
+        if job == NEVER:
+            continue
         entry = rows.jobs[job]
         if entry.stale:
             _look_at_cores(links, rows, job)
         rank = first_open(rows.next_order, entry.blocked)
         if rank == len(rows.next_order):
-            packing.failed_at = place
-            return False
+            rows.blocks[block].dirty = 1
+            return place
         if rows.next_order[rank] != entry.next_row:
             _give_row(links, rows, job, rows.next_order[rank])
-        _grow(rows, rank, entry.size)
-    if packing.count % MARK == 0:
-        _set_mark(rows, packing.count)
+        _grow(rows, block, rank, entry.size)
+    for row in range(len(rows.order)):
+        rows.growth[block, row] = rows.next_size[row] - rows.starts[block, row]
+    rows.blocks[block].dirty = 0
+    return NEVER
+
+
+@kernel
+def _lead(rows: Rows, block: int, rank: int) -> int:
+    """Return by how much the row at ``rank`` stays behind the one before it, at least, in a calm block."""
+    ahead, row = rows.next_order[rank - 1], rows.next_order[rank]
+    more_ahead = rows.next_size[ahead] - rows.starts[block, ahead]
+    return rows.leads[block, rank] + more_ahead - (rows.next_size[row] - rows.starts[block, row])
+
+
+@kernel
+def _is_as_before(rows: Rows, block: int) -> bool:
+    """Return whether each job of a block gets the row that it had in the attempt before."""
+    if rows.blocks[block].dirty or not rows.blocks[block].calm:
+        return False
+    slots = len(rows.order)
+    for rank in range(slots):
+        if rows.next_order[rank] != rows.starts[block, slots + rank]:
+            return False
+        if rank > 0 and _lead(rows, block, rank) < 0:
+            return False
+    return True
+
+
+@kernel
+def _pass_over(rows: Rows, block: int) -> None:
+    """Go to the end of a block that is as before."""
+    for rank in range(1, len(rows.order)):
+        rows.leads[block, rank] = _lead(rows, block, rank)
+    for row in range(len(rows.order)):
+        rows.starts[block, row] = rows.next_size[row]
+        rows.next_size[row] += rows.growth[block, row]
+
+
+@kernel
+def _all_fit(links: Links, rows: Rows) -> bool:
+    """Give each job the first row in which it fits when it is its turn; return whether each found one."""
+    packing = rows.packing[0]
+    if packing.failed_at != NEVER and packing.changed > packing.failed_at:
+        return False
+    first = packing.changed // BLOCK
+    packing.changed = NOWHERE
+    _rewind(rows, first)
+    for block in range(first, packing.length // BLOCK + 1):
+        if _is_as_before(rows, block):
+            _pass_over(rows, block)
+            continue
+        packing.failed_at = _pack_block(links, rows, block)
+        if packing.failed_at != NEVER:
+            return False
     packing.failed_at = NEVER
     return True
 
@@ -195,23 +189,28 @@ def _move_in(state: State, rows: Rows) -> None:
         packing.untidy |= int(rows.order[rank] != rows.next_order[rank])
         rows.order[rank] = rows.next_order[rank]
         rows.size[rank] = rows.next_size[rank]
-    place = 0
+    place = packing.differs_from
     while packing.differing > 0:
-        job = rows.by_core[place]
-        entry = rows.jobs[job]
-        if entry.row != entry.next_row:
-            if entry.row != NEVER:
-                change_cells(state, rows, entry.row, job)
-            change_cells(state, rows, entry.next_row, job)
-            entry.row = entry.next_row
+        job = rows.turns[place]
+        if job != NEVER and rows.jobs[job].row != rows.jobs[job].next_row:
+            _move(state, rows, job)
             packing.differing -= 1
         place += 1
+    packing.differs_from = NOWHERE
+
+
+@kernel
+def _move(state: State, rows: Rows, job: int) -> None:
+    entry = rows.jobs[job]
+    if entry.row != NEVER:
+        change_cells(state, rows, entry.row, job)
+    change_cells(state, rows, entry.next_row, job)
+    entry.row = entry.next_row
 
 
 @kernel
 def make_rows(state: State, links: Links, rows: Rows) -> None:
     """Pack the jobs into rows anew, or leave all where they are."""
-    if rows.packing[0].untidy:
-        _tidy(rows)
+    tidy(rows)
     if _all_fit(links, rows):
         _move_in(state, rows)

@@ -17,36 +17,32 @@ from __future__ import annotations
 
 from simulator.engine.bits import WORD_BITS, bit_index
 from simulator.engine.compile import kernel
-from simulator.engine.packing import (
-    MARK,
-    change_cells,
-    first_open,
-    make_rows,
-    make_stale,
-    precedes,
-    rank_of,
-)
-from simulator.engine.records import Maker
-from simulator.engine.sharing_state import Links, PackedRecord, PackingRecord, Rows
+from simulator.engine.packing import first_open, make_rows, make_stale
+from simulator.engine.records import Grid, Maker
+from simulator.engine.row_cores import change_cells
+from simulator.engine.sharing_state import BlockRecord, Links, PackedRecord, PackingRecord, Rows
 from simulator.engine.state import NEVER, State
+from simulator.engine.turns import BLOCK, drop_out, queue_up
 
 
-def new_rows(make: Maker, jobs: int, most: int, shape: tuple[int, ...], *, with_cells: bool) -> Rows:
-    """Return empty rows for so many jobs.
-
-    ``most`` of them can run at once; ``shape`` is (nodes, slots, words), that of their cores.
-    """
-    nodes, slots, words = shape
+def new_rows(make: Maker, jobs: int, most: int, slots: int, cells: Grid, taken: Grid) -> Rows:
+    """Return empty rows for so many jobs, of which ``most`` can run at once."""
+    places = 2 * most + BLOCK
+    blocks = places // BLOCK + 1
     return Rows(
-        cells=make.grid(slots if with_cells else 0, nodes, words),
+        cells=cells,
+        taken=taken,
         size=make.zeros(slots),
         order=make.row(range(slots)),
         jobs=make.table(PackedRecord, jobs),
-        by_core=make.zeros(most + 1),
         packing=make.table(PackingRecord, 1),
+        turns=make.row([NEVER] * places),
+        blocks=make.table(BlockRecord, blocks),
+        starts=make.grid(blocks, 2 * slots),
+        leads=make.grid(blocks, slots),
+        growth=make.grid(blocks, slots),
         next_size=make.zeros(slots),
         next_order=make.zeros(slots),
-        marks=make.grid(most // MARK + 1, 2 * slots),
     )
 
 
@@ -86,32 +82,6 @@ def _first_row(links: Links, rows: Rows, job: int) -> int:
 
 
 @kernel
-def _queue_up(rows: Rows, job: int) -> int:
-    """Put ``job`` behind all whose turn to be packed is not later than its; return its place."""
-    packing, by_core = rows.packing[0], rows.by_core
-    place = packing.count
-    packing.count += 1
-    while place > 0 and precedes(rows.jobs[job], rows.jobs[by_core[place - 1]]):
-        by_core[place] = by_core[place - 1]
-        rows.jobs[by_core[place]].at = place
-        place -= 1
-    by_core[place] = job
-    rows.jobs[job].at = place
-    packing.changed = min(packing.changed, place)
-    return place
-
-
-@kernel
-def _check_turn(rows: Rows, place: int) -> None:
-    """Note whether the job at ``place`` may have to go before one with an equal turn."""
-    if place == 0:
-        return
-    before, entry = rows.jobs[rows.by_core[place - 1]], rows.jobs[rows.by_core[place]]
-    if not precedes(before, entry) and rank_of(rows, before.row) > rank_of(rows, entry.row):
-        rows.packing[0].untidy = 1
-
-
-@kernel
 def enter(state: State, links: Links, rows: Rows, job: int) -> None:
     """Note the row of ``job``, which has just taken its cores."""
     entry = rows.jobs[job]
@@ -125,7 +95,7 @@ def enter(state: State, links: Links, rows: Rows, job: int) -> None:
         rows.size[entry.row] += entry.size
         rows.packing[0].differing += 1
         change_cells(state, rows, entry.row, job)
-    _check_turn(rows, _queue_up(rows, job))
+    queue_up(rows, job)
 
 
 @kernel
@@ -137,12 +107,7 @@ def leave(state: State, links: Links, rows: Rows, job: int) -> None:
         rows.size[entry.row] -= entry.size
         change_cells(state, rows, entry.row, job)
     packing.differing -= int(entry.next_row != entry.row)
-    packing.count -= 1
-    packing.changed = min(packing.changed, entry.at)
-    for place in range(entry.at, packing.count):
-        rows.by_core[place] = rows.by_core[place + 1]
-        rows.jobs[rows.by_core[place]].at = place
-    entry.at = NEVER
+    drop_out(rows, job)
     make_rows(state, links, rows)
 
 

@@ -68,34 +68,58 @@ class PackedRecord:
 class PackingRecord:
     """Where packing stands.
 
-    ``count`` jobs are in rows, or could be. ``changed`` is the first place in their order at which something
-    has changed since the last attempt, ``failed_at`` the place of the job that found no row in it (-1: all
-    did), ``differing`` how many jobs have another row than in the last attempt; ``untidy`` says that jobs
-    with equal turns may have to change places.
+    ``count`` jobs are in rows, or could be; ``length`` is how many places their order has, gaps included.
+    ``changed`` is the first place at which something has changed since the last attempt, ``failed_at`` that
+    of the job that found no row in it (-1: all did). ``differing`` jobs have another row than in the last
+    attempt, the first of them not before ``differs_from``; ``untidy`` says that jobs with equal turns may
+    have to change places.
     """
 
     count: int = 0
+    length: int = 0
     changed: int = 0
     failed_at: int = -1
     differing: int = 0
+    differs_from: int = 0
     untidy: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class BlockRecord:
+    """Places that are packed one after the other.
+
+    ``dirty``: a job has come or gone, or has to look at cores again. ``tied``: one may have the same turn as
+    the one before it. ``calm``: the order of the rows did not change here in the last attempt.
+    """
+
+    dirty: Short = 1
+    tied: Short = 0
+    calm: Short = 0
 
 
 class Rows(NamedTuple):
     """Slurm's rows.
 
-    ``cells[r, n, w]`` are the cores of node ``n`` in row ``r`` (a projection keeps none), ``size[r]`` is how
-    many cores the row has, ``order`` are the rows in the order in which they are tried. ``by_core`` are the
-    running jobs in the order in which they are packed. ``next_size`` and ``next_order`` are of an attempt at
-    packing; ``marks`` keeps both as they were before every 32nd job.
+    ``cells[r, n, w]`` are the cores of node ``n`` in row ``r``, ``taken[k, n]`` is how many of its cores are
+    not idle (``k`` is 0), or not free in row ``k - 1``; a projection keeps neither. ``size[r]`` is how many
+    cores the row has, ``order`` are the rows in the order in which they are tried. ``turns`` are the running
+    jobs in the order in which they are packed, with gaps (-1).
+
+    Of the last attempt at packing: ``starts`` are the sizes and the order of the rows at the beginning of
+    each block, ``growth`` what the sizes grew by there, ``leads[b, i]`` the least by which the ``i``-th row
+    was smaller than the one before it when it grew; ``next_size`` and ``next_order`` at the end.
     """
 
     cells: Grid
+    taken: Grid
     size: Row
     order: Row
     jobs: Table[PackedRecord]
-    by_core: Row
     packing: Table[PackingRecord]
+    turns: Row
+    blocks: Table[BlockRecord]
+    starts: Grid
+    leads: Grid
+    growth: Grid
     next_size: Row
     next_order: Row
-    marks: Grid

@@ -18,11 +18,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
-from simulator.engine.bits import WORD_BITS
 from simulator.engine.life_state import Lives
-from simulator.engine.records import Grid, Ints, Row, Short, Table
+from simulator.engine.ranking import Ranking
+from simulator.engine.records import Grid, Row, Short, Table
 from simulator.engine.sharing_state import Links, Rows
 
 NEVER = -1
@@ -138,7 +136,7 @@ class ListRecord:
 class NodeRecord:
     """A node: cores with a free slot, free memory, occupied slots, parts listed, speed in parts of ``ONE``.
 
-    ``spare`` is a number that a placement may keep there while it chooses.
+    ``owner`` is the one job that may be placed there; ``NEVER``: any may.
     """
 
     free: int = 0
@@ -146,7 +144,6 @@ class NodeRecord:
     used: int = 0
     listed: int = 0
     factor: int = ONE
-    spare: int = 0
     owner: int = NEVER
 
 
@@ -176,10 +173,9 @@ class State(NamedTuple):
     those of a part. ``roomy[f]`` counts the nodes with at least ``f`` cores that have a free slot.
     ``listed[n]`` are the parts on node ``n``, in no order. ``speeds[m]`` is the speed at multiplicity ``m``
     in units a microsecond; ``excess[a, b]`` by how much an application of class ``a`` is slowed by one of
-    class ``b``, in parts of ``ONE`` (None unless the model is pairwise). ``by_load[u]`` is the set of nodes
-    with ``u`` occupied slots (None where rows are kept, whose placement does not ask), ``load_size[u]`` how
-    many they are, ``loads`` the set of the ``u`` that occur; ``chosen`` is scratch for a set of nodes, and a
-    placement keeps off the nodes in ``barred``. ``rows`` are kept where Slurm's placement shares cores,
+    class ``b``, in parts of ``ONE`` (None unless the model is pairwise). ``ranking`` has the nodes by load:
+    occupied slots, or where rows are kept what ``Rows`` counts. ``chosen`` is scratch for a set of nodes, and
+    a placement keeps off the nodes in ``barred``. ``rows`` are kept where Slurm's placement shares cores,
     ``links`` wherever cores have several slots.
     """
 
@@ -199,20 +195,9 @@ class State(NamedTuple):
     mask: Grid
     speeds: Row
     excess: Grid | None
-    by_load: Grid | None
-    load_size: Row
-    loads: Row
+    ranking: Ranking
     chosen: Row
     barred: Row
     rows: Rows | None
     links: Links | None
     lives: Lives | None = None
-
-
-def full_set(size: int) -> Ints:
-    """Return the set of all of ``size`` cores (or nodes), shape (words,)."""
-    words = -(-size // WORD_BITS)
-    every = np.full(words, (1 << WORD_BITS) - 1, dtype=np.int64)
-    if size % WORD_BITS:
-        every[-1] = (1 << size % WORD_BITS) - 1
-    return every

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from simulator.engine.bits import count_bits
 from simulator.engine.compile import kernel
-from simulator.engine.packing import MARK
 from simulator.engine.records import Grid, Maker, Row, Table
 from simulator.engine.room import fits
 from simulator.engine.rows import leave_row, new_rows, sort_rows
 from simulator.engine.sharing_state import Rows
 from simulator.engine.state import NEVER, State
+from simulator.engine.turns import BLOCK
 from simulator.policies.ahead import Ahead
 from simulator.policies.shadow import EndRecord
 
@@ -36,10 +36,10 @@ class Mirror(NamedTuple):
 def new_mirror(make: Maker, state: State) -> Mirror:
     """Return a mirror that shows nothing yet."""
     assert state.rows is not None
-    jobs, most = len(state.rows.jobs), len(state.rows.by_core) - 1
+    jobs, most = len(state.rows.jobs), (len(state.rows.turns) - BLOCK) // 2
     _, slots, words = state.occupied.shape
     return Mirror(
-        rows=new_rows(make, jobs, most, state.occupied.shape, with_cells=False),
+        rows=new_rows(make, jobs, most, slots, make.grid(0, 0, 0), make.grid(0, 0)),
         past=make.zeros(1),
         used=make.grid(slots, words),
         fitting=make.zeros(slots),
@@ -50,13 +50,26 @@ def new_mirror(make: Maker, state: State) -> Mirror:
 def _copy_packing(rows: Rows, shown: Rows) -> None:
     packing, image = rows.packing[0], shown.packing[0]
     image.count = packing.count
+    image.length = packing.length
     image.changed = packing.changed
     image.failed_at = packing.failed_at
     image.differing = packing.differing
+    image.differs_from = packing.differs_from
     image.untidy = packing.untidy
-    for mark in range(1, packing.count // MARK + 1):
-        for entry in range(rows.marks.shape[1]):
-            shown.marks[mark, entry] = rows.marks[mark, entry]
+
+
+@kernel
+def _copy_blocks(rows: Rows, shown: Rows) -> None:
+    for index in range(rows.packing[0].length // BLOCK + 1):
+        block, image = rows.blocks[index], shown.blocks[index]
+        image.dirty = block.dirty
+        image.tied = block.tied
+        image.calm = block.calm
+        for row in range(len(rows.order)):
+            shown.leads[index, row] = rows.leads[index, row]
+            shown.growth[index, row] = rows.growth[index, row]
+        for entry in range(rows.starts.shape[1]):
+            shown.starts[index, entry] = rows.starts[index, entry]
 
 
 @kernel
@@ -76,15 +89,18 @@ def _show_rows(rows: Rows | None, shown: Rows) -> None:
     """Show the rows as they are."""
     if rows is None:
         return
-    for place in range(shown.packing[0].count):
-        shown.jobs[shown.by_core[place]].at = NEVER
+    for place in range(shown.packing[0].length):
+        if shown.turns[place] != NEVER:
+            shown.jobs[shown.turns[place]].at = NEVER
     _copy_packing(rows, shown)
+    _copy_blocks(rows, shown)
     for row in range(len(rows.order)):
         shown.order[row] = rows.order[row]
         shown.size[row] = rows.size[row]
-    for place in range(rows.packing[0].count):
-        shown.by_core[place] = rows.by_core[place]
-        _copy_job(rows, shown, rows.by_core[place])
+    for place in range(rows.packing[0].length):
+        shown.turns[place] = rows.turns[place]
+        if rows.turns[place] != NEVER:
+            _copy_job(rows, shown, rows.turns[place])
 
 
 @kernel

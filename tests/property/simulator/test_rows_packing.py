@@ -11,11 +11,11 @@ import pytest
 
 from simulator.engine.build import PoolJobs, build_state
 from simulator.engine.cluster import members, parts_of, words_of
-from simulator.engine.packing import MARK
 from simulator.engine.progress import hold, let_go
 from simulator.engine.records import Maker
 from simulator.engine.rows import sort_rows
 from simulator.engine.state import NEVER, State
+from simulator.engine.turns import BLOCK
 from simulator.sharing.proportional import Proportional
 from simulator.system import Pool
 from tests.fixtures.tier import choose
@@ -111,7 +111,8 @@ def rows_in_order(state: State) -> list[int]:
 def shown(state: State) -> list[set[int]]:
     """Return the jobs of each row, in the order of the rows."""
     assert state.rows is not None
-    running = [state.rows.by_core[place] for place in range(state.rows.packing[0].count)]
+    places = [state.rows.turns[place] for place in range(state.rows.packing[0].length)]
+    running = [job for job in places if job != NEVER]
     order = rows_in_order(state)
     by_row = {row: {job for job in running if state.rows.jobs[job].row == row} for row in range(NEVER, 8)}
     return [by_row[row] for row in (*order, NEVER)]
@@ -124,6 +125,24 @@ def cells(state: State, row: int) -> set[Place]:
         for node in range(state.rules[0].nodes)
         for core in members(words_of(state.rows.cells, row, node))
     }
+
+
+def check_ranking(state: State) -> None:
+    """Every node is in the one set, of each kind, of the cores that are not idle or not free in a row."""
+    assert state.rows is not None
+    cores, slots = state.rules[0].cores, state.rules[0].slots
+    for kind in range(slots + 1):
+        loads: dict[int, list[int]] = {load: [] for load in range(cores + 1)}
+        for node in range(state.rules[0].nodes):
+            full = set(members(words_of(state.occupied, node, slots - 1)))
+            row = set(members(words_of(state.rows.cells, kind - 1, node)))
+            taken = full | row if kind else set(members(words_of(state.occupied, node, 0)))
+            assert state.rows.taken[kind, node] == len(taken)
+            loads[len(taken)].append(node)
+        for load, nodes in loads.items():
+            assert members(words_of(state.ranking.sets, kind, load)) == nodes
+            assert state.ranking.size[kind, load] == len(nodes)
+        assert members(words_of(state.ranking.loads, kind)) == [load for load in loads if loads[load]]
 
 
 def overlapping(places: dict[int, set[Place]], running: set[int], job: int) -> set[int]:
@@ -180,29 +199,31 @@ def test_rows_are_those_of_packing_everything(multiplicity: int, seed: int) -> N
         for row, inside in zip(rows_in_order(state), plain.rows, strict=True):
             assert cells(state, row) == plain.cores(inside)
             assert state.rows.size[row] == len(plain.cores(inside))
+        if dice.random() < 0.1:
+            check_ranking(state)
         pairs = sum(state.links.of[job].count for job in running) // 2
         most_pairs = max(most_pairs, pairs)
         assert state.links.pool[0].used == 2 * most_pairs <= len(state.links.records)
         if running:
             one = dice.choice(sorted(running))
             assert linked(state, one) == overlapping(plain.places, running, one)
-    assert most > 2 * MARK
+    assert most > 2 * BLOCK
     assert plain.failures > 10
 
 
 def test_what_is_kept_reaches_to_the_last_job() -> None:
     """As many jobs as lie between two marks are packed; then one behind them comes and goes."""
-    pool = Pool(name="main", first=0, nodes=MARK + 3, cores=3, multiplicity=2)
-    state = new_state(pool, Random(1), MARK + 2)
+    pool = Pool(name="main", first=0, nodes=BLOCK + 3, cores=3, multiplicity=2)
+    state = new_state(pool, Random(1), BLOCK + 2)
     assert state.rows is not None
-    for job in range(MARK + 2):
+    for job in range(BLOCK + 2):
         state.jobs[job].nodes, state.jobs[job].cores = 1, 1
         state.jobs[job].part_end = state.jobs[job].part_at + 1
         state.parts[state.jobs[job].part_at].node = job
         state.mask[state.jobs[job].part_at, 0] = 1
-    for job in range(MARK + 1):
+    for job in range(BLOCK + 1):
         hold(state, job)
     let_go(state, 0)
-    hold(state, MARK + 1)
-    let_go(state, MARK + 1)
-    assert sorted(state.rows.size[row] for row in rows_in_order(state)) == [0, MARK]
+    hold(state, BLOCK + 1)
+    let_go(state, BLOCK + 1)
+    assert sorted(state.rows.size[row] for row in rows_in_order(state)) == [0, BLOCK]
