@@ -8,6 +8,7 @@ from osub.one_line import one_line
 
 _KEYS = frozenset(
     {
+        "AccountingStorageType",
         "CompleteWait",
         "Epilog",
         "EpilogMsgTime",

@@ -15,6 +15,7 @@ from simulator.policies.family import Value
 _WHOLE = re.compile(r"-?[0-9]{1,12}")
 _SPAN = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{2}):([0-9]{2}):([0-9]{2})")
 _FOR_EVER_S = 1e9
+_SLURMDBD = "accounting_storage/slurmdbd"
 _NONE = frozenset({"", "(null)", "none"})
 # What else may stand in SchedulerParameters and changes no start that the family models.
 _HARMLESS = frozenset(
@@ -147,6 +148,9 @@ def _priority(config: Mapping[str, str]) -> dict[str, Stated]:
         name: Stated(_number(config, key), f"{key}={_number(config, key):g}")
         for name, key in _WEIGHTS.items()
     }
+    accounts = config.get("AccountingStorageType", _SLURMDBD)
+    if accounts != _SLURMDBD:
+        stated["age"] = Stated(0.0, f"{accounts}: Slurm counts age with slurmdbd only")
     # All jobs of a replay are its own user's.
     stated["fair"] = Stated(0.0, "a replay's jobs are all one user's")
     favours = config.get("PriorityFavorSmall", "No").lower() in {"yes", "1", "true"}

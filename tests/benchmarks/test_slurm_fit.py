@@ -5,11 +5,11 @@ decisions and waits are all that is tested. Each trace is replayed on a cluster 
 is what options and latencies are taken from; ``judge``, another trace, is simulated; ``again`` is the same
 trace replayed once more: two replays of one trace differ, too::
 
-    OSUB_VALIDATION=folder pytest -m benchmark -s tests/benchmarks/test_slurm_fit.py -k replay
-    OSUB_VALIDATION=folder pytest -m benchmark -s tests/benchmarks/test_slurm_fit.py -k judge
+    OSUB_VALIDATION=folder pytest -m benchmark -s tests/benchmarks/test_slurm_fit.py -k test_replay
+    OSUB_VALIDATION=folder pytest -m benchmark -s tests/benchmarks/test_slurm_fit.py -k test_judge
 
-The replays of one part may run side by side (``-k 'replay and fit'``, ...): they mostly sleep. Runs that are
-there already are not repeated.
+The replays of one part may run side by side (``-k 'test_replay and fit'``, ...): they mostly sleep. Runs
+that are there already are not repeated.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ PERIODS = {
     "priority": (THIRDS, *PRIORITY),
 }
 SEEDS = {"fit": 21, "judge": 22, "again": 22}
+AGAIN = "replayed again"
 AT_ONCE = ["tick=0", "delay=0", "every=0", "ends=at-once", "interval=0.001", "resolution=1"]
 SLEEPERS = '''class Sleepers:
     """Jobs that sleep do not slow each other."""
@@ -138,7 +139,7 @@ def candidates(fit: str, judged: str, periods: str, multiplicity: int) -> Iterat
     fitted = ("--fit", run_of(fit, periods, multiplicity))
     yield "slurm, fitted", simulated(judge, multiplicity, "fitted", *slurm, *fitted)
     if judged == "judge":
-        yield "replayed again", load_run(run_of("again", periods, multiplicity))
+        yield AGAIN, load_run(run_of("again", periods, multiplicity))
 
 
 def test_judge() -> None:
@@ -153,3 +154,6 @@ def test_judge() -> None:
                 pooled.setdefault(name, []).append(found)
     for name, found_all in pooled.items():
         tell("all", name, found_all)
+    # The judges are every other run, and were replayed again.
+    for name, found_all in pooled.items():
+        tell("all judges", name, found_all if name == AGAIN else found_all[::2])

@@ -34,6 +34,9 @@ ROWS: list[Row] = [
 ]
 
 
+MULTIFACTOR = {"PriorityType": "priority/multifactor", "PriorityWeightAge": "9"}
+
+
 def values(run: Run, requests: int = 1) -> dict[str, Parameter]:
     fit = fit_run(run, run.info.system, requests)
     return {parameter.name: parameter for parameter in (*fit.policy, *fit.latencies)}
@@ -173,6 +176,9 @@ def test_stated_values_are_slurms_own(tmp_path: Path) -> None:
         ({"SchedulerParameters": "bf_interval=20000"}, "interval", 30),
         ({"SchedulerParameters": "(null)"}, "every", 60),
         ({"PriorityType": "priority/basic", "PriorityWeightAge": "9"}, "age", 0.0),
+        (MULTIFACTOR, "age", 9.0),
+        (MULTIFACTOR | {"AccountingStorageType": "accounting_storage/slurmdbd"}, "age", 9.0),
+        (MULTIFACTOR | {"AccountingStorageType": "accounting_storage/none"}, "age", 0.0),
     ],
 )
 def test_what_a_configuration_means(config: dict[str, str], name: str, value: object) -> None:
