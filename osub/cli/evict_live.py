@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import time
@@ -20,6 +21,7 @@ from osub.cli.evict_show import facts_of, show_answers
 from osub.cli.replay_cluster import find_cluster
 from osub.cli.terminal import Console
 from osub.errors import ClusterError, UsageError
+from osub.one_line import one_line
 from osub.slurm import SlurmClient
 from osub.slurm.run import Answer as CommandAnswer
 from osub.slurm.run import run_command
@@ -83,10 +85,18 @@ def read_known(path: Path, *, has_system: bool) -> dict[str, Known]:
     }
 
 
+def check_program(name: str) -> None:
+    """Raise UsageError for a program that does not exist, before a job is ended without a checkpoint."""
+    if shutil.which(name) is None:
+        raise UsageError(f"--system-command: there is no program {one_line(name)} that could be run")
+
+
 def evict_live(wanted: Wanted) -> None:
     """Show what to evict from a live Slurm, and evict it if that is wanted."""
     if wanted.execute and not wanted.yes and (wanted.as_json or not sys.stdin.isatty()):
         raise UsageError("--execute asks before it evicts; where nobody can answer, say --yes")
+    if wanted.execute and wanted.ways.system_command:
+        check_program(wanted.ways.system_command[0])
     around = surroundings(wanted.cluster)
     world = _look(around, wanted.rules)
     found = answer_world(world, wanted.free_nodes, wanted.deadline_min, wanted.step_min, wanted.solver)
@@ -180,7 +190,7 @@ def _eviction(around: Surroundings, wanted: Wanted, orders: Sequence[Order]) -> 
         environment["SLURM_CONF"] = str(conf_of(wanted.cluster))
 
     def run_outside(words: Sequence[str], timeout_s: float) -> CommandAnswer:
-        return run_command(words, None, environment, timeout_s)
+        return run_command(words, None, environment, timeout_s, own_group=True)
 
     return Eviction(
         client=around.client,

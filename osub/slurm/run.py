@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import selectors
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -49,8 +50,12 @@ def run_command(
     environment: Mapping[str, str],
     timeout_s: float,
     most_bytes: int = MOST_BYTES,
+    *,
+    own_group: bool = False,
 ) -> Answer:
     """Run one command to its end, for ``timeout_s`` seconds or ``most_bytes`` of output at most.
+
+    With ``own_group`` what it has started meanwhile is killed with it, if it has to be.
 
     Raises
     ------
@@ -67,6 +72,7 @@ def run_command(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=dict(environment),
+            process_group=0 if own_group else None,
         )
     except FileNotFoundError as error:
         raise HostError(f"{words[0]} is not installed here; `osub doctor` says what is missing") from error
@@ -77,9 +83,14 @@ def run_command(
             raise UsageError(f"{words[0]} cannot be given these words: they are too long") from error
         raise HostError(f"{words[0]} cannot be run: {error.strerror}") from error
     with process:
+        answer = None
         try:
-            return _communicate(process, told or b"", timeout_s, most_bytes)
+            answer = _communicate(process, told or b"", timeout_s, most_bytes)
+            return answer
         finally:
+            if own_group and (answer is None or answer.returncode is None):
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
             if process.poll() is None:
                 process.kill()
 

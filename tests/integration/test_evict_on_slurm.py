@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 
 from deploy.local import LocalCluster, Shape
@@ -55,9 +56,13 @@ class Site:
             "-n2",
             *options,
         )
-        ready = self.folder / f"{name}.ready"
-        wait_until(ready.exists, START_S, f"job {job} is ready")
+        self.wait_for(job, name, 0, 1)
         return job
+
+    def wait_for(self, job: int, name: str, *ranks: int) -> None:
+        """Wait until each of these processes of a step would hear the signal."""
+        ready = [self.folder / f"{name}.ready{rank}" for rank in ranks]
+        wait_until(lambda: all(file.exists() for file in ready), START_S, f"job {job} is ready")
 
     def sleeper(self, *options: str) -> int:
         job = self.submit(SLEEPER, *options)
@@ -149,10 +154,12 @@ def test_who_ignores_the_signal_is_put_back_to_the_queue_when_the_time_is_up(sit
     assert outcome["end"] == End.REQUEUED
     assert "did not end by itself in time" in outcome["note"]
     assert outcome["after_s"] >= 3
-    wait_until(lambda: site.state(deaf) is JobState.PENDING, 40, "it is in the queue again")
-    job = site.job(deaf)
-    assert job is not None
-    assert "held" in job.reason.lower()
+    # Slurm gives the reason later than the state.
+    wait_until(lambda: is_held(site.job(deaf)), 40, "it is held in the queue")
+
+
+def is_held(job: Job | None) -> bool:
+    return job is not None and job.state is JobState.PENDING and "held" in job.reason.lower()
 
 
 def test_jobs_that_share_a_node_go_together_and_one_task_is_not_its_array(site: Site) -> None:
@@ -176,6 +183,81 @@ def test_jobs_that_share_a_node_go_together_and_one_task_is_not_its_array(site: 
 
 def running(site: Site) -> list[Job]:
     return [job for job in site.client.jobs().jobs if job.state is JobState.RUNNING]
+
+
+@pytest.mark.parametrize(
+    ("receiver", "saved"), [("steps", {"step"}), ("batch", {"script"}), ("full", {"script", "step"})]
+)
+def test_a_signal_reaches_the_steps_the_script_or_both(site: Site, receiver: str, saved: set[str]) -> None:
+    """The script and its step each save themselves; the job ends when the script does."""
+    ends = "kill %1" if receiver == "batch" else "wait"
+    script = (
+        f"#!/bin/bash\ncd {site.folder}\n"
+        f"trap 'echo -n saved >script; touch ends' USR1\n"
+        f"srun -n1 {sys.executable} {saver.__file__} step 0.5 &\n"
+        f"touch script.ready0\nwait; [ -e ends ] && {ends}; exit 0\n"
+    )
+    job = site.submit(script, "-N1", "-n2")
+    site.wait_for(job, "script", 0)
+    site.wait_for(job, "step", 0)
+    words = ("--free-nodes", "1", "--deadline", "0.5", "--granularity", "0.1", "--app-min", "0.3")
+    done = site.evict(*words, "--signal-to", receiver, "--execute", "--yes", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [(one["end"], one["note"]) for one in found["outcomes"]] == [(End.SAVED, "COMPLETED")]
+    assert {name for name in ("script", "step") if (site.folder / name).exists()} == saved
+    assert found["freed_s"] < 30
+
+
+def test_a_command_checkpoints_jobs_from_outside_or_does_not(site: Site) -> None:
+    """It stops the job and keeps what Slurm knows of it; one cannot be written, another takes too long."""
+    good, bad, endless = (site.sleeper("-N1", "-n2") for _ in range(3))
+    command = site.folder / "checkpoint"
+    left = site.folder / "started"
+    command.write_text(
+        f"""#!/bin/sh
+case $1 in
+{bad}) echo starting; echo 'no room on the file system' >&2; exit 3 ;;
+{endless}) sleep 1000 & echo $! >"{left}"; wait ;;
+esac
+scontrol suspend "$1" && scontrol --oneliner show job "$1" >"{site.folder}/image.$1" && scontrol resume "$1"
+"""
+    )
+    command.chmod(0o755)
+    rows = "".join(f"{job},{ts}\n" for job, ts in ((good, 0.05), (bad, 0.05), (endless, 0.05)))
+    table = site.table(f"job,ts_min\n{rows}")
+    words = ["--free-nodes", "3", "--deadline", "0.15", "--granularity", "0.05", "--times", table]
+    words += ["--system-command", f"{command} {{job}}"]
+    shown = site.evict(*words)
+    assert f"  {command} {good} ; scancel {good}\n" in shown.stdout
+    done = site.evict(*words, "--execute", "--yes", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [one["end"] for one in found["outcomes"]] == [End.CANCELLED] * 3
+    notes = {one["job"]: one["note"] for one in found["outcomes"]}
+    assert notes[str(good)] == "checkpointed"
+    assert notes[str(bad)] == "not checkpointed: no room on the file system"
+    assert notes[str(endless)].startswith("not checkpointed: no answer within ")
+    assert "JobState=SUSPENDED" in (site.folder / f"image.{good}").read_text()
+    assert {site.state(job) for job in (good, bad, endless)} == {JobState.CANCELLED}
+    started = int(left.read_text())
+    wait_until(lambda: is_gone(started), 10, "what the command had started is gone with it")
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_a_command_that_is_not_there_is_told_before_anything_is_done(site: Site) -> None:
+    job = site.sleeper("-N1", "-n2")
+    words = ("--free-nodes", "1", "--deadline", "1", "--system-min", "0.5")
+    done = site.evict(*words, "--system-command", "/no/such/program {job}", "--execute", "--yes")
+    assert done.returncode == 2
+    assert done.stderr.startswith("osub: --system-command: there is no program /no/such/program")
+    assert site.state(job) is JobState.RUNNING
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
