@@ -289,5 +289,5 @@ class Stepper(Actions):
                     self.jobs[job], [self.jobs[other] for other in others], node + self._first_node
                 )
                 slowest = speed if slowest is None else min(slowest, speed)
-        even = max(1, round((1 if slowest is None else slowest) * self._sharing.scale))
+        even = max(1, round((1 if slowest is None else slowest) * state.rules[0].scale))
         return even * rate_of(self.state.lives, job)

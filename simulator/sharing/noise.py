@@ -69,6 +69,6 @@ class NoisyNodes:
         plain = self.model.tables(multiplicity, first_node, nodes)
         return plain._replace(
             scale=self.scale,
-            speeds=plain.speeds * (self.scale // self.model.scale),
+            speeds=plain.speeds * (self.scale // plain.scale),
             factors=self._fixed[first_node : first_node + nodes],
         )

@@ -61,11 +61,12 @@ class Proportional:
         return 1 / ((len(others) + 1) * self.overhead) if others else Fraction(1)
 
     def tables(self, multiplicity: int, first_node: int, nodes: int) -> SharingTables:  # noqa: ARG002
-        """See ``BuiltinSharing``."""
-        shared = [int(self.scale / (busy * self.overhead)) for busy in range(2, multiplicity + 1)]
+        """See ``BuiltinSharing``; where no core is shared a unit is a microsecond's work."""
+        scale = self.scale if multiplicity > 1 else 1
+        shared = [int(scale / (busy * self.overhead)) for busy in range(2, multiplicity + 1)]
         return SharingTables(
-            scale=self.scale,
-            speeds=np.array([0, self.scale, *shared], dtype=np.int64),
+            scale=scale,
+            speeds=np.array([0, scale, *shared], dtype=np.int64),
             excess=None,
             factors=np.full(nodes, ONE, dtype=np.int64),
         )

@@ -28,7 +28,7 @@ def oracle(world: LivesWorld, policy: object) -> ReferenceLives:
         multiplicity=world.multiplicity,
         memory_kib=world.memory_kib,
         overhead=world.overhead,
-        scale=840 * world.overhead.numerator,
+        scale=840 * world.overhead.numerator if world.multiplicity > 1 else 1,
         outages=world.outages,
         after_failure=world.after_failure,
     )
