@@ -127,7 +127,7 @@ def _guessed(text: str) -> Value:
     return text
 
 
-def prepared(words: Words, workload: Workload) -> Workload:
+def prepared(words: Words, queues: Queues, workload: Workload) -> Workload:
     """Return the jobs with what the policy's family and the setting give them: sizes, checkpoints, ...
 
     Raises
@@ -138,7 +138,7 @@ def prepared(words: Words, workload: Workload) -> Workload:
     if ":" not in words.policy:
         family = family_of(words.policy)
         if family.prepare is not None:
-            workload = family.prepare(workload, family.values(words.settings), words.seed)
+            workload = family.prepare(workload, queues, family.values(words.settings), words.seed)
     if words.checkpoint_interval_s is None:
         return workload
     every_us, cost_us = seconds_to_us(words.checkpoint_interval_s), seconds_to_us(words.checkpoint_cost_s)

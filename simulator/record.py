@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from osub.records import SLICES, PlacementArrays, RunInfo, format_cores, write_run
+from osub.records import SLICES, PlacementArrays, RunInfo, write_run
 from osub.units import US_PER_S
-from simulator.engine.cluster import members
+from simulator.core_sets import core_sets
 from simulator.engine.records import Ints
 from simulator.record_lives import allocation_frame, life_columns
 from simulator.simulate import Result
@@ -19,7 +19,6 @@ from simulator.system import node_names
 
 _KIB_PER_MIB = 1024
 _NS_PER_S = 1_000_000_000
-_PIECE = 1 << 20
 
 
 def placement_arrays(result: Result) -> PlacementArrays:
@@ -33,37 +32,26 @@ def placement_arrays(result: Result) -> PlacementArrays:
     texts: dict[str, int] = {}
     for pool in result.pools:
         run = pool.run
-        kinds, inverse = _distinct(run.mask)
-        names = [format_cores(members(kind)) for kind in kinds]
-        ids = np.array([texts.setdefault(name, len(texts)) for name in names], dtype=np.int32)
         if len(result.pools) == 1 and len(run.node) == len(node):
             node[:] = run.node
-            cores[:] = ids[inverse]
+            cores[:] = _numbered(run.mask, texts)
             continue
         held = run.part_end - run.part_at[:-1]
         within = np.arange(held.sum()) - np.repeat(np.cumsum(held) - held, held)
         source = np.repeat(run.part_at[:-1], held) + within
         target = np.repeat(offsets[:-1][pool.members], held) + within
         node[target] = run.node[source] + pool.pool.first
-        cores[target] = ids[inverse[source]]
+        cores[target] = _numbered(run.mask[source], texts)
     return PlacementArrays(
         offsets, node, cores, node_names(result.setting.system.nodes), tuple(texts) or ("0",)
     )
 
 
-def _distinct(mask: Ints) -> tuple[Ints, npt.NDArray[np.integer]]:
-    """Return the different rows of ``mask``, and for each row which one it is.
-
-    There are millions of rows and few kinds, so a piece at a time is sorted rather than the whole.
-    """
-    if mask.shape[1] == 1:
-        pieces = [mask[first : first + _PIECE, 0] for first in range(0, max(len(mask), 1), _PIECE)]
-        kinds = np.unique(np.concatenate([np.unique(piece) for piece in pieces]))
-        which = np.concatenate([np.searchsorted(kinds, piece).astype(np.int32) for piece in pieces])
-        return kinds[:, np.newaxis], which
-    rows = np.ascontiguousarray(mask).view(np.dtype((np.void, mask.dtype.itemsize * mask.shape[1])))
-    _, first, inverse = np.unique(rows[:, 0], return_index=True, return_inverse=True)
-    return mask[first], inverse
+def _numbered(mask: Ints, texts: dict[str, int]) -> npt.NDArray[np.int32]:
+    """Return the number of each set of cores in ``texts``, which gets those that it has not."""
+    names, which = core_sets(mask)
+    numbers = np.array([texts.setdefault(name, len(texts)) for name in names], dtype=np.int32)
+    return numbers.take(which)
 
 
 def job_frame(result: Result) -> pl.DataFrame:

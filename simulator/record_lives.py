@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 
 import numpy as np
 import polars as pl
 
-from osub.records import format_cores
+from osub.records import PlacementArrays
 from osub.units import US_PER_S
-from simulator.engine.life_log import Stretch
+from simulator.core_sets import core_sets
+from simulator.engine.life_log import Stretches
+from simulator.engine.life_state import CAUSES
 from simulator.engine.records import Ints
 from simulator.job import Life
-from simulator.simulate import Result
+from simulator.simulate import PoolResult, Result
 from simulator.system import node_names
 
 
@@ -59,7 +60,10 @@ def _spent(result: Result) -> list[pl.Series]:
         found.append(pl.Series("state", np.where(columns["given_up"], "NODE_FAIL", states).tolist()))
     held_more = np.zeros(result.workload.count, dtype=bool)
     for pool, _ in books:
-        held_more[pool.members[[stretch.job for stretch in pool.run.stretches]]] = True
+        held = pool.run.part_end - pool.run.part_at[:-1]
+        held_more[pool.members[held != result.workload.nodes[pool.members]]] = True
+        if pool.run.stretches is not None:
+            held_more[pool.members[pool.run.stretches.job]] = True
     if held_more.any():  # how much of its time it computed on how many cores is not added up
         cores = result.workload.nodes * result.workload.cores
         cpu_s = np.where(held_more, np.nan, result.workload.periods.busy_us / US_PER_S * cores)
@@ -72,50 +76,55 @@ def _spent(result: Result) -> list[pl.Series]:
 
 def allocation_frame(result: Result) -> pl.DataFrame | None:
     """Return the stretches of the jobs that held more than one thing; None if there are none."""
-    names = node_names(result.setting.system.nodes)
-    rows = []
-    for pool in result.pools:
-        numbers = result.workload.number[pool.members]
-        stretches = sorted(pool.run.stretches, key=lambda stretch: stretch.job)
-        for job, own in groupby(stretches, key=lambda stretch: stretch.job):
-            rows += [
-                (int(numbers[job]), stretch, wasted_us, pool.pool.first)
-                for stretch, wasted_us in wasted(list(own))
-            ]
-    if not rows:
-        return None
+    frames = [_allocations(pool, result) for pool in result.pools if pool.run.stretches]
+    return pl.concat(frames) if frames else None
+
+
+def _allocations(pool: PoolResult, result: Result) -> pl.DataFrame:
+    """Return the stretches of a pool by job, in order of time."""
+    held = pool.run.stretches
+    assert held is not None
+    order = np.argsort(held.job, kind="stable")
+    wasted_us = wasted(held, order)
+    order = order[held.nodes[order] > 0]
+    names, which = core_sets(held.mask)
+    places = PlacementArrays(
+        held.part_at,
+        held.node + pool.pool.first,
+        which,
+        node_names(result.setting.system.nodes),
+        tuple(names) or ("0",),
+    )
+    numbers = result.workload.number[pool.members]
     return pl.DataFrame(
         {
-            "job": [number for number, *_ in rows],
-            "from_s": [stretch.from_us / US_PER_S for _, stretch, *_ in rows],
-            "to_s": [stretch.to_us / US_PER_S for _, stretch, *_ in rows],
-            "placement": [
-                [
-                    {"node": names[node + first], "cores": format_cores(stretch.cores[node])}
-                    for node in sorted(stretch.cores)
-                ]
-                for _, stretch, _, first in rows
-            ],
-            "why": [stretch.why for _, stretch, *_ in rows],
-            "setup_s": [stretch.setup_us / US_PER_S for _, stretch, *_ in rows],
-            "wasted_s": [wasted_us / US_PER_S for *_, wasted_us, _ in rows],
+            "job": numbers[held.job[order]],
+            "from_s": held.from_us[order] / US_PER_S,
+            "to_s": held.to_us[order] / US_PER_S,
+            "placement": places.reorder(order).column(),
+            "why": pl.Series(CAUSES).gather(pl.Series(held.why[order].astype(np.uint32))),
+            "setup_s": held.setup_us[order] / US_PER_S,
+            "wasted_s": wasted_us[order] / US_PER_S,
         }
     )
 
 
-def wasted(stretches: Sequence[Stretch]) -> list[tuple[Stretch, int]]:
-    """Return the stretches of a job that held something, in order, and what of each was lost.
+def wasted(held: Stretches, order: Ints) -> Ints:
+    """Return what of each stretch was lost; ``order`` has them by job, in order of time.
 
     Work that is lost at the end of a stretch may have been done in earlier ones; it is taken from the latest.
     """
-    lost: list[int] = []
-    for place, stretch in enumerate(stretches):
-        lost.append(0)
-        left_us = stretch.lost_us
-        for earlier in range(place, -1, -1):
-            before = stretches[earlier]
-            room_us = before.to_us - before.from_us - before.setup_us - lost[earlier]
-            taken_us = min(left_us, max(room_us, 0))
-            lost[earlier] += taken_us
+    lost_us = np.zeros(len(held), dtype=np.int64)
+    losers = np.isin(held.job, held.job[held.lost_us > 0])
+    own: list[int] = []
+    for place in order[losers[order]].tolist():
+        if own and held.job[own[-1]] != held.job[place]:
+            own.clear()
+        own.append(place)
+        left_us = int(held.lost_us[place])
+        for before in reversed(own):
+            room_us = held.to_us[before] - held.from_us[before] - held.setup_us[before] - lost_us[before]
+            taken_us = min(left_us, max(int(room_us), 0))
+            lost_us[before] += taken_us
             left_us -= taken_us
-    return [(stretch, lost_us) for stretch, lost_us in zip(stretches, lost, strict=True) if stretch.cores]
+    return lost_us

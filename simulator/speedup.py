@@ -49,10 +49,11 @@ def downey(most: int, asked: int, average: float, sigma: float) -> tuple[int, ..
     """
     if not (average >= 1 and sigma >= 0):
         raise UsageError(f"Downey's model takes A >= 1 and sigma >= 0, not {average:g} and {sigma:g}")
-    return from_table([_downey(nodes, average, sigma) for nodes in range(1, most + 1)], asked)
+    return from_table([downey_speedup(nodes, average, sigma) for nodes in range(1, most + 1)], asked)
 
 
-def _downey(nodes: int, average: float, sigma: float) -> float:
+def downey_speedup(nodes: int, average: float, sigma: float) -> float:
+    """Return the speed-up on so many nodes; see ``downey``."""
     if sigma >= 1:
         if nodes >= average + average * sigma - sigma:
             return average

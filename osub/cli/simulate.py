@@ -39,6 +39,10 @@ def simulate(
         list[str] | None,
         typer.Option("--set", help="An option of the policy, as often as needed.", metavar="NAME=VALUE"),
     ] = None,
+    malleable_share: Annotated[
+        str | None,
+        typer.Option(help="Malleable policies: share of the batch jobs that are malleable, 0 to 1."),
+    ] = None,
     multiplicity: Annotated[int, typer.Option(help="M: most jobs a core, 1 to 8.")] = 1,
     queues: Annotated[str, typer.Option(help="sq: one queue; mq: interactive nodes apart.")] = "sq",
     interactive_share: Annotated[
@@ -169,7 +173,10 @@ def simulate(
         placement=placement,
         memory_gib=memory_gib,
         seed=seed,
-        settings=fitted_settings(fitted, settings or ()),
+        settings=(
+            *fitted_settings(fitted, settings or ()),
+            *([] if malleable_share is None else [f"malleable_share={malleable_share}"]),
+        ),
         failures=failures,
         mtbf_h=mtbf,
         repair_h=repair,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from osub.errors import InputError
-from simulator.engine import lives, owners, timers
+from simulator.engine import lives, owners, resizing, timers
 from simulator.engine.bits import WORD_BITS
 from simulator.engine.cluster import members, words_of
 from simulator.engine.life_state import (
@@ -73,7 +73,9 @@ class Actions(Sight):
         self.set_speeds(job.index)
         return True
 
-    def resize(self, job: Job, nodes: int | None = None, on: Cores | None = None) -> bool:
+    def resize(
+        self, job: Job, nodes: int | None = None, on: Cores | None = None, *, cost_us: int = 0
+    ) -> bool:
         """See ``Desk``."""
         self.act()
         self._expect(job, RUNNING, "resize")
@@ -83,6 +85,8 @@ class Actions(Sight):
             self._refuse(job, "has been warned and cannot be resized")
         if nodes is None and on is None:
             self._refuse(job, "is resized to no size: give nodes or cores")
+        if cost_us < 0:
+            self._refuse(job, f"cannot set up for {cost_us} us when it is resized")
         count = self._size(job, nodes, on)
         cores = self._resized(job, count) if on is None else on
         if cores is None:
@@ -90,10 +94,10 @@ class Actions(Sight):
         self._check_cores(job, cores, count, lent=False, chosen=on is not None)
         if {node: sorted(ids) for node, ids in cores.items()} == self.held(job):
             return True
-        lives.lift(self.state, self.lives, job.index)
+        resizing.lift(self.state, self.lives, job.index)
         self.set_speeds(job.index)
         self._name(job.index, cores)
-        lives.lay(self.state, self.lives, job.index, count)
+        resizing.lay(self.state, self.lives, job.index, count, cost_us)
         self.set_speeds(job.index)
         return True
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from osub.errors import InputError
 from simulator.engine.bits import full_set
-from simulator.engine.build_lives import MOST_UNITS, most_nodes
+from simulator.engine.build_lives import MOST_UNITS, most_nodes, sizes_of
 from simulator.engine.life_state import Lives
 from simulator.engine.links import new_links
 from simulator.engine.ranking import new_ranking
@@ -60,6 +60,11 @@ class PoolJobs:
         return len(self.submit_us)
 
     @property
+    def has_sizes(self) -> bool:
+        """Whether a job is malleable; then spare parts, behind all others, are for nodes that it gets."""
+        return any(life.sizes is not None for life in self.lives or ())
+
+    @property
     def run_us(self) -> Ints:
         """How long each job runs on dedicated cores, all its phases together."""
         return np.diff(np.concatenate(([0], np.cumsum(self.phase_us)))[self.phase_at])
@@ -71,8 +76,8 @@ class PoolJobs:
 
     @property
     def shapes(self) -> Ints:
-        """A number for each job, the same for all of the same shape, memory and class."""
-        shape = np.zeros(self.count, dtype=np.int64)
+        """A number for each job, the same for all of the same shape, memory, class and sizes."""
+        shape = sizes_of(self.lives, self.count)
         for values in (self.nodes, self.cores, self.memory_kib, self.app):
             shape = np.unique(shape * (values.max(initial=0) + 1) + values, return_inverse=True)[1]
         return shape
@@ -139,7 +144,7 @@ def build_state(
     count, nodes, cores, slots = jobs.count, pool.nodes, pool.cores, pool.multiplicity
     valid, node_set = full_set(cores), full_set(nodes)
     by_rows = with_rows and slots > 1
-    parts = int(jobs.part_at[-1])
+    parts = int(jobs.part_at[-1]) + (nodes if jobs.has_sizes else 0)
     memory_kib = _UNLIMITED_KIB if node_memory_kib is None else node_memory_kib
     return State(
         rules=make.table(

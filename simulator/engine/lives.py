@@ -13,7 +13,6 @@ from simulator.engine.life_state import (
     BY_CHECKPOINT,
     BY_PREEMPTION,
     BY_REQUEUE,
-    BY_RESIZE,
     FROM_SCRATCH,
     GIVEN_UP,
     LEAVING,
@@ -24,7 +23,7 @@ from simulator.engine.life_state import (
     WORKING,
     Lives,
 )
-from simulator.engine.progress import count_busy, hold, let_go, settle, vacate
+from simulator.engine.progress import count_busy, hold, settle, vacate
 from simulator.engine.segments import forget_progress, halt, pause, rate_at, work
 from simulator.engine.state import NEVER, State
 
@@ -197,33 +196,6 @@ def unpark(state: State, lives: Lives, job: int) -> None:
         pause(state, lives, job, life.doing, life.pause_left)
     hold(state, job)
     enter_agenda(present(state), job)
-
-
-@kernel
-def lift(state: State, lives: Lives, job: int) -> None:
-    """Take a running job off its cores, to be laid on others at the same instant."""
-    settle(state.runs[job], state.clock[0].now_us)
-    tally(state, lives, job)
-    life = lives.jobs[job]
-    if state.clock[0].now_us > life.stretch_us:
-        close_stretch(state, lives, job)
-        life.stretch_us = state.clock[0].now_us
-        life.why = BY_RESIZE
-    let_go(state, job)
-
-
-@kernel
-def lay(state: State, lives: Lives, job: int, nodes: int) -> None:
-    """Lay a lifted job on the first ``nodes`` of its parts; its work stays what it was."""
-    run, life = state.runs[job], lives.jobs[job]
-    before = life.rate
-    set_size(state, lives, job, nodes)
-    if life.doing != WORKING:
-        run.left = (run.left * life.rate + before - 1) // before
-        run.request_left = life.kept_request + run.left
-    hold(state, job)
-    if run.busy:
-        run.speed = 0
 
 
 @kernel

@@ -17,7 +17,7 @@ from simulator.engine.build_lives import build_lives, check_lives
 from simulator.engine.cluster import members
 from simulator.engine.compile import Compilation, Compiled, compilation_wanted, is_anything_kept
 from simulator.engine.life_books import Books, books_of
-from simulator.engine.life_log import Stretch, take_log
+from simulator.engine.life_log import Stretches, joined, take_log
 from simulator.engine.life_loop import run_life_events
 from simulator.engine.life_state import OVER, Lives
 from simulator.engine.loop import run_events
@@ -29,7 +29,8 @@ from simulator.job import PLAIN_LIFE, Job
 from simulator.outages import Failing, Outage
 from simulator.placement.plain import SlurmPlacement, ThesisPlacement
 from simulator.placement.rule import Placement
-from simulator.policies.plain import BuiltinPolicy
+from simulator.policies.easy import shapes_of
+from simulator.policies.plain import BuiltinPolicy, LoopPolicy, Program
 from simulator.policies.rule import PolicyError, QueuePolicy
 from simulator.sharing.model import BuiltinSharing, SharingModel, SharingTables
 from simulator.sharing.proportional import Proportional
@@ -104,7 +105,7 @@ class Rules:
     def are_built_in(self) -> bool:
         """Whether kernels know all of them."""
         return (
-            isinstance(self.policy, BuiltinPolicy)
+            isinstance(self.policy, BuiltinPolicy | LoopPolicy)
             and isinstance(self.placement, ThesisPlacement | SlurmPlacement)
             and isinstance(self.sharing, BuiltinSharing)
         )
@@ -129,7 +130,7 @@ class PoolRun:
     gang
         With exact slices: the stepper, which has the record of the slices.
     stretches
-        What was held from when to when, of jobs that held more than one thing.
+        What was held from when to when, of jobs that held more than one thing; None where every job ran once.
     books
         What time was spent on; None where every job ran once.
     """
@@ -143,7 +144,7 @@ class PoolRun:
     events: int
     engine_cpu_s: float
     gang: GangStepper | None = None
-    stretches: tuple[Stretch, ...] = ()
+    stretches: Stretches | None = None
     books: Books | None = None
 
     def cores_of(self, job: int) -> dict[int, list[int]]:
@@ -157,7 +158,7 @@ def _run_of(
     jobs: PoolJobs,
     engine_cpu_s: float,
     gang: GangStepper | None = None,
-    stretches: Sequence[Stretch] = (),
+    logged: Sequence[Stretches] = (),
 ) -> PoolRun:
     if state.lives is not None:
         _check_all_over(state.lives, jobs)
@@ -171,7 +172,7 @@ def _run_of(
         events=int(column(state.clock, "events")[0]),
         engine_cpu_s=engine_cpu_s,
         gang=gang,
-        stretches=tuple(stretches),
+        stretches=None if state.lives is None else joined(logged, state.mask.shape[1]),
         books=None if state.lives is None else books_of(state.lives),
     )
 
@@ -220,17 +221,19 @@ def _new_lives(make: Maker, jobs: PoolJobs, pool: Pool, rules: Rules, scale: int
     return build_lives(make, lives, jobs.nodes, pool, rules.outages_of(pool), rules.after_failure)
 
 
-def _new_world(
-    make: Maker, jobs: PoolJobs, pool: Pool, rules: Rules
-) -> tuple[State, Callable[..., int], tuple[object, ...]]:
-    """Return the state, the loop that the built-in rules need, and what it works on."""
-    assert isinstance(rules.policy, BuiltinPolicy)
-    with_lives = jobs.lives is not None or bool(rules.outages)
+def _new_world(make: Maker, jobs: PoolJobs, pool: Pool, rules: Rules) -> tuple[State, Program]:
+    """Return the state, and the loop that the built-in rules need with what it works on."""
+    policy = rules.policy
+    with_loop = isinstance(policy, LoopPolicy)
+    with_lives = with_loop or jobs.lives is not None or bool(rules.outages)
     state = _new_state(make, jobs, pool, rules, with_lives=with_lives)
-    outlook = rules.policy.outlook(make, state, int(column(state.jobs, "shape").max()) + 1)
+    if isinstance(policy, LoopPolicy):
+        return state, policy.program(make, state, jobs)
+    assert isinstance(policy, BuiltinPolicy)
+    outlook = policy.outlook(make, state, shapes_of(state))
     if state.lives is None:
-        return state, run_events, (state, outlook)
-    return state, run_life_events, (state, state.lives, outlook)
+        return state, Program(run_events, (state, outlook))
+    return state, Program(run_life_events, (state, state.lives, outlook))
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +246,7 @@ class _CompiledWorld:
 
 
 def _compiled_world(jobs: PoolJobs, pool: Pool, rules: Rules) -> _CompiledWorld:
-    state, loop, arguments = _new_world(Maker(compiled=True), jobs, pool, rules)
+    state, (loop, arguments) = _new_world(Maker(compiled=True), jobs, pool, rules)
     return _CompiledWorld(state, Compiled(loop, (*arguments, 0)), arguments)
 
 
@@ -337,7 +340,7 @@ def run_pools(
             part.jobs,
             engine_cpu_s,
             stepper if isinstance(stepper, GangStepper) else None,
-            stepper.stretches,
+            stepper.logged,
         )
         for stepper, part in zip(steppers, work, strict=True)
     ]
@@ -362,13 +365,18 @@ def _run_kernels(jobs: PoolJobs, pool: Pool, rules: Rules, progress: Callable[[i
     state, compiled, arguments = world.state, world.loop, world.arguments
     compiled.prepare()  # before the clock of the engine starts
     began = time.process_time()
-    stretches: list[Stretch] = []
+    logged: list[Stretches] = []
     while compiled(*arguments, EVENTS_A_CALL) > 0:
-        if state.lives is not None:
-            stretches += take_log(state.lives)
+        logged += _taken(state)
         if progress is not None:
             progress(int(column(state.clock, "arrived")[0]))
-    return _run_of(state, jobs, time.process_time() - began, stretches=stretches)
+    return _run_of(state, jobs, time.process_time() - began, logged=logged)
+
+
+def _taken(state: State) -> list[Stretches]:
+    """Empty the log, if there is one and something in it."""
+    taken = None if state.lives is None else take_log(state.lives)
+    return [] if taken is None else [taken]
 
 
 def _check_all_over(lives: Lives, jobs: PoolJobs) -> None:
@@ -395,19 +403,18 @@ def _run_plain(jobs: PoolJobs, pool: Pool, rules: Rules, most_s: float) -> PoolR
 
 def _run_plain(jobs: PoolJobs, pool: Pool, rules: Rules, most_s: float | None) -> PoolRun | None:
     """Run a pool in plain Python; None if that will not be done within ``most_s``."""
-    state, run, arguments = _new_world(Maker(compiled=False), jobs, pool, rules)
+    state, (loop, arguments) = _new_world(Maker(compiled=False), jobs, pool, rules)
     began = time.process_time()
-    stretches: list[Stretch] = []
-    while run(*arguments, PLAIN_EVENTS) > 0:
-        if state.lives is not None:
-            stretches += take_log(state.lives)
+    logged: list[Stretches] = []
+    while loop(*arguments, PLAIN_EVENTS) > 0:
+        logged += _taken(state)
         took_s = time.process_time() - began
         if most_s is None or took_s < 0.1 * most_s:
             continue
         # every job arrives and ends
         if took_s * 2 * jobs.count > most_s * state.clock[0].events:
             return None
-    return _run_of(state, jobs, time.process_time() - began, stretches=stretches)
+    return _run_of(state, jobs, time.process_time() - began, logged=logged)
 
 
 def _stepper(

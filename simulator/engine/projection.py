@@ -65,7 +65,7 @@ def _copied(field: Any) -> Any:
 
 def fork(state: State) -> State:
     """Return a state in plain Python that goes on from this one and leaves it as it is."""
-    unchanging = {"rules": state.rules, "jobs": state.jobs, "phase_us": state.phase_us}
+    unchanging = {"rules": state.rules, "phase_us": state.phase_us}
     fields: list[Any] = [
         unchanging.get(name) or _copied(field) for name, field in zip(state._fields, state, strict=True)
     ]
@@ -78,7 +78,9 @@ def _copied_lives(lives: Lives) -> Lives:
     )
 
 
-def project(desk: Stepper, job: Job, beside: Job | None = None, on: Cores | None = None) -> Stepper:
+def project(
+    desk: Stepper, job: Job, beside: Job | None = None, on: Cores | None = None, nodes: int | None = None
+) -> Stepper:
     """Return the pool when the waiting ``job`` could start if nothing else started, but ``beside`` now.
 
     Every job that holds cores counts as busy and goes on until it has done its requested work. All that ends
@@ -94,7 +96,7 @@ def project(desk: Stepper, job: Job, beside: Job | None = None, on: Cores | None
     while True:
         ending = state.lists[0].agenda
         due = clock.agenda > 0 and runs[ending].next_us <= clock.now_us
-        if not due and view.place(job) is not None:
+        if not due and view.place(job, nodes) is not None:
             return view
         if clock.agenda == 0:
             clock.now_us = FAR_US

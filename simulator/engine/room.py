@@ -32,3 +32,27 @@ def job_fits(state: State, job: int) -> bool:
             if wanted == 0:
                 return True
     return False
+
+
+@kernel
+def count_room(state: State, job: int) -> int:
+    """Return how many nodes have slots and memory for ``job`` now."""
+    asked = state.jobs[job]
+    if state.clock[0].closed == 0 and asked.memory_kib == 0:
+        return state.roomy[asked.cores]
+    count = 0
+    for node in range(state.rules[0].nodes):
+        count += int(fits(asked, state.nodes[node]))
+    return count
+
+
+@kernel
+def count_idle(state: State) -> int:
+    """Return how many nodes are without a job and open to any."""
+    if state.clock[0].closed == 0 and state.rules[0].slots == 1 and state.rules[0].nodes > 1:
+        return state.ranking.size[0, 0]
+    count = 0
+    for index in range(state.rules[0].nodes):
+        node = state.nodes[index]
+        count += int(node.used == 0 and node.owner == NEVER)
+    return count

@@ -101,6 +101,10 @@ class Sight:
         here = self.state.nodes[node]
         return here.free if here.owner == NEVER else 0
 
+    def free_memory_kib(self, node: int) -> int:
+        """See ``Desk``."""
+        return self.cluster.free_memory_kib(node)
+
     def held(self, job: Job) -> Cores:
         """See ``Desk``."""
         return self.cluster.cores_of(job.index) if self.lives.jobs[job.index].starts else {}

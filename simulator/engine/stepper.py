@@ -12,7 +12,7 @@ from simulator.engine.actions import Actions
 from simulator.engine.agenda import present
 from simulator.engine.bits import flip
 from simulator.engine.cluster import members, parts_of, words_of
-from simulator.engine.life_log import Stretch, take_log
+from simulator.engine.life_log import Stretches, take_log
 from simulator.engine.life_loop import (
     ARRIVED,
     CHANGED,
@@ -63,7 +63,7 @@ class Stepper(Actions):
 
     Attributes
     ----------
-    stretches
+    logged
         What was held, of jobs that held more than one thing.
     """
 
@@ -84,7 +84,7 @@ class Stepper(Actions):
         self.pool_name = pool_name
         self.pools: Mapping[str, Stepper] = {pool_name: self}
         self.timer_kinds = list(KINDS)
-        self.stretches: list[Stretch] = []
+        self.logged: list[Stretches] = []
         self._policy = policy
         self._policy_name = policy_name or type(policy).__name__
         self._placement = placement
@@ -150,8 +150,13 @@ class Stepper(Actions):
             return True
         self._inform(self._happen(kind))
         self._ask()
-        self.stretches += take_log(self.lives)
+        self._empty_log()
         return True
+
+    def _empty_log(self) -> None:
+        taken = take_log(self.lives)
+        if taken is not None:
+            self.logged.append(taken)
 
     def _note_timers(self, kind: int) -> None:
         """Refuse a policy that sets timers for ever while nothing else happens."""
@@ -215,7 +220,7 @@ class Stepper(Actions):
 
     def act(self) -> None:
         """See ``Actions``."""
-        self.stretches += take_log(self.lives)
+        self._empty_log()
 
     def place(self, job: Job, nodes: int | None = None, off: Sequence[int] = ()) -> Cores | None:
         """See ``Desk``."""
@@ -242,9 +247,11 @@ class Stepper(Actions):
                 flip(self.state.barred, node)
             asked.nodes, asked.part_at, asked.part_end = kept
 
-    def earliest_start_us(self, job: Job, beside: Job | None = None, on: Cores | None = None) -> int:
+    def earliest_start_us(
+        self, job: Job, beside: Job | None = None, on: Cores | None = None, nodes: int | None = None
+    ) -> int:
         """See ``Desk``."""
-        return project(self, job, beside, on).now_us
+        return project(self, job, beside, on, nodes).now_us
 
     def nodes_at_start(self, job: Job) -> list[int]:
         """See ``Desk``."""

@@ -60,6 +60,11 @@ def new_outlook(
     )
 
 
+def shapes_of(state: State) -> int:
+    """Return how many different shapes the jobs of a run have."""
+    return int(column(state.jobs, "shape").max()) + 1
+
+
 def _have_checkpoints(state: State) -> bool:
     """Return whether a job may go on for longer than it asked when it started."""
     if state.lives is None:
@@ -68,7 +73,7 @@ def _have_checkpoints(state: State) -> bool:
 
 
 @kernel
-def _note_head(state: State, shadow: Shadow | None, job: int) -> None:
+def note_head(state: State, shadow: Shadow | None, job: int) -> None:
     """Note that a head has started: another is the head now."""
     if shadow is None:
         return
@@ -84,11 +89,11 @@ def start_heads(state: State, shadow: Shadow | None) -> None:
         if not place(state, head):
             return
         start(state, head)
-        _note_head(state, shadow, head)
+        note_head(state, shadow, head)
 
 
 @kernel
-def _may_be_tried(state: State, refusals: Refusals, job: int) -> bool:
+def may_be_tried(state: State, refusals: Refusals, job: int) -> bool:
     """Return whether ``job`` fits now, and name its cores, unless it is known that it would be refused."""
     if state.roomy[state.jobs[job].cores] < state.jobs[job].nodes or is_hopeless(state, refusals, job):
         return False
@@ -145,7 +150,8 @@ def _delays(
 
 
 @kernel
-def _delays_head(state: State, outlook: Outlook, head: int, job: int) -> bool:
+def delays_head(state: State, outlook: Outlook, head: int, job: int) -> bool:
+    """Return whether ``job``, on the cores that its parts name, would delay the head."""
     return _delays(state, outlook.shadow, outlook.ahead, outlook.mirror, outlook.ncs, head, job)
 
 
@@ -181,7 +187,7 @@ def _delays_elsewhere(state: State, outlook: Outlook, aside: Aside | None, head:
     bar(state, aside)
     placed = place(state, job)
     unbar(state)
-    return not placed or _delays_head(state, outlook, head, job)
+    return not placed or delays_head(state, outlook, head, job)
 
 
 @kernel
@@ -191,7 +197,7 @@ def _forget_aside(aside: Aside | None) -> None:
 
 
 @kernel
-def _note_backfilled(state: State, shadow: Shadow | None, job: int, refused: bool) -> None:
+def note_backfilled(state: State, shadow: Shadow | None, job: int, refused: bool) -> None:
     """Note that ``job`` has started, after others that were refused or not."""
     if shadow is not None:
         note_start(state, shadow, job)
@@ -212,16 +218,16 @@ def _backfill(state: State, outlook: Outlook, first: int) -> None:
     job = first
     while job != end and state.roomy[1] > 0:
         after = runs[job].queue_next
-        if is_out_of_bounds(state, outlook.ncs, job) or not _may_be_tried(state, refusals, job):
+        if is_out_of_bounds(state, outlook.ncs, job) or not may_be_tried(state, refusals, job):
             refused = True
-        elif _delays_head(state, outlook, head, job) and _delays_elsewhere(
+        elif delays_head(state, outlook, head, job) and _delays_elsewhere(
             state, outlook, outlook.aside, head, job
         ):
             note_refusal(state, refusals, job, asks_us(state, state.lives, job))
             refused = True
         else:
             start(state, job)
-            _note_backfilled(state, outlook.shadow, job, refused)
+            note_backfilled(state, outlook.shadow, job, refused)
             forget_refusals(refusals)
         job = after
 
@@ -263,10 +269,17 @@ def _forget_ends(shadow: Shadow | None) -> None:
 
 
 @kernel
-def pass_after_change(state: State, outlook: Outlook) -> None:
-    """Make a scheduling pass after something else: a node went down or came back, a job has left."""
+def forget_future(outlook: Outlook) -> None:
+    """Forget all that is known of the future: jobs may end at other times than they would have."""
     _forget_start(outlook.ahead)
     _forget_ends(outlook.shadow)
+    forget_refusals(outlook.refusals)
+
+
+@kernel
+def pass_after_change(state: State, outlook: Outlook) -> None:
+    """Make a scheduling pass after something else: a node went down or came back, a job has left."""
+    forget_future(outlook)
     _pass_over_all(state, outlook)
 
 

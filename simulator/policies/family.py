@@ -10,6 +10,7 @@ from osub.errors import UsageError
 from simulator.policies.rule import QueuePolicy
 
 if TYPE_CHECKING:
+    from simulator.system import Queues
     from simulator.workload import Workload
 
 Value: TypeAlias = int | float | str
@@ -79,15 +80,15 @@ class Family:
     options
         Its options.
     prepare
-        Gives the jobs what the family needs (sizes, set-up, notices, ...), from the workload, the values and
-        the seed; None: they are as in the trace.
+        Gives the jobs what the family needs (sizes, set-up, notices, ...), from the workload, the queues, the
+        values and the seed; None: they are as in the trace.
     """
 
     name: str
     help: str
     make: Callable[[Mapping[str, Value]], QueuePolicy]
     options: tuple[Option, ...] = ()
-    prepare: Callable[[Workload, Mapping[str, Value], int], Workload] | None = None
+    prepare: Callable[[Workload, Queues, Mapping[str, Value], int], Workload] | None = None
 
     def values(self, settings: Sequence[str]) -> dict[str, Value]:
         """Return the value of every option, from ``NAME=VALUE`` texts.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from osub.errors import UsageError
+from simulator.engine.build import PoolJobs
 from simulator.engine.records import Maker, only_record
 from simulator.engine.state import RulesRecord, State
 from simulator.policies.easy import Outlook, new_outlook
@@ -21,6 +22,25 @@ class BuiltinPolicy(Protocol):
     def outlook(self, make: Maker, state: State, shapes: int) -> Outlook | None:
         """Return what the kernels keep of the future, for jobs of so many shapes; FCFS keeps nothing."""
         ...
+
+
+@runtime_checkable
+class LoopPolicy(Protocol):
+    """A policy whose kernels have an event loop of their own; all its runs have tables of lives."""
+
+    def program(self, make: Maker, state: State, jobs: PoolJobs) -> Program:
+        """Return the loop for a pool's jobs, and what it works on."""
+        ...
+
+
+class Program(NamedTuple):
+    """An event loop that is a kernel, and its arguments but for the last: how many events it may process.
+
+    It returns how many there were.
+    """
+
+    loop: Callable[..., int]
+    arguments: tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)

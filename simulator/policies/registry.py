@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from osub.errors import UsageError
-from simulator.policies import slurm_family
+from simulator.policies import malleable_family, slurm_family
 from simulator.policies.family import Family, Option
 from simulator.policies.plain import Easy, EasyElsewhere, EasyNcs, Fcfs
 
@@ -49,6 +49,7 @@ FAMILIES: tuple[Family, ...] = (
         ),
     ),
     slurm_family.FAMILY,
+    *malleable_family.FAMILIES,
 )
 
 

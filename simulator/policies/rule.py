@@ -101,6 +101,10 @@ class Desk(Protocol):
         """Return how many cores of ``node`` have a free slot for any job; none if it is not for any job."""
         ...
 
+    def free_memory_kib(self, node: int) -> int:
+        """Return the memory of ``node`` that no job holds."""
+        ...
+
     def held(self, job: Job) -> Cores:
         """Return what ``job`` holds, or held last."""
         ...
@@ -151,10 +155,13 @@ class Desk(Protocol):
         """
         ...
 
-    def resize(self, job: Job, nodes: int | None = None, on: Cores | None = None) -> bool:
+    def resize(
+        self, job: Job, nodes: int | None = None, on: Cores | None = None, *, cost_us: int = 0
+    ) -> bool:
         """Give the running, malleable ``job`` another size, or other nodes; return False if it has no room.
 
-        More nodes are chosen by the placement; of fewer the lowest are kept. Its work stays the same.
+        More nodes are chosen by the placement; of fewer the lowest are kept. Its work stays the same. With a
+        cost it holds its new nodes for so long, and sets up, before it works on.
         """
         ...
 
@@ -197,7 +204,9 @@ class Desk(Protocol):
         """Let no job start on ``node``, or let jobs start there again; who is on it goes on."""
         ...
 
-    def earliest_start_us(self, job: Job, beside: Job | None = None, on: Cores | None = None) -> int:
+    def earliest_start_us(
+        self, job: Job, beside: Job | None = None, on: Cores | None = None, nodes: int | None = None
+    ) -> int:
         """Return when the waiting ``job`` could start if nothing else did.
 
         Running jobs are projected forward on their requested work, all counted as busy.
@@ -210,6 +219,8 @@ class Desk(Protocol):
             A waiting job that fits now and is assumed to start now.
         on
             The cores on which ``beside`` starts; None leaves it to the placement.
+        nodes
+            Size at which ``job`` would start; None is the size that it asks for.
 
         Returns
         -------

@@ -185,7 +185,9 @@ class Restless:
         if soft:
             job = self._dice.choice(soft)
             size = self._dice.randint(job.least_nodes, job.most_nodes)
-            self.note(desk, f"resize {job.number} {size} {desk.resize(job, size)} {sorted(desk.held(job))}")
+            cost_us = self._dice.choice((0, 0, self._dice.randint(1, 9)))
+            done = desk.resize(job, size, cost_us=cost_us)
+            self.note(desk, f"resize {job.number} {size} {cost_us} {done} {sorted(desk.held(job))}")
 
     def leaving(self, desk: Desk) -> set[int]:
         return {number for number, until in self._leaving.items() if until >= desk.now_us}
@@ -241,7 +243,8 @@ class Restless:
         if not waiting:
             return
         job = self._dice.choice(waiting)
-        self.note(desk, f"earliest {job.number} {desk.earliest_start_us(job)}")
+        size = self._dice.randint(job.least_nodes, job.most_nodes)
+        self.note(desk, f"earliest {job.number} {size} {desk.earliest_start_us(job, nodes=size)}")
         other = self._dice.choice(waiting)
         if other is not job and desk.place(other) is not None:
             self.note(desk, f"beside {other.number} {desk.earliest_start_us(job, beside=other)}")

@@ -63,7 +63,9 @@ def engine_story(world: LivesWorld, run: PoolRun) -> Story:
     """Return what each job held when, and what its time was spent on."""
     assert run.books is not None
     rows = [
-        (world.jobs[s.job].number, s.from_us, s.to_us, dict(s.cores), s.why) for s in run.stretches if s.cores
+        (world.jobs[s.job].number, s.from_us, s.to_us, dict(s.cores), s.why)
+        for s in run.stretches or ()
+        if s.cores
     ]
     told = {row[0] for row in rows}
     for index, job in enumerate(world.jobs):

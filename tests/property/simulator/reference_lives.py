@@ -401,7 +401,7 @@ class ReferenceLives:
             len(life.held[node]) for life in self.lives if life.status is Status.RUNNING and node in life.held
         )
 
-    def memory_left(self, node: int) -> int:
+    def free_memory_kib(self, node: int) -> int:
         if self.memory_kib is None:
             return FAR_US
         held = (Status.RUNNING, Status.SUSPENDED)
@@ -422,7 +422,7 @@ class ReferenceLives:
             if node not in barred
             and self.takes(node, job)
             and len(self.free_cores(node)) >= job.cores
-            and self.memory_left(node) >= job.memory_kib
+            and self.free_memory_kib(node) >= job.memory_kib
         ]
         if len(suited) < count:
             return None
@@ -462,7 +462,7 @@ class ReferenceLives:
             free = set(self.free_cores(node)) | own
             if len(cores) != job.cores or len(set(cores)) != job.cores or not set(cores) <= free:
                 raise self.refuse(job, "cores that are not free")
-            if node not in mine and self.memory_left(node) < job.memory_kib:
+            if node not in mine and self.free_memory_kib(node) < job.memory_kib:
                 raise self.refuse(job, "memory")
 
     def size_of(self, job: Job, nodes: int | None, on: Cores | None) -> int:
@@ -494,7 +494,9 @@ class ReferenceLives:
             life.doing = Doing.WORK
         return True
 
-    def resize(self, job: Job, nodes: int | None = None, on: Cores | None = None) -> bool:
+    def resize(
+        self, job: Job, nodes: int | None = None, on: Cores | None = None, *, cost_us: int = 0
+    ) -> bool:
         life = self.expect(job, Status.RUNNING)
         if job.life.sizes is None:
             raise self.refuse(job, "rigid")
@@ -523,6 +525,9 @@ class ReferenceLives:
         if life.doing is not Doing.WORK and before != life.rate:
             units = math.ceil(life.pause_left * self.scale * life.rate)
             life.pause_left = Fraction(units, self.scale * life.rate)
+        if cost_us and life.doing is Doing.WORK:
+            life.doing, life.pause_left = Doing.SETUP, Fraction(0)
+        life.pause_left += cost_us
         return True
 
     def preempt(self, job: Job, how: Preemption, *, warning_us: int = 0) -> None:
@@ -594,15 +599,15 @@ class ReferenceLives:
     def drain(self, node: int, *, drained: bool = True) -> None:
         (self.drained.add if drained else self.drained.discard)(node)
 
-    def earliest_start_us(self, job: Job, beside: Job | None = None) -> int:
+    def earliest_start_us(self, job: Job, beside: Job | None = None, *, nodes: int | None = None) -> int:
         world = copy.copy(self)
         world.lives = [copy.copy(life) for life in self.lives]
         world.rows, world.leases = [], dict(self.leases)
         for life in world.lives:
             life.node_us = dict(life.node_us)
-        return world.project(job, beside)
+        return world.project(job, beside, nodes or job.nodes)
 
-    def project(self, job: Job, beside: Job | None) -> int:
+    def project(self, job: Job, beside: Job | None, nodes: int) -> int:
         """Let every job that runs compute until its request is done, and find when ``job`` has room."""
         if beside is not None and not self.start(beside):
             raise PolicyError(f"job {beside.number} does not fit now")
@@ -621,10 +626,10 @@ class ReferenceLives:
             room = sum(
                 self.takes(node, job)
                 and len(self.free_cores(node)) >= job.cores
-                and self.memory_left(node) >= job.memory_kib
+                and self.free_memory_kib(node) >= job.memory_kib
                 for node in range(self.nodes)
             )
-            if room >= job.nodes and (not running or min(running)[0] > self.now_us):
+            if room >= nodes and (not running or min(running)[0] > self.now_us):
                 return self.now_us
             if not running:
                 return FAR_US

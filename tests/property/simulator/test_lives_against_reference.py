@@ -122,6 +122,7 @@ def test_every_node_second_of_the_engine_is_booked_once(world: LivesWorld, slurm
     books = run.books
     assert books is not None
     held = [0] * len(world.jobs)
+    assert run.stretches is not None
     for stretch in run.stretches:
         held[stretch.job] += (stretch.to_us - stretch.from_us) * len(stretch.cores)
     for index in range(len(world.jobs)):

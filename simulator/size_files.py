@@ -1,0 +1,96 @@
+"""Sizes of malleable jobs from a file, for those who know what their jobs can do."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from osub.errors import InputError, UsageError
+from simulator.job import Sizes
+from simulator.speedup import amdahl
+
+HEADER = ("trace_job", "min_nodes", "preferred_nodes", "max_nodes", "parallel")
+_MOST_LINES = 1_000_000
+
+
+def read_sizes(path: Path, asked: Mapping[int, int], nodes: int) -> dict[int, Sizes]:
+    """Read the sizes of jobs: CSV with the header ``trace_job,min_nodes,preferred_nodes,max_nodes,parallel``.
+
+    ``parallel`` is the share of a job's work that is spread over its nodes, by Amdahl's law.
+
+    Parameters
+    ----------
+    path
+        The file.
+    asked
+        The nodes that each job of the trace asks for, by its number.
+    nodes
+        How many nodes the system has.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, has another form, or the sizes of a job contradict each other, its request or
+        the system; the message names file, line, column and job.
+    """
+    found: dict[int, Sizes] = {}
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = csv.reader(file, strict=True)
+            if tuple(next(rows, ())) != HEADER:
+                raise InputError(f"{path}:1: a file of sizes begins with the line {','.join(HEADER)}")
+            for row in rows:
+                where = f"{path}:{rows.line_num}"
+                if len(found) == _MOST_LINES:
+                    raise InputError(f"{where}: more than {_MOST_LINES} jobs")
+                job, sizes = _line(row, where, asked, nodes)
+                if job in found:
+                    raise InputError(f"{where}: trace_job: job {job} is there twice")
+                found[job] = sizes
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is no file of sizes: {error}") from error
+    return found
+
+
+def _line(row: Sequence[str], where: str, asked: Mapping[int, int], nodes: int) -> tuple[int, Sizes]:
+    if len(row) != len(HEADER):
+        raise InputError(f"{where}: {len(row)} columns; a file of sizes has {','.join(HEADER)}")
+    job, least, preferred, most = (
+        _whole(text, f"{where}: {name}") for text, name in zip(row[:4], HEADER[:4], strict=True)
+    )
+    if job not in asked:
+        raise InputError(f"{where}: trace_job: there is no batch job {job} to simulate")
+    for low, name, high, other in (
+        (1, "", least, "min_nodes"),
+        (least, "min_nodes", most, "max_nodes"),
+        (least, "min_nodes", preferred, "preferred_nodes"),
+        (preferred, "preferred_nodes", most, "max_nodes"),
+        (least, "min_nodes", asked[job], "its request"),
+        (asked[job], "its request", most, "max_nodes"),
+        (most, "max_nodes", nodes, "the system's nodes"),
+    ):
+        if low > high:
+            column = name if name in HEADER else other
+            what = f"{name} {low}".strip()
+            raise InputError(f"{where}: {column}: job {job}: {what} is over {other} {high}")
+    return job, Sizes(
+        least=least, preferred=preferred, most=most, rates=_rates(row[4], where, most, asked[job])
+    )
+
+
+def _rates(text: str, where: str, most: int, asked: int) -> tuple[int, ...]:
+    try:
+        return amdahl(most, asked, float(text))
+    except ValueError:
+        raise InputError(f"{where}: parallel: {text[:40]!r} is not a number from 0 to 1") from None
+    except UsageError as error:
+        raise InputError(f"{where}: parallel: {error}") from None
+
+
+def _whole(text: str, where: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise InputError(f"{where}: {text[:40]!r} is not a whole number")
+    return int(text)

@@ -1,0 +1,115 @@
+"""The malleable strategies: kernels and desk agree whatever the world, and nothing is lost or made up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator.engine.invariants import Invariants
+from simulator.engine.pool_run import PoolRun
+from simulator.policies.malleable import Malleable
+from simulator.policies.malleable_family import STRATEGIES
+from tests.fixtures.tier import choose, examples
+from tests.property.simulator.lives_cases import LivesWorld, lives_worlds, world_of
+from tests.property.simulator.lives_engine import engine_run, engine_story
+
+
+@pytest.fixture(autouse=True, scope="module")
+def plain() -> Iterator[None]:
+    """Run the kernels in plain Python: a compiled one is held against it in the validation tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OSUB_JIT", "0")
+        yield
+
+
+POLICIES = st.builds(
+    Malleable,
+    strategy=st.sampled_from([strategy for strategy, _ in STRATEGIES.values()]),
+    needs_idle=st.booleans(),
+    tick_us=st.sampled_from((0, 0, 1, 7)),
+    cost_us=st.sampled_from((0, 0, 3)),
+    cost_a_node_us=st.sampled_from((0, 0, 2)),
+)
+
+
+def alone(world: LivesWorld) -> LivesWorld:
+    """Return the world with one job a core, and jobs that come together."""
+    jobs = tuple(replace(job, submit_us=job.submit_us // 20 * 20) for job in world.jobs)
+    return replace(world, multiplicity=1, jobs=jobs)
+
+
+def compare(world: LivesWorld, policy: Malleable) -> None:
+    world = alone(world)
+    kernels = engine_run(world, policy, stepping=False)
+    assert engine_story(world, kernels) == engine_story(world, engine_run(world, policy))
+
+
+@examples(100)
+@given(world=lives_worlds(), policy=POLICIES)
+def test_the_kernels_give_what_the_policy_gives_at_its_desk(world: LivesWorld, policy: Malleable) -> None:
+    compare(world, policy)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("seed", range(choose(1, 3, 20)))
+def test_so_they_do_on_two_hundred_nodes(name: str, seed: int) -> None:
+    world = world_of(seed, nodes=200, jobs=choose(40, 60, 100), cores=1 + seed % 2)
+    compare(world, Malleable(STRATEGIES[name][0]))
+
+
+@examples(40)
+@given(world=lives_worlds(), policy=POLICIES)
+def test_after_every_event_the_invariants_hold(world: LivesWorld, policy: Malleable) -> None:
+    invariants = Invariants()
+    engine_run(alone(world), policy, after_event=invariants)
+    assert invariants.events > 12
+
+
+@examples(60)
+@given(world=lives_worlds(), policy=POLICIES)
+def test_work_is_the_same_however_often_a_job_is_resized_and_all_node_time_is_booked(
+    world: LivesWorld, policy: Malleable
+) -> None:
+    world = alone(world)
+    run = engine_run(world, policy, stepping=False)
+    assert run.books is not None
+    held = held_by(world, run)
+    books = run.books
+    spent = books.useful_node_us + books.lost_node_us + books.setup_node_us + books.save_node_us
+    paused = books.spent_setup_us + books.save_node_us + books.lost_us + books.given_up
+    for job in world.jobs:
+        own = held[job.index]
+        assert spent[job.index] == sum((until - since) * len(cores) for since, until, cores in own)
+        if not paused[job.index]:
+            work = job.run_us * job.rate(job.nodes)
+            done = sum((until - since) * job.rate(len(cores)) for since, until, cores in own)
+            assert work <= done < work + job.rate(len(own[-1][2])) + len(job.phases_us)
+
+
+@examples(60)
+@given(world=lives_worlds(), policy=POLICIES)
+def test_no_core_has_two_jobs(world: LivesWorld, policy: Malleable) -> None:
+    world = alone(world)
+    held = held_by(world, engine_run(world, policy, stepping=False))
+    used: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for since, until, cores in (entry for own in held.values() for entry in own):
+        for place in ((node, core) for node, ids in cores.items() for core in ids):
+            used.setdefault(place, []).append((since, until))
+    for times in used.values():
+        assert all(before[1] <= after[0] for before, after in pairwise(sorted(times)))
+
+
+def held_by(world: LivesWorld, run: PoolRun) -> dict[int, list[tuple[int, int, Mapping[int, list[int]]]]]:
+    """Return what each job held from when to when."""
+    held: dict[int, list[tuple[int, int, Mapping[int, list[int]]]]] = {}
+    for stretch in run.stretches or ():
+        held.setdefault(stretch.job, []).append((stretch.from_us, stretch.to_us, stretch.cores))
+    for job in range(len(world.jobs)):
+        if job not in held:
+            held[job] = [(int(run.start_us[job]), int(run.end_us[job]), run.cores_of(job))]
+    return held
