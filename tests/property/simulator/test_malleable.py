@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from simulator.engine.invariants import Invariants
 from simulator.engine.pool_run import PoolRun
+from simulator.job import Job
 from simulator.policies.malleable import Malleable
 from simulator.policies.malleable_family import STRATEGIES
 from tests.fixtures.tier import choose, examples
@@ -38,8 +39,17 @@ POLICIES = st.builds(
 
 
 def alone(world: LivesWorld) -> LivesWorld:
-    """Return the world with one job a core, and jobs that come together."""
-    jobs = tuple(replace(job, submit_us=job.submit_us // 20 * 20) for job in world.jobs)
+    """Return the world with one job a core, jobs that come together, and in half of the cases no checkpoints.
+
+    Without them the kernels know when a job ends by its request; else they project.
+    """
+
+    def changed(job: Job) -> Job:
+        every_us = job.life.checkpoint_every_us if world.seed % 2 else None
+        life = replace(job.life, checkpoint_every_us=every_us)
+        return replace(job, submit_us=job.submit_us // 20 * 20, life=life)
+
+    jobs = tuple(map(changed, world.jobs))
     return replace(world, multiplicity=1, jobs=jobs)
 
 
@@ -49,20 +59,20 @@ def compare(world: LivesWorld, policy: Malleable) -> None:
     assert engine_story(world, kernels) == engine_story(world, engine_run(world, policy))
 
 
-@examples(100)
+@examples(30)
 @given(world=lives_worlds(), policy=POLICIES)
 def test_the_kernels_give_what_the_policy_gives_at_its_desk(world: LivesWorld, policy: Malleable) -> None:
     compare(world, policy)
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-@pytest.mark.parametrize("seed", range(choose(1, 3, 20)))
+@pytest.mark.parametrize("seed", range(choose(1, 1, 20)))
 def test_so_they_do_on_two_hundred_nodes(name: str, seed: int) -> None:
-    world = world_of(seed, nodes=200, jobs=choose(40, 60, 100), cores=1 + seed % 2)
+    world = world_of(seed, nodes=200, jobs=choose(30, 40, 100), cores=1 + seed % 2)
     compare(world, Malleable(STRATEGIES[name][0]))
 
 
-@examples(40)
+@examples(20)
 @given(world=lives_worlds(), policy=POLICIES)
 def test_after_every_event_the_invariants_hold(world: LivesWorld, policy: Malleable) -> None:
     invariants = Invariants()
@@ -70,9 +80,9 @@ def test_after_every_event_the_invariants_hold(world: LivesWorld, policy: Mallea
     assert invariants.events > 12
 
 
-@examples(60)
+@examples(30)
 @given(world=lives_worlds(), policy=POLICIES)
-def test_work_is_the_same_however_often_a_job_is_resized_and_all_node_time_is_booked(
+def test_work_is_the_same_however_often_a_job_is_resized_and_no_core_is_held_twice(
     world: LivesWorld, policy: Malleable
 ) -> None:
     world = alone(world)
@@ -88,20 +98,13 @@ def test_work_is_the_same_however_often_a_job_is_resized_and_all_node_time_is_bo
         if not paused[job.index]:
             work = job.run_us * job.rate(job.nodes)
             done = sum((until - since) * job.rate(len(cores)) for since, until, cores in own)
-            assert work <= done < work + job.rate(len(own[-1][2])) + len(job.phases_us)
-
-
-@examples(60)
-@given(world=lives_worlds(), policy=POLICIES)
-def test_no_core_has_two_jobs(world: LivesWorld, policy: Malleable) -> None:
-    world = alone(world)
-    held = held_by(world, engine_run(world, policy, stepping=False))
+            assert work <= done < work + job.rate(job.most_nodes) + len(job.phases_us)
     used: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for since, until, cores in (entry for own in held.values() for entry in own):
         for place in ((node, core) for node, ids in cores.items() for core in ids):
             used.setdefault(place, []).append((since, until))
     for times in used.values():
-        assert all(before[1] <= after[0] for before, after in pairwise(sorted(times)))
+        assert [(b, a) for b, a in pairwise(sorted(times)) if b[1] > a[0]] == []
 
 
 def held_by(world: LivesWorld, run: PoolRun) -> dict[int, list[tuple[int, int, Mapping[int, list[int]]]]]:
