@@ -17,6 +17,7 @@ from simulator.policies.family import Family, Option, Value
 from simulator.policies.slurm import Slurm
 
 if TYPE_CHECKING:
+    from simulator.system import Queues
     from simulator.workload import Workload
 
 _MINUTE_US = 60 * US_PER_S
@@ -52,7 +53,7 @@ def _make(values: Mapping[str, Value]) -> Slurm:
     )
 
 
-def _prepare(workload: Workload, values: Mapping[str, Value], _: int) -> Workload:
+def _prepare(workload: Workload, _queues: Queues, values: Mapping[str, Value], _seed: int) -> Workload:
     """Give the jobs the limits that Slurm plans with."""
     times = int(values["limits"])
     if not times:
