@@ -98,7 +98,10 @@ def test_work_is_the_same_however_often_a_job_is_resized_and_no_core_is_held_twi
         if not paused[job.index]:
             work = job.run_us * job.rate(job.nodes)
             done = sum((until - since) * job.rate(len(cores)) for since, until, cores in own)
-            assert work <= done < work + job.rate(job.most_nodes) + len(job.phases_us)
+            every_us = job.life.checkpoint_every_us
+            # Segments last whole microseconds: up to checkpoints, and up to the end.
+            ends = 1 + (0 if every_us is None else job.run_us // every_us)
+            assert work <= done < work + ends * job.rate(job.most_nodes) + len(job.phases_us)
     used: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for since, until, cores in (entry for own in held.values() for entry in own):
         for place in ((node, core) for node, ids in cores.items() for core in ids):
