@@ -48,6 +48,13 @@ class _Job:
             self.ran_ns += passed_ns
         self.since_ns, self.mark_ns = now_ns, used_ns
 
+    def judge(self, used_ns: int, ran_ns: int, now_ns: int) -> None:
+        """Note whether it was clearly busy while it ran; time in which it only yielded tells nothing."""
+        if ran_ns and used_ns <= STEADY_SHARE * ran_ns:
+            self.steady_ns = None
+        elif ran_ns and self.steady_ns is None:
+            self.steady_ns = now_ns
+
     def since_mark(self, used_ns: int | None) -> int:
         """CPU time since the mark; 0 where there is no account."""
         return 0 if used_ns is None or self.mark_ns is None else max(0, used_ns - self.mark_ns)
@@ -121,15 +128,12 @@ class JobMeters:
             return Samples()
         cpu_ns = max(0, known.last.cpu_ns - before.cpu_ns + told_ns - known.untold_ns)
         delay_ns, tasks = known.last.delay_ns - before.delay_ns, known.last.tasks
-        if cpu_ns + delay_ns <= STEADY_SHARE * (ran_ns + low_ns):
-            known.steady_ns = None
-        elif known.steady_ns is None:
-            known.steady_ns = now_ns
         if used_ns is None:  # without an account: what is more than it can have used when it ran
             left_ns = max(0, cpu_ns - ran_ns * max(1, tasks))
         if not low_ns or not ran_ns:
             left_ns = cpu_ns if low_ns else 0
         left_ns = min(left_ns, cpu_ns)
+        known.judge(cpu_ns - left_ns + delay_ns, ran_ns, now_ns)
         if not low_ns:
             return Samples(_sample(job, cpu_ns, delay_ns, ran_ns, tasks))
         # Whoever yields waits; in its own slices nobody is before it.

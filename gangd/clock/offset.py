@@ -60,6 +60,8 @@ class OffsetEstimate:
     ----------
     probes
         The newest good probes, oldest first.
+    best
+        The one of them with the least bound: drift adds the same to all, so that it stays the best.
     suspects
         Probes since the last good one that contradict it.
     jumps
@@ -69,6 +71,7 @@ class OffsetEstimate:
     """
 
     probes: tuple[Probe, ...] = ()
+    best: Probe | None = None
     suspects: tuple[Probe, ...] = ()
     jumps: int = 0
     refused: int = 0
@@ -81,31 +84,30 @@ class OffsetEstimate:
             return replace(self, refused=self.refused + 1)
         offset_ns = ((received_ns - sent_ns) + (answered_ns - returned_ns)) // 2
         probe = Probe(returned_ns, span_ns, offset_ns, max(0, rtt_ns))
-        best = self._best(returned_ns)
-        if best is None or _agree(best, probe, returned_ns):
-            return replace(self, probes=(*self.probes[-KEEP + 1 :], probe), suspects=())
+        if self.best is None or _agree(self.best, probe, returned_ns):
+            return self._from((*self.probes[-KEEP + 1 :], probe), returned_ns)
         suspects = (*(old for old in self.suspects if _agree(old, probe, returned_ns)), probe)
         if len(suspects) < SURE_PROBES:
             return replace(self, suspects=suspects)
-        return replace(self, probes=suspects, suspects=(), jumps=self.jumps + 1)
+        return replace(self._from(suspects, returned_ns), jumps=self.jumps + 1)
 
     def at(self, now_ns: int) -> Offset | None:
         """Return the best estimate at ``now_ns`` (agent's clock), trusted or not; None without any probe."""
-        best = self._best(now_ns)
+        best = self.best
         return None if best is None else Offset(best.offset_ns, best.bound_ns(now_ns), best.rtt_ns)
 
     def trusted(self, now_ns: int) -> bool:
         """Whether slices may be acted on at ``now_ns``."""
-        best = self._best(now_ns)
         return (
-            best is not None
+            self.best is not None
             and not self.suspects
             and len(self.probes) >= SURE_PROBES
-            and best.bound_ns(now_ns) <= MAX_BOUND_NS
+            and self.best.bound_ns(now_ns) <= MAX_BOUND_NS
         )
 
-    def _best(self, now_ns: int) -> Probe | None:
-        return min(self.probes, key=lambda probe: probe.bound_ns(now_ns), default=None)
+    def _from(self, probes: tuple[Probe, ...], now_ns: int) -> OffsetEstimate:
+        best = min(probes, key=lambda probe: probe.bound_ns(now_ns))
+        return replace(self, probes=probes, best=best, suspects=())
 
 
 def _drift_ns(span_ns: int) -> int:

@@ -28,6 +28,9 @@ from tests.fixtures.gang_trials import guardian_pid, threads_of
 
 pytestmark = pytest.mark.benchmark
 STEP = "slurm_a/uid_0/job_{}/step_0"
+ACCOUNTS = Path("/sys/fs/cgroup/cpuacct")
+SETTLED_S = 7.0
+"""Agents look more often while steps are young, and until a job has been busy for a while."""
 STEP2 = "system.slice/a_slurmstepd.scope/job_{}/step_0/user/task_0"
 
 
@@ -92,8 +95,29 @@ def test_freeze_and_thaw_latency(dialect: Dialect, tasks: int) -> None:
     print(f"  seen frozen (looked at every 2 ms) {percentiles(frozen)}; thaw written {percentiles(thawed)}")
 
 
+class AccountedSteps:
+    """Steps with a freezer and an account each, where an agent of ``node`` looks for Slurm's."""
+
+    def __init__(self, node: str) -> None:
+        if os.geteuid() != 0 or not (V1_MOUNT / "cgroup.procs").exists():
+            pytest.skip("needs root and a cgroup v1 freezer hierarchy")
+        self._freezer = RealCgroups(V1_MOUNT / f"slurm_{node}", "freezer.state", "THAWED")
+        self._account = RealCgroups(ACCOUNTS / f"slurm_{node}", "notify_on_release", "0")
+
+    def spin(self, job: int, cpu: int) -> None:
+        """Start a process of a job that keeps a core busy."""
+        path = f"uid_0/job_{job}/step_0"
+        pid = self._freezer.spawn(_made(self._freezer, path), ["taskset", "-c", str(cpu), *SPIN])
+        (_made(self._account, path) / "cgroup.procs").write_text(str(pid))
+
+    def clean(self) -> None:
+        """End the processes and remove the cgroups."""
+        self._freezer.clean()
+        self._account.clean()
+
+
 def agent_on(puppet: Puppet, folder: Path, root: Path, *words: str) -> subprocess.Popen[bytes]:
-    common = ["--node", "a", "--controller", puppet.address, "--keys", str(puppet.keys)]
+    common = ["--node", puppet.node, "--controller", puppet.address, "--keys", str(puppet.keys)]
     where = ["--freezer", "cgroup1", "--root", str(root), "--state", str(folder / "state")]
     with (folder / "agent.log").open("wb") as log:
         return subprocess.Popen(
@@ -103,10 +127,15 @@ def agent_on(puppet: Puppet, folder: Path, root: Path, *words: str) -> subproces
 
 @pytest.mark.parametrize("quantum_s", [0.25, 0.05])
 @pytest.mark.parametrize("words", [(), ("--no-native",), ("--no-realtime",)], ids=["", "python", "ordinary"])
+@pytest.mark.parametrize("yielding", [False, True], ids=["freeze", "yield"])
 def test_lateness_and_own_cpu_with_busy_cores(
-    tmp_path: Path, spinners: Callable[[int], None], quantum_s: float, words: tuple[str, ...]
+    tmp_path: Path,
+    spinners: Callable[[int], None],
+    quantum_s: float,
+    words: tuple[str, ...],
+    yielding: bool,
 ) -> None:
-    turns(tmp_path, spinners, quantum_s, words)
+    turns(tmp_path, spinners, quantum_s, words, yielding=yielding)
 
 
 @pytest.mark.parametrize("yielding", [False, True], ids=["freeze", "yield"])
@@ -127,18 +156,19 @@ def turns(
     yielding: bool = False,
 ) -> None:
     """Let two jobs of ``each`` processes a core take turns; print what the agent used and how late it was."""
-    cgroups = hierarchy(CGROUP1)
-    puppet = Puppet(tmp_path, quantum_s=quantum_s)
-    agent = agent_on(puppet, tmp_path, cgroups.root, *words)
+    node = f"osubbench{os.getpid()}"
+    steps = AccountedSteps(node)
+    puppet = Puppet(tmp_path, node, quantum_s=quantum_s)
+    agent = agent_on(puppet, tmp_path, V1_MOUNT, *words)
     try:
         for job in (1, 2):
             for cpu in [*os.sched_getaffinity(0)] * each:
-                cgroups.spawn(_made(cgroups, STEP.format(job)), ["taskset", "-c", str(cpu), *SPIN])
+                steps.spin(job, cpu)
         spinners(1)
         puppet.rotate((1,), (2,), yielding=yielding)
-        until(lambda: len(puppet.slices()) > 8, 30, "the first slices")
+        until(lambda: len(puppet.slices()) > SETTLED_S / quantum_s, 30, "the first slices")
         first = len(puppet.slices())
-        pids = [agent.pid, guardian_pid(tmp_path / "state", "a")]
+        pids = [agent.pid, guardian_pid(tmp_path / "state", node)]
         before, began = threads_of(pids), time.monotonic()
         until(lambda: time.monotonic() - began > 20, 60)
         length_s = time.monotonic() - began
@@ -148,10 +178,10 @@ def turns(
         agent.terminate()
         agent.wait()
         puppet.close()
-        cgroups.clean()
+        steps.clean()
     parts = ", ".join(f"{name} {cpu_s / length_s:.3%}" for name, cpu_s in used.items() if cpu_s)
     held = f"{each} processes a core and job, {'yielding' if yielding else 'frozen'}"
-    print(f"\n{' '.join(words) or held}, {1e3 * quantum_s:.0f} ms slices: agent and guardian use")
+    print(f"\n{' '.join((*words, held))}, {1e3 * quantum_s:.0f} ms slices: agent and guardian use")
     print(f"  {sum(used.values()) / length_s:.3%} of a core: {parts}")
     print(f"  switch began late by, us: {percentiles([float(row.skew_us) for row in slices])}")
     print(f"  instant to last thaw, us: {percentiles([float(row.freeze_us) for row in slices])}")

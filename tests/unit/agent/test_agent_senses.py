@@ -8,12 +8,15 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from gangd.agent.kernel import Alarm
 from gangd.agent.meters import JobMeters, Samples
 from gangd.agent.usage import UsageMeter
 from gangd.agent.watch import FileWatch, FolderWatch
 from gangd.freezer.model import StepKey
 from tests.fixtures.gang_host import SPIN, RealCgroups, cpu_ns, until
+from tests.fixtures.gang_simulated import MS, SECOND
 
 Children = list[subprocess.Popen[bytes]]
 KEY = StepKey(1, "0")
@@ -149,6 +152,22 @@ def test_without_an_account_what_is_too_much_for_its_own_time_was_left_over() ->
     assert found.own is not None
     assert found.leftover is not None
     assert (found.own.span_us, found.leftover.span_us) == (200, 800)
+
+
+@pytest.mark.parametrize(("own", "left", "steady"), [(0.6, 0.0, True), (0.4, 0.0, False), (0.0, 0.9, False)])
+def test_job_that_yields_is_steady_by_what_it_does_in_its_own_slices(
+    own: float, left: float, steady: bool
+) -> None:
+    meters, both, used_ns = JobMeters(), frozenset({1}), 0
+    meters.track({1: ()}, 0)
+    meters.on_held(frozenset(), both, 0, {})
+    for turn in range(1, 41):
+        at_ns, held = turn * 250 * MS, turn % 2 == 0
+        used_ns += int((left if held else own) * 250 * MS)
+        meters.on_held(frozenset() if held else both, both, at_ns, {1: used_ns})
+        meters.sample(1, {"a": used_ns}, at_ns + 8 * MS, at_ns)
+    assert meters.is_steady(1, 41 * 250 * MS) is steady
+    assert not meters.is_steady(1, SECOND)
 
 
 def test_what_a_held_job_uses_is_a_leak() -> None:

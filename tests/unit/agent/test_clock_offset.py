@@ -143,6 +143,8 @@ def test_true_offset_is_always_within_the_bound(
         estimate = host.estimate.at(host.now_ns)
         assert estimate is not None
         assert host.error_ns() <= estimate.bound_ns
+        least_ns = min(probe.bound_ns(host.now_ns) for probe in host.estimate.probes)
+        assert estimate.bound_ns - least_ns <= 1  # what rounding makes of it
     assert host.estimate.jumps == 0
     last = host.estimate.at(host.now_ns)
     assert last is not None
