@@ -6,7 +6,7 @@ import json
 import random
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -27,13 +27,10 @@ from osub.cli.workloads_kinds import (
     kinds_named,
     lone_jobs,
 )
-from osub.cli.workloads_run import LoneJobs, Outcome
+from osub.cli.workloads_sample import fit_kind, try_out
 from osub.errors import HostError, UsageError
 from osub.whole_file import write_whole
 from workloads.rrba.assign import NAMES, draw_arguments
-from workloads.rrba.calibrate import Calibration, Key, store_calibration
-from workloads.rrba.kinds import Kind
-from workloads.rrba.samples import Line, Sample, fit_line, sample_lengths
 from workloads.swf import read_swf
 
 app = typer.Typer(
@@ -42,24 +39,8 @@ app = typer.Typer(
     add_completion=False,
 )
 
-PILOT_STEPS = 12
 # Ranks wait by polling: on cores of their own they consume all of them.
 LEAST_SHARE = 0.9
-
-
-@dataclass(frozen=True, slots=True)
-class CalibrationRow:
-    """One calibrated kind."""
-
-    name: str
-    ranks: int
-    nodes: int
-    step_ms: float
-    overhead_s: float
-    worst_share: float
-    core_share: float | None
-    samples: int
-    host_type: str
 
 
 app.command()(check)
@@ -154,7 +135,8 @@ def calibrate(
     """Measure what a step takes, by application, grid, ranks and nodes, on a cluster without other jobs.
 
     The kinds are those of a trace's batch jobs, or --app with --ranks. Each runs with a few numbers of steps;
-    a line is fitted and stored for the node's type. `osub replay --calibration` uses it.
+    a line is fitted and stored for the node's type. `osub replay --calibration` uses it. Where a busy host
+    hides that longer runs take longer, twice as many steps are sampled, up to three times.
     """
     stock = ["--npb", str(npb), *["--npb-omp"] * npb_omp, *["--omp-wait-passive"] * omp_wait_passive]
     kinds = kinds_named(application or [], ranks or [1], nodes, stock if npb else [])
@@ -165,7 +147,7 @@ def calibrate(
             "nothing to calibrate; give --app NAME, or --trace TRACE with batch jobs that are rrba"
         )
     with lone_jobs(cluster) as jobs, Console(stderr=True).status("calibrating") as spinner:
-        sampled = [_try_out(jobs, kind, sample_s) for kind in sorted(kinds)]
+        sampled = [try_out(jobs, kind, sample_s) for kind in sorted(kinds)]
         for turn in range(1, rounds + 1):
             for number, one in enumerate(sampled, start=1):
                 spinner.update(
@@ -173,7 +155,9 @@ def calibrate(
                     f"round {turn} of {rounds}"
                 )
                 one.sample(jobs)
-    rows = [_fit(one, calibration, least_share) for one in sampled]
+        for one in sampled:
+            one.sample_longer(jobs, rounds, least_share)
+    rows = [fit_kind(one, calibration, least_share) for one in sampled]
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows]))
         return
@@ -190,65 +174,3 @@ def calibrate(
         )
     Console().print(table)
     typer.echo(f"stored in {calibration} for {rows[0].host_type}")
-
-
-@dataclass(frozen=True, slots=True)
-class Sampled:
-    """A kind, the numbers of steps to run it with, and what its runs took; the pilot is the first of them."""
-
-    kind: Kind
-    lengths: tuple[int, ...]
-    outcomes: list[tuple[int, Outcome]]
-
-    def sample(self, jobs: LoneJobs) -> None:
-        """Run each length once more."""
-        self.outcomes.extend((steps, jobs.run(self.kind, ("--itr", str(steps)))) for steps in self.lengths)
-
-
-def _try_out(jobs: LoneJobs, kind: Kind, sample_s: float) -> Sampled:
-    """Run a kind for a moment, to know what lengths to sample."""
-    pilot = jobs.run(kind, ("--itr", str(PILOT_STEPS)))
-    lengths = sample_lengths(float(pilot.report["busy_s"]) / PILOT_STEPS, sample_s)
-    return Sampled(kind, lengths, [(PILOT_STEPS, pilot)])
-
-
-def _fit(sampled: Sampled, path: Path, least_share: float) -> CalibrationRow:
-    """Fit a line through a kind's samples and store it."""
-    kind = sampled.kind
-    # Where a step is as long as the longest sample, the pilot is the second length.
-    outcomes = sampled.outcomes if len(sampled.lengths) == 1 else sampled.outcomes[1:]
-    longest = max(steps for steps, _ in outcomes)
-    shares = [outcome.core_share for steps, outcome in outcomes if steps == longest]
-    known = [share for share in shares if share is not None]
-    what = f"{kind.name} on {kind.ranks} ranks"
-    if known and max(known) < least_share:
-        raise HostError(
-            f"{what}: not stored, a rank had {max(known):.0%} of its core; are more ranks on it than it has "
-            "cores?"
-        )
-    samples = [
-        Sample(steps, outcome.run_s)
-        for steps, outcome in outcomes
-        if steps < longest or outcome.core_share is None or outcome.core_share >= least_share
-    ]
-    line: Line | None = fit_line(samples)
-    if line is None:
-        raise HostError(
-            f"{what}: times do not grow with the steps; calibrate on an idle host, or raise --sample-s"
-        )
-    host_type = str(outcomes[-1][1].report["host_type"])
-    key = Key(host_type, kind.calibrated_as, str(kind.grid), kind.ranks, kind.nodes)
-    steps = sum(sample.steps for sample in samples)
-    now_ms = round(time.time() * 1000)
-    store_calibration(path, Calibration(key, line.step_s, line.overhead_s, steps, now_ms))
-    return CalibrationRow(
-        kind.name,
-        kind.ranks,
-        kind.nodes,
-        1e3 * line.step_s,
-        line.overhead_s,
-        line.worst,
-        max(known, default=None),
-        len(samples),
-        host_type,
-    )

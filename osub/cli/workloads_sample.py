@@ -1,0 +1,136 @@
+"""The samples of ``osub workloads calibrate``: kinds of jobs run alone, with a few numbers of steps each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from osub.cli.workloads_run import Outcome
+from osub.errors import HostError
+from workloads.rrba.calibrate import Calibration, Key, store_calibration
+from workloads.rrba.kinds import Kind
+from workloads.rrba.samples import Line, Sample, fit_line, sample_lengths
+
+PILOT_STEPS = 12
+_MOST_DOUBLINGS = 3
+
+
+class RunsAlone(Protocol):
+    """Runs a job of a kind with some arguments, nothing else beside it."""
+
+    def run(self, kind: Kind, length: Sequence[str]) -> Outcome:
+        """Run a job to its end."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationRow:
+    """One calibrated kind."""
+
+    name: str
+    ranks: int
+    nodes: int
+    step_ms: float
+    overhead_s: float
+    worst_share: float
+    core_share: float | None
+    samples: int
+    host_type: str
+
+
+@dataclass(slots=True)
+class Sampled:
+    """A kind, the numbers of steps to run it with, and what its runs took; the pilot is the first of them."""
+
+    kind: Kind
+    lengths: tuple[int, ...]
+    outcomes: list[tuple[int, Outcome]]
+
+    def sample(self, jobs: RunsAlone) -> None:
+        """Run each length once more."""
+        self.outcomes.extend((steps, jobs.run(self.kind, ("--itr", str(steps)))) for steps in self.lengths)
+
+    def sample_longer(self, jobs: RunsAlone, rounds: int, least_share: float) -> None:
+        """Run twice as many steps, and again, where noise hides that more steps take longer."""
+        for _ in range(_MOST_DOUBLINGS):
+            shares = self.core_shares()
+            if (shares and max(shares) < least_share) or self.line(least_share) is not None:
+                return
+            self.lengths = tuple(2 * steps for steps in self.lengths)
+            for _ in range(rounds):
+                self.sample(jobs)
+
+    def line(self, least_share: float) -> Line | None:
+        """Return the line through the samples; None where times do not grow with the steps."""
+        return fit_line(self.samples(least_share))
+
+    def samples(self, least_share: float) -> list[Sample]:
+        """Return the runs that count: of the longest those in which no rank lacked its core."""
+        outcomes = self._beside_pilot()
+        longest = max(steps for steps, _ in outcomes)
+        return [
+            Sample(steps, outcome.run_s)
+            for steps, outcome in outcomes
+            if steps < longest or outcome.core_share is None or outcome.core_share >= least_share
+        ]
+
+    def core_shares(self) -> list[float]:
+        """Return the part of its core that the worst rank had in each of the longest runs, where known."""
+        outcomes = self._beside_pilot()
+        longest = max(steps for steps, _ in outcomes)
+        shares = [outcome.core_share for steps, outcome in outcomes if steps == longest]
+        return [share for share in shares if share is not None]
+
+    def _beside_pilot(self) -> list[tuple[int, Outcome]]:
+        # Where a step is as long as the longest sample, the pilot is the second length.
+        return self.outcomes if len(self.lengths) == 1 else self.outcomes[1:]
+
+
+def try_out(jobs: RunsAlone, kind: Kind, sample_s: float) -> Sampled:
+    """Run a kind for a moment, to know what lengths to sample."""
+    pilot = jobs.run(kind, ("--itr", str(PILOT_STEPS)))
+    lengths = sample_lengths(float(pilot.report["busy_s"]) / PILOT_STEPS, sample_s)
+    return Sampled(kind, lengths, [(PILOT_STEPS, pilot)])
+
+
+def fit_kind(sampled: Sampled, path: Path, least_share: float) -> CalibrationRow:
+    """Fit a line through a kind's samples and store it.
+
+    Raises
+    ------
+    HostError
+        If a rank lacked its core in all of the longest runs, or times do not grow with the steps.
+    """
+    kind = sampled.kind
+    known = sampled.core_shares()
+    what = f"{kind.name} on {kind.ranks} ranks"
+    if known and max(known) < least_share:
+        raise HostError(
+            f"{what}: not stored, a rank had {max(known):.0%} of its core; are more ranks on it than it has "
+            "cores?"
+        )
+    line = sampled.line(least_share)
+    if line is None:
+        raise HostError(
+            f"{what}: times do not grow with the steps; calibrate on an idle host, or raise --sample-s"
+        )
+    samples = sampled.samples(least_share)
+    host_type = str(sampled.outcomes[-1][1].report["host_type"])
+    key = Key(host_type, kind.calibrated_as, str(kind.grid), kind.ranks, kind.nodes)
+    steps = sum(sample.steps for sample in samples)
+    now_ms = round(time.time() * 1000)
+    store_calibration(path, Calibration(key, line.step_s, line.overhead_s, steps, now_ms))
+    return CalibrationRow(
+        kind.name,
+        kind.ranks,
+        kind.nodes,
+        1e3 * line.step_s,
+        line.overhead_s,
+        line.worst,
+        max(known, default=None),
+        len(samples),
+        host_type,
+    )
