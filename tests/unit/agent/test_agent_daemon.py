@@ -329,6 +329,7 @@ def test_opted_out_and_suspended_jobs(stage: Stage) -> None:
     stage.held(2)
     stage.puppet.set_exempt(Exempt(opt_out=(1,), suspended=(2,)))
     until(lambda: stage.state(1) == "THAWED", 5, "opted-out job thawed")
+    (stage.steps[2] / "freezer.state").write_text("FROZEN")  # as Slurm does that suspends it
     stage.puppet.thaw_now(None)
     time.sleep(0.3)
     assert stage.state(2) == "FROZEN"  # Slurm's now
