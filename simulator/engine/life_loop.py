@@ -18,7 +18,8 @@ from simulator.engine.owners import end_leases, set_down
 from simulator.engine.progress import change_phase, set_speeds
 from simulator.engine.state import FAR_US, NEVER, State
 from simulator.engine.timers import EXPIRY, cancel_timer, first_timer
-from simulator.policies.easy import Outlook, pass_after_change, start_heads
+from simulator.policies.easy import pass_after_change, start_heads
+from simulator.policies.outlook import Outlook
 
 ENDED, LEFT, CHANGED, NODE_UP, NODE_DOWN, RANG, ARRIVED, NOTHING = range(8)
 """Kinds of event."""
@@ -145,7 +146,7 @@ def _after_change(state: State, outlook: Outlook | None) -> None:
     if outlook is not None:
         pass_after_change(state, outlook)
     else:
-        start_heads(state, None)
+        start_heads(state, None, None)
 
 
 @kernel

@@ -10,7 +10,8 @@ from simulator.engine.agenda import enter_queue
 from simulator.engine.compile import kernel
 from simulator.engine.progress import change_phase, finish, set_speeds
 from simulator.engine.state import State
-from simulator.policies.easy import Outlook, pass_after_arrival, pass_after_end, start_heads
+from simulator.policies.easy import pass_after_arrival, pass_after_end, start_heads
+from simulator.policies.outlook import Outlook
 
 ENDED, CHANGED, ARRIVED, NOTHING = range(4)
 """Kinds of event."""
@@ -50,7 +51,7 @@ def after_arrival(state: State, outlook: Outlook | None, job: int) -> None:
     if outlook is not None:
         pass_after_arrival(state, outlook, job)
     elif state.clock[0].waiting == 1:
-        start_heads(state, None)
+        start_heads(state, None, None)
 
 
 @kernel
@@ -59,7 +60,7 @@ def after_end(state: State, outlook: Outlook | None, job: int) -> None:
     if outlook is not None:
         pass_after_end(state, outlook, job)
     else:
-        start_heads(state, None)
+        start_heads(state, None, None)
 
 
 @kernel

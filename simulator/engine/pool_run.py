@@ -29,7 +29,7 @@ from simulator.job import PLAIN_LIFE, Job
 from simulator.outages import Failing, Outage
 from simulator.placement.plain import SlurmPlacement, ThesisPlacement
 from simulator.placement.rule import Placement
-from simulator.policies.easy import shapes_of
+from simulator.policies.outlook import shapes_of
 from simulator.policies.plain import BuiltinPolicy, LoopPolicy, Program
 from simulator.policies.rule import PolicyError, QueuePolicy
 from simulator.sharing.model import BuiltinSharing, SharingModel, SharingTables

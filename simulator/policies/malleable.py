@@ -28,7 +28,6 @@ from simulator.engine.build import PoolJobs
 from simulator.engine.records import Maker, Table, column
 from simulator.engine.state import State
 from simulator.job import Job
-from simulator.policies.easy import new_outlook, shapes_of
 from simulator.policies.events import Begun, Event, Timer
 from simulator.policies.malleable_loop import (
     FreedRecord,
@@ -38,6 +37,7 @@ from simulator.policies.malleable_loop import (
     StrategyRecord,
     run_malleable_events,
 )
+from simulator.policies.outlook import new_outlook, shapes_of
 from simulator.policies.plain import Program
 from simulator.policies.rule import Desk
 

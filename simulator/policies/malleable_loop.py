@@ -23,14 +23,9 @@ from simulator.engine.segments import asks_us
 from simulator.engine.state import NEVER, State
 from simulator.engine.timers import TICK, set_timer
 from simulator.placement import builtin
-from simulator.policies.easy import (
-    Outlook,
-    delays_head,
-    forget_future,
-    may_be_tried,
-    note_backfilled,
-    note_head,
-)
+from simulator.policies.backfill import delays_head, may_be_tried, note_backfilled
+from simulator.policies.easy import forget_future, note_head
+from simulator.policies.outlook import Outlook
 from simulator.policies.refusals import forget_refusals, note_refusal
 
 LEAST, PREFERRED, MOST = range(3)

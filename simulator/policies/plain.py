@@ -10,8 +10,8 @@ from osub.errors import UsageError
 from simulator.engine.build import PoolJobs
 from simulator.engine.records import Maker, only_record
 from simulator.engine.state import RulesRecord, State
-from simulator.policies.easy import Outlook, new_outlook
 from simulator.policies.ncs import new_ncs
+from simulator.policies.outlook import Outlook, new_outlook
 from simulator.policies.rule import Desk
 
 

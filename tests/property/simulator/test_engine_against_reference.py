@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import pytest
@@ -10,7 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.engine.pool_run import Rules
+from simulator.engine.records import Maker
+from simulator.engine.state import State
 from simulator.placement.plain import SlurmPlacement, ThesisPlacement
+from simulator.policies.outlook import Outlook, new_outlook
 from simulator.policies.plain import Easy, EasyElsewhere, EasyNcs, Fcfs
 from simulator.policies.rule import QueuePolicy
 from simulator.sharing.proportional import Proportional
@@ -25,7 +29,22 @@ from tests.property.simulator.reference_engine import (
     proportional,
 )
 
+
+@dataclass(frozen=True, slots=True)
+class EasyInLanes(Easy):
+    """EASY that keeps lanes however few jobs wait."""
+
+    def outlook(self, make: Maker, state: State, shapes: int) -> Outlook:
+        """See ``BuiltinPolicy``."""
+        outlook = new_outlook(make, state, shapes, elsewhere=False)
+        assert outlook.lanes is not None
+        head = outlook.lanes.head[0]
+        head.worth_from, head.fewest, head.fewest_a_lane = 2, 2, 0
+        return outlook
+
+
 POLICIES: dict[str, QueuePolicy] = {
+    "easy-in-lanes": EasyInLanes(),
     "fcfs": Fcfs(),
     "easy": Easy(),
     "easy-elsewhere": EasyElsewhere(),
@@ -76,6 +95,18 @@ def test_crowded_clusters_of_dedicated_cores_give_the_reference_schedule(
     assert engine_schedule(world, "easy", placement, stepping=False) == reference_schedule(
         world, "easy", placement
     )
+
+
+@pytest.mark.parametrize("multiplicity", [1, 2])
+@pytest.mark.parametrize("placement", ["thesis", "lln"])
+@settings(max_examples=choose(25, 150, 2_000))
+@given(world=crowds())
+def test_going_along_lanes_gives_the_reference_schedule(
+    world: World, placement: str, multiplicity: int
+) -> None:
+    world = replace(world, pool=replace(world.pool, multiplicity=multiplicity))
+    schedule = engine_schedule(world, "easy-in-lanes", placement, stepping=False)
+    assert schedule == reference_schedule(world, "easy", placement)
 
 
 def test_a_refused_job_is_tried_again_once_a_start_has_moved_its_nodes() -> None:
