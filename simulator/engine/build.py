@@ -143,6 +143,7 @@ def build_state(
     _check_lengths(jobs, sharing.scale)
     count, nodes, cores, slots = jobs.count, pool.nodes, pool.cores, pool.multiplicity
     valid, node_set = full_set(cores), full_set(nodes)
+    nodes_differ = bool((sharing.factors != ONE).any())
     by_rows = with_rows and slots > 1
     parts = int(jobs.part_at[-1]) + (nodes if jobs.has_sizes else 0)
     memory_kib = _UNLIMITED_KIB if node_memory_kib is None else node_memory_kib
@@ -151,7 +152,8 @@ def build_state(
             RulesRecord,
             1,
             scale=sharing.scale,
-            nodes_differ=int((sharing.factors != ONE).any()),
+            nodes_differ=int(nodes_differ),
+            alike=int(sharing.excess is None and not nodes_differ),
             jobs=count,
             nodes=nodes,
             cores=cores,

@@ -95,6 +95,30 @@ def _rank(state: State, rows: Rows | None, node: int, before: int, freed: bool) 
 
 
 @kernel
+def list_parts(state: State, job: int) -> None:
+    """List the parts of ``job`` on their nodes."""
+    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
+        held = state.parts[part]
+        here = state.nodes[held.node]
+        held.job = job
+        held.place = here.listed
+        state.listed[held.node, here.listed] = part
+        here.listed += 1
+
+
+@kernel
+def unlist_parts(state: State, job: int) -> None:
+    """Undo ``list_parts``."""
+    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
+        held = state.parts[part]
+        here = state.nodes[held.node]
+        here.listed -= 1
+        moved = state.listed[held.node, here.listed]
+        state.listed[held.node, held.place] = moved
+        state.parts[moved].place = held.place
+
+
+@kernel
 def take_slots(state: State, job: int) -> None:
     """Let ``job`` hold the cores that its parts name."""
     cores = state.jobs[job].cores
@@ -112,10 +136,7 @@ def take_slots(state: State, job: int) -> None:
         here.used += cores
         _rank(state, state.rows, held.node, here.used - cores, before != after)
         here.free_kib -= memory_kib
-        held.job = job
-        held.place = here.listed
-        state.listed[held.node, here.listed] = part
-        here.listed += 1
+    list_parts(state, job)
 
 
 @kernel
@@ -136,7 +157,4 @@ def free_slots(state: State, job: int) -> None:
         here.used -= cores
         _rank(state, state.rows, held.node, here.used + cores, before != after)
         here.free_kib += memory_kib
-        here.listed -= 1
-        moved = state.listed[held.node, here.listed]
-        state.listed[held.node, held.place] = moved
-        state.parts[moved].place = held.place
+    unlist_parts(state, job)

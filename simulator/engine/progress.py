@@ -82,7 +82,7 @@ def _count_busy(state: State, stack: Grid | None, job: int, busy: bool) -> None:
     if busy:
         for part in range(first, last):
             add_to_stack(stack, state.mask, state.parts[part].node, part)
-    note_affected(state.links, present(state), job)
+    note_affected(state.links, present(state), job, 1 if busy else -1)
     if not busy:
         for part in range(first, last):
             remove_from_stack(stack, state.mask, state.parts[part].node, part)

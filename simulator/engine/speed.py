@@ -43,8 +43,7 @@ def _part_speed(state: State, runs: Table[RunRecord], stack: Grid, excess: Grid 
 
 
 @kernel
-def speed_of(state: State, runs: Table[RunRecord], stack: Grid, job: int) -> int:
-    """Return the speed of ``job``, in units a microsecond: that of its slowest core, at least 1."""
+def _slowest_part(state: State, runs: Table[RunRecord], stack: Grid, job: int) -> int:
     slowest = -1
     for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
         speed = _part_speed(state, runs, stack, state.excess, part)
@@ -52,18 +51,55 @@ def speed_of(state: State, runs: Table[RunRecord], stack: Grid, job: int) -> int
             speed = (speed * state.nodes[state.parts[part].node].factor) // ONE
         if slowest < 0 or speed < slowest:
             slowest = speed
-    return max(slowest, 1) * rate_of(state.lives, job)
+    return slowest
 
 
 @kernel
-def note_affected(links: Links | None, line: Timeline, job: int) -> None:
-    """List as affected the other busy jobs that have a core in common with ``job``."""
+def _multiplicity(state: State, stack: Grid, job: int, beside: int) -> int:
+    """Return the most jobs on a core of ``job``, which shares cores with ``beside`` others."""
+    most = min(beside + 1, state.rules[0].slots)
+    if most <= 2:
+        return most
+    multiplicity = 2
+    part = state.jobs[job].part_at
+    while part < state.jobs[job].part_end and multiplicity < most:
+        multiplicity = part_multiplicity(stack, state.mask, state.parts[part].node, part, multiplicity)
+        part += 1
+    return multiplicity
+
+
+@kernel
+def needs_stack(state: State) -> bool:
+    """Return whether ``speed_of`` looks at its stack."""
+    return not state.rules[0].alike or state.rules[0].slots > 2
+
+
+@kernel
+def speed_of(state: State, runs: Table[RunRecord], stack: Grid, job: int) -> int:
+    """Return the speed of ``job``, in units a microsecond: that of its slowest core, at least 1.
+
+    Where speed hangs on the multiplicity alone ``stack`` is looked at only if that may be more than 2.
+    """
+    if state.rules[0].alike:
+        speed = state.speeds[_multiplicity(state, stack, job, runs[job].beside)]
+    else:
+        speed = _slowest_part(state, runs, stack, job)
+    return max(speed, 1) * rate_of(state.lives, job)
+
+
+@kernel
+def note_affected(links: Links | None, line: Timeline, job: int, change: int) -> None:
+    """List as affected the other busy jobs that have a core in common with ``job``.
+
+    All that have, busy or not, have one more busy job beside them now (``change`` is 1), or one less (-1).
+    """
     if links is None:
         return
     count = 0
     record = links.of[job].first
     while record != NEVER:
         guest = links.records[record].job
+        line.runs[guest].beside += change
         if line.runs[guest].busy:
             line.lists[count].affected = guest
             count += 1

@@ -38,11 +38,12 @@ class RulesRecord:
     """What does not change: sizes, and the sharing model's kind.
 
     ``scale`` is in units a microsecond on a dedicated core; ``nodes_differ`` says whether nodes differ in
-    speed; ``slots`` is M.
+    speed, ``alike`` that neither nodes nor jobs do: speed hangs on the multiplicity alone. ``slots`` is M.
     """
 
     scale: int = 0
     nodes_differ: int = 0
+    alike: int = 0
     jobs: int = 0
     nodes: int = 0
     cores: int = 0
@@ -99,7 +100,8 @@ class RunRecord:
     ``since_us``, at ``speed`` units a microsecond. ``phase`` is the present one, ``busy`` whether it
     computes, ``last`` whether it is the last, ``next_us`` when it ends. Then its places on the agenda and
     among the running jobs, its neighbours in the queue (the record after the last job is both ends), the mark
-    of the change that affected it last.
+    of the change that affected it last, and how many busy
+    jobs have a core in common with it.
     """
 
     left: int = 0
@@ -117,6 +119,7 @@ class RunRecord:
     queue_next: int = 0
     queue_prev: int = 0
     mark: int = 0
+    beside: int = 0
 
 
 @dataclass(slots=True, eq=False)

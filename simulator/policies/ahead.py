@@ -25,6 +25,7 @@ from simulator.engine.progress import done_since, set_speed
 from simulator.engine.records import Grid, Maker, Row, Table
 from simulator.engine.room import fits
 from simulator.engine.segments import request_units
+from simulator.engine.sharing_state import Links
 from simulator.engine.speed import note_affected, speed_of
 from simulator.engine.state import ClockRecord, ListRecord, NodeRecord, RunRecord, State, Timeline
 from simulator.policies.shadow import EndRecord
@@ -108,12 +109,21 @@ def load(state: State, line: Timeline, job: int) -> None:
     """Take over into a projection the requested work that the running ``job`` still has to do."""
     run, now_us = state.runs[job], state.clock[0].now_us
     _load(line.runs[job], run.request_left - done_since(run, now_us), now_us)
+    _count_beside(state.links, line, job)
 
 
 @kernel
 def load_waiting(state: State, line: Timeline, job: int) -> None:
     """Take over into a projection all the work that the waiting ``job`` asks for, as if it began now."""
     _load(line.runs[job], request_units(state, state.lives, job), state.clock[0].now_us)
+    _count_beside(state.links, line, job)
+
+
+@kernel
+def _count_beside(links: Links | None, line: Timeline, job: int) -> None:
+    """Note that all who have a core in common with ``job`` are busy."""
+    if links is not None:
+        line.runs[job].beside = links.of[job].count
 
 
 @kernel
@@ -141,7 +151,7 @@ def end_first(state: State, line: Timeline) -> int:
     job = line.lists[0].agenda
     line.clock[0].now_us = line.runs[job].next_us
     leave_agenda(line, job)
-    note_affected(state.links, line, job)
+    note_affected(state.links, line, job, -1)
     line.runs[job].busy = 0
     return job
 

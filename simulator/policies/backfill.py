@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simulator.engine.compile import kernel
 from simulator.engine.links import link, unlink
-from simulator.engine.occupancy import free_slots, take_slots
+from simulator.engine.occupancy import list_parts, unlist_parts
 from simulator.engine.progress import start
 from simulator.engine.segments import asks_us
 from simulator.engine.state import FAR_US, NEVER, State
@@ -53,9 +53,9 @@ def _delays_shared(
     if raises_victim(state, ahead, mirror, ncs, job):
         return True
     link(state, state.links, job)
-    take_slots(state, job)
+    list_parts(state, job)
     delayed = shared.delays_head(state, ahead, mirror, head, job)
-    free_slots(state, job)
+    unlist_parts(state, job)
     unlink(state.links, job)
     return delayed
 

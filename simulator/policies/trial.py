@@ -6,10 +6,11 @@ See ``ahead`` for the rule and for why the group is enough.
 from __future__ import annotations
 
 from simulator.engine.compile import kernel
-from simulator.engine.occupancy import remove_from_stack
+from simulator.engine.occupancy import add_to_stack, remove_from_stack
 from simulator.engine.records import Table
 from simulator.engine.rows import enter_row
 from simulator.engine.sharing_state import Links
+from simulator.engine.speed import needs_stack
 from simulator.engine.state import NEVER, State
 from simulator.policies.ahead import (
     Ahead,
@@ -32,12 +33,20 @@ def _join(state: State, ahead: Ahead, job: int) -> None:
     ahead.in_group[job] = 1
     ahead.group[ahead.head[0].members].job = job
     ahead.head[0].members += 1
+    if needs_stack(state):
+        _enter_ground(state, ahead, job)
+
+
+@kernel
+def _enter_ground(state: State, ahead: Ahead, job: int) -> None:
+    """Let the nodes of ``job`` be the group's, and show who is on them."""
     for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
         node = state.parts[part].node
         if ahead.on_ground[node] == 0:
             ahead.on_ground[node] = 1
             ahead.ground[ahead.head[0].nodes] = node
             ahead.head[0].nodes += 1
+            copy_node(ahead.trial_stack, state.occupied, node)
 
 
 @kernel
@@ -46,6 +55,9 @@ def _gather_group(state: State, ahead: Ahead, links: Links | None, job: int) -> 
     ahead.head[0].members = 0
     ahead.head[0].nodes = 0
     _join(state, ahead, job)
+    if needs_stack(state):
+        for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
+            add_to_stack(ahead.trial_stack, state.mask, state.parts[part].node, part)
     if links is None:
         return
     pairwise = state.excess is not None
@@ -73,8 +85,6 @@ def _forget_group(ahead: Ahead) -> None:
 def _project_group(state: State, ahead: Ahead, job: int) -> None:
     """Project the group of ``job`` up to the head's start."""
     trial, stack, clock = ahead.trial, ahead.trial_stack, ahead.trial.clock[0]
-    for place in range(ahead.head[0].nodes):
-        copy_node(stack, state.occupied, ahead.ground[place])
     clock.agenda = 0
     clock.now_us = state.clock[0].now_us
     load_waiting(state, trial, job)
@@ -85,8 +95,9 @@ def _project_group(state: State, ahead: Ahead, job: int) -> None:
     count = 0
     while clock.agenda > 0 and trial.runs[trial.lists[0].agenda].next_us <= ahead.head[0].start_us:
         ended = end_first(state, trial)
-        for part in range(state.jobs[ended].part_at, state.jobs[ended].part_end):
-            remove_from_stack(stack, state.mask, state.parts[part].node, part)
+        if needs_stack(state):
+            for part in range(state.jobs[ended].part_at, state.jobs[ended].part_end):
+                remove_from_stack(stack, state.mask, state.parts[part].node, part)
         speed_up(state, trial, stack)
         ahead.group_ends[count].us = clock.now_us
         ahead.group_ends[count].job = ended
@@ -212,7 +223,7 @@ def _rows_delay(state: State, ahead: Ahead, mirror: Mirror | None, head: int, jo
 
 @kernel
 def delays_head(state: State, ahead: Ahead, mirror: Mirror | None, head: int, job: int) -> bool:
-    """Return whether ``head`` would start later because ``job``, which holds its cores already, starts now.
+    """Return whether ``head`` would start later because ``job``, whose parts are listed, starts now.
 
     If not, the base projection is brought up to date with ``job``.
     """
