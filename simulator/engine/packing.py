@@ -1,13 +1,13 @@
 """Packing Slurm's rows anew, as far as something has changed.
 
 Who gets which row hangs on two things: in which rows earlier jobs hold some of the cores (``blocked``), and
-the order of the rows when it is a job's turn. Both are kept from one attempt to the next. So an attempt
-begins where something has changed, goes on with sizes and order only, and looks at cores again where a job
-is new, has left, or has another row than before, and at those that have cores in common with such a job. If
-nothing has changed up to the job that found no row in the attempt before, it finds none now.
+the order of the rows when it is a job's turn. Both are kept from one attempt to the next: a job that comes,
+leaves, or gets another row tells those that have cores in common with it. So an attempt begins where
+something has changed, and goes on with sizes and order only. If nothing has changed up to the job that found
+no row in the attempt before, it finds none now.
 
-A block of jobs none of which has to look at cores again is left out if the order of the rows is what it was
-and stays so: if no row comes as close to the one before it as to pass it.
+A block of jobs for which nothing has changed is left out if the order of the rows is what it was and stays
+so: if no row comes as close to the one before it as to pass it.
 
 All rows are empty when an attempt begins, so what they were called before does not matter: it begins with
 their numbers in order.
@@ -20,32 +20,32 @@ from simulator.engine.records import Row
 from simulator.engine.row_cores import change_cells
 from simulator.engine.sharing_state import Links, Rows
 from simulator.engine.state import NEVER, State
-from simulator.engine.turns import BLOCK, NOWHERE, tidy
+from simulator.engine.turns import BLOCK, NOWHERE, block_row, tidy, unblock_row
 
 
 @kernel
-def make_stale(links: Links, rows: Rows, job: int) -> None:
-    """Let the jobs that come after ``job`` and have a core in common with it look at cores again."""
+def tell_later(links: Links, rows: Rows, job: int, before: int, after: int) -> None:
+    """Tell those who come after ``job``, and have cores in common with it, that it gets another row."""
     record = links.of[job].first
     while record != NEVER:
-        guest = rows.jobs[links.records[record].job]
-        if guest.at > rows.jobs[job].at:
-            guest.stale = 1
-            rows.blocks[guest.at // BLOCK].dirty = 1
+        guest = links.records[record].job
+        if rows.jobs[guest].at > rows.jobs[job].at:
+            unblock_row(rows, guest, before)
+            block_row(rows, guest, after)
         record = links.records[record].after
 
 
 @kernel
-def _look_at_cores(links: Links, rows: Rows, job: int) -> None:
-    """Note in which rows jobs before ``job`` hold some of its cores."""
-    entry = rows.jobs[job]
-    entry.blocked = 0
-    entry.stale = 0
+def ask_earlier(links: Links, rows: Rows, job: int) -> None:
+    """Find the rows that are blocked for ``job``, which has just got its turn."""
+    rows.jobs[job].blocked = 0
+    for row in range(len(rows.order)):
+        rows.blocking[job, row] = 0
     record = links.of[job].first
     while record != NEVER:
         guest = rows.jobs[links.records[record].job]
-        if 0 <= guest.at < entry.at and guest.next_row != NEVER:
-            entry.blocked |= 1 << guest.next_row
+        if 0 <= guest.at < rows.jobs[job].at:
+            block_row(rows, job, guest.next_row)
         record = links.records[record].after
 
 
@@ -59,17 +59,17 @@ def first_open(order: Row, blocked: int) -> int:
 
 
 @kernel
-def _grow(rows: Rows, block: int, rank: int, size: int) -> None:
+def _grow(rows: Rows, index: int, rank: int, size: int) -> None:
     """Let the row at ``rank`` grow, sort the rows as ``sort_rows`` does, and note how near they came."""
     order, sizes = rows.next_order, rows.next_size
     sizes[order[rank]] += size
     if rank == 0:
         return
     lead = sizes[order[rank - 1]] - sizes[order[rank]]
-    rows.leads[block, rank] = min(rows.leads[block, rank], lead)
+    rows.leads[index, rank] = min(rows.leads[index, rank], lead)
     if lead >= 0:
         return
-    rows.blocks[block].calm = 0
+    rows.blocks[index].calm = 0
     for place in range(rank):
         if sizes[order[rank]] > sizes[order[place]]:
             order[place], order[rank] = order[rank], order[place]
@@ -81,8 +81,8 @@ def _give_row(links: Links, rows: Rows, job: int, row: int) -> None:
     packing, entry = rows.packing[0], rows.jobs[job]
     packing.differing += int(row != entry.row) - int(entry.next_row != entry.row)
     packing.differs_from = min(packing.differs_from, entry.at)
+    tell_later(links, rows, job, entry.next_row, row)
     entry.next_row = row
-    make_stale(links, rows, job)
 
 
 @kernel
@@ -113,8 +113,6 @@ def _pack_block(links: Links, rows: Rows, block: int) -> int:
         if job == NEVER:
             continue
         entry = rows.jobs[job]
-        if entry.stale:
-            _look_at_cores(links, rows, job)
         rank = first_open(rows.next_order, entry.blocked)
         if rank == len(rows.next_order):
             rows.blocks[block].dirty = 1

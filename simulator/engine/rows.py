@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from simulator.engine.bits import WORD_BITS, bit_index
 from simulator.engine.compile import kernel
-from simulator.engine.packing import first_open, make_rows, make_stale
+from simulator.engine.packing import ask_earlier, first_open, make_rows, tell_later
 from simulator.engine.records import Grid, Maker
 from simulator.engine.row_cores import change_cells
 from simulator.engine.sharing_state import BlockRecord, Links, PackedRecord, PackingRecord, Rows
@@ -35,6 +35,7 @@ def new_rows(make: Maker, jobs: int, most: int, slots: int, cells: Grid, taken: 
         size=make.zeros(slots),
         order=make.row(range(slots)),
         jobs=make.table(PackedRecord, jobs),
+        blocking=make.grid(jobs, slots, short=True),
         packing=make.table(PackingRecord, 1),
         turns=make.row([NEVER] * places),
         blocks=make.table(BlockRecord, blocks),
@@ -89,20 +90,19 @@ def enter(state: State, links: Links, rows: Rows, job: int) -> None:
     entry.size = state.jobs[job].nodes * state.jobs[job].cores
     entry.row = _first_row(links, rows, job)
     entry.next_row = NEVER
-    entry.blocked = 0
-    entry.stale = 1
     if entry.row != NEVER:
         rows.size[entry.row] += entry.size
         rows.packing[0].differing += 1
         change_cells(state, rows, entry.row, job)
     queue_up(rows, job)
+    ask_earlier(links, rows, job)
 
 
 @kernel
 def leave(state: State, links: Links, rows: Rows, job: int) -> None:
     """Make the rows anew without ``job``, which is about to give back its cores."""
     packing, entry = rows.packing[0], rows.jobs[job]
-    make_stale(links, rows, job)
+    tell_later(links, rows, job, entry.next_row, NEVER)
     if entry.row != NEVER:
         rows.size[entry.row] -= entry.size
         change_cells(state, rows, entry.row, job)

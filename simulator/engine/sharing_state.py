@@ -51,8 +51,8 @@ class PackedRecord:
 
     ``first_core`` and ``size`` decide when its turn is in packing, ``at`` is its place in that order (-1: it
     does not run). ``row`` is the row that it is in, or -1; ``next_row`` the one that the last attempt at
-    packing gave it. ``blocked`` are the rows in which, in that attempt, jobs before it held some of its
-    cores, as bits; ``stale`` says that they have to be looked for again.
+    packing gave it. ``blocked`` are the rows that this gave to jobs whose turn is before and who have some of
+    its cores, as bits.
     """
 
     first_core: Short = 0
@@ -61,7 +61,6 @@ class PackedRecord:
     row: Short = -1
     next_row: Short = -1
     blocked: Short = 0
-    stale: Short = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -88,7 +87,7 @@ class PackingRecord:
 class BlockRecord:
     """Places that are packed one after the other.
 
-    ``dirty``: a job has come or gone, or has to look at cores again. ``tied``: one may have the same turn as
+    ``dirty``: a job has come or gone, or is blocked in other rows. ``tied``: one may have the same turn as
     the one before it. ``calm``: the order of the rows did not change here in the last attempt.
     """
 
@@ -103,7 +102,8 @@ class Rows(NamedTuple):
     ``cells[r, n, w]`` are the cores of node ``n`` in row ``r``, ``taken[k, n]`` is how many of its cores are
     not idle (``k`` is 0), or not free in row ``k - 1``; a projection keeps neither. ``size[r]`` is how many
     cores the row has, ``order`` are the rows in the order in which they are tried. ``turns`` are the running
-    jobs in the order in which they are packed, with gaps (-1).
+    jobs in the order in which they are packed, with gaps (-1). ``blocking[j, r]`` is how many jobs block row
+    ``r`` for job ``j``.
 
     Of the last attempt at packing: ``starts`` are the sizes and the order of the rows at the beginning of
     each block, ``growth`` what the sizes grew by there, ``leads[b, i]`` the least by which the ``i``-th row
@@ -115,6 +115,7 @@ class Rows(NamedTuple):
     size: Row
     order: Row
     jobs: Table[PackedRecord]
+    blocking: Grid
     packing: Table[PackingRecord]
     turns: Row
     blocks: Table[BlockRecord]

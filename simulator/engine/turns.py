@@ -168,6 +168,39 @@ def _check_turn(rows: Rows, place: int) -> None:
 
 
 @kernel
+def block_row(rows: Rows, job: int, row: int) -> None:
+    """Note that one more of those before ``job`` blocks ``row`` for it."""
+    if row == NEVER:
+        return
+    rows.blocking[job, row] += 1
+    if rows.blocking[job, row] == 1:
+        _flip(rows, job, row)
+
+
+@kernel
+def unblock_row(rows: Rows, job: int, row: int) -> None:
+    """Note that one less of those before ``job`` blocks ``row`` for it."""
+    if row == NEVER:
+        return
+    rows.blocking[job, row] -= 1
+    if rows.blocking[job, row] == 0:
+        _flip(rows, job, row)
+
+
+@kernel
+def _flip(rows: Rows, job: int, row: int) -> None:
+    rows.jobs[job].blocked ^= 1 << row
+    rows.blocks[rows.jobs[job].at // BLOCK].dirty = 1
+
+
+@kernel
+def _swap(rows: Rows, job: int, other: int) -> None:
+    """Let ``job``, whose first core is that of ``other``, no longer come after it but before."""
+    unblock_row(rows, job, rows.jobs[other].next_row)
+    block_row(rows, other, rows.jobs[job].next_row)
+
+
+@kernel
 def _move_ahead(rows: Rows, place: int) -> None:
     """Let the job at ``place`` go before those with an equal turn whose rows come later."""
     turns, jobs = rows.turns, rows.jobs
@@ -179,14 +212,13 @@ def _move_ahead(rows: Rows, place: int) -> None:
         and not precedes(jobs[turns[before]], jobs[job])
         and rank_of(rows, jobs[turns[before]].row) > rank
     ):
+        _swap(rows, job, turns[before])
         _put(rows, turns[before], place)
-        jobs[turns[before]].stale = 1
         touch(rows, place)
         place = before
         before = _before(rows, place)
     if jobs[job].at != place:
         _put(rows, job, place)
-        jobs[job].stale = 1
         touch(rows, place)
 
 

@@ -81,7 +81,8 @@ def _copy_job(rows: Rows, shown: Rows, job: int) -> None:
     image.row = entry.row
     image.next_row = entry.next_row
     image.blocked = entry.blocked
-    image.stale = entry.stale
+    for row in range(len(rows.order)):
+        shown.blocking[job, row] = rows.blocking[job, row]
 
 
 @kernel
@@ -112,8 +113,8 @@ def show_rows(state: State, mirror: Mirror | None) -> None:
 
 
 @kernel
-def _count_fitting(state: State, ahead: Ahead, mirror: Mirror, node: int, cores: int) -> None:
-    """Count ``node`` for every row in which it has so many cores free."""
+def _count_fitting(state: State, ahead: Ahead, mirror: Mirror, node: int, cores: int) -> int:
+    """Count ``node`` for every row in which it has so many cores free; return the most nodes of a row."""
     used, slots = mirror.used, state.rules[0].slots
     for row in range(slots):
         for word in range(used.shape[1]):
@@ -124,38 +125,30 @@ def _count_fitting(state: State, ahead: Ahead, mirror: Mirror, node: int, cores:
         if entry.at != NEVER and entry.row != NEVER:
             for word in range(used.shape[1]):
                 used[entry.row, word] |= state.mask[part, word]
+    most = 0
     for row in range(slots):
         spare = 0
         for word in range(used.shape[1]):
             spare += count_bits(state.valid[word] & ~used[row, word])
         mirror.fitting[row] += int(spare >= cores)
-
-
-@kernel
-def _idle_cores(state: State, ahead: Ahead, node: int) -> int:
-    idle = 0
-    for word in range(len(state.valid)):
-        idle += count_bits(state.valid[word] & ~ahead.base_stack[node, 0, word])
-    return idle
+        most = max(most, mirror.fitting[row])
+    return most
 
 
 @kernel
 def _takes(state: State, ahead: Ahead, mirror: Mirror, head: int) -> bool:
+    """Return whether enough nodes suit ``head`` in some row; where it finds idle cores, it does in any."""
     asked = state.jobs[head]
-    idle = 0
     for row in range(len(mirror.fitting)):
         mirror.fitting[row] = 0
     for node in range(state.rules[0].nodes):
-        if fits(asked, ahead.room[node]):
-            idle += int(_idle_cores(state, ahead, node) >= asked.cores)
-            _count_fitting(state, ahead, mirror, node, asked.cores)
-    if idle >= asked.nodes:
-        return True
+        if (
+            fits(asked, ahead.room[node])
+            and _count_fitting(state, ahead, mirror, node, asked.cores) == asked.nodes
+        ):
+            return True
     sort_rows(mirror.rows)
-    most = 0
-    for row in range(len(mirror.fitting)):
-        most = max(most, mirror.fitting[row])
-    return most >= asked.nodes
+    return False
 
 
 @kernel
