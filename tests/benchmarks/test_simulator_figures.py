@@ -1,19 +1,21 @@
 """How fast the simulator is: ``pytest -m benchmark -s tests/benchmarks/test_simulator_figures.py``.
 
-Needs the traces of the Parallel Workloads Archive below ``OSUB_SHARED/traces``. Engine figures are the best
-of some runs in this process, compiled and cached, in jobs a CPU second (``engine_cpu_s``), and as a ratio to
-the plain-Python EASY of the validation tests (Gaia on one pool of 1,800 processors), which is timed right
-beside: the pace of a host drifts, the ratio less. Whole commands are processes of their own: wall time, and
-peak memory as the kernel counts it; *first* ones have an empty cache of compiled kernels.
+Needs the traces of the Parallel Workloads Archive below ``OSUB_SHARED/traces``. Engine figures are in jobs a
+CPU second (``engine_cpu_s``, in this process, compiled and cached), as a ratio to the plain-Python EASY of
+the validation tests (Gaia on one pool of 1,800 processors), which is timed right after each run: the pace of
+a host drifts, the ratio less. Whole commands are processes of their own: wall time, and peak memory as the
+kernel counts it; *first* ones have an empty cache of compiled kernels. The table is printed in the end.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import statistics
 import subprocess
 import sys
 import time
+import venv
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,24 +25,21 @@ import pytest
 from osub.units import US_PER_S
 from simulator.choices import Words, setting_of
 from simulator.experiments.datasets import cleaned, with_interactive_jobs, with_patterns
-from simulator.options import Cleaning
+from simulator.options import Cleaning, Setting
 from simulator.simulate import simulate
 from simulator.workload import Workload, make_workload
+from tests.fixtures.gang_trials import Figures, middle
 from tests.fixtures.voice import say
 from tests.validation.simulator.test_golden_schedules import flat_easy
 from workloads.swf import SwfColumns, load_columns
 
-pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1200)]
-SHARED = Path(os.environ.get("OSUB_SHARED", Path(__file__).parents[3] / "shared"))
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
+ROOT = Path(__file__).parents[2]
+SHARED = Path(os.environ.get("OSUB_SHARED", ROOT.parent / "shared"))
 GAIA = SHARED / "traces" / "UniLu-Gaia-2014-1.swf.gz"
 CURIE = SHARED / "traces" / "CEA-Curie-2011-2.1-cln.swf.gz"
 THETA = SHARED / "traces" / "theta_2022.swf.gz"
 SIZES = (10_000, 30_000, 100_000, 300_000)
-
-
-def tell(text: str) -> None:
-    """Print a row with the load of the host."""
-    say(f"{text}  [load {os.getloadavg()[0]:.1f}]")
 
 
 def needed(path: Path) -> Path:
@@ -49,63 +48,100 @@ def needed(path: Path) -> Path:
     return path
 
 
-def engine_cpu_s(trace: SwfColumns, words: Words, runs: int = 5) -> tuple[int, float]:
-    """Return how many jobs there are, and the least CPU time of the engine."""
+def note(figures: Figures, measure: str, measured: str, reach: str, method: str) -> None:
+    """Add a row to the table, and tell it and the load of the host at once."""
+    say(f"{measure}: {measured} (reach {reach}; {method}) [load {os.getloadavg()[0]:.1f}]")
+    figures.add(measure, measured, reach, method)
+
+
+class Plain:
+    """The plain-Python EASY on Gaia."""
+
+    def __init__(self) -> None:
+        setting = setting_of(Words(system="N1C1800"))
+        workload = make_workload(load_columns(needed(GAIA)), setting.queues, Cleaning(), keep_origin=True)
+        names = ("number", "submit_us", "run_us", "cores", "requested_us")
+        columns = (getattr(workload, name).tolist() for name in names)
+        self.jobs = list(zip(*columns, strict=True))
+
+    def rate(self) -> float:
+        """Return how many jobs it schedules in a CPU second."""
+        began = time.process_time()
+        flat_easy(self.jobs, 1800)
+        return len(self.jobs) / (time.process_time() - began)
+
+
+@pytest.fixture(scope="module")
+def plain() -> Plain:
+    return Plain()
+
+
+def note_rate(
+    figures: Figures, plain: Plain, name: str, trace: SwfColumns, words: Words, reach: str, runs: int = 7
+) -> None:
+    """Add how many jobs the engine schedules, as the median of ratios to the plain EASY beside it."""
     setting = setting_of(words)
     workload = make_workload(trace, setting.queues, Cleaning())
-    best = min(simulate(workload, setting).engine_cpu_s for _ in range(runs + 1))
-    return workload.count, best
+    simulate(workload, setting)
+    ratios, rates = [], []
+    for _ in range(runs):
+        rates.append(workload.count / simulate(workload, setting).engine_cpu_s)
+        ratios.append(rates[-1] / plain.rate())
+    measured = f"{statistics.median(ratios):.1f} x plain ({min(ratios):.1f}-{max(ratios):.1f})"
+    note(figures, name, measured, reach, f"{workload.count:,} jobs, up to {max(rates):,.0f} a CPU second")
 
 
-def plain_rate() -> float:
-    """Return how many jobs of Gaia the plain-Python EASY schedules in a CPU second."""
-    setting = setting_of(Words(system="N1C1800"))
-    workload = make_workload(load_columns(needed(GAIA)), setting.queues, Cleaning(), keep_origin=True)
-    columns = (workload.number, workload.submit_us, workload.run_us, workload.cores, workload.requested_us)
-    jobs = list(zip(*(column.tolist() for column in columns), strict=True))
-    began = time.process_time()
-    flat_easy(jobs, 1800)
-    return len(jobs) / (time.process_time() - began)
-
-
-def tell_rate(name: str, trace: SwfColumns, words: Words, runs: int = 5) -> None:
-    jobs, cpu_s = engine_cpu_s(trace, words, runs)
-    rate, plain = jobs / cpu_s, plain_rate()
-    tell(
-        f"{name}: {jobs:,} jobs in {cpu_s:.3f} s, {rate:,.0f} jobs a CPU second, {rate / plain:.1f} x plain "
-        f"({plain:,.0f})"
-    )
-
-
-def test_easy_on_one_pool() -> None:
+@pytest.mark.parametrize("placement", ["lln", "thesis"])
+def test_easy_on_one_pool(figures: Figures, plain: Plain, placement: str) -> None:
+    words = Words(system="N1C1800", placement=placement)
     trace = load_columns(needed(GAIA))
-    for placement in ("lln", "thesis"):
-        tell_rate(f"EASY, M=1, N1C1800, {placement}", trace, Words(system="N1C1800", placement=placement))
+    note_rate(figures, plain, f"EASY, M=1, Gaia, N1C1800, {placement}", trace, words, "20-40")
 
 
-@pytest.mark.parametrize("multiplicity", [1, 2, 4])
-def test_oversubscription_with_core_placement(multiplicity: int) -> None:
-    trace = load_columns(needed(GAIA))
-    for placement in ("thesis", "lln"):
-        words = Words(system="N150C12", multiplicity=multiplicity, placement=placement)
-        tell_rate(f"EASY, M={multiplicity}, N150C12, {placement}", trace, words)
+@pytest.mark.parametrize("placement", ["lln", "thesis"])
+@pytest.mark.parametrize(("multiplicity", "reach"), [(1, "-"), (2, "6 (15)"), (4, "6 (15)")])
+def test_oversubscription(
+    figures: Figures, plain: Plain, placement: str, multiplicity: int, reach: str
+) -> None:
+    words = Words(system="N150C12", multiplicity=multiplicity, placement=placement)
+    name = f"EASY, M={multiplicity}, Gaia, N150C12, {placement}"
+    note_rate(figures, plain, name, load_columns(needed(GAIA)), words, reach)
 
 
+@pytest.mark.parametrize("placement", ["lln", "thesis"])
 @pytest.mark.parametrize("multiplicity", [2, 4])
-def test_oversubscription_with_interactive_jobs(multiplicity: int) -> None:
+def test_oversubscription_with_interactive_jobs(
+    figures: Figures, plain: Plain, placement: str, multiplicity: int
+) -> None:
     trace = with_patterns(with_interactive_jobs(cleaned(load_columns(needed(GAIA)), 12), 6_500, 1), 1)
-    for placement in ("thesis", "lln"):
-        words = Words(system="N150C12", multiplicity=multiplicity, placement=placement)
-        tell_rate(f"the same, M={multiplicity}, 6,500 interactive, {placement}", trace, words)
+    words = Words(system="N150C12", multiplicity=multiplicity, placement=placement)
+    name = f"the same with 6,500 interactive jobs, M={multiplicity}, C_o=1.2, {placement}"
+    note_rate(figures, plain, name, trace, words, "4")
 
 
-def command(trace: Path, out: Path, *options: str, cache: Path | None = None) -> tuple[float, float]:
-    """Return wall time and peak memory (MiB) of ``osub simulate``, with a cache of compiled kernels."""
+@pytest.mark.parametrize("placement", ["lln", "thesis"])
+def test_many_nodes(figures: Figures, plain: Plain, placement: str) -> None:
+    words = Words(system="N4360C1", multiplicity=2, placement=placement)
+    name = f"EASY, M=2, theta_2022, N4360C1, {placement}"
+    note_rate(figures, plain, name, load_columns(needed(THETA)), words, "1", runs=3)
+
+
+def command(
+    trace: Path, out: Path, *options: str, cache: Path | None = None, sources: Path | None = None
+) -> tuple[float, float]:
+    """Return wall time and peak memory (MiB) of ``osub simulate``.
+
+    ``cache`` is where compiled kernels are kept, ``sources`` a folder with other sources than these.
+    """
     words = ["-m", "osub.cli.main", "simulate", str(trace), "--out", str(out), *options]
+    env = dict(os.environ)
+    if cache is not None:
+        env["NUMBA_CACHE_DIR"] = str(cache)
+    if sources is not None:
+        env["PYTHONPATH"] = str(sources)
     began = time.perf_counter()
-    kept = {} if cache is None else {"NUMBA_CACHE_DIR": str(cache)}
     with subprocess.Popen(
-        [sys.executable, *words], stdout=subprocess.DEVNULL, env=os.environ | kept
+        [sys.executable, *words], stdout=subprocess.DEVNULL, env=env, cwd=out.parent
     ) as process:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -126,34 +162,70 @@ def short_trace(folder: Path, jobs: int) -> Path:
     return path
 
 
-def test_whole_commands(tmp_path: Path) -> None:
-    cases = [
-        ("1,000 jobs, N150C12, M=2", short_trace(tmp_path, 1000), ("N150C12", "2")),
-        ("Gaia, N150C12, M=1", needed(GAIA), ("N150C12", "1")),
-        ("Gaia, N150C12, M=2", GAIA, ("N150C12", "2")),
-        ("Curie, N5544C16, M=1", needed(CURIE), ("N5544C16", "1")),
-    ]
-    for number, (name, trace, (system, multiplicity)) in enumerate(cases):
-        options = ("--system", system, "--multiplicity", multiplicity)
-        runs = [command(trace, tmp_path / f"{number}-{turn}", *options) for turn in range(3)]
-        wall_s, memory_mib = min(wall for wall, _ in runs), max(memory for _, memory in runs)
-        tell(f"whole command, {name}: {wall_s:.2f} s, {memory_mib:.0f} MiB")
+@pytest.mark.parametrize(
+    ("name", "system", "multiplicity", "reach"),
+    [
+        ("1,000 jobs", "N150C12", "2", "1.5 s"),
+        ("Gaia", "N150C12", "1", "2.5 s"),
+        ("Gaia", "N150C12", "2", "2.5 s"),
+        ("Curie", "N5544C16", "1", "15 s, 600 MiB"),
+    ],
+)
+def test_whole_commands(
+    figures: Figures, tmp_path: Path, name: str, system: str, multiplicity: str, reach: str
+) -> None:
+    traces = {"1,000 jobs": short_trace(tmp_path, 1000), "Gaia": GAIA, "Curie": CURIE}
+    options = ("--system", system, "--multiplicity", multiplicity)
+    runs = [command(needed(traces[name]), tmp_path / f"{turn}", *options) for turn in range(4)][1:]
+    measured = f"{middle([wall_s for wall_s, _ in runs])} s, {max(mib for _, mib in runs):.0f} MiB"
+    note(figures, f"whole command, {name}, {system}, M={multiplicity}", measured, reach, "caches warm; wall")
 
 
 @pytest.mark.parametrize("multiplicity", ["1", "2"])
-def test_the_first_command_of_all(tmp_path: Path, multiplicity: str) -> None:
-    """A newcomer's first run, with nothing compiled; then the same again, as a second clone would."""
+def test_the_first_short_command_of_all(figures: Figures, tmp_path: Path, multiplicity: str) -> None:
     options = ("--system", "N150C12", "--multiplicity", multiplicity)
-    for name, trace in (("1,000 jobs", short_trace(tmp_path, 1000)), ("Gaia", needed(GAIA))):
-        cache = tmp_path / f"cache-{name}"
-        first_s, _ = command(trace, tmp_path / f"{name}-first", *options, cache=cache)
-        again_s, _ = command(trace, tmp_path / f"{name}-again", *options, cache=cache)
-        tell(f"first command, {name}, N150C12, M={multiplicity}: {first_s:.1f} s; again {again_s:.1f} s")
+    trace = short_trace(tmp_path, 1000)
+    walls = [
+        command(trace, tmp_path / f"{turn}", *options, cache=tmp_path / f"cache-{turn}")[0]
+        for turn in range(3)
+    ]
+    measure = f"first command, 1,000 jobs, N150C12, M={multiplicity}"
+    note(figures, measure, f"{middle(walls)} s", "3 s (2)", "nothing compiled; wall")
 
 
-def test_many_nodes() -> None:
-    trace = load_columns(needed(THETA))
-    tell_rate("EASY, M=2, theta_2022 on N4360C1, lln", trace, Words(system="N4360C1", multiplicity=2), runs=0)
+def clone(folder: Path) -> Path:
+    """Return a clean clone of what is committed here."""
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True)
+    return folder
+
+
+def installed(folder: Path, source: Path) -> Path:
+    """Return where a wheel of ``source`` is installed; what it needs is that of this interpreter."""
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*build, "--wheel-dir", str(folder), str(source)], check=True)
+    (wheel,) = folder.glob("osub-*.whl")
+    venv.create(folder / "venv", with_pip=True)
+    python = folder / "venv" / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", str(wheel)], check=True)
+    (found,) = (folder / "venv").glob("lib/python*/site-packages")
+    return found
+
+
+@pytest.mark.parametrize("multiplicity", ["1", "2"])
+def test_the_first_command_in_a_clone(figures: Figures, tmp_path: Path, multiplicity: str) -> None:
+    """Gaia with nothing compiled; then in a second clone, and from a wheel, with what the first compiled."""
+    options = ("--system", "N150C12", "--multiplicity", multiplicity)
+    cache = tmp_path / "cache"
+    first = clone(tmp_path / "first")
+    copies = {
+        "in a clean clone, nothing compiled": (first, "20 s (5)"),
+        "in a second clone": (clone(tmp_path / "second"), "3 s (2)"),
+        "from a wheel": (installed(tmp_path / "wheel", first), "3 s (2)"),
+    }
+    for number, (where, (sources, reach)) in enumerate(copies.items()):
+        wall_s, _ = command(needed(GAIA), tmp_path / f"{number}", *options, cache=cache, sources=sources)
+        measure = f"first command, Gaia, N150C12, M={multiplicity}, {where}"
+        note(figures, measure, f"{wall_s:.1f} s", reach, "wall")
 
 
 def exponent(sizes: list[int], costs_s: list[float]) -> float:
@@ -171,12 +243,12 @@ def first_jobs(workload: Workload, count: int) -> Workload:
     return replace(workload, periods=workload.periods.select(chosen), **taken)
 
 
-def steady_load(folder: Path, jobs: int, cores: int) -> SwfColumns:
-    """Return jobs that come at random and ask for 0.6 of the cores' time, however many jobs there are."""
+def steady_load(folder: Path, jobs: int, cores: int, share: float) -> SwfColumns:
+    """Return jobs that come at random and ask for a share of the cores' time, however many they are."""
     rng = np.random.default_rng(2)
     procs = np.minimum(2 ** rng.integers(0, 7, jobs), cores)
     run_s = np.ceil(rng.lognormal(math.log(1200), 1.5, jobs))
-    submit_s = np.cumsum(rng.exponential(float((procs * run_s).mean()) / (0.6 * cores), jobs)).astype(int)
+    submit_s = np.cumsum(rng.exponential(float((procs * run_s).mean()) / (share * cores), jobs)).astype(int)
     path = folder / "steady.swf"
     rows = zip(submit_s.tolist(), run_s.astype(int).tolist(), procs.tolist(), strict=True)
     path.write_text(
@@ -188,27 +260,34 @@ def steady_load(folder: Path, jobs: int, cores: int) -> SwfColumns:
     return load_columns(path)
 
 
+def costs_of(whole: Workload, setting: Setting, runs: int = 3) -> dict[int, float]:
+    """Return the engine's CPU time by the number of the first jobs that were simulated."""
+    sizes = [min(size, whole.count) for size in SIZES]
+    simulate(first_jobs(whole, 100), setting)
+    return {
+        size: min(simulate(first_jobs(whole, size), setting).engine_cpu_s for _ in range(runs))
+        for size in sizes
+    }
+
+
+def note_growth(figures: Figures, name: str, costs_s: dict[int, float], reach: str) -> None:
+    told = ", ".join(f"{size:,}: {cost_s:.3f} s" for size, cost_s in costs_s.items())
+    slope = exponent(list(costs_s), list(costs_s.values()))
+    note(figures, f"growth, {name}", f"exponent {slope:.2f}", reach, told)
+
+
 @pytest.mark.parametrize("multiplicity", [1, 2])
-def test_growth_under_a_steady_load(tmp_path: Path, multiplicity: int) -> None:
+@pytest.mark.parametrize(("share", "reach"), [(0.6, "-"), (0.85, "1.25")])
+def test_growth(figures: Figures, tmp_path: Path, multiplicity: int, share: float, reach: str) -> None:
+    """With 60% of N150C12 asked for the queue stays short; with 85% it grows with the trace."""
     setting = setting_of(Words(system="N150C12", multiplicity=multiplicity))
-    whole = make_workload(steady_load(tmp_path, SIZES[-1], 1800), setting.queues, Cleaning())
-    costs = []
-    for size in SIZES:
-        part = first_jobs(whole, size)
-        costs.append(min(simulate(part, setting).engine_cpu_s for _ in range(2)))
-    told = ", ".join(f"{size:,}: {cost:.3f} s" for size, cost in zip(SIZES, costs, strict=True))
-    slope = exponent(list(SIZES), costs)
-    tell(f"growth, steady load, N150C12, M={multiplicity}: exponent {slope:.2f} ({told})")
+    whole = make_workload(steady_load(tmp_path, SIZES[-1], 1800, share), setting.queues, Cleaning())
+    name = f"{share:.0%} of N150C12 asked for, M={multiplicity}"
+    note_growth(figures, name, costs_of(whole, setting), reach)
 
 
-def test_growth_along_a_real_trace() -> None:
+def test_growth_along_a_real_trace(figures: Figures) -> None:
     setting = setting_of(Words(system="N5544C16"))
     whole = make_workload(load_columns(needed(CURIE)), setting.queues, Cleaning())
-    sizes = [*SIZES[:-1], whole.count]
-    costs = [simulate(first_jobs(whole, size), setting).engine_cpu_s for size in sizes]
-    days = [float(np.ptp(first_jobs(whole, size).submit_us)) / US_PER_S / 86_400 for size in sizes]
-    told = ", ".join(
-        f"{size:,} ({day:.0f} d): {cost:.2f} s" for size, day, cost in zip(sizes, days, costs, strict=True)
-    )
-    left_out = ", ".join(f"{count:,} {reason}" for reason, count in whole.left_out.items())
-    tell(f"growth, first jobs of Curie: exponent {exponent(sizes, costs):.2f} ({told}; left out: {left_out})")
+    days = float(np.ptp(whole.submit_us)) / US_PER_S / 86_400
+    note_growth(figures, f"first jobs of Curie, {days:.0f} days in all", costs_of(whole, setting), "-")
