@@ -100,8 +100,7 @@ class RunRecord:
     ``since_us``, at ``speed`` units a microsecond. ``phase`` is the present one, ``busy`` whether it
     computes, ``last`` whether it is the last, ``next_us`` when it ends. Then its places on the agenda and
     among the running jobs, its neighbours in the queue (the record after the last job is both ends), the mark
-    of the change that affected it last, and how many busy
-    jobs have a core in common with it.
+    of the change that affected it last, and how many busy jobs have a core in common with it (``beside``).
     """
 
     left: int = 0

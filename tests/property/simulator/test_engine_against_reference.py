@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.engine.pool_run import Rules
-from simulator.engine.records import Maker
+from simulator.engine.records import Maker, only_record
 from simulator.engine.state import State
 from simulator.placement.plain import SlurmPlacement, ThesisPlacement
+from simulator.policies.lanes import LanesRecord
 from simulator.policies.outlook import Outlook, new_outlook
 from simulator.policies.plain import Easy, EasyElsewhere, EasyNcs, Fcfs
 from simulator.policies.rule import QueuePolicy
@@ -38,9 +39,9 @@ class EasyInLanes(Easy):
         """See ``BuiltinPolicy``."""
         outlook = new_outlook(make, state, shapes, elsewhere=False)
         assert outlook.lanes is not None
-        head = outlook.lanes.head[0]
-        head.worth_from, head.fewest, head.fewest_a_lane = 2, 2, 0
-        return outlook
+        leaves = only_record(LanesRecord, outlook.lanes.head).leaves
+        always = make.table(LanesRecord, 1, leaves=leaves, worth_from=2, fewest=2, fewest_a_lane=0)
+        return outlook._replace(lanes=outlook.lanes._replace(head=always))
 
 
 POLICIES: dict[str, QueuePolicy] = {
