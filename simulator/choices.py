@@ -9,7 +9,7 @@ from typing import cast
 from osub.errors import UsageError
 from osub.units import seconds_to_us
 from simulator.engine.build_lives import AFTER_FAILURE
-from simulator.engine.pool_run import Rules
+from simulator.engine.rules import Rules
 from simulator.job import PLAIN_LIFE
 from simulator.options import Setting
 from simulator.outages import Failing, Outage, read_outages

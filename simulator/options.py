@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from osub.errors import UsageError
-from simulator.engine.pool_run import Rules
+from simulator.engine.rules import Rules
 from simulator.system import Queues, System
 
 _Choice = TypeVar("_Choice", bound=StrEnum)

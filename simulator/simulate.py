@@ -9,7 +9,8 @@ import numpy as np
 
 from osub.errors import InputError
 from simulator.engine.invariants import Invariants
-from simulator.engine.pool_run import PoolRun, PoolWork, run_pools
+from simulator.engine.outcome import PoolRun
+from simulator.engine.pool_run import PoolWork, run_pools
 from simulator.engine.records import Ints
 from simulator.options import Setting
 from simulator.system import Pool

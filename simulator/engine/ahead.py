@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from simulator.engine.build import PoolJobs
-from simulator.engine.pool_run import Rules, compiled_loop
+from simulator.engine.kernel_run import compiled_loop
+from simulator.engine.rules import Rules
 from simulator.placement.plain import SlurmPlacement, ThesisPlacement
 from simulator.placement.rule import Placement
 from simulator.policies.plain import Easy

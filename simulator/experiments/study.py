@@ -8,8 +8,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from simulator.engine.pool_run import Rules, run_pool
+from simulator.engine.pool_run import run_pool
 from simulator.engine.records import Ints
+from simulator.engine.rules import Rules
 from simulator.experiments.outcome import Outcome, outcome_of
 from simulator.options import Cleaning, Oversize
 from simulator.shapes import CLIPPED

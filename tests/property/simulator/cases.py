@@ -10,7 +10,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from simulator.engine.build import PoolJobs
-from simulator.engine.pool_run import PoolRun, Rules, run_pool
+from simulator.engine.outcome import PoolRun
+from simulator.engine.pool_run import run_pool
+from simulator.engine.rules import Rules
 from simulator.system import Pool
 from tests.property.simulator.reference_engine import RefJob
 

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from simulator.engine.build import PoolJobs
-from simulator.engine.pool_run import PoolRun, Rules, run_pool
+from simulator.engine.outcome import PoolRun
+from simulator.engine.pool_run import run_pool
+from simulator.engine.rules import Rules
 from simulator.outages import Outage
 from simulator.placement.plain import ThesisPlacement
 from simulator.placement.rule import Placement

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.engine.pool_run import Rules
 from simulator.engine.records import Maker, only_record
+from simulator.engine.rules import Rules
 from simulator.engine.state import State
 from simulator.placement.plain import SlurmPlacement, ThesisPlacement
 from simulator.policies.lanes import LanesRecord

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.engine.invariants import InvariantError, Invariants
-from simulator.engine.pool_run import Rules, run_pool
+from simulator.engine.pool_run import run_pool
+from simulator.engine.rules import Rules
 from simulator.engine.stepper import Stepper
 from simulator.placement.plain import SlurmPlacement, ThesisPlacement
 from simulator.policies.plain import Easy, Fcfs

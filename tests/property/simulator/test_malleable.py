@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.engine.invariants import Invariants
-from simulator.engine.pool_run import PoolRun
+from simulator.engine.outcome import PoolRun
 from simulator.job import Job
 from simulator.policies.malleable import Malleable
 from simulator.policies.malleable_family import STRATEGIES

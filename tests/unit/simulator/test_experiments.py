@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from osub.cli.experiment import app
 from osub.errors import InputError, UsageError
 from simulator.choices import Words, setting_of
-from simulator.engine.pool_run import Rules
+from simulator.engine.rules import Rules
 from simulator.experiments import kit, thesis5, thesis6
 from simulator.experiments.datasets import cleaned, in_blocks, with_interactive_jobs, with_patterns
 from simulator.experiments.outcome import Outcome as Figures

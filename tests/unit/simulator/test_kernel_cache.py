@@ -12,8 +12,9 @@ import simulator
 from simulator.engine import compile as compiling
 from simulator.engine.build import PoolJobs
 from simulator.engine.compile import Compiled, cache_folder, is_anything_kept, kernel, source_digest
-from simulator.engine.pool_run import Rules, run_pool
+from simulator.engine.pool_run import run_pool
 from simulator.engine.records import Maker
+from simulator.engine.rules import Rules
 from simulator.engine.state import ClockRecord
 from simulator.placement.plain import SlurmPlacement
 from simulator.policies.plain import Easy

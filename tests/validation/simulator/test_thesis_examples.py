@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from simulator.engine.build import PoolJobs
-from simulator.engine.pool_run import PoolRun, Rules, run_pool
+from simulator.engine.outcome import PoolRun
+from simulator.engine.pool_run import run_pool
+from simulator.engine.rules import Rules
 from simulator.placement.plain import SlurmPlacement, ThesisPlacement
 from simulator.placement.rule import Placement
 from simulator.policies.plain import Easy
