@@ -78,6 +78,11 @@ class Sight:
         """See ``Desk``."""
         return self.cluster.multiplicity
 
+    @property
+    def keeps_rows(self) -> bool:
+        """See ``Desk``."""
+        return self.state.rows is not None
+
     def node_state(self, node: int) -> NodeState:
         """See ``Desk``."""
         life = self.lives.nodes[node]

@@ -11,7 +11,7 @@ from simulator.engine import lives, owners
 from simulator.engine.actions import Actions
 from simulator.engine.agenda import present
 from simulator.engine.bits import flip
-from simulator.engine.cluster import members, parts_of, words_of
+from simulator.engine.cluster import members, parts_of, running_jobs, words_of
 from simulator.engine.life_log import Stretches, take_log
 from simulator.engine.life_loop import (
     ARRIVED,
@@ -259,6 +259,10 @@ class Stepper(Actions):
         asked, nodes = state.jobs[job.index], state.nodes
         suited = [node for node in range(self.nodes) if fits(asked, nodes[node])]
         return sorted(sorted(suited, key=lambda node: (nodes[node].used, node))[: job.nodes])
+
+    def running_at_start(self, job: Job) -> list[Job]:
+        """See ``Desk``."""
+        return [self.jobs[other] for other in running_jobs(project(self, job).state)]
 
     def fork(self, state: State) -> Stepper:
         """Return a stepper with the same plug-ins on another state."""

@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from osub.errors import UsageError
 from simulator.engine.build import PoolJobs
-from simulator.engine.records import Maker, only_record
-from simulator.engine.state import RulesRecord, State
-from simulator.policies.ncs import new_ncs
+from simulator.engine.records import Maker
+from simulator.engine.state import State
+from simulator.job import Job
 from simulator.policies.outlook import Outlook, new_outlook
 from simulator.policies.rule import Desk
 
@@ -56,6 +55,31 @@ class Fcfs:
             pass
 
 
+class Refused:
+    """Who was refused since something started: a job like one of them, and no shorter, would be, too."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._shortest_us: dict[tuple[int, ...], int] = {}
+
+    def covers(self, job: Job) -> bool:
+        """Return whether a job like this one, but no longer, was refused."""
+        asked_us = self._desk.remaining_us(job)
+        return self._shortest_us.get(_shape_of(job), asked_us + 1) <= asked_us
+
+    def add(self, job: Job) -> None:
+        """Note that ``job`` is refused."""
+        self._shortest_us[_shape_of(job)] = self._desk.remaining_us(job)
+
+    def forget(self) -> None:
+        """Forget all, for something has started."""
+        self._shortest_us.clear()
+
+
+def _shape_of(job: Job) -> tuple[int, ...]:
+    return job.nodes, job.cores, job.memory_kib, job.app
+
+
 @dataclass(frozen=True, slots=True)
 class Easy:
     """EASY backfilling: a later job may start if the queue's head can start no later for it."""
@@ -70,20 +94,18 @@ class Easy:
         if not desk.waiting:
             return
         head, *rest = desk.waiting
-        refused: dict[tuple[int, ...], int] = {}
+        refused = Refused(desk)
         start_us: int | None = None  # not known, as always when something has started
         for job in rest:
-            shape = (job.nodes, job.cores, job.memory_kib, job.app)
-            asked_us = desk.remaining_us(job)
-            if refused.get(shape, asked_us + 1) <= asked_us or desk.place(job) is None:
+            if refused.covers(job) or desk.place(job) is None:
                 continue
             start_us = desk.earliest_start_us(head) if start_us is None else start_us
             if desk.earliest_start_us(head, beside=job) <= start_us:
                 desk.start(job)
-                refused.clear()
+                refused.forget()
                 start_us = None
             else:
-                refused[shape] = asked_us
+                refused.add(job)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,46 +122,20 @@ class EasyElsewhere:
         if not desk.waiting:
             return
         head, *rest = desk.waiting
+        refused = Refused(desk)
         off: Sequence[int] | None = None
         start_us: int | None = None
         for job in rest:
-            if desk.place(job) is None:
+            if refused.covers(job) or desk.place(job) is None:
                 continue
             start_us = desk.earliest_start_us(head) if start_us is None else start_us
-            if desk.earliest_start_us(head, beside=job) <= start_us:
-                desk.start(job)
-                start_us = None
-                continue
-            off = desk.nodes_at_start(head) if off is None else off
-            second = desk.place(job, off=off)
-            if second is not None and desk.earliest_start_us(head, beside=job, on=second) <= start_us:
-                desk.start(job, on=second)
-                start_us = None
-
-
-@dataclass(frozen=True, slots=True)
-class EasyNcs:
-    """EASY with a second choice of nodes and the three refusals of NCS; see ``ncs``.
-
-    It is built in only: it does not go with plug-ins, nor event by event.
-    """
-
-    victims: bool = True
-    bounds: bool = True
-    ends: bool = True
-
-    def outlook(self, make: Maker, state: State, shapes: int) -> Outlook:
-        """See ``BuiltinPolicy``."""
-        jobs = only_record(RulesRecord, state.rules).jobs
-        rules = new_ncs(make, jobs, (self.victims, self.bounds, self.ends))
-        return new_outlook(make, state, shapes, elsewhere=True, ncs=rules)
-
-    def schedule(self, desk: Desk) -> None:  # noqa: ARG002
-        """Refuse.
-
-        Raises
-        ------
-        UsageError
-            Always.
-        """
-        raise UsageError("policy easy-ncs goes with built-in rules only, and not with --slices or --check")
+            second = None
+            if desk.earliest_start_us(head, beside=job) > start_us:
+                off = desk.nodes_at_start(head) if off is None else off
+                second = desk.place(job, off=off)
+                if second is None or desk.earliest_start_us(head, beside=job, on=second) > start_us:
+                    refused.add(job)
+                    continue
+            desk.start(job, on=second)
+            refused.forget()
+            start_us = None

@@ -5,7 +5,8 @@ from __future__ import annotations
 from osub.errors import UsageError
 from simulator.policies import malleable_family, slurm_family
 from simulator.policies.family import Family, Option
-from simulator.policies.plain import Easy, EasyElsewhere, EasyNcs, Fcfs
+from simulator.policies.ncs_plain import EasyNcs
+from simulator.policies.plain import Easy, EasyElsewhere, Fcfs
 
 FAMILIES: tuple[Family, ...] = (
     Family(

@@ -85,6 +85,11 @@ class Desk(Protocol):
         """How many jobs share a core at most."""
         ...
 
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether the placement keeps Slurm's rows, in which running jobs are packed."""
+        ...
+
     def node_state(self, node: int) -> NodeState:
         """Return whether a node takes jobs."""
         ...
@@ -231,6 +236,10 @@ class Desk(Protocol):
 
     def nodes_at_start(self, job: Job) -> Sequence[int]:
         """Return the nodes that suit ``job`` at its earliest start, those with the fewest occupied slots."""
+        ...
+
+    def running_at_start(self, job: Job) -> Sequence[Job]:
+        """Return the jobs that hold cores now and would still do so at the earliest start of ``job``."""
         ...
 
 

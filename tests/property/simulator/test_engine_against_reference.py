@@ -15,8 +15,9 @@ from simulator.engine.rules import Rules
 from simulator.engine.state import State
 from simulator.placement.plain import SlurmPlacement, ThesisPlacement
 from simulator.policies.lanes import LanesRecord
+from simulator.policies.ncs_plain import EasyNcs
 from simulator.policies.outlook import Outlook, new_outlook
-from simulator.policies.plain import Easy, EasyElsewhere, EasyNcs, Fcfs
+from simulator.policies.plain import Easy, EasyElsewhere, Fcfs
 from simulator.policies.rule import QueuePolicy
 from simulator.sharing.proportional import Proportional
 from simulator.system import Pool
@@ -142,7 +143,7 @@ def test_a_second_choice_of_nodes_gives_the_reference_schedule(world: World, pla
 @examples(40)
 @given(
     world=worlds(most_jobs=8),
-    policy=st.sampled_from(["fcfs", "easy", "easy-elsewhere"]),
+    policy=st.sampled_from(["fcfs", "easy", "easy-elsewhere", "easy-ncs"]),
     placement=st.sampled_from(["thesis", "lln"]),
 )
 def test_plug_ins_in_plain_python_give_the_same_schedule(world: World, policy: str, placement: str) -> None:
@@ -155,3 +156,9 @@ def test_plug_ins_in_plain_python_give_the_same_schedule(world: World, policy: s
 def test_what_ncs_refuses_gives_the_reference_schedule(world: World) -> None:
     schedule = engine_schedule(world, "easy-ncs", stepping=False)
     assert schedule == reference_schedule(world, "easy-ncs")
+
+
+@examples(40)
+@given(world=worlds(most_jobs=14, most_nodes=4))
+def test_what_ncs_refuses_is_the_same_in_plain_python(world: World) -> None:
+    assert engine_schedule(world, "easy-ncs", stepping=True) == reference_schedule(world, "easy-ncs")
