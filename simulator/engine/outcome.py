@@ -14,7 +14,7 @@ from simulator.engine.cluster import members
 from simulator.engine.life_books import Books, books_of
 from simulator.engine.life_log import Stretches, joined
 from simulator.engine.life_state import OVER, Lives
-from simulator.engine.records import Ints, array_of, column
+from simulator.engine.records import Ints, array_of, column, short_column
 from simulator.engine.state import State
 from simulator.slices.gang_stepper import GangStepper
 
@@ -82,7 +82,7 @@ def run_of(
         end_us=column(state.runs, "end_us")[:-1],
         part_at=jobs.part_at,
         part_end=column(state.jobs, "part_end")[:-1],
-        node=column(state.parts, "node").astype(np.int32),
+        node=short_column(state.parts, "node"),
         mask=array_of(state.mask),
         events=int(column(state.clock, "events")[0]),
         engine_cpu_s=engine_cpu_s,
