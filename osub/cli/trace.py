@@ -10,8 +10,10 @@ import typer
 
 from osub.cli.terminal import Console
 from osub.cli.trace_convert import convert
+from osub.cli.trace_export import export
 from osub.cli.trace_fetch import fetch
 from osub.cli.trace_generate import generate
+from osub.cli.trace_import import import_workload
 from osub.cli.trace_interactive import interactive
 from osub.cli.trace_merge import merge
 from osub.cli.trace_patterns import patterns
@@ -58,3 +60,5 @@ app.command()(merge)
 app.command()(fetch)
 app.command("record")(record_job)
 app.command()(patterns)
+app.command()(export)
+app.command("import")(import_workload)

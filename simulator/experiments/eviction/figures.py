@@ -55,11 +55,12 @@ def _times(survey: Survey) -> go.Figure:
             (("programme", "table_s"), ("greedy", "greedy_s"), ("backtracking", "backtracking_s"))
         ):
             value_us = 1e6 * float(np.mean([getattr(one, attribute) for one in measured]))
+            cut = name == "backtracking" and not all(one.ended for one in measured)
             bar = go.Bar(
                 x=[name],
                 y=[value_us],
                 marker={"color": run_style(number)["color"]},
-                text=[figures(value_us)],
+                text=[f"\N{GREATER-THAN OR EQUAL TO} {figures(value_us)}" if cut else figures(value_us)],
                 textposition="outside",
                 cliponaxis=False,
                 showlegend=False,

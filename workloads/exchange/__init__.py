@@ -1,0 +1,1 @@
+"""Workloads, platforms and results of other simulators: Batsim, ElastiSim, and what evalys reads."""

@@ -1,0 +1,140 @@
+"""Values of a record that somebody else wrote, taken with a type and bounds; and numbers for its names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+from osub.errors import InputError
+from osub.one_line import one_line
+from workloads.swf.line import LARGEST
+
+LONGEST_NAME = 4096
+_PLAIN = re.compile(r"0|[1-9][0-9]{0,15}")
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it: one short line."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return one_line(repr(value) if isinstance(value, str) else str(value), 60)
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The values of one record; ``where`` names file and record in every error."""
+
+    where: str
+    values: Mapping[str, Any]
+
+    def fault(self, key: str, what: str) -> InputError:
+        """Return the error for a value."""
+        return InputError(f"{self.where}: {one_line(key, 60)}: {what}")
+
+    def has(self, key: str) -> bool:
+        """Whether there is such a value that is not null."""
+        return self.values.get(key) is not None
+
+    def need(self, key: str) -> Any:
+        """Return a value that has to be there."""
+        found = self.values.get(key)
+        if found is None:
+            raise self.fault(key, "is missing")
+        return found
+
+    def number(self, key: str, *, above: float | None = None) -> float:
+        """Return a finite number from 0 to 2^53, above a bound if that is given; whole ones as ``int``."""
+        found = self.need(key)
+        if isinstance(found, bool) or not isinstance(found, int | float):
+            raise self.fault(key, f"{shown(found)} is no number")
+        if not abs(found) <= LARGEST:
+            raise self.fault(key, f"{shown(found)} is too large")
+        if found < 0 or (above is not None and found <= above):
+            raise self.fault(
+                key, f"{shown(found)} is not {'at least 0' if above is None else f'above {above:g}'}"
+            )
+        return int(found) if float(found).is_integer() else found
+
+    def whole(self, key: str, least: int = 0, most: int = LARGEST) -> int:
+        """Return a whole number within bounds."""
+        found = self.number(key)
+        if not isinstance(found, int):
+            raise self.fault(key, f"{shown(found)} is no whole number")
+        if not least <= found <= most:
+            raise self.fault(key, f"{shown(found)} is not from {least:,} to {most:,}")
+        return found
+
+    def text(self, key: str) -> str:
+        """Return a text that is not too long."""
+        found = self.need(key)
+        if not isinstance(found, str):
+            raise self.fault(key, f"{shown(found)} is no text")
+        if len(found) > LONGEST_NAME:
+            raise self.fault(key, f"is longer than {LONGEST_NAME:,} characters")
+        return found
+
+    def mapping(self, key: str) -> Mapping[str, Any]:
+        """Return an object; an empty one where there is none."""
+        found = self.values.get(key)
+        if found is None:
+            return {}
+        if not isinstance(found, dict):
+            raise self.fault(key, "is no object")
+        return found
+
+
+def record(where: str, item: object) -> Fields:
+    """Return the values of an item that has to be an object."""
+    if not isinstance(item, dict):
+        raise InputError(f"{where}: is no object")
+    return Fields(where, item)
+
+
+@dataclass(slots=True)
+class Numbering:
+    """Job numbers for names: a name that is a number keeps it, others get those after the largest.
+
+    All names are met first, then numbered in the same order.
+    """
+
+    largest: int = 0
+    anew: int = 0
+    _numbers: set[int] = field(default_factory=set)
+    _others: set[bytes] = field(default_factory=set)
+
+    def meet(self, name: str) -> bool:
+        """Take note of a name; return False for one that was met before."""
+        number = _plain(name)
+        if number is not None:
+            if number in self._numbers:
+                return False
+            self._numbers.add(number)
+            self.largest = max(self.largest, number)
+            return True
+        digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        if digest in self._others:
+            return False
+        self._others.add(digest)
+        return True
+
+    @property
+    def renumbered(self) -> int:
+        """How many of the names that were met are no numbers."""
+        return len(self._others)
+
+    def number(self, name: str, where: str) -> int:
+        """Return the number of a name, of the record ``where``; to be asked once for each, in order."""
+        number = _plain(name)
+        if number is not None:
+            return number
+        self.anew += 1
+        if self.largest + self.anew > LARGEST:
+            raise InputError(f"{where}: there is no job number left above {self.largest}")
+        return self.largest + self.anew
+
+
+def _plain(name: str) -> int | None:
+    return int(name) if _PLAIN.fullmatch(name) and int(name) <= LARGEST else None

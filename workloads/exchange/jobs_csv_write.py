@@ -1,0 +1,154 @@
+"""A RUN as ``jobs.csv``: what Batsim writes of its jobs, and evalys reads.
+
+Source: Batsim's documentation, "Jobs" (columns and their meaning) and "Interval set". What a RUN knows beyond
+these columns is in ``metadata``, so that nothing is lost.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import polars as pl
+
+from osub.errors import InputError
+from osub.one_line import one_line
+from osub.records import Run, parse_cores
+from workloads.exchange.fields import shown
+from workloads.exchange.intervals import format_intervals
+from workloads.exchange.machines import Machines, Unit
+from workloads.swf.job import format_number
+
+COLUMNS = (
+    "job_id",
+    "workload_name",
+    "profile",
+    "submission_time",
+    "requested_number_of_resources",
+    "requested_time",
+    "success",
+    "final_state",
+    "starting_time",
+    "execution_time",
+    "finish_time",
+    "waiting_time",
+    "turnaround_time",
+    "stretch",
+    "allocated_resources",
+    "consumed_energy",
+    "metadata",
+)
+FINAL_STATES = {
+    "COMPLETED": "COMPLETED_SUCCESSFULLY",
+    "FAILED": "COMPLETED_FAILED",
+    "TIMEOUT": "COMPLETED_WALLTIME_REACHED",
+    "CANCELLED": "COMPLETED_KILLED",
+    "NODE_FAIL": "COMPLETED_KILLED",
+    "REFUSED": "REJECTED",
+    "LOST": "",
+}
+TOLD = frozenset({"trace_job", "job_id", "submit_s", "start_s", "end_s", "placement"})
+"""Columns of a RUN that other columns of the file tell exactly."""
+_ROWS_AT_ONCE = 4_096
+
+
+def jobs_csv_pieces(run: Run, machines: Machines) -> Iterator[bytes]:
+    """Yield the file piece by piece, a row a job in the order of the RUN.
+
+    Raises
+    ------
+    InputError
+        A job was placed where the system has no node or core.
+    """
+    yield _rows([COLUMNS])
+    places = {name: place for place, name in enumerate(node_names_of(run))}
+    for first in range(0, run.jobs.height, _ROWS_AT_ONCE):
+        piece = run.jobs.slice(first, _ROWS_AT_ONCE)
+        yield _rows([_row(job, run, machines, places) for job in piece.iter_rows(named=True)])
+
+
+def node_names_of(run: Run) -> tuple[str, ...]:
+    """Return the nodes of a RUN in their order; those that it does not name, but jobs were on, by name."""
+    known = run.info.node_names or ()
+    entries = run.jobs.get_column("placement").drop_nulls().explode(empty_as_null=False)
+    names = entries.struct.field("node").unique() if len(entries) else pl.Series([], dtype=pl.String)
+    others = set(names.to_list()) - set(known)
+    return (*known, *sorted(others, key=lambda name: (len(name), name)))
+
+
+def node_name(place: int) -> str:
+    """Return the name of a node by its place, as simulated runs have it."""
+    return f"n{place + 1}"
+
+
+def _rows(rows: list[Any]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
+
+
+def _row(job: Mapping[str, Any], run: Run, machines: Machines, places: dict[str, int]) -> list[object]:
+    submit_s = job["due_s"] if job["submit_s"] is None else job["submit_s"]
+    start_s, end_s = job["start_s"], job["end_s"]
+    ran_s = None if start_s is None or end_s is None else end_s - start_s
+    turnaround_s = None if end_s is None else end_s - submit_s
+    success = job["state"] == "COMPLETED" and not job["exit_code"]
+    dedicated_s = ran_s if job["dedicated_s"] is None else job["dedicated_s"]
+    return [
+        job["trace_job"],
+        one_line(run.info.trace_name),
+        "" if dedicated_s is None else f"delay{_number(dedicated_s)}",
+        _number(submit_s),
+        machines.asked(job["cores"]) if machines.unit is Unit.CORE else job["nodes"],
+        "-1" if job["requested_s"] is None else _number(job["requested_s"]),
+        int(success),
+        FINAL_STATES.get(job["state"] or "", "")
+        if success or job["state"] != "COMPLETED"
+        else "COMPLETED_FAILED",
+        _number(start_s),
+        _number(ran_s),
+        _number(end_s),
+        "" if start_s is None else _number(start_s - submit_s),
+        _number(turnaround_s),
+        _number(turnaround_s / ran_s) if ran_s and turnaround_s is not None else "",
+        _allocated(job, machines, places),
+        "",
+        _metadata(job, submit_s, places),
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else format_number(value).decode()
+
+
+def _allocated(job: Mapping[str, Any], machines: Machines, places: dict[str, int]) -> str:
+    intervals: list[tuple[int, int]] = []
+    for entry in job["placement"] or ():
+        place = places[entry["node"]]
+        cores = parse_cores(entry["cores"])
+        if place >= machines.nodes or cores[-1] >= machines.cores:
+            raise InputError(
+                f"job {job['trace_job']}: placement: node {shown(entry['node'])}, core {cores[-1]} are not "
+                f"in {machines.system}"
+            )
+        if machines.unit is Unit.NODE:
+            intervals.append((place, place))
+        else:
+            intervals += [(place * machines.cores + core,) * 2 for core in cores]
+    return format_intervals(sorted(intervals))
+
+
+def _metadata(job: Mapping[str, Any], submit_s: float, places: dict[str, int]) -> str:
+    known = {name: value for name, value in job.items() if name not in TOLD and value is not None}
+    if job["submit_s"] is None:
+        known["submit_s"] = None
+    elif known.get("due_s") == submit_s:
+        del known["due_s"]
+    if job["job_id"] != job["trace_job"]:
+        known["job_id"] = job["job_id"]
+    nodes = sorted({entry["node"] for entry in job["placement"] or ()}, key=places.__getitem__)
+    on = {} if all(name == node_name(places[name]) for name in nodes) else {"on": nodes}
+    return json.dumps({"osub": known, **on}, separators=(",", ":"), allow_nan=False)

@@ -1,0 +1,72 @@
+"""A RUN of the jobs in a ``jobs.csv``, with a trace of them."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import polars as pl
+
+from osub.records import JOBS, RunInfo, utc_now, write_run
+from osub.records.row_journal import frame_in_pieces
+from osub.whole_file import write_pieces
+from workloads.exchange.carried import trace_pieces
+from workloads.exchange.jobs_csv_read import csv_jobs
+from workloads.exchange.machines import Machines
+from workloads.swf import SwfHeader, SwfJob
+
+_STATUS = {"COMPLETED": 1, "FAILED": 0, "TIMEOUT": 0, "NODE_FAIL": 0, "CANCELLED": 5, "REFUSED": 5}
+
+
+def make_run(
+    source: Path, out: Path, machines: Machines, multiplicity: int, policy: str, label: str | None
+) -> int:
+    """Write the RUN, whole or not at all, and return how many jobs it has.
+
+    Raises
+    ------
+    InputError
+        The file is malformed.
+    OutputError
+        ``out`` holds something already, or cannot be made.
+    """
+    began_s, began_cpu_s = time.perf_counter(), time.process_time()
+    jobs = frame_in_pieces(csv_jobs(source, machines, multiplicity), JOBS)
+    name = source.name.removesuffix(".csv") or source.name
+    info = RunInfo(
+        kind="simulated",
+        label=label or name,
+        trace_name=name,
+        system=machines.system,
+        queues="sq",
+        policy=policy,
+        multiplicity=multiplicity,
+        started=utc_now(),
+        options={"imported": source.name, "unit": str(machines.unit)},
+    )
+    with tempfile.TemporaryDirectory(prefix="osub-import-") as folder:
+        trace = Path(folder) / "trace.swf.gz"
+        header = SwfHeader()
+        write_pieces(trace, trace_pieces(header, _trace(jobs), jobs.height, machines, "a jobs.csv", ()))
+        spent = {"wall_s": time.perf_counter() - began_s, "cpu_s": time.process_time() - began_cpu_s}
+        write_run(out, msgspec.structs.replace(info, **spent), trace, jobs)
+    return jobs.height
+
+
+def _trace(jobs: pl.DataFrame) -> Iterator[SwfJob]:
+    """Yield the jobs as a trace has them, in the order of their numbers."""
+    for job in jobs.drop("placement").iter_rows(named=True):
+        ran_s = None if job["start_s"] is None or job["end_s"] is None else job["end_s"] - job["start_s"]
+        yield SwfJob(
+            job_number=job["trace_job"],
+            submit_s=job["due_s"],
+            wait_s=None if job["start_s"] is None else max(0.0, job["start_s"] - job["due_s"]),
+            run_s=ran_s if job["dedicated_s"] is None else job["dedicated_s"],
+            allocated_procs=job["cores"],
+            requested_procs=job["cores"],
+            requested_s=job["requested_s"],
+            status=_STATUS.get(job["state"] or ""),
+        )
