@@ -41,6 +41,8 @@ class Life:
         What writing a checkpoint costs on dedicated cores.
     notice_us, predicted_us
         When the job announces itself, and when its notice says that it will come; None: it does not.
+    on_demand
+        Whether it is to start the moment it comes.
     """
 
     sizes: Sizes | None = None
@@ -49,6 +51,7 @@ class Life:
     checkpoint_us: int = 0
     notice_us: int | None = None
     predicted_us: int | None = None
+    on_demand: bool = False
 
 
 PLAIN_LIFE = Life()

@@ -34,6 +34,9 @@ def _told(lives: Sequence[Life]) -> list[pl.Series]:
             pl.Series("preferred_nodes", [None if size is None else size.preferred for size in sizes]),
             pl.Series("max_nodes", [None if size is None else size.most for size in sizes]),
         ]
+    if any(life.on_demand for life in lives):
+        kinds = ["ondemand" if life.on_demand else "batch" for life in lives]
+        found.append(pl.Series("kind", kinds, dtype=pl.String))
     for name in ("notice_us", "predicted_us"):
         times = [getattr(life, name) for life in lives]
         if any(time is not None for time in times):

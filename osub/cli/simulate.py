@@ -43,6 +43,10 @@ def simulate(
         str | None,
         typer.Option(help="Malleable policies: share of the batch jobs that are malleable, 0 to 1."),
     ] = None,
+    preemption: Annotated[
+        str | None,
+        typer.Option(help="Hybrid policies: victims one by one (ascending), or the cheapest (optimal)."),
+    ] = None,
     multiplicity: Annotated[int, typer.Option(help="M: most jobs a core, 1 to 8.")] = 1,
     queues: Annotated[str, typer.Option(help="sq: one queue; mq: interactive nodes apart.")] = "sq",
     interactive_share: Annotated[
@@ -176,6 +180,7 @@ def simulate(
         settings=(
             *fitted_settings(fitted, settings or ()),
             *([] if malleable_share is None else [f"malleable_share={malleable_share}"]),
+            *([] if preemption is None else [f"preemption={preemption}"]),
         ),
         failures=failures,
         mtbf_h=mtbf,

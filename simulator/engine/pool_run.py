@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from simulator.engine.build import PoolJobs
 from simulator.engine.kernel_run import run_kernels
@@ -48,6 +49,17 @@ class PoolWork:
     pool: Pool
     jobs: PoolJobs
     numbers: Ints
+
+
+@runtime_checkable
+class PoolPolicy(Protocol):
+    """A built-in policy that runs the jobs of a whole pool itself, on a state of its own."""
+
+    def run_pool(
+        self, work: PoolWork, rules: Rules, *, check: bool, progress: Callable[[int], None] | None
+    ) -> PoolRun:
+        """Run the jobs of a pool to their end; with ``check``, check the invariants after every event."""
+        ...
 
 
 def run_pool(
@@ -101,6 +113,9 @@ def run_pools(
     PolicyError
         A policy did what cannot be.
     """
+    if isinstance(rules.policy, PoolPolicy):
+        checked = after_event is not None
+        return [rules.policy.run_pool(part, rules, check=checked, progress=progress) for part in work]
     if rules.are_built_in and not stepping and after_event is None:
         runs: list[PoolRun] = []
         for part in work:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from osub.errors import UsageError
-from simulator.policies import malleable_family, slurm_family
+from simulator.policies import hybrid_family, malleable_family, slurm_family
 from simulator.policies.family import Family, Option
 from simulator.policies.ncs_plain import EasyNcs
 from simulator.policies.plain import Easy, EasyElsewhere, Fcfs
@@ -51,6 +51,7 @@ FAMILIES: tuple[Family, ...] = (
     ),
     slurm_family.FAMILY,
     *malleable_family.FAMILIES,
+    *hybrid_family.FAMILIES,
 )
 
 

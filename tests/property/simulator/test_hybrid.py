@@ -1,0 +1,151 @@
+"""Hybrid scheduling in random worlds: nothing is lost or made up, and without its jobs it is EASY."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+
+from simulator.engine.pool_run import run_pool
+from simulator.engine.rules import Rules
+from simulator.hybrid.invariants import check_world
+from simulator.hybrid.run import Outcome, run_jobs
+from simulator.hybrid.state import BASELINE, COLLECT, NOTHING, PLAN, SHARE
+from simulator.job import PLAIN_LIFE
+from simulator.placement.plain import ThesisPlacement
+from simulator.policies.plain import Easy
+from simulator.sharing.proportional import Proportional
+from simulator.system import Pool
+from tests.fixtures.tier import examples
+from tests.property.simulator.hybrid_cases import SEEDS, HybridWorld, sharing, world_of
+
+
+@pytest.fixture(autouse=True, scope="module")
+def plain() -> Iterator[None]:
+    """Run the kernels in plain Python: a compiled one is held against it in the validation tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OSUB_JIT", "0")
+        yield
+
+
+def run(world: HybridWorld) -> Outcome:
+    """Run a world, with all invariants checked after each event."""
+    return run_jobs(world.jobs, world.nodes, world.mechanism, records=True, after_event=check_world)
+
+
+@examples(150)
+@given(seed=SEEDS)
+@example(seed=17)
+def test_node_time_is_conserved_and_no_node_is_held_twice(seed: int) -> None:
+    world = world_of(seed)
+    found = run(world)
+    held = found.stretches
+    assert int(((held.to_us - held.from_us) * held.nodes).sum()) == int(found.column("held_node_us").sum())
+    spent = sum(
+        found.column(name).sum()
+        for name in ("useful_node_us", "lost_node_us", "setup_node_us", "save_node_us", "warned_node_us")
+    )
+    assert spent == found.column("held_node_us").sum()
+    assert not found.column("fresh_node_us").any()
+    _no_node_twice(found, world.nodes)
+    assert (found.column("ready_us") >= found.column("submit_us")).all()
+
+
+def _no_node_twice(found: Outcome, nodes: int) -> None:
+    """Every node is held by one job at a time."""
+    begins: list[list[tuple[int, int]]] = [[] for _ in range(nodes)]
+    for stretch in found.stretches:
+        for node in stretch.cores:
+            begins[node].append((stretch.from_us, stretch.to_us))
+    for own in begins:
+        own.sort()
+        assert all(before[1] <= after[0] for before, after in pairwise(own))
+
+
+@examples(100)
+@given(seed=SEEDS)
+def test_useful_work_is_what_the_jobs_set_out_to_do(seed: int) -> None:
+    """However often a job is preempted or resized its work is done once, up to the clock's rounding."""
+    world = world_of(seed)
+    world = replace(world, mechanism=replace(world.mechanism, interval=Fraction(1)))
+    found = run(world)
+    jobs = world.jobs
+    run_node_us = jobs.run_us * jobs.nodes
+    done = found.column("useful_node_us") + found.column("save_node_us")
+    done += found.column("setup_node_us") - found.column("again_node_us")
+    undisturbed = (found.column("preemptions") == 0) & (found.column("shrinks") == 0)
+    same_size = found.column("lives") == 1
+    sizes = found.stretches.nodes
+    whole = np.array(
+        [(sizes[found.stretches.job == job] == jobs.nodes[job]).all() for job in range(jobs.count)]
+    )
+    exact = undisturbed & same_size & whole
+    assert (done[exact] == run_node_us[exact]).all()
+    malleable = found.column("kind") == 1
+    useful = found.column("useful_node_us")[malleable]
+    assert jobs.lives is not None
+    setup = np.array([life.setup_us for life in jobs.lives], dtype=np.int64)
+    work = ((jobs.run_us - setup) * jobs.nodes)[malleable]
+    changes = np.bincount(found.stretches.job, minlength=jobs.count)[malleable]
+    assert (useful >= work).all()
+    assert (useful <= work + (changes + 1) * jobs.nodes[malleable]).all()
+
+
+@pytest.mark.parametrize("strategy", [BASELINE, NOTHING, COLLECT, PLAN, SHARE])
+@examples(40)
+@given(seed=SEEDS)
+def test_without_on_demand_and_malleable_jobs_it_is_easy_job_by_job(strategy: int, seed: int) -> None:
+    world = world_of(seed, kinds=("rigid",))
+    pool = Pool(name="main", first=0, nodes=world.nodes, cores=1, multiplicity=1)
+    rules = Rules(policy=Easy(), placement=ThesisPlacement(), sharing=Proportional(Fraction(1)))
+    bare = replace(world.jobs, lives=None)
+    easy = run_pool(bare, np.arange(bare.count), pool, rules)
+    mechanism = replace(world.mechanism, strategy=strategy, interval=Fraction(1))
+    found = run_jobs(world.jobs, world.nodes, mechanism)
+    assert (found.column("start_us") == easy.start_us).all()
+    assert (found.column("end_us") == easy.end_us).all()
+
+
+@examples(40)
+@given(seed=SEEDS)
+def test_victims_that_are_chosen_together_leave_nothing_undone(seed: int) -> None:
+    world = world_of(seed)
+    found = run(replace(world, mechanism=replace(world.mechanism, optimal=True)))
+    assert (found.column("end_us") > found.column("submit_us")).all()
+
+
+@examples(100)
+@given(seed=SEEDS)
+def test_sharing_preempts_nobody_and_both_go_on(seed: int) -> None:
+    world = sharing(world_of(seed))
+    world = replace(world, mechanism=replace(world.mechanism, interval=Fraction(1)))
+    found = run(world)
+    assert not found.column("preemptions").any()
+    assert not found.column("lost_node_us").any()
+    rules = found.world.rules[0]
+    assert jobs_took_no_longer(found, world, rules.whole)
+    held = found.stretches
+    assert int(((held.to_us - held.from_us) * held.nodes).sum()) == int(found.column("held_node_us").sum())
+
+
+def jobs_took_no_longer(found: Outcome, world: HybridWorld, whole: int) -> bool:
+    """Return whether no job ran longer than if it had shared all the time, at the smaller share."""
+    took = found.column("end_us") - found.column("start_us")
+    least = np.where(found.column("kind") == 2, found.world.rules[0].guest, found.world.rules[0].host)
+    narrow = np.where(found.column("kind") == 1, world.jobs.nodes, 1)  # a malleable job may start small
+    return bool((took <= (world.jobs.run_us * narrow + 2) * whole / least + 2).all())
+
+
+@examples(30)
+@given(seed=SEEDS)
+def test_jobs_without_lives_are_rigid(seed: int) -> None:
+    world = world_of(seed, kinds=("rigid",))
+    plain_lives = replace(world.jobs, lives=[PLAIN_LIFE] * world.jobs.count)
+    bare = replace(world.jobs, lives=None)
+    both = [run_jobs(jobs, world.nodes, world.mechanism) for jobs in (plain_lives, bare)]
+    assert (both[0].column("end_us") == both[1].column("end_us")).all()
