@@ -1,0 +1,96 @@
+"""The study of the H claims: every claim has its row, and verdicts follow from the runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from osub.claims import Row, Verdict
+from simulator.experiments.claim_study import study_of
+from simulator.experiments.hybrid.claims import claim_rows
+from simulator.experiments.hybrid.figures import drawings
+from simulator.experiments.hybrid.made import made_workload
+from simulator.experiments.hybrid.survey import MECHANISMS, QUICK, Survey, steps_of, survey
+from simulator.experiments.hybrid.tables import tables
+from simulator.hybrid.generate import MIXES
+
+SEEDS = 3
+
+
+@pytest.fixture(scope="module")
+def found() -> Survey:
+    """Return a study of a few jobs on a small machine, in plain Python."""
+    told: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OSUB_JIT", "0")
+        run = survey(made_workload(120, 64, load=1.2), 64, SEEDS, QUICK, told.append)
+    assert len(told) == steps_of(SEEDS, QUICK)
+    return run
+
+
+def test_every_claim_has_a_row_in_order(found: Survey) -> None:
+    rows = claim_rows(found)
+    assert [row.id for row in rows] == [f"H{number}" for number in range(1, 31)]
+    assert all(row.ours and row.paper and row.where for row in rows)
+
+
+def test_what_was_measured_on_another_trace_is_not_judged(found: Survey) -> None:
+    rows = by_id(found)
+    for name in ("H1", "H2", "H3", "H19"):
+        assert rows[name].verdict is Verdict.NOT_COMPARABLE
+        assert "another trace" in rows[name].note
+
+
+def by_id(found: Survey) -> dict[str, Row]:
+    return {row.id: row for row in claim_rows(found)}
+
+
+def test_a_mechanism_that_preempts_more_malleable_jobs_turns_the_verdict(found: Survey) -> None:
+    """H8 holds if N&PAA preempts most, and fails if another does so in every seed."""
+    runs = {
+        (name, mix): [replace(one, malleable_preempted=0.9 if name == "N&PAA" else 0.1) for one in of]
+        for (name, mix), of in found.runs.items()
+    }
+    assert by_id(replace(found, runs=runs))["H8"].verdict is Verdict.HOLDS
+    runs = {
+        (name, mix): [replace(one, malleable_preempted=0.9 if name == "CUA&PAA" else 0.1) for one in of]
+        for (name, mix), of in found.runs.items()
+    }
+    turned = by_id(replace(found, runs=runs))["H8"]
+    assert turned.verdict is Verdict.FAILS
+    assert "CUA&PAA" in turned.note
+
+
+def test_useful_node_time_is_the_trace_s_whatever_happens(found: Survey) -> None:
+    """What the utilisation of a run can differ by is the last end alone."""
+    for of in found.runs.values():
+        assert all(0 < one.utilisation <= 1 for one in of)
+        assert all(0 <= one.wasted < 1 for one in of)
+        assert all(one.at_once <= one.instant for one in of)
+
+
+def test_sharing_preempts_nobody(found: Survey) -> None:
+    for of in found.shared.values():
+        assert all(one.malleable_preempted == one.rigid_preempted == one.wasted == 0 for one in of)
+
+
+def test_tables_and_figures_cover_all_mechanisms(found: Survey) -> None:
+    shown = {table.name: table for table in tables(found)}
+    assert {row[0] for row in shown["Mechanisms"].rows} >= set(MECHANISMS)
+    assert shown["Notices"].columns[1:] == tuple(MIXES)
+    assert all(len(row) == len(table.columns) for table in shown.values() for row in table.rows)
+    assert all(figure.data for _, figure in drawings(found))
+
+
+def test_a_made_trace_loads_the_machine_as_wanted() -> None:
+    jobs = made_workload(4000, 512, load=0.7)
+    span_us = int(jobs.submit_us.max() - jobs.submit_us.min())
+    assert float((jobs.run_us * jobs.nodes).sum()) / 512 / span_us == pytest.approx(0.7, rel=1e-3)
+    assert (np.diff(jobs.submit_us) >= 0).all()
+    assert (jobs.requested_us >= jobs.run_us).all()
+
+
+def test_the_study_takes_one_trace() -> None:
+    assert study_of("hybrid").most_traces == 1
