@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from osub.errors import InputError, OsubError
-from osub.records import JobEntry, RunWriter, SliceRecord
+from osub.records import JobEntry, JobRecord, RunWriter, SliceRecord
 from osub.slurm import SlurmClient
 from submitter.begin import begin_run, origin_of, plan_again
 from submitter.copies import CLAIM
@@ -302,9 +302,17 @@ class Replay:
                 result = submissions.results.get_nowait()
                 row = submitted_row(plans[result.trace_job], result, self._origin)
                 if result.refusal is not None:
-                    self._following.reasons[result.trace_job] = result.refusal
-                    self._writer.event("refused", trace_job=result.trace_job, why=result.refusal)
+                    row = self._refused(row, result.refusal)
                 self._following.keep(JobEntry(row))
+
+    def _refused(self, row: JobRecord, why: str) -> JobRecord:
+        """Return the row of a refused job; of one that runs if an earlier try without an answer began it."""
+        self._writer.event("refused", trace_job=row.trace_job, why=why)
+        started = self._following.forbid(row.trace_job)
+        if started is not None:
+            return msgspec.structs.replace(row, job_id=started, submit_s=row.due_s, state=None)
+        self._following.reasons[row.trace_job] = why
+        return row
 
     def _cancel(self, submissions: Submissions, submitter: Running) -> None:
         """Submit nothing more; whatever Slurm has of this run is cancelled from the next answer on."""

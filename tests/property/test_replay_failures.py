@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from osub.records import load_run
@@ -156,6 +156,14 @@ TIMING = Timing(look_s=20.0, gone_s=10.0, stamps_s=10.0, killed_s=4.0, never_s=5
     late_s=st.sampled_from([2.0, 15.0, 35.0]),
     killed_stamp=st.booleans(),
     late_stamps_s=st.sampled_from([0.0, 0.0, 3.0]),
+)
+# The third job has no answer, is not there when it is looked for, is refused the second time, and runs then.
+@example(
+    faults=[None, None, SubmitFault.LATE, None, SubmitFault.LATE, SubmitFault.REFUSED],
+    schedule=[],
+    late_s=35.0,
+    killed_stamp=False,
+    late_stamps_s=0.0,
 )
 @settings(max_examples=EXAMPLES, deadline=None)
 def test_each_job_of_the_trace_has_one_row_in_slurm_s_own_end_state(
