@@ -158,7 +158,7 @@ def _export_run(source: Path, out: Path, system: str | None, unit: Unit) -> Expo
     from workloads.exchange.jobs_csv_write import jobs_csv_pieces
 
     with working(f"reading {source}"):
-        run = load_run(source)
+        run = load_run(source, placement=False)
     if not run.complete:
         raise InputError(f"the run in {source} is not finished: go on with it (--resume), then export it")
     size = parse_system(system or run.info.system)

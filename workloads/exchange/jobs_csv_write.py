@@ -16,7 +16,9 @@ import polars as pl
 
 from osub.errors import InputError
 from osub.one_line import one_line
-from osub.records import Run, parse_cores
+from osub.records import JOBS, Run, parse_cores
+from osub.records.checks import check_placements
+from osub.records.tables import ROWS_A_GROUP
 from workloads.exchange.fields import shown
 from workloads.exchange.intervals import format_intervals
 from workloads.exchange.machines import Machines, Unit
@@ -52,11 +54,10 @@ FINAL_STATES = {
 }
 TOLD = frozenset({"trace_job", "job_id", "submit_s", "start_s", "end_s", "placement"})
 """Columns of a RUN that other columns of the file tell exactly."""
-_ROWS_AT_ONCE = 4_096
 
 
 def jobs_csv_pieces(run: Run, machines: Machines) -> Iterator[bytes]:
-    """Yield the file piece by piece, a row a job in the order of the RUN.
+    """Yield the file piece by piece, a row a job in the order of the RUN, which is loaded without placements.
 
     Raises
     ------
@@ -65,18 +66,30 @@ def jobs_csv_pieces(run: Run, machines: Machines) -> Iterator[bytes]:
     """
     yield _rows([COLUMNS])
     places = {name: place for place, name in enumerate(node_names_of(run))}
-    for first in range(0, run.jobs.height, _ROWS_AT_ONCE):
-        piece = run.jobs.slice(first, _ROWS_AT_ONCE)
+    for first, placement in _placements(run):
+        piece = run.jobs.slice(first, len(placement)).with_columns(placement)
         yield _rows([_row(job, run, machines, places) for job in piece.iter_rows(named=True)])
 
 
 def node_names_of(run: Run) -> tuple[str, ...]:
-    """Return the nodes of a RUN in their order; those that it does not name, but jobs were on, by name."""
-    known = run.info.node_names or ()
-    entries = run.jobs.get_column("placement").drop_nulls().explode(empty_as_null=False)
-    names = entries.struct.field("node").unique() if len(entries) else pl.Series([], dtype=pl.String)
-    others = set(names.to_list()) - set(known)
-    return (*known, *sorted(others, key=lambda name: (len(name), name)))
+    """Return the nodes of a RUN in their order; where it names none, those that jobs were on, by name."""
+    if run.info.node_names:
+        return run.info.node_names
+    names: set[str] = set()
+    for _, placement in _placements(run):
+        entries = placement.drop_nulls().explode(empty_as_null=False)
+        names |= set(entries.struct.field("node").unique().to_list()) if len(entries) else set()
+    return tuple(sorted(names, key=lambda name: (len(name), name)))
+
+
+def _placements(run: Run) -> Iterator[tuple[int, pl.Series]]:
+    """Yield the placements of a RUN in pieces, each with the place of its first job: all take much memory."""
+    path = run.path / JOBS.file_name
+    lazy = pl.scan_parquet(path).select(pl.col("placement"))
+    for first in range(0, run.jobs.height, ROWS_A_GROUP):
+        column = lazy.slice(first, ROWS_A_GROUP).collect().get_column("placement")
+        check_placements(column, str(path), "placement")
+        yield first, column
 
 
 def node_name(place: int) -> str:
@@ -127,7 +140,7 @@ def _number(value: float | None) -> str:
 def _allocated(job: Mapping[str, Any], machines: Machines, places: dict[str, int]) -> str:
     intervals: list[tuple[int, int]] = []
     for entry in job["placement"] or ():
-        place = places[entry["node"]]
+        place = places.get(entry["node"], machines.nodes)
         cores = parse_cores(entry["cores"])
         if place >= machines.nodes or cores[-1] >= machines.cores:
             raise InputError(
@@ -149,6 +162,6 @@ def _metadata(job: Mapping[str, Any], submit_s: float, places: dict[str, int]) -
         del known["due_s"]
     if job["job_id"] != job["trace_job"]:
         known["job_id"] = job["job_id"]
-    nodes = sorted({entry["node"] for entry in job["placement"] or ()}, key=places.__getitem__)
+    nodes = sorted({entry["node"] for entry in job["placement"] or ()}, key=lambda name: places[name])
     on = {} if all(name == node_name(places[name]) for name in nodes) else {"on": nodes}
     return json.dumps({"osub": known, **on}, separators=(",", ":"), allow_nan=False)
