@@ -10,7 +10,7 @@ from osub.errors import UsageError
 from osub.units import seconds_to_us
 from simulator.engine.build_lives import AFTER_FAILURE
 from simulator.engine.rules import Rules
-from simulator.job import PLAIN_LIFE
+from simulator.job_lives import JobLives
 from simulator.options import Setting
 from simulator.outages import Failing, Outage, read_outages
 from simulator.placement.plain import SlurmPlacement, ThesisPlacement
@@ -144,9 +144,11 @@ def prepared(words: Words, queues: Queues, workload: Workload) -> Workload:
     every_us, cost_us = seconds_to_us(words.checkpoint_interval_s), seconds_to_us(words.checkpoint_cost_s)
     if every_us < 1 or cost_us < 0:
         raise UsageError("--checkpoint-interval is positive and --checkpoint-cost not negative")
-    lives = workload.lives if workload.lives is not None else [PLAIN_LIFE] * workload.count
-    saving = {life: replace(life, checkpoint_every_us=every_us, checkpoint_us=cost_us) for life in set(lives)}
-    return replace(workload, lives=[saving[life] for life in lives])
+    lives = JobLives.of(workload.lives, workload.count)
+    return replace(
+        workload,
+        lives=lives.changed(lambda life: replace(life, checkpoint_every_us=every_us, checkpoint_us=cost_us)),
+    )
 
 
 def _failures(words: Words, system: System) -> tuple[tuple[Outage, ...], Failing | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from osub.records import PlacementArrays
@@ -67,14 +68,31 @@ def _spent(result: Result) -> list[pl.Series]:
         held_more[pool.members[held != result.workload.nodes[pool.members]]] = True
         if pool.run.stretches is not None:
             held_more[pool.members[pool.run.stretches.job]] = True
-    if held_more.any():  # how much of its time it computed on how many cores is not added up
-        cores = result.workload.nodes * result.workload.cores
-        cpu_s = np.where(held_more, np.nan, result.workload.periods.busy_us / US_PER_S * cores)
-        found.append(pl.Series("cpu_s", cpu_s).fill_nan(None))
+    if held_more.any():
+        found.append(_cpu_s(result, held_more))
     for name, column in (("wasted_s", "lost_us"), ("setup_s", "spent_setup_us")):
         if columns[column].any():
             found.append(pl.Series(name, columns[column] / US_PER_S))
     return found
+
+
+def _cpu_s(result: Result, held_more: npt.NDArray[np.bool_]) -> pl.Series:
+    """Return the CPU time of each job; null where a job held more than one thing and shared or idled there.
+
+    On dedicated cores a batch job computes while it works, sets up, or does what will be lost.
+    """
+    workload = result.workload
+    cpu_s = workload.periods.busy_us / US_PER_S * workload.nodes * workload.cores
+    cpu_s[held_more] = np.nan
+    for pool in result.pools:
+        books = pool.run.books
+        if books is None or pool.pool.multiplicity > 1:
+            continue
+        plain = held_more[pool.members] & ~workload.interactive[pool.members] & (books.save_node_us == 0)
+        node_us = books.useful_node_us + books.lost_node_us + books.setup_node_us
+        own = pool.members[plain]
+        cpu_s[own] = node_us[plain] / US_PER_S * workload.cores[own]
+    return pl.Series("cpu_s", cpu_s).fill_nan(None)
 
 
 def allocation_frame(result: Result) -> pl.DataFrame | None:

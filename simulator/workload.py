@@ -7,7 +7,7 @@ least the run time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from osub.errors import InputError, UsageError
 from osub.units import US_PER_S
 from simulator.engine.build import PoolJobs
 from simulator.engine.records import Ints
-from simulator.job import Life
+from simulator.job_lives import JobLives
 from simulator.options import Cleaning, Limits, ZeroLength
 from simulator.periods import Periods, trace_periods
 from simulator.shapes import Shapes, job_shapes
@@ -80,7 +80,7 @@ class Workload:
     periods: Periods
     timed_out: Bools
     left_out: Mapping[str, int] = field(default_factory=dict)
-    lives: Sequence[Life] | None = None
+    lives: JobLives | None = None
     planned_us: Ints | None = None
 
     @property
@@ -111,7 +111,7 @@ class Workload:
             phase_at=phase_at,
             phase_us=phase_us,
             user=self.user[members],
-            lives=None if self.lives is None else [self.lives[job] for job in members.tolist()],
+            lives=None if self.lives is None else self.lives.select(members),
         )
 
 

@@ -30,7 +30,8 @@ def stretches(jobs: pl.DataFrame, allocations: pl.DataFrame | None = None) -> pl
     stretches
         ``row`` (of ``jobs``), ``life`` (from 0), ``why``, ``start_s``, ``end_s`` (null: not known),
         ``placement`` (null: not known), ``held_cores`` (as many as asked for where the placement is not
-        known), ``again_s`` (the part that set up once more) and ``lost_s`` (the part that was thrown away).
+        known), ``again_s`` (the part that set up once more, after a resize too) and ``lost_s`` (the part that
+        was thrown away).
     """
     numbered = jobs.with_row_index("row")
     if "placement" not in jobs.columns:
@@ -172,7 +173,7 @@ def _with_parts(held: pl.DataFrame) -> pl.DataFrame:
         .otherwise(0.0)
     )
     return parts.with_columns(
-        again_s=pl.when(pl.col("life") > 0).then("setup_s").otherwise(0.0),
+        again_s=pl.when((pl.col("life") > 0) | ~begins).then("setup_s").otherwise(0.0),
         lost_s=pl.when(_is_told("wasted_s"))
         .then("wasted_s")
         .otherwise(pl.col("most_s") * guessed)

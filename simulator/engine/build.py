@@ -28,6 +28,7 @@ from simulator.engine.state import (
     State,
 )
 from simulator.job import Life
+from simulator.job_lives import JobLives
 from simulator.sharing.model import SharingTables
 from simulator.system import Pool
 
@@ -62,7 +63,12 @@ class PoolJobs:
     @property
     def has_sizes(self) -> bool:
         """Whether a job is malleable; then spare parts, behind all others, are for nodes that it gets."""
-        return any(life.sizes is not None for life in self.lives or ())
+        return self.lives is not None and any(life.sizes is not None for life in self.every_life.kinds)
+
+    @property
+    def every_life(self) -> JobLives:
+        """What each job can do, in any case."""
+        return JobLives.of(self.lives, self.count)
 
     @property
     def run_us(self) -> Ints:
@@ -72,12 +78,14 @@ class PoolJobs:
     @property
     def part_at(self) -> Ints:
         """Where the parts of each job begin, and the number of parts; shape (jobs + 1,)."""
-        return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(most_nodes(self.lives, self.nodes))))
+        return np.concatenate(
+            (np.zeros(1, dtype=np.int64), np.cumsum(most_nodes(self.every_life, self.nodes)))
+        )
 
     @property
     def shapes(self) -> Ints:
         """A number for each job, the same for all of the same shape, memory, class and sizes."""
-        shape = sizes_of(self.lives, self.count)
+        shape = sizes_of(self.every_life)
         for values in (self.nodes, self.cores, self.memory_kib, self.app):
             shape = np.unique(shape * (values.max(initial=0) + 1) + values, return_inverse=True)[1]
         return shape

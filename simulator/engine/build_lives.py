@@ -22,6 +22,7 @@ from simulator.engine.life_state import (
 from simulator.engine.records import Ints, Maker
 from simulator.engine.state import FAR_US, NEVER
 from simulator.job import Life, Sizes
+from simulator.job_lives import JobLives
 from simulator.outages import Outage
 from simulator.system import Pool
 
@@ -38,7 +39,7 @@ _SPARE_PARTS = 1 << 16
 
 def build_lives(
     make: Maker,
-    lives: Sequence[Life],
+    lives: JobLives,
     nodes: Ints,
     pool: Pool,
     outages: Sequence[Outage] = (),
@@ -64,10 +65,9 @@ def build_lives(
     parts = 2 * slots + _SPARE_PARTS
     count = len(lives)
     timers = 4 * count + _SPARE_STRETCHES
-    kinds, kind = kinds_of(lives)
-    rate_at, rates = _rates(kinds)
-    is_rigid = rate_at[kind] == NEVER
-    asked_rate = _ints(rates or [1])[np.where(is_rigid, 0, rate_at[kind] + nodes - 1)]
+    rate_at, rates = _rates(lives)
+    is_rigid = rate_at == NEVER
+    asked_rate = _ints(rates or [1])[np.where(is_rigid, 0, rate_at + nodes - 1)]
     events = sorted(
         [(outage.down_us, 1, outage.node) for outage in outages]
         + [(outage.up_us, 0, outage.node) for outage in outages if outage.up_us < FAR_US]
@@ -84,13 +84,13 @@ def build_lives(
             LifeRecord,
             count,
             asked=nodes,
-            rate_at=rate_at[kind],
+            rate_at=rate_at,
             rate=np.where(is_rigid, 1, asked_rate),
-            setup_us=_ints(life.setup_us for life in kinds)[kind],
-            every_us=_ints(
-                NEVER if life.checkpoint_every_us is None else life.checkpoint_every_us for life in kinds
-            )[kind],
-            checkpoint_us=_ints(life.checkpoint_us for life in kinds)[kind],
+            setup_us=lives.column(lambda life: life.setup_us),
+            every_us=lives.column(
+                lambda life: NEVER if life.checkpoint_every_us is None else life.checkpoint_every_us
+            ),
+            checkpoint_us=lives.column(lambda life: life.checkpoint_us),
         ),
         nodes=make.table(NodeLifeRecord, pool.nodes),
         rates=make.row(rates or [1]),
@@ -110,45 +110,37 @@ def build_lives(
     )
 
 
-def kinds_of(lives: Sequence[Life]) -> tuple[list[Life], Ints]:
-    """Return the different lives, and for each job which one it has: thousands of jobs share a few."""
-    place: dict[int, int] = {}
-    kind = _ints(place.setdefault(id(life), len(place)) for life in lives)
-    return [lives[int(first)] for first in np.unique(kind, return_index=True)[1]], kind
-
-
-def _rates(kinds: Sequence[Life]) -> tuple[Ints, list[int]]:
-    """Return where the rates of each kind of life begin (``NEVER``: it is rigid), and all of them."""
+def _rates(lives: JobLives) -> tuple[Ints, list[int]]:
+    """Return where the rates of each job begin (``NEVER``: it is rigid), and all of them."""
     begins: dict[tuple[int, ...], int] = {}
     rates: list[int] = []
-    for life in kinds:
-        if life.sizes is not None and life.sizes.rates not in begins:
+
+    def begin(life: Life) -> int:
+        if life.sizes is None:
+            return NEVER
+        if life.sizes.rates not in begins:
             begins[life.sizes.rates] = len(rates)
-            rates += life.sizes.rates
-    return _ints(NEVER if life.sizes is None else begins[life.sizes.rates] for life in kinds), rates
+            rates.extend(life.sizes.rates)
+        return begins[life.sizes.rates]
+
+    return lives.column(begin), rates
 
 
-def most_nodes(lives: Sequence[Life] | None, nodes: Ints) -> Ints:
+def most_nodes(lives: JobLives, nodes: Ints) -> Ints:
     """Return the most nodes that each job can hold."""
-    if lives is None:
-        return nodes
-    kinds, kind = kinds_of(lives)
-    most = _ints(0 if life.sizes is None else life.sizes.most for life in kinds)
-    return np.where(most[kind] == 0, nodes, most[kind])
+    most = lives.column(lambda life: 0 if life.sizes is None else life.sizes.most)
+    return np.where(most == 0, nodes, most)
 
 
-def sizes_of(lives: Sequence[Life] | None, count: int) -> Ints:
-    """Return a number for each of ``count`` jobs: 0 if it is rigid, the same for all of the same sizes."""
-    if lives is None:
-        return np.zeros(count, dtype=np.int64)
-    kinds, kind = kinds_of(lives)
+def sizes_of(lives: JobLives) -> Ints:
+    """Return a number for each job: 0 if it is rigid, the same for all of the same sizes."""
     place: dict[Sizes, int] = {}
-    return _ints(0 if life.sizes is None else place.setdefault(life.sizes, len(place) + 1) for life in kinds)[
-        kind
-    ]
+    return lives.column(
+        lambda life: 0 if life.sizes is None else place.setdefault(life.sizes, len(place) + 1)
+    )
 
 
-def check_lives(lives: Sequence[Life], nodes: Ints, phase_at: Ints, run_us: Ints, scale: int) -> None:
+def check_lives(lives: JobLives, nodes: Ints, phase_at: Ints, run_us: Ints, scale: int) -> None:
     """Refuse lives that contradict themselves, or that are too long to be counted.
 
     ``run_us`` is the longer of the run time and the request of each job; ``scale`` the model's units of work.
@@ -158,24 +150,24 @@ def check_lives(lives: Sequence[Life], nodes: Ints, phase_at: Ints, run_us: Ints
     InputError
         The message names the job by its index.
     """
-    kinds, kind = kinds_of(lives)
-    sizes = [life.sizes for life in kinds]
-    least = _ints(1 if size is None else size.least for size in sizes)[kind]
-    most = _ints(MOST_UNITS if size is None else min(size.most, len(size.rates)) for size in sizes)[kind]
-    slowest = _ints(1 if size is None else min(size.rates, default=0) for size in sizes)[kind]
-    rate = _ints(1 if size is None else max(size.rates, default=0) for size in sizes)[kind]
-    is_soft = np.array([size is not None for size in sizes], dtype=bool)[kind]
-    pauses_us = _ints(
-        max(life.setup_us, life.checkpoint_us, life.checkpoint_every_us or 0) for life in kinds
-    )[kind]
-    is_past = np.array(
-        [min(life.setup_us, life.checkpoint_us) < 0 or (life.checkpoint_every_us or 1) < 1 for life in kinds]
-    )[kind]
+    soft = lives.column(lambda life: life.sizes is not None)
+    least = lives.column(lambda life: 1 if life.sizes is None else life.sizes.least)
+    most = lives.column(
+        lambda life: MOST_UNITS if life.sizes is None else min(life.sizes.most, len(life.sizes.rates))
+    )
+    slowest = lives.column(lambda life: 1 if life.sizes is None else min(life.sizes.rates, default=0))
+    rate = lives.column(lambda life: 1 if life.sizes is None else max(life.sizes.rates, default=0))
+    pauses_us = lives.column(
+        lambda life: max(life.setup_us, life.checkpoint_us, life.checkpoint_every_us or 0)
+    )
+    is_past = lives.column(
+        lambda life: min(life.setup_us, life.checkpoint_us) < 0 or (life.checkpoint_every_us or 1) < 1
+    )
     longest_us = np.maximum(run_us, pauses_us)
     for bad, what in (
         ((least < 1) | (least > nodes) | (nodes > most) | (slowest < 1), "{} nodes are not among its sizes"),
-        (is_soft & (np.diff(phase_at) > 2), "is malleable and interactive: it can only be one of them"),
-        (is_past, "its set-up or its checkpoints take negative time"),
+        ((soft > 0) & (np.diff(phase_at) > 2), "is malleable and interactive: it can only be one of them"),
+        (is_past > 0, "its set-up or its checkpoints take negative time"),
         (
             longest_us >= MOST_UNITS // scale // np.maximum(rate, 1),
             "runs for too long for its speed-up to be counted",

@@ -10,7 +10,6 @@ from simulator.engine.life_state import Lives
 from simulator.engine.records import Maker
 from simulator.engine.rules import Rules
 from simulator.engine.state import State
-from simulator.job import PLAIN_LIFE
 from simulator.sharing.model import BuiltinSharing, SharingModel, SharingTables
 from simulator.sharing.proportional import Proportional
 from simulator.system import Pool
@@ -36,7 +35,7 @@ def new_state(make: Maker, jobs: PoolJobs, pool: Pool, rules: Rules, *, with_liv
 
 
 def _new_lives(make: Maker, jobs: PoolJobs, pool: Pool, rules: Rules, scale: int) -> Lives:
-    lives = jobs.lives if jobs.lives is not None else [PLAIN_LIFE] * jobs.count
+    lives = jobs.every_life
     check_lives(lives, jobs.nodes, jobs.phase_at, np.maximum(jobs.run_us, jobs.requested_us), scale)
     return build_lives(make, lives, jobs.nodes, pool, rules.outages_of(pool), rules.after_failure)
 

@@ -17,7 +17,7 @@ This is the policy as it sits at any desk; ``malleable_loop`` has the same as ke
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import islice
@@ -25,9 +25,9 @@ from itertools import islice
 import numpy as np
 
 from simulator.engine.build import PoolJobs
-from simulator.engine.records import Maker, Table, column
+from simulator.engine.records import Ints, Maker, Table, column
 from simulator.engine.state import State
-from simulator.job import Job
+from simulator.job import Job, Sizes
 from simulator.policies.events import Begun, Event, Timer
 from simulator.policies.malleable_loop import (
     FreedRecord,
@@ -87,6 +87,8 @@ class Malleable:
         Which one.
     needs_idle
         Jobs give nodes only while at least one node idles.
+    protects_head
+        Nobody starts who would delay the head of the queue, as EASY has it; else whoever fits.
     tick_us
         Passes are made at multiples of this; 0: at every event.
     cost_us, cost_a_node_us
@@ -95,6 +97,7 @@ class Malleable:
 
     strategy: Strategy
     needs_idle: bool = False
+    protects_head: bool = True
     tick_us: int = 0
     cost_us: int = 0
     cost_a_node_us: int = 0
@@ -113,6 +116,7 @@ class Malleable:
                 yields=int(strategy.yields),
                 evenly=int(strategy.evenly),
                 needs_idle=int(self.needs_idle),
+                unprotected=int(not self.protects_head),
                 tick_us=self.tick_us,
                 cost_us=self.cost_us,
                 cost_a_node_us=self.cost_a_node_us,
@@ -126,17 +130,15 @@ class Malleable:
 
     def _sizes(self, make: Maker, jobs: PoolJobs) -> Table[SizeRecord]:
         """Return the table of sizes."""
-        sizes = [None] * jobs.count if jobs.lives is None else [life.sizes for life in jobs.lives]
-        least, preferred, most = (
-            np.array(
-                [
-                    asked if size is None else getattr(size, name)
-                    for size, asked in zip(sizes, jobs.nodes.tolist(), strict=True)
-                ],
-                dtype=np.int64,
-            )
-            for name in ("least", "preferred", "most")
-        )
+        lives = jobs.every_life
+
+        def nodes(value: Callable[[Sizes], int]) -> Ints:
+            told = lives.column(lambda life: 0 if life.sizes is None else value(life.sizes))
+            return np.where(told > 0, told, jobs.nodes)
+
+        least = nodes(lambda sizes: sizes.least)
+        preferred = nodes(lambda sizes: sizes.preferred)
+        most = nodes(lambda sizes: sizes.most)
         base = preferred if self.strategy.prefers else least
         span = np.maximum(1, most - least) if self.strategy.evenly else np.ones(jobs.count, dtype=np.int64)
         return make.table(
@@ -186,11 +188,13 @@ class Malleable:
             size = self._size_now(desk, job)
             if size is None:
                 continue
-            start_us = desk.earliest_start_us(head, nodes=wanted) if start_us is None else start_us
-            on = desk.place(job, size)
-            if desk.earliest_start_us(head, beside=job, on=on, nodes=wanted) <= start_us:
-                self._start(desk, job, size)
-                start_us = None
+            if self.protects_head:
+                start_us = desk.earliest_start_us(head, nodes=wanted) if start_us is None else start_us
+                on = desk.place(job, size)
+                if desk.earliest_start_us(head, beside=job, on=on, nodes=wanted) > start_us:
+                    continue
+            self._start(desk, job, size)
+            start_us = None
 
     def _size_now(self, desk: Desk, job: Job) -> int | None:
         """Return the size at which a job can start now, None if it cannot."""

@@ -12,7 +12,8 @@ import numpy as np
 
 from osub.errors import UsageError
 from osub.units import seconds_to_us
-from simulator.job import PLAIN_LIFE, Life, Sizes
+from simulator.job import Sizes
+from simulator.job_lives import JobLives
 from simulator.job_sizes import Amdahl, Conversion, Downey, Efficiencies, Fractions
 from simulator.policies.family import Family, Option, Value
 from simulator.policies.malleable import Malleable, Strategy
@@ -81,6 +82,12 @@ OPTIONS = (
         most=1e6,
     ),
     Option(
+        name="protect_head",
+        help="nobody starts who would delay the head of the queue, as EASY has it",
+        default="yes",
+        choices=("yes", "no"),
+    ),
+    Option(
         name="shrink_needs_idle",
         help="jobs give nodes only while a node idles",
         default="no",
@@ -94,6 +101,7 @@ def _maker(strategy: Strategy) -> Callable[[Mapping[str, Value]], Malleable]:
         return Malleable(
             strategy=strategy,
             needs_idle=values["shrink_needs_idle"] == "yes",
+            protects_head=values["protect_head"] == "yes",
             tick_us=seconds_to_us(float(values["tick"])),
             cost_us=seconds_to_us(float(values["cost"])),
             cost_a_node_us=seconds_to_us(float(values["cost_a_node"])),
@@ -138,10 +146,10 @@ def prepare(workload: Workload, queues: Queues, values: Mapping[str, Value], see
     """
     conversion, nodes = conversion_of(values), queues.batch.nodes
     batch = np.flatnonzero(~workload.interactive)
-    asked = dict(zip(workload.number[batch].tolist(), workload.nodes[batch].tolist(), strict=True))
-    told: dict[int, Sizes] | None = None
+    told: dict[int, Sizes] = {}
     if values["sizes"]:
-        told = read_sizes(Path(str(values["sizes"])), asked, nodes)
+        asked = zip(workload.number[batch].tolist(), workload.nodes[batch].tolist(), strict=True)
+        told = read_sizes(Path(str(values["sizes"])), dict(asked), nodes)
         batch = batch[np.isin(workload.number[batch], list(told))]
     count = int(float(values["malleable_share"]) * len(batch) + 0.5)
     if count == 0:
@@ -149,14 +157,13 @@ def prepare(workload: Workload, queues: Queues, values: Mapping[str, Value], see
     if queues.batch.multiplicity > 1:
         raise UsageError("malleable jobs share no cores: their nodes take --multiplicity 1")
     chosen = batch[np.random.default_rng(seed).permutation(len(batch))[:count]]
-    lives = list(workload.lives) if workload.lives is not None else [PLAIN_LIFE] * workload.count
-    known: dict[tuple[int, int], Life] = {}  # jobs that are alike have one life
-    for job in chosen.tolist():
-        size = int(workload.nodes[job])
-        sizes = conversion.sizes(size, nodes) if told is None else told[int(workload.number[job])]
-        before = lives[job]
-        lives[job] = known.setdefault((id(before), id(sizes)), replace(before, sizes=sizes))
-    return replace(workload, lives=lives)
+    if told:
+        sizes, which = [told[number] for number in workload.number[chosen].tolist()], np.arange(count)
+    else:
+        requests, which = np.unique(workload.nodes[chosen], return_inverse=True)
+        sizes = [conversion.sizes(request, nodes) for request in requests.tolist()]
+    lives = JobLives.of(workload.lives, workload.count)
+    return replace(workload, lives=lives.with_sizes(chosen, sizes, which))
 
 
 FAMILIES = tuple(

@@ -43,6 +43,7 @@ class StrategyRecord:
     yields: int = 0
     evenly: int = 0
     needs_idle: int = 0
+    unprotected: int = 0
     tick_us: int = 0
     cost_us: int = 0
     cost_a_node_us: int = 0
@@ -301,13 +302,14 @@ def _backfill(state: State, lives: Lives, outlook: Outlook, plan: Plan) -> None:
     head = first_waiting(state)
     end = state.rules[0].jobs
     job = state.runs[head].queue_next
+    unprotected = plan.strategy[0].unprotected
     refused = False
     while job != end and state.roomy[1] > 0:
         after = state.runs[job].queue_next
         _choose_size(state, lives, plan, job)
         if not may_be_tried(state, outlook.refusals, job):
             refused = True
-        elif delays_head(state, outlook, head, job):
+        elif not unprotected and delays_head(state, outlook, head, job):
             note_refusal(state, outlook.refusals, job, asks_us(state, lives, job))
             refused = True
         else:

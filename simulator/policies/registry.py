@@ -71,5 +71,13 @@ def family_of(name: str) -> Family:
 
 
 def listing() -> str:
-    """Return one line a policy, and one an option."""
-    return "\n".join(line for family in FAMILIES for line in family.lines())
+    """Return one line a policy, and one an option; options that several policies have are told once."""
+    lines: list[str] = []
+    told: dict[tuple[Option, ...], str] = {}
+    for family in FAMILIES:
+        first = told.setdefault(family.options, family.name)
+        if not family.options or first == family.name:
+            lines += family.lines()
+        else:
+            lines += [family.lines()[0], f"  options as {first}"]
+    return "\n".join(lines)

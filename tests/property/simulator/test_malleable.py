@@ -32,6 +32,7 @@ POLICIES = st.builds(
     Malleable,
     strategy=st.sampled_from([strategy for strategy, _ in STRATEGIES.values()]),
     needs_idle=st.booleans(),
+    protects_head=st.sampled_from((True, True, False)),
     tick_us=st.sampled_from((0, 0, 1, 7)),
     cost_us=st.sampled_from((0, 0, 3)),
     cost_a_node_us=st.sampled_from((0, 0, 2)),

@@ -166,6 +166,12 @@ def test_a_shared_second_is_each_job_s_in_part() -> None:
     assert metrics.work.lost_core_s == 10
 
 
+def test_what_a_resize_sets_up_is_set_up_again_and_the_first_set_up_is_not() -> None:
+    rows = [held(1, 0, 10, setup_s=3), held(1, 10, 20, "resize", setup_s=2)]
+    (row,) = derived_of([job(1, 0, 0, 20, setup_s=5.0, elasticity="malleable")], rows)
+    assert (row["again_s"], row["useful_s"]) == (2, 18)
+
+
 @pytest.mark.parametrize(
     ("said", "rows", "lost_s", "again_s"),
     [
