@@ -18,6 +18,7 @@ from osub.units import US_PER_S
 from simulator.engine.records import Ints
 from simulator.hybrid.daly import job_interval_s
 from simulator.job import PLAIN_LIFE, Life, Sizes
+from simulator.job_lives import JobLives
 from simulator.workload import Workload
 
 BURST_US = 3600 * US_PER_S
@@ -115,7 +116,7 @@ def draw_lives(workload: Workload, nodes: int, draw: Draw, seed: int) -> Workloa
                     checkpoint_us=save_us,
                 )
             )
-    return replace(workload, lives=lives)
+    return replace(workload, lives=JobLives.of(lives, workload.count))
 
 
 def linear_sizes(asked: int, least: float) -> Sizes:

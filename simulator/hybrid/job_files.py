@@ -16,6 +16,7 @@ from osub.errors import InputError
 from osub.units import seconds_to_us
 from simulator.hybrid.generate import Draw, linear_sizes
 from simulator.job import PLAIN_LIFE, Life, Sizes
+from simulator.job_lives import JobLives
 from simulator.workload import Workload
 
 _NEEDED = ("trace_job", "kind")
@@ -58,7 +59,7 @@ def read_lives(path: Path, workload: Workload, draw: Draw) -> Workload:
                     lives[index[number]] = _life(entry, workload, index[number], draw)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
-    return replace(workload, lives=lives)
+    return replace(workload, lives=JobLives.of(lives, workload.count))
 
 
 def _check_header(path: Path, names: object) -> None:
