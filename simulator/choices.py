@@ -16,6 +16,7 @@ from simulator.outages import Failing, Outage, read_outages
 from simulator.placement.plain import SlurmPlacement, ThesisPlacement
 from simulator.placement.rule import Placement
 from simulator.plugin_files import load_plugin
+from simulator.policies.alone import AlonePolicy
 from simulator.policies.family import Value, split_settings
 from simulator.policies.registry import family_of
 from simulator.policies.rule import QueuePolicy
@@ -31,6 +32,19 @@ _MOST_GIB = 1 << 30
 
 PLACEMENTS = ("lln", "thesis")
 LAYOUTS = ("sq", "mq")
+_NOT_ALONE = {
+    "multiplicity": "multiplicity",
+    "queues": "queues mq",
+    "overhead": "overhead",
+    "sharing": "sharing",
+    "node_noise": "node-noise",
+    "quantum_ms": "slices",
+    "placement": "placement",
+    "failures": "failures",
+    "mtbf_h": "mtbf",
+    "checkpoint_interval_s": "checkpoint-interval",
+}
+"""Words that go with the engine's nodes, and the options that set them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +126,29 @@ def _queues(words: Words, system: System) -> Queues:
 def _policy(words: Words) -> QueuePolicy:
     if ":" not in words.policy:
         family = family_of(words.policy)
-        return family.make(family.values(words.settings))
+        policy = family.make(family.values(words.settings))
+        if isinstance(policy, AlonePolicy):
+            _check_alone(words)
+            return cast("QueuePolicy", policy.seeded(words.seed))
+        return policy
     settings = {name: _guessed(text) for name, text in split_settings(words.settings).items()}
     return cast("QueuePolicy", load_plugin(words.policy, "schedule", settings))
+
+
+def _check_alone(words: Words) -> None:
+    """Refuse what a policy with a loop of its own would pass over."""
+    plain = Words(system=words.system)
+    for option in _NOT_ALONE:
+        if getattr(words, option) != getattr(plain, option):
+            raise UsageError(
+                f"--policy {words.policy} has nodes and rates of its own and takes no "
+                f"--{_NOT_ALONE[option]}; its options are those of --set (--policies)"
+            )
+
+
+def takes_whole_nodes(words: Words) -> bool:
+    """Return whether the jobs of the policy hold whole nodes."""
+    return ":" not in words.policy and family_of(words.policy).whole_nodes
 
 
 def _guessed(text: str) -> Value:

@@ -145,13 +145,19 @@ class RunTables:
     slices: pl.DataFrame | None
     engine_cpu_s: float
     allocations: pl.DataFrame | None = None
+    most_jobs: int | None = None
 
 
 def tables_of(result: Result) -> RunTables:
     """Return the tables of a result."""
     jobs = job_frame(result).with_columns(pl.col("memory_mib").cast(pl.Int64))
     return RunTables(
-        jobs, placement_arrays(result), slice_frame(result), result.engine_cpu_s, allocation_frame(result)
+        jobs,
+        placement_arrays(result),
+        slice_frame(result),
+        result.engine_cpu_s,
+        allocation_frame(result),
+        result.pools[0].run.most_jobs,
     )
 
 

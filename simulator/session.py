@@ -13,7 +13,7 @@ from gangd.core import Hold
 from osub.records import TRACE_NAME, GangSettings, HostInfo, RunInfo, utc_now
 from osub.records.folder import read_info
 from osub.records.run_info import HoldKind
-from simulator.choices import Words, life_options, prepared, setting_of
+from simulator.choices import Words, life_options, prepared, setting_of, takes_whole_nodes
 from simulator.latency import Latencies, delayed, undelayed
 from simulator.options import Cleaning
 from simulator.record import RunTables, write_tables
@@ -71,6 +71,7 @@ class Session:
                 cleaning,
                 node_memory_kib=self.setting.rules.node_memory_kib,
                 keep_origin=self.of_run,
+                whole_nodes=takes_whole_nodes(words),
             ),
         )
 
@@ -110,10 +111,7 @@ class Session:
             cpu_s=cpu_s,
             engine_cpu_s=engine_cpu_s,
             options={
-                "placement": words.placement,
-                "overhead": words.overhead,
-                "sharing": words.sharing,
-                "node_noise": words.node_noise,
+                **_engine_options(words),
                 "memory_gib": words.memory_gib,
                 **life_options(words),
                 **{name: _plain(value) for name, value in asdict(self.cleaning).items() if name != "speedup"},
@@ -134,7 +132,22 @@ class Session:
             ``out`` holds something already, or cannot be written.
         """
         wall_s, cpu_s = time.perf_counter() - began_wall, time.process_time() - began_cpu
-        write_tables(tables, out, self.info(tables.engine_cpu_s, label, wall_s, cpu_s), self.trace_path)
+        info = self.info(tables.engine_cpu_s, label, wall_s, cpu_s)
+        if tables.most_jobs is not None:
+            info = msgspec.structs.replace(info, multiplicity=tables.most_jobs)
+        write_tables(tables, out, info, self.trace_path)
+
+
+def _engine_options(words: Words) -> dict[str, str | float | None]:
+    """Return how cores are chosen and shared, where the engine does it and not the policy."""
+    if takes_whole_nodes(words):
+        return {}
+    return {
+        "placement": words.placement,
+        "overhead": words.overhead,
+        "sharing": words.sharing,
+        "node_noise": words.node_noise,
+    }
 
 
 def _gang(words: Words) -> GangSettings:
@@ -145,6 +158,8 @@ def _gang(words: Words) -> GangSettings:
 
 
 def _label(words: Words) -> str:
+    if takes_whole_nodes(words):
+        return f"{words.system} {words.policy} (sim)"
     queues = (
         f"MQ R={words.interactive_share or words.interactive_nodes} M={words.multiplicity}"
         f"+{words.multiplicity_interactive}"

@@ -90,6 +90,44 @@ def job_shapes(
     return Shapes(nodes, cores, memory_kib, counts)
 
 
+def whole_node_shapes(
+    trace: Demands,
+    keep: npt.NDArray[np.bool_],
+    queues: Queues,
+    oversize: Oversize,
+    node_memory_kib: int | None,
+) -> Shapes:
+    """Return as few whole nodes as have each job's processors, and the memory that they are to have.
+
+    Memory is that of a processor held, so that of a node is the same as if only those asked for were held.
+
+    Raises
+    ------
+    InputError
+        A job fits nowhere and ``oversize`` is ``FAIL``.
+    """
+    pool = queues.batch
+    each = np.full(len(keep), pool.cores, dtype=np.int64)
+    if node_memory_kib is not None:
+        fitting = node_memory_kib // np.maximum(np.nan_to_num(trace.memory_kib), 1)
+        each = np.minimum(each, fitting.astype(np.int64))
+    nodes = np.where(keep & (each > 0), -(-trace.procs // np.maximum(each, 1)), 0)
+    too_large = keep & ((each == 0) | (nodes > pool.nodes))
+    memory_kib = trace.memory_kib * (-(-trace.procs // np.maximum(nodes, 1))) / pool.cores
+    counts = {SKIPPED: 0, CLIPPED: 0}
+    if too_large.any():
+        job = int(np.flatnonzero(too_large)[0])
+        if oversize is Oversize.FAIL:
+            known_kib = None if np.isnan(trace.memory_kib[job]) else float(trace.memory_kib[job])
+            raise InputError(_told(trace, job, int(trace.procs[job]), known_kib, pool))
+        clips = oversize is Oversize.CLIP
+        counts[CLIPPED if clips else SKIPPED] = int(too_large.sum())
+        nodes[too_large] = pool.nodes if clips else 0
+        if node_memory_kib is not None:
+            memory_kib = np.minimum(memory_kib, node_memory_kib / pool.cores)
+    return Shapes(nodes, np.where(nodes > 0, pool.cores, 0), memory_kib, counts)
+
+
 def _kinds(procs: Ints, kib: npt.NDArray[np.float64]) -> tuple[Ints, Ints]:
     """Return the first job of each different demand, and for each job which demand it has."""
     rank = np.unique(kib, return_inverse=True, equal_nan=True)[1]

@@ -20,7 +20,7 @@ from simulator.engine.records import Ints
 from simulator.job_lives import JobLives
 from simulator.options import Cleaning, Limits, ZeroLength
 from simulator.periods import Periods, trace_periods
-from simulator.shapes import Shapes, job_shapes
+from simulator.shapes import Shapes, job_shapes, whole_node_shapes
 from simulator.system import Queues
 from workloads.swf import SwfColumns, procs_column
 
@@ -122,6 +122,7 @@ def make_workload(
     *,
     node_memory_kib: int | None = None,
     keep_origin: bool = False,
+    whole_nodes: bool = False,
 ) -> Workload:
     """Turn a trace into the jobs of a simulation.
 
@@ -137,6 +138,8 @@ def make_workload(
         Memory of a node; None: memory does not matter.
     keep_origin
         Count time from the trace's second 0 rather than from its first submission.
+    whole_nodes
+        Give every job whole nodes, as few as have its processors.
 
     Raises
     ------
@@ -151,7 +154,8 @@ def make_workload(
     columns = _Columns(trace, cleaning)
     left_out: dict[str, int] = {}
     keep = _judge(columns, cleaning, left_out)
-    shapes = job_shapes(columns, keep, queues, cleaning.oversize, node_memory_kib)
+    shapes_of = whole_node_shapes if whole_nodes else job_shapes
+    shapes = shapes_of(columns, keep, queues, cleaning.oversize, node_memory_kib)
     left_out |= shapes.counts
     keep &= shapes.nodes > 0
     if not keep.any():

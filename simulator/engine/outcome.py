@@ -41,6 +41,8 @@ class PoolRun:
         What was held from when to when, of jobs that held more than one thing; None where every job ran once.
     books
         What time was spent on; None where every job ran once.
+    most_jobs
+        Most jobs on a core, where the policy and not the pool decides; None: as the pool says.
     """
 
     start_us: Ints
@@ -54,6 +56,7 @@ class PoolRun:
     gang: GangStepper | None = None
     stretches: Stretches | None = None
     books: Books | None = None
+    most_jobs: int | None = None
 
     def cores_of(self, job: int) -> dict[int, list[int]]:
         """Return the core ids by node that the job with index ``job`` held last."""

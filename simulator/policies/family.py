@@ -82,6 +82,8 @@ class Family:
     prepare
         Gives the jobs what the family needs (sizes, set-up, notices, ...), from the workload, the queues, the
         values and the seed; None: they are as in the trace.
+    whole_nodes
+        Whether jobs hold whole nodes; the policy is an ``AlonePolicy`` then.
     """
 
     name: str
@@ -89,6 +91,7 @@ class Family:
     make: Callable[[Mapping[str, Value]], QueuePolicy]
     options: tuple[Option, ...] = ()
     prepare: Callable[[Workload, Queues, Mapping[str, Value], int], Workload] | None = None
+    whole_nodes: bool = False
 
     def values(self, settings: Sequence[str]) -> dict[str, Value]:
         """Return the value of every option, from ``NAME=VALUE`` texts.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from osub.errors import UsageError
-from simulator.policies import hybrid_family, malleable_family, slurm_family
+from simulator.policies import hybrid_family, malleable_family, slurm_family, timeshare_family
 from simulator.policies.family import Family, Option
 from simulator.policies.ncs_plain import EasyNcs
 from simulator.policies.plain import Easy, EasyElsewhere, Fcfs
@@ -52,6 +52,7 @@ FAMILIES: tuple[Family, ...] = (
     slurm_family.FAMILY,
     *malleable_family.FAMILIES,
     *hybrid_family.FAMILIES,
+    *timeshare_family.FAMILIES,
 )
 
 
