@@ -1,0 +1,135 @@
+"""The study of time-sharing: the trace that it draws, bins, a small survey, and every claim judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from osub.errors import InputError
+from osub.units import US_PER_S
+from simulator.experiments.timesharing.bins import BINS, Grid, binned, crossing_s
+from simulator.experiments.timesharing.claims_load import load_rows, trace_rows
+from simulator.experiments.timesharing.claims_map import map_rows, scaling_rows
+from simulator.experiments.timesharing.claims_noise import noise_rows, spmd_rows
+from simulator.experiments.timesharing.edison import DAY_S, LOAD, NODES, Edison
+from simulator.experiments.timesharing.figures import drawings
+from simulator.experiments.timesharing.scaling import SERIAL, dedicated_s
+from simulator.experiments.timesharing.survey import SETTINGS, Survey, steps_of, survey
+from simulator.experiments.timesharing.tables import tables
+from simulator.experiments.timesharing.world import World, of_trace
+from simulator.timeshare.memory import draw_memory
+
+
+@pytest.fixture(scope="module")
+def small() -> Survey:
+    edison = Edison(nodes=16, days=2, warm_up_days=1, spell_day=1, jobs_a_day=30)
+    world = World(
+        name="small",
+        told="",
+        nodes=16,
+        days=2,
+        warm_up_us=DAY_S * US_PER_S // 4,
+        spell_us=DAY_S * US_PER_S,
+        draw=edison.draw,
+    )
+    steps: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OSUB_JIT", "0")
+        found = survey(world, 2, steps.append)
+    assert len(steps) == steps_of(2)
+    return found
+
+
+def test_every_claim_is_judged_once(small: Survey) -> None:
+    rows = [
+        *load_rows(small),
+        *map_rows(small),
+        *scaling_rows(small),
+        *noise_rows(small),
+        *spmd_rows(small),
+        *trace_rows(small),
+    ]
+    assert sorted(rows, key=lambda row: int(row.id[1:])) != []
+    assert sorted(int(row.id[1:]) for row in rows) == list(range(1, 33))
+    assert all(row.ours and row.paper for row in rows)
+    assert next(row for row in rows if row.id == "T27").verdict == "holds"
+
+
+def test_tables_and_figures_are_drawn(small: Survey) -> None:
+    settings, sizes = tables(small)
+    assert [row[0] for row in settings.rows] == [str(setting) for setting in SETTINGS]
+    assert len(sizes.rows) == 4
+    assert len(drawings(small)) == 6
+
+
+def test_the_drawn_trace_has_the_papers_sizes_and_load() -> None:
+    jobs = Edison(days=40, warm_up_days=6, spell_day=20).draw(1)
+    use = (jobs.nodes * jobs.run_us).astype(float)
+    assert len(jobs.nodes) / 40 == pytest.approx(4000, rel=0.02)
+    assert (jobs.nodes < 32).mean() == pytest.approx(0.9, abs=0.005)
+    assert use[jobs.nodes > 100].sum() / use.sum() == pytest.approx(0.5, abs=0.05)
+    assert use[jobs.nodes > 1000].sum() / use.sum() == pytest.approx(0.2, abs=0.05)
+    after = jobs.submit_us >= 6 * DAY_S * US_PER_S
+    assert use[after].sum() / (34 * DAY_S * US_PER_S * NODES) == pytest.approx(LOAD, rel=0.001)
+    assert jobs.run_us.min() >= 10 * US_PER_S
+    assert (jobs.request_us >= jobs.run_us).all()
+
+
+def test_the_same_seed_draws_the_same_jobs() -> None:
+    one, again, other = (Edison(days=3, warm_up_days=1, spell_day=2).draw(seed) for seed in (1, 1, 2))
+    assert (one.run_us == again.run_us).all()
+    assert (one.memory == again.memory).all()
+    assert len(one.run_us) != len(other.run_us) or (one.run_us != other.run_us).any()
+
+
+def test_memory_is_low_for_most_and_fits_a_node() -> None:
+    drawn = draw_memory(100_000, 1)
+    assert 1 <= drawn.min() <= drawn.max() <= 1000
+    assert np.median(drawn) == pytest.approx(20, abs=2)
+    assert (drawn < 600).mean() > 0.9
+
+
+def test_bins_are_logarithmic_and_hold_every_job() -> None:
+    grid = Grid.of(5000, 100_000)
+    assert grid.size_of(np.array([1, 2, 5000])).tolist() == [0, 2, BINS - 1]
+    assert grid.length_of(np.array([1.0, 10.0, 100_000.0])).tolist() == [0, 0, BINS - 1]
+    found = binned(np.array([0, 0, 1]), np.array([0, 0, 1]), np.array([1.0, 3.0, 5.0]), (2, 2))
+    assert found.means[0, 0] == 2
+    assert np.isnan(found.means[0, 1])
+
+
+def test_the_crossing_is_where_the_ratio_last_falls_below_one() -> None:
+    edges = np.array([10.0, 100.0, 1000.0, 10_000.0, 100_000.0])
+    counts = np.full((1, 4), 10, dtype=np.int64)
+    rows, columns = np.zeros(40, dtype=np.int64), np.repeat(np.arange(4), 10)
+    batch = binned(rows, columns, np.repeat([100.0, 1.0, 10.0, 1.0], 10), (1, 4))
+    share = binned(rows, columns, np.repeat([1.0, 10.0, 1.0, 10.0], 10), (1, 4))
+    assert (batch.counts == counts).all()
+    assert crossing_s(batch, share, 0, edges) == pytest.approx(10_000)
+    assert crossing_s(batch, batch, 0, edges) == edges[0]
+
+
+def test_the_amdahl_application_has_its_efficiency() -> None:
+    assert dedicated_s(1, SERIAL) / dedicated_s(960, SERIAL) / 960 == pytest.approx(0.49)
+
+
+def test_a_real_trace_is_compressed_to_the_load(tmp_path: Path) -> None:
+    lines = [
+        f"{n} {n * 600} -1 {600 + n % 7 * 900} 3 -1 -1 3 7200 -1 1 1 1 -1 1 -1 -1 -1" for n in range(1, 300)
+    ]
+    path = tmp_path / "t.swf"
+    path.write_text("; MaxNodes: 4\n; MaxProcs: 8\n" + "\n".join(lines) + "\n")
+    world = of_trace(path)
+    jobs = world.draw(1)
+    assert world.nodes == 4
+    assert set(jobs.nodes.tolist()) == {2}
+    load = float(jobs.nodes @ jobs.run_us) / float(jobs.submit_us.max()) / 4
+    assert load == pytest.approx(LOAD, rel=0.01)
+    path.write_text("; Version: 2.2\n" + "\n".join(lines) + "\n")
+    with pytest.raises(InputError, match="neither MaxNodes nor MaxProcs"):
+        of_trace(path)
+    path.write_text("; MaxNodes: 4\n1 0 -1 5 3 -1 -1 3 7200 -1 1 1 1 -1 1 -1 -1 -1\n")
+    with pytest.raises(InputError, match="no job of 10 s or more"):
+        of_trace(path)
