@@ -36,7 +36,7 @@ class Course:
     most
         Most jobs on a node at a time.
     load, progress
-        Mean number of jobs on a node, and mean share of its time that was progress, by span of six hours.
+        Mean number of jobs on a node, and mean share of its time that jobs used, by span of six hours.
     events, engine_cpu_s
         Starts and ends, and CPU time of the loop.
     """

@@ -89,7 +89,7 @@ def outcome_of(world: World, jobs: Demands, setting: Setting, seed: int) -> Outc
     """Simulate the jobs in a setting."""
     noise = Noise(probability=setting.noise, seed=seed) if setting.noise else NO_NOISE_AT_ALL
     manner = Manner(batch=setting.batch, overhead=setting.overhead, spmd=setting.spmd)
-    return summed_up(world, jobs, run(jobs, world.nodes, manner, noise))
+    return summed_up(world, jobs, run(jobs, world.nodes, manner, noise), setting.overhead)
 
 
 def grid_of(world: World, jobs: Demands) -> Grid:
@@ -97,8 +97,8 @@ def grid_of(world: World, jobs: Demands) -> Grid:
     return Grid.of(world.nodes, float(jobs.run_us.max()) / US_PER_S)
 
 
-def summed_up(world: World, jobs: Demands, course: Course) -> Outcome:
-    """Return the figures of a run."""
+def summed_up(world: World, jobs: Demands, course: Course, overhead: float) -> Outcome:
+    """Return the figures of a run; what overhead takes is no progress."""
     grid = grid_of(world, jobs)
     counted = jobs.submit_us >= world.warm_up_us
     run_s = jobs.run_us[counted] / US_PER_S
@@ -126,7 +126,7 @@ def summed_up(world: World, jobs: Demands, course: Course) -> Outcome:
         bins=binned(grid.size_of(nodes), lengths, slowdown, (BINS, BINS)),
         classes=classes,
         sizes=binned(size_class, np.zeros(len(nodes), dtype=np.int64), slowdown, (len(SIZE_EDGES), 1)),
-        utilisation=_mean(course.progress[spans]),
+        utilisation=_mean(course.progress[spans]) * (1 - overhead),
         load=_mean(course.load[spans]),
         course=course.load,
         at_once=float((course.start_us == jobs.submit_us)[counted].mean()),
