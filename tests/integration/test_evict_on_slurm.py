@@ -154,7 +154,6 @@ def test_who_ignores_the_signal_is_put_back_to_the_queue_when_the_time_is_up(sit
     assert outcome["end"] == End.REQUEUED
     assert "did not end by itself in time" in outcome["note"]
     assert outcome["after_s"] >= 3
-    # Slurm gives the reason later than the state.
     wait_until(lambda: is_held(site.job(deaf)), 40, "it is held in the queue")
 
 
