@@ -151,6 +151,12 @@ def takes_whole_nodes(words: Words) -> bool:
     return ":" not in words.policy and family_of(words.policy).whole_nodes
 
 
+def most_jobs_a_core(words: Words) -> int:
+    """Return how many jobs a core has at most, but for interactive nodes."""
+    guests = 0 if ":" in words.policy else family_of(words.policy).guests
+    return words.multiplicity + guests
+
+
 def _guessed(text: str) -> Value:
     """Return a number if the text is one."""
     for kind in (int, float):

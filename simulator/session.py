@@ -13,7 +13,7 @@ from gangd.core import Hold
 from osub.records import TRACE_NAME, GangSettings, HostInfo, RunInfo, utc_now
 from osub.records.folder import read_info
 from osub.records.run_info import HoldKind
-from simulator.choices import Words, life_options, prepared, setting_of, takes_whole_nodes
+from simulator.choices import Words, life_options, most_jobs_a_core, prepared, setting_of, takes_whole_nodes
 from simulator.latency import Latencies, delayed, undelayed
 from simulator.options import Cleaning
 from simulator.record import RunTables, write_tables
@@ -99,7 +99,7 @@ class Session:
             node_names=node_names(self.setting.system.nodes),
             queues="mq" if queues.is_mq else "sq",
             policy=words.policy,
-            multiplicity=words.multiplicity,
+            multiplicity=most_jobs_a_core(words),
             multiplicity_interactive=queues.interactive.multiplicity if queues.is_mq else None,
             interactive_nodes=queues.interactive.nodes if queues.is_mq else None,
             gang=_gang(words),

@@ -84,6 +84,8 @@ class Family:
         values and the seed; None: they are as in the trace.
     whole_nodes
         Whether jobs hold whole nodes; the policy is an ``AlonePolicy`` then.
+    guests
+        How many jobs a core may have beyond ``--multiplicity``.
     """
 
     name: str
@@ -91,6 +93,7 @@ class Family:
     make: Callable[[Mapping[str, Value]], QueuePolicy]
     options: tuple[Option, ...] = ()
     prepare: Callable[[Workload, Queues, Mapping[str, Value], int], Workload] | None = None
+    guests: int = 0
     whole_nodes: bool = False
 
     def values(self, settings: Sequence[str]) -> dict[str, Value]:

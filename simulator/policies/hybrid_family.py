@@ -163,5 +163,6 @@ FAMILIES = (
         make=_maker(SHARE, False),
         options=(*OPTIONS, WEIGHT),
         prepare=prepare,
+        guests=1,
     ),
 )

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from osub.cli.main import run
+from osub.records.folder import read_info
 
 Job = tuple[int, int, int, int]  # number, submit, run, nodes
 Held = list[tuple[float, float, int]]  # from, to, nodes
@@ -189,6 +190,7 @@ def test_a_job_that_shares_starts_at_once_and_preempts_nobody(tmp_path: Path) ->
     found, rows = simulate(tmp_path, jobs, {1: RIGID, 2: NOW}, "share", "weight=4")
     assert found == {1: [(0, 120, 8)], 2: [(50, 75, 8)]}
     assert rows["preemptions"].sum() == 0
+    assert read_info(tmp_path / "share").multiplicity == 2
 
 
 def test_what_cannot_be_freed_is_waited_for_in_front(tmp_path: Path) -> None:
