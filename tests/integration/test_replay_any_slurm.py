@@ -80,6 +80,11 @@ class Stage:
         entries = self.session._following.entries
         return str(entries[number].job.job_id)
 
+    def is_over(self, number: int) -> bool:
+        """Whether the replay has recorded the end of a job of the trace."""
+        entry = self.session._following.entries.get(number)
+        return entry is not None and entry.job.state is not None
+
     def replay(self, options: ReplayOptions | None = None, timing: Timing = QUICK) -> Run:
         """Replay (due, processors, command) with 1 MiB a processor, to the end."""
         self.folder.mkdir(exist_ok=True)
@@ -167,7 +172,7 @@ def test_jobs_share_cores_on_request(cluster: LocalCluster, tmp_path: Path) -> N
 def test_jobs_that_can_never_start_end_with_slurm_s_reason_and_a_requeued_one_lives_twice(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    jobs = [(0, 1, "sleep 30"), (2, 1, "true"), (2, 4, "true"), (0, 1, "sleep 3"), (6, 1, "true")]
+    jobs = [(0, 1, "sleep 30"), (2, 1, "true"), (2, 4, "true"), (0, 1, "sleep 3"), (10, 1, "true")]
     stage = Stage(cluster, tmp_path, jobs)
 
     def hold() -> None:
@@ -183,10 +188,24 @@ def test_jobs_that_can_never_start_end_with_slurm_s_reason_and_a_requeued_one_li
         else:
             stage.at(0.0, again)
 
+    def lift() -> None:
+        """Lift the limits once those that they kept from starting are given up."""
+        if stage.is_over(2) and stage.is_over(3):
+            stage.partition(MaxTime="UNLIMITED", MaxNodes="UNLIMITED")
+            stage.at(0.0, shut)
+        else:
+            stage.at(0.0, lift)
+
+    def shut() -> None:
+        """Let the last job find the partition down, and the one that lives twice find it up."""
+        if stage.is_over(4) or "JobState=RUNNING" in stage.scontrol("show", "job", "-o", stage.job_of(4)):
+            stage.partition(State="DOWN")
+        else:
+            stage.at(0.0, shut)
+
     stage.at(1.0, hold)
     stage.at(1.5, again)
-    stage.at(4.7, lambda: stage.partition(MaxTime="UNLIMITED", MaxNodes="UNLIMITED"))
-    stage.at(5.5, lambda: stage.partition(State="DOWN"))
+    stage.at(4.7, lift)
     try:
         run = stage.replay(
             ReplayOptions(sbatch_options=("requeue",)),
