@@ -25,7 +25,7 @@ EVENTS_A_CALL = 200_000
 
 MOST_PLAIN_JOBS = 20_000
 MOST_PLAIN_PARTS = 200_000
-PLAIN_S = 4.0
+PLAIN_S = 6.0
 PLAIN_EVENTS = 200
 """What is tried in plain Python while the loop is not compiled, for how long, how many events at a time."""
 

@@ -57,8 +57,8 @@ class OpenRecord:
 class LeafRecord:
     """For a leaf: its job. For a job: its leaf, and how many arrive before it."""
 
-    job: Short = 0
-    leaf: Short = 0
+    job: int = 0
+    leaf: int = 0
     rank: Short = 0
 
 
