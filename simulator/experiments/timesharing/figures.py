@@ -20,6 +20,8 @@ from simulator.experiments.timesharing.survey import (
     ANY_BATCH,
     ANY_SHARE,
     BATCH,
+    NOISY_ANY_BATCH,
+    NOISY_ANY_SHARE,
     NOISY_BATCH,
     NOISY_SHARE,
     OVERHEADS,
@@ -42,7 +44,12 @@ def drawings(survey: Survey) -> list[Drawing]:
             "Figures 7 and 9: batch's mean slowdown over time-sharing's",
             _ratios(survey, {"no noise": (BATCH, SHARE), "noise": (NOISY_BATCH, NOISY_SHARE)}),
         ),
-        ("The same for jobs that are not SPMD", _ratios(survey, {"no noise": (ANY_BATCH, ANY_SHARE)})),
+        (
+            "The same for jobs that are not SPMD",
+            _ratios(
+                survey, {"no noise": (ANY_BATCH, ANY_SHARE), "noise": (NOISY_ANY_BATCH, NOISY_ANY_SHARE)}
+            ),
+        ),
         ("Figure 5: what overhead costs", _overheads(survey)),
         ("Figure 6: jobs a node, first seed", _loads(survey)),
         ("Figure 8: turnaround of applications that strong scale", _turnarounds(survey)),
@@ -57,7 +64,7 @@ def _slowdowns(survey: Survey) -> go.Figure:
         means[counts > 0] = sums[counts > 0] / counts[counts > 0]
         _add_map(figure, survey, means, counts, column, coloraxis="coloraxis")
     figure.update_layout(coloraxis=_axis(_WARM, 0, 4, "mean<br>slowdown"))
-    return _arranged(figure, 2)
+    return _arranged(figure)
 
 
 def _ratios(survey: Survey, pairs: dict[str, tuple[Setting, Setting]]) -> go.Figure:
@@ -66,7 +73,7 @@ def _ratios(survey: Survey, pairs: dict[str, tuple[Setting, Setting]]) -> go.Fig
         values = ratios(survey, batch, share, fewest=1)
         _add_map(figure, survey, values, sum_of(survey, batch)[1], column, coloraxis="coloraxis")
     figure.update_layout(coloraxis=_axis(_APART, -3, 3, "batch /<br>time-sharing"))
-    return _arranged(figure, len(pairs))
+    return _arranged(figure)
 
 
 def _axis(scale: list[list[object]], low: int, high: int, title: str) -> dict[str, object]:
@@ -116,7 +123,7 @@ def _add_map(
     )
 
 
-def _arranged(figure: go.Figure, maps: int) -> go.Figure:
+def _arranged(figure: go.Figure) -> go.Figure:
     arrange(figure, 460, margin={"l": 64, "r": 24, "t": 50, "b": 60})
     figure.update_xaxes(
         title="length on dedicated nodes",
@@ -130,9 +137,6 @@ def _arranged(figure: go.Figure, maps: int) -> go.Figure:
         showgrid=False,
     )
     figure.update_yaxes(title="nodes", col=1)
-    if maps == 1:
-        figure.update_xaxes(visible=False, col=2)
-        figure.update_yaxes(visible=False, col=2)
     return figure
 
 
