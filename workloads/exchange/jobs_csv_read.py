@@ -120,6 +120,8 @@ def _record(row: Fields, number: int, machines: Machines, multiplicity: int, fir
         "start_s": start_s,
         "end_s": end_s,
     }
+    if found["state"] is None:
+        raise row.fault("metadata", "state: is missing")
     if found["state"] == "REFUSED" and not own:
         found |= {"start_s": None, "end_s": None}
         placement = ()

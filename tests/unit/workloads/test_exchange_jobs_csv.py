@@ -154,6 +154,7 @@ def test_what_came_from_a_run_compares_to_it_without_an_error(tmp_path: Path) ->
         ("0-1 3", "all", ":2: job '0': allocated_resources: 'all' is no interval"),
         (',""\n1', ',"{""osub"":{"\n1', ":2: job '0': metadata: is no JSON"),
         (',""\n1', ',"{""osub"":{""kind"":""odd""}}"\n1', ":2: job '0': metadata: Invalid enum value 'odd'"),
+        (',""\n1', ',"{""osub"":{""state"":null}}"\n1', ":2: job '0': metadata: state: is missing"),
         (',""\n1', ',"{""osub"":{""start_s"":1}}"\n1', ":2: job '0': metadata: 'start_s' is no column"),
         (',""\n1', ',"{""osub"":{},""on"":[""a"",""b""]}"\n1', ":2: job '0': metadata: on: does not name"),
         ("\n1,w", "\n1,w,w", ":3: has 18 columns, and the first line 17"),
