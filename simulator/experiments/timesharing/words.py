@@ -48,14 +48,14 @@ def direction(values: Sequence[float]) -> Judgement:
     """Judge a direction; where a seed has no such jobs it cannot be judged."""
     if not all(map(math.isfinite, values)):
         return not_comparable(NO_SUCH_JOBS)
-    return rules.direction(values)
+    return rules.direction([float(value) for value in values])
 
 
 def over_settings(settings: Mapping[str, Sequence[float]]) -> Judgement:
     """Judge a direction in several settings; where a seed has no such jobs it cannot be judged."""
     if not all(math.isfinite(value) for values in settings.values() for value in values):
         return not_comparable(NO_SUCH_JOBS)
-    return rules.over_settings(settings)
+    return rules.over_settings({name: [float(value) for value in of] for name, of in settings.items()})
 
 
 def beside(judged: Judgement, ours: float, paper: float) -> Judgement:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -18,6 +19,7 @@ from simulator.experiments.timesharing.figures import drawings
 from simulator.experiments.timesharing.scaling import SERIAL, dedicated_s
 from simulator.experiments.timesharing.survey import SETTINGS, Survey, steps_of, survey
 from simulator.experiments.timesharing.tables import tables
+from simulator.experiments.timesharing.words import direction, over_settings
 from simulator.experiments.timesharing.world import World, of_trace
 from simulator.timeshare.memory import draw_memory
 
@@ -51,10 +53,16 @@ def test_every_claim_is_judged_once(small: Survey) -> None:
         *spmd_rows(small),
         *trace_rows(small),
     ]
-    assert sorted(rows, key=lambda row: int(row.id[1:])) != []
+    assert msgspec.json.encode(rows)
     assert sorted(int(row.id[1:]) for row in rows) == list(range(1, 33))
     assert all(row.ours and row.paper for row in rows)
     assert next(row for row in rows if row.id == "T27").verdict == "holds"
+
+
+def test_judgements_of_equal_numbers_of_numpy_are_plain_data() -> None:
+    values = [np.float64(2.0), np.float64(2.0)]
+    for judged in (direction(values), over_settings({"a": values})):
+        assert b"2.0" in msgspec.json.encode(judged)
 
 
 def test_tables_and_figures_are_drawn(small: Survey) -> None:
