@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from osub.analysis.derived import with_derived
@@ -21,6 +21,7 @@ from osub.analysis.use_chart import use_over_time
 from osub.records import Run, parse_cores
 from osub.records.agreement import check_agreement
 from tests.fixtures.lives_world import LivesWorld, lives_world
+from tests.fixtures.tier import examples
 
 worlds = st.builds(
     lives_world,
@@ -52,7 +53,7 @@ def core_seconds(world: LivesWorld) -> float:
     return total
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(worlds)
 def test_core_seconds_of_lanes_load_map_and_metrics_are_those_of_the_allocations(world: LivesWorld) -> None:
     held = held_of(world)
@@ -73,7 +74,7 @@ def test_core_seconds_of_lanes_load_map_and_metrics_are_those_of_the_allocations
     assert load.sum() * until / HEAT_COLUMNS == pytest.approx(total)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(worlds)
 def test_time_in_use_is_useful_lost_or_set_up_again(world: LivesWorld) -> None:
     held = held_of(world)
@@ -92,7 +93,7 @@ def test_time_in_use_is_useful_lost_or_set_up_again(world: LivesWorld) -> None:
     assert (use.useful <= use.held + 1e-9).all()
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([2, 30, 120]), st.sampled_from([1, 3, 200]))
 def test_use_is_what_counting_second_by_second_gives(seed: int, jobs: int, nodes: int) -> None:
     world = lives_world(seed, jobs=jobs, nodes=nodes)
@@ -119,7 +120,7 @@ def test_use_is_what_counting_second_by_second_gives(seed: int, jobs: int, nodes
         assert core_s == pytest.approx(counted, abs=1e-6)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(worlds)
 def test_a_job_waits_when_it_holds_nothing_between_submission_and_end(world: LivesWorld) -> None:
     derived = with_derived(world.jobs, held=held_of(world))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from simulator.timeshare.noise import Noise
 from simulator.timeshare.run import run
 from simulator.timeshare.state import WHOLE, Demands, Manner
+from tests.fixtures.tier import choose, examples
 from tests.property.simulator.timeshare_reference import Watch, fair_rates
 
 
@@ -36,7 +37,7 @@ def worlds(draw: st.DrawFn) -> tuple[Demands, int]:
     return demands, nodes
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=choose(10, 40, 400))
 @given(
     world=worlds(),
     spmd=st.booleans(),
@@ -60,7 +61,7 @@ def test_rates_are_max_min_fair_and_time_is_conserved(
     assert course.most <= (cap or len(jobs.run_us))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=choose(8, 40, 400))
 @given(world=worlds(), noise=st.sampled_from([0.0, 0.05]))
 def test_capped_at_one_job_a_node_time_sharing_is_its_batch(world: tuple[Demands, int], noise: float) -> None:
     jobs, nodes = world
@@ -71,7 +72,7 @@ def test_capped_at_one_job_a_node_time_sharing_is_its_batch(world: tuple[Demands
     assert (shared.node == batch.node).all()
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(world=worlds())
 def test_a_job_that_backfills_never_delays_the_head_beyond_its_promise(world: tuple[Demands, int]) -> None:
     jobs, nodes = world
@@ -88,7 +89,7 @@ def test_the_papers_example_a_quarter_and_three_quarters() -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(world=worlds(), spmd=st.booleans(), batch=st.booleans(), noise=st.sampled_from([0.0, 0.05]))
 def test_compiled_and_plain_give_the_same(
     world: tuple[Demands, int], spmd: bool, batch: bool, noise: float

@@ -301,6 +301,7 @@ def test_one_seed_decides_nothing() -> None:
 # the command
 
 
+@pytest.mark.slow
 def test_the_command_judges_every_claim_of_a_trace(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
