@@ -126,6 +126,7 @@ def test_runs_with_one_label_are_told_apart(runs: list[Run]) -> None:
     assert [run.info.label for run in told_apart(runs)] == ["M=1", "M=2 gangd"]
 
 
+@pytest.mark.slow
 def test_a_run_of_many_jobs_makes_a_page_of_bounded_size(tmp_path: Path) -> None:
     count = 60_000
     number = pl.int_range(count, eager=True)

@@ -175,6 +175,7 @@ def test_waits_that_overlap_end_sooner() -> None:
     assert overlapped_min(jobs, {"a": KILL}) == 0
 
 
+@pytest.mark.slow
 def test_what_is_compiled_answers_as_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(3)
     for solver in Solver:

@@ -17,6 +17,8 @@ from gangd.wire import Ping, Pong, Report
 from osub.slurm import JobSnapshot
 from tests.fixtures.gang_loop import Stage, no_jobs, submit_two, two_jobs
 
+pytestmark = pytest.mark.slow
+
 
 def broken() -> JobSnapshot:
     raise KeyError("JobState")

@@ -68,6 +68,7 @@ def socket_of(stage: Stage, key: str, identity: bytes) -> Iterator[zmq.Socket[by
         context.destroy(linger=0)
 
 
+@pytest.mark.slow
 def test_a_nodes_key_tells_nothing_of_jobs_that_are_elsewhere(tmp_path: Path) -> None:
     stage = Stage(tmp_path, two_jobs_on_each_node())
     one, two = stage.agent("n1"), stage.agent("n2")

@@ -79,6 +79,7 @@ def news_of(controller: ControllerSockets, kind: type[News], taken: list[News]) 
 
 
 @pytest.mark.parametrize("said", [b"", b"\xff" + bytes(63)], ids=["silent", "babbling"])
+@pytest.mark.slow
 def test_strangers_without_number_cost_few_files_and_agents_are_served(
     controller: ControllerSockets, agent: AgentSockets, said: bytes
 ) -> None:
@@ -166,6 +167,7 @@ def test_a_key_that_is_not_on_the_list_is_told_of(controller: ControllerSockets,
     assert news_of(controller, Denied, taken)[0] == Denied("127.0.0.1", 1)
 
 
+@pytest.mark.slow
 def test_who_proves_no_key_is_cut_off_within_seconds(controller: ControllerSockets) -> None:
     with socket.create_connection(("127.0.0.1", port_of(controller.report_endpoint))) as stranger:
         stranger.settimeout(DEADLINE_S)

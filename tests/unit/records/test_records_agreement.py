@@ -176,6 +176,7 @@ def test_a_run_that_goes_on_is_checked_in_its_journal(tmp_path: Path) -> None:
         load_run(tmp_path / "RUN")
 
 
+@pytest.mark.slow
 def test_the_one_wrong_row_of_a_million_is_found() -> None:
     jobs, lives = 200_000, 5
     number = np.repeat(np.arange(jobs), lives)

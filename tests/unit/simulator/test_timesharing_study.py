@@ -44,6 +44,7 @@ def small() -> Survey:
     return found
 
 
+@pytest.mark.slow
 def test_every_claim_is_judged_once(small: Survey) -> None:
     rows = [
         *load_rows(small),
@@ -65,6 +66,7 @@ def test_judgements_of_equal_numbers_of_numpy_are_plain_data() -> None:
         assert b"2.0" in msgspec.json.encode(judged)
 
 
+@pytest.mark.slow
 def test_tables_and_figures_are_drawn(small: Survey) -> None:
     settings, sizes = tables(small)
     assert [row[0] for row in settings.rows] == [str(setting) for setting in SETTINGS]

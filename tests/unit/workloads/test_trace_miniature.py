@@ -18,6 +18,7 @@ def month() -> SwfTrace:
 
 
 @pytest.mark.parametrize(("nodes", "cores"), [(1, 1), (2, 1), (4, 2), (12, 12)])
+@pytest.mark.slow
 def test_miniature_fits_cluster_and_time(month: SwfTrace, nodes: int, cores: int) -> None:
     small = make_miniature(month, nodes, cores, 70)
     jobs = small.trace.jobs
@@ -30,6 +31,7 @@ def test_miniature_fits_cluster_and_time(month: SwfTrace, nodes: int, cores: int
     assert small.trace.header.max_procs == nodes * cores
 
 
+@pytest.mark.slow
 def test_run_times_keep_their_order_and_patterns_fill_them(month: SwfTrace) -> None:
     small = make_miniature(month, 4, 2, 70)
     original = {job.job_number: job for job in month.jobs}

@@ -42,6 +42,7 @@ def test_assigned_applications_are_a_table_for_the_replay(
     assert kind_of(choices[3].args, 3, 1).app == "jacobi"
 
 
+@pytest.mark.slow
 def test_kernels_are_compiled_into_a_folder_that_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["workloads", "compile", "--json"]) == 0
     assert Path(json.loads(capsys.readouterr().out)["folder"]).is_dir()
