@@ -25,8 +25,6 @@ from gangd.freezer.cgroup import CgroupFreezer
 from gangd.freezer.tree import CGROUP1
 from gangd.guardian.spawn import Guardian
 from gangd.guardian.statefile import StateFile, Word
-
-pytestmark = pytest.mark.slow
 root, path, lease_s = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
 state = StateFile.create(path, "a", str(root))
 guardian = Guardian.start(state)
