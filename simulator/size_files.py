@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from osub.errors import InputError, UsageError
 from simulator.job import Sizes
 from simulator.speedup import amdahl
+from workloads.exchange.sizes import HEADER, size_lines
 
-HEADER = ("trace_job", "min_nodes", "preferred_nodes", "max_nodes", "parallel")
 _MOST_LINES = 1_000_000
 
 
@@ -35,29 +34,17 @@ def read_sizes(path: Path, asked: Mapping[int, int], nodes: int) -> dict[int, Si
         the system; the message names file, line, column and job.
     """
     found: dict[int, Sizes] = {}
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = csv.reader(file, strict=True)
-            if tuple(next(rows, ())) != HEADER:
-                raise InputError(f"{path}:1: a file of sizes begins with the line {','.join(HEADER)}")
-            for row in rows:
-                where = f"{path}:{rows.line_num}"
-                if len(found) == _MOST_LINES:
-                    raise InputError(f"{where}: more than {_MOST_LINES} jobs")
-                job, sizes = _line(row, where, asked, nodes)
-                if job in found:
-                    raise InputError(f"{where}: trace_job: job {job} is there twice")
-                found[job] = sizes
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is no file of sizes: {error}") from error
+    for where, row in size_lines(path):
+        if len(found) == _MOST_LINES:
+            raise InputError(f"{where}: more than {_MOST_LINES} jobs")
+        job, sizes = _line(row, where, asked, nodes)
+        if job in found:
+            raise InputError(f"{where}: trace_job: job {job} is there twice")
+        found[job] = sizes
     return found
 
 
 def _line(row: Sequence[str], where: str, asked: Mapping[int, int], nodes: int) -> tuple[int, Sizes]:
-    if len(row) != len(HEADER):
-        raise InputError(f"{where}: {len(row)} columns; a file of sizes has {','.join(HEADER)}")
     job, least, preferred, most = (
         _whole(text, f"{where}: {name}") for text, name in zip(row[:4], HEADER[:4], strict=True)
     )

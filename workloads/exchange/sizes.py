@@ -40,26 +40,39 @@ def read_job_sizes(path: Path) -> dict[int, JobSizes]:
         The file cannot be read, or a line is malformed; the message names file, line, job and column.
     """
     found: dict[int, JobSizes] = {}
+    for where, row in size_lines(path):
+        job, sizes = _line(row, where)
+        if job in found:
+            raise InputError(f"{where}: trace_job: job {job} is there twice")
+        found[job] = sizes
+    return found
+
+
+def size_lines(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield the lines below the header, of as many columns, each with where it stands (``FILE:LINE``).
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or has another form; the message names file and line.
+    """
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = csv.reader(file, strict=True)
             if tuple(next(rows, ())) != HEADER:
                 raise InputError(f"{path}:1: a file of sizes begins with the line {','.join(HEADER)}")
             for row in rows:
-                job, sizes = _line(row, f"{path}:{rows.line_num}")
-                if job in found:
-                    raise InputError(f"{path}:{rows.line_num}: trace_job: job {job} is there twice")
-                found[job] = sizes
+                where = f"{path}:{rows.line_num}"
+                if len(row) != len(HEADER):
+                    raise InputError(f"{where}: {len(row)} columns; a file of sizes has {','.join(HEADER)}")
+                yield where, row
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     except (csv.Error, UnicodeDecodeError) as error:
         raise InputError(f"{path} is no file of sizes: {error}") from error
-    return found
 
 
 def _line(row: list[str], where: str) -> tuple[int, JobSizes]:
-    if len(row) != len(HEADER):
-        raise InputError(f"{where}: {len(row)} columns; a file of sizes has {','.join(HEADER)}")
     for name, text in zip(HEADER[:4], row, strict=False):
         if not (text.isascii() and text.isdigit() and len(text) < 17):
             raise InputError(f"{where}: {name}: {shown(text)} is not a whole number")
