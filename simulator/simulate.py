@@ -13,7 +13,6 @@ from simulator.engine.outcome import PoolRun
 from simulator.engine.pool_run import PoolWork, run_pools
 from simulator.engine.records import Ints
 from simulator.options import Setting
-from simulator.policies.alone import AlonePolicy
 from simulator.system import Pool
 from simulator.workload import Workload
 
@@ -115,11 +114,6 @@ def simulate(
         )
         for pool, own in zip(queues.pools, members, strict=True)
     ]
-    if isinstance(rules.policy, AlonePolicy):
-        (only,) = work
-        alone = rules.policy.run_alone(only, rules.node_memory_kib, progress=progress, check=check)
-        alone_pools = (PoolResult(only.pool, members[0], alone),)
-        return Result(setting, workload, alone_pools, alone.start_us, alone.end_us)
     horizon_us = _horizon_us(workload) if rules.failing is not None else 0
     for _ in range(_MOST_HORIZONS):
         runs = run_pools(

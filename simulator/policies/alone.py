@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
-
-if TYPE_CHECKING:
-    from simulator.engine.outcome import PoolRun
-    from simulator.engine.pool_run import PoolWork
+from typing import Protocol, Self, runtime_checkable
 
 
 @runtime_checkable
 class AlonePolicy(Protocol):
-    """A policy whose jobs hold whole nodes and whose loop is its own."""
+    """A ``PoolPolicy`` whose jobs hold whole nodes, and that draws something by a seed."""
 
     def seeded(self, seed: int) -> Self:
         """Return the policy for a seed of all that it draws."""
-        ...
-
-    def run_alone(
-        self,
-        work: PoolWork,
-        node_memory_kib: int | None,
-        *,
-        progress: Callable[[int], None] | None = None,
-        check: bool = False,
-    ) -> PoolRun:
-        """Run the jobs of a pool to their end; with ``check``, check what must hold after every event."""
         ...

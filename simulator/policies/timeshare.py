@@ -14,6 +14,7 @@ from simulator.engine.build import PoolJobs
 from simulator.engine.outcome import PoolRun
 from simulator.engine.pool_run import PoolWork
 from simulator.engine.records import Ints
+from simulator.engine.rules import Rules
 from simulator.timeshare.build import longest_us
 from simulator.timeshare.check import Check
 from simulator.timeshare.memory import MEDIAN, SPREAD, draw_memory
@@ -53,15 +54,10 @@ class TimeSharing:
         """
         raise UsageError("time-sharing on whole nodes runs by itself, not at a desk")
 
-    def run_alone(
-        self,
-        work: PoolWork,
-        node_memory_kib: int | None,
-        *,
-        progress: Callable[[int], None] | None = None,
-        check: bool = False,
+    def run_pool(
+        self, work: PoolWork, rules: Rules, *, check: bool, progress: Callable[[int], None] | None
     ) -> PoolRun:
-        """See ``AlonePolicy``.
+        """See ``PoolPolicy``.
 
         Raises
         ------
@@ -77,7 +73,7 @@ class TimeSharing:
             run_us=jobs.run_us,
             request_us=jobs.requested_us,
             nodes=jobs.nodes,
-            memory=self._memory(jobs, node_memory_kib),
+            memory=self._memory(jobs, rules.node_memory_kib),
         )
         course = run(
             demands,
