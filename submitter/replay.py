@@ -310,7 +310,7 @@ class Replay:
         self._writer.event("refused", trace_job=row.trace_job, why=why)
         started = self._following.forbid(row.trace_job)
         if started is not None:
-            return msgspec.structs.replace(row, job_id=started, submit_s=row.due_s, state=None)
+            return _begun_unheard(row, started)
         self._following.reasons[row.trace_job] = why
         return row
 
@@ -331,7 +331,7 @@ class Replay:
             if started is None:
                 row = msgspec.structs.replace(row, state="CANCELLED")
             else:
-                row = msgspec.structs.replace(row, job_id=started, submit_s=job.due_s)
+                row = _begun_unheard(row, started)
             self._following.keep(JobEntry(row))
 
     def _collect(self, collect: Collect) -> None:
@@ -387,6 +387,11 @@ class Replay:
                     with suppress(OSError):
                         (folder / name).unlink()
             folder.rmdir()
+
+
+def _begun_unheard(row: JobRecord, job_id: int) -> JobRecord:
+    """Return the row of a job that a submission without an answer has begun; nobody knows since when."""
+    return msgspec.structs.replace(row, job_id=job_id, submit_s=row.due_s, state=None)
 
 
 def _number(name: str) -> str:
