@@ -1,0 +1,44 @@
+"""The PAIRS folder: what was measured of applications that share cores, checked on write and on read.
+
+Measurement writes it with `write_pairs`; models, evaluation and use read it with `read_pairs`. The columns
+are in ``tables.py``, what describes the whole in ``about.py``, and what E_v and E_o mean in ``loss.py``.
+"""
+
+from __future__ import annotations
+
+from predictor.dataset.about import FORMAT_VERSION, About, Host
+from predictor.dataset.folder import Pairs, read_pairs, write_pairs
+from predictor.dataset.loss import Kind, ideal_loss, opponent_loss, victim_loss
+from predictor.dataset.tables import (
+    APPLICATIONS,
+    COUNTERS,
+    PAIRS,
+    SOLO,
+    STRESSOR,
+    TABLES,
+    TRIALS,
+    Source,
+    Table,
+)
+
+__all__ = [
+    "APPLICATIONS",
+    "COUNTERS",
+    "FORMAT_VERSION",
+    "PAIRS",
+    "SOLO",
+    "STRESSOR",
+    "TABLES",
+    "TRIALS",
+    "About",
+    "Host",
+    "Kind",
+    "Pairs",
+    "Source",
+    "Table",
+    "ideal_loss",
+    "opponent_loss",
+    "read_pairs",
+    "victim_loss",
+    "write_pairs",
+]
