@@ -20,6 +20,8 @@ from osub.analysis.metrics import RunMetrics, measure
 from osub.analysis.page import Section, Subject, sections
 from osub.analysis.provenance import provenance_rows
 from osub.analysis.rows import metric_rows
+from osub.analysis.verdict import Verdict, verdict_of
+from osub.analysis.verdict.show import heading
 from osub.errors import OutputError
 from osub.records import Run
 from osub.records.journal import output_error
@@ -90,6 +92,7 @@ def render(subjects: Sequence[Subject], first: Sequence[Section] = ()) -> str:
         return Markup(fragment(chart.figure, f"chart-{next(numbers)}"))  # noqa: S704
 
     return environment.get_template("report.html.j2").render(
+        verdict=_told(verdict_of([subject.run for subject in subjects])),
         title="osub report: " + ", ".join(subject.measured.label for subject in subjects),
         traces=sorted({subject.run.info.trace_name for subject in subjects}),
         labels=[subject.measured.label for subject in subjects],
@@ -136,6 +139,12 @@ def _card(number: int, subjects: Sequence[Subject]) -> list[tuple[str, str, bool
             prefix = "interactive " if group == "Interactive jobs" else ""
             found.append((prefix + row.name, row.cells[number], row.best[number]))
     return found
+
+
+def _told(verdict: Verdict) -> list[tuple[str, str, str]]:
+    """Return heading, answer and words of each finding, and the evidence without a heading."""
+    findings = [(heading(one), one.answer, " ".join(one.sentences)) for one in verdict.findings]
+    return findings + [("", "evidence", sentence) for sentence in verdict.evidence]
 
 
 def _states(metrics: RunMetrics) -> str:

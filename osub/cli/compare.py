@@ -8,15 +8,14 @@ from typing import Annotated
 import msgspec
 import typer
 
-from osub.analysis.comparison import error_tables, job_table, pairs
+from osub.analysis.compared import compared
+from osub.analysis.comparison import error_tables, job_table
 from osub.analysis.derived import BETA_S, WAIT_THRESHOLD_S, MetricOptions
-from osub.analysis.job_by_job import pair, run_errors
-from osub.analysis.labels import told_apart
-from osub.analysis.metrics import measure
 from osub.analysis.table import metrics_tables
+from osub.analysis.verdict.gains import gain_table
+from osub.analysis.verdict.show import verdict_lines
 from osub.cli.metric_options import Beta, Full, Page, WaitThreshold
 from osub.cli.terminal import Console
-from osub.errors import OutputError, UsageError
 from osub.records import load_run
 
 
@@ -49,42 +48,30 @@ def compare(
     wait_threshold: WaitThreshold = WAIT_THRESHOLD_S,
     beta: Beta = BETA_S,
 ) -> None:
-    """Compare any mix of real and simulated RUNs: metrics, and per job where and when it ran.
+    """Compare any mix of real and simulated RUNs: a verdict, metrics, and jobs one by one.
 
-    Errors are those of the other runs against the first.
+    A simulation's differences from its real run are errors; two settings have gains and losses.
     """
-    if len(runs) < 2:
-        raise UsageError("osub compare takes at least two RUNs; `osub report` draws a single one")
     options = MetricOptions(wait_threshold_s=wait_threshold, beta_s=beta)
-    loaded = told_apart([load_run(path) for path in runs])
-    errors = [run_errors(reference, other, least_run) for reference, other in pairs(loaded)]
-    if not any(one.jobs for one in errors):
-        raise UsageError("these runs have no job in common: are they of the same trace?")
-    if html is None:
-        metrics = [measure(run, options) for run in loaded]
-    else:
-        # The chart library is slow to import, and tables need none of it.
-        from osub.analysis.comparison_page import comparison_section
-        from osub.analysis.report import write_report
-
-        metrics = write_report(loaded, html, options, [comparison_section(list(pairs(loaded)), errors)])
+    found = compared([load_run(path) for path in runs], least_run)
+    metrics = found.metrics(options) if html is None else found.write_page(html, options)
     if csv is not None:
-        try:
-            pair(loaded[0], loaded[-1]).write_csv(csv)
-        except OSError as error:
-            raise OutputError(f"cannot write {csv}: {error.strerror or error}") from error
+        found.write_csv(csv)
     if as_json:
-        text = msgspec.json.encode({"metrics": metrics, "errors": errors})
-        typer.echo(msgspec.json.format(text, indent=2).decode())
+        told = {"verdict": found.verdict, "metrics": metrics, "errors": found.differences}
+        typer.echo(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
         return
     console = Console()
-    for table in (
-        *metrics_tables(metrics, console.width, short=not full),
-        *error_tables(errors, console.width),
-    ):
+    for line in verdict_lines(found.verdict):
+        console.print(line)
+    for table in metrics_tables(metrics, console.width, short=not full):
+        console.print(table)
+    for table in error_tables(found.errors, console.width) if found.errors else ():
         console.print(table)
     if jobs:
-        for reference, other in pairs(loaded):
-            console.print(job_table(reference, other, console.width, jobs))
+        for two in found.settings:
+            console.print(gain_table(*two, jobs))
+        for two in found.forecasts:
+            console.print(job_table(*two, console.width, jobs))
     if html is not None:
         console.print(f"Page: {html}", markup=False, highlight=False)

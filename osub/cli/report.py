@@ -12,6 +12,8 @@ from osub.analysis.derived import BETA_S, WAIT_THRESHOLD_S, MetricOptions
 from osub.analysis.labels import told_apart
 from osub.analysis.metrics import measure
 from osub.analysis.table import metrics_tables
+from osub.analysis.verdict import verdict_of
+from osub.analysis.verdict.show import verdict_lines
 from osub.cli.metric_options import Beta, Full, Page, WaitThreshold
 from osub.cli.terminal import Console
 from osub.records import load_run
@@ -42,6 +44,8 @@ def report(
         typer.echo(msgspec.json.format(msgspec.json.encode(metrics), indent=2).decode())
         return
     console = Console()
+    for line in verdict_lines(verdict_of(loaded)):
+        console.print(line)
     for table in metrics_tables(metrics, console.width, short=not full):
         console.print(table)
     for run in metrics:

@@ -16,7 +16,7 @@ from osub.records.tables import frame_of
 from tests.fixtures.example_runs import example_run
 from tests.fixtures.records import make_ended, make_info, make_job, make_trace
 
-SECTIONS = ["where", "metrics", "schedule", "waiting", "slowdown", "completion", "slices", "definitions"]
+SECTIONS = ["metrics", "schedule", "waiting", "slowdown", "completion", "slices", "where", "definitions"]
 
 
 @pytest.fixture(name="runs", scope="module")
@@ -73,7 +73,7 @@ def test_texts_from_files_are_shown_and_never_obeyed(runs: list[Run], tmp_path: 
 def test_no_run_has_anything_to_show_and_the_page_still_stands(tmp_path: Path) -> None:
     write_run(tmp_path / "RUN", make_info(), make_trace(tmp_path), frame_of([], JOBS))
     page = page_of([load_run(tmp_path / "RUN")], tmp_path)
-    assert sections_of(page) == ["where", "metrics", "definitions"]
+    assert sections_of(page) == ["metrics", "where", "definitions"]
 
 
 def test_jobs_that_failed_at_once_are_drawn_too(tmp_path: Path) -> None:

@@ -1,0 +1,229 @@
+"""The verdict: clear gains are told, noise is not, and a simulation of a real run is no setting."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from osub.analysis.compared import compared
+from osub.analysis.verdict import Verdict, verdict_of
+from osub.analysis.verdict.gains import gain_rows, gains
+from osub.analysis.verdict.paired import batch_means, welch
+from osub.analysis.verdict.sentences import duration
+from osub.errors import UsageError
+from osub.records import JOBS, GangSettings, JobRecord, Run, RunInfo, load_run, write_run
+from osub.records.tables import frame_of
+from tests.fixtures.example_runs import example_run
+from tests.fixtures.tier import examples
+
+Draw = dict[str, float]
+
+
+def made_run(
+    folder: Path,
+    label: str,
+    *,
+    wait_s: float,
+    degradation: float,
+    jobs: int = 100,
+    noise: float = 0.2,
+    seed: int = 0,
+    multiplicity: int = 1,
+    gang: bool = False,
+    kind: str = "real",
+) -> Run:
+    """Write a run whose jobs wait and degrade about so much."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for number in range(1, jobs + 1):
+        submit, dedicated = 10.0 * number, 100.0
+        waited = max(0.0, wait_s * (1 + noise * rng.standard_normal()))
+        ran = dedicated * max(0.1, degradation * (1 + noise * rng.standard_normal()))
+        rows.append(
+            JobRecord(
+                job_id=number,
+                trace_job=number,
+                kind="batch",
+                nodes=1,
+                cores=1,
+                due_s=submit,
+                submitted_s=submit,
+                submit_s=submit,
+                start_s=submit + waited,
+                end_s=submit + waited + ran,
+                dedicated_s=dedicated,
+                state="COMPLETED",
+            )
+        )
+    info = RunInfo(
+        kind="simulated" if kind == "simulated" else "real",
+        label=label,
+        trace_name="made",
+        system="N2C2",
+        queues="sq",
+        policy="easy",
+        multiplicity=multiplicity,
+        gang=GangSettings(kind="osub", quantum_ms=250, hold="yield") if gang else GangSettings(),
+        started="2025-01-02T03:04:05Z",
+        wall_s=1.0,
+        cpu_s=1.0,
+    )
+    trace = folder / f"{label}.swf"
+    trace.write_text("; made\n", encoding="utf-8")
+    write_run(folder / label, info, trace, frame_of(rows, JOBS))
+    return load_run(folder / label)
+
+
+def answers(verdict: Verdict) -> list[tuple[str, str, str]]:
+    return [(one.question, one.other, one.answer) for one in verdict.findings]
+
+
+def test_sharing_gangs_and_their_absence_are_each_judged(tmp_path: Path) -> None:
+    alone = made_run(tmp_path, "alone", wait_s=1000, degradation=1.0)
+    naive = made_run(tmp_path, "naive", wait_s=100, degradation=2.0, multiplicity=2, seed=1)
+    gang = made_run(tmp_path, "gang", wait_s=100, degradation=1.5, multiplicity=2, gang=True, seed=2)
+    verdict = verdict_of([alone, naive, gang])
+    assert answers(verdict) == [
+        ("setting", "naive", "better"),
+        ("setting", "gang", "better"),
+        ("gang", "gang", "better"),
+    ]
+    words = " ".join(verdict.findings[0].sentences)
+    assert "Waiting got shorter by 90% [" in words
+    assert "It cost them time on cores: 1.97 times" in words
+    assert "In all, a job was done sooner" in words
+    assert "of the cost of sharing away" in verdict.findings[2].sentences[0]
+    (evidence,) = verdict.evidence
+    assert evidence.startswith("Evidence: 100 jobs in one run each; 95% intervals over batches of them.")
+
+
+def test_the_wrong_side_is_called_worse(tmp_path: Path) -> None:
+    alone = made_run(tmp_path, "alone", wait_s=10, degradation=1.0)
+    naive = made_run(tmp_path, "naive", wait_s=10, degradation=1.5, multiplicity=2)
+    gang = made_run(tmp_path, "gang", wait_s=10, degradation=1.9, multiplicity=2, gang=True)
+    verdict = verdict_of([alone, naive, gang])
+    assert [answer for _, _, answer in answers(verdict)] == ["worse"] * 3
+    assert "Gang scheduling made it worse" in verdict.findings[2].sentences[0]
+
+
+def test_noise_is_no_gain(tmp_path: Path) -> None:
+    one = made_run(tmp_path, "one", wait_s=100, degradation=1.2, noise=0.5)
+    two = made_run(tmp_path, "two", wait_s=100, degradation=1.2, noise=0.5, seed=9, multiplicity=2)
+    (finding,) = verdict_of([one, two]).findings
+    assert finding.answer == "unclear"
+    assert "no clear difference" in finding.sentences[0]
+
+
+def test_a_certain_change_of_nothing_much_is_none(tmp_path: Path) -> None:
+    one = made_run(tmp_path, "one", wait_s=100, degradation=1.2, noise=0)
+    two = made_run(tmp_path, "two", wait_s=100.1, degradation=1.2, noise=0, multiplicity=2)
+    assert "no clear difference" in verdict_of([one, two]).findings[0].sentences[0]
+
+
+def test_few_jobs_are_not_enough(tmp_path: Path) -> None:
+    one = made_run(tmp_path, "one", wait_s=1000, degradation=1, jobs=9)
+    two = made_run(tmp_path, "two", wait_s=1, degradation=1, jobs=9, multiplicity=2)
+    verdict = verdict_of([one, two])
+    assert answers(verdict) == [("setting", "two", "unclear")]
+    assert "too few jobs to tell" in verdict.findings[0].sentences[0]
+    assert verdict.evidence[0].startswith("Evidence: not enough. 9 jobs")
+
+
+def test_repetitions_are_one_setting_and_its_unit_is_a_run(tmp_path: Path) -> None:
+    one = [made_run(tmp_path, f"one{n}", wait_s=100, degradation=1, seed=n, jobs=8) for n in range(3)]
+    two = [
+        made_run(tmp_path, f"two{n}", wait_s=50, degradation=1, seed=9 + n, jobs=8, multiplicity=2)
+        for n in range(4)
+    ]
+    verdict = verdict_of([*one, *two])
+    (finding,) = verdict.findings
+    assert (finding.runs, finding.evidence, finding.answer) == ((3, 4), "repeats", "better")
+    assert verdict.evidence == ("Evidence: 3 and 4 runs of 8 jobs; 95% intervals over runs.",)
+
+
+def test_a_simulation_of_a_real_run_has_errors_and_no_gains(tmp_path: Path) -> None:
+    real = made_run(tmp_path, "real", wait_s=100, degradation=1)
+    simulated = made_run(tmp_path, "sim", wait_s=90, degradation=1, kind="simulated")
+    shared = made_run(tmp_path, "shared", wait_s=10, degradation=1, multiplicity=2)
+    found = compared([real, simulated, shared])
+    assert [two[1].info.label for two in found.forecasts] == ["sim"]
+    assert [one.label for one in found.errors] == ["sim"]
+    assert [two[1].info.label for two in found.settings] == ["shared"]
+    assert [one.other for one in found.verdict.findings] == ["shared"]
+
+
+def test_a_job_that_failed_somewhere_counts_nowhere(tmp_path: Path) -> None:
+    one = made_run(tmp_path, "one", wait_s=100, degradation=1, jobs=40)
+    two = made_run(tmp_path, "two", wait_s=100, degradation=1, jobs=40, multiplicity=2)
+    failed = pl.when(pl.col("trace_job") <= 10).then(pl.lit("FAILED")).otherwise(pl.col("state"))
+    broken = Run(two.path, two.info, two.jobs.with_columns(state=failed), None, None, complete=True)
+    assert verdict_of([one, broken]).findings[0].jobs == 30
+
+
+def test_winners_and_losers_are_named(tmp_path: Path) -> None:
+    one = load_run(example_run(tmp_path / "alone", "alone", jobs=30))
+    two = load_run(example_run(tmp_path / "gang", "gang", jobs=30))
+    table = gains(one, two)
+    assert table["gain_s"].is_sorted(descending=True)
+    rows = gain_rows(one, two, 4)
+    assert [row[5].split()[-1] for row in rows] == sorted((row[5].split()[-1] for row in rows), reverse=True)
+    assert rows[0][0] == str(table["trace_job"][0])
+
+
+def test_one_run_or_no_common_job_is_refused(tmp_path: Path) -> None:
+    one = made_run(tmp_path, "one", wait_s=1, degradation=1, jobs=2)
+    with pytest.raises(UsageError, match="at least two"):
+        compared([one])
+
+
+def test_the_verdict_is_json(tmp_path: Path) -> None:
+    one = made_run(tmp_path, "one", wait_s=100, degradation=1)
+    two = made_run(tmp_path, "two", wait_s=50, degradation=1, multiplicity=2)
+    told = msgspec.json.decode(msgspec.json.encode(verdict_of([one, two])))
+    assert told["findings"][0]["differences"]["wait_s"]["change"]["high"] < 0
+
+
+@examples(50)
+@given(st.integers(0, 10_000), st.integers(5, 20))
+def test_intervals_of_batches_hold_the_mean_and_are_symmetric(seed: int, batches: int) -> None:
+    values = pl.Series(np.random.default_rng(seed).exponential(10, 200))
+    found = batch_means(values, batches)
+    assert found.low is not None
+    assert found.high is not None
+    assert math.isclose(found.mean - found.low, found.high - found.mean)
+    assert math.isclose(found.mean, float(np.mean(values.to_numpy())))
+
+
+def test_batches_cover_what_they_promise() -> None:
+    """Of 400 intervals for independent values about 95 in a hundred hold the true mean."""
+    rng = np.random.default_rng(5)
+    held = 0
+    for _ in range(400):
+        found = batch_means(pl.Series(rng.normal(3, 1, 100)), 20)
+        held += found.low is not None and found.high is not None and found.low <= 3 <= found.high
+    assert 0.92 <= held / 400 <= 0.98
+
+
+def test_welch_as_in_a_textbook() -> None:
+    """Means 21 and 24, squared errors 1/3 and 4/3, two degrees of freedom: t is 4.3027."""
+    found = welch([20.0, 21.0, 22.0], [22.0, 24.0, 26.0])
+    assert found.mean == 3
+    freedom = (1 / 3 + 4 / 3) ** 2 / ((1 / 3) ** 2 / 2 + (4 / 3) ** 2 / 2)
+    assert math.floor(freedom) == 2
+    half = 4.302653 * math.sqrt(5 / 3)
+    assert found.high == pytest.approx(3 + half, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0.00 s"), (179, "179.0 s"), (180, "3.00 min"), (10_800, "3.00 h"), (3e5, "3.47 days")],
+)
+def test_durations_are_told_in_the_unit_a_reader_thinks_in(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
