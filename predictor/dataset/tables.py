@@ -236,7 +236,9 @@ PAIRS = Table(
         ("is after ended", pl.col("started") > pl.col("ended")),
     ),
 )
-"""One row an ordered pair: (A, B) and (B, A) are two. The interval (95 %, Student's t over the trials) is null
-where there is one trial; ``load``: CPUs that everybody else used on average, null where not known."""
+"""One row an ordered pair: (A, B) and (B, A) are two.
+
+The interval (95 %, Student's t over the trials) is null where there is one trial; ``load``: CPUs that
+everybody else used on average, null where not known."""
 
 TABLES = (APPLICATIONS, COUNTERS, SOLO, TRIALS, PAIRS)

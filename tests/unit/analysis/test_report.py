@@ -92,7 +92,7 @@ def test_runs_that_lack_what_a_chart_needs_leave_it_out(tmp_path: Path) -> None:
     jobs = [make_ended(1, submit_s=None, dedicated_s=2.0), make_ended(2, submit_s=None)]
     write_run(tmp_path / "RUN", make_info(), make_trace(tmp_path), frame_of(jobs, JOBS))
     page = page_of([load_run(tmp_path / "RUN")], tmp_path)
-    assert sections_of(page) == ["where", "metrics", "schedule", "slowdown", "completion", "definitions"]
+    assert sections_of(page) == ["metrics", "schedule", "slowdown", "completion", "where", "definitions"]
 
 
 def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
