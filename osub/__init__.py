@@ -1,3 +1,42 @@
-"""The shared vocabulary of the toolkit: errors, configuration, units, records, Slurm, analysis."""
+"""osub: oversubscribe a Slurm cluster, replay traces on it, simulate it, and measure what comes of it.
 
-__version__ = "0.1.0"
+``import osub`` is the front door for notebooks and scripts::
+
+    run = osub.simulate("trace.swf.gz", "N150C12", multiplicity=2)
+    run.metrics().kinds["all"].wait_s.mean
+
+Its names are in ``__all__`` and imported when they are first used, so that the import itself costs nothing.
+The package is also where the shared vocabulary of the rooms lives: errors, units, records, Slurm, analysis.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from osub.version import VERSION
+
+if TYPE_CHECKING:
+    from osub.api import Comparison as Comparison
+    from osub.api import Run as Run
+    from osub.api import Trace as Trace
+    from osub.api import compare as compare
+    from osub.api import load as load
+    from osub.api import load_trace as load_trace
+    from osub.api import report as report
+    from osub.api import simulate as simulate
+    from osub.errors import OsubError as OsubError
+
+__version__ = VERSION
+__all__ = ["Comparison", "OsubError", "Run", "Trace", "compare", "load", "load_trace", "report", "simulate"]
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for; AttributeError for any other name."""
+    if name not in __all__:
+        raise AttributeError(f"module 'osub' has no attribute {name!r}; it offers {', '.join(__all__)}")
+    return getattr(import_module("osub.errors" if name == "OsubError" else "osub.api"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

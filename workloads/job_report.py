@@ -12,8 +12,8 @@ import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from osub import __version__
 from osub.errors import OutputError
+from osub.version import VERSION
 from osub.whole_file import write_whole
 
 COMPLETED = "completed"
@@ -62,7 +62,7 @@ class JobReport:
     deviation: float | None = None
     warnings: list[str] = field(default_factory=list)
     failure: str | None = None
-    version: str = __version__
+    version: str = VERSION
 
     def line(self) -> str:
         """Return the record as one line of JSON, with its newline."""

@@ -113,7 +113,7 @@ class Guardian:
 
 def _import_path() -> str:
     """Return the folders that hold ``gangd`` and ``osub``: the guardian runs without site-packages."""
-    import osub
+    from osub import version
 
-    folders = {str(Path(next(iter(package.__path__))).parent) for package in (gangd, osub)}
+    folders = {str(Path(module.__file__).parent.parent) for module in (gangd, version) if module.__file__}
     return ":".join(sorted(folders))

@@ -97,7 +97,7 @@ def compared(runs: Sequence[Run], least_run_s: float = 0.0) -> Compared:
         There are fewer than two runs, or no job is in two of them.
     """
     if len(runs) < 2:
-        raise UsageError("a comparison takes at least two runs; `osub report` draws a single one")
+        raise UsageError("a comparison takes at least two RUNs; `osub report` draws a single one")
     told = tuple(told_apart(runs))
     differences = tuple(run_errors(reference, other, least_run_s) for reference, other in pairs(told))
     if not any(one.jobs for one in differences):

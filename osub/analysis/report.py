@@ -11,7 +11,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from osub import __version__
 from osub.analysis.charts import Chart, fragment, run_style
 from osub.analysis.curves import Measured
 from osub.analysis.derived import MetricOptions, with_derived
@@ -25,6 +24,7 @@ from osub.analysis.verdict.show import heading
 from osub.errors import OutputError
 from osub.records import Run
 from osub.records.journal import output_error
+from osub.version import VERSION
 from osub.whole_file import write_whole
 
 HIGHLIGHTS = (
@@ -106,7 +106,7 @@ def render(subjects: Sequence[Subject], first: Sequence[Section] = ()) -> str:
         options=metrics[0].options,
         sections=[*first, *sections(subjects)],
         draw=draw,
-        version=__version__,
+        version=VERSION,
         plotly=Markup(get_plotlyjs()),  # noqa: S704 - Plotly's own script
     )
 

@@ -13,9 +13,9 @@ import sys
 import click
 import typer
 
-from osub import __version__
 from osub.errors import OsubError
 from osub.one_line import LONGEST_MESSAGE, one_line
+from osub.version import VERSION
 
 # The order of `osub --help`: what a newcomer tries first comes first.
 COMMANDS = {
@@ -70,7 +70,7 @@ def _application() -> typer.Typer:
     help="Oversubscribe a Slurm cluster, replay traces on it, and measure what comes of it.",
     no_args_is_help=True,
 )
-@click.version_option(__version__, prog_name="osub")
+@click.version_option(VERSION, prog_name="osub")
 def root() -> None:
     """Only the group: each command does its own work."""
 

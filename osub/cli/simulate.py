@@ -6,18 +6,11 @@ The simulator is imported when the command runs: the compiler behind it takes a 
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 import typer
-
-from osub.errors import OutputError
-
-if TYPE_CHECKING:
-    from simulator.session import Session
-    from simulator.simulate import Result
 
 
 def _list_policies(wanted: bool) -> None:
@@ -146,96 +139,64 @@ def simulate(
 
     With the trace.swf.gz of a RUN, or the RUN itself, the same jobs are simulated as were replayed.
     """
-    began_wall, began_cpu = time.perf_counter(), time.process_time()
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise OutputError(f"{out} exists already: choose another folder for the run")
-    from osub.cli.simulate_fit import fitted_settings, read_fit, show_fit
-    from simulator.choices import Words
-    from simulator.measured import latencies_of, overhead_of
-    from simulator.options import cleaning_of
-    from simulator.record import tables_of
-    from simulator.session import Session
+    from osub.api.simulation import simulate as simulated
 
-    latencies = None if latency is None else latencies_of(latency)
     fitted = None
     if fit is not None:
+        from osub.cli.simulate_fit import read_fit, show_fit
+
         fitted = read_fit(fit, policy, system, 1 if slices else multiplicity)
-        latencies = fitted.times(latencies)
-    words = Words(
-        system=system,
+    run = simulated(
+        trace,
+        system,
+        out=out,
         policy=policy,
+        settings=settings or (),
+        malleable_share=malleable_share,
+        preemption=preemption,
         multiplicity=multiplicity,
         queues=queues,
         interactive_share=interactive_share,
         interactive_nodes=interactive_nodes,
         multiplicity_interactive=multiplicity_interactive,
-        overhead=overhead_of(overhead, latencies),
+        interactive_queue=interactive_queue,
+        overhead=overhead,
         sharing=sharing,
         node_noise=node_noise,
         quantum_ms=slices,
         hold=hold,
-        placement=placement,
         memory_gib=memory_gib,
-        seed=seed,
-        settings=(
-            *fitted_settings(fitted, settings or ()),
-            *([] if malleable_share is None else [f"malleable_share={malleable_share}"]),
-            *([] if preemption is None else [f"preemption={preemption}"]),
-        ),
+        placement=placement,
+        speedup=speedup,
+        oversize=oversize,
+        zero_length=zero_length,
+        limits=limits,
+        latency=latency,
+        fit=fitted,
         failures=failures,
-        mtbf_h=mtbf,
-        repair_h=repair,
+        mtbf=mtbf,
+        repair=repair,
         failure_shape=failure_shape,
         after_failure=after_failure,
-        checkpoint_interval_s=checkpoint_interval,
-        checkpoint_cost_s=checkpoint_cost,
+        checkpoint_interval=checkpoint_interval,
+        checkpoint_cost=checkpoint_cost,
+        seed=seed,
+        label=label,
+        check=check,
     )
-    cleaning = cleaning_of(interactive_queue, speedup, oversize, zero_length, limits)
-    session = Session(trace, words, cleaning, latencies, None if fitted is None else fitted.run)
-    result = session.run(check=check)
-    figures, tables = outcome(result), tables_of(result)
-    del result  # of a large trace it takes as much memory as writing does
-    session.write(tables, out, label, began_wall, began_cpu)
+    figures = run.outcome
     if as_json:
         told = {} if fitted is None else {"fit": msgspec.to_builtins(fitted)}
         typer.echo(json.dumps({"run": str(out), **figures, **told}))
         return
     if fitted is not None:
         show_fit(fitted)
-    _tell(figures, session, out)
+    _tell(figures, system, out)
 
 
-def outcome(result: Result) -> dict[str, Any]:
-    """Return the main figures of a simulation."""
-    workload = result.workload
-    waits_s = (result.start_us - result.submit_us) / 1e6
-    turnaround_s = (result.end_us - result.submit_us) / 1e6
-    run_s = workload.run_us / 1e6
-    long_enough = run_s > 0
-    slowdown = turnaround_s[long_enough] / run_s[long_enough]
-    return {
-        "jobs": workload.count,
-        "interactive_jobs": int(workload.interactive.sum()),
-        "left_out": dict(workload.left_out),
-        "timed_out": int(workload.timed_out.sum()),
-        "wait_mean_s": float(waits_s.mean()),
-        "wait_max_s": float(waits_s.max()),
-        "waited_share": float((waits_s > 0).mean()),
-        "slowdown_osub_mean": float(slowdown.mean()) if len(slowdown) else None,
-        "slowdown_osub_max": float(slowdown.max()) if len(slowdown) else None,
-        "makespan_s": float(result.end_us.max() / 1e6),
-        "events": result.events,
-        "engine_cpu_s": result.engine_cpu_s,
-        "jobs_per_cpu_s": workload.count / result.engine_cpu_s if result.engine_cpu_s else None,
-    }
-
-
-def _tell(figures: dict[str, Any], session: Session, out: Path) -> None:
-    left_out = ", ".join(f"{count} {reason}" for reason, count in session.workload.left_out.items())
-    print(
-        f"{figures['jobs']} jobs on {session.setting.system}"
-        + (f" (not as in the trace: {left_out})" if left_out else "")
-    )
+def _tell(figures: dict[str, Any], system: str, out: Path) -> None:
+    left_out = ", ".join(f"{count} {reason}" for reason, count in figures["left_out"].items())
+    print(f"{figures['jobs']} jobs on {system}" + (f" (not as in the trace: {left_out})" if left_out else ""))
     print(
         f"wait: mean {figures['wait_mean_s']:.1f} s, longest {figures['wait_max_s']:.0f} s, "
         f"{figures['waited_share']:.2%} of the jobs waited"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -14,7 +13,6 @@ from osub.errors import UsageError
 from osub.records import load_run
 from simulator.fit.fit import fit_run
 from simulator.fit.parameters import Fit, Parameter
-from simulator.policies.family import split_settings
 from simulator.policies.slurm_family import FAMILY
 
 
@@ -40,15 +38,6 @@ def read_fit(path: Path, policy: str, system: str, requests: int) -> Fit:
     if policy != FAMILY.name:
         raise UsageError(f"--fit goes with --policy {FAMILY.name}, not with {policy}")
     return fit_run(load_run(path), system, requests)
-
-
-def fitted_settings(fit: Fit | None, settings: Sequence[str]) -> tuple[str, ...]:
-    """Return the options of the policy: those that are given, and what else is fitted."""
-    if fit is None:
-        return tuple(settings)
-    given = split_settings(settings)
-    fitted = tuple(text for text in fit.settings if text.partition("=")[0] not in given)
-    return fitted + tuple(settings)
 
 
 def show_fit(fit: Fit) -> None:

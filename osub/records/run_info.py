@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from osub import __version__
+from osub.version import VERSION
 
 SCHEMA_VERSION = 1
 
@@ -110,7 +110,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     speedup: Annotated[Positive, Meta(description="Factor by which the trace's times were divided.")] = 1.0
     trial: Annotated[Count, Meta(description="Number of the repetition.")] = 1
     tool_version: Annotated[str, Meta(description="Version of osub.")] = msgspec.field(
-        default_factory=lambda: __version__
+        default_factory=lambda: VERSION
     )
     slurm_version: Annotated[str | None, Meta(description="Version of Slurm; null if simulated.")] = None
     slurm_config: Annotated[

@@ -14,8 +14,8 @@ from typing import Protocol
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from osub import __version__
 from osub.errors import HostError, InputError, OutputError
+from osub.version import VERSION
 from workloads.importers.archive import ARCHIVE, ArchiveLog
 from workloads.swf import load_columns
 from workloads.swf.source import STREAM_FAULTS, open_trace, stream_fault
@@ -76,7 +76,7 @@ def open_address(address: str) -> AbstractContextManager[Body]:
     """Ask for ``address`` (http or https only)."""
     if not address.startswith(("https://", "http://")):
         raise HostError(f"{address} is no web address: the archive's begins with https://")
-    request = Request(address, headers={"User-Agent": f"osub/{__version__}"})  # noqa: S310 - checked above
+    request = Request(address, headers={"User-Agent": f"osub/{VERSION}"})  # noqa: S310 - checked above
     opened: AbstractContextManager[Body] = urlopen(request, timeout=TIMEOUT_S)  # noqa: S310
     return opened
 

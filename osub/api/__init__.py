@@ -1,0 +1,15 @@
+"""The front door for Python: traces in, runs out, comparisons and pages of them.
+
+It stands above every room, and no room imports it; ``import osub`` offers its names.
+"""
+
+from osub.api import simulation
+from osub.api.comparison import Comparison, compare
+from osub.api.pages import report
+from osub.api.run import Run, load
+from osub.api.trace import Trace, load_trace
+from osub.api.words import speaks_of_parameters
+
+simulate = speaks_of_parameters(simulation.simulate)
+
+__all__ = ["Comparison", "Run", "Trace", "compare", "load", "load_trace", "report", "simulate"]

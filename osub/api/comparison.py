@@ -1,0 +1,94 @@
+"""Two runs or more of one trace, side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from osub.api.run import Run, load
+from osub.api.words import PathText, as_path, speaks_of_parameters
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from osub.analysis.compared import Compared
+    from osub.analysis.metrics import RunMetrics
+    from osub.analysis.verdict import Verdict
+
+
+class Comparison:
+    """A comparison; the first run is the reference. ``str()`` of it is the verdict in words."""
+
+    def __init__(self, found: Compared) -> None:
+        self._found = found
+
+    @property
+    def verdict(self) -> Verdict:
+        """The answer, its figures with intervals, and what it stands on; see ``docs/verdict.md``."""
+        return self._found.verdict
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The runs' names, told apart."""
+        return tuple(run.info.label for run in self._found.runs)
+
+    def metrics(self) -> list[RunMetrics]:
+        """Return the metrics of each run."""
+        return self._found.metrics()
+
+    def jobs(self) -> pl.DataFrame:
+        """Return one row a job of the reference and the last run: when and where it ran in both."""
+        return self._found.jobs()
+
+    def gains(self) -> pl.DataFrame:
+        """Return the jobs that completed in the reference and the last run, the greatest gain first."""
+        from osub.analysis.verdict.gains import gains
+
+        return gains(self._found.runs[0], self._found.runs[-1])
+
+    def report(self, path: PathText) -> Path:
+        """Write the comparison as one offline HTML page and return its path; raises OutputError."""
+        target = as_path(path, "path")
+        self._found.write_page(target)
+        return target
+
+    def __str__(self) -> str:
+        from osub.analysis.verdict.show import verdict_lines
+
+        return "\n".join(str(line) for line in verdict_lines(self.verdict))
+
+    def __repr__(self) -> str:
+        return f"Comparison({', '.join(map(repr, self.labels))})"
+
+    def _repr_html_(self) -> str:
+        import html
+
+        return "".join(f"<p>{html.escape(line)}</p>" for line in str(self).splitlines())
+
+
+@speaks_of_parameters
+def compare(reference: Run | PathText, *others: Run | PathText) -> Comparison:
+    """Compare runs of one trace.
+
+    Parameters
+    ----------
+    reference
+        A run, or the path of one; the others are held against it.
+    others
+        At least one.
+
+    Raises
+    ------
+    UsageError
+        There is only one run, or no job is in two of them.
+    InputError
+        A path is no RUN.
+    """
+    from osub.analysis.compared import compared
+
+    return Comparison(compared([as_run(run).record for run in (reference, *others)]))
+
+
+def as_run(given: Run | PathText) -> Run:
+    """Return a run that is given, or the one in that folder."""
+    return given if isinstance(given, Run) else load(given)

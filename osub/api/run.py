@@ -1,0 +1,221 @@
+"""A run, real or simulated: its tables, its metrics, its pictures."""
+
+from __future__ import annotations
+
+import shutil
+import weakref
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from osub.api.words import PathText, as_path, speaks_of_parameters
+from osub.errors import OutputError, UsageError
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    import polars as pl
+
+    from osub.analysis.metrics import RunMetrics
+    from osub.records import Run as Record
+    from osub.records import RunInfo
+
+WAIT_THRESHOLD_S, BETA_S = 5.0, 10.0
+
+
+class Run:
+    """A RUN folder. Its tables are read when they are first asked for.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    outcome
+        What the simulation told of itself; nothing, for a run that was not just simulated.
+    scratch
+        A folder to remove with the run.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        outcome: dict[str, Any] | None = None,
+        scratch: Path | None = None,
+    ) -> None:
+        self.path = path
+        self.outcome: dict[str, Any] = outcome or {}
+        if scratch is not None:
+            weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
+
+    @cached_property
+    def record(self) -> Record:
+        """The run as the rooms of the toolkit take it."""
+        from osub.records import load_run
+
+        return load_run(self.path)
+
+    @property
+    def info(self) -> RunInfo:
+        """What ran where: ``run.json``."""
+        return self.record.info
+
+    @property
+    def label(self) -> str:
+        """Its name in tables and charts."""
+        return self.info.label
+
+    @property
+    def jobs(self) -> pl.DataFrame:
+        """One row a job, with the columns of ``docs/records.md``."""
+        return self.record.jobs
+
+    @property
+    def allocations(self) -> pl.DataFrame | None:
+        """What jobs with several lives, or changing sizes, held; None where each has one life."""
+        return self.record.allocations
+
+    @property
+    def slices(self) -> pl.DataFrame | None:
+        """The time slices, if there were any."""
+        return self.record.slices
+
+    @cached_property
+    def _measured(self) -> pl.DataFrame:
+        from osub.analysis.derived import with_derived
+
+        return with_derived(self.jobs, held=self._held)
+
+    @cached_property
+    def _held(self) -> pl.DataFrame:
+        from osub.analysis.lives import stretches
+
+        return stretches(self.jobs, self.allocations)
+
+    def with_measures(self) -> pl.DataFrame:
+        """Return the jobs with ``wait_s``, ``run_s``, ``slowdown_osub``, ``degradation`` and more."""
+        return self._measured
+
+    def metrics(self, *, wait_threshold_s: float = WAIT_THRESHOLD_S, beta_s: float = BETA_S) -> RunMetrics:
+        """Return the run's metrics.
+
+        Parameters
+        ----------
+        wait_threshold_s
+            A job that waits longer counts as one that waited.
+        beta_s
+            Least dedicated time in the bounded slowdown.
+        """
+        from osub.analysis.derived import MetricOptions
+        from osub.analysis.metrics import measure
+
+        return measure(self.record, MetricOptions(wait_threshold_s=wait_threshold_s, beta_s=beta_s))
+
+    @property
+    def plot(self) -> Plots:
+        """Its charts, as Plotly figures."""
+        return Plots(self)
+
+    def report(self, path: PathText) -> Path:
+        """Write the run's page, and return its path; see ``osub.report``."""
+        from osub.api.pages import report
+
+        return report(self, path)
+
+    @speaks_of_parameters
+    def save(self, path: PathText) -> Run:
+        """Copy the RUN to a folder that does not exist yet, and return the copy.
+
+        Raises
+        ------
+        OutputError
+            The folder exists, or cannot be written.
+        """
+        target = as_path(path, "path")
+        if target.exists():
+            raise OutputError(f"{target} exists already: choose another folder for the run")
+        try:
+            shutil.copytree(self.path, target)
+        except (OSError, shutil.Error) as error:
+            shutil.rmtree(target, ignore_errors=True)
+            raise OutputError(
+                f"cannot write {target}: {getattr(error, 'strerror', None) or error}"
+            ) from error
+        return Run(target, self.outcome)
+
+    def __repr__(self) -> str:
+        return f"Run({self.label!r}, {self.jobs.height:,} jobs, {self.info.kind})"
+
+    def _repr_html_(self) -> str:
+        """Return the metrics that a reader looks at first, as a table."""
+        import html
+
+        from osub.analysis.rows import metric_rows
+
+        rows = [row for row in metric_rows([self.metrics()]) if not row.detail]
+        lines = "".join(
+            f"<tr><td>{html.escape(row.group)}</td><td>{html.escape(row.name)}</td>"
+            f"<td style='text-align:right'>{html.escape(row.cells[0])}</td></tr>"
+            for row in rows
+        )
+        return f"<p><b>{html.escape(self.label)}</b></p><table>{lines}</table>"
+
+
+class Plots:
+    """The charts of a run; each returns a Plotly figure, which a notebook shows."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def gantt(self) -> go.Figure:
+        """Every job on its nodes and cores; how full the nodes were, where the jobs are too many.
+
+        Raises
+        ------
+        UsageError
+            No job of the run has a place.
+        """
+        from osub.analysis.gantt import gantt
+
+        run = self._run
+        chart = gantt(run._measured, run.info, held=run._held)  # noqa: SLF001
+        if chart is None:
+            raise UsageError(f"no job of {run.label} has a known place: there is nothing to draw")
+        return chart.figure
+
+    def waits(self) -> go.Figure:
+        """How many jobs waited how long."""
+        from osub.analysis.curves import wait_chart
+        from osub.analysis.derived import MetricOptions
+
+        return wait_chart([self._curve()], MetricOptions()).figure
+
+    def slowdowns(self) -> go.Figure:
+        """How many jobs were slowed down how much."""
+        from osub.analysis.curves import slowdown_chart
+
+        return slowdown_chart([self._curve()]).figure
+
+    def completion(self) -> go.Figure:
+        """How much of the work was done when."""
+        from osub.analysis.curves import completion_chart
+
+        return completion_chart([self._curve()]).figure
+
+    def _curve(self) -> Any:
+        from osub.analysis.curves import Measured
+
+        run = self._run
+        return Measured(run.label, run._measured, 0, run.info.kind == "simulated")  # noqa: SLF001
+
+
+@speaks_of_parameters
+def load(path: PathText) -> Run:
+    """Return the run in a RUN folder.
+
+    Raises
+    ------
+    InputError
+        It is no RUN, or a damaged one.
+    """
+    run = Run(as_path(path, "path"))
+    run.record  # noqa: B018  (an error belongs here, and not where the run is first used)
+    return run

@@ -1,0 +1,225 @@
+"""A trace on a simulated cluster."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from osub.api.run import Run
+from osub.api.trace import Trace
+from osub.api.words import PathText, as_path
+from osub.errors import OutputError, UsageError
+
+if TYPE_CHECKING:
+    from simulator.fit.parameters import Fit
+    from simulator.simulate import Result
+
+Settings = Mapping[str, object] | Sequence[str]
+
+
+def simulate(
+    trace: Trace | Run | PathText,
+    system: str,
+    *,
+    out: PathText | None = None,
+    policy: str = "easy",
+    settings: Settings = (),
+    malleable_share: float | str | None = None,
+    preemption: str | None = None,
+    multiplicity: int = 1,
+    queues: str = "sq",
+    interactive_share: str | None = None,
+    interactive_nodes: int | None = None,
+    multiplicity_interactive: int = 4,
+    interactive_queue: int = 0,
+    overhead: float | str = 1.2,
+    sharing: str | None = None,
+    node_noise: float = 0.0,
+    quantum_ms: float | None = None,
+    hold: str = "yield",
+    memory_gib: float | None = None,
+    placement: str = "lln",
+    speedup: float = 1.0,
+    oversize: str = "skip",
+    zero_length: str = "skip",
+    limits: str = "raise",
+    latency: PathText | None = None,
+    fit: Fit | None = None,
+    failures: PathText | None = None,
+    mtbf: float | None = None,
+    repair: float = 6.0,
+    failure_shape: float = 1.0,
+    after_failure: str = "checkpoint",
+    checkpoint_interval: float | None = None,
+    checkpoint_cost: float = 0.0,
+    seed: int = 1,
+    label: str | None = None,
+    check: bool = False,
+) -> Run:
+    """Simulate a trace on a system.
+
+    Parameters
+    ----------
+    trace
+        A trace, an SWF file, or a run, whose jobs are then simulated as they were replayed.
+    system
+        Nodes and cores a node, such as ``N150C12``.
+    out
+        RUN folder to write. None: a temporary one, which lives as long as the run that is returned;
+        ``Run.save`` keeps it.
+    policy, settings
+        A built-in policy (``osub simulate --policies`` lists them) or your own, ``FILE.py:NAME``; its
+        options, as a mapping or as ``NAME=VALUE``.
+    malleable_share, preemption
+        Options of malleable and of hybrid policies.
+    multiplicity
+        M: most jobs a core, 1 to 8.
+    queues, interactive_share, interactive_nodes, multiplicity_interactive, interactive_queue
+        ``sq``, one queue, or ``mq``: some nodes (a share such as ``5%``, or a number) are kept for the jobs
+        of the SWF queue ``interactive_queue`` (-1: there are none).
+    overhead
+        C_o: the speed on a core that m jobs share is 1/(m x C_o). A real RUN without gang scheduling: as
+        there.
+    sharing, node_noise
+        Your own sharing model, ``FILE.py:NAME``; standard deviation of the nodes' speeds.
+    quantum_ms, hold
+        Exact time slices by the gang scheduler's own core, in milliseconds; what held jobs do, ``freeze`` or
+        ``yield``.
+    memory_gib
+        Memory of a node; None: it does not matter.
+    placement
+        ``lln`` (Slurm's), ``thesis``, or ``FILE.py:NAME``.
+    speedup
+        Divides every time of the trace.
+    oversize, zero_length
+        Jobs that can never run, jobs without a run time: ``fail``, ``skip``, or ``clip`` and ``keep``.
+    limits
+        Run times beyond the request: ``raise`` the request, or ``enforce`` it.
+    latency, fit
+        Latencies of a real cluster, a JSON file or a real RUN with M=1; what ``simulator.fit`` found.
+    failures, mtbf, repair, failure_shape, after_failure
+        When nodes fail: a CSV file, or at random with mean hours between failures and of a repair; what
+        becomes of their jobs (``checkpoint``, ``scratch``, ``give-up``).
+    checkpoint_interval, checkpoint_cost
+        Seconds of work between checkpoints of every job, and what one takes.
+    seed
+        For whatever is drawn at random.
+    label
+        Name of the run in tables.
+    check
+        Check the engine's invariants after every event: slow.
+
+    Raises
+    ------
+    UsageError
+        A parameter is not known, or two contradict each other.
+    InputError
+        The trace or a file cannot be used.
+    OutputError
+        ``out`` holds something already, or cannot be written.
+    """
+    began_wall, began_cpu = time.perf_counter(), time.process_time()
+    target = None if out is None else _empty(as_path(out, "out"))
+    from simulator.choices import Words
+    from simulator.measured import latencies_of, overhead_of
+    from simulator.options import cleaning_of
+    from simulator.record import tables_of
+    from simulator.session import Session
+
+    latencies = None if latency is None else latencies_of(as_path(latency, "latency"))
+    if fit is not None:
+        latencies = fit.times(latencies)
+    words = Words(
+        system=system,
+        policy=policy,
+        multiplicity=multiplicity,
+        queues=queues,
+        interactive_share=interactive_share,
+        interactive_nodes=interactive_nodes,
+        multiplicity_interactive=multiplicity_interactive,
+        overhead=overhead_of(str(overhead), latencies),
+        sharing=sharing,
+        node_noise=node_noise,
+        quantum_ms=quantum_ms,
+        hold=hold,
+        placement=placement,
+        memory_gib=memory_gib,
+        seed=seed,
+        settings=_all_settings(settings, fit, malleable_share=malleable_share, preemption=preemption),
+        failures=None if failures is None else as_path(failures, "failures"),
+        mtbf_h=mtbf,
+        repair_h=repair,
+        failure_shape=failure_shape,
+        after_failure=after_failure,
+        checkpoint_interval_s=checkpoint_interval,
+        checkpoint_cost_s=checkpoint_cost,
+    )
+    cleaning = cleaning_of(interactive_queue, speedup, oversize, zero_length, limits)
+    session = Session(_trace_path(trace), words, cleaning, latencies, None if fit is None else fit.run)
+    result = session.run(check=check)
+    figures, tables = outcome(result), tables_of(result)
+    del result  # of a large trace it takes as much memory as writing does
+    scratch = None
+    if target is None:
+        scratch = Path(tempfile.mkdtemp(prefix="osub-run-"))
+        target = scratch / "run"
+    run = Run(target, figures, scratch)
+    session.write(tables, run.path, label, began_wall, began_cpu)
+    return run
+
+
+def _empty(target: Path) -> Path:
+    """Return the folder if nothing is in it yet; raises OutputError."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise OutputError(f"{target} exists already: choose another folder for the run")
+    return target
+
+
+def _trace_path(trace: Trace | Run | PathText) -> Path:
+    if isinstance(trace, Trace | Run):
+        return trace.path
+    return as_path(trace, "trace")
+
+
+def _all_settings(settings: Settings, fit: Fit | None, **named: object) -> tuple[str, ...]:
+    """Return the policy's options: those that are fitted, then those that are given, which win."""
+    if isinstance(settings, str):
+        raise UsageError("--set takes a mapping or a list of NAME=VALUE, not a single text")
+    pairs = settings.items() if isinstance(settings, Mapping) else ()
+    texts = () if isinstance(settings, Mapping) else map(str, settings)
+    named_pairs = ((name, value) for name, value in named.items() if value is not None)
+    several = (*texts, *(f"{name}={value}" for name, value in (*pairs, *named_pairs)))
+    if fit is None:
+        return several
+    from simulator.policies.family import split_settings
+
+    known = split_settings(several)
+    return (*(text for text in fit.settings if text.partition("=")[0] not in known), *several)
+
+
+def outcome(result: Result) -> dict[str, Any]:
+    """Return the main figures of a simulation."""
+    workload = result.workload
+    waits_s = (result.start_us - result.submit_us) / 1e6
+    turnaround_s = (result.end_us - result.submit_us) / 1e6
+    run_s = workload.run_us / 1e6
+    long_enough = run_s > 0
+    slowdown = turnaround_s[long_enough] / run_s[long_enough]
+    return {
+        "jobs": workload.count,
+        "interactive_jobs": int(workload.interactive.sum()),
+        "left_out": dict(workload.left_out),
+        "timed_out": int(workload.timed_out.sum()),
+        "wait_mean_s": float(waits_s.mean()),
+        "wait_max_s": float(waits_s.max()),
+        "waited_share": float((waits_s > 0).mean()),
+        "slowdown_osub_mean": float(slowdown.mean()) if len(slowdown) else None,
+        "slowdown_osub_max": float(slowdown.max()) if len(slowdown) else None,
+        "makespan_s": float(result.end_us.max() / 1e6),
+        "events": result.events,
+        "engine_cpu_s": result.engine_cpu_s,
+        "jobs_per_cpu_s": workload.count / result.engine_cpu_s if result.engine_cpu_s else None,
+    }

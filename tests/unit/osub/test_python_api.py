@@ -1,0 +1,151 @@
+"""``import osub``: the surface is stable, quick to import, and its errors speak of parameters."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import osub
+from osub.api.words import parameters
+from osub.errors import InputError, OutputError, UsageError
+from workloads.swf import write_swf
+from workloads.trace.generate import generate_trace
+
+SURFACE = ["Comparison", "OsubError", "Run", "Trace", "compare", "load", "load_trace", "report", "simulate"]
+
+
+@pytest.fixture(scope="module")
+def swf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("api") / "made.swf.gz"
+    write_swf(path, generate_trace(60, 4, 4, seed=3, interactive_share=0.3))
+    return path
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OSUB_JIT", "0")
+
+
+def test_the_public_surface() -> None:
+    assert sorted(osub.__all__) == SURFACE
+    assert [name for name in dir(osub) if not name.startswith("_")] == SURFACE
+    assert all(getattr(osub, name).__doc__ for name in SURFACE)
+    with pytest.raises(AttributeError, match="it offers"):
+        osub.nothing  # noqa: B018
+
+
+def test_the_import_brings_no_heavy_library() -> None:
+    heavy = ("numba", "polars", "plotly", "numpy", "typer", "zmq")
+    program = f"import osub, sys; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_from_a_trace_to_a_comparison(swf: Path, tmp_path: Path) -> None:
+    trace = osub.load_trace(swf)
+    assert len(trace) == trace.jobs.height == 60
+    assert "made" in repr(trace)
+    alone = osub.simulate(trace, "N4C4", label="alone")
+    shared = osub.simulate(str(swf), "N4C4", multiplicity=2, out=tmp_path / "shared", label="shared")
+    assert alone.jobs.height == shared.jobs.height
+    assert alone.metrics().kinds["all"].wait_s.mean == pytest.approx(alone.outcome["wait_mean_s"])
+    comparison = osub.compare(alone, tmp_path / "shared")
+    assert comparison.labels == ("alone", "shared")
+    assert str(comparison).startswith("shared against alone: ")
+    assert comparison.gains().height == comparison.jobs().height
+    assert "<p>" in comparison._repr_html_()
+    assert "alone" in alone._repr_html_()
+    page = osub.report([alone, shared], tmp_path / "page.html")
+    assert 'class="verdict"' in page.read_text(encoding="utf-8")
+    again = osub.load(str(tmp_path / "shared"))
+    assert again.jobs.equals(shared.jobs)
+
+
+def test_charts_are_figures(swf: Path) -> None:
+    run = osub.simulate(swf, "N4C4", multiplicity=2)
+    for draw in (run.plot.gantt, run.plot.waits, run.plot.slowdowns, run.plot.completion):
+        assert draw().data
+
+
+def test_a_run_that_is_not_saved_goes_with_its_last_name(swf: Path, tmp_path: Path) -> None:
+    run = osub.simulate(swf, "N4C4")
+    path, kept = run.path, run.save(tmp_path / "kept")
+    assert path.is_dir()
+    with pytest.raises(OutputError, match="exists already"):
+        run.save(tmp_path / "kept")
+    del run
+    gc.collect()
+    assert not path.exists()
+    assert osub.load(kept.path).jobs.height
+
+
+def test_the_same_jobs_from_a_run(swf: Path) -> None:
+    run = osub.simulate(swf, "N4C4")
+    again = osub.simulate(run, "N4C4")
+    waits = [one.jobs["start_s"] - one.jobs["submit_s"] for one in (run, again)]
+    assert waits[0].equals(waits[1])
+
+
+def test_options_of_a_policy_as_a_mapping_or_as_texts(swf: Path) -> None:
+    one = osub.simulate(swf, "N4C4", policy="slurm", settings={"interval": 5})
+    two = osub.simulate(swf, "N4C4", policy="slurm", settings=["interval=5"])
+    assert one.jobs["start_s"].equals(two.jobs["start_s"])
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "message"),
+    [
+        ({"placement": "mine"}, UsageError, "unknown placement"),
+        ({"queues": "mq"}, UsageError, "queues mq needs either interactive_share"),
+        ({"quantum_ms": 50.0, "node_noise": 0.1}, UsageError, "sharing, node_noise and quantum_ms do not go"),
+        ({"settings": "a=1"}, UsageError, "settings takes a mapping"),
+        ({"latency": 3}, UsageError, "latency takes a path, not int"),
+        ({"failures": "nowhere.csv"}, InputError, "nowhere.csv"),
+    ],
+)
+def test_errors_speak_of_parameters(
+    swf: Path, words: dict[str, object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message) as raised:
+        osub.simulate(swf, "N4C4", **words)  # type: ignore[arg-type]
+    assert "--" not in str(raised.value)
+
+
+def test_wrong_paths_are_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        osub.load(tmp_path)
+    with pytest.raises(InputError):
+        osub.load_trace(tmp_path / "none.swf")
+    for nothing in ("", "a\0b", 3):
+        with pytest.raises(UsageError, match="path takes a path"):
+            osub.load(nothing)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="runs is empty"):
+        osub.report([], tmp_path / "page.html")
+
+
+def test_options_become_parameters() -> None:
+    assert parameters("--set and --node-noise do not go with --slices") == (
+        "settings and node_noise do not go with quantum_ms"
+    )
+    assert parameters("a--b, ---x, 1 -- 2") == "a--b, ---x, 1 -- 2"
+
+
+def test_the_page_on_python_runs_as_it_stands(
+    swf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = Path(__file__).parents[3] / "docs" / "python.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert len(blocks) == 3
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "trace.swf").write_bytes(gzip.decompress(swf.read_bytes()))
+    (tmp_path / "runs").mkdir()
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(compile(block, str(page), "exec"), names)
+    assert (tmp_path / "shared.html").exists()
