@@ -38,6 +38,8 @@ class Session:
         What a real cluster adds to the schedule; None: nothing.
     fitted_on
         Label of the run that latencies and settings were fitted on, if they were.
+    lenient
+        Pass over lines of the trace that break a rule of the format.
 
     Raises
     ------
@@ -52,6 +54,8 @@ class Session:
         cleaning: Cleaning,
         latencies: Latencies | None = None,
         fitted_on: str | None = None,
+        *,
+        lenient: bool = False,
     ) -> None:
         self.fitted_on = fitted_on
         self.words = words
@@ -60,7 +64,8 @@ class Session:
         self.started = utc_now()
         self.setting = setting_of(words)
         self.trace_path = trace / TRACE_NAME if (trace / _INFO_NAME).is_file() else trace
-        columns = load_columns(self.trace_path)
+        columns = load_columns(self.trace_path, strict=not lenient)
+        self.skipped_lines = dict(columns.report.skipped)
         self.trace_name = read_info(self.trace_path.parent).trace_name if self.of_run else columns.name
         self.workload = prepared(
             words,

@@ -81,4 +81,6 @@ def last_words(layout: Layout, role: str) -> str:
         if path.exists():
             lines += [line for line in path.read_text(errors="replace").splitlines() if line.strip()]
     faults = [line for line in lines if "fatal" in line or "Error:" in line or "already in use" in line]
-    return (faults or lines or ["it logged nothing"])[-1].strip()
+    last = (faults or lines or ["it logged nothing"])[-1].strip()
+    why = [line.partition("error: ")[2] for line in lines if "Parsing error" in line]
+    return f"{last} ({why[-1].strip()})" if why else last

@@ -49,9 +49,9 @@ def with_derived(
     ``run_s`` is the time on cores, all ``lives`` together; ``lost_s`` of it was thrown away and ``again_s``
     set up once more, and the rest, ``useful_s``, counted. ``slowdown`` is (wait + run)/useful,
     ``slowdown_osub`` (wait + run)/dedicated, ``degradation`` useful/dedicated, ``bounded_slowdown``
-    (wait + run)/max(dedicated, beta), ``work_core_s`` cores times the time that the job needs to compute
-    alone: busy, else dedicated; else the CPU time that it used. A quotient of zero seconds is null, and so is
-    the degradation of a job that ran for nothing.
+    the same with max(dedicated, beta), at least 1, ``work_core_s`` cores times the time that the job needs to
+    compute alone: busy, else dedicated; else the CPU time that it used. A quotient of zero seconds is
+    null, and so is the degradation of a job that ran for nothing.
     ``allocated_core_s``, ``lost_core_s`` and ``again_core_s`` are times with the cores held then;
     ``resizes``, ``requeues`` and ``resumptions`` (after a preemption, or from a checkpoint) are counts.
 
@@ -81,7 +81,7 @@ def with_derived(
             slowdown_osub=_quotient(wait + run, dedicated),
             degradation=pl.when((useful > 0) | (run == 0)).then(_quotient(useful, dedicated)),
             bounded_slowdown=pl.when(dedicated.is_not_null()).then(
-                (wait + run) / pl.max_horizontal(dedicated, pl.lit(options.beta_s))
+                ((wait + run) / pl.max_horizontal(dedicated, pl.lit(options.beta_s))).clip(lower_bound=1.0)
             ),
             work_core_s=pl.coalesce(
                 pl.col("busy_s") * pl.col("cores"), dedicated * pl.col("cores"), pl.col("cpu_s")

@@ -107,9 +107,9 @@ _SYSTEM_LINES: tuple[tuple[str, Callable[[RunMetrics], Value], Form, Better], ..
     ("90% of the CPU time done", _cpu_time_done("p90"), "seconds", "low"),
     ("95% of the CPU time done", _cpu_time_done("p95"), "seconds", "low"),
     ("100% of the CPU time done", _cpu_time_done("p100"), "seconds", "low"),
-    ("cores in use", lambda run: run.utilisation_allocated, "share", "high"),
-    ("cores in useful use", lambda run: run.utilisation_useful if _wastes(run) else None, "share", "high"),
-    ("CPU time used", lambda run: run.cpu_utilisation, "share", "high"),
+    ("cores in use", lambda run: run.utilisation_allocated, "share", None),
+    ("cores in useful use", lambda run: run.utilisation_useful if _wastes(run) else None, "share", None),
+    ("CPU time used", lambda run: run.cpu_utilisation, "share", None),
     ("time in use that is shared", lambda run: run.shared_share, "share", None),
 )
 _WORK_LINES: tuple[tuple[str, Callable[[WorkMetrics], Value], Form, Better], ...] = (

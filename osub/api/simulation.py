@@ -15,6 +15,7 @@ from osub.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
     from simulator.fit.parameters import Fit
+    from simulator.session import Session
     from simulator.simulate import Result
 
 Settings = Mapping[str, object] | Sequence[str]
@@ -57,6 +58,7 @@ def simulate(
     checkpoint_cost: float = 0.0,
     seed: int = 1,
     label: str | None = None,
+    lenient: bool = False,
     check: bool = False,
 ) -> Run:
     """Simulate a trace on a system.
@@ -109,6 +111,8 @@ def simulate(
         For whatever is drawn at random.
     label
         Name of the run in tables.
+    lenient
+        Pass over lines of the trace that break a rule of the format, instead of refusing it.
     check
         Check the engine's invariants after every event: slow.
 
@@ -158,9 +162,12 @@ def simulate(
         checkpoint_cost_s=checkpoint_cost,
     )
     cleaning = cleaning_of(interactive_queue, speedup, oversize, zero_length, limits)
-    session = Session(_trace_path(trace), words, cleaning, latencies, None if fit is None else fit.run)
+    session = Session(
+        _trace_path(trace), words, cleaning, latencies, None if fit is None else fit.run, lenient=lenient
+    )
+    _refuse_a_rest(session, oversize)
     result = session.run(check=check)
-    figures, tables = outcome(result), tables_of(result)
+    figures, tables = outcome(result) | {"skipped_lines": session.skipped_lines}, tables_of(result)
     del result  # of a large trace it takes as much memory as writing does
     scratch = None
     if target is None:
@@ -176,6 +183,19 @@ def _empty(target: Path) -> Path:
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise OutputError(f"{target} exists already: choose another folder for the run")
     return target
+
+
+def _refuse_a_rest(session: Session, oversize: str) -> None:
+    """Refuse a run that lost most of its jobs because they do not fit: it would tell of another trace."""
+    from simulator.shapes import SKIPPED
+
+    kept, too_large = session.workload.count, session.workload.left_out.get(SKIPPED, 0)
+    if too_large > kept:
+        raise UsageError(
+            f"{too_large:,} of {kept + too_large:,} jobs can never run on {session.setting.system}, and "
+            f"--oversize {oversize} leaves them out: take a larger system, scale the trace "
+            "(osub trace scale), or say --oversize clip"
+        )
 
 
 def _trace_path(trace: Trace | Run | PathText) -> Path:

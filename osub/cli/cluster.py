@@ -15,14 +15,13 @@ from rich.table import Table
 from deploy.local import Gang, Hold, LocalCluster, Queues, Scheduler, Shape, natural_shape
 from deploy.local.cluster import Status
 from deploy.local.host import look_at_host
+from osub.cli.application import application
 from osub.cli.terminal import Console
 from osub.slurm import JobSnapshot
 
 MOST_UNREADABLE = 10
 
-app = typer.Typer(
-    help="A real Slurm on this host, for experiments.", no_args_is_help=True, add_completion=False
-)
+app = application("A real Slurm on this host, for experiments.")
 
 State = Annotated[Path, typer.Option("--state", help="Folder that holds the cluster.", file_okay=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

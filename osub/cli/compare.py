@@ -15,6 +15,7 @@ from osub.analysis.table import metrics_tables
 from osub.analysis.verdict.gains import gain_table
 from osub.analysis.verdict.show import verdict_lines
 from osub.cli.metric_options import Beta, Full, Page, WaitThreshold
+from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console
 from osub.records import load_run
 
@@ -45,6 +46,7 @@ def compare(
     ] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print metrics and errors as JSON.")] = False,
     full: Full = False,
+    force: Force = False,
     wait_threshold: WaitThreshold = WAIT_THRESHOLD_S,
     beta: Beta = BETA_S,
 ) -> None:
@@ -52,6 +54,8 @@ def compare(
 
     A simulation's differences from its real run are errors; two settings have gains and losses.
     """
+    check_free(html, force, makes_folder=True)
+    check_free(csv, force)
     options = MetricOptions(wait_threshold_s=wait_threshold, beta_s=beta)
     found = compared([load_run(path) for path in runs], least_run)
     metrics = found.metrics(options) if html is None else found.write_page(html, options)

@@ -18,6 +18,8 @@ from osub.analysis.comparison_page import comparison_section
 from osub.analysis.job_by_job import run_errors
 from osub.analysis.report import write_report
 from osub.analysis.table import metrics_tables
+from osub.analysis.verdict import verdict_of
+from osub.analysis.verdict.show import verdict_lines
 from osub.cli.demo_run import SETTINGS, choose_trace, make_out, replay_under, scratch_folder
 from osub.cli.demo_simulate import NOTES, simulate_all
 from osub.cli.terminal import Console
@@ -80,8 +82,10 @@ def demo(
             f"(load {os.getloadavg()[0]:.1f}). Try again when it is calm.",
             highlight=False,
         )
+    verdict = verdict_of(runs)
     if as_json:
         facts = {
+            "verdict": msgspec.to_builtins(verdict),
             "report": str(page),
             "runs": [msgspec.to_builtins(metric) for metric in metrics],
             "errors": [msgspec.to_builtins(error) for error in errors],
@@ -93,6 +97,8 @@ def demo(
     tables = list(metrics_tables(by_kind["real"], console.width, short=True, simulated=beside))
     if compared:
         tables += error_tables(errors, console.width, "simulated against real")
+    for line in verdict_lines(verdict):
+        console.print(line)
     for table in tables:
         console.print(table)
     console.print(

@@ -18,7 +18,9 @@ from typer.core import TyperGroup
 
 from osub.claims.table import claims_table, tally
 from osub.cli import experiment_thesis
+from osub.cli.application import application
 from osub.cli.experiment_show import note, progress, show_table
+from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console
 
 if TYPE_CHECKING:
@@ -43,19 +45,13 @@ class Studies(TyperGroup):
         if cmd_name not in study_names():
             return None
         known = study_of(cmd_name)
-        alone = typer.Typer(add_completion=False)
+        alone = application()
         about = f"{known.help}\n\nTRACE: {known.traces_help}"
         alone.command(cmd_name, help=about)(study)
         return typer.main.get_command(alone)
 
 
-app = typer.Typer(
-    name="experiment",
-    help="Repeat published experiments.",
-    no_args_is_help=True,
-    add_completion=False,
-    cls=Studies,
-)
+app = application("Repeat published experiments.", Studies)
 
 
 @app.callback()
@@ -77,11 +73,13 @@ def study(
     html: Annotated[
         Path | None, typer.Option("--html", help="Write claims, tables and figures.", metavar="FILE")
     ] = None,
+    force: Force = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
     """Run a study and judge every claim."""
     from simulator.experiments.claim_study import Request, check_traces, seeds_of, study_of
 
+    check_free(html, force, makes_folder=True)
     name = ctx.info_name or ""
     chosen = study_of(name)
     check_traces(chosen, traces or [])

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 import typer
 
+from osub.cli.application import application
 from osub.cli.experiment_show import note, progress, show_table
+from osub.cli.out_file import Force, check_free
 from osub.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from simulator.options import Setting
     from simulator.system import System
 
-app = typer.Typer(add_completion=False)
+app = application()
 
 TraceArgument = Annotated[Path, typer.Argument(help="UniLu-Gaia-2014-1.swf.gz.", metavar="TRACE")]
 HtmlOption = Annotated[Path | None, typer.Option("--html", help="Write tables and figures.", metavar="FILE")]
@@ -47,9 +49,11 @@ def thesis_5(
         int | None, typer.Option(help="Its queue of HRR jobs; without it the one with the fewest jobs.")
     ] = None,
     html: HtmlOption = None,
+    force: Force = False,
     as_json: JsonOption = False,
 ) -> None:
     """Chapter 5: SQ with M 1 to 4 against MQ with R 1 to 12%, C_o = 1.0, interactive jobs busy all along."""
+    check_free(html, force, makes_folder=True)
     from simulator.experiments import kit as kit_numbers
     from simulator.experiments import thesis5
     from simulator.experiments.study import run_all
@@ -98,6 +102,7 @@ def thesis_6(
         ),
     ] = False,
     html: HtmlOption = None,
+    force: Force = False,
     as_json: JsonOption = False,
 ) -> None:
     """Chapter 6: interactive jobs that idle, C_o = 1.2; and data sets with more and more of them.
@@ -105,6 +110,7 @@ def thesis_6(
     Interactive jobs of TRACE that have columns 22 and up (thesis Table 6.1) keep them. The data sets that the
     author published with the program have them --interleaved.
     """
+    check_free(html, force, makes_folder=True)
     from simulator.experiments import thesis6
     from simulator.experiments.datasets import DATA_SETS, in_blocks, with_interactive_jobs, with_patterns
     from simulator.experiments.study import run_all

@@ -13,6 +13,7 @@ import sys
 import click
 import typer
 
+from osub.cli.application import application
 from osub.errors import OsubError
 from osub.one_line import LONGEST_MESSAGE, one_line
 from osub.version import VERSION
@@ -48,7 +49,7 @@ class Commands(click.Group):
         module = importlib.import_module(f"osub.cli.{cmd_name}")
         app = getattr(module, "app", None)
         if app is None:
-            app = _application()
+            app = application()
             app.command(cmd_name)(getattr(module, cmd_name))
         command: click.Command = typer.main.get_command(app)
         command.name = cmd_name
@@ -60,15 +61,12 @@ class Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-def _application() -> typer.Typer:
-    return typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-
-
 @click.group(
     cls=Commands,
     name="osub",
     help="Oversubscribe a Slurm cluster, replay traces on it, and measure what comes of it.",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 @click.version_option(VERSION, prog_name="osub")
 def root() -> None:

@@ -15,6 +15,7 @@ from osub.analysis.table import metrics_tables
 from osub.analysis.verdict import verdict_of
 from osub.analysis.verdict.show import verdict_lines
 from osub.cli.metric_options import Beta, Full, Page, WaitThreshold
+from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console
 from osub.records import load_run
 
@@ -24,6 +25,7 @@ def report(
     html: Page = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
     full: Full = False,
+    force: Force = False,
     wait_threshold: WaitThreshold = WAIT_THRESHOLD_S,
     beta: Beta = BETA_S,
 ) -> None:
@@ -31,6 +33,7 @@ def report(
 
     Thresholds are in the runs' own, possibly compressed, seconds.
     """
+    check_free(html, force, makes_folder=True)
     options = MetricOptions(wait_threshold_s=wait_threshold, beta_s=beta)
     loaded = told_apart([load_run(path) for path in runs])
     if html is None:

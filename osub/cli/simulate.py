@@ -130,6 +130,9 @@ def simulate(
     ] = False,
     seed: Annotated[int, typer.Option(min=0, help="For whatever is drawn at random.")] = 1,
     label: Annotated[str | None, typer.Option(help="Name of the run in tables.")] = None,
+    lenient: Annotated[
+        bool, typer.Option("--lenient", help="Pass over malformed lines of the trace instead of refusing it.")
+    ] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Check the engine's invariants after every event: slow.")
     ] = False,
@@ -182,6 +185,7 @@ def simulate(
         checkpoint_cost=checkpoint_cost,
         seed=seed,
         label=label,
+        lenient=lenient,
         check=check,
     )
     figures = run.outcome
@@ -195,14 +199,17 @@ def simulate(
 
 
 def _tell(figures: dict[str, Any], system: str, out: Path) -> None:
-    left_out = ", ".join(f"{count} {reason}" for reason, count in figures["left_out"].items())
+    from osub.analysis.verdict.sentences import duration
+
+    skipped = {f"malformed lines ({reason})": count for reason, count in figures["skipped_lines"].items()}
+    left_out = ", ".join(f"{count} {reason}" for reason, count in (figures["left_out"] | skipped).items())
     print(f"{figures['jobs']} jobs on {system}" + (f" (not as in the trace: {left_out})" if left_out else ""))
     print(
-        f"wait: mean {figures['wait_mean_s']:.1f} s, longest {figures['wait_max_s']:.0f} s, "
+        f"wait: mean {duration(figures['wait_mean_s'])}, longest {duration(figures['wait_max_s'])}, "
         f"{figures['waited_share']:.2%} of the jobs waited"
     )
     if figures["slowdown_osub_mean"] is not None:
         print(f"S_OSub: mean {figures['slowdown_osub_mean']:.2f}, largest {figures['slowdown_osub_max']:.2f}")
-    print(f"makespan: {figures['makespan_s']:.0f} s")
+    print(f"makespan: {duration(figures['makespan_s'])}")
     print(f"engine: {figures['engine_cpu_s']:.3f} s of CPU for {figures['events']} events")
     print(f"the run is in {out}; `osub report {out} --html report.html` draws it")

@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from osub.cli.application import application
 from osub.cli.terminal import Console
 from osub.cli.trace_convert import convert
 from osub.cli.trace_export import export
@@ -23,9 +24,7 @@ from osub.cli.trace_tables import summary_tables
 from workloads.swf import load_columns
 from workloads.trace.summary import summarize
 
-app = typer.Typer(
-    name="trace", help="Look at job traces and transform them.", no_args_is_help=True, add_completion=False
-)
+app = application("Look at job traces and transform them.")
 
 
 @app.callback()

@@ -13,15 +13,16 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from osub.cli.out_file import Force as Force
+from osub.cli.out_file import check_free as check_free
 from osub.cli.terminal import Console
-from osub.errors import OutputError, UsageError
+from osub.errors import UsageError
 from workloads.swf import SwfTrace, read_swf, write_swf
 
 TraceFile = Annotated[Path, typer.Argument(help="SWF file, plain or gzip.", metavar="TRACE")]
 OutFile = Annotated[
     Path, typer.Option("--out", help="SWF file to write; gzip where the name ends in .gz.", metavar="FILE")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace an existing --out file.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Lenient = Annotated[
     bool, typer.Option("--lenient", help="Skip and count malformed lines instead of stopping at the first.")
@@ -35,14 +36,6 @@ Seed = Annotated[int, typer.Option(min=0, help="For whatever is drawn at random.
 def queue_of(number: int) -> int | None:
     """Return the interactive queue that an option names, ``None`` for -1."""
     return None if number < 0 else number
-
-
-def check_free(out: Path, force: bool) -> None:
-    """Refuse to replace a file unasked, before any work is done."""
-    if out.exists() and not force:
-        raise OutputError(f"{out} exists already: choose another name, or add --force")
-    if not out.parent.is_dir():
-        raise OutputError(f"cannot write {out}: there is no folder {out.parent}")
 
 
 def load(path: Path, lenient: bool) -> SwfTrace:

@@ -11,10 +11,12 @@ from osub.cli.trace_scale import parse_system
 from workloads.trace.generate import generate_trace
 from workloads.trace.kinds import summarize_kinds
 
+MOST_JOBS = 10_000_000
+
 
 def generate(
     out: OutFile,
-    jobs: Annotated[int, typer.Option(min=1, help="How many.")] = 1000,
+    jobs: Annotated[int, typer.Option(min=1, max=MOST_JOBS, help="How many.")] = 1000,
     system: Annotated[
         str, typer.Option(help="The machine, such as N12C12; 'host' for the cluster that fits this host.")
     ] = "N12C12",

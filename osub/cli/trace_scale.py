@@ -120,6 +120,7 @@ def scale(
     UniLu-Gaia-2014-1, source and window are the thesis's by default (its section 7.4.3).
     """
     check_free(out, force)
+    check_free(html, force, makes_folder=True)
     size = parse_system(system)
     original = load(trace, lenient)
     queue = queue_of(interactive_queue)

@@ -13,6 +13,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from osub.cli.application import application
+from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console
 from osub.cli.workloads_check import check
 from osub.cli.workloads_kinds import (
@@ -33,11 +35,7 @@ from osub.whole_file import write_whole
 from workloads.rrba.assign import NAMES, draw_arguments
 from workloads.swf import read_swf
 
-app = typer.Typer(
-    help="The applications inside the jobs: compile, calibrate, check.",
-    no_args_is_help=True,
-    add_completion=False,
-)
+app = application("The applications inside the jobs: compile, calibrate, check.")
 
 # Ranks wait by polling: on cores of their own they consume all of them.
 LEAST_SHARE = 0.9
@@ -78,12 +76,14 @@ def assign(
     speedup: Speedup = 1.0,
     interactive_queue: InteractiveQueue = 0,
     seed: Annotated[int, typer.Option(help="Of the draw.")] = 1,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Draw an application for each batch job of TRACE, of those that run on its number of processors.
 
     Targets are the trace's run times divided by --speedup, which must be the replay's.
     """
+    check_free(out, force)
     rng = random.Random(seed)  # noqa: S311 - a draw to be repeated, no secret
     names = application or NAMES
     drawn: dict[int, str] = {}

@@ -22,7 +22,7 @@ from osub.errors import InputError
 from workloads.swf.header import SwfComment, SwfHeader
 from workloads.swf.job import SWF_FIELDS
 from workloads.swf.line import FIELD_COUNT, LARGEST, LineFaultError, parse_line
-from workloads.swf.reader import EXAMPLES_KEPT, no_jobs, trace_name
+from workloads.swf.reader import EXAMPLES_KEPT, no_jobs, refusal, trace_name
 from workloads.swf.source import LONGEST_LINE, STREAM_FAULTS, open_trace, stream_fault
 from workloads.swf.trace import ReadReport
 
@@ -123,7 +123,7 @@ class _Loading:
     def refuse(self, message: str, reason: str) -> None:
         """Raise where reading is strict, else count."""
         if self.strict:
-            raise InputError(message)
+            raise refusal(message, self.jobs)
         self.skipped[reason] += 1
         if len(self.examples) < EXAMPLES_KEPT:
             self.examples.append(message)

@@ -85,7 +85,7 @@ class SwfReader(Iterator[SwfJob]):
 
     def _refuse(self, message: str, reason: str) -> None:
         if self.strict:
-            raise InputError(message)
+            raise refusal(message, self._jobs)
         self._skipped[reason] += 1
         if len(self._examples) < EXAMPLES_KEPT:
             self._examples.append(message)
@@ -98,6 +98,12 @@ class SwfReader(Iterator[SwfJob]):
         if self._last_submit_s is not None and job.submit_s < self._last_submit_s:
             self._unsorted += 1
         self._last_submit_s = job.submit_s
+
+
+def refusal(message: str, jobs: int) -> InputError:
+    """Return the error for a line; before the first job the file may be none of this format."""
+    other = "" if jobs else "; is it SWF? `osub trace convert` reads sacct's output and job completion logs"
+    return InputError(message + other)
 
 
 def no_jobs(path: Path, report: ReadReport, comments: int) -> InputError:

@@ -32,6 +32,8 @@ from workloads.trace.sizes import POWER_OF_TWO, SERIAL, count_kinds, halved, men
 from workloads.trace.slots import SlotChooser, slack_cores
 from workloads.trace.window import SLOT_S
 
+MOST_INTENSITY = 1000.0
+
 
 @dataclass(frozen=True, slots=True)
 class ScaleReport:
@@ -136,8 +138,8 @@ def scale_trace(
         )
     if not _in_range(to_nodes, to_cores_per_node, size_before, intensity, interactive_share, tolerance):
         raise UsageError(
-            "scaling needs systems of 1 core or more, an intensity above 0, an interactive share of 0 to 1 "
-            "and a tolerance of 0 or more"
+            "scaling needs systems of 1 core or more, an intensity above 0 and at most 1,000, an "
+            "interactive share of 0 to 1 and a tolerance of 0 or more"
         )
     rng = np.random.default_rng(seed)
     flags = interactive_flags(trace, interactive_queue)
@@ -164,7 +166,12 @@ def scale_trace(
 
 
 def _in_range(nodes: int, cores: int, procs: int, intensity: float, share: float, tolerance: float) -> bool:
-    return min(nodes, cores, procs) >= 1 and intensity > 0 and 0 <= share <= 1 and tolerance >= 0
+    return (
+        min(nodes, cores, procs) >= 1
+        and 0 < intensity <= MOST_INTENSITY
+        and 0 <= share <= 1
+        and tolerance >= 0
+    )
 
 
 def _width(job: SwfJob) -> int:

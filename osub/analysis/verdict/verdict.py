@@ -101,7 +101,7 @@ def _of_settings(groups: Sequence[Group]) -> Iterator[Finding]:
 
 def _of_gangs(groups: Sequence[Group]) -> Iterator[Finding]:
     for naive in groups:
-        if not naive.is_shared or naive.info.gang.kind != "none":
+        if not naive.is_shared or naive.info.gang.kind != "none" or naive.info.kind != groups[0].info.kind:
             continue
         for gang in groups:
             alike = layout_key(naive.info) == layout_key(gang.info) and naive.info.kind == gang.info.kind

@@ -71,3 +71,14 @@ def test_a_page_below_a_file_is_refused(runs: list[Path], tmp_path: Path) -> Non
 
 def test_no_run_is_a_usage_error() -> None:
     assert osub().returncode == 2
+
+
+def test_a_page_that_exists_is_replaced_only_when_asked(runs: list[Path], tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text("mine")
+    refused = osub(runs[0], "--html", page)
+    assert refused.returncode == 1
+    assert "--force" in refused.stderr
+    assert page.read_text() == "mine"
+    assert osub(runs[0], "--html", page, "--force").returncode == 0
+    assert "osub report" in page.read_text(encoding="utf-8")

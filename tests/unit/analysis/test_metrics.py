@@ -130,7 +130,7 @@ def test_a_job_of_no_length_has_no_slowdown_but_a_bounded_one() -> None:
     job = make_ended(1, submit_s=0.0, start_s=3.0, end_s=3.0, dedicated_s=0.0)
     row = with_derived(frame_of([job], JOBS)).row(0, named=True)
     assert (row["slowdown"], row["slowdown_osub"], row["degradation"]) == (None, None, None)
-    assert row["bounded_slowdown"] == 0.3
+    assert row["bounded_slowdown"] == 1
 
 
 @pytest.mark.parametrize("jobs", [[], [make_job(1, state="LOST")]])

@@ -289,3 +289,33 @@ def test_convert_refuses_bad_words_about_a_log(
     log.write_text(ACCOUNTING)
     assert run(["trace", "convert", str(log), "--out", str(tmp_path / "week.swf"), *words]) == 2
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["trace", "generate", "--jobs", "99999999999", "--out", "x.swf"], 2),
+        (["trace", "scale", "TRACE", "--system", "N4C4", "--intensity", "1e30", "--out", "x.swf"], 2),
+        (["trace", "scale", "TRACE", "--system", "N4C4", "--intensity", "nan", "--out", "x.swf"], 2),
+    ],
+)
+def test_numbers_beyond_all_reason_are_one_line(
+    words: list[str], code: int, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = {"TRACE": str(trace), "x.swf": str(tmp_path / "x.swf")}
+    assert run([named.get(word, word) for word in words]) == code
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not (tmp_path / "x.swf").exists()
+
+
+@pytest.mark.parametrize(
+    "command", [[], ["trace"], ["trace", "scale"], ["simulate"], ["cluster", "up"], ["experiment"]]
+)
+def test_help_has_one_style_and_a_short_name(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    texts = []
+    for word in ("-h", "--help"):
+        assert run([*command, word]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1]
+    assert texts[0].startswith("Usage: osub")
+    assert "\N{BOX DRAWINGS LIGHT HORIZONTAL}" not in texts[0]

@@ -112,3 +112,34 @@ def test_a_run_that_is_there_is_not_overwritten(trace: Path, tmp_path: Path) -> 
 
 def test_a_trace_that_is_not_there_is_an_input_error(tmp_path: Path) -> None:
     assert isinstance(call(tmp_path / "none.swf", tmp_path / "run").exception, InputError)
+
+
+def test_malformed_lines_are_passed_over_only_when_asked(trace: Path, tmp_path: Path) -> None:
+    trace.write_text(trace.read_text().replace("2 6 ", "2 -1 "))
+    outcome = call(trace, tmp_path / "strict")
+    assert isinstance(outcome.exception, InputError)
+    assert "submit time" in str(outcome.exception)
+    outcome = call(trace, tmp_path / "lenient", "--lenient")
+    assert outcome.exit_code == 0, outcome.output
+    assert "1 malformed lines" in outcome.output
+    assert load_run(tmp_path / "lenient").jobs["trace_job"].to_list() == [1, 3]
+
+
+def test_a_run_that_would_lose_most_of_its_jobs_is_refused(trace: Path, tmp_path: Path) -> None:
+    words = [str(trace), "--system", "N1C1", "--out", str(tmp_path / "rest")]
+    outcome = CliRunner().invoke(app, words)
+    assert isinstance(outcome.exception, UsageError)
+    assert "2 of 3 jobs can never run on N1C1" in str(outcome.exception)
+    assert not (tmp_path / "rest").exists()
+
+
+def test_times_are_told_in_the_unit_a_reader_thinks_in(trace: Path, tmp_path: Path) -> None:
+    trace.write_text("; Version: 2.2\n" + "".join(line.replace(" 100 ", " 90000 ") + "\n" for line in LINES))
+    outcome = call(trace, tmp_path / "long")
+    assert "makespan: 25.0" in outcome.output
+    assert " h\n" in outcome.output
+
+
+def test_a_table_of_another_kind_is_told_what_reads_it(trace: Path, tmp_path: Path) -> None:
+    trace.write_text("JobID|State\n1|COMPLETED\n")
+    assert "osub trace convert" in str(call(trace, tmp_path / "run").exception)

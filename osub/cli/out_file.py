@@ -1,0 +1,39 @@
+"""The one rule for files that exist: they stay, unless ``--force`` is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from osub.errors import OutputError
+
+Force = Annotated[bool, typer.Option("--force", help="Replace files that exist already.")]
+
+
+def check_free(out: Path | None, force: bool, *, makes_folder: bool = False) -> None:
+    """Refuse to replace a file unasked, before any work is done.
+
+    Parameters
+    ----------
+    out
+        The file; None names none.
+    force
+        Whether it may be replaced.
+    makes_folder
+        Whether the writer makes the folder where it is missing.
+
+    Raises
+    ------
+    OutputError
+        There is such a file, or no folder for it.
+    """
+    if out is None:
+        return
+    if out.is_dir():
+        raise OutputError(f"{out} is a folder; name a file in it")
+    if out.exists() and not force:
+        raise OutputError(f"{out} exists already: choose another name, or add --force")
+    if not makes_folder and not out.parent.is_dir():
+        raise OutputError(f"cannot write {out}: there is no folder {out.parent}")
