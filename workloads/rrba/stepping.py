@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from dataclasses import dataclass
 
 import numpy as np
 from mpi4py import MPI
 
+from workloads.meter import Meter
 from workloads.rrba.application import Solver
 from workloads.rrba.pace import StepTimes
 
@@ -57,6 +59,7 @@ class Stepping:
         self._progress = progress
         self._mine = np.zeros(3)
         self._sums = np.zeros(3)
+        self._meter = Meter.of(os.environ) if comm.Get_rank() == 0 else None
 
     def settle(self, stop: bool = False) -> bool:
         """Add up residual and CPU time of all ranks; return whether any rank said ``stop``. Collective."""
@@ -74,6 +77,8 @@ class Stepping:
         for remaining in range(steps, 0, -1):
             self._solver.step()
             self._progress.steps += 1
+            if self._meter is not None:
+                self._meter.step()
             if self._progress.steps % self._solver.settle_steps == 0 or remaining == 1:
                 self.settle()
 
