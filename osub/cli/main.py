@@ -30,6 +30,7 @@ COMMANDS = {
     "simulate": "The same trace on a simulated cluster, in a moment; writes a RUN, too.",
     "experiment": "Published experiments again, with the published numbers beside ours.",
     "evict": "Which running jobs to kill or checkpoint so that nodes are free by a deadline.",
+    "predict": "Which applications may share a core: counters, measured pairs, models.",
     "compare": "Real and simulated runs of a trace, metric by metric and job by job.",
     "report": "Draw RUNs side by side on one page.",
 }

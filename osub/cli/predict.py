@@ -1,0 +1,20 @@
+"""``osub predict``: which applications may share a core, from what was measured of them."""
+
+from __future__ import annotations
+
+import typer
+
+from osub.cli.predict_measure import measure
+
+app = typer.Typer(
+    help="Which applications may share a core: counters, measured pairs, models.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+app.command()(measure)
+
+
+@app.callback()
+def _group() -> None:
+    """Only the group: each command does its own work."""

@@ -1,0 +1,180 @@
+"""``osub predict measure``: what applications lose to each other on this host, measured."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import polars as pl
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from osub.cli.terminal import Console
+from osub.errors import UsageError
+from predictor.dataset import Kind, Pairs, read_pairs
+from predictor.measure.pairing import Lengths
+from predictor.measure.run import Measurement, Settings
+from predictor.measure.run import Progress as Made
+from predictor.measure.store import Store
+from predictor.programs.catalogue import applications_named
+
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+def measure(
+    *,
+    out: Annotated[Path, typer.Option("--out", help="Folder of measured pairs to make.", metavar="PAIRS")],
+    apps: Annotated[
+        str, typer.Option("--apps", help="Names, families or groups, with commas; `--apps ?` lists them.")
+    ] = "single",
+    kinds: Annotated[str, typer.Option("--kinds", help=f"How they share: {', '.join(Kind)}.")] = "timeslice",
+    stressors: Annotated[
+        bool,
+        typer.Option("--stressors", help="Each against calibrated stressors only, not against each other."),
+    ] = False,
+    budget: Annotated[str, typer.Option("--budget", help="Time to spend: 90s, 30m, 2h.")] = "30m",
+    width: Annotated[
+        float, typer.Option("--width", help="Repeat until the 95% interval of E_v is as narrow.", min=0.001)
+    ] = 0.05,
+    trials: Annotated[int, typer.Option("--trials", help="Of a pair, at most.", min=1, max=1000)] = 8,
+    window: Annotated[
+        float, typer.Option("--window", help="Seconds that a pair runs.", min=0.1, max=60)
+    ] = 1.0,
+    solo: Annotated[float, typer.Option("--solo", help="Seconds of a run alone.", min=0.1, max=60)] = 0.4,
+    lanes: Annotated[
+        int, typer.Option("--lanes", help="CPUs on which different pairs are measured at once.", min=1)
+    ] = 1,
+    cpus: Annotated[str | None, typer.Option("--cpus", help="To use, in this order: 1,0.")] = None,
+    nice: Annotated[
+        int,
+        typer.Option(
+            "--nice", help="Of the measured programs; below 0 keeps others off, for root.", min=-20, max=19
+        ),
+    ] = 0,
+    seed: Annotated[int, typer.Option(help="Of the order in which pairs are measured.")] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Add to what the folder has.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON.")] = False,
+) -> None:
+    """Measure what applications lose to each other here, and write PAIRS. Ctrl-C keeps what was measured."""
+    names = [name for name in apps.split(",") if name]
+    chosen = applications_named([*names, "stressors"] if stressors else names)
+    settings = Settings(
+        applications=chosen,
+        kinds=_kinds(kinds),
+        budget_s=seconds_of(budget),
+        width=width,
+        most=trials,
+        seed=seed,
+        lanes=lanes,
+        niceness=nice,
+        cpus=_cpus(cpus),
+        only_stressors=stressors,
+        lengths=Lengths(pair_s=window, solo_s=solo),
+    )
+    notes = [f"programs ran at niceness {nice}"] if nice else []
+    if lanes > 1:
+        notes.append(f"timeslice: pairs on {lanes} CPUs at once")
+    store = Store(out, chosen, window, resume=resume, notes=notes)
+    console = Console(stderr=True)
+    with _ended_by_sigterm(), _progress(console) as shown:
+        task = shown.add_task("starting", total=None)
+
+        def tell(made: Made) -> None:
+            left = f"{made.left_s / 60:.0f} min left"
+            shown.update(
+                task,
+                completed=made.made,
+                total=made.made + made.missing,
+                description=f"{made.kind}: {made.pair}, {left}",
+            )
+
+        Measurement(settings, store, tell, lambda why: console.print(f"osub: {why}", markup=False)).run()
+    _show(read_pairs(out), out, as_json=as_json)
+
+
+def seconds_of(text: str) -> float:
+    """Return the seconds of ``90s``, ``30m`` or ``2h``.
+
+    Raises
+    ------
+    UsageError
+        It is none of these.
+    """
+    match = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([smh]?)", text)
+    if match is None or float(match[1]) == 0:
+        raise UsageError(f"{text!r} is no time to spend; write 90s, 30m or 2h")
+    return float(match[1]) * _UNITS[match[2] or "s"]
+
+
+def _kinds(text: str) -> list[Kind]:
+    words = [word for word in text.split(",") if word]
+    odd = next((word for word in words if word not in set(Kind)), None)
+    if odd is not None or not words:
+        raise UsageError(f"--kinds is {text!r}; there are {', '.join(Kind)}")
+    return [Kind(word) for word in dict.fromkeys(words)]
+
+
+def _cpus(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    if not re.fullmatch(r"[0-9]{1,4}(,[0-9]{1,4})*", text):
+        raise UsageError(f"--cpus is {text!r}; write numbers with commas: 1,0")
+    return tuple(dict.fromkeys(int(word) for word in text.split(",")))
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Progress]:
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True, refresh_per_second=1) as shown:
+        yield shown
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the measurement as Ctrl-C does: frozen programs are ended, tables written."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _show(read: Pairs, out: Path, *, as_json: bool) -> None:
+    summary = [
+        {
+            "kind": kind,
+            "pairs": group.height,
+            "applications": group["victim"].n_unique(),
+            "trials": int(group["trials"].sum()),
+            "median_width": _rounded((group["e_v_high"] - group["e_v_low"]).median()),
+            "e_v_low": _rounded(group["e_v"].min()),
+            "e_v_median": _rounded(group["e_v"].median()),
+            "e_v_high": _rounded(group["e_v"].max()),
+            "load": _rounded(group["load"].mean()),
+        }
+        for (kind,), group in read.pairs.sort(pl.all()).group_by(["kind"], maintain_order=True)
+    ]
+    if as_json:
+        typer.echo(json.dumps({"out": str(out), "kinds": summary}))
+        return
+    for row in summary:
+        typer.echo(
+            f"{row['kind']}: {row['pairs']} ordered pairs of {row['applications']} applications, "
+            f"{row['trials']} trials; E_v {row['e_v_low']} to {row['e_v_high']}, median {row['e_v_median']}; "
+            f"95% interval {row['median_width']} wide; others used {row['load']} CPUs"
+        )
+    typer.echo(f"in {out}")
+
+
+def _rounded(value: object) -> float | None:
+    return round(value, 3) if isinstance(value, float) else None

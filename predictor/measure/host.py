@@ -1,0 +1,95 @@
+"""What is to be known of this host: its description, who used its CPUs, which threads share a core."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from predictor.dataset import Host
+
+CPUS = Path("/sys/devices/system/cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTime:
+    """Seconds of some CPUs since boot: used by anybody, and stolen by the hypervisor (proc(5), ``stat``)."""
+
+    used_s: float
+    steal_s: float
+
+
+def cpu_time(cpus: Iterable[int]) -> CpuTime:
+    """Return what was used of these CPUs so far."""
+    times = psutil.cpu_times(percpu=True)
+    used = steal = 0.0
+    for cpu in cpus:
+        one = times[cpu]
+        used += one.user + one.nice + one.system + one.irq + one.softirq
+        steal += one.steal
+    return CpuTime(used, steal)
+
+
+def describe_host() -> Host:
+    """Return this host's description."""
+    first = min(os.sched_getaffinity(0))
+    return Host(
+        name=socket.gethostname().split(".")[0],
+        cpu_model=_cpu_model(),
+        cpus=os.cpu_count() or 1,
+        threads_per_core=len(siblings(first)),
+        l2_kib=_cache_kib(first, 2),
+        l3_kib=_cache_kib(first, 3),
+        memory_mib=psutil.virtual_memory().total >> 20,
+        kernel=platform.release(),
+    )
+
+
+def siblings(cpu: int, cpus: Path = CPUS) -> list[int]:
+    """Return the hardware threads of a CPU's core, itself included."""
+    try:
+        text = (cpus / f"cpu{cpu}" / "topology" / "thread_siblings_list").read_text()
+        found: set[int] = set()
+        for part in text.strip().split(","):
+            first, _, last = part.partition("-")
+            found.update(range(int(first), int(last or first) + 1))
+    except (OSError, ValueError):
+        return [cpu]
+    return sorted(found | {cpu})
+
+
+def thread_siblings() -> tuple[int, int] | None:
+    """Return two hardware threads of one core that this process may use; None where there are none."""
+    allowed = os.sched_getaffinity(0)
+    for cpu in sorted(allowed):
+        both = [other for other in siblings(cpu) if other in allowed]
+        if len(both) > 1:
+            return both[0], both[1]
+    return None
+
+
+def _cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    try:
+        for line in cpuinfo.read_text(errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() in {"model name", "cpu model", "Hardware"}:
+                return " ".join(value.split())
+    except OSError:
+        pass
+    return platform.machine()
+
+
+def _cache_kib(cpu: int, level: int, cpus: Path = CPUS) -> int | None:
+    for index in sorted((cpus / f"cpu{cpu}" / "cache").glob("index*")):
+        try:
+            if int((index / "level").read_text()) == level:
+                size = (index / "size").read_text().strip()
+                return int(size[:-1]) * {"K": 1, "M": 1024}[size[-1]]
+        except (OSError, ValueError, KeyError, IndexError):
+            continue
+    return None

@@ -1,0 +1,117 @@
+"""Windows: some programs run, all others are frozen, and steps are read at both ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from predictor.measure.host import cpu_time
+from predictor.measure.running import ProgramError, Running
+
+# A window is lengthened until everybody has made so many steps, but not beyond so many times its length.
+LEAST_STEPS = 3
+MOST_LENGTHENING = 12
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What a program did in a window.
+
+    Attributes
+    ----------
+    steps
+        Completed.
+    wall_s
+        From the end of the last step before the window to that of the last one in it: whole steps in whole
+        time, however long a step is.
+    busy_s
+        Of it, in steps: computing, or kept from it.
+    cpu_s
+        CPU time in the window.
+    """
+
+    steps: int
+    wall_s: float
+    busy_s: float
+    cpu_s: float
+
+    @property
+    def speed(self) -> float:
+        """Steps a second of wall time."""
+        return self.steps / self.wall_s
+
+    @property
+    def busy(self) -> float:
+        """The share of time in steps, above 0."""
+        return min(1.0, max(self.busy_s / self.wall_s, 1e-6))
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What happened in a window: a pace for each program, and what others took of its CPUs, in seconds."""
+
+    started: datetime
+    seconds: float
+    paces: tuple[Pace, ...]
+    foreign_cpu_s: float
+    steal_s: float
+
+
+def measure(programs: Sequence[Running], cpus: Sequence[int], warm_up_s: float, seconds: float) -> Window:
+    """Let these programs run together and return what they did.
+
+    Parameters
+    ----------
+    programs
+        Frozen and pinned; frozen again afterwards.
+    cpus
+        Those that they were pinned to.
+    warm_up_s
+        What passes before the window, in which caches fill.
+    seconds
+        The window's least length.
+
+    Raises
+    ------
+    ProgramError
+        One has ended, or makes too few steps.
+    """
+    started = datetime.now(UTC)
+    for program in programs:
+        program.resume()
+    try:
+        time.sleep(warm_up_s)
+        host, cpu = cpu_time(cpus), [program.cpu_s() for program in programs]
+        begin_s, before = time.monotonic(), [program.read() for program in programs]
+        time.sleep(seconds)
+        while True:
+            after = [program.read() for program in programs]
+            slow = [
+                program
+                for program, first, last in zip(programs, before, after, strict=True)
+                if last.steps - first.steps < LEAST_STEPS
+            ]
+            lasted_s = time.monotonic() - begin_s
+            if not slow:
+                break
+            if lasted_s > MOST_LENGTHENING * seconds:
+                raise ProgramError(
+                    slow[0].application.name,
+                    f"{slow[0].application.name} makes fewer than {LEAST_STEPS} steps in {lasted_s:.0f} s; "
+                    "give a longer --window or leave it out",
+                )
+            time.sleep(_POLL_S)
+        used_s = [program.cpu_s() - first for program, first in zip(programs, cpu, strict=True)]
+        host_after = cpu_time(cpus)
+    finally:
+        for program in programs:
+            program.freeze()
+    paces = tuple(
+        Pace(last.steps - first.steps, last.last_s - first.last_s, last.busy_s - first.busy_s, cpu_s)
+        for first, last, cpu_s in zip(before, after, used_s, strict=True)
+    )
+    foreign_s = host_after.used_s - host.used_s - sum(used_s)
+    return Window(started, lasted_s, paces, max(0.0, foreign_s), max(0.0, host_after.steal_s - host.steal_s))
