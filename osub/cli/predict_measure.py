@@ -19,7 +19,7 @@ from osub.cli.terminal import Console
 from osub.errors import UsageError
 from predictor.dataset import Kind, Pairs, read_pairs
 from predictor.measure.pairing import Lengths
-from predictor.measure.run import Measurement, Settings
+from predictor.measure.run import Measurement, Settings, places
 from predictor.measure.run import Progress as Made
 from predictor.measure.store import Store
 from predictor.programs.catalogue import applications_named
@@ -80,6 +80,8 @@ def measure(
     notes = [f"programs ran at niceness {nice}"] if nice else []
     if lanes > 1:
         notes.append(f"timeslice: pairs on {lanes} CPUs at once")
+    for kind in settings.kinds:
+        places(kind, settings)
     store = Store(out, chosen, window, resume=resume, notes=notes)
     console = Console(stderr=True)
     with _ended_by_sigterm(), _progress(console) as shown:

@@ -90,6 +90,9 @@ def places(kind: Kind, settings: Settings) -> list[Place]:
         The applications don't fit the kind.
     """
     cpus = settings.cpus or tuple(sorted(os.sched_getaffinity(0)))
+    odd = sorted(set(cpus) - os.sched_getaffinity(0))
+    if odd:
+        raise UsageError(f"CPU {odd[0]} is none of those that this process may use")
     ranks = {application.ranks for application in settings.applications}
     if max(ranks) > len(cpus):
         raise HostError(f"applications have {max(ranks)} ranks, and {len(cpus)} CPUs may be used")

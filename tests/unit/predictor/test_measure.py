@@ -1,0 +1,352 @@
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from osub.cli.main import run
+from osub.cli.predict_measure import seconds_of
+from osub.errors import HostError, InputError, UsageError
+from predictor.dataset import SOLO, TRIALS, Kind, read_pairs
+from predictor.measure.host import describe_host, siblings
+from predictor.measure.journal import JOURNAL_NAME, Journal, pair_frame
+from predictor.measure.pairing import Lengths, Row, Trial
+from predictor.measure.plan import Plan, pairs_of
+from predictor.measure.run import Measurement, Settings, places
+from predictor.measure.running import ProgramError, Running
+from predictor.measure.store import Store
+from predictor.measure.window import Pace, measure
+from predictor.programs import compiled
+from predictor.programs.catalogue import ALL, Application, applications_named
+from tests.fixtures.tier import examples
+from workloads.meter import Meter, make_meter, map_meter, read_meter
+
+needs_compiler = pytest.mark.skipif(
+    shutil.which("cc") is None, reason="no compiler on this host: install gcc"
+)
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+SHORT = Lengths(pair_s=0.1, solo_s=0.1, warm_up_s=0.01)
+
+
+def application(name: str, *words: str, family: str = "") -> Application:
+    return Application(name, family or name, "a step", lambda _: list(words))
+
+
+def pace(speed: float, busy: float = 1.0) -> Pace:
+    return Pace(steps=round(speed), wall_s=1.0, busy_s=busy, cpu_s=busy)
+
+
+def trial(first: str = "a", second: str = "b", number: int = 1, shared: float = 50) -> Trial:
+    alone = pace(100), pace(200)
+    return Trial(
+        Kind.TIMESLICE, (first, second), number, NOON, alone, (pace(shared), pace(100)), alone, 0.1, 0.0
+    )
+
+
+def solo_row(name: str = "a") -> Row:
+    return {
+        "application": name,
+        "kind": "timeslice",
+        "started": NOON,
+        "wall_s": 1.0,
+        "steps": 5.0,
+        "speed": 5.0,
+        "cpu_s": 1.0,
+        "steal_s": 0.0,
+        "foreign_cpu_s": 0.0,
+    }
+
+
+def test_a_meter_is_read_while_it_is_written(tmp_path: Path) -> None:
+    page = make_meter(tmp_path / "meter")
+    assert read_meter(page) is None
+    meter = Meter.of({"OSUB_METER": str(tmp_path / "meter")})
+    assert meter is not None
+    for _ in range(3):
+        meter.step()
+    reading = read_meter(page)
+    assert reading is not None
+    assert reading.steps == 3
+    assert 0 <= time.monotonic() - reading.last_s < 5
+    assert 0 <= reading.busy_s < 5
+    assert Meter.of({}) is None
+
+
+def test_a_meter_that_is_no_file_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "short").write_bytes(b"x")
+    (tmp_path / "link").symlink_to(tmp_path / "short")
+    for name in ("short", "link", "nothing"):
+        with pytest.raises(HostError, match="cannot map the meter"):
+            map_meter(tmp_path / name)
+
+
+def test_a_trial_has_a_row_for_each_as_victim() -> None:
+    both = {(row["victim"], row["opponent"]): row for row in trial().rows()}
+    assert both["a", "b"]["e_v"] == 0.5
+    assert both["b", "a"]["speed_victim"] == 100
+    assert len(trial("a", "a").rows()) == 1
+    TRIALS.check(TRIALS.frame(list(both.values())), "x")
+
+
+def test_an_opponent_that_sleeps_counts_for_the_time_in_which_it_is_busy() -> None:
+    one = replace(
+        trial(shared=75), together=(pace(75), pace(100, busy=0.5)), before=(pace(100), pace(200, busy=0.5))
+    )
+    row = one.rows()[0]
+    assert row["e_v"] == pytest.approx(0.25 / 0.5)
+
+
+def test_every_pair_but_stressors_among_themselves() -> None:
+    apps = [application(name) for name in "abc"] + [application(name, family="stressor") for name in "xy"]
+    names = [(one.name, other.name) for one, other in pairs_of(apps)]
+    assert len(names) == len(set(names)) == 6 + 6
+    assert len(pairs_of(apps, only_stressors=True)) == 6
+
+
+@examples(30)
+@given(
+    count=st.integers(1, 6),
+    most=st.integers(1, 9),
+    noise=st.floats(0, 0.2),
+    seed=st.integers(0, 99),
+)
+def test_a_plan_ends_with_every_pair_narrow_or_measured_often_enough(
+    count: int, most: int, noise: float, seed: int
+) -> None:
+    apps = [application(f"a{number}") for number in range(count)]
+    plan = Plan(pairs_of(apps), width=0.05, most=most, seed=seed)
+    for asked, (first, second) in enumerate(plan.rounds()):
+        value = 0.5 + noise * math.sin(asked * 12.9898)
+        plan.note([{"victim": first.name, "opponent": second.name, "e_v": value}])
+        if first is not second:
+            plan.note([{"victim": second.name, "opponent": first.name, "e_v": value}])
+    assert plan.left() == 0
+    counts = [plan.trials(*pair) for pair in plan.pairs]
+    assert min(counts) >= min(3, most)
+    assert max(counts) <= most
+    assert list(plan.rounds()) == []
+
+
+def test_an_application_that_failed_is_not_asked_for_again() -> None:
+    plan = Plan(pairs_of([application(name) for name in "abc"]), width=0.05, most=2)
+    plan.failed.add("b")
+    assert {each.name for pair in plan.pairs if not plan.is_done(*pair) for each in pair} == {"a", "c"}
+
+
+def journal(folder: Path) -> Journal:
+    return Journal(folder, TRIALS.empty(), SOLO.empty())
+
+
+def test_what_is_in_a_journal_survives_a_kill_in_the_middle_of_a_line(tmp_path: Path) -> None:
+    first = journal(tmp_path)
+    first.append(trial().rows(), [solo_row()])
+    first.append(trial(number=2).rows(), [solo_row()])
+    path = tmp_path / JOURNAL_NAME
+    with path.open("ab") as stream:
+        stream.write(b'{"trials": [{"kind": "timesl')
+    again = journal(tmp_path)
+    assert again.trials().equals(first.trials())
+    assert again.solo()["trial"].to_list() == [1, 2]
+    again.append(trial(number=3).rows(), [])
+    assert journal(tmp_path).trials().height == 6
+
+
+def test_rows_that_are_in_tables_and_journal_count_once(tmp_path: Path) -> None:
+    first = journal(tmp_path)
+    first.append(trial().rows(), [])
+    assert Journal(tmp_path, first.trials(), first.solo()).trials().height == 2
+
+
+@pytest.mark.parametrize(
+    "text", [b"[]\n", b"\xff\n", b'{"trials": [{"kind": 1}], "solo": []}\n', b'{"trials": 3}\n']
+)
+def test_a_journal_that_is_none_is_one_line(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / JOURNAL_NAME).write_bytes(text)
+    with pytest.raises(InputError, match=r"measured.jsonl: line 1") as error:
+        journal(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_pairs_have_the_interval_of_their_trials() -> None:
+    rows = [
+        row
+        for number, speed in enumerate((48, 50, 52), start=1)
+        for row in trial("a", "b", number, speed).rows()
+    ]
+    frame = pair_frame(TRIALS.frame(rows), 1.0).filter(victim="a")
+    row = frame.to_dicts()[0]
+    assert row["e_v"] == pytest.approx(0.5)
+    # 4.303 is Student's t of two degrees of freedom.
+    assert row["e_v_high"] - row["e_v"] == pytest.approx(4.303 * 0.02 / math.sqrt(3), rel=1e-3)
+    assert row["load"] == pytest.approx(0.1)
+    assert pair_frame(TRIALS.frame(trial().rows()), 1.0)["e_v_low"].to_list() == [None, None]
+
+
+def test_names_groups_and_families() -> None:
+    assert {each.name for each in applications_named(["chase", "integer", "chase.256K"])} >= {
+        "chase.256K",
+        "integer",
+    }
+    single = applications_named(["single"])
+    assert len(single) >= 25
+    assert {each.ranks for each in single} == {1}
+    assert {each.ranks for each in applications_named(["coupled"])} == {2}
+    with pytest.raises(UsageError, match="no application is called 'tea'"):
+        applications_named(["tea"])
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30m", 1800), ("1.5h", 5400), ("7", 7)])
+def test_time_to_spend(text: str, seconds: float) -> None:
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "-3m", "3d", "1e9", "m", "9" * 20])
+def test_no_time_to_spend(text: str) -> None:
+    with pytest.raises(UsageError, match="no time to spend"):
+        seconds_of(text)
+
+
+@pytest.mark.parametrize(
+    ("words", "told", "code"),
+    [
+        (["--apps", "tea"], "no application is called 'tea'", 2),
+        (["--kinds", "sleep"], "--kinds is 'sleep'; there are timeslice", 2),
+        (["--kinds", ""], "--kinds is ''", 2),
+        (["--cpus", "a"], "--cpus is 'a'", 2),
+        (["--cpus", "9999"], "CPU 9999", 2),
+        (["--budget", "never"], "no time to spend", 2),
+        (["--apps", "integer", "--kinds", "naive"], "two ranks", 2),
+        (["--apps", "coupled", "--kinds", "gang"], "--cluster", 2),
+        (["--apps", "coupled", "--kinds", "cores", "--cpus", "0"], "2 ranks", 1),
+        (["--apps", "integer", "--lanes", "9999"], "--lanes is 9999", 2),
+    ],
+)
+def test_what_cannot_be_measured_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], told: str, code: int
+) -> None:
+    assert run(["predict", "measure", "--out", str(tmp_path / "p"), *words]) == code
+    error = capsys.readouterr().err
+    assert told in error
+    assert error.count("\n") == 1
+
+
+def test_threads_are_refused_where_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("predictor.measure.run.thread_siblings", lambda: None)
+    settings = Settings([ALL["integer"]], [Kind.THREADS], 1)
+    with pytest.raises(HostError, match="no hardware threads"):
+        places(Kind.THREADS, settings)
+
+
+def test_siblings_are_read_as_ranges_and_lists(tmp_path: Path) -> None:
+    for cpu, text in ((0, "0,4\n"), (1, "1-2\n"), (2, "mist\n")):
+        folder = tmp_path / f"cpu{cpu}" / "topology"
+        folder.mkdir(parents=True)
+        (folder / "thread_siblings_list").write_text(text)
+    assert siblings(0, tmp_path) == [0, 4]
+    assert siblings(1, tmp_path) == [1, 2]
+    assert siblings(2, tmp_path) == [2]
+    assert siblings(9, tmp_path) == [9]
+    assert describe_host().cpus >= 1
+
+
+def test_a_program_that_is_not_there_or_dies_is_named(tmp_path: Path) -> None:
+    cpu = [min(os.sched_getaffinity(0))]
+    with pytest.raises(ProgramError, match="gone ended with code"):
+        Running(application("gone", str(tmp_path / "nothing")), tmp_path, cpu, 0)
+    with pytest.raises(ProgramError, match="mute ended with code 3: no tea"):
+        Running(application("mute", "sh", "-c", "echo no tea >&2; exit 3"), tmp_path, cpu, 0)
+
+
+def test_no_compiler_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CC", "no-such-compiler")
+    compiled.kernels_program.cache_clear()
+    try:
+        with pytest.raises(HostError, match="no compiler for the measured kernels"):
+            compiled.kernels_program()
+        monkeypatch.setenv("CC", "false")
+        compiled.kernels_program.cache_clear()
+        with pytest.raises(HostError, match="cannot compile"):
+            compiled.kernels_program()
+    finally:
+        compiled.kernels_program.cache_clear()
+
+
+@pytest.fixture
+def quick_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Application]]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    compiled.kernels_program.cache_clear()
+    yield [ALL["integer"], ALL["mimic.integer"]]
+    compiled.kernels_program.cache_clear()
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_a_real_program_steps_in_its_window_only_and_is_gone_afterwards(
+    tmp_path: Path, quick_programs: list[Application]
+) -> None:
+    cpu = min(os.sched_getaffinity(0))
+    running = Running(quick_programs[0], tmp_path, [cpu], 0)
+    pids = [process.pid for process in running.processes]
+    try:
+        window = measure([running], [cpu], 0.01, 0.1)
+        assert window.paces[0].speed > 0
+        assert 0 < window.paces[0].busy <= 1
+        while psutil.Process(pids[0]).status() != psutil.STATUS_STOPPED:
+            time.sleep(0.01)
+        steps = running.read().steps
+        time.sleep(0.05)
+        assert running.read().steps == steps
+        os.kill(pids[0], signal.SIGKILL)
+        with pytest.raises(ProgramError, match="integer was killed by SIGKILL"):
+            measure([running], [cpu], 0.01, 0.1)
+    finally:
+        running.close()
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_a_measurement_is_a_folder_and_goes_on_where_it_was(
+    tmp_path: Path, quick_programs: list[Application]
+) -> None:
+    out = tmp_path / "p"
+    dies = application("dies", sys.executable, "-c", "raise SystemExit('bad day')")
+    warnings: list[str] = []
+    settings = Settings([*quick_programs, dies], [Kind.TIMESLICE], 60, most=1, lengths=SHORT)
+    Measurement(
+        settings, Store(out, settings.applications, 0.1, resume=False), lambda _: None, warnings.append
+    ).run()
+    first = read_pairs(out)
+    assert first.pairs.height == 4
+    assert first.pairs["trials"].to_list() == [1] * 4
+    assert [warning for warning in warnings if "bad day" in warning]
+    assert any("bad day" in note for note in first.about.notes)
+    assert not (out / JOURNAL_NAME).exists()
+    with pytest.raises(UsageError, match="--resume"):
+        Store(out, quick_programs, 0.1, resume=False)
+    more = replace(settings, applications=quick_programs, most=2)
+    Measurement(more, Store(out, quick_programs, 0.1, resume=True), lambda _: None, warnings.append).run()
+    again = read_pairs(out)
+    assert again.pairs["trials"].to_list() == [2] * 4
+    # Two that never sleep halve a core: work is lost, whoever else is on it. A wide bound: hosts are busy.
+    both = again.pairs.filter(pl.col("victim") == "integer", pl.col("opponent") == "integer")["e_v"][0]
+    assert 0.1 < both < 0.9
+    assert not [
+        process
+        for process in psutil.process_iter(["exe"])
+        if (process.info["exe"] or "").startswith(str(tmp_path))
+    ]
