@@ -2,8 +2,8 @@
 
 Whoever wants to know makes a file of ``METER_BYTES`` and names it in ``OSUB_METER``. The program maps it and
 writes steps, the instant of the latest one, and the time spent in steps: three stores to memory, no call of
-the kernel. A sequence number that is odd while it writes tells a reader to look again. Layout, of native 64-bit
-words: magic, sequence, steps, latest step's end (ns of CLOCK_MONOTONIC), ns in steps.
+the kernel. A sequence number that is odd while it writes tells a reader to look again. Layout, of native
+64-bit words: magic, sequence, steps, latest step's end (ns of CLOCK_MONOTONIC), ns in steps.
 """
 
 from __future__ import annotations
