@@ -14,6 +14,7 @@ from simulator.engine.outcome import PoolRun
 from simulator.engine.pool_run import run_pool
 from simulator.engine.rules import Rules
 from simulator.system import Pool
+from tests.fixtures.kinds import as_this_tier_compiles
 from tests.property.simulator.reference_engine import RefJob
 
 
@@ -118,9 +119,10 @@ def pool_jobs(jobs: tuple[RefJob, ...]) -> tuple[PoolJobs, np.ndarray]:
 
 
 def run_world(world: World, rules: Rules, *, stepping: bool = False) -> PoolRun:
-    """Run the engine on a world."""
+    """Run the engine on a world, compiled if this tier compiles its kind."""
     jobs, numbers = pool_jobs(world.jobs)
-    return run_pool(jobs, numbers, world.pool, rules, stepping=stepping)
+    with as_this_tier_compiles(rules, world.pool.multiplicity):
+        return run_pool(jobs, numbers, world.pool, rules, stepping=stepping)
 
 
 def placements(run: PoolRun) -> list[dict[int, list[int]]]:

@@ -16,6 +16,7 @@ from simulator.placement.rule import Placement
 from simulator.policies.rule import QueuePolicy
 from simulator.sharing.proportional import Proportional
 from simulator.system import Pool
+from tests.fixtures.kinds import as_this_tier_compiles
 from tests.property.simulator.lives_cases import LivesWorld
 from tests.property.simulator.reference_lives import ReferenceLives
 
@@ -47,7 +48,7 @@ def engine_run(
     *,
     stepping: bool = True,
 ) -> PoolRun:
-    """Run the engine on a world."""
+    """Run the engine on a world, compiled if this tier compiles its kind."""
     rules = Rules(
         policy=policy,
         placement=placement or ThesisPlacement(),
@@ -58,7 +59,8 @@ def engine_run(
     )
     pool = Pool(name="main", first=0, nodes=world.nodes, cores=world.cores, multiplicity=world.multiplicity)
     numbers = np.array([job.number for job in world.jobs])
-    return run_pool(pool_jobs_of(world), numbers, pool, rules, stepping=stepping, after_event=after_event)
+    with as_this_tier_compiles(rules, world.multiplicity, with_lives=True):
+        return run_pool(pool_jobs_of(world), numbers, pool, rules, stepping=stepping, after_event=after_event)
 
 
 def engine_story(world: LivesWorld, run: PoolRun) -> Story:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,14 +16,12 @@ from simulator.placement.plain import SlurmPlacement, ThesisPlacement
 from simulator.policies.plain import Easy, Fcfs
 from simulator.sharing.model import SharingModel
 from simulator.sharing.noise import NoisyNodes
-from simulator.sharing.pairwise import Pairwise
 from simulator.sharing.proportional import Proportional
 from simulator.system import Pool
+from tests.fixtures.kinds import PAIRWISE
 from tests.fixtures.tier import examples
-from tests.property.simulator.cases import World, pool_jobs, worlds
+from tests.property.simulator.cases import World, pool_jobs, run_world, worlds
 from tests.property.simulator.reference_engine import RefJob
-
-MATRIX = Pairwise(np.array([[2.0, 1.3], [2.7, 1.0]]))
 
 
 @examples(60)
@@ -38,7 +35,7 @@ def test_invariants_hold_after_every_event(world: World, easy: bool, slurm: bool
     plain = Proportional(world.overhead)
     models: dict[str, SharingModel] = {
         "proportional": plain,
-        "pairwise": MATRIX,
+        "pairwise": PAIRWISE,
         "noisy": NoisyNodes.draw(plain, world.pool.nodes, 0.1, seed=2),
     }
     rules = Rules(
@@ -51,8 +48,8 @@ def test_invariants_hold_after_every_event(world: World, easy: bool, slurm: bool
     invariants = Invariants()
     checked = run_pool(jobs, numbers, world.pool, rules, after_event=invariants)
     assert invariants.events == checked.events
-    compiled = run_pool(jobs, numbers, world.pool, rules)
-    assert checked.end_us.tolist() == compiled.end_us.tolist()
+    unchecked = run_world(world, rules)
+    assert checked.end_us.tolist() == unchecked.end_us.tolist()
 
 
 def spoil_slots(stepper: Stepper) -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simulator.timeshare import noise as noise_of_nodes
 from simulator.timeshare.noise import Noise
 from simulator.timeshare.run import run
 from simulator.timeshare.state import WHOLE, Demands, Manner
@@ -17,6 +18,7 @@ from tests.property.simulator.timeshare_reference import Watch, fair_rates
 @pytest.fixture(autouse=True)
 def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OSUB_JIT", "0")
+    monkeypatch.setattr(noise_of_nodes, "PIECE", 5)  # a world takes several pieces
 
 
 @st.composite

@@ -20,7 +20,7 @@ from gangd.guardian.place import state_path
 from gangd.guardian.statefile import StateFile, Word
 from gangd.wire.down import Exempt
 from osub.in_memory import live_folder
-from tests.fixtures.gang_host import SPIN, RealCgroups, runs, stands, until
+from tests.fixtures.gang_host import SPIN, TICK, RealCgroups, runs, stands, until
 from tests.fixtures.gang_puppet import Puppet, farewells
 
 pytestmark = pytest.mark.slow
@@ -65,14 +65,14 @@ class Daemon:
 
 
 class Stage:
-    """Two jobs that spin on core 0, a controller, and agents as the test starts them."""
+    """Two jobs that compute, a controller, and agents as the test starts them."""
 
     def __init__(self, cgroups: RealCgroups, puppet: Puppet, folder: Path) -> None:
         self.cgroups = cgroups
         self.puppet = puppet
         self.folder = folder
         self.steps = {job: cgroups.make(STEP.format(job)) for job in (1, 2)}
-        self.pids = {job: cgroups.spawn(path, SPIN) for job, path in self.steps.items()}
+        self.pids = {job: cgroups.spawn(path, TICK) for job, path in self.steps.items()}
         self.daemons: list[Daemon] = []
 
     def start(self, *words: str) -> Daemon:
@@ -297,7 +297,7 @@ def test_step_born_in_a_held_job_is_held_soon(stage: Stage) -> None:
     stage.start()
     stage.held(1)
     late = stage.cgroups.make("slurm_a/uid_0/job_1/step_7")
-    pid = stage.cgroups.spawn(late, SPIN)
+    pid = stage.cgroups.spawn(late, TICK)
     until(lambda: (late / "freezer.state").read_text() == "FROZEN\n", 2, "the late step held")
     assert stands(pid)
 
@@ -343,7 +343,7 @@ def test_cgroup2_freezer_alternates_and_an_agents_death_thaws(
         job: real_v2.make(f"system.slice/a_slurmstepd.scope/job_{job}/step_0/user/task_0") for job in (1, 2)
     }
     for path in tasks.values():
-        real_v2.spawn(path, SPIN)
+        real_v2.spawn(path, TICK)
     puppet.rotate((1,), (2,))
     daemon = Daemon(puppet, tmp_path, "--freezer", "cgroup2", "--root", str(real_v2.root))
     try:
@@ -389,8 +389,8 @@ def test_task_that_comes_late_in_a_held_job_is_held_and_let_go(
 ) -> None:
     """With cgroup v2 a step has its folder first, and those of its tasks as they begin."""
     user = "slurmstepd.scope/job_1/step_0/user"
-    first = real_v2.spawn(real_v2.make(f"{user}/task_0"), SPIN)
-    late = real_v2.spawn(real_v2.root, SPIN)
+    first = real_v2.spawn(real_v2.make(f"{user}/task_0"), TICK)
+    late = real_v2.spawn(real_v2.root, TICK)
     puppet.rotate((1,), (1,))
     daemon = Daemon(puppet, tmp_path, "--freezer", "cgroup2", "--root", str(real_v2.root))
     try:

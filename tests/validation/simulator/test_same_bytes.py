@@ -50,9 +50,13 @@ def jobs_bytes(trace: Path, out: Path, options: list[str], *, compiled: bool) ->
     [
         ["--placement", "thesis"],
         ["--placement", "lln", "--node-noise", "0.05", "--seed", "4"],
-        ["--policy", "fcfs", "--queues", "mq", "--interactive-share", "20%"],
+        ["--policy", "fcfs", "--placement", "thesis", "--queues", "mq", "--interactive-share", "20%"],
+        pytest.param(
+            ["--policy", "fcfs", "--queues", "mq", "--interactive-share", "20%"],
+            marks=pytest.mark.long,  # it compiles a loop of its own
+        ),
     ],
-    ids=["easy", "noisy", "mq"],
+    ids=["easy", "noisy", "mq", "mq on rows"],
 )
 def test_compiled_and_plain_processes_write_the_same_bytes(
     trace: Path, tmp_path: Path, options: list[str]
