@@ -1,4 +1,4 @@
-"""What these tests simulate is compiled, however small it is; plain in a quick run, which compiles nothing."""
+"""What these tests simulate is compiled, however small it is; a quick run compiles nothing."""
 
 from __future__ import annotations
 
