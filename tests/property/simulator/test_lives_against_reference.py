@@ -73,6 +73,7 @@ def test_whatever_a_policy_does_gives_the_reference_lives(world: LivesWorld) -> 
     compare(world)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(choose(1, 2, 20)))
 def test_so_it_does_on_two_hundred_nodes(seed: int) -> None:
     compare(world_of(seed, nodes=200, jobs=40, cores=2))

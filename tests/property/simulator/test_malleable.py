@@ -66,6 +66,7 @@ def test_the_kernels_give_what_the_policy_gives_at_its_desk(world: LivesWorld, p
     compare(world, policy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STRATEGIES)
 @pytest.mark.parametrize("seed", range(choose(1, 1, 20)))
 def test_so_they_do_on_two_hundred_nodes(name: str, seed: int) -> None:

@@ -16,8 +16,9 @@ from gangd.freezer.procfs import read_stat
 from gangd.guardian.spawn import Guardian
 from gangd.guardian.statefile import StateFile, Word
 from osub.errors import HostError
-from tests.fixtures.gang_host import SPIN, RealCgroups, runs, stands, until
+from tests.fixtures.gang_host import SPIN, TICK, RealCgroups, runs, stands, until
 
+pytestmark = pytest.mark.slow
 PROGRAM = """
 import os, sys, time
 from pathlib import Path
@@ -55,7 +56,7 @@ class Program:
 
     def __init__(self, cgroups: RealCgroups, folder: Path, lease_s: float) -> None:
         step = cgroups.make("slurm_a/uid_0/job_12/step_0")
-        self.spinner = cgroups.spawn(step, SPIN)
+        self.spinner = cgroups.spawn(step, TICK)
         self.step = step
         self.path = folder / "agent-a.state"
         words = [str(cgroups.root), str(self.path), str(lease_s)]

@@ -196,6 +196,7 @@ def inside(children: Children, folder: Path, cpu: int) -> int:
     return child.pid
 
 
+@pytest.mark.slow
 def test_really_yields_to_another_user_also_while_another_job_of_his_runs(
     tree: Path, children: Children
 ) -> None:

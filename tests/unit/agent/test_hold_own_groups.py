@@ -79,6 +79,7 @@ def group_of(pid: int) -> str | None:
     return cpu_path(pid)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("knob", [IDLE1, SHARES1])
 def test_held_job_leaves_the_core_to_the_others_and_gets_its_part_back(
     host: Path, node: str, children: Children, knob: Knob
@@ -95,6 +96,7 @@ def test_held_job_leaves_the_core_to_the_others_and_gets_its_part_back(
     groups.close()
 
 
+@pytest.mark.slow
 def test_held_job_takes_what_the_owner_leaves(host: Path, node: str, children: Children) -> None:
     held, owner = spinner(children), spinner(children)
     groups = OwnGroups(host, IDLE1, node, NoLedger())
@@ -253,6 +255,7 @@ def test_group_that_somebody_removed_is_made_again(node: str, children: Children
     groups.close()
 
 
+@pytest.mark.slow
 def test_switches_go_on_while_jobs_are_gathered_and_dissolved(node: str, children: Children) -> None:
     pids = [spinner(children) for _ in range(2)]
     groups = OwnGroups(CPU1, IDLE1, node, NoLedger())

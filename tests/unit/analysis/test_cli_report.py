@@ -9,6 +9,8 @@ import pytest
 
 from tests.fixtures.example_runs import example_run
 
+pytestmark = pytest.mark.slow
+
 
 def osub(*arguments: object) -> subprocess.CompletedProcess[str]:
     program = "import sys; from osub.cli.main import main; sys.exit(main())"
@@ -30,7 +32,6 @@ def _runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     ]
 
 
-@pytest.mark.slow
 def test_runs_are_columns_of_a_table_and_a_page_is_written(runs: list[Path], tmp_path: Path) -> None:
     page = tmp_path / "new" / "report.html"
     done = osub(*runs, "--html", page)
