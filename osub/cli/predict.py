@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from osub.cli.predict_counters import counters
 from osub.cli.predict_measure import measure
 
 app = typer.Typer(
@@ -12,6 +13,7 @@ app = typer.Typer(
     add_completion=False,
 )
 
+app.command()(counters)
 app.command()(measure)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 from collections.abc import Iterator
@@ -17,7 +18,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from osub.cli.terminal import Console
 from osub.errors import UsageError
-from predictor.dataset import Kind, Pairs, read_pairs
+from predictor.counters import provider_of
+from predictor.dataset import Kind, Pairs, Source, read_pairs
+from predictor.measure.count import count_all
 from predictor.measure.pairing import Lengths
 from predictor.measure.run import Measurement, Settings, places
 from predictor.measure.run import Progress as Made
@@ -47,6 +50,10 @@ def measure(
         float, typer.Option("--window", help="Seconds that a pair runs.", min=0.1, max=60)
     ] = 1.0,
     solo: Annotated[float, typer.Option("--solo", help="Seconds of a run alone.", min=0.1, max=60)] = 0.4,
+    counters: Annotated[
+        str,
+        typer.Option("--counters", help="Count each alone before: os, perf, cachegrind (slow); with commas."),
+    ] = "os",
     lanes: Annotated[
         int, typer.Option("--lanes", help="CPUs on which different pairs are measured at once.", min=1)
     ] = 1,
@@ -82,6 +89,7 @@ def measure(
         notes.append(f"timeslice: pairs on {lanes} CPUs at once")
     for kind in settings.kinds:
         places(kind, settings)
+    providers = [provider_of(each) for each in _sources(counters)]
     store = Store(out, chosen, window, resume=resume, notes=notes)
     console = Console(stderr=True)
     with _ended_by_sigterm(), _progress(console) as shown:
@@ -96,7 +104,13 @@ def measure(
                 description=f"{made.kind}: {made.pair}, {left}",
             )
 
-        Measurement(settings, store, tell, lambda why: console.print(f"osub: {why}", markup=False)).run()
+        where = settings.cpus or tuple(sorted(os.sched_getaffinity(0)))
+
+        def warn(why: str) -> None:
+            console.print(f"osub: {why}", markup=False, highlight=False)
+
+        count_all(chosen, providers, store, where, lambda what: shown.update(task, description=what), warn)
+        Measurement(settings, store, tell, warn).run()
     _show(read_pairs(out), out, as_json=as_json)
 
 
@@ -120,6 +134,14 @@ def _kinds(text: str) -> list[Kind]:
     if odd is not None or not words:
         raise UsageError(f"--kinds is {text!r}; there are {', '.join(Kind)}")
     return [Kind(word) for word in dict.fromkeys(words)]
+
+
+def _sources(text: str) -> list[Source]:
+    words = [word for word in text.split(",") if word]
+    odd = next((word for word in words if word not in set(Source)), None)
+    if odd is not None:
+        raise UsageError(f"--counters is {text!r}; there are {', '.join(Source)}")
+    return [Source(word) for word in dict.fromkeys(words)]
 
 
 def _cpus(text: str | None) -> tuple[int, ...] | None:

@@ -128,6 +128,10 @@ class Store:
         )
         self._counters = pl.concat([old, fresh])
 
+    def keep(self) -> None:
+        """Write the tables now; the journal stays."""
+        self._write()
+
     def flush(self) -> None:
         """Write the tables, and remove the journal, which they hold now."""
         if self._write():

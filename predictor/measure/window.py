@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from predictor.measure.host import cpu_time
 from predictor.measure.running import ProgramError, Running
+from workloads.meter import Reading
 
 # A window is lengthened until everybody has made so many steps, but not beyond so many times its length.
 LEAST_STEPS = 3
@@ -80,10 +81,12 @@ def measure(programs: Sequence[Running], cpus: Sequence[int], warm_up_s: float, 
         One has ended, or makes too few steps.
     """
     started = datetime.now(UTC)
+    frozen = [program.read() for program in programs]
     for program in programs:
         program.resume()
     try:
         time.sleep(warm_up_s)
+        _await_first_steps(programs, frozen, MOST_LENGTHENING * seconds)
         host, cpu = cpu_time(cpus), [program.cpu_s() for program in programs]
         begin_s, before = time.monotonic(), [program.read() for program in programs]
         time.sleep(seconds)
@@ -115,3 +118,19 @@ def measure(programs: Sequence[Running], cpus: Sequence[int], warm_up_s: float, 
     )
     foreign_s = host_after.used_s - host.used_s - sum(used_s)
     return Window(started, lasted_s, paces, max(0.0, foreign_s), max(0.0, host_after.steal_s - host.steal_s))
+
+
+def _await_first_steps(programs: Sequence[Running], frozen: Sequence[Reading], most_s: float) -> None:
+    """Return when each program has made a step: one that was frozen within a step has its end long ago."""
+    deadline_s = time.monotonic() + most_s
+    while slow := [
+        program
+        for program, before in zip(programs, frozen, strict=True)
+        if program.read().steps == before.steps
+    ]:
+        if time.monotonic() > deadline_s:
+            name = slow[0].application.name
+            raise ProgramError(
+                name, f"{name} makes no step in {most_s:.0f} s; give a longer --window or leave it out"
+            )
+        time.sleep(_POLL_S / 10)

@@ -1,0 +1,92 @@
+"""What a source of counters offers: run a command, return counts; or say in one line why it can't.
+
+Names are those of PAPI's presets where one means the same (PAPI_L2_DCM: data cache misses of level 2).
+Counts are per instruction, or per second of the run where the name has no instruction in it. What was not
+measured is None.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from osub.errors import HostError
+from osub.one_line import one_line
+from predictor.dataset import Source
+
+Per = Literal["instruction", "second"]
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A counter's value per instruction or per second; None: not measured.
+
+    ``scaled`` is the share of time in which the event was on a counter of the processor; None where nothing
+    was multiplexed.
+    """
+
+    counter: str
+    per: Per
+    value: float | None
+    scaled: float | None = None
+
+
+class Provider(Protocol):
+    """A source of counters."""
+
+    @property
+    def source(self) -> Source:
+        """Which one."""
+        ...
+
+    def missing(self) -> str | None:
+        """Return in one line why this host does not have it, and what to do; None if it does."""
+        ...
+
+    def count(self, command: Sequence[str], environment: Mapping[str, str]) -> list[Count]:
+        """Run the command to its end, with all that it starts, and return its counters.
+
+        Raises
+        ------
+        HostError
+            The command cannot be started or fails, or the source does.
+        """
+        ...
+
+
+def per(value: float | None, base: float | None) -> float | None:
+    """Return value/base; None if either is not known, or there is no base."""
+    return None if value is None or not base else value / base
+
+
+def run_whole(
+    words: Sequence[str], command: Sequence[str], environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a command that ends by itself; its output is dropped.
+
+    Raises
+    ------
+    HostError
+        It cannot be started, or ends with another code than 0.
+    """
+    try:
+        done = subprocess.run(
+            list(words),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=dict(environment),
+            check=False,
+        )
+    except OSError as error:
+        raise HostError(f"cannot start {one_line(words[0])}: {error.strerror}") from error
+    if done.returncode != 0:
+        said = [line for line in done.stderr.strip().splitlines() if not line.startswith("==")]
+        told = f": {one_line(said[-1])}" if said else ""
+        how = f"ended with code {done.returncode}" if done.returncode > 0 else "was killed"
+        raise HostError(f"{one_line(' '.join(command), 80)} {how}{told}")
+    return done

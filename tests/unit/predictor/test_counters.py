@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from osub.cli.main import run
+from osub.errors import HostError
+from predictor.counters import Count, offers, provider_of
+from predictor.counters.cachegrind import CachegrindCounters, counts_of, last_level, parse_summary
+from predictor.counters.perf import Event, PerfCounters, parse_stat
+from predictor.counters.provider import per
+from predictor.counters.steady import rows_of, simulated_counts
+from predictor.counters.system import SystemCounters
+from predictor.dataset import COUNTERS, Source
+from predictor.programs.catalogue import ALL
+from tests.fixtures.tier import examples
+
+needs_valgrind = pytest.mark.skipif(
+    shutil.which("valgrind") is None or shutil.which("cc") is None,
+    reason="no valgrind or no compiler on this host: apt-get install valgrind gcc",
+)
+
+# As perf prints it with -x, (perf-stat(1)): multiplexed, refused and commented lines.
+STAT = """# started on Mon Nov 23
+
+1000000,,instructions,500000,50.00,2.00,insn per cycle
+<not supported>,,cycles,0,100.00,,
+<not counted>,,LLC-load-misses:u,0,0.00,,
+2500,,branch-misses:u,1000000,100.00,0.25,of all branches
+0.77,msec,task-clock,770000,100.00,0.384,CPUs utilized
+nonsense
+1,,half,x,y
+"""
+
+SUMMARY = """desc: LL cache:         1048576 B, 64 B, 8-way associative
+cmd: ./k chase
+events: Ir I1mr ILmr Dr D1mr DLmr Dw D1mw DLmw Bc Bcm Bi Bim
+fl=k.c
+0 1 2 3
+summary: 2000 20 2 1000 400 100 200 50 10 300 30 100 10
+"""
+
+
+def test_what_perf_did_not_count_is_null_and_never_zero() -> None:
+    events = parse_stat(STAT)
+    assert events["instructions"] == Event(1_000_000, 0.5)
+    assert events["cycles"] == Event(None, None)
+    assert events["LLC-load-misses"] == Event(None, None)
+    assert events["branch-misses"].value == 2500
+    assert "half" not in events
+
+
+@examples(60)
+@given(st.text(max_size=200))
+def test_no_text_of_perf_or_cachegrind_breaks_the_reading(text: str) -> None:
+    for line in (text, f"1,,{text},3,{text},", f"events: Ir\nsummary: {text}"):
+        for event in parse_stat(line).values():
+            assert event.share is None or 0 <= event.share <= 1
+        assert all(value >= 0 for value in parse_summary(line).values())
+
+
+def test_cachegrind_is_per_instruction_with_names_of_papi() -> None:
+    events = parse_summary(SUMMARY)
+    counts = {count.counter: count for count in counts_of({2: events, 3: {**events, "DLmr": 0}})}
+    assert counts["PAPI_L1_DCM"].value == 450 / 2000
+    assert counts["PAPI_L2_LDM"].value == 100 / 2000
+    assert counts["PAPI_L3_LDM"].value == 0
+    assert counts["PAPI_BR_MSP"].value == 40 / 2000
+    assert {count.per for count in counts.values()} == {"instruction"}
+
+
+def test_a_file_that_is_cut_has_no_counts() -> None:
+    cut = parse_summary(SUMMARY[:-60])
+    assert not cut
+    assert {count.value for count in counts_of({2: cut})} == {None}
+    assert per(3, 0) is per(None, 2) is None
+
+
+def test_a_cache_whose_sets_are_no_power_of_two_is_simulated_a_little_smaller(tmp_path: Path) -> None:
+    cpu = min(os.sched_getaffinity(0))
+    index = tmp_path / f"cpu{cpu}" / "cache" / "index3"
+    index.mkdir(parents=True)
+    for name, text in (
+        ("level", "3"),
+        ("size", "24M"),
+        ("ways_of_associativity", "12"),
+        ("coherency_line_size", "64"),
+    ):
+        (index / name).write_text(text + "\n")
+    size, ways, line = map(int, last_level(3, tmp_path).split(","))
+    sets = size // ways // line
+    assert sets & (sets - 1) == 0
+    assert 12 << 20 <= size <= 24 << 20
+    assert last_level(2, tmp_path).count(",") == 2
+
+
+def test_the_operating_system_counts_any_command(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "predict",
+        "counters",
+        "--source",
+        "os",
+        "--json",
+        "--",
+        sys.executable,
+        "-c",
+        "bytearray(1 << 24)",
+    ]
+    assert run(words) == 0
+    told = {row["counter"]: row for row in json.loads(capsys.readouterr().out)["os"]}
+    assert told["faults_minor"]["value"] > 0
+    assert told["faults_minor"]["per"] == "second"
+
+
+@pytest.mark.parametrize(
+    ("words", "told", "code"),
+    [
+        (["--", "/no/such/program"], "cannot start /no/such/program", 1),
+        (["--", "sh", "-c", "exit 7"], "ended with code 7", 1),
+        (["--", "sh", "-c", "kill -9 $$"], "was killed by signal 9", 1),
+        (["--", ""], "the command is empty", 2),
+        ([], "CMD", 2),
+    ],
+)
+def test_a_command_that_fails_is_one_line(
+    capsys: pytest.CaptureFixture[str], words: list[str], told: str, code: int
+) -> None:
+    assert run(["predict", "counters", "--source", "os", *words]) == code
+    error = capsys.readouterr().err
+    assert told in error
+    assert error.count("\n") == 1
+
+
+def test_what_is_missing_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    told = {offer.provider.source: offer.missing for offer in offers()}
+    assert told[Source.OS] is None
+    assert "linux-perf" in (told[Source.PERF] or "")
+    assert "apt-get install valgrind" in (told[Source.CACHEGRIND] or "")
+    with pytest.raises(HostError, match="no counters from perf"):
+        provider_of(Source.PERF)
+
+
+def test_a_pmu_that_is_refused_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    perf = tmp_path / "perf"
+    perf.write_text("#!/bin/sh\necho '<not supported>,,instructions,0,100.00,,' >&2\n")
+    perf.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert "PMU" in (PerfCounters().missing() or "")
+
+
+def test_perf_is_scaled_and_per_instruction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    perf = tmp_path / "perf"
+    # A program that prints what perf does: where -o is given into the file, else to the standard error.
+    perf.write_text(
+        '#!/bin/sh\nto=/dev/stderr\nwhile [ $# -gt 0 ]; do [ "$1" = -o ] && to=$2; shift; done\n'
+        "echo '2000,,instructions,1,100.00,,' >\"$to\"\necho '50,,branch-misses,1,25.00,,' >>\"$to\"\n"
+    )
+    perf.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    counts = {count.counter: count for count in PerfCounters().count(["true"], os.environ)}
+    assert counts["PAPI_BR_MSP"] == Count("PAPI_BR_MSP", "instruction", 0.025, 0.25)
+    assert counts["PAPI_L3_TCM"].value is None
+
+
+def test_counts_are_rows_of_the_table() -> None:
+    rows = rows_of(
+        ALL["integer"],
+        Source.CACHEGRIND,
+        [Count("PAPI_L2_DCM", "instruction", None), Count("x", "second", 1)],
+    )
+    assert COUNTERS.check(COUNTERS.frame(rows), "x").height == 2
+
+
+@needs_valgrind
+@pytest.mark.slow
+def test_a_chase_beyond_the_second_level_misses_it_and_an_integer_loop_does_not(tmp_path: Path) -> None:
+    # 16 MiB are more than any second level; the integer loop has no memory.
+    far = {count.counter: count.value for count in simulated_counts(ALL["chase.16384K"], 400)}
+    near = {count.counter: count.value for count in simulated_counts(ALL["integer"], 400)}
+    assert (far["PAPI_L2_LDM"] or 0) > 0.1
+    assert near["PAPI_L2_LDM"] is not None
+    assert near["PAPI_L2_LDM"] < 1e-4
+    with pytest.raises(HostError, match="several ranks"):
+        simulated_counts(ALL["lu.W.2"], 600)
+
+
+@needs_valgrind
+def test_a_command_that_dies_under_the_simulation_is_one_line() -> None:
+    with pytest.raises(HostError, match="ended with code 3"):
+        CachegrindCounters().count(["sh", "-c", "exit 3"], os.environ)
+    assert {count.per for count in SystemCounters().count(["true"], os.environ)} == {"second"}
