@@ -29,7 +29,7 @@ _OF_KIND = {
     "ondemand": ("notice_s", "predicted_s"),
 }
 _MOST_S = 1e10
-_MOST_LINES = 10_000_000
+_MOST_JOBS = 10_000_000
 
 
 def read_lives(path: Path, workload: Workload, draw: Draw) -> Workload:
@@ -49,13 +49,15 @@ def read_lives(path: Path, workload: Workload, draw: Draw) -> Workload:
         with path.open(newline="", encoding="utf-8") as file:
             rows = csv.DictReader(file, strict=True)
             _check_header(path, rows.fieldnames)
-            for line, row in enumerate(rows, start=2):
-                entry = _Row(path, line, row)
+            for row in rows:
+                entry = _Row(path, rows.line_num, row)
                 number = entry.number("trace_job")
                 if number is None or number in known:
                     entry.refuse("trace_job", "is missing" if number is None else "comes twice")
+                if len(known) == _MOST_JOBS:
+                    raise InputError(f"{path}, line {rows.line_num}: more than {_MOST_JOBS} jobs")
                 known.add(number or 0)
-                if number in index and line <= _MOST_LINES:
+                if number in index:
                     lives[index[number]] = _life(entry, workload, index[number], draw)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read: {error}") from None

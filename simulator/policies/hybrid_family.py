@@ -14,6 +14,7 @@ from simulator.hybrid.build import Mechanism
 from simulator.hybrid.generate import MIXES, Draw, draw_lives
 from simulator.hybrid.job_files import read_lives
 from simulator.hybrid.state import COLLECT, NOTHING, PLAN, SHARE
+from simulator.placement.plain import SlurmPlacement, ThesisPlacement
 from simulator.policies.family import Family, Option, Value
 from simulator.policies.rule import Desk
 from simulator.sharing.proportional import Proportional
@@ -62,6 +63,10 @@ class Hybrid:
             raise UsageError("hybrid policies know --overhead only, no other model of sharing")
         if rules.outages or rules.failing is not None:
             raise UsageError("nodes do not fail under hybrid policies")
+        if not isinstance(rules.placement, SlurmPlacement | ThesisPlacement):
+            raise UsageError(
+                "hybrid policies choose nodes themselves: --placement of your own does not go with them"
+            )
         return run_whole_pool(work, self.mechanism, rules.sharing.overhead, check=check, progress=progress)
 
 

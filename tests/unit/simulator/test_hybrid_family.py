@@ -9,6 +9,7 @@ import pytest
 
 from osub.cli.main import run
 from osub.records.folder import read_info
+from simulator.hybrid import job_files
 
 Job = tuple[int, int, int, int]  # number, submit, run, nodes
 Held = list[tuple[float, float, int]]  # from, to, nodes
@@ -233,6 +234,33 @@ def test_a_file_that_says_what_cannot_be_ends_with_one_line(
     assert not (tmp_path / "n-paa").exists()
 
 
+def test_an_error_names_the_line_although_a_field_has_two(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_trace(tmp_path, [(1, 0, 100, 8), (2, 50, 20, 4)])
+    kinds = tmp_path / "kinds.csv"
+    kinds.write_text(f'{GOOD}1,"rigid\n",,,,,\n2,soft,,,,,\n')
+    assert run(words_of(tmp_path, kinds, "n-paa")) == 1
+    assert "line 4, job 2: kind" in capsys.readouterr().err
+
+
+def test_a_file_of_more_jobs_than_are_read_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_files, "_MOST_JOBS", 2)
+    write_trace(tmp_path, [(1, 0, 100, 8)])
+    kinds = write_kinds(tmp_path, {1: RIGID, 2: RIGID, 3: RIGID})
+    assert run(words_of(tmp_path, kinds, "n-paa")) == 1
+    assert "line 4: more than 2 jobs" in capsys.readouterr().err
+
+
+OWN_PLACEMENT = """
+class Last:
+    def place(self, cluster, job):
+        return None
+"""
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -242,11 +270,18 @@ def test_a_file_that_says_what_cannot_be_ends_with_one_line(
         (["--mtbf", "100"], "do not fail"),
         (["--node-noise", "0.1"], "no other model of sharing"),
         (["--set", "weight=2"], "no option 'weight'"),
+        (["--placement", "own.py:Last"], "--placement of your own"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], told: str
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    told: str,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(OWN_PLACEMENT)
     trace = write_trace(tmp_path, [(1, 0, 100, 8), (2, 50, 20, 4)])
     base = ["simulate", str(trace), "--system", "N8C1", "--policy", "hybrid-n-paa", "--out"]
     assert run([*base, str(tmp_path / "out"), *words]) == 2
