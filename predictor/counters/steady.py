@@ -16,7 +16,7 @@ from pathlib import Path
 
 from osub.errors import HostError
 from predictor.counters.cachegrind import CachegrindCounters, counts_of
-from predictor.counters.provider import Count
+from predictor.counters.provider import Count, run_whole
 from predictor.dataset import Source
 from predictor.measure.pairing import Row
 from predictor.measure.running import Running
@@ -27,7 +27,7 @@ FEWEST_STEPS = 3
 SIMULATED_S = 0.05
 LEVELS = (2, 3)
 # valgrind offers no more than this to a program; kernels compiled for more would not run.
-SIMULATED_CPU = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": ""}
+SIMULATED_CPU = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": "", "PYTHONHASHSEED": "0"}
 _NAMES = (
     "cpu_user",
     "cpu_system",
@@ -87,6 +87,8 @@ def simulated_counts(application: Application, speed: float) -> list[Count]:
         raise HostError(f"{application.name} has several ranks; cachegrind simulates one core")
     simulation = CachegrindCounters()
     environment = {**os.environ, **SIMULATED_CPU}
+    # Compiled for that processor before, and not in one of the two runs.
+    run_whole(application.command(FEWEST_STEPS), application.command(FEWEST_STEPS), environment)
     more = FEWEST_STEPS + max(1, round(speed * SIMULATED_S))
     differences: dict[int, Counter[str]] = {}
     for level in LEVELS:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import predictor
 from osub.errors import InputError, OutputError
 from predictor.dataset import (
     APPLICATIONS,
@@ -262,3 +263,11 @@ def test_ideal_losses() -> None:
     assert victim_loss(10, 5) == opponent_loss(8, 4) == ideal_loss(Kind.TIMESLICE) == 0.5
     assert ideal_loss(Kind.CORES) == 0
     assert ideal_loss(Kind.NAIVE, 4) == 0.75
+
+
+def test_the_data_that_come_with_osub_are_whole_and_say_where_they_were_measured() -> None:
+    read = read_pairs(Path(predictor.__file__).parent / "data")
+    assert read.pairs.height >= 600
+    assert read.applications.height >= 25
+    assert read.about.host.cpu_model
+    assert read.pairs["trials"].sum() == read.trials.height
