@@ -6,7 +6,7 @@ from simulator.engine.bits import WORD_BITS, bit_index
 from simulator.engine.compile import kernel
 from simulator.timeshare.agenda import enter, strike
 from simulator.timeshare.rates import seat, stir
-from simulator.timeshare.state import MEMORY, NEVER, Floor, JobRecord, NodeRecord, SlotRecord
+from simulator.timeshare.state import MEMORY, NEVER, OPEN, Floor, JobRecord, NodeRecord, SlotRecord
 
 
 @kernel
@@ -110,7 +110,8 @@ def _shift(floor: Floor, place: int, jobs: int, memory: int) -> None:
         clock.idle -= 1
     if after == 0:
         clock.idle += 1
-    stir(floor, place)
+    if jobs > 0 or node.level != OPEN or floor.rules[0].is_spmd == 0:
+        stir(floor, place)
 
 
 @kernel

@@ -5,7 +5,8 @@ a node that holds it: one that is full, and on which no job is faster. The level
 those that it holds. A change on some nodes is worked in without looking at the rest: those nodes are dirty;
 going up through the levels, a dirty node that is full at a level holds its jobs there, and a job at its old
 rate stays there if a node that is not dirty holds it. Only where a job's rate changes its other nodes become
-dirty, and what they have below that level stands.
+dirty, and what they have below that level stands: all of them before a job rises, and once it is slower those
+that hold jobs. A node that holds none and has one job less, or a slower one, need not be looked at.
 
 *Otherwise* every node's equal share counts: a job's rate is their mean.
 """
@@ -146,8 +147,8 @@ def _freeze(floor: Floor, slot: int, rate: int, place: int) -> None:
     run: SlotRecord = floor.slots[slot]
     run.frozen = floor.clock[0].stamp
     run.holder = place
-    changed = rate != run.rate
-    if changed:
+    fell = rate < run.rate
+    if rate != run.rate:
         _set_rate(floor, slot, rate)
     touch = run.touch
     while touch >= 0:
@@ -155,8 +156,18 @@ def _freeze(floor: Floor, slot: int, rate: int, place: int) -> None:
         node.fixed += rate
         node.loose -= 1
         touch = floor.touches[touch].before
-    if changed:
-        _make_all_dirty(floor, slot)
+    if fell:
+        _let_others_rise(floor, slot)
+
+
+@kernel
+def _let_others_rise(floor: Floor, slot: int) -> None:
+    """Look again at the nodes that held others for a job that is slower now."""
+    stamp, job = floor.clock[0].stamp, floor.slots[slot].job
+    for at in range(floor.jobs[job].part_at, floor.jobs[job + 1].part_at):
+        node: NodeRecord = floor.nodes[floor.part[at]]
+        if node.dirty != stamp and node.level != OPEN:
+            _make_dirty(floor, floor.part[at])
 
 
 @kernel
