@@ -44,7 +44,7 @@ def simulate(
     memory_gib: float | None = None,
     placement: str = "lln",
     speedup: float = 1.0,
-    oversize: str = "skip",
+    oversize: str | None = None,
     zero_length: str = "skip",
     limits: str = "raise",
     latency: PathText | None = None,
@@ -96,8 +96,11 @@ def simulate(
         ``lln`` (Slurm's), ``thesis``, or ``FILE.py:NAME``.
     speedup
         Divides every time of the trace.
-    oversize, zero_length
-        Jobs that can never run, jobs without a run time: ``fail``, ``skip``, or ``clip`` and ``keep``.
+    oversize
+        Jobs that can never run: ``fail``, ``skip`` or ``clip``. Without it they are skipped, and where they
+        are most of the trace the run is refused.
+    zero_length
+        Jobs without a run time: ``fail``, ``skip`` or ``keep``.
     limits
         Run times beyond the request: ``raise`` the request, or ``enforce`` it.
     latency, fit
@@ -161,11 +164,12 @@ def simulate(
         checkpoint_interval_s=checkpoint_interval,
         checkpoint_cost_s=checkpoint_cost,
     )
-    cleaning = cleaning_of(interactive_queue, speedup, oversize, zero_length, limits)
+    cleaning = cleaning_of(interactive_queue, speedup, oversize or "skip", zero_length, limits)
     session = Session(
         _trace_path(trace), words, cleaning, latencies, None if fit is None else fit.run, lenient=lenient
     )
-    _refuse_a_rest(session, oversize)
+    if oversize is None:
+        _refuse_a_rest(session)
     result = session.run(check=check)
     figures, tables = outcome(result) | {"skipped_lines": session.skipped_lines}, tables_of(result)
     del result  # of a large trace it takes as much memory as writing does
@@ -185,16 +189,16 @@ def _empty(target: Path) -> Path:
     return target
 
 
-def _refuse_a_rest(session: Session, oversize: str) -> None:
+def _refuse_a_rest(session: Session) -> None:
     """Refuse a run that lost most of its jobs because they do not fit: it would tell of another trace."""
     from simulator.shapes import SKIPPED
 
     kept, too_large = session.workload.count, session.workload.left_out.get(SKIPPED, 0)
     if too_large > kept:
         raise UsageError(
-            f"{too_large:,} of {kept + too_large:,} jobs can never run on {session.setting.system}, and "
-            f"--oversize {oversize} leaves them out: take a larger system, scale the trace "
-            "(osub trace scale), or say --oversize clip"
+            f"{too_large:,} of {kept + too_large:,} jobs can never run on {session.setting.system} and would "
+            "be left out: take a larger system, scale the trace (osub trace scale), or say what becomes of "
+            "them, --oversize clip or skip"
         )
 
 

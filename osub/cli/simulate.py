@@ -77,7 +77,12 @@ def simulate(
     ] = None,
     placement: Annotated[str, typer.Option(help="lln (Slurm's), thesis, or FILE.py:NAME.")] = "lln",
     speedup: Annotated[float, typer.Option(help="Divide every time of the trace by this.")] = 1.0,
-    oversize: Annotated[str, typer.Option(help="Jobs that can never run: fail, skip or clip.")] = "skip",
+    oversize: Annotated[
+        str | None,
+        typer.Option(
+            help="Jobs that can never run: fail, skip or clip. Not said: skip, unless most never can."
+        ),
+    ] = None,
     zero_length: Annotated[str, typer.Option(help="Jobs without a run time: fail, skip or keep.")] = "skip",
     limits: Annotated[
         str,

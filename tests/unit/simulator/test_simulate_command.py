@@ -131,6 +131,9 @@ def test_a_run_that_would_lose_most_of_its_jobs_is_refused(trace: Path, tmp_path
     assert isinstance(outcome.exception, UsageError)
     assert "2 of 3 jobs can never run on N1C1" in str(outcome.exception)
     assert not (tmp_path / "rest").exists()
+    outcome = CliRunner().invoke(app, [*words, "--oversize", "skip"])  # who says so knows what is left
+    assert outcome.exit_code == 0, outcome.output
+    assert load_run(tmp_path / "rest").jobs.height == 1
 
 
 def test_times_are_told_in_the_unit_a_reader_thinks_in(trace: Path, tmp_path: Path) -> None:

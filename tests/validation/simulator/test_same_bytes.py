@@ -34,7 +34,8 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def jobs_bytes(trace: Path, out: Path, options: list[str], *, compiled: bool) -> bytes:
     environment = {**os.environ, "OSUB_JIT": "1" if compiled else "0"}
-    words = [str(trace), "--system", "N12C4", "--multiplicity", "3", "--out", str(out), *options]
+    words = [str(trace), "--system", "N12C4", "--multiplicity", "3", "--oversize", "skip"]
+    words += ["--out", str(out), *options]
     subprocess.run(
         [sys.executable, "-c", COMMAND, *words],
         check=True,
