@@ -9,8 +9,8 @@ from pathlib import Path
 
 import polars as pl
 
-from osub import __version__
 from osub.errors import OutputError, UsageError
+from osub.version import VERSION
 from predictor.dataset import (
     APPLICATIONS,
     COUNTERS,
@@ -146,7 +146,7 @@ class Store:
         started = self._before.about.started if self._before else (begins[0] if begins else now)
         about = About(
             version=FORMAT_VERSION,
-            osub=__version__,
+            osub=VERSION,
             host=self._host,
             started=started if isinstance(started, datetime) else now,
             ended=now,
