@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from osub.records import SLICES, PlacementArrays, RunInfo, write_run
+from osub.records import SLICES, PlacementArrays, RunInfo, format_cores, write_run
 from osub.units import US_PER_S
-from simulator.core_sets import core_sets
+from simulator.engine.cluster import members
 from simulator.engine.records import Ints
 from simulator.record_lives import allocation_frame, life_columns
 from simulator.simulate import Result
@@ -23,35 +23,27 @@ _NS_PER_S = 1_000_000_000
 
 def placement_arrays(result: Result) -> PlacementArrays:
     """Return where every job of the workload ran last, in the workload's order."""
-    counts = np.zeros(result.workload.count, dtype=np.int64)
+    ranges = np.zeros(result.workload.count, dtype=np.int64)
     for pool in result.pools:
-        counts[pool.members] = pool.run.part_end - pool.run.part_at[:-1]
-    offsets = np.concatenate(([0], np.cumsum(counts)))
-    node = np.empty(offsets[-1], dtype=np.int32)
-    cores = np.empty(offsets[-1], dtype=np.int32)
+        ranges[pool.members] = np.diff(pool.run.places.offsets)
+    offsets = np.concatenate(([0], np.cumsum(ranges)))
+    node, count, cores = (np.empty(offsets[-1], dtype=np.int32) for _ in range(3))
     texts: dict[str, int] = {}
     for pool in result.pools:
-        run = pool.run
-        if len(result.pools) == 1 and len(run.node) == len(node):
-            node[:] = run.node
-            cores[:] = _numbered(run.mask, texts)
-            continue
-        held = run.part_end - run.part_at[:-1]
-        within = np.arange(held.sum()) - np.repeat(np.cumsum(held) - held, held)
-        source = np.repeat(run.part_at[:-1], held) + within
-        target = np.repeat(offsets[:-1][pool.members], held) + within
-        node[target] = run.node[source] + pool.pool.first
-        cores[target] = _numbered(run.mask[source], texts)
-    return PlacementArrays(
-        offsets, node, cores, node_names(result.setting.system.nodes), tuple(texts) or ("0",)
-    )
+        places = pool.run.places
+        held = np.diff(places.offsets)
+        target = np.repeat(offsets[:-1][pool.members] - places.offsets[:-1], held) + np.arange(held.sum())
+        node[target] = places.first + pool.pool.first
+        count[target] = places.count
+        cores[target] = _numbered(places.sets, texts)[places.cores]
+    names = node_names(result.setting.system.nodes)
+    return PlacementArrays(offsets, node, cores, names, tuple(texts) or ("0",), count)
 
 
-def _numbered(mask: Ints, texts: dict[str, int]) -> npt.NDArray[np.int32]:
+def _numbered(sets: Ints, texts: dict[str, int]) -> npt.NDArray[np.int32]:
     """Return the number of each set of cores in ``texts``, which gets those that it has not."""
-    names, which = core_sets(mask)
-    numbers = np.array([texts.setdefault(name, len(texts)) for name in names], dtype=np.int32)
-    return numbers.take(which)
+    names = [format_cores(members(cores)) for cores in sets]
+    return np.array([texts.setdefault(name, len(texts)) for name in names], dtype=np.int32)
 
 
 def job_frame(result: Result) -> pl.DataFrame:

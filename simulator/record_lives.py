@@ -64,7 +64,7 @@ def _spent(result: Result) -> list[pl.Series]:
         found.append(pl.Series("state", np.where(columns["given_up"], "NODE_FAIL", states).tolist()))
     held_more = np.zeros(result.workload.count, dtype=bool)
     for pool, _ in books:
-        held = pool.run.part_end - pool.run.part_at[:-1]
+        held = pool.run.places.nodes
         held_more[pool.members[held != result.workload.nodes[pool.members]]] = True
         if pool.run.stretches is not None:
             held_more[pool.members[pool.run.stretches.job]] = True

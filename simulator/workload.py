@@ -99,18 +99,20 @@ class Workload:
 
     def pool_jobs(self, members: Ints, *, with_memory: bool, app: Ints | None = None) -> PoolJobs:
         """Return the arrays that the engine takes, for the jobs with the indices ``members``."""
-        phase_at, phase_us = self.periods.of(members)
+        whole = len(members) == self.count  # then views rather than copies
+        own = slice(None) if whole else members
+        phase_at, phase_us = (self.periods.at, self.periods.us) if whole else self.periods.of(members)
         memory_kib = np.nan_to_num(self.memory_kib[members]) * self.cores[members] if with_memory else 0.0
         return PoolJobs(
-            submit_us=self.submit_us[members],
-            requested_us=self.limit_us[members],
-            nodes=self.nodes[members],
-            cores=self.cores[members],
+            submit_us=self.submit_us[own],
+            requested_us=self.limit_us[own],
+            nodes=self.nodes[own],
+            cores=self.cores[own],
             memory_kib=np.ceil(np.broadcast_to(memory_kib, len(members))).astype(np.int64),
             app=np.zeros(len(members), dtype=np.int64) if app is None else app[members],
             phase_at=phase_at,
             phase_us=phase_us,
-            user=self.user[members],
+            user=self.user[own],
             lives=None if self.lives is None else self.lives.select(members),
         )
 

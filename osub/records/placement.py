@@ -66,13 +66,16 @@ class PlacementArrays:
         Shape (jobs + 1,), int64: the entries of job ``i`` are ``offsets[i]`` to ``offsets[i + 1]``. A job
         without entries has no placement (null).
     node
-        Shape (entries,): index into ``node_names``.
+        Shape (entries,): index into ``node_names``; with ``count``, of the first node of a range.
     cores
         Shape (entries,): index into ``core_sets``.
     node_names
         Name of each node.
     core_sets
         The sets of core ids that occur, in Slurm's notation.
+    count
+        Shape (entries,): of how many neighbours, one after the other in ``node_names``, an entry tells; each
+        has the same cores. None: of one.
     """
 
     offsets: npt.NDArray[np.int64]
@@ -80,6 +83,7 @@ class PlacementArrays:
     cores: npt.NDArray[np.integer]
     node_names: Sequence[str]
     core_sets: Sequence[str]
+    count: npt.NDArray[np.integer] | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -110,12 +114,23 @@ class PlacementArrays:
                 raise InputError(f"{source}: column placement: {error}") from error
         if not all(self.node_names) or len(set(self.node_names)) != len(self.node_names):
             raise InputError(f"{source}: column placement: the names of the nodes are empty or repeated")
+        self._check_counts(source)
         for first in range(0, len(self), _JOBS_AT_ONCE):
             some = offsets[first : first + _JOBS_AT_ONCE + 1]
+            own = slice(int(some[0]), int(some[-1]))
             jobs = np.repeat(np.arange(len(some) - 1), np.diff(some))
-            pairs = np.sort(jobs * len(self.node_names) + self.node[some[0] : some[-1]])
-            if (pairs[1:] == pairs[:-1]).any():
+            begins = jobs * len(self.node_names) + self.node[own]
+            order = np.argsort(begins)
+            ends = (begins + (1 if self.count is None else self.count[own]))[order]
+            if (begins[order][1:] < ends[:-1]).any():
                 raise InputError(f"{source}: column placement: a job has a node twice")
+
+    def _check_counts(self, source: str) -> None:
+        if self.count is None or not len(self.node):
+            return
+        whole = len(self.count) == len(self.node) and self.count.min() > 0
+        if not whole or (self.node.astype(np.int64) + self.count).max() > len(self.node_names):
+            raise InputError(f"{source}: column placement: ranges of nodes are empty or leave the nodes")
 
     def reorder(self, order: npt.NDArray[np.integer]) -> PlacementArrays:
         """Return the placements of some or all jobs in another order (``order[i]`` is the old index)."""
@@ -123,7 +138,12 @@ class PlacementArrays:
         offsets = np.concatenate(([0], np.cumsum(counts)))
         entries = np.repeat(self.offsets[:-1][order] - offsets[:-1], counts) + np.arange(offsets[-1])
         return PlacementArrays(
-            offsets, self.node[entries], self.cores[entries], self.node_names, self.core_sets
+            offsets,
+            self.node[entries],
+            self.cores[entries],
+            self.node_names,
+            self.core_sets,
+            None if self.count is None else self.count[entries],
         )
 
     def column(self, first: int = 0, last: int | None = None) -> pl.Series:
@@ -131,15 +151,21 @@ class PlacementArrays:
         offsets = self.offsets[first : len(self) + 1 if last is None else last + 1]
         entries = slice(int(offsets[0]), int(offsets[-1]))
         jobs = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        node, cores = self.node[entries], self.cores[entries]
+        if self.count is not None:
+            count = self.count[entries].astype(np.int64)
+            within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+            jobs, cores, node = (np.repeat(values, count) for values in (jobs, cores, node))
+            node = node + within
         listed = (
             pl.DataFrame(
                 {
                     "job": jobs,
                     "node": pl.Series(self.node_names, dtype=pl.String).gather(
-                        pl.Series(self.node[entries].astype(np.uint32))
+                        pl.Series(node.astype(np.uint32))
                     ),
                     "cores": pl.Series(self.core_sets, dtype=pl.String).gather(
-                        pl.Series(self.cores[entries].astype(np.uint32))
+                        pl.Series(cores.astype(np.uint32))
                     ),
                 }
             )

@@ -20,8 +20,8 @@ from osub.records.journal import output_error
 from osub.records.placement import PLACEMENT_DTYPE, PlacementArrays, format_cores, parse_cores
 from osub.records.rows import Placement
 
-ROWS_A_GROUP = 16_384
-ROWS_A_PIECE = 8_192
+ROWS_A_GROUP = 4_096
+ROWS_A_PIECE = 512
 """Rows made at once; the file does not depend on it, the peak memory of a large run does."""
 
 

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from osub.errors import InputError
 from simulator.engine.build import PoolJobs
-from simulator.engine.cluster import members
 from simulator.engine.life_books import Books, books_of
 from simulator.engine.life_log import Stretches, joined
 from simulator.engine.life_state import OVER, Lives
-from simulator.engine.records import Ints, array_of, column, short_column
+from simulator.engine.places import Places
+from simulator.engine.records import Ints, array_of, column, column_view
 from simulator.engine.state import State
 from simulator.slices.gang_stepper import GangStepper
 
@@ -27,10 +26,8 @@ class PoolRun:
     ----------
     start_us, end_us
         When each job started and ended.
-    part_at, part_end
-        Where the parts of each job begin, shape (jobs + 1,), and where those that it held last end.
-    node, mask
-        Node and set of cores of each part; shapes (parts,) and (parts, words).
+    places
+        The nodes and cores that each job held last.
     events
         How many events there were.
     engine_cpu_s
@@ -47,10 +44,7 @@ class PoolRun:
 
     start_us: Ints
     end_us: Ints
-    part_at: Ints
-    part_end: Ints
-    node: npt.NDArray[np.int32]
-    mask: Ints
+    places: Places
     events: int
     engine_cpu_s: float
     gang: GangStepper | None = None
@@ -60,8 +54,7 @@ class PoolRun:
 
     def cores_of(self, job: int) -> dict[int, list[int]]:
         """Return the core ids by node that the job with index ``job`` held last."""
-        parts = range(self.part_at[job], self.part_end[job])
-        return {int(self.node[part]): members(self.mask[part]) for part in parts}
+        return self.places.cores_of(job)
 
 
 def run_of(
@@ -83,10 +76,12 @@ def run_of(
     return PoolRun(
         start_us=column(state.runs, "start_us")[:-1],
         end_us=column(state.runs, "end_us")[:-1],
-        part_at=jobs.part_at,
-        part_end=column(state.jobs, "part_end")[:-1],
-        node=short_column(state.parts, "node"),
-        mask=array_of(state.mask),
+        places=Places.of_parts(
+            jobs.part_at[:-1],
+            column(state.jobs, "part_end")[:-1],
+            column_view(state.parts, "node"),
+            array_of(state.mask),
+        ),
         events=int(column(state.clock, "events")[0]),
         engine_cpu_s=engine_cpu_s,
         gang=gang,

@@ -168,11 +168,9 @@ def column(table: Table[RecordT], name: str) -> Ints:
     return np.array([getattr(table[index], name) for index in range(len(table))], dtype=np.int64)
 
 
-def short_column(table: Table[RecordT], name: str) -> npt.NDArray[np.int32]:
-    """Return one field that is ``Short``, without a copy that is twice as long."""
-    if isinstance(table, np.ndarray):
-        return np.ascontiguousarray(table[name], dtype=np.int32)
-    return column(table, name).astype(np.int32)
+def column_view(table: Table[RecordT], name: str) -> npt.NDArray[np.integer]:
+    """Return one field of all records, without a copy where the table is one for kernels."""
+    return table[name] if isinstance(table, np.ndarray) else column(table, name)
 
 
 def array_of(grid: Grid) -> Ints:

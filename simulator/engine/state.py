@@ -81,15 +81,15 @@ class JobRecord:
 
     submit_us: int = 0
     request_us: int = 0
-    nodes: int = 0
-    cores: int = 0
+    nodes: Short = 0
+    cores: Short = 0
     memory_kib: int = 0
-    app: int = 0
-    shape: int = 0
+    app: Short = 0
+    shape: Short = 0
     phase_at: int = 0
     part_at: int = 0
     part_end: int = 0
-    index: int = 0
+    index: Short = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -107,9 +107,9 @@ class RunRecord:
     request_left: int = 0
     speed: int = 0
     since_us: int = 0
-    phase: int = 0
-    busy: int = 0
-    last: int = 0
+    phase: Short = 0
+    busy: Short = 0
+    last: Short = 0
     next_us: int = NEVER
     start_us: int = NEVER
     end_us: int = NEVER
@@ -118,7 +118,7 @@ class RunRecord:
     queue_next: int = 0
     queue_prev: int = 0
     mark: int = 0
-    beside: int = 0
+    beside: Short = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -128,10 +128,10 @@ class ListRecord:
     ``running`` and ``affected`` are in no order.
     """
 
-    arrival: int = 0
-    agenda: int = 0
-    running: int = 0
-    affected: int = 0
+    arrival: Short = 0
+    agenda: Short = 0
+    running: Short = 0
+    affected: Short = 0
 
 
 @dataclass(slots=True, eq=False)

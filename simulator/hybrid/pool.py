@@ -11,6 +11,7 @@ from osub.errors import InputError, UsageError
 from simulator.engine.life_books import Books
 from simulator.engine.life_log import Stretches
 from simulator.engine.outcome import PoolRun
+from simulator.engine.places import Places
 from simulator.engine.pool_run import PoolWork
 from simulator.engine.records import Ints
 from simulator.hybrid.build import Mechanism, misfit
@@ -54,15 +55,11 @@ def run_whole_pool(
         after_event=check_world if check else None,
     )
     last = _last(found.stretches, jobs.count)
-    part_at = last.part_at
     often = np.bincount(found.stretches.job, minlength=jobs.count)[found.stretches.job]
     return PoolRun(
         start_us=found.column("start_us"),
         end_us=found.column("end_us"),
-        part_at=part_at,
-        part_end=part_at[1:],
-        node=last.node,
-        mask=last.mask,
+        places=Places.of_parts(last.part_at[:-1], last.part_at[1:], last.node, last.mask),
         events=found.events,
         engine_cpu_s=found.engine_cpu_s,
         stretches=_chosen(found.stretches, np.flatnonzero(often > 1)),

@@ -12,6 +12,7 @@ from osub.errors import InputError, UsageError
 from simulator.engine.bits import full_set
 from simulator.engine.build import PoolJobs
 from simulator.engine.outcome import PoolRun
+from simulator.engine.places import Places
 from simulator.engine.pool_run import PoolWork
 from simulator.engine.records import Ints
 from simulator.engine.rules import Rules
@@ -87,10 +88,12 @@ class TimeSharing:
         return PoolRun(
             start_us=course.start_us,
             end_us=course.end_us,
-            part_at=course.part_at,
-            part_end=course.part_at[1:],
-            node=course.node,
-            mask=np.broadcast_to(every, (len(course.node), len(every))),
+            places=Places.of_parts(
+                course.part_at[:-1],
+                course.part_at[1:],
+                course.node,
+                np.broadcast_to(every, (len(course.node), len(every))),
+            ),
             events=course.events,
             engine_cpu_s=course.engine_cpu_s,
             most_jobs=1 if self.manner.batch else max(1, self.manner.cap or course.most),

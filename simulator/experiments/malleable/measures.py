@@ -87,6 +87,6 @@ def held_us(run: PoolRun, first_us: int, last_us: int) -> int:
     once = np.ones(len(run.start_us), dtype=bool)
     if held is not None:
         once[held.job] = False
-    nodes = (run.part_end - run.part_at[:-1])[once]
+    nodes = run.places.nodes[once]
     total = within(run.start_us[once], run.end_us[once], nodes)
     return total if held is None else total + within(held.from_us, held.to_us, held.nodes)
