@@ -5,7 +5,10 @@ from __future__ import annotations
 import typer
 
 from osub.cli.predict_counters import counters
+from osub.cli.predict_evaluate import evaluate
+from osub.cli.predict_fit import fit
 from osub.cli.predict_measure import measure
+from osub.cli.predict_pair import matrix, pair
 
 app = typer.Typer(
     help="Which applications may share a core: counters, measured pairs, models.",
@@ -15,6 +18,10 @@ app = typer.Typer(
 
 app.command()(counters)
 app.command()(measure)
+app.command()(fit)
+app.command()(evaluate)
+app.command()(pair)
+app.command()(matrix)
 
 
 @app.callback()

@@ -40,7 +40,7 @@ def describe_host() -> Host:
     first = min(os.sched_getaffinity(0))
     return Host(
         name=socket.gethostname().split(".")[0],
-        cpu_model=_cpu_model(),
+        cpu_model=cpu_model(),
         cpus=os.cpu_count() or 1,
         threads_per_core=len(siblings(first)),
         l2_kib=_cache_kib(first, 2),
@@ -73,7 +73,8 @@ def thread_siblings() -> tuple[int, int] | None:
     return None
 
 
-def _cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+def cpu_model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """Return what this host calls its processor, or its architecture where it does not say."""
     try:
         for line in cpuinfo.read_text(errors="replace").splitlines():
             name, _, value = line.partition(":")

@@ -1,0 +1,82 @@
+"""``osub predict evaluate``: how good models fitted on these pairs are, and better than what."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from osub.cli.out_file import Force, check_free
+from osub.cli.predict_data import kind_of, needs_learning, pairs_of
+from osub.cli.terminal import Console
+from osub.errors import InputError
+
+
+def evaluate(
+    *,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of measured pairs (default: osub's own).", metavar="PAIRS")
+    ] = None,
+    kind: Annotated[str | None, typer.Option(help="Only this kind of sharing (default: all).")] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="t: a loss above it is dangerous (default: the kind's ideal).")
+    ] = None,
+    cost: Annotated[
+        float,
+        typer.Option(help="Needless warnings a missed danger is worth.", min=0.01, max=1e6),
+    ] = 7 / 3,
+    seed: Annotated[int, typer.Option(help="Of folds and bootstrap.", min=0, max=2**31)] = 0,
+    html: Annotated[Path | None, typer.Option("--html", help="Draw it all to this page.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    force: Force = False,
+) -> None:
+    """Judge models on applications that they have not seen, beside simple rules."""
+    check_free(html, force)
+    needs_learning()
+    from predictor.model.evaluate import evaluate_kind
+    from predictor.model.page import write_page
+    from predictor.model.records import records_of
+    from predictor.model.told import json_of, rows_of, sentence_of
+
+    pairs = pairs_of(data)
+    kinds = [kind_of(kind, pairs)] if kind is not None else list(pairs.about.kinds)
+    reports, failed = {}, {}
+    for each in kinds:
+        try:
+            reports[str(each)] = evaluate_kind(records_of(pairs, each, threshold), cost=cost, seed=seed)
+        except InputError as error:
+            failed[str(each)] = error
+    if not reports:
+        raise next(iter(failed.values()), InputError("the folder has no pairs"))
+    if html is not None:
+        write_page(html, pairs.about, reports)
+    if as_json:
+        told = {name: json_of(report) for name, report in reports.items()}
+        typer.echo(
+            json.dumps({"kinds": told, "not_judged": {name: str(error) for name, error in failed.items()}})
+        )
+        return
+    console = Console()
+    for name, report in reports.items():
+        console.print(
+            f"[b]{name}[/b]: {len(report.records)} pairs of {len(report.records.places)} applications, "
+            f"{report.excluded} more whose interval spans {report.records.threshold:g} left out"
+            + (f", {report.single} of one trial and so without interval" if report.single else "")
+        )
+        console.print(sentence_of(report), markup=False, highlight=False)
+        table = Table("judged by", "right (95% interval)", "points above the majority")
+        for row in rows_of(report):
+            table.add_row(*row)
+        console.print(table)
+        console.print(
+            f"at a cut of {report.cut:.2f} dangers missed: {report.false_negatives:.1%} of all pairs; 90% "
+            f"intervals of the loss are ±{report.half_width:.2f} wide and hold {report.coverage:.0%}",
+            highlight=False,
+        )
+    for name, why in failed.items():
+        console.print(f"{name}: not judged: {why}", markup=False, highlight=False)
+    if html is not None:
+        console.print(f"{html} has the pictures", markup=False, highlight=False)

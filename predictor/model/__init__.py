@@ -1,0 +1,10 @@
+"""Models of what applications lose to each other: fitted on measured pairs, judged, kept as JSON, asked.
+
+What only asks a model (``stored``) needs numpy alone. Fitting and judging need the extra ``predict``.
+"""
+
+from __future__ import annotations
+
+from predictor.model.stored import MODEL_VERSION, Forecast, Model, read_model, write_model
+
+__all__ = ["MODEL_VERSION", "Forecast", "Model", "read_model", "write_model"]

@@ -1,0 +1,108 @@
+"""What a model sees of an application: its counters alone, on a logarithmic scale."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from osub.errors import InputError
+
+Floats = npt.NDArray[np.float64]
+
+FLOORS: Mapping[str, float] = {"instruction": 1e-6, "second": 1e-2}
+"""What is added before the logarithm, by what a value is per: one miss in a million instructions, one fault
+in a hundred seconds. Below that, counters of a short run are noise."""
+
+_FLAT = 1e-9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Features:
+    """Counters of A applications, K each.
+
+    Parameters
+    ----------
+    applications
+        Their names, ascending.
+    counters
+        Names of the counters, such as ``cachegrind:PAPI_L2_DCM``.
+    floors
+        What is added to each before the logarithm.
+    values
+        Shape (A, K): decimal logarithms of value + floor.
+    left_out
+        Applications that lack a counter, with the name of the first.
+    """
+
+    applications: tuple[str, ...]
+    counters: tuple[str, ...]
+    floors: tuple[float, ...]
+    values: Floats
+    left_out: Mapping[str, str]
+
+    def of(self, names: Sequence[str]) -> Floats:
+        """Return the rows of some applications, by name; all must be known."""
+        place = {name: index for index, name in enumerate(self.applications)}
+        return self.values[[place[name] for name in names]]
+
+
+def logarithms(values: Floats, floors: Sequence[float]) -> Floats:
+    """Return values of counters as a model sees them; shapes (..., K) and (K,)."""
+    scaled: Floats = np.log10(values + np.asarray(floors))
+    return scaled
+
+
+def features_of(counters: pl.DataFrame, applications: Sequence[str]) -> Features:
+    """Return the counters of applications that all counters were measured of.
+
+    A counter that is the same for all tells nothing and is left out. An application that lacks a counter
+    which most others have is left out, and said.
+
+    Parameters
+    ----------
+    counters
+        The table of a PAIRS folder.
+    applications
+        Whose counters are wanted.
+
+    Raises
+    ------
+    InputError
+        No two applications have a counter in common.
+    """
+    known = counters.filter(pl.col("application").is_in(list(applications)) & pl.col("value").is_not_null())
+    known = known.with_columns(name=pl.col("source") + ":" + pl.col("counter"))
+    often = known.group_by("name", "per").len().sort("name", "per")
+    most = int(often["len"].max() or 0)  # type: ignore[arg-type]
+    kept = often.filter(2 * pl.col("len") > most)
+    names = kept["name"].to_list()
+    if most < 2 or len(set(names)) != len(names):
+        raise InputError(
+            "no counters that several applications have in common: count them with "
+            "`osub predict measure --counters os,cachegrind`"
+        )
+    table = known.filter(pl.col("name").is_in(names)).pivot(
+        on="name", index="application", values="value", on_columns=names
+    )
+    left_out = dict.fromkeys(set(applications) - set(table["application"]), "no counters")
+    for row in table.iter_rows(named=True):
+        lacking = [name for name in names if row[name] is None]
+        if lacking:
+            left_out[row["application"]] = lacking[0]
+    table = table.filter(~pl.col("application").is_in(list(left_out))).sort("application")
+    floors = [FLOORS[per] for per in kept["per"]]
+    values = logarithms(table.select(names).to_numpy().astype(np.float64), floors)
+    differ = values.std(axis=0) > _FLAT if len(values) else np.zeros(len(names), dtype=bool)
+    if table.height < 2 or not differ.any():
+        raise InputError("fewer than two applications have counters that differ: count more applications")
+    return Features(
+        applications=tuple(table["application"]),
+        counters=tuple(name for name, keep in zip(names, differ, strict=True) if keep),
+        floors=tuple(floor for floor, keep in zip(floors, differ, strict=True) if keep),
+        values=values[:, differ],
+        left_out=dict(sorted(left_out.items())),
+    )

@@ -1,0 +1,279 @@
+"""Models of pairs: they find what a formula put in, say when there is nothing, and refuse bad files."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from osub.cli.predict import app
+from osub.errors import InputError
+from predictor.dataset import Kind, Pairs, write_pairs
+from predictor.model import Model, read_model, write_model
+from predictor.model.clusters import cluster
+from predictor.model.evaluate import KindReport, evaluate_kind
+from predictor.model.features import features_of
+from predictor.model.fit import fit_model
+from predictor.model.folds import at_random, by_application, by_pair, each_application, each_family
+from predictor.model.linear import cut_of
+from predictor.model.records import Records, records_of, threshold_of
+from predictor.model.stepwise import fit_stepwise
+from tests.fixtures.pairs_made import CPU, made_pairs
+from tests.fixtures.tier import examples
+
+RUNNER = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def pairs() -> Pairs:
+    return made_pairs()
+
+
+@pytest.fixture(scope="module")
+def records(pairs: Pairs) -> Records:
+    return records_of(pairs, Kind.TIMESLICE)
+
+
+@pytest.fixture(scope="module")
+def report(records: Records) -> KindReport:
+    return evaluate_kind(records)
+
+
+@pytest.fixture(scope="module")
+def model(pairs: Pairs) -> Model:
+    return fit_model(pairs, Kind.TIMESLICE)
+
+
+@pytest.fixture(scope="module")
+def folder(pairs: Pairs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("pairs") / "pairs"
+    write_pairs(path, pairs)
+    return path
+
+
+def test_counters_that_are_the_same_for_all_are_left_out(records: Records) -> None:
+    assert records.features.counters == ("cachegrind:PAPI_BR_INS", "cachegrind:PAPI_L2_DCM")
+    assert len(records) == 14 * 14
+
+
+def test_what_a_formula_put_in_is_found_in_victims_never_seen(report: KindReport) -> None:
+    assert report.excluded > 0  # those that the formula puts at the boundary
+    assert report.accuracies["application"].accuracy > 0.9
+    assert report.accuracies["application"].margin_low > 0.2
+    assert report.accuracies["family"].accuracy > 0.9
+    assert report.rank_correlation > 0.95
+    assert report.mean_error < 0.03
+    assert 0.8 <= report.coverage <= 1.0
+    assert report.accuracies["random"].low <= report.accuracies["random"].accuracy
+    assert any("PAPI_L2_DCM" in name for name in report.kept)
+
+
+def test_where_counters_tell_nothing_the_report_does_not_say_they_do() -> None:
+    noise = records_of(made_pairs(12, reach=0.0, noise=0.1, width=0.0, seed=3), Kind.TIMESLICE)
+    report = evaluate_kind(noise)
+    assert report.accuracies["application"].margin_low <= 0
+    assert abs(report.rank_correlation) < 0.3
+    assert report.single == len(noise)  # one trial each: nothing could be excluded, and that is counted
+    assert report.excluded == 0
+
+
+def test_grouped_folds_keep_what_they_judge_out_of_what_they_fit(records: Records) -> None:
+    for split in by_application(records, 3, seed=0):
+        judged = set(records.victim[split.test].tolist())
+        train = records.where(split.train)
+        assert judged.isdisjoint([*train.victim.tolist(), *train.opponent.tolist()])
+    families = np.array(records.families)
+    for split in each_family(records, 0, 0):
+        judged = set(families[records.victim[split.test]].tolist())
+        train = records.where(split.train)
+        assert judged.isdisjoint(families[np.concatenate((train.victim, train.opponent))].tolist())
+    for split in by_pair(records, 3, seed=0):
+        there = {frozenset(pair) for pair in zip(*_places(records, split.train), strict=True)}
+        assert there.isdisjoint(frozenset(pair) for pair in zip(*_places(records, split.test), strict=True))
+    for folds in (at_random, by_application, by_pair, each_application, each_family):
+        tested = sum(split.test.astype(int) for split in folds(records, 3, 0))
+        assert (np.asarray(tested) == 1).all()
+
+
+def _places(records: Records, chosen: Any) -> tuple[list[int], list[int]]:
+    return records.victim[chosen].tolist(), records.opponent[chosen].tolist()
+
+
+def test_pairs_whose_interval_has_t_in_it_are_excluded_and_counted() -> None:
+    records = records_of(made_pairs(8, width=0.05), Kind.TIMESLICE)
+    spans = (records.low <= 0.5) & (records.high >= 0.5)
+    report = evaluate_kind(records)
+    assert report.excluded == int(spans.sum()) > 0
+    assert len(report.records) + report.excluded == len(records)
+
+
+def test_t_follows_kind_and_multiplicity() -> None:
+    assert threshold_of(Kind.TIMESLICE) == 0.5
+    assert threshold_of(Kind.TIMESLICE, 4) == 0.75
+    assert threshold_of(Kind.CORES) == 0.05
+    assert cut_of(7 / 3) == pytest.approx(0.3)
+
+
+def test_clusters_part_what_loses_from_what_does_not(records: Records) -> None:
+    groups = cluster(records, 4)
+    assert len(groups.centres) == 4
+    assert sorted(np.concatenate([groups.members(number) for number in range(4)]).tolist()) == list(range(14))
+    for number in range(4):
+        losses = records.loss[np.isin(records.victim, groups.members(number))]
+        assert bool(groups.dangerous[number]) == (np.median(losses) > 0.5)
+    assert 0 < groups.dangerous.sum() < 4
+
+
+def test_stepwise_says_when_the_classes_are_parted_without_an_error() -> None:
+    records = records_of(made_pairs(12, noise=0.0, width=0.0), Kind.TIMESLICE)
+    found = fit_stepwise(records)
+    assert found.separated
+    assert ((found.probabilities(records) > 0.5) == records.dangerous).mean() > 0.95
+
+
+def test_a_model_survives_being_written(model: Model, tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    write_model(path, model)
+    assert read_model(path) == model
+    forecast = model.forecast("app0", "app1")
+    assert read_model(path).forecast("app0", "app1") == forecast
+    assert forecast.low < forecast.loss < forecast.high
+
+
+def test_matrix_and_pair_say_the_same(model: Model) -> None:
+    names = sorted(model.applications)
+    scaled = model.counters_of(names)
+    losses, likely = model.matrix(scaled, scaled)
+    for i, victim in enumerate(names[:4]):
+        for j, other in enumerate(names[:4]):
+            forecast = model.forecast(victim, other)
+            assert forecast.loss == pytest.approx(losses[i, j])
+            assert forecast.probability == pytest.approx(likely[i, j])
+            assert forecast.dangerous == (likely[i, j] > model.cut)
+
+
+def test_a_new_application_is_judged_from_its_counters(model: Model, pairs: Pairs) -> None:
+    own = pairs.counters.filter(pl.col("application") == "app3")
+    values = {f"{row['source']}:{row['counter']}": row["value"] for row in own.iter_rows(named=True)}
+    assert model.standardised(values) == pytest.approx(model.applications["app3"].counters, abs=1e-5)
+    del values[model.counters[0]]
+    with pytest.raises(InputError, match="needs the counter"):
+        model.standardised(values)
+
+
+@examples(60)
+@given(st.data())
+def test_a_damaged_model_is_one_line(data: st.DataObject) -> None:
+    text = json.dumps(DAMAGED)
+    at = data.draw(st.integers(0, len(text) - 1))
+    word = data.draw(st.sampled_from(["", "\x00", "}", "1e999", "nan", "-", '"', "\n", "null", "🙂", "[[[["]))
+    path = Path(TMP[0]) / "model.json"
+    path.write_text(text[:at] + word + text[at + len(word or "x") :])
+    told = ""
+    try:
+        read_model(path)
+    except InputError as error:
+        told = str(error)
+    assert "\n" not in told
+    assert not told or str(path) in told
+
+
+DAMAGED: dict[str, Any] = {}
+TMP: list[str] = []
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _damaged(model: Model, tmp_path_factory: pytest.TempPathFactory) -> None:
+    TMP.append(str(tmp_path_factory.mktemp("damaged")))
+    path = Path(TMP[0]) / "whole.json"
+    write_model(path, model)
+    DAMAGED.update(json.loads(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"version": 99}, "version is 99"),
+        ({"kind": "moon"}, "kind"),
+        ({"means": [1.0]}, "one a counter"),
+        ({"scales": [0.0, 1.0]}, "above 0"),
+        ({"cut": 7}, "cut"),
+        ({"more": 1}, "more"),
+        ({"counters": []}, "one a counter"),
+    ],
+)
+def test_a_model_that_cannot_be_is_refused(change: dict[str, Any], told: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps({**DAMAGED, **change}))
+    with pytest.raises(InputError, match=re.escape(told)):
+        read_model(path)
+
+
+def test_too_few_or_all_alike_is_said() -> None:
+    with pytest.raises(InputError, match="too few"):
+        evaluate_kind(records_of(made_pairs(4), Kind.TIMESLICE))
+    with pytest.raises(InputError, match="nothing to tell apart"):
+        evaluate_kind(records_of(made_pairs(8), Kind.TIMESLICE, threshold=0.99))
+    with pytest.raises(InputError, match="no pairs of kind naive"):
+        records_of(made_pairs(8), Kind.NAIVE)
+
+
+def test_applications_without_counters_are_left_out_and_named(pairs: Pairs) -> None:
+    fewer = pairs.counters.filter(
+        ~((pl.col("application") == "app2") & (pl.col("counter") == "PAPI_L2_DCM"))
+    ).with_columns(value=pl.when(pl.col("application") == "app5").then(None).otherwise("value"))
+    records = records_of(replace(pairs, counters=fewer), Kind.TIMESLICE)
+    assert records.features.left_out == {"app2": "cachegrind:PAPI_L2_DCM", "app5": "no counters"}
+    assert len(records) == 12 * 12
+    with pytest.raises(InputError, match="no counters that several"):
+        features_of(pairs.counters.head(0), ["app1", "app2"])
+
+
+def test_commands_fit_judge_and_answer(folder: Path, tmp_path: Path) -> None:
+    out, page = tmp_path / "model.json", tmp_path / "page.html"
+    done = RUNNER.invoke(app, ["fit", "--data", str(folder), "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    again = RUNNER.invoke(app, ["fit", "--data", str(folder), "--out", str(out)])
+    assert "exists already" in str(again.exception)
+    judged = RUNNER.invoke(app, ["evaluate", "--data", str(folder), "--json", "--html", str(page)])
+    assert judged.exit_code == 0, judged.output
+    told = json.loads(judged.stdout)["kinds"]["timeslice"]
+    assert set(told) >= {
+        "records",
+        "applications",
+        "majority",
+        "twins",
+        "random",
+        "pair",
+        "application",
+        "false_negatives",
+        "rank_correlation",
+    }
+    assert set(told["random"]) >= {"accuracy", "low", "high"}
+    text = page.read_text()
+    assert "app0" in text
+    assert "http" not in re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
+    asked = RUNNER.invoke(app, ["pair", "app0", "app1", "--model", str(out), "--json"])
+    answer = json.loads(asked.stdout)
+    assert answer["well_matched"] == (not any(one["dangerous"] for one in answer["victims"]))
+    assert CPU in asked.stderr  # the model is of another processor than this host's
+    table = RUNNER.invoke(app, ["matrix", "--model", str(out), "--apps", "app0,app1", "--json"])
+    assert len(json.loads(table.stdout)["pairs"]) == 4
+    unknown = RUNNER.invoke(app, ["pair", "app0", "x\n\x1b[31m", "--model", str(out)])
+    assert isinstance(unknown.exception, InputError)
+    assert "\n" not in str(unknown.exception)
+
+
+def test_the_pairs_and_the_model_that_come_along_answer() -> None:
+    done = RUNNER.invoke(app, ["pair", "sort", "faults"])
+    assert done.exit_code == 0, done.output
+    assert "sort beside faults" in done.output
