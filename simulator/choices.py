@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
+import numpy as np
+
 from osub.errors import UsageError
 from osub.units import seconds_to_us
 from simulator.engine.build_lives import AFTER_FAILURE
@@ -13,6 +15,8 @@ from simulator.engine.rules import Rules
 from simulator.job_lives import JobLives
 from simulator.options import Setting
 from simulator.outages import Failing, Outage, read_outages
+from simulator.pairing import PairTable, applications_of, read_pair_table
+from simulator.placement.paired import PairedPlacement
 from simulator.placement.plain import SlurmPlacement, ThesisPlacement
 from simulator.placement.rule import Placement
 from simulator.plugin_files import load_plugin
@@ -22,6 +26,7 @@ from simulator.policies.registry import family_of
 from simulator.policies.rule import QueuePolicy
 from simulator.sharing.model import SharingModel
 from simulator.sharing.noise import NoisyNodes
+from simulator.sharing.pairwise import Pairwise
 from simulator.sharing.proportional import Proportional
 from simulator.slices.model import ExactSlices
 from simulator.system import Queues, System, multiple_queues, nodes_of_share, single_queue
@@ -30,7 +35,8 @@ from simulator.workload import Workload
 _KIB_PER_GIB = 1024 * 1024
 _MOST_GIB = 1 << 30
 
-PLACEMENTS = ("lln", "thesis")
+PLACEMENTS = ("lln", "thesis", "lln-paired")
+PAIRWISE = "pairwise"
 LAYOUTS = ("sq", "mq")
 _NOT_ALONE = {
     "multiplicity": "multiplicity",
@@ -65,6 +71,8 @@ class Words:
     multiplicity_interactive: int = 4
     overhead: str = "1.2"
     sharing: str | None = None
+    pairs: Path | None = None
+    apps: str | None = None
     node_noise: float = 0.0
     quantum_ms: float | None = None
     hold: str = "yield"
@@ -93,6 +101,7 @@ def setting_of(words: Words) -> Setting:
     """
     system = System.parse(words.system)
     outages, failing = _failures(words, system)
+    pairing = _pairing(words)
     return Setting(
         system=system,
         queues=_queues(words, system),
@@ -102,10 +111,11 @@ def setting_of(words: Words) -> Setting:
             outages=outages,
             failing=failing,
             after_failure=words.after_failure,
-            placement=_placement(words.placement),
-            sharing=_sharing(words, system),
+            placement=_placement(words.placement, pairing),
+            sharing=_sharing(words, system, pairing),
             node_memory_kib=_memory_kib(words.memory_gib),
         ),
+        pairing=pairing,
     )
 
 
@@ -167,7 +177,7 @@ def _guessed(text: str) -> Value:
     return text
 
 
-def prepared(words: Words, queues: Queues, workload: Workload) -> Workload:
+def prepared(words: Words, setting: Setting, workload: Workload) -> Workload:
     """Return the jobs with what the policy's family and the setting give them: sizes, checkpoints, ...
 
     Raises
@@ -178,7 +188,9 @@ def prepared(words: Words, queues: Queues, workload: Workload) -> Workload:
     if ":" not in words.policy:
         family = family_of(words.policy)
         if family.prepare is not None:
-            workload = family.prepare(workload, queues, family.values(words.settings), words.seed)
+            workload = family.prepare(workload, setting.queues, family.values(words.settings), words.seed)
+    if setting.pairing is not None:
+        workload = _with_applications(words, setting.pairing, workload)
     if words.checkpoint_interval_s is None:
         return workload
     every_us, cost_us = seconds_to_us(words.checkpoint_interval_s), seconds_to_us(words.checkpoint_cost_s)
@@ -189,6 +201,20 @@ def prepared(words: Words, queues: Queues, workload: Workload) -> Workload:
         workload,
         lives=lives.changed(lambda life: replace(life, checkpoint_every_us=every_us, checkpoint_us=cost_us)),
     )
+
+
+def _with_applications(words: Words, pairing: PairTable, workload: Workload) -> Workload:
+    unknown = np.full(workload.count, -1, dtype=np.int64)
+    names, app = applications_of(
+        words.apps,
+        pairing.applications,
+        workload.number,
+        workload.user,
+        unknown if workload.executable is None else workload.executable,
+        words.seed,
+    )
+    place = np.array([pairing.applications.index(name) for name in names], dtype=np.int64)
+    return replace(workload, app=place[app], applications=pairing.applications)
 
 
 def _failures(words: Words, system: System) -> tuple[tuple[Outage, ...], Failing | None]:
@@ -209,7 +235,26 @@ def _failures(words: Words, system: System) -> tuple[tuple[Outage, ...], Failing
     return (), failing
 
 
-def _placement(word: str) -> Placement:
+def _pairing(words: Words) -> PairTable | None:
+    """Return what applications lose to each other, if that is said and wanted."""
+    wanted = words.sharing == PAIRWISE or words.placement == "lln-paired"
+    if words.pairs is None:
+        if wanted:
+            raise UsageError(
+                "--sharing pairwise and --placement lln-paired need --pairs: measured pairs, a model or a CSV"
+            )
+        if words.apps is not None:
+            raise UsageError("--apps goes with --pairs")
+        return None
+    if not wanted:
+        raise UsageError("--pairs goes with --sharing pairwise or --placement lln-paired")
+    return read_pair_table(words.pairs)
+
+
+def _placement(word: str, pairing: PairTable | None) -> Placement:
+    if word == "lln-paired":
+        assert pairing is not None
+        return PairedPlacement(pairing.loss)
     if word == "lln":
         return SlurmPlacement()
     if word == "thesis":
@@ -219,13 +264,16 @@ def _placement(word: str) -> Placement:
     return cast("Placement", load_plugin(word, "place"))
 
 
-def _sharing(words: Words, system: System) -> SharingModel:
+def _sharing(words: Words, system: System, pairing: PairTable | None) -> SharingModel:
     model = Proportional.of(words.overhead)
     kinds = (words.sharing is not None, bool(words.node_noise), words.quantum_ms is not None)
     if sum(kinds) > 1:
         raise UsageError("--sharing, --node-noise and --slices do not go together")
     if words.quantum_ms is not None:
         return ExactSlices.of(model, words.quantum_ms, words.hold)
+    if words.sharing == PAIRWISE:
+        assert pairing is not None
+        return Pairwise(pairing.slowdown)
     if words.sharing is not None:
         return cast("SharingModel", load_plugin(words.sharing, "core_speed"))
     if words.node_noise:

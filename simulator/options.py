@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from osub.errors import UsageError
 from simulator.engine.rules import Rules
+from simulator.pairing.table import PairTable
 from simulator.system import Queues, System
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
@@ -94,3 +95,4 @@ class Setting:
     system: System
     queues: Queues
     rules: Rules
+    pairing: PairTable | None = None

@@ -16,6 +16,7 @@ from simulator.engine.records import Ints
 from simulator.record_lives import allocation_frame, life_columns
 from simulator.simulate import Result
 from simulator.system import node_names
+from simulator.workload import Workload
 
 _KIB_PER_MIB = 1024
 _NS_PER_S = 1_000_000_000
@@ -73,8 +74,17 @@ def job_frame(result: Result) -> pl.DataFrame:
             "cpu_s": busy_s * cores,
             "frozen_s": _frozen_s(result),
             "state": _texts(workload.timed_out, "TIMEOUT", "COMPLETED"),
+            **_applications(workload),
         }
     ).with_columns(life_columns(result))
+
+
+def _applications(workload: Workload) -> dict[str, pl.Series]:
+    """Return the column of applications, where they are known."""
+    if workload.app is None:
+        return {}
+    names = pl.Series(workload.applications, dtype=pl.String)
+    return {"app": names.gather(pl.Series(workload.app.astype(np.uint32)))}
 
 
 def _frozen_s(result: Result) -> pl.Series:

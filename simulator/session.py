@@ -69,7 +69,7 @@ class Session:
         self.trace_name = read_info(self.trace_path.parent).trace_name if self.of_run else columns.name
         self.workload = prepared(
             words,
-            self.setting.queues,
+            self.setting,
             make_workload(
                 columns,
                 self.setting.queues,

@@ -64,6 +64,10 @@ class Workload:
         What each job can do beside running once; None: nothing.
     planned_us
         What the scheduler takes each job to last at most; None: the requested time.
+    executable
+        Number of the executable, -1 where not known; None: of none.
+    app, applications
+        Which of the applications each job runs, and their names; None: not known.
     """
 
     number: Ints
@@ -82,6 +86,9 @@ class Workload:
     left_out: Mapping[str, int] = field(default_factory=dict)
     lives: JobLives | None = None
     planned_us: Ints | None = None
+    executable: Ints | None = None
+    app: Ints | None = None
+    applications: tuple[str, ...] = ()
 
     @property
     def limit_us(self) -> Ints:
@@ -97,7 +104,7 @@ class Workload:
         """Return the indices of the interactive, or of the batch jobs."""
         return np.flatnonzero(self.interactive == interactive)
 
-    def pool_jobs(self, members: Ints, *, with_memory: bool, app: Ints | None = None) -> PoolJobs:
+    def pool_jobs(self, members: Ints, *, with_memory: bool) -> PoolJobs:
         """Return the arrays that the engine takes, for the jobs with the indices ``members``."""
         whole = len(members) == self.count  # then views rather than copies
         own = slice(None) if whole else members
@@ -109,7 +116,7 @@ class Workload:
             nodes=self.nodes[own],
             cores=self.cores[own],
             memory_kib=np.ceil(np.broadcast_to(memory_kib, len(members))).astype(np.int64),
-            app=np.zeros(len(members), dtype=np.int64) if app is None else app[members],
+            app=np.zeros(len(members), dtype=np.int64) if self.app is None else self.app[own],
             phase_at=phase_at,
             phase_us=phase_us,
             user=self.user[own],
@@ -198,6 +205,7 @@ class _Columns:
         used_kib = frame["used_memory_kib"].to_numpy()
         self.memory_kib: Floats = np.where(np.isnan(asked_kib), used_kib, asked_kib)
         self.user, self.queue = whole("user"), whole("queue")
+        self.executable = whole("executable")
         self.interactive: Bools = (
             np.zeros(len(self.number), dtype=bool)
             if cleaning.interactive_queue is None
@@ -261,6 +269,7 @@ def _assemble(
         memory_kib=shapes.memory_kib[chosen],
         user=columns.user[chosen],
         queue=columns.queue[chosen],
+        executable=columns.executable[chosen],
         periods=periods,
         timed_out=timed_out,
         left_out={reason: count for reason, count in left_out.items() if count},

@@ -38,6 +38,8 @@ def simulate(
     interactive_queue: int = 0,
     overhead: float | str = 1.2,
     sharing: str | None = None,
+    pairs: PathText | None = None,
+    apps: str | None = None,
     node_noise: float = 0.0,
     quantum_ms: float | None = None,
     hold: str = "yield",
@@ -86,14 +88,18 @@ def simulate(
         C_o: the speed on a core that m jobs share is 1/(m x C_o). A real RUN without gang scheduling: as
         there.
     sharing, node_noise
-        Your own sharing model, ``FILE.py:NAME``; standard deviation of the nodes' speeds.
+        Your own sharing model, ``FILE.py:NAME``, or ``pairwise``; standard deviation of the nodes' speeds.
+    pairs, apps
+        What applications lose to each other (a folder of measured pairs, a model or a CSV), and which each
+        job runs: a CSV with columns job and application, or names of which one is drawn for each user and
+        executable.
     quantum_ms, hold
         Exact time slices by the gang scheduler's own core, in milliseconds; what held jobs do, ``freeze`` or
         ``yield``.
     memory_gib
         Memory of a node; None: it does not matter.
     placement
-        ``lln`` (Slurm's), ``thesis``, or ``FILE.py:NAME``.
+        ``lln`` (Slurm's), ``thesis``, ``lln-paired`` (harmless neighbours first), or ``FILE.py:NAME``.
     speedup
         Divides every time of the trace.
     oversize
@@ -149,6 +155,8 @@ def simulate(
         multiplicity_interactive=multiplicity_interactive,
         overhead=overhead_of(str(overhead), latencies),
         sharing=sharing,
+        pairs=None if pairs is None else as_path(pairs, "pairs"),
+        apps=apps,
         node_noise=node_noise,
         quantum_ms=quantum_ms,
         hold=hold,

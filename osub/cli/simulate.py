@@ -59,7 +59,17 @@ def simulate(
             metavar="NUMBER|RUN",
         ),
     ] = "1.2",
-    sharing: Annotated[str | None, typer.Option(help="Your own sharing model instead: FILE.py:NAME.")] = None,
+    sharing: Annotated[
+        str | None, typer.Option(help="pairwise (with --pairs), or your own sharing model: FILE.py:NAME.")
+    ] = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(help="What applications lose to each other: measured PAIRS, a model or a CSV."),
+    ] = None,
+    apps: Annotated[
+        str | None,
+        typer.Option(help="Which a job runs: a CSV (job,application), or names to draw from (default: all)."),
+    ] = None,
     node_noise: Annotated[
         float, typer.Option(help="Standard deviation of the nodes' speeds, such as 0.02.")
     ] = 0.0,
@@ -75,7 +85,9 @@ def simulate(
     memory_gib: Annotated[
         float | None, typer.Option(help="Memory of a node; without it memory does not matter.")
     ] = None,
-    placement: Annotated[str, typer.Option(help="lln (Slurm's), thesis, or FILE.py:NAME.")] = "lln",
+    placement: Annotated[
+        str, typer.Option(help="lln (Slurm's), thesis, lln-paired (with --pairs), FILE.py:NAME.")
+    ] = "lln",
     speedup: Annotated[float, typer.Option(help="Divide every time of the trace by this.")] = 1.0,
     oversize: Annotated[
         str | None,
@@ -170,6 +182,8 @@ def simulate(
         interactive_queue=interactive_queue,
         overhead=overhead,
         sharing=sharing,
+        pairs=pairs,
+        apps=apps,
         node_noise=node_noise,
         quantum_ms=slices,
         hold=hold,

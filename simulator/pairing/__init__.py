@@ -1,0 +1,8 @@
+"""Which application each job of a trace runs, and what two of them lose on a core that they share."""
+
+from __future__ import annotations
+
+from simulator.pairing.jobs import applications_of
+from simulator.pairing.table import PairTable, read_pair_table
+
+__all__ = ["PairTable", "applications_of", "read_pair_table"]

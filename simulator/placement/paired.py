@@ -1,0 +1,67 @@
+"""A placement that prefers harmless neighbours: ``lln-paired``.
+
+Idle cores first, as ``lln``. Where a job has to share, it goes to the cores whose holders and it lose least
+to each other, and to the nodes whose worst core is best. It never waits for better company: what fits under
+``lln`` fits here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from simulator.engine.cluster import Cluster
+from simulator.job import Job
+from simulator.placement.rule import Cores
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairedPlacement:
+    """The placement.
+
+    Parameters
+    ----------
+    loss
+        E_v of each application beside each other, shape (A, A); ``Job.app`` is a row of it.
+    """
+
+    loss: npt.NDArray[np.float64]
+
+    def place(self, cluster: Cluster, job: Job) -> Cores | None:
+        """See ``Placement``."""
+        harm = self.loss[job.app] + self.loss[:, job.app]
+        state = cluster.state
+        found: list[tuple[float, int, int, list[int]]] = []
+        for node in range(cluster.nodes):
+            if state.nodes[node].free < job.cores or state.nodes[node].free_kib < job.memory_kib:
+                continue
+            counts = cluster.jobs_a_core(node)
+            if int((counts < cluster.multiplicity).sum()) < job.cores:
+                continue
+            costs = _costs(cluster, node, counts, harm)
+            order = sorted(range(cluster.cores), key=lambda core: (costs[core], counts[core], core))
+            chosen = sorted(order[: job.cores])
+            found.append((max(costs[core] for core in chosen), int(counts.sum()), node, chosen))
+        if len(found) < job.nodes:
+            return None
+        found.sort(key=lambda one: one[:3])
+        return {node: chosen for _, _, node, chosen in sorted(found[: job.nodes], key=lambda one: one[2])}
+
+
+def _costs(
+    cluster: Cluster,
+    node: int,
+    counts: npt.NDArray[np.int64],
+    harm: npt.NDArray[np.float64],
+) -> list[float]:
+    """Return what a job and the holders of each core would lose together; infinite where no slot is free."""
+    costs = [0.0 if count < cluster.multiplicity else np.inf for count in counts.tolist()]
+    if counts.any():
+        apps = cluster.state.jobs
+        for other, cores in cluster.holders(node).items():
+            cost = float(harm[apps[other].app])
+            for core in cores:
+                costs[core] += cost
+    return costs

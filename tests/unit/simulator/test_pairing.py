@@ -1,0 +1,156 @@
+"""Pairs of applications in the simulator: who runs what, what they lose, and who is put beside whom."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import osub
+from osub.errors import InputError, UsageError
+from predictor.dataset import Kind, write_pairs
+from predictor.model import write_model
+from predictor.model.fit import fit_model
+from simulator.pairing import applications_of, read_pair_table
+from tests.fixtures.pairs_made import made_pairs
+from tests.fixtures.tier import examples
+
+NUMBERS = st.integers(-1, 3)
+TABLE = "victim,opponent,e_v\na,a,0.5\na,b,0.8\nb,a,0.6\nb,b,0.5\n"
+
+
+def trace(path: Path, jobs: list[tuple[int, int, int, int]]) -> Path:
+    """Write jobs: submit, run, processors, user."""
+    lines = [
+        f"{number} {submit} -1 {run} {procs} -1 -1 {procs} {10 * run} -1 1 {user} 1 -1 1 -1 -1 -1"
+        for number, (submit, run, procs, user) in enumerate(jobs, start=1)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "pairs.csv"
+    path.write_text(TABLE)
+    return path
+
+
+def said(path: Path, names: str) -> str:
+    path.write_text(
+        "job,application\n" + "".join(f"{job},{name}\n" for job, name in enumerate(names, start=1))
+    )
+    return str(path)
+
+
+def test_two_on_a_core_lose_what_the_table_says(tmp_path: Path, table: Path) -> None:
+    two = trace(tmp_path / "two.swf", [(0, 100, 1, 1), (0, 1000, 1, 2)])
+    run = osub.simulate(
+        two, "N1C1", multiplicity=2, sharing="pairwise", pairs=table, apps=said(tmp_path / "apps.csv", "ab")
+    )
+    ends = dict(zip(run.jobs["trace_job"], run.jobs["end_s"], strict=True))
+    assert ends[1] == pytest.approx(100 / (1 - 0.8), rel=1e-3)  # a beside b does a fifth of its work
+    assert ends[2] == pytest.approx(500 + (1000 - 500 * 0.4), rel=1e-3)  # b loses 0.6 meanwhile
+    assert run.jobs["app"].to_list() == ["a", "b"]
+
+
+def test_harmless_neighbours_are_preferred_and_nobody_waits_for_them(tmp_path: Path, table: Path) -> None:
+    apps = said(tmp_path / "apps.csv", "aba")
+    three = trace(tmp_path / "three.swf", [(0, 100, 1, 1), (0, 100, 1, 2), (1, 10, 1, 3)])
+
+    def places(placement: str) -> dict[int, str]:
+        run = osub.simulate(
+            three,
+            "N2C1",
+            multiplicity=2,
+            sharing="pairwise",
+            pairs=table,
+            apps=apps,
+            placement=placement,
+        )
+        assert run.jobs["start_s"].to_list() == [0.0, 0.0, 1.0]
+        return dict(
+            zip(run.jobs["trace_job"], (held[0]["node"] for held in run.jobs["placement"]), strict=True)
+        )
+
+    paired = places("lln-paired")
+    assert paired[3] == paired[1] != paired[2]  # a beside a costs 1.0 together, beside b 1.4
+
+
+def test_a_folder_of_pairs_and_a_model_are_tables_too(tmp_path: Path) -> None:
+    pairs = made_pairs(8)
+    write_pairs(tmp_path / "pairs", pairs)
+    measured = read_pair_table(tmp_path / "pairs")
+    assert measured.loss.shape == (8, 8)
+    write_model(tmp_path / "model.json", fit_model(pairs, Kind.TIMESLICE))
+    modelled = read_pair_table(tmp_path / "model.json")
+    assert modelled.applications == measured.applications
+    assert np.abs(modelled.loss - measured.loss).max() < 0.1
+    assert (measured.slowdown >= 1).all()
+    assert (measured.slowdown <= 20).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("victim,opponent\na,a\n", "column e_v is missing"),
+        ("victim,opponent,e_v\n", "has no pairs"),
+        ("victim,opponent,e_v\na,a,nan\n", "line 2: victim"),
+        ("victim,opponent,e_v\na,a,x\n", "line 2: victim"),
+        ("victim,opponent,e_v\na,a\n", "line 2: victim"),
+        ("victim,opponent,e_v\na,a,1\na,a,1\n", "is there twice"),
+        ("victim,opponent,e_v\na,b,1\n", "a beside a is missing"),
+    ],
+)
+def test_tables_that_cannot_be_are_one_line(text: str, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text(text)
+    with pytest.raises(InputError, match=told):
+        read_pair_table(path)
+
+
+def test_what_does_not_go_together_is_refused(tmp_path: Path, table: Path) -> None:
+    one = trace(tmp_path / "one.swf", [(0, 10, 1, 1)])
+    for options in (
+        {"sharing": "pairwise"},
+        {"placement": "lln-paired"},
+        {"pairs": table},
+        {"apps": "a"},
+        {"pairs": table, "sharing": "pairwise", "node_noise": 0.1},
+        {"pairs": table, "sharing": "pairwise", "apps": ","},
+    ):
+        with pytest.raises(UsageError):
+            osub.simulate(one, "N1C1", multiplicity=2, **options)
+    with pytest.raises(InputError, match="no pairs of application c"):
+        osub.simulate(one, "N1C1", multiplicity=2, pairs=table, sharing="pairwise", apps="a,c")
+    for text, told in (
+        ("job\n1\n", "column application is missing"),
+        ("job,application\nx,a\n", "no job number"),
+        ("job,application\n1,q\n", "no pairs of application q"),
+        ("job,application\n1,a\n1,b\n", "is there twice"),
+        ("job,application\n2,a\n", "which application job 1 runs"),
+    ):
+        path = tmp_path / "apps.csv"
+        path.write_text(text)
+        with pytest.raises(InputError, match=told):
+            osub.simulate(one, "N1C1", multiplicity=2, pairs=table, sharing="pairwise", apps=str(path))
+
+
+@examples(60)
+@given(
+    st.lists(st.tuples(st.integers(-1, 3), st.integers(-1, 3)), min_size=1, max_size=30), st.integers(0, 99)
+)
+def test_jobs_of_one_user_and_executable_run_one_application(who: list[tuple[int, int]], seed: int) -> None:
+    user, executable = (np.array(column, dtype=np.int64) for column in zip(*who, strict=True))
+    number = np.arange(1, len(who) + 1)
+    names, app = applications_of("x,y,z", ["x", "y", "z", "w"], number, user, executable, seed)
+    assert names == ("x", "y", "z")
+    assert ((app >= 0) & (app < 3)).all()
+    again = applications_of("x,y,z", ["x", "y", "z", "w"], number, user, executable, seed)[1]
+    assert again.tolist() == app.tolist()
+    for one, first in zip(who, app.tolist(), strict=True):
+        if one != (-1, -1):
+            assert {int(app[place]) for place, other in enumerate(who) if other == one} == {first}
