@@ -28,6 +28,7 @@ COMMANDS = {
     "replay": "Submit each job of a trace to Slurm at its instant, and write the RUN.",
     "top": "Who runs in this time slice and who is held, live.",
     "simulate": "The same trace on a simulated cluster, in a moment; writes a RUN, too.",
+    "sweep": "Many settings at once, each run once and kept; or a search for the best.",
     "experiment": "Published experiments again, with the published numbers beside ours.",
     "evict": "Which running jobs to kill or checkpoint so that nodes are free by a deadline.",
     "predict": "Which applications may share a core: counters, measured pairs, models.",

@@ -1,0 +1,277 @@
+"""``osub sweep``: many settings of a simulation, each once; ``osub sweep tune`` searches for the best."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import click
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from typer.core import TyperGroup
+
+from osub.cli.application import application
+from osub.cli.out_file import Force, check_free
+from osub.cli.terminal import Console
+from osub.errors import OsubError, UsageError
+from osub.one_line import one_line
+from osub.sweep.measure import measure
+from osub.sweep.points import point_of
+from osub.sweep.run import Standing, Sweep, run_sweep
+from osub.sweep.spec import Parameters, read_spec
+from osub.sweep.store import FAILED, TABLE, Store
+from osub.sweep.tell import SHOWN, best_rows
+from osub.sweep.tune import GOALS, Goal, Tried, tune
+from osub.sweep.workers import Dask, Processes, Workers
+
+_MOST_ROWS = 12
+
+
+class _SpecOrCommand(TyperGroup):
+    """``osub sweep FILE`` is ``osub sweep run FILE``."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            args = ["run", *args]
+        return super().resolve_command(ctx, args)
+
+
+app = application(
+    "Many settings at once: `osub sweep SPEC.toml --out DIR` runs each once, `osub sweep tune` searches.",
+    _SpecOrCommand,
+)
+
+Out = Annotated[
+    Path, typer.Option("--out", metavar="DIR", help="Folder of the sweep; the same again goes on.")
+]
+Html = Annotated[Path | None, typer.Option("--html", help="Page with pictures to write.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")]
+
+
+@app.command("run")
+def run_command(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC.toml", help="What to vary: docs/sweep.md.")],
+    out: Out,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, max=1024, help="Processes of this host. [default: its CPUs]", show_default=False),
+    ] = None,
+    dask: Annotated[
+        str | None, typer.Option(metavar="ADDRESS|FILE", help="Run on the Dask cluster of this scheduler.")
+    ] = None,
+    tries: Annotated[int, typer.Option(min=1, max=10, help="Of a point whose process dies.")] = 2,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be run, and run nothing.")
+    ] = False,
+    html: Html = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Simulate every point of a sweep that is not done yet; write a table, and a page if wanted."""
+    if dask is not None and workers is not None:
+        raise UsageError("--workers are this host's; a Dask cluster has its own")
+    check_free(html, force)
+    asked = read_spec(spec)
+    points = [point_of(parameters) for parameters in asked.combinations()]
+    store = Store(out)
+    if dry_run:
+        known = len(store.finished(points))
+        typer.echo(f"{len(points):,} points, {known:,} of them done; {len(points) - known:,} to run")
+        return
+    team: Workers = Dask(measure, dask) if dask is not None else Processes(measure, workers or _cpus())
+    with _bar(len(points)) as watch:
+        sweep = run_sweep(points, store, team, tries=tries, watch=watch)
+    if html is not None:
+        from osub.sweep.page import write_page
+
+        write_page(html, f"Sweep {spec.stem}", sweep.table, asked.varied(), len(sweep.failures))
+    _tell(sweep, out, asked.varied(), as_json=as_json)
+    if sweep.failures:
+        raise typer.Exit(1)
+
+
+@app.command("tune")
+def tune_command(
+    trace: Annotated[Path, typer.Argument(help="Trace in SWF; `osub trace convert` makes one of sacct's.")],
+    system: Annotated[str, typer.Option(help="Nodes and cores a node, such as N150C12.")],
+    out: Out,
+    goal: Annotated[str, typer.Option(help=f"What is to be small: {', '.join(GOALS)}.")] = "wait",
+    most_degradation: Annotated[
+        float, typer.Option(help="Mean degradation of running jobs at most (1: as on cores of their own).")
+    ] = 1.5,
+    multiplicity: Annotated[str, typer.Option(metavar="LIST", help="M to choose from.")] = "1,2,3,4",
+    interactive_share: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIST", help="R to choose from: nodes kept for interactive jobs (0: one queue)."
+        ),
+    ] = None,
+    quantum_ms: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="Quanta of gang slices to choose from, in ms (0: no slices)."),
+    ] = None,
+    overhead: Annotated[float, typer.Option(help="C_o: what sharing costs beyond the share.")] = 1.2,
+    trials: Annotated[int, typer.Option(min=1, max=10_000, help="Settings to try at most.")] = 30,
+    seed: Annotated[int, typer.Option(help="For whatever is drawn at random.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Find the settings that make a goal smallest on a trace of your own, at no more harm than you allow."""
+    choices: dict[str, Sequence[str | int | float]] = {
+        "multiplicity": _numbers("--multiplicity", multiplicity)
+    }
+    if interactive_share is not None:
+        choices["interactive_share"] = [word.strip() for word in interactive_share.split(",")]
+    if quantum_ms is not None:
+        choices["quantum_ms"] = _numbers("--quantum-ms", quantum_ms)
+    wanted = Goal(figure=goal, most_degradation=most_degradation)
+    base: Parameters = {"trace": str(trace.resolve()), "system": system, "overhead": overhead, "seed": seed}
+    console = Console(stderr=True)
+
+    def watch(number: int, _: Tried) -> None:
+        if console.is_terminal:
+            console.print(f"{number} of at most {trials} settings tried", end="\r", highlight=False)
+
+    found = tune(base, choices, wanted, Store(out), _measure_choice, trials=trials, seed=seed, watch=watch)
+    _tell_tuned(found, wanted, list(choices), as_json=as_json)
+
+
+def _measure_choice(parameters: Parameters) -> dict[str, object]:
+    """Simulate a setting; a share or a quantum of 0 is none."""
+    plain = dict(parameters)
+    if str(plain.get("interactive_share", "0")).rstrip("%") not in {"0", "0.0"}:
+        plain["queues"] = "mq"
+    else:
+        plain.pop("interactive_share", None)
+    if not plain.get("quantum_ms"):
+        plain.pop("quantum_ms", None)
+    return measure(plain)
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() and len(word) < 7 for word in words):
+        raise UsageError(f"{option} takes whole numbers with commas, such as 1,2,4; not {one_line(text, 60)}")
+    return [int(word) for word in words]
+
+
+def _cpus() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[_Watch]:
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} points{task.fields[rest]}"),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    )
+    with bar:
+        yield _Watch(bar, total)
+
+
+class _Watch:
+    def __init__(self, bar: Progress, total: int) -> None:
+        self._bar = bar
+        self._task = bar.add_task("sweep", total=total, rest="")
+
+    def __call__(self, standing: Standing) -> None:
+        failed = f", {standing.failed} failed" if standing.failed else ""
+        left = "" if standing.left_s is None else f", about {_duration(standing.left_s)} left"
+        done = standing.known + standing.done + standing.failed
+        self._bar.update(self._task, completed=done, rest=failed + left)
+
+
+def _duration(seconds: float) -> str:
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 100
+        else f"{seconds / 60:.0f} min"
+        if seconds < 6000
+        else f"{seconds / 3600:.1f} h"
+    )
+
+
+def _tell(sweep: Sweep, out: Path, varied: Sequence[str], *, as_json: bool) -> None:
+    if as_json:
+        facts = {
+            "points": sweep.total,
+            "known": sweep.known,
+            "done": sweep.done,
+            "failed": len(sweep.failures),
+            "wall_s": sweep.wall_s,
+            "work_s": sweep.work_s,
+            "table": str(out / TABLE),
+        }
+        typer.echo(json.dumps(facts))
+        return
+    console = Console()
+    console.print(
+        f"{sweep.total:,} points: {sweep.known:,} known, {sweep.done:,} simulated in "
+        f"{_duration(sweep.wall_s)}, {len(sweep.failures):,} failed. Table: {out / TABLE}",
+        highlight=False,
+        markup=False,
+    )
+    if sweep.failures:
+        why = next(iter(sweep.failures.values()))
+        console.print(f"failed, for example: {why} ({out / FAILED} has all)", highlight=False, markup=False)
+    head, rows = best_rows(sweep.table, varied, _MOST_ROWS)
+    if rows:
+        _print(console, "No point has both less waiting and less degradation than these", head, rows)
+
+
+def _tell_tuned(found: Sequence[Tried], goal: Goal, names: Sequence[str], *, as_json: bool) -> None:
+    best = found[0]
+    if as_json:
+        facts = {
+            "goal": goal.figure,
+            "most_degradation": goal.most_degradation,
+            "best": {name: best.parameters[name] for name in names if name in best.parameters},
+            "tried": [{name: one.parameters.get(name) for name in names} | one.outcome for one in found],
+        }
+        typer.echo(json.dumps(facts))
+        return
+    console = Console()
+    told = ", ".join(f"{name} {best.parameters[name]}" for name in names if name in best.parameters)
+    if goal.harm(best.outcome) > 1e-9:
+        mildest = min(float(one.outcome.get("degradation_mean") or math.inf) for one in found)
+        raise OsubError(
+            f"no setting keeps the mean degradation under {goal.most_degradation:g}; "
+            f"the mildest has {mildest:.3g}"
+        )
+    console.print(f"Best of {len(found)} settings: {told}", highlight=False, markup=False)
+    shown = [(name, label) for name, label in SHOWN if name in best.outcome]
+    head = [*names, *(label for _, label in shown), ""]
+    rows = [
+        [
+            *(str(one.parameters.get(name, "-")) for name in names),
+            *(f"{one.outcome[name]:,.4g}" if name in one.outcome else "-" for name, _ in shown),
+            _remark(one, goal),
+        ]
+        for one in found[:_MOST_ROWS]
+    ]
+    _print(console, f"Settings tried, best first by {goal.figure}", head, rows)
+
+
+def _remark(tried: Tried, goal: Goal) -> str:
+    if "error" in tried.outcome:
+        return one_line(str(tried.outcome["error"]), 60)
+    return "too harmful" if goal.harm(tried.outcome) > 1e-9 else ""
+
+
+def _print(console: Console, title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    table = Table(*head, title=title)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)

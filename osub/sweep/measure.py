@@ -1,0 +1,57 @@
+"""Runs one point: what a worker does. Errors of the point are an answer; others are the worker's."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+from osub.errors import OsubError
+from osub.sweep.spec import SETTING, Parameters
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Outcome = dict[str, Any]
+
+
+def measure(parameters: Parameters) -> Outcome:
+    """Simulate a point and return its figures; ``{"error": ...}`` where it cannot be simulated."""
+    from osub.api.simulation import simulate
+
+    began, cpu = time.perf_counter(), time.process_time()
+    plain = {name: value for name, value in parameters.items() if not name.startswith(SETTING)}
+    settings = {
+        name.removeprefix(SETTING): value for name, value in parameters.items() if name.startswith(SETTING)
+    }
+    try:
+        run = simulate(**plain, settings=settings)  # type: ignore[arg-type]
+        figures = figures_of(run.with_measures()) | {
+            name: run.outcome[name] for name in ("jobs", "makespan_s", "events", "engine_cpu_s")
+        }
+        figures["utilisation"] = run.metrics().utilisation_allocated
+    except OsubError as error:
+        return {"error": str(error), "wall_s": time.perf_counter() - began}
+    figures |= {"wall_s": time.perf_counter() - began, "cpu_s": time.process_time() - cpu}
+    # JSON has no word for what is not a number.
+    return {
+        name: value if not isinstance(value, float) or math.isfinite(value) else None
+        for name, value in figures.items()
+    }
+
+
+def figures_of(jobs: pl.DataFrame) -> Outcome:
+    """Return mean, 95th percentile and largest of what a user feels, over the jobs of a run."""
+    import polars as pl
+
+    found: Outcome = {}
+    for name in ("wait_s", "degradation", "slowdown_osub"):
+        column = jobs.get_column(name).drop_nulls().cast(pl.Float64)
+        stem = {"wait_s": "wait", "slowdown_osub": "slowdown"}.get(name, name)
+        tail = "_s" if stem == "wait" else ""
+        if column.is_empty():
+            continue
+        found[f"{stem}_mean{tail}"] = column.mean()
+        found[f"{stem}_p95{tail}"] = column.quantile(0.95, "linear")
+        found[f"{stem}_max{tail}"] = column.max()
+    return found

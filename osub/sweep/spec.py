@@ -1,0 +1,182 @@
+"""What to vary: a TOML file with what all points have, a grid, lists taken together, and single points."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from osub.errors import InputError, UsageError
+from osub.one_line import one_line
+
+Value = str | int | float | bool
+Parameters = dict[str, Value]
+
+MOST_POINTS = 1_000_000
+FILES = frozenset({"trace", "pairs", "latency", "failures"})
+"""Parameters that name a file or a folder."""
+_MOST_BYTES = 16 << 20
+_NOT_SWEPT = frozenset({"out", "fit", "label", "settings"})
+_TABLES = ("base", "grid", "zip", "point")
+SETTING = "set."
+"""Options of a policy are swept as ``set.NAME``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A sweep as it was asked for.
+
+    Parameters
+    ----------
+    base
+        Parameters of all points.
+    grid
+        Lists of which every combination is taken.
+    zips
+        Lists of one length each, of which the first, the second, ... are taken together.
+    points
+        Single points, beside the combinations.
+    """
+
+    base: Parameters
+    grid: Mapping[str, Sequence[Value]] = field(default_factory=dict)
+    zips: Sequence[Mapping[str, Sequence[Value]]] = ()
+    points: Sequence[Parameters] = ()
+
+    def combinations(self) -> list[Parameters]:
+        """Return the parameters of each point, in the order of the file; a point that comes twice, once.
+
+        Raises
+        ------
+        UsageError
+            There are none, or more than ``MOST_POINTS``.
+        """
+        axes = [[{name: value} for value in values] for name, values in self.grid.items()]
+        axes += [
+            [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+            for table in self.zips
+        ]
+        count = math.prod(map(len, axes)) if axes else 0
+        if count + len(self.points) > MOST_POINTS:
+            raise UsageError(f"{count + len(self.points):,} points are more than {MOST_POINTS:,}")
+        found = [
+            self.base | {name: value for part in parts for name, value in part.items()}
+            for parts in (itertools.product(*axes) if axes else ())
+        ]
+        found += [self.base | point for point in self.points]
+        if not found and self.base:
+            found = [self.base]
+        once = list(
+            {tuple(sorted((name, repr(value)) for name, value in one.items())): one for one in found}.values()
+        )
+        for point in once:
+            for name in ("trace", "system"):
+                if name not in point:
+                    raise UsageError(f"a point has no {name}: name it under [base], or vary it")
+        return once
+
+    def varied(self) -> list[str]:
+        """Return the names of what differs between points, in the order of the file."""
+        names = [*self.grid, *(name for table in self.zips for name in table)]
+        names += [name for point in self.points for name in point]
+        return list(dict.fromkeys(names))
+
+
+def read_spec(path: Path) -> Spec:
+    """Read a file.
+
+    Raises
+    ------
+    InputError
+        It cannot be read or is no TOML.
+    UsageError
+        It has something that ``osub.simulate`` has not, or lists of different lengths under ``[[zip]]``.
+    """
+    try:
+        with path.open("rb") as stream:
+            text = stream.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"cannot read the sweep {path}: {error.strerror}") from error
+    if len(text) > _MOST_BYTES:
+        raise InputError(f"{path} is larger than {_MOST_BYTES >> 20} MiB; it is no sweep")
+    try:
+        tables = tomllib.loads(text.decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{path} is no TOML: {one_line(str(error))}") from error
+    strange = [name for name in tables if name not in _TABLES]
+    if strange:
+        raise UsageError(
+            f"{path}: there is no table {one_line(strange[0], 60)}; there are {', '.join(_TABLES)}"
+        )
+    where = path.parent
+    base = _parameters(path, "[base]", tables.get("base", {}), where)
+    grid = _lists(path, "[grid]", tables.get("grid", {}), where)
+    zips = [_lists(path, "[[zip]]", table, where) for table in _several(path, "zip", tables)]
+    for table in zips:
+        lengths = {name: len(values) for name, values in table.items()}
+        if len(set(lengths.values())) > 1:
+            told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+            raise UsageError(f"{path}: lists under one [[zip]] have one length; {told}")
+    points = [_parameters(path, "[[point]]", table, where) for table in _several(path, "point", tables)]
+    return Spec(base, grid, zips, points)
+
+
+def known_parameters() -> list[str]:
+    """Return what can be swept."""
+    from osub.api.simulation import simulate
+
+    return [name for name in inspect.signature(simulate).parameters if name not in _NOT_SWEPT]
+
+
+def _several(path: Path, name: str, tables: Mapping[str, object]) -> list[object]:
+    found = tables.get(name, [])
+    if not isinstance(found, list):
+        raise UsageError(f"{path}: write [[{name}]] with two brackets, once for each")
+    return found
+
+
+def _lists(path: Path, where: str, table: object, folder: Path) -> dict[str, list[Value]]:
+    found: dict[str, list[Value]] = {}
+    for name, values in _pairs(path, where, table):
+        if not isinstance(values, list) or not values:
+            raise UsageError(f"{path}: {name} under {where} takes a list of values, such as [1, 2]")
+        found[name] = [_value(path, name, value, folder) for value in values]
+    return found
+
+
+def _parameters(path: Path, where: str, table: object, folder: Path) -> Parameters:
+    return {name: _value(path, name, value, folder) for name, value in _pairs(path, where, table)}
+
+
+def _pairs(path: Path, where: str, table: object) -> list[tuple[str, object]]:
+    if not isinstance(table, dict):
+        raise UsageError(f"{path}: {where} is a table of names and values")
+    flat: list[tuple[str, object]] = []
+    for name, value in table.items():
+        if name == "set" and isinstance(value, dict):
+            flat += [(SETTING + option, one) for option, one in value.items()]
+        else:
+            flat.append((name, value))
+    known = known_parameters()
+    for name, _ in flat:
+        if name not in known and not name.startswith(SETTING):
+            near = ", ".join(known)
+            raise UsageError(
+                f"{path}: nothing is called {one_line(name, 60)} under {where}; there are {near}, set.NAME"
+            )
+    return flat
+
+
+def _value(path: Path, name: str, value: object, folder: Path) -> Value:
+    if not isinstance(value, str | int | float) or (isinstance(value, float) and not math.isfinite(value)):
+        raise UsageError(
+            f"{path}: {name} takes texts, numbers and true or false, not {one_line(repr(value), 60)}"
+        )
+    if name in FILES:
+        # As in a shell: beside the file that names it.
+        return str((folder / value).resolve()) if isinstance(value, str) else value
+    return value

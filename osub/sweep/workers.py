@@ -1,0 +1,224 @@
+"""Who runs the points: processes of this host, or a Dask cluster.
+
+A point that ends its process (out of memory, a fault in compiled code) ends no other. So a process has one
+point at a time, and whoever dies is replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from osub.errors import OsubError, UsageError
+from osub.one_line import one_line
+from osub.sweep.measure import Outcome
+from osub.sweep.points import Point
+from osub.sweep.spec import Parameters
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+Work = Callable[[Parameters], Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a point has no outcome, and whether another try may end otherwise."""
+
+    why: str
+    again: bool
+
+
+Ended = tuple[Point, Outcome | Failure]
+KILLED = Failure("its process was killed, or ran out of memory", again=True)
+
+
+class Workers(Protocol):
+    """Runs points and yields each as it ends, in any order."""
+
+    def run(self, points: Sequence[Point]) -> Iterator[Ended]:
+        """Yield each point with its outcome, or with why it has none."""
+        ...
+
+
+class Processes:
+    """Processes of this host, each with a point at a time.
+
+    Parameters
+    ----------
+    work
+        What runs a point: a function of a module, which the processes import.
+    count
+        How many at a time.
+    """
+
+    def __init__(self, work: Work, count: int) -> None:
+        self._work = f"{work.__module__}:{work.__name__}"
+        self._count = count
+
+    def run(self, points: Sequence[Point]) -> Iterator[Ended]:
+        """Yield each point as it ends; whoever stops asking ends the processes."""
+        waiting: queue.SimpleQueue[Point] = queue.SimpleQueue()
+        for point in points:
+            waiting.put(point)
+        ended: queue.SimpleQueue[Ended | BaseException] = queue.SimpleQueue()
+        team = [_Worker(self._work, waiting, ended) for _ in range(min(self._count, len(points)))]
+        try:
+            for worker in team:
+                worker.start()
+            for _ in points:
+                told = ended.get()
+                if isinstance(told, BaseException):
+                    raise told
+                yield told
+        finally:
+            for worker in team:
+                worker.end()
+
+
+class _Worker(threading.Thread):
+    """Has one process work off the points that wait."""
+
+    def __init__(
+        self,
+        work: str,
+        waiting: queue.SimpleQueue[Point],
+        ended: queue.SimpleQueue[Ended | BaseException],
+    ) -> None:
+        super().__init__(daemon=True)
+        self._command = [sys.executable, "-m", "osub.sweep.worker", work]
+        self._waiting = waiting
+        self._ended = ended
+        self._over = threading.Event()
+        self._process: subprocess.Popen[str] | None = None
+
+    def run(self) -> None:
+        """Work until nothing waits."""
+        try:
+            while not self._over.is_set():
+                try:
+                    point = self._waiting.get_nowait()
+                except queue.Empty:
+                    return
+                told = self._ask(point)
+                if not self._over.is_set():
+                    self._ended.put((point, told))
+        except BaseException as error:
+            self._ended.put(error)
+        finally:
+            self._dismiss()
+
+    def end(self) -> None:
+        """End the process, and wait for it."""
+        self._over.set()
+        process = self._process
+        if process is not None:
+            process.kill()
+        self.join()
+        self._dismiss()
+
+    def _ask(self, point: Point) -> Outcome | Failure:
+        if self._process is None:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+            )
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(point.parameters) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except OSError:
+            line = ""
+        if not line.endswith("\n"):
+            self._dismiss()
+            return KILLED
+        answer = json.loads(line)
+        if "raised" in answer:
+            return Failure(one_line(answer["raised"]), answer["again"])
+        outcome: Outcome = answer["outcome"]
+        return outcome
+
+    def _dismiss(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for pipe in (process.stdin, process.stdout):
+            try:
+                if pipe is not None:
+                    pipe.close()
+            except OSError:  # what was not written yet has no reader any more
+                pass
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+class Dask:
+    """A Dask cluster that is there already.
+
+    Parameters
+    ----------
+    work
+        What runs a point; osub must be installed where the workers are, and files be where they are here.
+    address
+        Of its scheduler, such as ``tcp://10.0.0.1:8786``, or a file that it wrote (``--scheduler-file``).
+
+    Raises
+    ------
+    OsubError
+        No scheduler answers.
+    UsageError
+        Dask is not installed.
+    """
+
+    def __init__(self, work: Work, address: str) -> None:
+        self._work = work
+        self._address = address
+        _client(address).close()  # type: ignore[no-untyped-call]
+
+    def run(self, points: Sequence[Point]) -> Iterator[Ended]:
+        """Yield each point as it ends."""
+        from distributed import KilledWorker, as_completed
+
+        with _client(self._address) as client:
+            # Keys of this run's own: results of an earlier one that Dask still has are not taken for it.
+            run = os.urandom(4).hex()
+            futures = {
+                client.submit(self._work, point.parameters, key=f"{point.key}-{run}", pure=False): point
+                for point in points
+            }
+            for future in as_completed(futures, loop=client.loop):  # type: ignore[no-untyped-call]
+                failure = future.exception()
+                if failure is None:
+                    yield futures[future], future.result()
+                elif isinstance(failure, KilledWorker):
+                    yield futures[future], KILLED
+                else:
+                    why = one_line(f"{type(failure).__name__}: {failure}")
+                    yield futures[future], Failure(why, again=not isinstance(failure, OsubError))
+
+
+def _client(address: str) -> Client:
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise UsageError("--dask needs Dask: pip install 'osub[sweep]'") from error
+    is_file = "/" in address and "://" not in address
+    where: dict[str, Any] = {"scheduler_file": address} if is_file else {"address": address}
+    try:
+        return Client(**where, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError, TimeoutError) as error:
+        raise OsubError(
+            f"no Dask scheduler answers at {one_line(address, 100)}: {one_line(str(error))}"
+        ) from error
