@@ -26,7 +26,7 @@ from osub.sweep.points import point_of
 from osub.sweep.run import Standing, Sweep, run_sweep
 from osub.sweep.spec import Parameters, read_spec
 from osub.sweep.store import FAILED, TABLE, Store
-from osub.sweep.tell import SHOWN, best_rows
+from osub.sweep.tell import SHOWN, best_rows, figure
 from osub.sweep.tune import GOALS, Goal, Tried, tune
 from osub.sweep.workers import Dask, Processes, Workers
 
@@ -256,7 +256,7 @@ def _tell_tuned(found: Sequence[Tried], goal: Goal, names: Sequence[str], *, as_
     rows = [
         [
             *(str(one.parameters.get(name, "-")) for name in names),
-            *(f"{one.outcome[name]:,.4g}" if name in one.outcome else "-" for name, _ in shown),
+            *(figure(one.outcome.get(name)) for name, _ in shown),
             _remark(one, goal),
         ]
         for one in found[:_MOST_ROWS]

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.offline import get_plotlyjs
 
-from osub.analysis.charts import fragment
+from osub.analysis.charts import RUN_COLOURS, fragment
 from osub.sweep.tell import best_rows, pareto
 from osub.whole_file import write_whole
 
@@ -32,6 +32,8 @@ _FRONT = (
     "neither is to be had for nothing."
 )
 _MOST_ROWS = 40
+_WIDE = 30.0
+_LABELS = (("wait_mean_s", "mean wait (s)"), ("degradation_mean", "mean degradation"))
 
 
 def write_page(target: Path, title: str, table: pl.DataFrame, varied: Sequence[str], failed: int) -> None:
@@ -70,6 +72,9 @@ def _charts(table: pl.DataFrame, varied: Sequence[str]) -> list[tuple[str, str, 
             color=told[0] if told else None,
             symbol=told[1] if len(told) > 1 and texts[told[1]].n_unique() <= _MOST_VALUES else None,
             hover_data=told,
+            log_x=_wide(table["wait_mean_s"]),
+            labels=dict(_LABELS),
+            color_discrete_sequence=RUN_COLOURS,
         )
         front = pareto(table).sort("wait_mean_s")
         figure.add_scatter(
@@ -104,12 +109,20 @@ def _charts(table: pl.DataFrame, varied: Sequence[str]) -> list[tuple[str, str, 
                 color=rest[0] if rest else None,
                 facet_col=rest[1] if len(rest) > 1 else None,
                 markers=True,
+                log_y=_wide(drawn[column]),
+                color_discrete_sequence=RUN_COLOURS,
             )
             figure.update_yaxes(title=label, rangemode="tozero", col=1)
             found.append(
                 (f"{label} over {across}", "Means over all points that share what is named.", figure)
             )
     return [(name, caption, _styled(figure)) for name, caption, figure in found]
+
+
+def _wide(values: pl.Series) -> bool:
+    """Return whether figures differ so much that a logarithmic axis shows more of them."""
+    least, most = values.min(), values.max()
+    return isinstance(least, float) and isinstance(most, float) and 0 < _WIDE * least < most
 
 
 def _styled(figure: go.Figure) -> go.Figure:

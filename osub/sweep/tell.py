@@ -11,7 +11,6 @@ SHOWN = (
     ("wait_p95_s", "95% wait (s)"),
     ("degradation_mean", "mean degradation"),
     ("slowdown_mean", "mean slowdown"),
-    ("makespan_s", "makespan (s)"),
 )
 
 
@@ -35,13 +34,14 @@ def best_rows(table: pl.DataFrame, varied: Sequence[str], most: int) -> tuple[li
     shown = [(name, label) for name, label in SHOWN if name in front.columns]
     head = [*varied, *(label for _, label in shown)]
     rows = [
-        [*(str(row.get(name)) for name in varied), *(_number(row[name]) for name, _ in shown)]
+        [*(str(row.get(name)) for name in varied), *(figure(row[name]) for name, _ in shown)]
         for row in front.iter_rows(named=True)
     ]
     return head, rows
 
 
-def _number(value: object) -> str:
+def figure(value: object) -> str:
+    """Return a figure with four digits, and commas where it is large; a dash for none."""
     return (
         f"{value:,.4g}"
         if isinstance(value, float) and abs(value) < 1000

@@ -104,7 +104,8 @@ def tune(
             watch(len(seen), seen[point.key])
         return seen[point.key]
 
-    alone = run(base | {"multiplicity": DEDICATED})
+    first = {name: values[0] for name, values in choices.items()}
+    alone = run(base | first | {"multiplicity": DEDICATED})
     if "error" in alone.outcome:
         raise InputError(str(alone.outcome["error"]))
 
