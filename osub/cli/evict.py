@@ -11,6 +11,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from osub.cli.evict_show import show_answers, to_json
+from osub.cli.out_file import Force, check_free
 from osub.errors import UsageError
 from osub.slurm import Receiver
 from simulator.eviction import Question, Solver, solve
@@ -50,6 +51,7 @@ def evict(
     html: Annotated[
         Path | None, typer.Option("--html", help="Write the trade-off as a page.", metavar="FILE")
     ] = None,
+    force: Force = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answers as JSON.")] = False,
     cluster: Annotated[
         Path | None,
@@ -102,6 +104,7 @@ def evict(
     no such checkpoint. Checkpoints are written one after another. With --cluster or --live the jobs are those
     that run now, and --execute evicts them.
     """
+    check_free(html, force)
     if jobs is not None:
         given = _given(
             {

@@ -59,7 +59,9 @@ def read_lives(path: Path, workload: Workload, draw: Draw) -> Workload:
                 known.add(number or 0)
                 if number in index:
                     lives[index[number]] = _life(entry, workload, index[number], draw)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
     return replace(workload, lives=JobLives.of(lives, workload.count))
 

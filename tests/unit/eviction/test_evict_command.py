@@ -100,6 +100,8 @@ def test_the_page_is_whole_or_not_there(table: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     assert asked(table, "--html", str(page))[0] == 0
     assert "Loss over the deadline" in page.read_text()
+    assert "add --force" in asked(table, "--html", str(page))[2]
+    assert asked(table, "--html", str(page), "--force")[0] == 0
     missing = tmp_path / "no" / "page.html"
     code, out, err = asked(table, "--html", str(missing))
     assert (code, out) == (1, "")

@@ -234,6 +234,16 @@ def test_a_file_that_says_what_cannot_be_ends_with_one_line(
     assert not (tmp_path / "n-paa").exists()
 
 
+def test_a_folder_in_the_place_of_the_file_is_said_in_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_trace(tmp_path, [(1, 0, 100, 8)])
+    assert run(words_of(tmp_path, tmp_path, "n-paa")) == 1
+    error = capsys.readouterr().err
+    assert "cannot be read: Is a directory" in error
+    assert "Errno" not in error
+
+
 def test_an_error_names_the_line_although_a_field_has_two(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,74 @@
+"""What was measured and what models make of it, as the claims and tables want it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from predictor.data import FOLDER
+from predictor.dataset import Kind, Pairs, read_pairs
+from predictor.model.evaluate import KindReport, evaluate_kind
+from predictor.model.records import records_of
+
+MIMIC = "mimic."
+SOLVERS = ("lu", "bt", "sp", "mg", "jacobi", "ft", "cg", "ep")
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """The pairs, and the report on the models of those on one core."""
+
+    pairs: Pairs
+    report: KindReport
+
+    def of_kind(self, kind: Kind) -> pl.DataFrame:
+        """Return the pairs of a kind; it may be empty."""
+        frame = self.pairs.pairs
+        return frame.filter(pl.col("kind") == str(kind))
+
+    @property
+    def shared(self) -> pl.DataFrame:
+        """The pairs on one core."""
+        return self.of_kind(Kind.TIMESLICE)
+
+    def batch(self) -> pl.DataFrame:
+        """Return the pairs of which neither sleeps."""
+        sleeps = pl.col("victim").str.starts_with(MIMIC) | pl.col("opponent").str.starts_with(MIMIC)
+        return self.shared.filter(~sleeps)
+
+    def twins(self, column: str) -> dict[str, Floats]:
+        """Return, for each mimic and its batch twin as opponents, the differences of a column by victim."""
+        frame = self.shared.filter(~pl.col("victim").str.starts_with(MIMIC))
+        names = {name for name in frame["opponent"].unique() if name.startswith(MIMIC)}
+        found: dict[str, Floats] = {}
+        for name in sorted(names):
+            mimic, batch = (
+                frame.filter(pl.col("opponent") == one).select("victim", column)
+                for one in (name, name.removeprefix(MIMIC))
+            )
+            both = mimic.join(batch, on="victim", suffix="_batch").drop_nulls()
+            if both.height:
+                found[name] = (both[column] - both[f"{column}_batch"]).to_numpy()
+        return found
+
+
+def look_at(seed: int = 1) -> Measured:
+    """Read the pairs that come with osub, and judge models of them."""
+    pairs = read_pairs(FOLDER)
+    return Measured(pairs, evaluate_kind(records_of(pairs, Kind.TIMESLICE), seed=seed))
+
+
+def family(name: str) -> str:
+    """Return the family of an application by its name, such as ``lu`` of ``lu.W``."""
+    return name.removeprefix(MIMIC).split(".")[0]
+
+
+def share(values: Iterable[float], most: float) -> float:
+    """Return the share of values that are at most so large."""
+    every = np.fromiter(values, dtype=np.float64)
+    return float((every <= most).mean()) if len(every) else float("nan")
