@@ -53,6 +53,8 @@ class ReplayOptions:
         How long a job may wait for a reason that does not pass by itself.
     slices
         Where the gang scheduler writes its slices, None where there is none.
+    block_jobs
+        The trace is the same so many jobs again and again; None: it is not known to repeat itself.
     run_id
         Part of the names of the jobs in Slurm.
     """
@@ -77,6 +79,7 @@ class ReplayOptions:
     no_requeue: bool = False
     patience_s: float = PATIENCE_S
     slices: Path | None = None
+    block_jobs: int | None = None
     run_id: str = field(default_factory=lambda: secrets.token_hex(4))
 
     def stored(self) -> dict[str, Option]:
@@ -99,6 +102,7 @@ class ReplayOptions:
             "no_requeue": self.no_requeue,
             "patience_s": self.patience_s,
             "slices": None if self.slices is None else str(self.slices),
+            "block_jobs": self.block_jobs,
         }
 
     def timing(self, look_s: float) -> Timing:
@@ -131,7 +135,7 @@ def restored(info: RunInfo) -> ReplayOptions:
         name: value if isinstance(value := options.get(name), str) else None
         for name in (*_WORDS, "calibration", "slices", "sbatch_options")
     }
-    patience_s = options.get("patience_s")
+    patience_s, block_jobs = options.get("patience_s"), options.get("block_jobs")
     if info.kind != "real" or not isinstance(run_id, str):
         raise InputError(f"run {info.label} was not begun by a replay: it can't be resumed")
     return ReplayOptions(
@@ -157,5 +161,6 @@ def restored(info: RunInfo) -> ReplayOptions:
         no_requeue=bool(options.get("no_requeue", False)),
         patience_s=patience_s if isinstance(patience_s, float) else PATIENCE_S,
         slices=None if words["slices"] is None else Path(words["slices"]),
+        block_jobs=block_jobs if isinstance(block_jobs, int) else None,
         run_id=run_id,
     )

@@ -23,12 +23,12 @@ from submitter.follow import planned_row, submitted_row
 from submitter.following import Following
 from submitter.options import ReplayOptions, restored
 from submitter.pace import Submissions
-from submitter.plan import Plan, PlannedJob
+from submitter.plan import RRBA, Plan, PlannedJob
 from submitter.poll import Poll
 from submitter.request import submit_request
 from submitter.resume import recover_rows, wait_for_orphans
 from submitter.slices import HeldTime
-from submitter.stamps import JOBS_FOLDER, last_line
+from submitter.stamps import JOBS_FOLDER, last_line, read_stamps
 from submitter.target import Target
 from submitter.timing import Clock, SystemClock, Timing, look_back_s
 from submitter.workers import Running, Worker, WorkerThread
@@ -129,6 +129,8 @@ class Replay:
         )
         self._began = self._clock.monotonic()
         self.remark: str | None = None
+        self.steps: dict[int, int] = {}
+        """How many steps each rrba job of a finished replay made, by the trace's number."""
 
     @classmethod
     def begin(
@@ -378,6 +380,9 @@ class Replay:
         entries = self._following.entries
         good = {str(key) for key, entry in entries.items() if entry.job.state == "COMPLETED"}
         folder = self.path / JOBS_FOLDER
+        for key, entry in entries.items():
+            if entry.job.app == RRBA and (steps := read_stamps(folder, key).steps):
+                self.steps[key] = steps
         with suppress(OSError):
             names = [path.name for path in folder.iterdir()]
             # A claim keeps a late copy of its job from running; the folder's absence does that, too.

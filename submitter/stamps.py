@@ -34,17 +34,19 @@ class _End(msgspec.Struct):
 
 class _Report(msgspec.Struct):
     cpu_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    steps: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Stamps:
-    """Epoch milliseconds of real start and end, exit code, CPU seconds; None for what is not known."""
+    """Epoch milliseconds of start and end, exit code, CPU seconds, time steps; None for what is not known."""
 
     slurm_job: int | None = None
     start_ms: int | None = None
     end_ms: int | None = None
     exit_code: int | None = None
     cpu_s: float | None = None
+    steps: int | None = None
 
     @property
     def are_whole(self) -> bool:
@@ -65,6 +67,7 @@ def read_stamps(folder: Path, trace_job: int, life: int = 0) -> Stamps:
         end_ms=end.ms if end else None,
         exit_code=end.exit_code if end else None,
         cpu_s=report.cpu_s if report else None,
+        steps=report.steps if report else None,
     )
 
 

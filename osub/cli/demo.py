@@ -20,14 +20,18 @@ from osub.analysis.report import write_report
 from osub.analysis.table import metrics_tables
 from osub.analysis.verdict import verdict_of
 from osub.analysis.verdict.show import verdict_lines
-from osub.cli.demo_run import SETTINGS, choose_trace, make_out, replay_under, scratch_folder
+from osub.cli.demo_run import SETTINGS, Stage, choose_trace, make_out, replay_under, scratch_folder
 from osub.cli.demo_simulate import NOTES, simulate_all
 from osub.cli.terminal import Console
 from osub.records import Run, load_run
 from workloads.swf import write_swf
 
-# All settings together, at the default length of a replay; the rest of six minutes is for the report.
-MOST_S = 340.0
+# A setting's cluster starts and ends in so many seconds of its share of the time.
+_AROUND_S = 7.0
+# Slurm's gang scheduler has slices of 5 s at least and may stall launches: it needs long replays.
+_LONG_S = 300.0
+# Replays on a busy host may take longer than planned, all together by this factor.
+_MOST = 1.6
 
 
 def demo(
@@ -36,12 +40,17 @@ def demo(
     ] = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for runs and report.")] = Path("osub-demo"),
     seconds: Annotated[
-        float, typer.Option(min=20, max=3600, help="How long one replay takes, about, with one job a core.")
-    ] = 45.0,
+        float,
+        typer.Option(
+            min=60,
+            max=14400,
+            help="How long all replays take, about; from 300 on Slurm's gang scheduler, too.",
+        ),
+    ] = 230.0,
     seed: Annotated[int, typer.Option(help="For everything that is drawn at random.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
 ) -> None:
-    """Replay a busy day, scaled to this host and to a minute, under several settings; write a report.
+    """Replay the same jobs on this host under several settings, and write a report that says what came of it.
 
     Each setting is then simulated from what was replayed, and stands beside the real run.
 
@@ -51,19 +60,27 @@ def demo(
     began = time.monotonic()
     nodes, cores = natural_shape(len(look_at_host().cpus))
     console.print(f"This host is a cluster of {nodes} nodes with {cores} cores each.", highlight=False)
-    chosen = choose_trace(trace, nodes, cores, seconds, seed)
+    settings = SETTINGS if seconds >= _LONG_S else SETTINGS[:3]
+    chosen = choose_trace(
+        trace, nodes, cores, max(20.0 if trace else 0.0, seconds / len(settings) - _AROUND_S), seed
+    )
     console.print(chosen.story, markup=False, highlight=False)
     runs: list[Run] = []
     make_out(out)
     swf = out / f"{chosen.trace.name}.swf.gz"
     write_swf(swf, chosen.trace)
+    steps: dict[int, int] = {}
     with scratch_folder() as state:
-        for number, setting in enumerate(SETTINGS):
+        stage = Stage(swf=swf, chosen=chosen, out=out, state=state, nodes=nodes, cores=cores)
+        for number, setting in enumerate(settings):
             console.print(f"[bold]{setting.label}[/bold]: {setting.explanation}", highlight=False)
-            left_s = MOST_S * max(1.0, seconds / 45) - (time.monotonic() - began)
+            left_s = _MOST * seconds - (time.monotonic() - began)
             # What an earlier setting did not use, a later one may.
-            most_s = max(seconds, left_s / (len(SETTINGS) - number))
-            runs.append(load_run(replay_under(setting, swf, out, state, nodes, cores, most_s)))
+            most_s = max(seconds / len(settings), left_s / (len(settings) - number))
+            made = replay_under(setting, stage, steps, most_s)
+            # What the first one makes of the time is every other's work.
+            steps = steps or made
+            runs.append(load_run(out / setting.folder))
     compared = simulate_all(runs, out, lambda why: console.print(why, markup=False, highlight=False))
     simulated = {real.info.label: other for real, other in compared}
     errors = [run_errors(real, other) for real, other in compared]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from deploy.local import Gang, LocalCluster, Shape
 from osub.cli.replay_gangd import AUTO, collector_of, find_gang
@@ -17,13 +18,15 @@ from osub.trust import refuse_for_root
 from submitter.options import ReplayOptions
 from submitter.replay import Replay
 from workloads.swf import SwfTrace, read_swf
+from workloads.trace.coupled_mix import INTERACTIVE_S, JOBS_A_BLOCK, coupled_mix
 from workloads.trace.generate import generate_trace
 from workloads.trace.miniature import make_miniature
 
 LISTING = ".osub-demo"
 """Names of the runs that demos made in a folder."""
 _GENERATED_JOBS = 4000
-_GENERATED_NODES, _GENERATED_CORES = 32, 12
+COUPLED_APP, COUPLED_CLASS = "lu", "S"
+"""What coupled jobs run: wavefronts, in which each rank waits for the one before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,20 +54,49 @@ SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The trace to replay, and where it comes from in a sentence or two."""
+    """The trace to replay, and where it comes from in a sentence or two.
+
+    Jobs of ``coupled`` run LU. Where ``block_jobs`` is not None, the trace is so many jobs again and again.
+    """
 
     trace: SwfTrace
     story: str
+    coupled: tuple[int, ...] = ()
+    block_jobs: int | None = None
+
+    def apps(self, steps: Mapping[int, int]) -> str:
+        """Return what coupled jobs run, as CSV.
+
+        Each makes the median of ``steps``, which other coupled jobs made; with none, it runs as long as
+        in the trace.
+        """
+        rows = ["trace_job,app,args"]
+        usual = int(median(steps.values())) if steps else 0
+        lengths = {job.job_number: job.run_s for job in self.trace.jobs}
+        for job in self.coupled:
+            length = f"--steps {usual}" if usual else f"--target-s {lengths[job]}"
+            rows.append(f"{job},rrba,--app {COUPLED_APP} --class {COUPLED_CLASS} {length}")
+        return "\n".join(rows) + "\n"
 
 
 def choose_trace(path: Path | None, nodes: int, cores: int, seconds: float, seed: int) -> Chosen:
-    """Make the miniature of a real trace, or of a generated one where ``path`` is None."""
+    """Make the miniature of a real trace; a mixture that shows what sharing does where ``path`` is None.
+
+    One replay of it takes about ``seconds`` with one job a core.
+    """
+    if path is None and nodes * cores > 1:
+        mix = coupled_mix(nodes * cores, seconds, seed)
+        story = (
+            f"{mix.blocks} times the same {JOBS_A_BLOCK} jobs: two MPI jobs of {mix.procs} ranks that wait "
+            f"for each other all the time (LU of class {COUPLED_CLASS}, {mix.run_s:g} s on their own cores); "
+            f"then an interactive job ({INTERACTIVE_S:g} s, mostly idle) and two more such MPI jobs. "
+            "`--trace FILE` replays a real day instead."
+        )
+        return Chosen(mix.trace, story, mix.coupled, JOBS_A_BLOCK)
     if path is not None:
         original, origin = read_swf(path), f"the trace {path.name}"
     else:
-        original = generate_trace(
-            _GENERATED_JOBS, _GENERATED_NODES, _GENERATED_CORES, seed=seed, interactive_share=0.2
-        )
+        original = generate_trace(_GENERATED_JOBS, 32, 12, seed=seed, interactive_share=0.2)
         origin = f"a trace drawn from the Lublin-Feitelson model ({_GENERATED_JOBS} jobs, seed {seed})"
     small = make_miniature(original, nodes, cores, seconds, seed=seed)
     interactive = sum(job.queue == 0 for job in small.trace.jobs)
@@ -92,22 +124,36 @@ def scratch_folder() -> Iterator[Path]:
             folder.rmdir()
 
 
-def replay_under(
-    setting: Setting, swf: Path, out: Path, state: Path, nodes: int, cores: int, most_s: float
-) -> Path:
-    """Replay under one setting on a cluster of its own in the folder ``state``; returns the RUN.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """What all settings have in common: the trace as a file, and the cluster's folder and shape."""
 
-    After ``most_s`` seconds the jobs that are left are cancelled.
+    swf: Path
+    chosen: Chosen
+    out: Path
+    state: Path
+    nodes: int
+    cores: int
+
+
+def replay_under(setting: Setting, stage: Stage, steps: Mapping[int, int], most_s: float) -> dict[int, int]:
+    """Replay under one setting on a cluster of its own; returns how many steps each coupled job made.
+
+    The RUN is the setting's folder in ``stage.out``. Jobs in ``steps`` make so many, whoever shares their
+    cores: all settings have the same work. After ``most_s`` seconds the jobs that are left are cancelled.
 
     Raises
     ------
     ClusterError
         The user detached: the demo has nothing to go on with.
     """
-    path = out / setting.folder
+    path = stage.out / setting.folder
     clear_run(path)
-    shape = Shape(nodes=nodes, cores=cores, multiplicity=setting.multiplicity, gang=setting.gang)
-    cluster = LocalCluster(state)
+    shape = Shape(nodes=stage.nodes, cores=stage.cores, multiplicity=setting.multiplicity, gang=setting.gang)
+    apps = stage.out / "apps.csv" if stage.chosen.coupled else None
+    if apps is not None:
+        apps.write_text(stage.chosen.apps(steps), encoding="utf-8")
+    cluster = LocalCluster(stage.state)
     try:
         cluster.up(shape)
         client = cluster.client()
@@ -116,17 +162,18 @@ def replay_under(
             label=setting.label,
             gang=gang.settings,
             slices=gang.slices,
-            pin=cores > 1,
+            pin=stage.cores > 1,
             use_memory=False,  # the trace's machine had other memory than this host
+            block_jobs=stage.chosen.block_jobs,
         )
-        session = Replay.begin(swf, path, client, options)
+        session = Replay.begin(stage.swf, path, client, options, apps)
         if not watch_replay(
             session, setting.label, collector_of(gang.slices, client.config()), most_s=most_s
         ):
             raise ClusterError("the demo was interrupted; its clusters are gone, its finished runs are kept")
     finally:
         cluster.down()
-    return path
+    return session.steps
 
 
 def make_out(out: Path) -> None:

@@ -2,7 +2,8 @@
 
 With two runs or more of both settings the unit is a run: means of repetitions, compared as two samples whose
 variances may differ (Welch). With one run of each the unit is a batch of consecutive jobs: paired differences
-of batch means, because jobs that are submitted one after the other wait for the same jobs. Source of the
+of batch means, because jobs that are submitted one after the other wait for the same jobs. Where the trace is
+the same few jobs again and again (``block_jobs`` of a run), a batch is one time of these. Source of the
 second: Law, *Simulation Modeling and Analysis*, 5th edition (2015), section 9.5.3.
 """
 
@@ -24,8 +25,9 @@ from osub.records import Run
 
 MEASURES = ("wait_s", "degradation", "turnaround_s", "slowdown_osub")
 MOST_BATCHES, LEAST_BATCHES, LEAST_JOBS_A_BATCH = 20, 5, 5
+LEAST_BLOCKS = 3
 
-Evidence = Literal["repeats", "jobs", "too few jobs"]
+Evidence = Literal["repeats", "blocks", "jobs", "too few jobs"]
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,15 +85,27 @@ def paired(reference: Group, other: Group) -> Paired:
     held = [[common.join(frame, on="trace_job", how="left") for frame in group] for group in frames]
     counts = len(held[0]), len(held[1])
     batches = min(MOST_BATCHES, common.height // LEAST_JOBS_A_BATCH)
-    evidence: Evidence = (
-        "repeats" if min(counts) > 1 else "jobs" if batches >= LEAST_BATCHES else "too few jobs"
-    )
+    blocks = _blocks((*reference.runs, *other.runs), common.height)
+    evidence: Evidence
+    if min(counts) > 1:
+        evidence = "repeats"
+    elif blocks >= LEAST_BLOCKS:
+        evidence, batches = "blocks", blocks
+    else:
+        evidence = "jobs" if batches >= LEAST_BATCHES else "too few jobs"
     found = {
         name: difference
         for name in MEASURES
         if (difference := _difference(name, held[0], held[1], evidence, batches)) is not None
     }
     return Paired(jobs=common.height, evidence=evidence, runs=counts, differences=found)
+
+
+def _blocks(runs: Sequence[Run], jobs: int) -> int:
+    """Return how often all runs had the same block of jobs, 0 where they had none or a job is missing."""
+    sizes = {run.info.options.get("block_jobs") for run in runs}
+    size = sizes.pop() if len(sizes) == 1 else None
+    return jobs // size if isinstance(size, int) and size > 0 and jobs % size == 0 else 0
 
 
 def _measured(run: Run) -> pl.DataFrame:
@@ -132,6 +146,9 @@ def _difference(
     left, right = math.fsum(one) / len(one), math.fsum(two) / len(two)
     if evidence == "repeats":
         change = welch(one, two)
+    elif evidence == "blocks":
+        apart = _mean_column(columns[len(reference) :]) - _mean_column(columns[: len(reference)])
+        change = batch_means(apart, batches)
     elif evidence == "jobs" and values.height >= LEAST_BATCHES * LEAST_JOBS_A_BATCH:
         apart = _mean_column(columns[len(reference) :]) - _mean_column(columns[: len(reference)])
         change = batch_means(apart, min(batches, values.height // LEAST_JOBS_A_BATCH))

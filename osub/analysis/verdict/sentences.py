@@ -115,6 +115,8 @@ def about_evidence(found: Paired, *, simulated: bool) -> str:
     if found.evidence == "too few jobs":
         return f"Evidence: not enough. {jobs} in one run each give no interval: repeat the runs or add jobs."
     over = "95% intervals over batches of them"
+    if found.evidence == "blocks":
+        over = "95% intervals over the times that the same few were repeated"
     if simulated:
         return f"Evidence: {jobs} in one simulation each; {over}."
     return f"Evidence: {jobs} in one run each; {over}. A repeated run may differ by more."

@@ -38,6 +38,7 @@ def made_run(
     multiplicity: int = 1,
     gang: bool = False,
     kind: str = "real",
+    block_jobs: int | None = None,
 ) -> Run:
     """Write a run whose jobs wait and degrade about so much."""
     rng = np.random.default_rng(seed)
@@ -74,6 +75,7 @@ def made_run(
         started="2025-01-02T03:04:05Z",
         wall_s=1.0,
         cpu_s=1.0,
+        options={"block_jobs": block_jobs},
     )
     trace = folder / f"{label}.swf"
     trace.write_text("; made\n", encoding="utf-8")
@@ -134,6 +136,24 @@ def test_few_jobs_are_not_enough(tmp_path: Path) -> None:
     assert answers(verdict) == [("setting", "two", "unclear")]
     assert "too few jobs to tell" in verdict.findings[0].sentences[0]
     assert verdict.evidence[0].startswith("Evidence: not enough. 9 jobs")
+
+
+def test_a_trace_that_repeats_itself_has_an_interval_over_its_repetitions(tmp_path: Path) -> None:
+    one = made_run(tmp_path, "one", wait_s=100, degradation=1, jobs=12, block_jobs=4)
+    two = made_run(tmp_path, "two", wait_s=10, degradation=1, jobs=12, block_jobs=4, multiplicity=2)
+    verdict = verdict_of([one, two])
+    (finding,) = verdict.findings
+    assert (finding.evidence, finding.answer) == ("blocks", "better")
+    assert "over the times that the same few were repeated" in verdict.evidence[0]
+
+
+def test_a_repetition_that_is_not_whole_or_of_another_length_counts_as_jobs(tmp_path: Path) -> None:
+    one = made_run(tmp_path, "one", wait_s=100, degradation=1, jobs=11, block_jobs=4)
+    two = made_run(tmp_path, "two", wait_s=10, degradation=1, jobs=11, block_jobs=4, multiplicity=2)
+    assert verdict_of([one, two]).findings[0].evidence == "too few jobs"
+    other = made_run(tmp_path, "other", wait_s=10, degradation=1, jobs=12, block_jobs=3, multiplicity=2)
+    whole = made_run(tmp_path, "whole", wait_s=100, degradation=1, jobs=12, block_jobs=4)
+    assert verdict_of([whole, other]).findings[0].evidence == "too few jobs"
 
 
 def test_repetitions_are_one_setting_and_its_unit_is_a_run(tmp_path: Path) -> None:

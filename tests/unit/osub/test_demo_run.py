@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from osub.cli.demo_run import clear_run, make_out, scratch_folder
+from osub.cli.demo_run import choose_trace, clear_run, make_out, scratch_folder
 from osub.errors import OutputError, TrustError
 from tests.fixtures.real_runs import Row, real_run
 
@@ -55,3 +55,23 @@ def test_root_makes_no_runs_where_others_may_write(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("os.geteuid", lambda: 0)
     with pytest.raises(TrustError):
         make_out(tmp_path / "a" / "out")
+
+
+def test_later_settings_have_the_work_that_the_first_one_did() -> None:
+    chosen = choose_trace(None, 2, 1, 25.0, 1)
+    assert chosen.block_jobs == 5
+    first = chosen.apps({}).splitlines()
+    assert first[0] == "trace_job,app,args"
+    assert len(first) == 1 + len(chosen.coupled)
+    assert all("--app lu --class S --target-s" in row for row in first[1:])
+    # One of them was kept from its core.
+    steps = dict(zip(chosen.coupled, (30, 101, 102, 103), strict=True))
+    for job, row in zip(chosen.coupled, chosen.apps(steps).splitlines()[1:], strict=True):
+        assert row == f"{job},rrba,--app lu --class S --steps 101"
+
+
+def test_a_host_of_one_cpu_has_a_trace_of_single_jobs() -> None:
+    chosen = choose_trace(None, 1, 1, 25.0, 1)
+    assert chosen.coupled == ()
+    assert chosen.block_jobs is None
+    assert all(job.procs == 1 for job in chosen.trace.jobs)

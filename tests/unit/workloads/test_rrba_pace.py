@@ -40,6 +40,13 @@ def test_delay_that_reaches_a_rank_a_step_later_does_not_count() -> None:
     assert estimate_pace(times).step_s == pytest.approx(STEP_S)
 
 
+def test_delays_that_show_no_gap_do_not_count_though_most_steps_have_them() -> None:
+    times = dedicated(200)
+    times.wall_s[WARM_UP_STEPS:160] += 0.003
+    times.compute_s[WARM_UP_STEPS:160] += 0.003
+    assert estimate_pace(times).step_s == pytest.approx(STEP_S)
+
+
 def test_without_an_undisturbed_step_the_cpu_time_counts() -> None:
     times = dedicated(200)
     times.wall_s[:] += 0.01

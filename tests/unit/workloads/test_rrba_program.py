@@ -146,13 +146,17 @@ def test_target_within_the_start_up_makes_one_step_and_says_so(rrba: Launcher) -
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_target_without_calibration_is_reached_by_measured_steps(rrba: Launcher, ranks: int) -> None:
-    code, report, _ = finish(rrba(*SMALL, "--target-s", "0.8", ranks=ranks))
-    assert code == 0
-    assert report["clipped"] is False
-    assert report["calibration"] in {"clean steps", "CPU time"}
-    assert report["steps"] == report["steps_asked"] > 1
-    # What is not start-up and shutdown is filled, whatever that left of the target here.
-    assert report["steps"] * report["step_s"] < 0.8
+    def attempt() -> bool:
+        code, report, _ = finish(rrba(*SMALL, "--target-s", "0.8", ranks=ranks))
+        assert code == 0
+        assert report["clipped"] is False
+        assert report["calibration"] in {"clean steps", "CPU time"}
+        assert report["steps"] == report["steps_asked"] > 1
+        # What is not start-up and shutdown is filled, whatever that left of the target here. Where the cores
+        # are taken away while steps are measured, those that were made may be too many already.
+        return float(report["steps"] * report["step_s"]) < 0.8
+
+    wait_until(attempt)
 
 
 def test_stored_calibration_alone_decides_the_steps(rrba: Launcher, tmp_path: Path) -> None:

@@ -1,0 +1,62 @@
+"""The mixture of the demo: the same jobs again and again, which find each other where cores are shared."""
+
+from __future__ import annotations
+
+import pytest
+
+from osub.errors import UsageError
+from workloads.swf import SwfJob
+from workloads.trace.coupled_mix import (
+    BATCH_QUEUE,
+    INTERACTIVE_QUEUE,
+    JOBS_A_BLOCK,
+    SHORTEST_S,
+    START_S,
+    coupled_mix,
+)
+from workloads.trace.miniature import fcfs_makespan_s
+
+
+@pytest.mark.parametrize("procs", [2, 3, 8, 12, 64])
+@pytest.mark.parametrize("target_s", [13.0, 25.0, 53.0, 300.0])
+def test_one_job_a_core_takes_about_the_time_asked_for(procs: int, target_s: float) -> None:
+    mix = coupled_mix(procs, target_s)
+    assert len(mix.trace.jobs) == JOBS_A_BLOCK * mix.blocks
+    assert mix.run_s >= SHORTEST_S
+    took_s = fcfs_makespan_s(mix.trace.jobs, mix.procs, START_S)
+    assert 0.85 * target_s <= took_s <= 1.05 * target_s
+
+
+def described(job: SwfJob, begin_s: float) -> tuple[float, object]:
+    return round(job.submit_s - begin_s, 1), (job.run_s, job.procs, job.queue, job.pattern)
+
+
+def test_every_block_has_the_same_jobs_at_the_same_distances() -> None:
+    mix = coupled_mix(4, 120.0)
+    blocks = [mix.trace.jobs[at : at + JOBS_A_BLOCK] for at in range(0, len(mix.trace.jobs), JOBS_A_BLOCK)]
+    assert len(blocks) == mix.blocks >= 5
+    for block in blocks:
+        begin_s = block[0].submit_s
+        kinds = [described(job, begin_s) for job in block]
+        first = [described(job, 0.0) for job in blocks[0]]
+        # Submit times are rounded to a tenth of a second.
+        assert [kind[1:] for kind in kinds] == [kind[1:] for kind in first]
+        assert all(abs(one[0] - other[0]) < 0.15 for one, other in zip(kinds, first, strict=True))
+
+
+def test_coupled_jobs_have_a_power_of_two_of_ranks_and_interactive_ones_are_mostly_idle() -> None:
+    mix = coupled_mix(6, 60.0)
+    coupled = [job for job in mix.trace.jobs if job.job_number in mix.coupled]
+    assert {job.procs for job in coupled} == {4}
+    assert {job.queue for job in coupled} == {BATCH_QUEUE}
+    others = [job for job in mix.trace.jobs if job.job_number not in mix.coupled]
+    assert {job.queue for job in others} == {INTERACTIVE_QUEUE}
+    assert all(job.pattern is not None for job in others)
+    assert coupled_mix(6, 60.0, seed=1).trace == mix.trace
+
+
+def test_too_little_time_or_one_processor_is_refused_in_one_line() -> None:
+    with pytest.raises(UsageError, match="too short for jobs that show anything; it takes 11 s at least"):
+        coupled_mix(2, 5.0)
+    with pytest.raises(UsageError, match="need two processors"):
+        coupled_mix(1, 60.0)
