@@ -7,6 +7,7 @@ import typer
 from osub.cli.predict_counters import counters
 from osub.cli.predict_evaluate import evaluate
 from osub.cli.predict_fit import fit
+from osub.cli.predict_import import import_
 from osub.cli.predict_measure import measure
 from osub.cli.predict_pair import matrix, pair
 
@@ -18,6 +19,7 @@ app = typer.Typer(
 
 app.command()(counters)
 app.command()(measure)
+app.command("import")(import_)
 app.command()(fit)
 app.command()(evaluate)
 app.command()(pair)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -13,6 +13,9 @@ from osub.cli.out_file import Force, check_free
 from osub.cli.predict_data import kind_of, needs_learning, pairs_of
 from osub.cli.terminal import Console
 from osub.errors import InputError
+
+if TYPE_CHECKING:
+    from predictor.model.evaluate import KindReport
 
 
 def evaluate(
@@ -37,46 +40,67 @@ def evaluate(
     check_free(html, force)
     needs_learning()
     from predictor.model.evaluate import evaluate_kind
+    from predictor.model.few import Few, few_or_error
     from predictor.model.page import write_page
     from predictor.model.records import records_of
-    from predictor.model.told import json_of, rows_of, sentence_of
+    from predictor.model.told import json_of
 
     pairs = pairs_of(data)
     kinds = [kind_of(kind, pairs)] if kind is not None else list(pairs.about.kinds)
-    reports, failed = {}, {}
+    reports, few, failed = {}, {}, {}
     for each in kinds:
         try:
             reports[str(each)] = evaluate_kind(records_of(pairs, each, threshold), cost=cost, seed=seed)
         except InputError as error:
-            failed[str(each)] = error
-    if not reports:
+            found = few_or_error(pairs, each, error, threshold, seed)
+            if isinstance(found, Few):
+                few[str(each)] = found
+            else:
+                failed[str(each)] = found
+    if not reports and not few:
         raise next(iter(failed.values()), InputError("the folder has no pairs"))
     if html is not None:
         write_page(html, pairs.about, reports)
     if as_json:
         told = {name: json_of(report) for name, report in reports.items()}
         typer.echo(
-            json.dumps({"kinds": told, "not_judged": {name: str(error) for name, error in failed.items()}})
+            json.dumps(
+                {
+                    "kinds": told,
+                    "few": {name: found.to_json() for name, found in few.items()},
+                    "not_judged": {name: str(error) for name, error in failed.items()},
+                }
+            )
         )
         return
     console = Console()
     for name, report in reports.items():
-        console.print(
-            f"[b]{name}[/b]: {len(report.records)} pairs of {len(report.records.places)} applications, "
-            f"{report.excluded} more whose interval spans {report.records.threshold:g} left out"
-            + (f", {report.single} of one trial and so without interval" if report.single else "")
-        )
-        console.print(sentence_of(report), markup=False, highlight=False)
-        table = Table("judged by", "right (95% interval)", "points above the majority")
-        for row in rows_of(report):
-            table.add_row(*row)
-        console.print(table)
-        console.print(
-            f"at a cut of {report.cut:.2f} dangers missed: {report.false_negatives:.1%} of all pairs; 90% "
-            f"intervals of the loss are ±{report.half_width:.2f} wide and hold {report.coverage:.0%}",
-            highlight=False,
-        )
+        _show(console, name, report)
+    for name, few_pairs in few.items():
+        for line in few_pairs.lines(name):
+            console.print(line, markup=False, highlight=False)
     for name, why in failed.items():
         console.print(f"{name}: not judged: {why}", markup=False, highlight=False)
     if html is not None:
         console.print(f"{html} has the pictures", markup=False, highlight=False)
+
+
+def _show(console: Console, name: str, report: KindReport) -> None:
+    """Print how the models of a kind did."""
+    from predictor.model.told import rows_of, sentence_of
+
+    console.print(
+        f"[b]{name}[/b]: {len(report.records)} pairs of {len(report.records.places)} applications, "
+        f"{report.excluded} more whose interval spans {report.records.threshold:g} left out"
+        + (f", {report.single} of one trial and so without interval" if report.single else "")
+    )
+    console.print(sentence_of(report), markup=False, highlight=False)
+    table = Table("judged by", "right (95% interval)", "points above the majority")
+    for row in rows_of(report):
+        table.add_row(*row)
+    console.print(table)
+    console.print(
+        f"at a cut of {report.cut:.2f} dangers missed: {report.false_negatives:.1%} of all pairs; 90% "
+        f"intervals of the loss are ±{report.half_width:.2f} wide and hold {report.coverage:.0%}",
+        highlight=False,
+    )

@@ -14,7 +14,7 @@ from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.metrics import silhouette_score
 
-from predictor.model.features import Floats
+from predictor.model.features import Features, Floats
 from predictor.model.linear import Scaling
 from predictor.model.records import Flags, Places, Records
 
@@ -70,14 +70,7 @@ def cluster(records: Records, k: int | None = None, seed: int = 0) -> Clustering
     places = records.places
     scaling = Scaling.of(records)
     scaled = (records.features.values[places] - scaling.means) / scaling.scales
-    most = min(_MOST_K, len(places) - 1)
-    tried = {}
-    for count in range(2, most + 1):
-        labels = _means(scaled, count, seed).labels_
-        if 1 < len(set(labels.tolist())) < len(places):
-            tried[count] = float(silhouette_score(scaled, labels))
-    chosen = k or (max(tried, key=lambda count: tried[count]) if tried else 1)
-    found = _means(scaled, min(chosen, len(places)), seed)
+    found, tried = _grouped(scaled, k, seed)
     labels = np.asarray(found.labels_, dtype=np.intp)
     losses = [records.loss[np.isin(records.victim, places[labels == own])] for own in range(labels.max() + 1)]
     medians = np.array([float(np.median(values)) if len(values) else np.nan for values in losses])
@@ -94,6 +87,23 @@ def cluster(records: Records, k: int | None = None, seed: int = 0) -> Clustering
         points=points if points.shape[1] == 2 else np.column_stack((points, np.zeros(len(points)))),
         explained=(shares[0], shares[1]),
     )
+
+
+def groups_of(features: Features, k: int | None = None, seed: int = 0) -> tuple[Places, dict[int, float]]:
+    """Return the group of each application of ``features``, and the mean silhouette by k that was tried."""
+    values = features.values
+    found, tried = _grouped((values - values.mean(axis=0)) / values.std(axis=0), k, seed)
+    return np.asarray(found.labels_, dtype=np.intp), tried
+
+
+def _grouped(scaled: Floats, k: int | None, seed: int) -> tuple[KMeans, dict[int, float]]:
+    tried = {}
+    for count in range(2, min(_MOST_K, len(scaled) - 1) + 1):
+        labels = _means(scaled, count, seed).labels_
+        if 1 < len(set(labels.tolist())) < len(scaled):
+            tried[count] = float(silhouette_score(scaled, labels))
+    chosen = k or (max(tried, key=lambda count: tried[count]) if tried else 1)
+    return _means(scaled, min(chosen, len(scaled)), seed), tried
 
 
 def _means(scaled: Floats, count: int, seed: int) -> KMeans:

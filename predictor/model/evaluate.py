@@ -141,7 +141,7 @@ def evaluate_kind(records: Records, *, cost: float = COST, seed: int = 0) -> Kin
     groups = cluster(certain, seed=seed)
     clear = certain.without(groups.dangerous_places)
     clear_accuracies, clear_majority = {}, 0.0
-    if _is_enough(clear):
+    if is_enough(clear):
         clear_base = np.full(len(clear), 2 * clear.dangerous.sum() > len(clear)) == clear.dangerous
         clear_majority = float(clear_base.mean())
         clear_accuracies = {
@@ -168,7 +168,7 @@ def evaluate_kind(records: Records, *, cost: float = COST, seed: int = 0) -> Kin
         clear_majority=clear_majority,
         false_negatives=float(((unseen.probability <= cut_of(cost)) & dangerous).mean()),
         cut=cut_of(cost),
-        rank_correlation=_rank(unseen.loss, certain.loss),
+        rank_correlation=rank_of(unseen.loss, certain.loss),
         rank_interval=_rank_interval(unseen.loss, certain, seed),
         mean_error=float(np.abs(unseen.loss - certain.loss).mean()),
         coverage=_covered(certain, unseen, seed),
@@ -183,14 +183,15 @@ def evaluate_kind(records: Records, *, cost: float = COST, seed: int = 0) -> Kin
     )
 
 
-def _is_enough(records: Records) -> bool:
+def is_enough(records: Records) -> bool:
+    """Say whether there are records of applications enough to fit and judge a model of danger."""
     return len(records) >= _FEWEST_RECORDS and len(records.places) >= _FEWEST_APPLICATIONS
 
 
 def check_enough(records: Records) -> None:
     """Raise InputError unless there are enough records of both classes to fit and judge a model."""
     apps = len(records.places)
-    if not _is_enough(records):
+    if not is_enough(records):
         raise InputError(
             f"{len(records)} certain pairs of {apps} applications of kind {records.kind} are too "
             f"few; {_FEWEST_RECORDS} of {_FEWEST_APPLICATIONS} are wanted: measure more with "
@@ -271,7 +272,8 @@ def _bootstrap(victims: np.ndarray, seed: int) -> Floats:
     return drawn
 
 
-def _rank(predicted: Floats, measured: Floats) -> float:
+def rank_of(predicted: Floats, measured: Floats) -> float:
+    """Return Spearman's correlation, 0 where one of both is constant."""
     if np.ptp(predicted) == 0 or np.ptp(measured) == 0:
         return 0.0
     return float(spearmanr(predicted, measured).statistic)
@@ -284,7 +286,7 @@ def _rank_interval(predicted: Floats, records: Records, seed: int) -> tuple[floa
     found = []
     for _ in range(200):
         chosen = np.concatenate([rows[pick] for pick in rng.integers(0, len(rows), len(rows))])
-        found.append(_rank(predicted[chosen], records.loss[chosen]))
+        found.append(rank_of(predicted[chosen], records.loss[chosen]))
     low, high = np.quantile(found, (0.025, 0.975))
     return float(low), float(high)
 
