@@ -21,6 +21,7 @@ from submitter.begin import begin_run, origin_of, plan_again
 from submitter.copies import CLAIM
 from submitter.follow import planned_row, submitted_row
 from submitter.following import Following
+from submitter.left import time_left_s
 from submitter.options import ReplayOptions, restored
 from submitter.pace import Submissions
 from submitter.plan import RRBA, Plan, PlannedJob
@@ -50,7 +51,7 @@ class Progress:
     """Where a replay stands: numbers of jobs, and seconds since the run's second 0.
 
     ``unsubmitted`` jobs are not due yet; ``blocked`` of the waiting ones may never start, for a reason such
-    as ``blocked_by``; ``left_s`` is a guess at the time left: the last due job and the run times to come.
+    as ``blocked_by``; ``left_s`` is a guess at the time left, from the work to come and the pace so far.
     """
 
     unsubmitted: int
@@ -360,8 +361,6 @@ class Replay:
         now = self._clock.wall() - self._origin
         still_open = following.open_rows()
         unsubmitted = len(self.plan.jobs) - len(following.entries)
-        last_due = self.plan.jobs[-1].due_s
-        longest = max((row.dedicated_s or 0.0 for row in still_open), default=0.0)
         running = len(following.running & {row.trace_job for row in still_open})
         return Progress(
             unsubmitted=unsubmitted,
@@ -369,7 +368,12 @@ class Replay:
             running=running,
             done=len(following.entries) - len(still_open),
             now_s=now,
-            left_s=max(0.0, last_due - now if unsubmitted else 0.0) + longest,
+            left_s=time_left_s(
+                self.plan.jobs,
+                {key: entry.job for key, entry in following.entries.items()},
+                now,
+                len(self._target.node_names) * self._target.cores,
+            ),
             slurm_away=following.is_away or submissions.is_away.is_set(),
             blocked=len(following.blocked),
             blocked_by=next((one.reason for one in following.blocked.values()), None),

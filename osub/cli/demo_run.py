@@ -167,9 +167,8 @@ def replay_under(setting: Setting, stage: Stage, steps: Mapping[int, int], most_
             block_jobs=stage.chosen.block_jobs,
         )
         session = Replay.begin(stage.swf, path, client, options, apps)
-        if not watch_replay(
-            session, setting.label, collector_of(gang.slices, client.config()), most_s=most_s
-        ):
+        collect = collector_of(gang.slices, client.config())
+        if not watch_replay(session, setting.label, collect, most_s=most_s, outlives_us=False):
             raise ClusterError("the demo was interrupted; its clusters are gone, its finished runs are kept")
     finally:
         cluster.down()

@@ -22,10 +22,13 @@ def watch_replay(
     title: str = "replay",
     collect: Collect | None = None,
     most_s: float = math.inf,
+    *,
+    outlives_us: bool = True,
 ) -> bool:
     """Carry a replay out under a progress bar; returns whether it finished.
 
-    After ``most_s`` seconds the jobs that are left are cancelled.
+    After ``most_s`` seconds the jobs that are left are cancelled. A cluster that does not outlive the command
+    is nothing to detach from.
     """
     console = Console(stderr=True)
     bar = Progress(
@@ -40,14 +43,14 @@ def watch_replay(
         task = bar.add_task(escape(title), total=len(session.plan.jobs), rest="")
 
         def watch(now: Standing) -> Wish:
-            rest = f"{now.running} running {now.waiting} waiting, about {now.left_s:.0f} s left"
+            rest = f"{now.running} running {now.waiting} waiting, about {_about(now.left_s)} left"
             if now.blocked:
                 rest += f", {now.blocked} may never start ({escape(str(now.blocked_by))})"
             bar.update(task, completed=now.done, rest=rest + (", Slurm is away" if now.slurm_away else ""))
             if not asked:
                 return Wish.CANCEL if now.now_s > most_s else Wish.GO_ON
             bar.stop()
-            wish = _ask(now, polite=asked[-1] == signal.SIGINT)
+            wish = _ask(now, polite=asked[-1] == signal.SIGINT, outlives_us=outlives_us)
             asked.clear()
             bar.start()
             return wish
@@ -71,16 +74,31 @@ def _interrupts() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _ask(now: Standing, *, polite: bool) -> Wish:
-    """Ask what to do; detach where nobody can answer, for that loses nothing."""
+def _about(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def _ask(now: Standing, *, polite: bool, outlives_us: bool) -> Wish:
+    """Ask what to do until there is an answer; detach where nobody can answer, for that loses nothing."""
     if not polite or not sys.stdin.isatty():
         return Wish.DETACH
-    question = f"{now.done} of {now.total} jobs done. [d]etach, [c]ancel all jobs, or [g]o on? "
+    if outlives_us:
+        ways = {"detach": Wish.DETACH, "cancel": Wish.CANCEL, "go on": Wish.GO_ON}
+        choice = "[d]etach, [c]ancel all jobs, or [g]o on? "
+    else:
+        ways = {"end": Wish.DETACH, "go on": Wish.GO_ON}
+        choice = "[e]nd here, or [g]o on? "
+    question = f"{now.done} of {now.total} jobs done. {choice}"
     ours = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        answer = input(question).strip().lower()[:1]
+        while True:
+            answer = input(question).strip().lower()
+            for word, wish in ways.items():
+                if answer and word.startswith(answer):
+                    return wish
     except (EOFError, KeyboardInterrupt):
         return Wish.DETACH
     finally:
         signal.signal(signal.SIGINT, ours)
-    return {"d": Wish.DETACH, "c": Wish.CANCEL}.get(answer, Wish.GO_ON)
