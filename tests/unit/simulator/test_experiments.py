@@ -217,16 +217,23 @@ class TestCommand:
 
     def test_chapter_5_prints_its_tables_and_writes_a_page(self, busy_trace: Path, tmp_path: Path) -> None:
         page = tmp_path / "page.html"
-        outcome = self.call("thesis-5", str(busy_trace), "--html", str(page))
+        outcome = self.call("thesis-5", str(busy_trace), "--any-trace", "--html", str(page))
         assert outcome.exit_code == 0, outcome.output
         for name in ("Table 5.3(a)", "Table 5.4", "Table 5.5", "Figures 5.4(a)"):
             assert name in outcome.output
         text = page.read_text()
         assert all(f"Figure 5.{number}(a)" in text for number in (4, 5, 6, 7))
         assert "400 jobs, 50 interactive" in text
+        assert "mean nothing here" in text
+
+    @pytest.mark.parametrize("chapter", ["thesis-5", "thesis-6"])
+    def test_another_trace_than_the_thesiss_is_refused(self, busy_trace: Path, chapter: str) -> None:
+        outcome = self.call(chapter, str(busy_trace))
+        assert isinstance(outcome.exception, InputError)
+        assert "is not the thesis's trace: 400 jobs that run, not 51,871" in str(outcome.exception)
 
     def test_the_kit_trace_adds_its_tables(self, busy_trace: Path) -> None:
-        outcome = self.call("thesis-5", str(busy_trace), "--kit", str(busy_trace), "--json")
+        outcome = self.call("thesis-5", str(busy_trace), "--any-trace", "--kit", str(busy_trace), "--json")
         assert outcome.exit_code == 0, outcome.output
         found = json.loads(outcome.stdout)
         assert [table["name"] for table in found["tables"]][-3:-1] == ["Table 5.3(b)", "Table 5.6"]
@@ -235,7 +242,9 @@ class TestCommand:
 
     def test_chapter_6_without_a_survey(self, busy_trace: Path, tmp_path: Path) -> None:
         page = tmp_path / "page.html"
-        outcome = self.call("thesis-6", str(busy_trace), "--survey", "none", "--html", str(page))
+        outcome = self.call(
+            "thesis-6", str(busy_trace), "--any-trace", "--survey", "none", "--html", str(page)
+        )
         assert outcome.exit_code == 0, outcome.output
         assert "Table 6.2" in outcome.output
         assert "Figure 6.6(c)" in page.read_text()
@@ -246,5 +255,5 @@ class TestCommand:
         assert isinstance(outcome.exception, UsageError)
 
     def test_a_trace_with_too_few_jobs_for_a_data_set_is_told_at_once(self, busy_trace: Path) -> None:
-        outcome = self.call("thesis-6", str(busy_trace), "--survey", "6")
+        outcome = self.call("thesis-6", str(busy_trace), "--any-trace", "--survey", "6")
         assert isinstance(outcome.exception, InputError)
