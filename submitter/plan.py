@@ -187,8 +187,8 @@ def _oversize(job: SwfJob, pool: Pool, target: Target, rule: Oversize) -> JobSha
     if rule is Oversize.FAIL:
         raise InputError(
             f"job {job.job_number} asks for {job.procs} cores and can never run on the {pool.nodes} nodes of "
-            f"{pool.cores} cores of partition {pool.partition} ({target.system}): scale the trace to the "
-            "cluster, or choose --oversize skip or clip"
+            f"{pool.cores} cores of partition {pool.partition} ({target.system}): --fit SECONDS scales the "
+            "trace to the cluster; or choose --oversize skip or clip"
         )
     if rule is Oversize.SKIP:
         return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ import typer
 
 from deploy.local.state import ClusterState
 from osub.cli.replay_cluster import find_cluster
+from osub.cli.replay_fit import fitting
 from osub.cli.replay_gangd import AUTO, FoundGang, collector_of, find_gang
 from osub.cli.replay_watch import watch_replay
 from osub.errors import ClusterError, InputError, UsageError
@@ -36,6 +38,13 @@ def replay(
     start: Annotated[float | None, typer.Option(help="First second of the trace to replay.")] = None,
     length: Annotated[float | None, typer.Option(help="How many seconds of it.")] = None,
     speedup: Annotated[float, typer.Option(help="Divide every time of the trace by this.")] = 1.0,
+    fit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Scale the trace to this cluster and to so many seconds: sizes, run times and arrivals.",
+        ),
+    ] = None,
     interactive_queue: Annotated[
         int, typer.Option(help="SWF queue of interactive jobs; -1: there are none.")
     ] = 0,
@@ -93,7 +102,9 @@ def replay(
     if resume and not out.exists():
         raise UsageError(f"--resume: there is no RUN in {out}")
     options = check_options(sbatch_option or ())
-    _check_numbers({"--start": start, "--length": length, "--speedup": speedup, "--patience": patience})
+    _check_numbers(
+        {"--start": start, "--length": length, "--speedup": speedup, "--patience": patience, "--fit": fit}
+    )
     if calibration is not None and not calibration.is_file():
         raise InputError(f"--calibration: there is no file {calibration}")
     client, embedded = find_cluster(cluster)
@@ -105,36 +116,57 @@ def replay(
             partition=partition, interactive_partition=interactive_partition, down_nodes=down_nodes
         )
         found = _gang(gangd, embedded, client, wanted)
-        session = Replay.begin(
-            trace,
-            out,
-            client,
-            ReplayOptions(
-                start_s=start,
-                length_s=length,
-                speedup=speedup,
-                interactive_queue=None if interactive_queue < 0 else interactive_queue,
-                seed=seed,
-                oversize=oversize,
-                use_memory=memory,
-                gang=found.settings,
-                slices=found.slices,
-                pin=embedded is not None and not embedded.shape.virtual and embedded.shape.cores > 1,
-                calibration=calibration.resolve() if calibration else None,
-                label=label,
-                trial=trial,
-                wanted=wanted,
-                account=account,
-                qos=qos,
-                reservation=reservation,
-                sbatch_options=options,
-                no_requeue=no_requeue,
-                patience_s=patience,
-            ),
-            apps,
+        asked = ReplayOptions(
+            start_s=start,
+            length_s=length,
+            speedup=speedup,
+            interactive_queue=None if interactive_queue < 0 else interactive_queue,
+            seed=seed,
+            oversize=oversize,
+            use_memory=memory,
+            gang=found.settings,
+            slices=found.slices,
+            pin=embedded is not None and not embedded.shape.virtual and embedded.shape.cores > 1,
+            calibration=calibration.resolve() if calibration else None,
+            label=label,
+            trial=trial,
+            wanted=wanted,
+            account=account,
+            qos=qos,
+            reservation=reservation,
+            sbatch_options=options,
+            no_requeue=no_requeue,
+            patience_s=patience,
         )
+        if fit is None:
+            session = Replay.begin(trace, out, client, asked, apps)
+        else:
+            session = _begin_fitting(trace, out, client, asked, fit, apps)
     is_finished = watch_replay(session, collect=collector_of(session.gang_folder, client.config()))
     _tell(session, trace, out, cluster, is_finished=is_finished, as_json=as_json)
+
+
+def _begin_fitting(
+    trace: Path, out: Path, client: CommandSlurm, asked: ReplayOptions, seconds: float, apps: Path | None
+) -> Replay:
+    """Begin a replay of what is made of the trace for this cluster; the memory is of another machine."""
+    if apps is not None or asked.speedup != 1.0:
+        raise UsageError(
+            "--fit chooses jobs and times itself: it goes neither with --apps nor with --speedup"
+        )
+    made = fitting(
+        trace,
+        seconds,
+        look_at_target(client, asked.wanted),
+        seed=asked.seed,
+        interactive_queue=asked.interactive_queue,
+        start_s=asked.start_s,
+        length_s=asked.length_s,
+    )
+    plain = replace(asked, start_s=None, length_s=None, use_memory=False)
+    with made as (path, told):
+        typer.echo(f"osub: {told}", err=True)
+        return Replay.begin(path, out, client, plain)
 
 
 def _meet(client: CommandSlurm) -> None:
