@@ -17,6 +17,7 @@ from osub.analysis.verdict.show import verdict_lines
 from osub.cli.metric_options import Beta, Full, Page, WaitThreshold
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console
+from osub.cli.waiting import waiting
 from osub.records import load_run
 
 
@@ -57,8 +58,9 @@ def compare(
     check_free(html, force, makes_folder=True)
     check_free(csv, force)
     options = MetricOptions(wait_threshold_s=wait_threshold, beta_s=beta)
-    found = compared([load_run(path) for path in runs], least_run)
-    metrics = found.metrics(options) if html is None else found.write_page(html, options)
+    with waiting(f"comparing {len(runs)} runs"):
+        found = compared([load_run(path) for path in runs], least_run)
+        metrics = found.metrics(options) if html is None else found.write_page(html, options)
     if csv is not None:
         found.write_csv(csv)
     if as_json:

@@ -17,6 +17,7 @@ from osub.analysis.verdict.show import verdict_lines
 from osub.cli.metric_options import Beta, Full, Page, WaitThreshold
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console
+from osub.cli.waiting import waiting
 from osub.records import load_run
 
 
@@ -35,14 +36,15 @@ def report(
     """
     check_free(html, force, makes_folder=True)
     options = MetricOptions(wait_threshold_s=wait_threshold, beta_s=beta)
-    loaded = told_apart([load_run(path) for path in runs])
-    if html is None:
-        metrics = [measure(run, options) for run in loaded]
-    else:
-        # The chart library is slow to import, and a table needs none of it.
-        from osub.analysis.report import write_report
+    with waiting(f"reading {len(runs)} runs"):
+        loaded = told_apart([load_run(path) for path in runs])
+        if html is None:
+            metrics = [measure(run, options) for run in loaded]
+        else:
+            # The chart library is slow to import, and a table needs none of it.
+            from osub.analysis.report import write_report
 
-        metrics = write_report(loaded, html, options)
+            metrics = write_report(loaded, html, options)
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(metrics), indent=2).decode())
         return

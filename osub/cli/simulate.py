@@ -12,6 +12,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from osub.cli.waiting import waiting
+
 
 def _list_policies(wanted: bool) -> None:
     if wanted:
@@ -166,47 +168,48 @@ def simulate(
         from osub.cli.simulate_fit import read_fit, show_fit
 
         fitted = read_fit(fit, policy, system, 1 if slices else multiplicity)
-    run = simulated(
-        trace,
-        system,
-        out=out,
-        policy=policy,
-        settings=settings or (),
-        malleable_share=malleable_share,
-        preemption=preemption,
-        multiplicity=multiplicity,
-        queues=queues,
-        interactive_share=interactive_share,
-        interactive_nodes=interactive_nodes,
-        multiplicity_interactive=multiplicity_interactive,
-        interactive_queue=interactive_queue,
-        overhead=overhead,
-        sharing=sharing,
-        pairs=pairs,
-        apps=apps,
-        node_noise=node_noise,
-        quantum_ms=slices,
-        hold=hold,
-        memory_gib=memory_gib,
-        placement=placement,
-        speedup=speedup,
-        oversize=oversize,
-        zero_length=zero_length,
-        limits=limits,
-        latency=latency,
-        fit=fitted,
-        failures=failures,
-        mtbf=mtbf,
-        repair=repair,
-        failure_shape=failure_shape,
-        after_failure=after_failure,
-        checkpoint_interval=checkpoint_interval,
-        checkpoint_cost=checkpoint_cost,
-        seed=seed,
-        label=label,
-        lenient=lenient,
-        check=check,
-    )
+    with waiting(f"simulating {trace.name} on {system}"):
+        run = simulated(
+            trace,
+            system,
+            out=out,
+            policy=policy,
+            settings=settings or (),
+            malleable_share=malleable_share,
+            preemption=preemption,
+            multiplicity=multiplicity,
+            queues=queues,
+            interactive_share=interactive_share,
+            interactive_nodes=interactive_nodes,
+            multiplicity_interactive=multiplicity_interactive,
+            interactive_queue=interactive_queue,
+            overhead=overhead,
+            sharing=sharing,
+            pairs=pairs,
+            apps=apps,
+            node_noise=node_noise,
+            quantum_ms=slices,
+            hold=hold,
+            memory_gib=memory_gib,
+            placement=placement,
+            speedup=speedup,
+            oversize=oversize,
+            zero_length=zero_length,
+            limits=limits,
+            latency=latency,
+            fit=fitted,
+            failures=failures,
+            mtbf=mtbf,
+            repair=repair,
+            failure_shape=failure_shape,
+            after_failure=after_failure,
+            checkpoint_interval=checkpoint_interval,
+            checkpoint_cost=checkpoint_cost,
+            seed=seed,
+            label=label,
+            lenient=lenient,
+            check=check,
+        )
     figures = run.outcome
     if as_json:
         told = {} if fitted is None else {"fit": msgspec.to_builtins(fitted)}
