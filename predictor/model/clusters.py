@@ -17,6 +17,7 @@ from sklearn.metrics import silhouette_score
 from predictor.model.features import Features, Floats
 from predictor.model.linear import Scaling
 from predictor.model.records import Flags, Places, Records
+from predictor.model.threads import one_thread
 
 THESIS_K = 4
 _MOST_K = 8
@@ -65,6 +66,7 @@ class Clustering:
         return self.places[self.dangerous[self.labels]]
 
 
+@one_thread()
 def cluster(records: Records, k: int | None = None, seed: int = 0) -> Clustering:
     """Group the applications of the records; ``k`` None: by silhouette."""
     places = records.places
@@ -89,6 +91,7 @@ def cluster(records: Records, k: int | None = None, seed: int = 0) -> Clustering
     )
 
 
+@one_thread()
 def groups_of(features: Features, k: int | None = None, seed: int = 0) -> tuple[Places, dict[int, float]]:
     """Return the group of each application of ``features``, and the mean silhouette by k that was tried."""
     values = features.values

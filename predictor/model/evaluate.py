@@ -20,6 +20,7 @@ from predictor.model.linear import Scaling, cut_of, fit_danger, fit_loss, probab
 from predictor.model.records import Flags, Records
 from predictor.model.rules import nearest_loss, no_twins
 from predictor.model.stepwise import fit_stepwise
+from predictor.model.threads import one_thread
 
 FOLDS = 3
 REPEATS = 5
@@ -103,6 +104,7 @@ class KindReport:
     calibration: list[tuple[float, float, int]] = field(default_factory=list)
 
 
+@one_thread()
 def evaluate_kind(records: Records, *, cost: float = COST, seed: int = 0) -> KindReport:
     """Judge the models of one kind.
 
@@ -205,6 +207,7 @@ def check_enough(records: Records) -> None:
         )
 
 
+@one_thread()
 def judge_unseen(records: Records) -> Unseen:
     """Return what models say of victims that they have not seen, each of them left out in turn."""
     count = len(records)

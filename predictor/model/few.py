@@ -20,6 +20,7 @@ from predictor.model.evaluate import is_enough, rank_of
 from predictor.model.features import features_of
 from predictor.model.linear import Scaling, fit_loss
 from predictor.model.records import Places, Records, records_of
+from predictor.model.threads import one_thread
 
 _FEWEST_PAIRS = 4
 _DRAWS = 200
@@ -82,6 +83,7 @@ class Few:
         }
 
 
+@one_thread()
 def few_of(pairs: Pairs, kind: Kind, threshold: float | None = None, seed: int = 0) -> Few | None:
     """Return what can be said of the pairs of a kind; None where a model is to be had, or next to nothing.
 

@@ -13,8 +13,10 @@ from predictor.model.evaluate import COST, check_enough, judge_unseen
 from predictor.model.linear import Fitted, Scaling, cut_of, fit_danger, fit_loss
 from predictor.model.records import records_of
 from predictor.model.stored import MODEL_VERSION, Application, Cluster, Data, Linear, Model
+from predictor.model.threads import one_thread
 
 
+@one_thread()
 def fit_model(
     pairs: Pairs, kind: Kind, *, threshold: float | None = None, cost: float = COST, seed: int = 0
 ) -> Model:

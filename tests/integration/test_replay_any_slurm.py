@@ -85,6 +85,11 @@ class Stage:
         entry = self.session._following.entries.get(number)
         return entry is not None and entry.job.state is not None
 
+    def is_begun(self, number: int) -> bool:
+        """Whether the replay has recorded the beginning of a job of the trace."""
+        entry = self.session._following.entries.get(number)
+        return entry is not None and entry.job.start_s is not None
+
     def replay(self, options: ReplayOptions | None = None, timing: Timing = QUICK) -> Run:
         """Replay (due, processors, command) with 1 MiB a processor, to the end."""
         self.folder.mkdir(exist_ok=True)
@@ -176,9 +181,14 @@ def test_jobs_that_can_never_start_end_with_slurm_s_reason_and_a_requeued_one_li
     stage = Stage(cluster, tmp_path, jobs)
 
     def hold() -> None:
+        """Put jobs back once their first life is on record."""
+        if not stage.is_begun(4):
+            stage.at(0.0, hold)
+            return
         stage.scontrol("requeuehold", "State=SpecialExit", stage.job_of(1))
         stage.scontrol("requeue", stage.job_of(4))
         stage.partition(MaxTime="1", MaxNodes="1")
+        stage.at(0.0, again)
 
     def again() -> None:
         """Slurm lets a job that it puts back wait for two minutes, unless it is told otherwise."""
@@ -204,7 +214,6 @@ def test_jobs_that_can_never_start_end_with_slurm_s_reason_and_a_requeued_one_li
             stage.at(0.0, shut)
 
     stage.at(1.0, hold)
-    stage.at(1.5, again)
     stage.at(4.7, lift)
     try:
         run = stage.replay(
