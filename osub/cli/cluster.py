@@ -1,8 +1,9 @@
-"""``osub cluster up|status|down``: the embedded cluster."""
+"""``osub cluster up|status|down|list``: the embedded cluster."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,7 @@ from rich.table import Table
 
 from deploy.local import Gang, Hold, LocalCluster, Queues, Scheduler, Shape, natural_shape
 from deploy.local.cluster import Status
+from deploy.local.found import live_clusters
 from deploy.local.host import look_at_host
 from osub.cli.application import application
 from osub.cli.terminal import Console
@@ -23,7 +25,16 @@ MOST_UNREADABLE = 10
 
 app = application("A real Slurm on this host, for experiments.")
 
-State = Annotated[Path, typer.Option("--state", help="Folder that holds the cluster.", file_okay=False)]
+State = Annotated[
+    Path,
+    typer.Option(
+        "--state",
+        help="Folder that holds the cluster.",
+        file_okay=False,
+        default_factory=lambda: default_state(),
+        show_default="~/.local/state/osub/cluster",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -102,6 +113,42 @@ def down(
     typer.echo(f"the cluster in {state} is gone" if ended.existed else f"no cluster in {state}")
     if ended.left:
         typer.echo(f"left in {state}, for `up` did not make it: {', '.join(ended.left)}")
+
+
+@app.command("list")
+def list_(as_json: Json = False) -> None:
+    """Say which clusters of yours run on this host, and in which folders."""
+    found = live_clusters()
+    if as_json:
+        told = [
+            {
+                "state": str(one.folder),
+                "system": one.state.shape.system,
+                "multiplicity": one.state.shape.multiplicity,
+                "gang": str(one.state.shape.gang),
+                "daemons": one.daemons,
+                "daemons_wanted": len(one.state.daemons),
+            }
+            for one in found
+        ]
+        typer.echo(json.dumps(told))
+        return
+    if not found:
+        typer.echo("no embedded cluster of yours runs here; `osub cluster up` makes one")
+        return
+    table = Table("folder", "system", "M", "gang", "daemons")
+    for one in found:
+        shape = one.state.shape
+        living = f"{one.daemons} of {len(one.state.daemons)}"
+        table.add_row(escape(str(one.folder)), shape.system, str(shape.multiplicity), shape.gang, living)
+    Console().print(table)
+
+
+def default_state() -> Path:
+    """Return where a cluster is kept of which nobody says where: in the user's own state."""
+    own = os.environ.get("XDG_STATE_HOME", "")
+    base = Path(own) if own.startswith("/") else Path.home() / ".local" / "state"
+    return base / "osub" / "cluster"
 
 
 def _facts(status_now: Status) -> dict[str, object]:
