@@ -9,7 +9,6 @@ from types import MappingProxyType
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from osub.analysis.charts import Chart, fragment, run_style
 from osub.analysis.curves import Measured
@@ -17,6 +16,7 @@ from osub.analysis.derived import MetricOptions, with_derived
 from osub.analysis.lives import stretches
 from osub.analysis.metrics import RunMetrics, measure
 from osub.analysis.page import Section, Subject, sections
+from osub.analysis.plotly_script import plotly_script
 from osub.analysis.provenance import provenance_rows
 from osub.analysis.rows import metric_rows
 from osub.analysis.verdict import Verdict, verdict_of
@@ -107,7 +107,7 @@ def render(subjects: Sequence[Subject], first: Sequence[Section] = ()) -> str:
         sections=[*first, *sections(subjects)],
         draw=draw,
         version=VERSION,
-        plotly=Markup(get_plotlyjs()),  # noqa: S704 - Plotly's own script
+        plotly=Markup(plotly_script()),  # noqa: S704 - Plotly's own script
     )
 
 

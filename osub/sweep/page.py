@@ -9,9 +9,9 @@ from pathlib import Path
 import plotly.express as px
 import plotly.graph_objects as go
 import polars as pl
-from plotly.offline import get_plotlyjs
 
 from osub.analysis.charts import RUN_COLOURS, fragment
+from osub.analysis.plotly_script import plotly_script
 from osub.sweep.tell import best_rows, pareto
 from osub.whole_file import write_whole
 
@@ -56,7 +56,7 @@ def write_page(target: Path, title: str, table: pl.DataFrame, varied: Sequence[s
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
         f'content="width=device-width, initial-scale=1"><title>{html.escape(title)}</title>'
         f"<style>{_STYLE}</style>"
-        f"<script>{get_plotlyjs()}</script></head><body>{''.join(parts)}</body></html>\n",
+        f"<script>{plotly_script()}</script></head><body>{''.join(parts)}</body></html>\n",
     )
 
 

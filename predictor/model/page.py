@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import plotly.graph_objects as go
-from plotly.offline import get_plotlyjs
 
 from osub.analysis.charts import GRID, INK, JOB_COLOURS, Chart, arrange, fragment
+from osub.analysis.plotly_script import plotly_script
 from osub.whole_file import write_whole
 from predictor.dataset import About
 from predictor.model.evaluate import KindReport
@@ -39,7 +39,7 @@ def write_page(target: Path, about: About, reports: Mapping[str, KindReport]) ->
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         "<title>Which applications may share a core</title>"
-        f"<style>{_STYLE}</style><script>{get_plotlyjs()}</script></head><body>"
+        f"<style>{_STYLE}</style><script>{plotly_script()}</script></head><body>"
         f'<h1>Which applications may share a core</h1>{body}<h2>Where</h2><p class="caption">'
         f"{html.escape(where)}</p></body></html>\n",
     )

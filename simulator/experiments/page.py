@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import plotly.graph_objects as go
-from plotly.offline import get_plotlyjs
 
 from osub.analysis.charts import fragment
+from osub.analysis.plotly_script import plotly_script
 from osub.claims.page import STYLE as CLAIMS_STYLE
 from osub.claims.page import claims_fragment
 from osub.claims.row import Row
@@ -55,7 +55,7 @@ def write_page(
         parts.append(f"<h2>{html.escape(name)}</h2>{fragment(figure, f'figure-{number}')}")
     page = (
         f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{html.escape(title)}</title>"
-        f"<style>{_STYLE}{CLAIMS_STYLE}</style><script>{get_plotlyjs()}</script></head>"
+        f"<style>{_STYLE}{CLAIMS_STYLE}</style><script>{plotly_script()}</script></head>"
         f"<body>{''.join(parts)}</body></html>"
     )
     write_whole(path, page)
