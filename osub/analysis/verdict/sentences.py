@@ -42,7 +42,7 @@ def about_wait(wait: Difference | None) -> str:
     one, two = duration(wait.reference), duration(wait.other)
     way = _way(wait)
     if way is None:
-        return f"Waiting: {_unclear(wait)} ({two} on average, {one} before)."
+        return f"Waiting: {_unclear(wait)} ({two} on average against {one})."
     if wait.other == 0 or wait.reference == 0:
         return f"Waiting {'ended' if way < 0 else 'began'}: {two} on average instead of {one}."
     return (
@@ -57,7 +57,7 @@ def about_cost(degradation: Difference | None) -> str:
     one, two = number(degradation.reference), number(degradation.other)
     way = _way(degradation)
     if way is None:
-        return f"On cores, jobs took {two} times what they need alone, {one} before: {_unclear(degradation)}."
+        return f"On cores: {_unclear(degradation)} ({two} times what jobs need alone against {one})."
     if way > 0:
         return f"It cost them time on cores: {two} times what they need alone, not {one}."
     return f"They ran faster: {two} times what they need alone, not {one}."
@@ -70,7 +70,7 @@ def about_whole(turnaround: Difference | None) -> str:
     one, two = duration(turnaround.reference), duration(turnaround.other)
     way = _way(turnaround)
     if way is None:
-        return f"In all, {_unclear(turnaround)}: a job was done after {two}, before after {one}."
+        return f"In all: {_unclear(turnaround)} (a job was done after {two} against {one})."
     return (
         f"In all, a job was done {'sooner' if way < 0 else 'later'} by {percent(turnaround)}: "
         f"after {two}, not {one}."
@@ -85,8 +85,8 @@ def about_gang(degradation: Difference | None) -> str:
     way = _way(degradation)
     if way is None:
         return (
-            f"Gang scheduling: {_unclear(degradation)} in the jobs' time on cores, "
-            f"{two} times what they need alone, {one} without."
+            f"Gang scheduling, in the jobs' time on cores: {_unclear(degradation)} "
+            f"({two} times what they need alone against {one} without)."
         )
     if way > 0:
         return (
@@ -123,7 +123,7 @@ def about_evidence(found: Paired, *, simulated: bool) -> str:
 
 
 def _unclear(difference: Difference) -> str:
-    return "too few jobs to tell a difference" if difference.change.low is None else "no clear difference"
+    return "too few jobs to tell" if difference.change.low is None else "no clear difference"
 
 
 def _way(difference: Difference) -> int | None:
