@@ -32,8 +32,8 @@ class Few:
 
     Parameters
     ----------
-    records
-        Ordered pairs.
+    records, certain
+        Ordered pairs, and those of them whose interval does not have t in it.
     counters
         What applications are grouped by.
     groups, four
@@ -47,6 +47,7 @@ class Few:
     """
 
     records: int
+    certain: int
     counters: tuple[str, ...]
     groups: list[list[str]]
     four: list[list[str]]
@@ -60,8 +61,8 @@ class Few:
         """Return it in words, for a kind of sharing."""
         by_counter = sorted(self.by_counter.items(), key=lambda item: -abs(item[1]))
         told = (
-            f"{kind}: {self.records} pairs are too few for a model of danger. Each predicted from the rest, "
-            f"losses have a rank correlation of {self.rank_correlation:.2f} "
+            f"{kind}: {self.certain} certain pairs, of {self.records}, are too few for a model of danger. "
+            f"Each predicted from the rest, losses have a rank correlation of {self.rank_correlation:.2f} "
             f"[{self.low:.2f}, {self.high:.2f}] with those measured; the victim's counters, of which nothing "
             f"is fitted, {', '.join(f'{name} {rank:.2f}' for name, rank in by_counter)}."
         )
@@ -72,6 +73,7 @@ class Few:
         """Return what ``osub predict evaluate --json`` says of it."""
         return {
             "records": self.records,
+            "certain": self.certain,
             "applications": sum(map(len, self.groups)),
             "counters": list(self.counters),
             "rank_correlation": self.rank_correlation,
@@ -94,7 +96,8 @@ def few_of(pairs: Pairs, kind: Kind, threshold: float | None = None, seed: int =
     """
     records = records_of(pairs, kind, threshold)
     which = _pair_of(records)
-    if is_enough(records.where(~records.spans)) or which.max(initial=-1) + 1 < _FEWEST_PAIRS:
+    certain = records.where(~records.spans)
+    if is_enough(certain) or which.max(initial=-1) + 1 < _FEWEST_PAIRS:
         return None
     names = pairs.applications.filter(pairs.applications["family"] != STRESSOR)["application"].to_list()
     features = features_of(pairs.counters, names)
@@ -114,6 +117,7 @@ def few_of(pairs: Pairs, kind: Kind, threshold: float | None = None, seed: int =
     low, high = np.quantile(drawn, (0.025, 0.975))
     return Few(
         records=len(records),
+        certain=len(certain),
         counters=features.counters,
         groups=_named(features.applications, labels),
         four=_named(features.applications, four),
