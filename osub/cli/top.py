@@ -19,6 +19,7 @@ import typer
 from rich.live import Live
 
 from deploy.local import Gang
+from deploy.local.found import live_clusters
 from deploy.local.gang import status_folder
 from deploy.local.state import read_state
 from gangd.controller.status import Status, read_status
@@ -31,7 +32,10 @@ LOOK_S = 0.25
 
 def top(
     state: Annotated[
-        Path | None, typer.Option("--state", help="Folder of an embedded cluster.", metavar="DIR")
+        Path | None,
+        typer.Option(
+            "--state", help="Folder of an embedded cluster; by default the one that runs.", metavar="DIR"
+        ),
     ] = None,
     gangd: Annotated[
         Path | None,
@@ -63,15 +67,21 @@ def find_status(state: Path | None, gangd: Path | None) -> Path:
     Raises
     ------
     UsageError
-        Not exactly one of the two was given.
+        Both were given; or neither, and not exactly one embedded cluster of this user's runs with gangd.
     ClusterError
         There is no embedded cluster in ``state``, or none with gangd.
     """
-    if (state is None) == (gangd is None):
-        raise UsageError("give either --state (an embedded cluster's folder) or --gangd (a state folder)")
+    either = "give either --state (an embedded cluster's folder) or --gangd (a state folder)"
+    if state is not None and gangd is not None:
+        raise UsageError(either)
     if gangd is not None:
         return gangd
-    assert state is not None
+    if state is None:
+        running = [one.folder for one in live_clusters() if one.state.shape.gang is Gang.OSUB]
+        if len(running) != 1:
+            told = f": {', '.join(map(str, running))} run" if running else "; no cluster with gangd runs here"
+            raise UsageError(f"{either}{told}")
+        state = running[0]
     cluster = read_state(state)
     if cluster is None:
         raise ClusterError(f"no cluster in {state}: `osub cluster up --state {state} --gang osub` makes one")

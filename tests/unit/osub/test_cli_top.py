@@ -5,11 +5,13 @@ import json
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 from rich.console import Console
 
+from deploy.local import Gang
 from gangd.controller.status import AlarmStatus, JobStatus, NodeStatus, Role, Status
 from osub.cli.main import run
 from osub.cli.top_frame import Pulse, Screen, frame
@@ -194,7 +196,6 @@ def test_a_stale_status_is_an_exit_code(tmp_path: Path, capsys: pytest.CaptureFi
     [
         (["--gangd", "/nonexistent"], 1, "is gangd running"),
         (["--state", "/nonexistent"], 1, "osub cluster up"),
-        ([], 2, "--state"),
         (["--state", "a", "--gangd", "b"], 2, "--gangd"),
     ],
 )
@@ -206,6 +207,24 @@ def test_errors_are_one_line(
     assert error.startswith("osub: ")
     assert error.count("\n") == 1
     assert complaint in error
+
+
+@pytest.mark.parametrize("running", [0, 1, 2])
+def test_the_one_cluster_with_gangd_that_runs_need_not_be_named(
+    running: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def found(gang: Gang, number: int) -> SimpleNamespace:
+        shape = SimpleNamespace(gang=gang)
+        return SimpleNamespace(folder=Path(f"/nonexistent/{number}"), state=SimpleNamespace(shape=shape))
+
+    clusters = [found(Gang.NONE, 9), *(found(Gang.OSUB, number) for number in range(running))]
+    monkeypatch.setattr("osub.cli.top.live_clusters", lambda: clusters)
+    assert run(["top"]) == (1 if running == 1 else 2)
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert ("no cluster in /nonexistent/0" in error) == (running == 1)
+    assert ("no cluster with gangd runs here" in error) == (running == 0)
+    assert ("/nonexistent/0, /nonexistent/1 run" in error) == (running == 2)
 
 
 def test_a_torn_status_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
