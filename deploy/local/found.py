@@ -40,7 +40,7 @@ def live_clusters(facts: Iterable[Facts] | None = None) -> list[FoundCluster]:
     for (name, folder), pids in told.items():
         try:
             state = read_state(folder.resolve())
-        except (OsubError, OSError, ValueError):
+        except (OsubError, OSError, ValueError, RuntimeError):  # the last: links in a circle
             continue
         if state is None or state.layout.cluster_name != name:
             continue

@@ -11,6 +11,7 @@ import typer
 from osub.analysis.derived import BETA_S, WAIT_THRESHOLD_S, MetricOptions
 from osub.analysis.labels import told_apart
 from osub.analysis.metrics import measure
+from osub.analysis.metrics_csv import metrics_csv
 from osub.analysis.table import metrics_tables
 from osub.analysis.verdict import verdict_of
 from osub.analysis.verdict.show import verdict_lines
@@ -19,11 +20,21 @@ from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console
 from osub.cli.waiting import waiting
 from osub.records import load_run
+from osub.whole_file import write_whole
 
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="RUN folders, real or simulated.", metavar="RUN...")],
     html: Page = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option(
+            "--csv",
+            help="Write the metrics, a row a figure and a column a run.",
+            metavar="FILE",
+            dir_okay=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
     full: Full = False,
     force: Force = False,
@@ -35,6 +46,7 @@ def report(
     Thresholds are in the runs' own, possibly compressed, seconds.
     """
     check_free(html, force, makes_folder=True)
+    check_free(csv, force)
     options = MetricOptions(wait_threshold_s=wait_threshold, beta_s=beta)
     with waiting(f"reading {len(runs)} runs"):
         loaded = told_apart([load_run(path) for path in runs])
@@ -45,6 +57,8 @@ def report(
             from osub.analysis.report import write_report
 
             metrics = write_report(loaded, html, options)
+    if csv is not None:
+        write_whole(csv, metrics_csv(metrics))
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(metrics), indent=2).decode())
         return

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -50,6 +51,22 @@ def test_metrics_are_machine_readable(runs: list[Path]) -> None:
     assert metrics[0]["kinds"]["all"]["jobs"] == 8
     assert metrics[0]["options"]["wait_threshold_s"] == 1
     assert metrics[1]["slices"]["fairness"] is not None
+
+
+def test_metrics_are_a_table_of_figures_that_is_not_overwritten(runs: list[Path], tmp_path: Path) -> None:
+    target = tmp_path / "metrics.csv"
+    done = osub(*runs, "--json", "--csv", target)
+    metrics = json.loads(done.stdout)
+    header, *rows = csv.reader(target.read_text(encoding="utf-8").splitlines())
+    assert header == ["figure", "one (a)", "one (b)"]
+    figures = {name: values for name, *values in rows}
+    assert [float(value) for value in figures["kinds.all.wait_s.mean"]] == [
+        run["kinds"]["all"]["wait_s"]["mean"] for run in metrics
+    ]
+    assert figures["slices.fairness"][0] == "", "what is not known is empty"
+    assert "label" not in figures
+    assert osub(*runs, "--csv", target).returncode == 1
+    assert osub(*runs, "--csv", target, "--force").returncode == 0
 
 
 @pytest.mark.parametrize(
