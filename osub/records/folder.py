@@ -130,7 +130,8 @@ def read_info(folder: Path) -> RunInfo:
     """
     path = folder / INFO_NAME
     if not folder.is_dir():
-        raise InputError(f"{folder} is not a RUN folder: there is no such folder")
+        what = "it is a file" if folder.exists() else "there is no such folder"
+        raise InputError(f"{folder} is not a RUN folder: {what}")
     try:
         data = path.read_bytes()
     except FileNotFoundError:

@@ -23,6 +23,9 @@ def test_a_missing_folder_and_a_folder_without_a_run_say_so(tmp_path: Path) -> N
         load_run(tmp_path / "RUN")
     with pytest.raises(InputError, match=r"it has no run\.json"):
         load_run(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="file is not a RUN folder: it is a file"):
+        load_run(tmp_path / "file")
 
 
 @pytest.mark.parametrize(
