@@ -16,6 +16,7 @@ from typing import Literal
 import msgspec
 import psutil
 
+from deploy.local.busy import CALM, busy_share
 from deploy.local.host import CgroupVersion, find_program, usable_cgroup
 from deploy.local.shape import natural_shape
 
@@ -49,12 +50,16 @@ def _machine() -> Iterator[Finding]:
     cpus = sorted(os.sched_getaffinity(0))
     nodes, cores = natural_shape(len(cpus))
     memory = psutil.virtual_memory()
-    load = os.getloadavg()[0]
+    share = busy_share()
+    busy = "" if share is None else f"{share:.0%} busy now, "
+    is_calm = share is None or share <= CALM
     yield Finding(
         "CPUs",
-        "yes",
-        f"{len(cpus)} usable of {os.cpu_count()}, load {load:.2f}",
-        f"the embedded cluster is N{nodes}C{cores} by default",
+        "yes" if is_calm else "partly",
+        f"{len(cpus)} usable of {os.cpu_count()}, {busy}load {os.getloadavg()[0]:.2f}",
+        f"the embedded cluster is N{nodes}C{cores} by default"
+        if is_calm
+        else "others use them now: measure when it is calm",
     )
     yield Finding(
         "memory",

@@ -12,6 +12,7 @@ import msgspec
 import typer
 
 from deploy.local import natural_shape
+from deploy.local.busy import busy_warning
 from deploy.local.host import look_at_host
 from osub.analysis.comparison import error_tables
 from osub.analysis.comparison_page import comparison_section
@@ -60,6 +61,9 @@ def demo(
     began = time.monotonic()
     nodes, cores = natural_shape(len(look_at_host().cpus))
     console.print(f"This host is a cluster of {nodes} nodes with {cores} cores each.", highlight=False)
+    busy = busy_warning()
+    if busy is not None:
+        console.print(f"Note: {busy}.", highlight=False)
     settings = SETTINGS if seconds >= _LONG_S else SETTINGS[:3]
     chosen = choose_trace(
         trace, nodes, cores, max(20.0 if trace else 0.0, seconds / len(settings) - _AROUND_S), seed

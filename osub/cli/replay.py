@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from deploy.local.busy import busy_warning
 from deploy.local.state import ClusterState
 from osub.cli.replay_cluster import find_cluster
 from osub.cli.replay_fit import fitting
@@ -142,6 +143,8 @@ def replay(
             session = Replay.begin(trace, out, client, asked, apps)
         else:
             session = _begin_fitting(trace, out, client, asked, fit, apps)
+    if embedded is not None and not resume and (busy := busy_warning()) is not None:
+        typer.echo(f"osub: {busy}", err=True)
     is_finished = watch_replay(session, collect=collector_of(session.gang_folder, client.config()))
     _tell(session, trace, out, cluster, is_finished=is_finished, as_json=as_json)
 
