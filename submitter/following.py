@@ -60,6 +60,8 @@ class Following:
         self.running: set[int] = set()
         self.blocked: dict[int, Blocked] = {}
         self.reasons: dict[int, str] = {}
+        self.steps: dict[int, int] = {}
+        """How many steps jobs made that ended well enough to tell, by the trace's number."""
         self.is_away = False
         self.is_cancelling = False
         self.wants_nodes = False
@@ -206,7 +208,13 @@ class Following:
         last = ended(entry, job, stamps_of, self._origin)
         if last is not None:
             self._ended_s.pop(key, None)
-            self.keep(last)
+            self._end(key, last, stamps_of)
+
+    def _end(self, key: int, last: JobEntry, stamps_of: StampsOf) -> None:
+        """Record the end of a job, and how many steps it told."""
+        self.keep(last)
+        if steps := stamps_of(0).steps:
+            self.steps[key] = steps
 
     def _miss(self, key: int, stamps_of: StampsOf, passed_s: float) -> None:
         """Count an answer without a job; after so many in a row its own word counts, or it is lost."""
@@ -217,7 +225,7 @@ class Following:
             return
         last = ended(self.entries[key], None, stamps_of, self._origin)
         if last is not None:
-            self.keep(last)
+            self._end(key, last, stamps_of)
             return
         if absent_s < self._timing.gone_s:
             return

@@ -6,7 +6,7 @@ import os
 import queue
 import resource
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -24,12 +24,12 @@ from submitter.following import Following
 from submitter.left import time_left_s
 from submitter.options import ReplayOptions, restored
 from submitter.pace import Submissions
-from submitter.plan import RRBA, Plan, PlannedJob
+from submitter.plan import Plan, PlannedJob
 from submitter.poll import Poll
 from submitter.request import submit_request
 from submitter.resume import recover_rows, wait_for_orphans
 from submitter.slices import HeldTime
-from submitter.stamps import JOBS_FOLDER, last_line, read_stamps
+from submitter.stamps import JOBS_FOLDER, last_line
 from submitter.target import Target
 from submitter.timing import Clock, SystemClock, Timing, look_back_s
 from submitter.workers import Running, Worker, WorkerThread
@@ -70,6 +70,7 @@ class Progress:
         return self.unsubmitted + self.waiting + self.running + self.done
 
 
+_LEFT_ANEW_S = 1.0
 Watch = Callable[[Progress], Wish]
 # Tells what others recorded (time slices) of some of Slurm's jobs since an epoch second.
 Collect = Callable[[Collection[int], float], Iterable[SliceRecord]]
@@ -130,8 +131,7 @@ class Replay:
         )
         self._began = self._clock.monotonic()
         self.remark: str | None = None
-        self.steps: dict[int, int] = {}
-        """How many steps each rrba job of a finished replay made, by the trace's number."""
+        self._left: tuple[float, float] | None = None
 
     @classmethod
     def begin(
@@ -186,6 +186,11 @@ class Replay:
             writer.close()
             raise
         return replay
+
+    @property
+    def steps(self) -> Mapping[int, int]:
+        """How many steps each rrba job that has ended made, by the trace's number."""
+        return self._following.steps
 
     @property
     def gang_folder(self) -> Path | None:
@@ -368,25 +373,24 @@ class Replay:
             running=running,
             done=len(following.entries) - len(still_open),
             now_s=now,
-            left_s=time_left_s(
-                self.plan.jobs,
-                {key: entry.job for key, entry in following.entries.items()},
-                now,
-                len(self._target.node_names) * self._target.cores,
-            ),
+            left_s=self._left_s(now),
             slurm_away=following.is_away or submissions.is_away.is_set(),
             blocked=len(following.blocked),
             blocked_by=next((one.reason for one in following.blocked.values()), None),
         )
+
+    def _left_s(self, now: float) -> float:
+        """Return a guess at the time left, made anew every second: it looks at every job."""
+        if self._left is None or not 0 <= now - self._left[0] < _LEFT_ANEW_S:
+            cores = len(self._target.node_names) * self._target.cores
+            self._left = now, time_left_s(self.plan.jobs, self._following.entries, now, cores)
+        return self._left[1]
 
     def _clean_up(self) -> None:
         """Drop the files of jobs that went well; what others printed stays, to be read."""
         entries = self._following.entries
         good = {str(key) for key, entry in entries.items() if entry.job.state == "COMPLETED"}
         folder = self.path / JOBS_FOLDER
-        for key, entry in entries.items():
-            if entry.job.app == RRBA and (steps := read_stamps(folder, key).steps):
-                self.steps[key] = steps
         with suppress(OSError):
             names = [path.name for path in folder.iterdir()]
             # A claim keeps a late copy of its job from running; the folder's absence does that, too.

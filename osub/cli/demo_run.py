@@ -172,7 +172,7 @@ def replay_under(setting: Setting, stage: Stage, steps: Mapping[int, int], most_
             raise ClusterError("the demo was interrupted; its clusters are gone, its finished runs are kept")
     finally:
         cluster.down()
-    return session.steps
+    return dict(session.steps)
 
 
 def make_out(out: Path) -> None:

@@ -117,6 +117,8 @@ def replay(
             partition=partition, interactive_partition=interactive_partition, down_nodes=down_nodes
         )
         found = _gang(gangd, embedded, client, wanted)
+        # It takes a moment, and the run's clock starts with it.
+        busy = None if embedded is None else busy_warning()
         asked = ReplayOptions(
             start_s=start,
             length_s=length,
@@ -143,8 +145,8 @@ def replay(
             session = Replay.begin(trace, out, client, asked, apps)
         else:
             session = _begin_fitting(trace, out, client, asked, fit, apps)
-    if embedded is not None and not resume and (busy := busy_warning()) is not None:
-        typer.echo(f"osub: {busy}", err=True)
+        if busy is not None:
+            typer.echo(f"osub: {busy}", err=True)
     is_finished = watch_replay(session, collect=collector_of(session.gang_folder, client.config()))
     _tell(session, trace, out, cluster, is_finished=is_finished, as_json=as_json)
 

@@ -12,7 +12,7 @@ from types import FrameType
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from osub.cli.terminal import Console
+from osub.cli.terminal import Console, roughly
 from submitter.replay import Collect, Replay, Wish
 from submitter.replay import Progress as Standing
 
@@ -43,7 +43,7 @@ def watch_replay(
         task = bar.add_task(escape(title), total=len(session.plan.jobs), rest="")
 
         def watch(now: Standing) -> Wish:
-            rest = f"{now.running} running {now.waiting} waiting, about {_about(now.left_s)} left"
+            rest = f"{now.running} running {now.waiting} waiting, about {roughly(now.left_s)} left"
             if now.blocked:
                 rest += f", {now.blocked} may never start ({escape(str(now.blocked_by))})"
             bar.update(task, completed=now.done, rest=rest + (", Slurm is away" if now.slurm_away else ""))
@@ -72,12 +72,6 @@ def _interrupts() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _about(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def _ask(now: Standing, *, polite: bool, outlives_us: bool) -> Wish:

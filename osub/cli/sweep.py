@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 
 from osub.cli.application import application
 from osub.cli.out_file import Force, check_free
-from osub.cli.terminal import Console
+from osub.cli.terminal import Console, roughly
 from osub.errors import OsubError, UsageError
 from osub.one_line import one_line
 from osub.sweep.measure import measure
@@ -188,19 +188,9 @@ class _Watch:
 
     def __call__(self, standing: Standing) -> None:
         failed = f", {standing.failed} failed" if standing.failed else ""
-        left = "" if standing.left_s is None else f", about {_duration(standing.left_s)} left"
+        left = "" if standing.left_s is None else f", about {roughly(standing.left_s)} left"
         done = standing.known + standing.done + standing.failed
         self._bar.update(self._task, completed=done, rest=failed + left)
-
-
-def _duration(seconds: float) -> str:
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 100
-        else f"{seconds / 60:.0f} min"
-        if seconds < 6000
-        else f"{seconds / 3600:.1f} h"
-    )
 
 
 def _tell(sweep: Sweep, out: Path, varied: Sequence[str], *, as_json: bool) -> None:
@@ -219,7 +209,7 @@ def _tell(sweep: Sweep, out: Path, varied: Sequence[str], *, as_json: bool) -> N
     console = Console()
     console.print(
         f"{sweep.total:,} points: {sweep.known:,} known, {sweep.done:,} simulated in "
-        f"{_duration(sweep.wall_s)}, {len(sweep.failures):,} failed. Table: {out / TABLE}",
+        f"{roughly(sweep.wall_s)}, {len(sweep.failures):,} failed. Table: {out / TABLE}",
         highlight=False,
         markup=False,
     )

@@ -19,6 +19,7 @@ import re
 import tarfile
 import zlib
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,9 +44,10 @@ COUNTED = {
 INSTRUCTIONS, INSTRUCTIONS_NAME = "instructions", "PAPI_TOT_INS"
 """Given per second of the run."""
 
-_RESULT = re.compile(r"(?:\./)?(?:[\w.-]+/)?(solorun|corun)/\w+/(?:[\w.-]+/)?([\w.+-]+)/result\.json")
-_CONFIG = re.compile(r"(?:\./)?(?:[\w.-]+/)?(solorun)/\w+/(?:[\w.-]+/)?([\w.+-]+)/config\.json")
-_SAMPLES = re.compile(r"(?:\./)?(?:[\w.-]+/)?solorun/\w+/(?:[\w.-]+/)?([\w.+-]+)/perf/([\w.+-]+)\.csv")
+_RUN = r"(?:\./)?(?:[\w.-]+/)?%s/\w+/(?:[\w.-]+/)?([\w.+-]+)"
+_RESULT = re.compile(_RUN % "(solorun|corun)" + r"/result\.json")
+_CONFIG = re.compile(_RUN % "solorun" + r"/config\.json")
+_SAMPLES = re.compile(_RUN % "solorun" + r"/perf/([\w.+-]+)\.csv")
 _MOST_MEMBERS, _MOST_BYTES, _MOST_IN_ALL = 100_000, 64 << 20, 512 << 20
 
 
@@ -107,12 +109,11 @@ def _walk(path: Path) -> _Found:
     return found
 
 
-def _meet(name: str, read: object, found: _Found, path: Path) -> None:
+def _meet(name: str, read: Callable[[], bytes], found: _Found, path: Path) -> None:
     """Take what a file of the archive says, if it is one that says something."""
     where = f"{path}: {one_line(name, 120)}"
-    assert callable(read)
     if asked := _CONFIG.fullmatch(name):
-        found.asked.add(_plain(asked[2], where))
+        found.asked.add(_plain(asked[1], where))
     elif result := _RESULT.fullmatch(name):
         times = _times(read(), where)
         if result[1] == "solorun":

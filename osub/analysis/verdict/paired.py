@@ -146,12 +146,10 @@ def _difference(
     left, right = math.fsum(one) / len(one), math.fsum(two) / len(two)
     if evidence == "repeats":
         change = welch(one, two)
-    elif evidence == "blocks":
+    elif evidence == "blocks" or (evidence == "jobs" and values.height >= LEAST_BATCHES * LEAST_JOBS_A_BATCH):
         apart = _mean_column(columns[len(reference) :]) - _mean_column(columns[: len(reference)])
-        change = batch_means(apart, batches)
-    elif evidence == "jobs" and values.height >= LEAST_BATCHES * LEAST_JOBS_A_BATCH:
-        apart = _mean_column(columns[len(reference) :]) - _mean_column(columns[: len(reference)])
-        change = batch_means(apart, min(batches, values.height // LEAST_JOBS_A_BATCH))
+        most = batches if evidence == "blocks" else values.height // LEAST_JOBS_A_BATCH
+        change = batch_means(apart, min(batches, most))
     else:
         change = Estimate(mean=right - left, low=None, high=None, count=1)
     return Difference(reference=left, other=right, change=change)

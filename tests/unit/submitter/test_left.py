@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from osub.records import JobRecord
+from osub.records import JobEntry, JobRecord
 from submitter.left import time_left_s
 from submitter.plan import PlannedJob
 
@@ -28,8 +28,8 @@ def planned(trace_job: int, due_s: float, dedicated_s: float, cores: int = 1) ->
     )
 
 
-def row(job: PlannedJob, start_s: float | None, end_s: float | None = None) -> JobRecord:
-    return JobRecord(
+def row(job: PlannedJob, start_s: float | None, end_s: float | None = None) -> JobEntry:
+    record = JobRecord(
         trace_job=job.trace_job,
         kind="batch",
         app="rrba",
@@ -43,6 +43,7 @@ def row(job: PlannedJob, start_s: float | None, end_s: float | None = None) -> J
         end_s=end_s,
         state=None if end_s is None else "COMPLETED",
     )
+    return JobEntry(record)
 
 
 @pytest.mark.parametrize("now_s", [0.0, 50.0, 100.0, 450.0, 999.0])
