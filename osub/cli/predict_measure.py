@@ -49,6 +49,9 @@ def measure(
     window: Annotated[
         float, typer.Option("--window", help="Seconds that a pair runs.", min=0.1, max=60)
     ] = 1.0,
+    slice_s: Annotated[
+        float, typer.Option("--slice", help="Seconds of a gang slice, of the kind gang.", min=0.01, max=10)
+    ] = 0.1,
     solo: Annotated[float, typer.Option("--solo", help="Seconds of a run alone.", min=0.1, max=60)] = 0.4,
     counters: Annotated[
         str,
@@ -82,11 +85,13 @@ def measure(
         niceness=nice,
         cpus=_cpus(cpus),
         only_stressors=stressors,
-        lengths=Lengths(pair_s=window, solo_s=solo),
+        lengths=Lengths(pair_s=window, solo_s=solo, slice_s=slice_s),
     )
     notes = [f"programs ran at niceness {nice}"] if nice else []
     if lanes > 1:
         notes.append(f"timeslice: pairs on {lanes} CPUs at once")
+    if Kind.GANG in settings.kinds:
+        notes.append(f"gang: slices of {slice_s:g} s, by stop signals")
     for kind in settings.kinds:
         places(kind, settings)
     providers = [provider_of(each) for each in _sources(counters)]

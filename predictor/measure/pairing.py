@@ -20,11 +20,12 @@ FRESH_S = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """How long windows last, in seconds: of a pair, of a run alone, and what passes before either."""
+    """How long these last, in seconds: a pair's window, a run alone, what passes before; a gang slice."""
 
     pair_s: float = 1.0
     solo_s: float = 0.4
     warm_up_s: float = 0.12
+    slice_s: float = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,9 @@ class Bench:
         one.pin(cpus[0])
         other.pin(cpus[1])
         used = self._place.used(max(first.ranks, second.ranks))
-        window = measure([one, other], used, self._lengths.warm_up_s, self._lengths.pair_s)
+        lengths = self._lengths
+        slice_s = lengths.slice_s if self._place.kind is Kind.GANG else None
+        window = measure([one, other], used, lengths.warm_up_s, lengths.pair_s, slice_s)
         # The second one first: its successor comes anew, the first one's run serves the next pair, too.
         later = self._solo(other, cpus[1], fresh=False)
         after = self._solo(one, cpus[0], fresh=False), later

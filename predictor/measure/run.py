@@ -101,12 +101,10 @@ def places(kind: Kind, settings: Settings) -> list[Place]:
             raise UsageError(f"--lanes is {settings.lanes}; each needs a CPU, and applications of one rank")
         turned = [(*cpus[lane:], *cpus[:lane]) for lane in range(settings.lanes)]
         return [Place(kind, order, order) for order in turned]
-    if kind is Kind.NAIVE:
+    if kind in {Kind.NAIVE, Kind.GANG}:
         if min(ranks) == 1:
-            raise UsageError("naive is for applications of two ranks; give --apps coupled")
+            raise UsageError(f"{kind} is for applications of two ranks; give --apps coupled")
         return [Place(kind, cpus, cpus)]
-    if kind is Kind.GANG:
-        raise UsageError("gang needs time slices; give --cluster DIR of a cluster with gangd")
     if max(ranks) > 1:
         raise UsageError(f"{kind} is for applications of one rank; give --apps single")
     if kind is Kind.THREADS:

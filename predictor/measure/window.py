@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from predictor.measure.host import cpu_time
 from predictor.measure.running import ProgramError, Running
+from predictor.measure.turns import PassTime, Turns
 from workloads.meter import Reading
 
 # A window is lengthened until everybody has made so many steps, but not beyond so many times its length.
@@ -61,7 +62,13 @@ class Window:
     steal_s: float
 
 
-def measure(programs: Sequence[Running], cpus: Sequence[int], warm_up_s: float, seconds: float) -> Window:
+def measure(
+    programs: Sequence[Running],
+    cpus: Sequence[int],
+    warm_up_s: float,
+    seconds: float,
+    slice_s: float | None = None,
+) -> Window:
     """Let these programs run together and return what they did.
 
     Parameters
@@ -74,6 +81,8 @@ def measure(programs: Sequence[Running], cpus: Sequence[int], warm_up_s: float, 
         What passes before the window, in which caches fill.
     seconds
         The window's least length.
+    slice_s
+        They take turns of this length; None: they run at the same time.
 
     Raises
     ------
@@ -82,14 +91,18 @@ def measure(programs: Sequence[Running], cpus: Sequence[int], warm_up_s: float, 
     """
     started = datetime.now(UTC)
     frozen = [program.read() for program in programs]
-    for program in programs:
-        program.resume()
+    pass_time: PassTime = time.sleep
+    if slice_s is None:
+        for program in programs:
+            program.resume()
+    else:
+        pass_time = Turns(programs, slice_s)
     try:
-        time.sleep(warm_up_s)
-        _await_first_steps(programs, frozen, MOST_LENGTHENING * seconds)
+        pass_time(warm_up_s)
+        _await_first_steps(programs, frozen, MOST_LENGTHENING * seconds, pass_time)
         host, cpu = cpu_time(cpus), [program.cpu_s() for program in programs]
         begin_s, before = time.monotonic(), [program.read() for program in programs]
-        time.sleep(seconds)
+        pass_time(seconds)
         while True:
             after = [program.read() for program in programs]
             slow = [
@@ -106,7 +119,7 @@ def measure(programs: Sequence[Running], cpus: Sequence[int], warm_up_s: float, 
                     f"{slow[0].application.name} makes fewer than {LEAST_STEPS} steps in {lasted_s:.0f} s; "
                     "give a longer --window or leave it out",
                 )
-            time.sleep(_POLL_S)
+            pass_time(_POLL_S)
         used_s = [program.cpu_s() - first for program, first in zip(programs, cpu, strict=True)]
         host_after = cpu_time(cpus)
     finally:
@@ -120,7 +133,9 @@ def measure(programs: Sequence[Running], cpus: Sequence[int], warm_up_s: float, 
     return Window(started, lasted_s, paces, max(0.0, foreign_s), max(0.0, host_after.steal_s - host.steal_s))
 
 
-def _await_first_steps(programs: Sequence[Running], frozen: Sequence[Reading], most_s: float) -> None:
+def _await_first_steps(
+    programs: Sequence[Running], frozen: Sequence[Reading], most_s: float, pass_time: PassTime
+) -> None:
     """Return when each program has made a step: one that was frozen within a step has its end long ago."""
     deadline_s = time.monotonic() + most_s
     while slow := [
@@ -133,4 +148,4 @@ def _await_first_steps(programs: Sequence[Running], frozen: Sequence[Reading], m
             raise ProgramError(
                 name, f"{name} makes no step in {most_s:.0f} s; give a longer --window or leave it out"
             )
-        time.sleep(_POLL_S / 10)
+        pass_time(_POLL_S / 10)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 import polars as pl
 import psutil
@@ -28,6 +29,7 @@ from predictor.measure.plan import Plan, pairs_of
 from predictor.measure.run import Measurement, Settings, places
 from predictor.measure.running import ProgramError, Running
 from predictor.measure.store import Store
+from predictor.measure.turns import Turns
 from predictor.measure.window import Pace, measure
 from predictor.programs import compiled
 from predictor.programs.catalogue import ALL, Application, applications_named
@@ -229,7 +231,8 @@ def test_no_time_to_spend(text: str) -> None:
         (["--cpus", "9999"], "CPU 9999", 2),
         (["--budget", "never"], "no time to spend", 2),
         (["--apps", "integer", "--kinds", "naive"], "two ranks", 2),
-        (["--apps", "coupled", "--kinds", "gang"], "--cluster", 2),
+        (["--apps", "integer", "--kinds", "gang"], "two ranks", 2),
+        (["--apps", "coupled", "--kinds", "gang", "--slice", "0"], "--slice", 2),
         (["--apps", "coupled", "--kinds", "cores", "--cpus", "0"], "2 ranks", 1),
         (["--apps", "integer", "--lanes", "9999"], "--lanes is 9999", 2),
     ],
@@ -318,6 +321,63 @@ def test_a_real_program_steps_in_its_window_only_and_is_gone_afterwards(
     finally:
         running.close()
     assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+class Puppet:
+    """A program of which only this is known: when it was let run and stopped."""
+
+    def __init__(self, name: str, said: list[str]) -> None:
+        self._name = name
+        self._said = said
+
+    def resume(self) -> None:
+        self._said.append(f"{self._name}+")
+
+    def freeze(self) -> None:
+        self._said.append(f"{self._name}-")
+
+
+def test_programs_take_whole_turns_and_end_frozen() -> None:
+    said: list[str] = []
+    passed: list[float] = []
+    turns = Turns(cast("list[Running]", [Puppet("a", said), Puppet("b", said)]), 0.1, passed.append)
+    turns(0.2)
+    assert said == ["a+", "a-", "b+", "b-"]
+    turns(0.21)
+    assert len(said) == 12
+    turns(0.0)
+    assert len(said) == 16
+    assert passed == [0.1] * 8
+
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Turns(cast("list[Running]", [Puppet("c", said)]), 0.1, interrupted)(1)
+    assert said[-2:] == ["c+", "c-"]
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_in_gang_slices_each_computes_while_the_other_is_stopped(
+    tmp_path: Path, quick_programs: list[Application]
+) -> None:
+    cpu = min(os.sched_getaffinity(0))
+    both = [Running(quick_programs[0], tmp_path, [cpu], 0) for _ in range(2)]
+    try:
+        for running in both:
+            running.pin([cpu])
+        # A twentieth of a second of warm-up is less than a round: rounds are whole.
+        window = measure(both, [cpu], 0.05, 0.4, slice_s=0.1)
+        assert window.seconds >= 0.4
+        for pace in window.paces:
+            assert 0 < pace.cpu_s < 0.75 * window.seconds
+        for running in both:
+            while running.processes[0].status() != psutil.STATUS_STOPPED:
+                time.sleep(0.01)
+    finally:
+        for running in both:
+            running.close()
 
 
 @needs_compiler
