@@ -39,6 +39,7 @@ def evaluate(
     """Judge models on applications that they have not seen, beside simple rules."""
     check_free(html, force)
     needs_learning()
+    from predictor.model.curves import curves_of
     from predictor.model.evaluate import evaluate_kind
     from predictor.model.few import Few, few_or_error
     from predictor.model.page import write_page
@@ -50,7 +51,8 @@ def evaluate(
     reports, few, failed = {}, {}, {}
     for each in kinds:
         try:
-            reports[str(each)] = evaluate_kind(records_of(pairs, each, threshold), cost=cost, seed=seed)
+            records = records_of(pairs, each, threshold)
+            reports[str(each)] = evaluate_kind(records, curves=curves_of(pairs, each), cost=cost, seed=seed)
         except InputError as error:
             found = few_or_error(pairs, each, error, threshold, seed)
             if isinstance(found, Few):
@@ -87,7 +89,7 @@ def evaluate(
 
 def _show(console: Console, name: str, report: KindReport) -> None:
     """Print how the models of a kind did."""
-    from predictor.model.told import rows_of, sentence_of
+    from predictor.model.told import curves_sentence, rows_of, sentence_of
 
     console.print(
         f"[b]{name}[/b]: {len(report.records)} pairs of {len(report.records.places)} applications, "
@@ -99,6 +101,8 @@ def _show(console: Console, name: str, report: KindReport) -> None:
     for row in rows_of(report):
         table.add_row(*row)
     console.print(table)
+    if told := curves_sentence(report):
+        console.print(told, markup=False, highlight=False)
     console.print(
         f"at a cut of {report.cut:.2f} dangers missed: {report.false_negatives:.1%} of all pairs; 90% "
         f"intervals of the loss are ±{report.half_width:.2f} wide and hold {report.coverage:.0%}",

@@ -14,6 +14,7 @@ from scipy.stats import spearmanr
 
 from osub.errors import InputError
 from predictor.model.clusters import THESIS_K, Clustering, cluster
+from predictor.model.curves import Curves, predict_unseen
 from predictor.model.features import Floats
 from predictor.model.folds import Split, at_random, by_application, by_pair, each_application, each_family
 from predictor.model.linear import Scaling, cut_of, fit_danger, fit_loss, probability
@@ -67,6 +68,21 @@ class Unseen:
     errors: Floats
 
 
+@dataclass(frozen=True, slots=True)
+class CurveReport:
+    """How stressor curves did on records whose applications have them, and the model of counters on these.
+
+    Both had not seen the victim beside an application; ranks are of predicted and measured loss.
+    """
+
+    records: int
+    accuracy: Accuracy
+    rank_correlation: float
+    mean_error: float
+    model_rank_correlation: float
+    model_mean_error: float
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class KindReport:
     """How the models of one kind did; shares are of the records that were judged.
@@ -84,6 +100,7 @@ class KindReport:
     accuracies: dict[str, Accuracy]
     stepwise: dict[str, Accuracy]
     nearest: Accuracy
+    curves: CurveReport | None
     included: Accuracy
     clear: dict[str, Accuracy]
     clear_records: int
@@ -105,13 +122,17 @@ class KindReport:
 
 
 @one_thread()
-def evaluate_kind(records: Records, *, cost: float = COST, seed: int = 0) -> KindReport:
+def evaluate_kind(
+    records: Records, *, curves: Curves | None = None, cost: float = COST, seed: int = 0
+) -> KindReport:
     """Judge the models of one kind.
 
     Parameters
     ----------
     records
         All of that kind, those at the boundary included.
+    curves
+        Of the applications beside stressors, as a baseline.
     cost
         What a missed danger weighs against a needless warning.
     seed
@@ -164,6 +185,7 @@ def evaluate_kind(records: Records, *, cost: float = COST, seed: int = 0) -> Kin
         accuracies=accuracies,
         stepwise=stepwise,
         nearest=judged(((unseen.nearest > certain.threshold) == dangerous).astype(np.float64)),
+        curves=None if curves is None else _judge_curves(certain, curves, unseen, base, seed),
         included=included,
         clear=clear_accuracies,
         clear_records=len(clear),
@@ -182,6 +204,25 @@ def evaluate_kind(records: Records, *, cost: float = COST, seed: int = 0) -> Kin
         unseen=unseen,
         mispredictions=_mispredictions(certain, unseen),
         calibration=_calibration(unseen.probability, dangerous),
+    )
+
+
+def _judge_curves(
+    records: Records, curves: Curves, unseen: Unseen, base: Floats, seed: int
+) -> CurveReport | None:
+    predicted = predict_unseen(records, curves)
+    known = ~np.isnan(predicted)
+    if not known.any():
+        return None
+    own, told, model = records.where(known), predicted[known], unseen.loss[known]
+    right = ((told > own.threshold) == own.dangerous).astype(np.float64)
+    return CurveReport(
+        records=len(own),
+        accuracy=_accuracy(right, base[known], own.victim, seed),
+        rank_correlation=rank_of(told, own.loss),
+        mean_error=float(np.abs(told - own.loss).mean()),
+        model_rank_correlation=rank_of(model, own.loss),
+        model_mean_error=float(np.abs(model - own.loss).mean()),
     )
 
 

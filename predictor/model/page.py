@@ -14,7 +14,7 @@ from osub.analysis.plotly_script import plotly_script
 from osub.whole_file import write_whole
 from predictor.dataset import About
 from predictor.model.evaluate import KindReport
-from predictor.model.told import rows_of, sentence_of
+from predictor.model.told import curves_sentence, rows_of, sentence_of
 
 _STYLE = """
 body{margin:0 auto;max-width:1100px;padding:0 22px 40px;color:#1f2933;background:#fff}
@@ -49,6 +49,8 @@ def _kind(name: str, report: KindReport) -> str:
     parts = [f'<h2>{html.escape(name)}</h2><p class="verdict">{html.escape(sentence_of(report))}</p>']
     rows = rows_of(report)
     parts.append(_table(("judged by", "right (95% interval)", "points above the majority"), rows))
+    if told := curves_sentence(report):
+        parts.append(f"<p>{html.escape(told)}</p>")
     for number, (title, chart) in enumerate(_charts(report)):
         parts.append(
             f'<h2>{html.escape(title)}</h2><p class="caption">{html.escape(chart.caption)}</p>'

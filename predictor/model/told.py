@@ -31,6 +31,7 @@ def json_of(report: KindReport) -> dict[str, Any]:
         **{name: asdict(found) for name, found in report.accuracies.items()},
         "stepwise": {name: asdict(found) for name, found in report.stepwise.items()},
         "nearest": asdict(report.nearest),
+        "curves": None if report.curves is None else asdict(report.curves),
         "with_excluded": asdict(report.included),
         "without_dangerous": {
             "records": report.clear_records,
@@ -53,6 +54,18 @@ def json_of(report: KindReport) -> dict[str, Any]:
             for likely, seen, count in report.calibration
         ],
     }
+
+
+def curves_sentence(report: KindReport) -> str | None:
+    """Return how stressor curves did beside the model of counters; None where there are none."""
+    found = report.curves
+    if found is None:
+        return None
+    return (
+        f"Stressor curves predict the loss of {found.records} pairs of victims never seen with a mean error "
+        f"of {found.mean_error:.3f} and a rank correlation of {found.rank_correlation:.2f}; counters with "
+        f"{found.model_mean_error:.3f} and {found.model_rank_correlation:.2f}."
+    )
 
 
 def _clusters(records: Records, groups: Clustering) -> list[dict[str, Any]]:
@@ -84,6 +97,10 @@ def rows_of(report: KindReport) -> list[tuple[str, str, str]]:
     rows = [("majority", f"{report.majority:.0%}", "")]
     rows.append(("no twins", share(report.twins), margin(report.twins)))
     rows.append(("nearest measured pair, victims never seen", share(report.nearest), margin(report.nearest)))
+    if report.curves is not None:
+        found = report.curves.accuracy
+        what = "" if report.curves.records == len(report.records) else f" ({report.curves.records} pairs)"
+        rows.append((f"stressor curves, victims never seen{what}", share(found), margin(found)))
     for name, found in report.accuracies.items():
         rows.append((f"penalised, {SCHEMES[name]}", share(found), margin(found)))
     for name, found in report.stepwise.items():

@@ -17,20 +17,94 @@ from typer.testing import CliRunner
 
 from osub.cli.predict import app
 from osub.errors import InputError
-from predictor.dataset import Kind, Pairs, write_pairs
+from predictor.dataset import APPLICATIONS, PAIRS, STRESSOR, Kind, Pairs, write_pairs
 from predictor.model import Model, read_model, write_model
 from predictor.model.clusters import cluster
-from predictor.model.evaluate import KindReport, evaluate_kind
+from predictor.model.curves import curves_of, predict_unseen
+from predictor.model.evaluate import KindReport, evaluate_kind, rank_of
 from predictor.model.features import features_of
 from predictor.model.fit import fit_model
 from predictor.model.folds import at_random, by_application, by_pair, each_application, each_family
 from predictor.model.linear import cut_of
 from predictor.model.records import Records, records_of, threshold_of
 from predictor.model.stepwise import fit_stepwise
+from predictor.model.told import json_of, rows_of
 from tests.fixtures.pairs_made import CPU, made_pairs
 from tests.fixtures.tier import examples
 
 RUNNER = CliRunner()
+
+
+def with_stressors(pairs: Pairs) -> Pairs:
+    """Return these pairs with what each application and four stressors lose beside each other.
+
+    What a victim loses to itself tells its misses (``made_pairs``); a stressor's dial counts as misses do.
+    """
+    alone = {
+        row["victim"]: row["e_v"] - 0.5
+        for row in pairs.pairs.rows(named=True)
+        if row["victim"] == row["opponent"]
+    }
+    row = pairs.pairs.row(0, named=True)
+    made = []
+    for dial, name in ((0.1, "cache.1"), (0.2, "cache.2"), (0.0, "branch.25"), (0.0, "branch.50")):
+        for own, loss in alone.items():
+            for victim, opponent, value in (
+                (own, f"stress.{name}", 0.7 * loss + 0.3 * dial),
+                (f"stress.{name}", own, 0.7 * dial + 0.3 * loss),
+            ):
+                losses = dict.fromkeys(("e_v", "e_v_low", "e_v_high"), 0.5 + value)
+                made.append({**row, "victim": victim, "opponent": opponent, **losses})
+    names = sorted({each["opponent"] for each in made} - alone.keys())
+    apps = [
+        {"application": name, "family": STRESSOR, "command": [name], "ranks": 1, "step": "a step"}
+        for name in names
+    ]
+    return replace(
+        pairs,
+        pairs=pl.concat((pairs.pairs, PAIRS.frame(made))),
+        applications=pl.concat((pairs.applications, APPLICATIONS.frame(apps))),
+    )
+
+
+def test_stressor_curves_tell_losses_of_victims_never_seen_beside_an_application() -> None:
+    pairs = with_stressors(made_pairs())
+    records = records_of(pairs, Kind.TIMESLICE)
+    curves = curves_of(pairs, Kind.TIMESLICE)
+    assert curves is not None
+    assert curves.resources == ("branch", "cache")
+    predicted = predict_unseen(records, curves)
+    assert np.corrcoef(predicted, records.loss)[0, 1] > 0.95
+    report = evaluate_kind(records, curves=curves)
+    assert report.curves is not None
+    assert report.curves.records == len(report.records)
+    assert report.curves.rank_correlation > 0.9
+    assert json_of(report)["curves"]["mean_error"] < 0.05
+    assert any("stressor curves" in row[0] for row in rows_of(report))
+
+
+def test_curves_of_noise_tell_nothing_and_are_not_made_of_half_a_set() -> None:
+    dice = np.random.default_rng(5)
+    pairs = with_stressors(made_pairs())
+    drawn = pl.Series("e_v", dice.normal(0.5, 0.1, pairs.pairs.height))
+    noise = replace(pairs, pairs=pairs.pairs.with_columns(drawn, e_v_low=drawn, e_v_high=drawn))
+    records = records_of(noise, Kind.TIMESLICE)
+    curves = curves_of(noise, Kind.TIMESLICE)
+    assert curves is not None
+    assert abs(rank_of(predict_unseen(records, curves), records.loss)) < 0.3
+    # An application that lacks one stressor has no curves; one that lacks all neither; the rest keep theirs.
+    part = replace(
+        pairs,
+        pairs=pairs.pairs.filter(~((pl.col("victim") == "app0") & (pl.col("opponent") == "stress.cache.1"))),
+    )
+    fewer = curves_of(part, Kind.TIMESLICE)
+    assert fewer is not None
+    assert "app0" not in fewer.sensitivity
+    records = records_of(part, Kind.TIMESLICE)
+    names = records.features.applications
+    unknown = np.isnan(predict_unseen(records, fewer))
+    assert {names[place] for place in records.victim[unknown]} == {"app0"}
+    assert curves_of(made_pairs(), Kind.TIMESLICE) is None
 
 
 @pytest.fixture(scope="module")
