@@ -14,6 +14,7 @@ from osub.records import TRACE_NAME, HostInfo, RunInfo, RunWriter
 from osub.slurm import SlurmClient
 from osub.slurm.faults import SlurmRefusedError
 from osub.slurm.scheduling import scheduling_config
+from submitter.apart import Danger, applications_of, apply, keep_apart, read_apart, write_apart
 from submitter.apps import read_apps
 from submitter.options import ReplayOptions
 from submitter.plan import COUNTS, Plan, make_plan
@@ -62,8 +63,11 @@ def begin_run(
     options: ReplayOptions,
     apps: Path | None,
     clock: Clock,
+    danger: Danger | None = None,
 ) -> tuple[RunWriter, Plan, Target]:
     """Read the trace, look at the cluster, make the plan and, when nothing is wrong, the RUN.
+
+    Pairs of applications that are a ``danger`` to each other are kept apart.
 
     Raises
     ------
@@ -79,6 +83,12 @@ def begin_run(
         options.plan_options(target.batch.multiplicity, target.interactive.multiplicity),
         choices,
     )
+    names = {} if danger is None else applications_of(plan, danger)
+    apart = {}
+    if danger is not None:
+        memory_counts = "memory" in client.config().get("SelectTypeParameters", "").lower()
+        apart = keep_apart(plan, target, danger, memory_counts=memory_counts)
+        plan = apply(plan, target, apart, names)
     _check_words(plan, target, client, options)
     info = _run_info(trace, target, client, options, clock)
     with tempfile.TemporaryDirectory(prefix="osub-") as scratch:
@@ -87,13 +97,20 @@ def begin_run(
         writer = RunWriter.create(out, info, prepared)
     counts = {name: getattr(plan, name) for name in COUNTS}
     writer.event("begun", jobs=len(plan.jobs), **counts, nodes_left_out=list(target.left_out))
+    for partition, own in apart.items():
+        writer.event("pairing", partition=partition, told=own.told())
     try:
+        if apart:
+            write_apart(out, apart, names)
         (out / JOBS_FOLDER).mkdir()
         if apps:
             shutil.copyfile(apps, out / APPS_NAME)
     except OSError as error:
         writer.close()
         raise OutputError(f"cannot write in {out}: {error.strerror}") from error
+    except OutputError:
+        writer.close()
+        raise
     return writer, plan, target
 
 
@@ -106,7 +123,9 @@ def _check_words(plan: Plan, target: Target, client: SlurmClient, options: Repla
         job = next((job for job in plan.jobs if job.partition == partition), None)
         if job is None:
             continue
-        least = replace(job, nodes=1, cores_per_node=1, memory_per_core_mib=None, limit_minutes=1)
+        least = replace(
+            job, nodes=1, cores_per_node=1, memory_per_core_mib=None, limit_minutes=1, is_alone=False
+        )
         try:
             client.check(submit_request(least, target, options, Path("/nonexistent")))
         except SlurmRefusedError as error:
@@ -125,7 +144,9 @@ def plan_again(writer: RunWriter, client: SlurmClient, options: ReplayOptions) -
         raise UsageError(f"the run was begun on {writer.info.system}; this cluster is {target.system}")
     factors = writer.info.multiplicity, writer.info.multiplicity_interactive
     choices = read_apps(apps) if apps.exists() else None
-    return make_plan(trace, target, options.plan_options(*factors), choices), target
+    plan = make_plan(trace, target, options.plan_options(*factors), choices)
+    decided = read_apart(writer.path)
+    return plan if decided is None else apply(plan, target, *decided), target
 
 
 def _run_info(

@@ -73,7 +73,11 @@ class PlanOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedJob:
-    """One submission; seconds are the run's own, ``due_s`` from its second 0."""
+    """One submission; seconds are the run's own, ``due_s`` from its second 0.
+
+    ``application`` is what the job runs, where a table names it; ``away_from`` nodes to which it must not go,
+    and ``is_alone`` whether nobody may share its cores (``submitter.apart``).
+    """
 
     trace_job: int
     kind: Literal["batch", "interactive"]
@@ -89,6 +93,9 @@ class PlannedJob:
     dedicated_s: float
     busy_s: float
     user: str | None
+    application: str | None = None
+    away_from: tuple[str, ...] = ()
+    is_alone: bool = False
 
     @property
     def cores(self) -> int:
@@ -261,6 +268,7 @@ def _planned(
         dedicated_s=run_s,
         busy_s=busy_s,
         user=None if job.user is None else str(job.user),
+        application=None if choice is None else choice.application,
     )
 
 

@@ -17,6 +17,7 @@ import msgspec
 from osub.errors import InputError, OsubError
 from osub.records import JobEntry, JobRecord, RunWriter, SliceRecord
 from osub.slurm import SlurmClient
+from submitter.apart import Danger, read_apart
 from submitter.begin import begin_run, origin_of, plan_again
 from submitter.copies import CLAIM
 from submitter.follow import planned_row, submitted_row
@@ -142,13 +143,14 @@ class Replay:
         options: ReplayOptions,
         apps: Path | None = None,
         *,
+        danger: Danger | None = None,
         timing: Timing | None = None,
         clock: Clock | None = None,
         employ: Employ = _employ,
     ) -> Replay:
         """Begin a replay of ``trace`` into the new RUN ``out``; see :func:`begin_run` for what it raises."""
         clock = clock or SystemClock()
-        writer, plan, target = begin_run(trace, out, client, options, apps, clock)
+        writer, plan, target = begin_run(trace, out, client, options, apps, clock, danger)
         return cls(writer, plan, target, client, options, timing=timing, clock=clock, employ=employ)
 
     @classmethod
@@ -191,6 +193,12 @@ class Replay:
     def steps(self) -> Mapping[int, int]:
         """How many steps each rrba job that has ended made, by the trace's number."""
         return self._following.steps
+
+    @property
+    def kept_apart(self) -> list[str]:
+        """How dangerous pairs are kept apart, a sentence for each partition."""
+        decided = read_apart(self.path)
+        return [] if decided is None else [f"{name}: {own.told()}" for name, own in decided[0].items()]
 
     @property
     def gang_folder(self) -> Path | None:

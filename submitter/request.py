@@ -34,8 +34,15 @@ def submit_request(job: PlannedJob, target: Target, options: ReplayOptions, run:
     pool = target.pool(job.partition)
     several = pool.threads > 1
     memory = job.memory_per_core_mib
-    # One that comes back would make another system of the run's.
-    left_out = [f"exclude={','.join(target.left_out)}"] if target.left_out else []
+    # A node that comes back would make another system of the run's.
+    away = (*target.left_out, *job.away_from)
+    left_out = [f"exclude={','.join(away)}"] if away else []
+    if job.is_alone and not pool.shares_on_request:
+        # Where cores are shared by force nothing but memory keeps others off.
+        whole: int | None = pool.memory_mib
+        memory = None
+    else:
+        whole = memory * job.cores_per_node if several and memory is not None else None
     return SubmitRequest(
         script=batch_script(job, run, pin=options.pin, calibration=options.calibration),
         name=job_name(options.run_id, job.trace_job),
@@ -44,7 +51,7 @@ def submit_request(job: PlannedJob, target: Target, options: ReplayOptions, run:
         tasks_per_core=1 if several else None,
         partition=job.partition,
         memory_per_cpu_mib=None if several else memory,
-        memory_per_node_mib=memory * job.cores_per_node if several and memory is not None else None,
+        memory_per_node_mib=whole,
         time_limit_minutes=job.limit_minutes,
         output=run / JOBS_FOLDER / f"{job.trace_job}.out",
         comment=f"osub replay {options.run_id}",
@@ -52,7 +59,7 @@ def submit_request(job: PlannedJob, target: Target, options: ReplayOptions, run:
         qos=options.qos,
         reservation=options.reservation,
         no_requeue=options.no_requeue,
-        oversubscribe=pool.shares_on_request,
+        oversubscribe=pool.shares_on_request and not job.is_alone,
         options=(*left_out, *options.sbatch_options),
         environment=job_environment(),
     )

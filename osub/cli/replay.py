@@ -16,6 +16,7 @@ from deploy.local.state import ClusterState
 from osub.cli.replay_cluster import find_cluster
 from osub.cli.replay_fit import fitting
 from osub.cli.replay_gangd import AUTO, FoundGang, collector_of, find_gang
+from osub.cli.replay_pairing import check_beside, danger_of
 from osub.cli.replay_watch import watch_replay
 from osub.errors import ClusterError, InputError, UsageError
 from osub.slurm import CommandSlurm
@@ -49,7 +50,18 @@ def replay(
     interactive_queue: Annotated[
         int, typer.Option(help="SWF queue of interactive jobs; -1: there are none.")
     ] = 0,
-    apps: Annotated[Path | None, typer.Option(help="CSV trace_job,app,args.")] = None,
+    apps: Annotated[Path | None, typer.Option(help="CSV trace_job,app,args[,application].")] = None,
+    pairing: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keep applications apart that harm each other: pairs measured, a model, or CSV.",
+        ),
+    ] = None,
+    pairing_threshold: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="Loss from which a pair is harmful (default: 1 - 1/M + 0.05)."),
+    ] = None,
     oversize: Annotated[
         Oversize, typer.Option(help="Jobs that can never run, for their size or their limit.")
     ] = Oversize.FAIL,
@@ -106,6 +118,8 @@ def replay(
     _check_numbers(
         {"--start": start, "--length": length, "--speedup": speedup, "--patience": patience, "--fit": fit}
     )
+    if pairing is not None:
+        check_beside(options, apps, fit)
     if calibration is not None and not calibration.is_file():
         raise InputError(f"--calibration: there is no file {calibration}")
     client, embedded = find_cluster(cluster)
@@ -142,7 +156,14 @@ def replay(
             patience_s=patience,
         )
         if fit is None:
-            session = Replay.begin(trace, out, client, asked, apps)
+            danger = None
+            if pairing is not None:
+                target = look_at_target(client, wanted)
+                most = max(target.batch.multiplicity, target.interactive.multiplicity)
+                danger = danger_of(pairing, pairing_threshold, most)
+            session = Replay.begin(trace, out, client, asked, apps, danger=danger)
+            for told in session.kept_apart:
+                typer.echo(f"osub: {told}", err=True)
         else:
             session = _begin_fitting(trace, out, client, asked, fit, apps)
         if busy is not None:

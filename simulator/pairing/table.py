@@ -63,10 +63,14 @@ def read_pair_table(path: Path) -> PairTable:
 
 
 def _measured(folder: Path) -> Iterator[tuple[str, str, float]]:
-    from predictor.dataset import Kind, read_pairs
+    from predictor.dataset import STRESSOR, Kind, read_pairs
 
-    frame = read_pairs(folder).pairs
-    own = frame.filter(frame["kind"] == str(Kind.TIMESLICE)) if frame.height else frame
+    pairs = read_pairs(folder)
+    frame, apps = pairs.pairs, pairs.applications
+    names = apps.filter(apps["family"] != STRESSOR)["application"].to_list()
+    own = frame.filter(
+        (frame["kind"] == str(Kind.TIMESLICE)) & frame["victim"].is_in(names) & frame["opponent"].is_in(names)
+    )
     yield from own.select("victim", "opponent", "e_v").iter_rows()
 
 

@@ -317,3 +317,46 @@ def test_an_unreachable_slurm_is_one_line(tmp_path: Path) -> None:
     )
     one_line_error(osub(*words(good, LocalCluster(tmp_path), tmp_path / "run")), 1, "Slurm")
     assert not (tmp_path / "run").exists()
+
+
+def test_dangerous_applications_never_meet_on_a_core(shared_cluster: LocalCluster, tmp_path: Path) -> None:
+    """``x`` and ``y`` harm each other, ``z`` harms itself; a kill in between changes nothing."""
+    kinds = {number: "xyzf"[number % 4] for number in range(1, 17)}
+    trace = swf(tmp_path / "t.swf", *((n, n * 0.1, 2, 1, 1) for n in kinds))
+    apps = tmp_path / "apps.csv"
+    lines = [f"{n},sleep,2,{kind}" for n, kind in kinds.items()]
+    apps.write_text("trace_job,app,args,application\n" + "\n".join(lines) + "\n")
+    pairs = tmp_path / "pairs.csv"
+    dangerous = {"xy", "yx", "zz"}
+    pairs.write_text(
+        "victim,opponent,e_v\n"
+        + "".join(f"{a},{b},{0.9 if a + b in dangerous else 0.5}\n" for a in "xyzf" for b in "xyzf")
+    )
+    out = tmp_path / "run"
+    command = words(trace, shared_cluster, out, "--apps", str(apps), "--pairing", str(pairs))
+    replay = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    wait_until((out / "run.json").exists, 30, "RUN is there")
+    time.sleep(1.0)
+    replay.kill()
+    replay.communicate(timeout=60)
+    done = osub(*words(trace, shared_cluster, out, "--resume"))
+    assert done.returncode == 0, done.stderr
+    run = load_run(out)
+    assert states(run) == ["COMPLETED"] * len(kinds)
+    rows = run.jobs.to_dicts()
+    met = set()
+    for row in rows:
+        for other in rows:
+            if row["trace_job"] == other["trace_job"]:
+                continue
+            # Slurm stamps whole seconds; the script's own stamps are in milliseconds.
+            together = row["start_s"] < other["end_s"] and other["start_s"] < row["end_s"]
+            nodes = {place["node"] for place in row["placement"]} & {
+                place["node"] for place in other["placement"]
+            }
+            if together and nodes:
+                met.add(kinds[row["trace_job"]] + kinds[other["trace_job"]])
+    assert not met & {"xy", "yx"}
+    assert not {pair for pair in met if "z" in pair}, "z is beside nobody"
+    assert {"xx", "yy"} & met, "cores are shared, or nothing was tried"
+    assert any(event["kind"] == "pairing" for event in run.events())
