@@ -78,6 +78,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         Weight of the jobs of a partition; 1 for those not named.
     most_job_weight
         Factor on that weight that a job may ask for at most, by ``gangd-weight=F`` in its comment.
+    pairing
+        Table of losses (CSV ``victim,opponent,e_v``) of applications that are neighbours on a node: jobs of
+        which one would lose more than ``pairing_threshold`` never run beside each other. None: all may.
+    pairing_threshold
+        See ``pairing``.
+    pairing_word
+        Whose ``gangd-app=NAME`` says what a job runs: ``admin_comment``, or the job's own ``comment``.
     opt_out_comments, opt_out_features
         A job whose comment has one of these words, or that asks for one of these node features, is not held.
     """
@@ -109,6 +116,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     status_mode: Annotated[str, msgspec.Meta(pattern="^0[0-7]{3}$")] | None = None
     weights: dict[str, Weight] = {}
     most_job_weight: Weight = 1.0
+    pairing: Path | None = None
+    pairing_threshold: Share = 0.05
+    pairing_word: Literal["admin_comment", "comment"] = "admin_comment"
     opt_out_comments: tuple[str, ...] = ("gangd=off",)
     opt_out_features: tuple[str, ...] = ()
 
@@ -146,6 +156,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def may_freeze(self, partition: str) -> bool:
         """Whether jobs of a partition may be frozen."""
+        if self.pairing is not None:
+            return True
         return self.holds.get(partition, self.hold) == "freeze" or "freeze" in self.job_holds
 
 

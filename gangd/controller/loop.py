@@ -17,6 +17,7 @@ import zmq
 
 from gangd.config import Config
 from gangd.controller.alarms import alarm_of, alarms_of
+from gangd.controller.apart import PairRule, read_pairs
 from gangd.controller.fanout import Fanout
 from gangd.controller.keeper import Keeper
 from gangd.controller.lines import Lines
@@ -326,6 +327,11 @@ class ControllerLoop:
         if checked.refusal is not None:
             self._refuse_config(checked.refusal)
             return
+        try:
+            policy = _policy(config)
+        except OsubError as error:
+            self._refuse_config(str(error))
+            return
         for warning in checked.warnings:
             log.warning("%s", warning)
         self._orders.alarm(Alarm("configuration", "gangd", "the configuration was reloaded", cleared=True))
@@ -336,7 +342,7 @@ class ControllerLoop:
         self._fanout.set_terms(config.settings().lease_ns, config.bounds())
         self._orders.flush()
         self._worker.every_s = config.snapshot_s
-        self._view.set_policy(_policy(config))
+        self._view.set_policy(policy)
         self._worker.ask()
         log.info("configuration reloaded; endpoints, folders and record stay as they were")
 
@@ -387,6 +393,9 @@ def _policy(config: Config) -> Policy:
         hold=Hold(config.hold),
         holds={partition: Hold(kind) for partition, kind in config.holds.items()},
         job_holds=frozenset(map(Hold, config.job_holds)),
+        pairing=PairRule()
+        if config.pairing is None
+        else read_pairs(config.pairing, config.pairing_threshold, by_user=config.pairing_word == "comment"),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
+from gangd.controller.apart import PairRule, Seat, Seats
 from gangd.core import CoreMap, Hold, InvalidEvent, JobState, JobView
 from osub.slurm import Job, JobSnapshot, Node
 from osub.slurm import JobState as SlurmState
@@ -43,6 +44,8 @@ class Policy:
         How jobs are held, and those of a partition.
     job_holds
         What a job may ask for (``gangd-hold=`` in its comment).
+    pairing
+        Which applications must not run beside each other on a node.
     """
 
     weights: dict[str, float]
@@ -52,6 +55,7 @@ class Policy:
     hold: Hold = Hold.FREEZE
     holds: Mapping[str, Hold] = field(default_factory=dict)
     job_holds: frozenset[Hold] = frozenset()
+    pairing: PairRule = field(default_factory=PairRule)
 
     def way(self, job: Job) -> Hold:
         """Return how a job is held: as it asks, if it may; of two words that it may say, none counts."""
@@ -88,6 +92,9 @@ class ClusterView:
         self.unusable: tuple[int, ...] = ()
         self._cores = cores
         self._views: dict[int, tuple[Job | None, JobView]] = {}
+        self._seats = Seats()
+        self._seats.set_rule(policy.pairing)
+        self._seated: Mapping[int, Seat] = {}
 
     def know_nodes(self, nodes: Iterable[Node]) -> None:
         """Make nodes known; if one has more cores than before, its jobs are numbered anew."""
@@ -97,6 +104,8 @@ class ClusterView:
 
     def set_policy(self, policy: Policy) -> None:
         """Apply another policy from the next call on."""
+        if policy.pairing != self.policy.pairing:
+            self._seats.set_rule(policy.pairing)
         self.policy = policy
         self._views = {key: (None, view) for key, (_, view) in self._views.items()}
 
@@ -108,13 +117,18 @@ class ClusterView:
         """
         views: dict[int, tuple[Job | None, JobView]] = {}
         unusable = []
+        before, self._seated = (
+            self._seated,
+            self._seats.of(job for job in snapshot.jobs if job.state in STATES and job.cores),
+        )
         for job in snapshot.jobs:
             if job.state not in STATES or not job.cores:
                 if job.state is SlurmState.RUNNING:
                     unusable.append(job.job_id)
                 continue
             known = self._views.get(job.job_id)
-            if known is not None and (known[0] is job or known[0] == job):
+            same_seats = before.get(job.job_id) == self._seated.get(job.job_id)
+            if known is not None and same_seats and (known[0] is job or known[0] == job):
                 views[job.job_id] = known
                 continue
             try:
@@ -132,15 +146,19 @@ class ClusterView:
 
     def _view(self, job: Job) -> JobView:
         limited = job.time_limit_s is not None and job.end_time is not None
+        seats = self._seated.get(job.job_id, {})
+        for node in seats:
+            self._cores.add_seats(node, self._seats.most(node))
         return JobView(
             job=job.job_id,
             gang=job.het_job_id if job.het_job_id is not None else job.job_id,
-            cores=self._cores.pack({held.node: held.cores for held in job.cores}),
+            cores=self._cores.pack({held.node: held.cores for held in job.cores}, seats),
             state=STATES[job.state],
             start_s=float(job.start_time or 0),
             end_s=float(job.end_time) if limited and job.end_time is not None else None,
             weight=self.policy.weight(job),
-            hold=self.policy.way(job),
+            # Who must not run beside another may not go on with what the other leaves: it leaves cores.
+            hold=Hold.FREEZE if seats else self.policy.way(job),
             # `scancel --signal=STOP` reaches some steps only: ours to thaw and to leave alone, all of them.
             opt_out=self.policy.opts_out(job) or job.state is SlurmState.STOPPED,
         )

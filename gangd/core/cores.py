@@ -42,6 +42,7 @@ class CoreMap:
         self._numbers: dict[str, int] = {}
         self._first: list[int] = []
         self._cores: list[int] = []
+        self._seats: dict[str, list[int]] = {}
         self.total_cores = 0
         for name, cores in (nodes or {}).items():
             self.add(name, cores)
@@ -63,6 +64,17 @@ class CoreMap:
         self.total_cores += cores
         return True
 
+    def add_seats(self, name: str, count: int) -> None:
+        """Let a node have so many seats at least: numbers that are no cores, which jobs hold as if they were.
+
+        Two jobs with the same seat never share a slice, whatever cores they have.
+        """
+        seats = self._seats.setdefault(name, [])
+        more = count - len(seats)
+        if more > 0:
+            seats.extend(range(self.total_cores, self.total_cores + more))
+            self.total_cores += more
+
     def __len__(self) -> int:
         return len(self._names)
 
@@ -83,8 +95,10 @@ class CoreMap:
         except KeyError:
             raise InvalidEvent(f"node {name} is not known") from None
 
-    def pack(self, placement: Mapping[str, Iterable[int]]) -> CoreSet:
-        """Core set of ``{node name: core indices on it}``.
+    def pack(
+        self, placement: Mapping[str, Iterable[int]], seats: Mapping[str, Iterable[int]] | None = None
+    ) -> CoreSet:
+        """Core set of ``{node name: core indices on it}``, and of seats there (``add_seats``) by number.
 
         Raises
         ------
@@ -105,10 +119,12 @@ class CoreMap:
             nodes.append(number)
         if not nodes:
             raise InvalidEvent("a placement without cores")
+        for name, places in (seats or {}).items():
+            cores.update(self._seats[name][place] for place in places)
         return CoreSet(np.array(sorted(cores), dtype=np.int32).tobytes(), tuple(sorted(nodes)))
 
     def unpack(self, cores: CoreSet) -> dict[str, list[int]]:
-        """Core indices by node name, the reverse of ``pack``."""
+        """Core indices by node name, the reverse of ``pack``; seats are not among them."""
         placement: dict[str, list[int]] = {}
         numbers = cores.numbers()
         for node in cores.nodes:

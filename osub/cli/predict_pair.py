@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from osub.cli.out_file import Force, check_free
+from osub.cli.predict_data import kind_of, pairs_of
 from osub.cli.terminal import Console
-from osub.errors import OutputError
+from osub.errors import InputError, UsageError
+from osub.one_line import one_line
+from osub.whole_file import write_whole
 
 if TYPE_CHECKING:
     from predictor.model import Model
@@ -70,42 +74,86 @@ def pair(
     typer.echo(f"{verdict} ({found.kind}, cut {found.cut:.2f})")
 
 
+Row = tuple[str, str, float, float | None, bool]
+"""Victim, opponent, E_v, probability of danger (None: it was measured), and whether it is dangerous."""
+
+
 def matrix(
     apps: Annotated[
-        str | None, typer.Option(help="Names, with commas (default: all that the model knows).")
+        str | None, typer.Option(help="Names, with commas (default: all that are known).")
     ] = None,
     model: ModelFile = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Losses as measured in this folder, in place of a model's.", metavar="PAIRS"),
+    ] = None,
+    kind: Annotated[str | None, typer.Option(help="Of the measured pairs: this kind of sharing.")] = None,
     csv: Annotated[
         Path | None, typer.Option("--csv", help="Write victim,opponent,e_v,probability,dangerous here.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    force: Force = False,
 ) -> None:
     """Print what each application loses beside each other; ! marks what is dangerous."""
-    found = _model(model)
-    names = [name.strip() for name in apps.split(",")] if apps else sorted(found.applications)
+    check_free(csv, force)
+    if model is not None and data is not None:
+        raise UsageError("--model and --data are two answers to one question: give one of them")
+    if kind is not None and data is None:
+        raise UsageError("--kind goes with --data; a model is of one kind")
+    names = None if apps is None else [name.strip() for name in apps.split(",")]
+    which, names, rows = _predicted(model, names) if data is None else _measured(data, kind, names)
+    if csv is not None:
+        lines = ["victim,opponent,e_v,probability,dangerous"]
+        lines += [
+            f"{v},{o},{loss:.4f},{'' if p is None else f'{p:.4f}'},{int(d)}" for v, o, loss, p, d in rows
+        ]
+        write_whole(csv, "\n".join(lines) + "\n")
+    if as_json:
+        keys = ("victim", "opponent", "e_v", "probability", "dangerous")
+        typer.echo(json.dumps({"kind": which, "pairs": [dict(zip(keys, row, strict=True)) for row in rows]}))
+        return
+    cells = {(victim, other): f"{loss:.2f}{'!' if bad else ''}" for victim, other, loss, _, bad in rows}
+    table = Table("victim \\ opponent", *(str(number) for number in range(1, len(names) + 1)))
+    for number, name in enumerate(names, start=1):
+        table.add_row(f"{number} {name}", *(cells.get((name, other), "-") for other in names))
+    Console().print(table)
+
+
+def _predicted(path: Path | None, names: list[str] | None) -> tuple[str, list[str], list[Row]]:
+    """Return kind, names and rows of a model."""
+    found = _model(path)
+    names = sorted(found.applications) if names is None else names
     scaled = found.counters_of(names)
     losses, likely = found.matrix(scaled, scaled)
-    rows = [
+    rows: list[Row] = [
         (victim, other, float(losses[i, j]), float(likely[i, j]), bool(likely[i, j] > found.cut))
         for i, victim in enumerate(names)
         for j, other in enumerate(names)
     ]
-    if csv is not None:
-        lines = ["victim,opponent,e_v,probability,dangerous"]
-        lines += [f"{v},{o},{loss:.4f},{p:.4f},{int(d)}" for v, o, loss, p, d in rows]
-        if csv.exists():
-            raise OutputError(f"{csv} exists already: choose another name")
-        csv.write_text("\n".join(lines) + "\n")
-    if as_json:
-        keys = ("victim", "opponent", "e_v", "probability", "dangerous")
-        typer.echo(
-            json.dumps(
-                {"kind": str(found.kind), "pairs": [dict(zip(keys, row, strict=True)) for row in rows]}
-            )
+    return str(found.kind), names, rows
+
+
+def _measured(data: Path, word: str | None, names: list[str] | None) -> tuple[str, list[str], list[Row]]:
+    """Return kind, names and rows of measured pairs; a pair that was not measured has none."""
+    from predictor.dataset import STRESSOR
+    from predictor.model.records import threshold_of
+
+    pairs = pairs_of(data)
+    kind = kind_of(word, pairs)
+    known = set(pairs.applications.filter(pairs.applications["family"] != STRESSOR)["application"])
+    own = pairs.pairs.filter(pairs.pairs["kind"] == str(kind)).sort("victim", "opponent")
+    measured = known & {*own["victim"], *own["opponent"]}
+    odd = next((name for name in names or () if name not in measured), None)
+    if odd is not None:
+        raise InputError(
+            f"no pair of {one_line(odd, 80)} was measured of kind {kind}; there are "
+            f"{', '.join(sorted(measured)[:8])}"
         )
-        return
-    table = Table("victim \\ opponent", *(str(number) for number in range(1, len(names) + 1)))
-    for i, name in enumerate(names):
-        cells = [f"{losses[i, j]:.2f}{'!' if likely[i, j] > found.cut else ''}" for j in range(len(names))]
-        table.add_row(f"{i + 1} {name}", *cells)
-    Console().print(table)
+    chosen = sorted(measured) if names is None else names
+    threshold = threshold_of(kind)
+    rows: list[Row] = [
+        (victim, other, loss, None, loss > threshold)
+        for victim, other, loss in own.select("victim", "opponent", "e_v").iter_rows()
+        if victim in chosen and other in chosen
+    ]
+    return str(kind), chosen, rows

@@ -140,6 +140,7 @@ def _job(record: Record, find: FindNode) -> Job:
         exit_signal=signal,
         features=record.features or None,
         comment=record.comment or None,
+        admin_comment=record.admin_comment or None,
         batch_host=record.batch_host or None,
     )
 

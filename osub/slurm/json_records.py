@@ -112,6 +112,7 @@ class Record(msgspec.Struct, frozen=True):
     batch_host: str | None = None
     name: str | None = None
     comment: str | None = None
+    admin_comment: str | None = None
     features: str | None = None
     job_resources: Resources | None = None
 

@@ -86,7 +86,7 @@ class JsonSource:
 
 
 class TextSource:
-    """``squeue -O`` for all jobs, and three more calls for each job that has cores, once in its run.
+    """``squeue -O`` for all jobs, and four more calls for each job that has cores, once in its run.
 
     Parameters
     ----------
@@ -150,7 +150,11 @@ class TextSource:
             self._cores[run] = self._ask_cores(facts, nodes)
             if state.holds_cores:
                 address = address_of(facts)
-                self._written[run] = Written(self._of(address, "Comment"), self._of(address, "Feature"))
+                self._written[run] = Written(
+                    comment=self._of(address, "Comment"),
+                    admin_comment=self._of(address, "admin_comment"),
+                    features=self._of(address, "Feature"),
+                )
         cores = self._cores.get(run, ())
         if isinstance(cores, BadRecordError):
             if state.holds_cores:
@@ -174,7 +178,7 @@ class TextSource:
             return BadRecordError(str(error))
 
     def _of(self, address: str, field: str) -> str | None:
-        """Return what a user wrote of one job; nobody else has a word in the answer."""
+        """Return what was written of one job in one field; nobody else has a word in the answer."""
         words = ("squeue", "--noheader", "--all", "--states=all")
         try:
             text = self._ask(*words, f"--jobs={address}", f"--Format={field}:0")

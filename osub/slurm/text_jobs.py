@@ -60,9 +60,10 @@ _STATES = {str(state): state for state in JobState}
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What the user of a job writes of it, asked for by itself."""
+    """What the user of a job, and operators, write of it, asked for by itself."""
 
     comment: str | None = None
+    admin_comment: str | None = None
     features: str | None = None
 
 
@@ -129,6 +130,7 @@ def job_of(
         exit_signal=signal,
         features=written.features,
         comment=written.comment,
+        admin_comment=written.admin_comment,
         batch_host=None if facts["BatchHost"] in _ABSENT else _word(facts, "BatchHost"),
     )
 

@@ -98,7 +98,8 @@ class Job:
     """One job.
 
     All of it is Slurm's, but for ``name``, ``comment`` and ``features``: users write these, any character may
-    be in them, and they are None where they are not set or not known. Times are seconds since the Unix epoch
+    be in them, and they are None where they are not set or not known. ``admin_comment`` is written by
+    operators and plugins, any character may be in it too. Times are seconds since the Unix epoch
     and whole, as Slurm stamps them; None where Slurm says Unknown. ``time_limit_s`` is None for UNLIMITED.
     ``array_job_id`` and ``het_job_id`` are None for jobs that are neither. ``exit_code`` is the batch
     script's, ``exit_signal`` the signal that ended it (None for none). ``preempt_time`` is known from when
@@ -128,6 +129,7 @@ class Job:
     exit_signal: int | None = None
     features: str | None = None
     comment: str | None = None
+    admin_comment: str | None = None
     batch_host: str | None = None
 
     @property

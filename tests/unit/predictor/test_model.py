@@ -29,6 +29,7 @@ from predictor.model.linear import cut_of
 from predictor.model.records import Records, records_of, threshold_of
 from predictor.model.stepwise import fit_stepwise
 from predictor.model.told import json_of, rows_of
+from simulator.pairing import read_pair_table
 from tests.fixtures.pairs_made import CPU, made_pairs
 from tests.fixtures.tier import examples
 
@@ -351,3 +352,24 @@ def test_the_pairs_and_the_model_that_come_along_answer() -> None:
     done = RUNNER.invoke(app, ["pair", "sort", "faults"])
     assert done.exit_code == 0, done.output
     assert "sort beside faults" in done.output
+
+
+def test_a_matrix_may_be_of_what_was_measured(tmp_path: Path) -> None:
+    folder, table = tmp_path / "pairs", tmp_path / "m.csv"
+    write_pairs(folder, with_stressors(made_pairs(8)))
+    done = RUNNER.invoke(app, ["matrix", "--data", str(folder), "--csv", str(table), "--json"])
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert (told["kind"], len(told["pairs"])) == ("timeslice", 64)
+    assert table.read_text().splitlines()[0] == "victim,opponent,e_v,probability,dangerous"
+    assert read_pair_table(table).applications == tuple(sorted(f"app{number}" for number in range(8)))
+    some = RUNNER.invoke(app, ["matrix", "--data", str(folder), "--apps", "app1,app2"])
+    assert "2 app2" in some.stdout
+    for words, told_words in (
+        (["--data", str(folder), "--csv", str(table)], "--force"),
+        (["--data", str(folder), "--apps", "tea"], "no pair of tea"),
+        (["--data", str(folder), "--model", "x"], "--model and --data"),
+        (["--kind", "cores"], "--kind goes with --data"),
+    ):
+        failed = RUNNER.invoke(app, ["matrix", *words])
+        assert told_words in str(failed.exception)

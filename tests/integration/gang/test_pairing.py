@@ -1,0 +1,121 @@
+"""Applications that harm each other never run beside each other on a node, though their cores differ."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import deploy
+from deploy.local import Gang, LocalCluster, Shape
+from tests.integration.conftest import empty_folder, end_cluster
+from tests.integration.gang.stage import SPIN, Stage
+from tests.integration.waiting import wait_until
+
+pytestmark = pytest.mark.slurm
+
+LUA = Path(deploy.__file__).parent / "slurm" / "job_submit.lua"
+PLUGINS = (
+    "/usr/lib/x86_64-linux-gnu/slurm-wlm",
+    "/usr/lib64/slurm",
+    "/usr/lib/slurm",
+    "/usr/lib/aarch64-linux-gnu/slurm-wlm",
+)
+TABLE_NAME = "pairs.csv"
+TABLE = """victim,opponent,e_v
+lu.W,chase.2048K,0.02
+chase.2048K,lu.W,0.40
+lu.W,lu.W,0.01
+chase.2048K,chase.2048K,0.03
+"""
+needs_lua = pytest.mark.skipif(
+    not any(Path(folder, "job_submit_lua.so").exists() for folder in PLUGINS),
+    reason="this Slurm has no job_submit/lua: install slurm-wlm-basic-plugins",
+)
+
+
+@pytest.fixture
+def pair_stage() -> Iterator[Stage]:
+    """One node of three cores, so that jobs on one node have cores of their own."""
+    shape = Shape(nodes=1, cores=3, virtual=True, multiplicity=2, gang=Gang.OSUB, quantum_ms=250)
+    with empty_folder() as folder:
+        cluster = LocalCluster(folder / "c")
+        cluster.up(shape)
+        try:
+            stage = Stage(cluster, shape)
+            yield stage
+            # ``down`` removes what ``up`` made, and nothing else.
+            for made in (stage.layout.conf.with_name(LUA.name), stage.layout.gang / TABLE_NAME):
+                made.unlink(missing_ok=True)
+        finally:
+            end_cluster(cluster)
+
+
+def use_table(stage: Stage, text: str) -> None:
+    """Have the controller read a table of pairs, through its configuration and SIGHUP."""
+    table = stage.layout.gang / TABLE_NAME
+    table.write_text(text)
+    table.chmod(0o600)
+    file = stage.layout.gang / "gangd.toml"
+    if "pairing" not in file.read_text():
+        file.write_text(f'pairing = "{table}"\npairing_threshold = 0.1\n{file.read_text()}')
+    os.kill(stage.daemon("gangd").pid, signal.SIGHUP)
+
+
+@needs_lua
+def test_a_dangerous_pair_takes_turns_on_a_node_and_others_do_not(pair_stage: Stage) -> None:
+    stage = pair_stage
+    conf = stage.layout.conf
+    shutil.copyfile(LUA, conf.with_name(LUA.name))
+    conf.write_text(f"{conf.read_text()}\nJobSubmitPlugins=lua\n")
+    assert stage.run("scontrol", "reconfigure").returncode == 0
+    (node,) = stage.nodes
+    use_table(stage, TABLE)
+    chase = stage.start(SPIN, node, options=("--job-name=chase-1",))
+    lu, another = (stage.start(SPIN, node, options=(f"--job-name=lu_{number}",)) for number in (1, 2))
+    jobs = (chase, lu, another)
+    assert [stage.job(job).admin_comment for job in jobs] == [
+        "gangd-app=chase.2048K",
+        "gangd-app=lu.W",
+        "gangd-app=lu.W",
+    ]
+    cores = [held.cores for job in jobs for held in stage.job(job).cores]
+    assert len(set(cores)) == 3, "no two of them share a core"
+    for job in jobs:
+        stage.wait_state(job, "busy")
+    begin = stage.status().slice + 2
+    wait_until(lambda: stage.status().slice > begin + 12, 60, "they have had turns")
+    end = stage.status().slice
+    by_slice: dict[int, dict[int, str]] = {}
+    for row in stage.rows(*jobs, past=end):
+        if begin <= row.slice <= end:
+            by_slice.setdefault(row.slice, {})[row.job] = str(row.role)
+    running = [
+        {job for job, role in roles.items() if role == "run"}
+        for roles in by_slice.values()
+        if len(roles) == 3
+    ]
+    assert len(running) >= 8
+    assert not [one for one in running if chase in one and one & {lu, another}]
+    assert {lu, another} in running, "who does no harm runs beside each other"
+    assert {chase} in running
+    shown = {one.job: one for one in stage.status().jobs}
+    assert shown[chase].cores == {node: list(stage.job(chase).cores[0].cores)}, "seats are no cores"
+    assert shown[chase].hold == "freeze"
+
+    # A table that is damaged is refused, and the one before stays in force.
+    use_table(stage, "victim,opponent\n")
+    wait_until(
+        lambda: any(one.kind == "configuration" and "e_v" in one.text for one in stage.status().alarms),
+        30,
+        "the damaged table is an alarm",
+    )
+    assert stage.job_status(chase) is not None
+
+    # Once the chase is gone nobody is held any more.
+    stage.client.cancel([chase])
+    wait_until(lambda: stage.job_status(lu) is None, 30, "nobody shares anything")
