@@ -10,6 +10,7 @@ from osub.cli.predict_fit import fit
 from osub.cli.predict_import import import_
 from osub.cli.predict_measure import measure
 from osub.cli.predict_pair import matrix, pair
+from osub.cli.predict_run import run
 
 app = typer.Typer(
     help="Which applications may share a core: counters, measured pairs, models.",
@@ -24,6 +25,7 @@ app.command()(fit)
 app.command()(evaluate)
 app.command()(pair)
 app.command()(matrix)
+app.command()(run)
 
 
 @app.callback()

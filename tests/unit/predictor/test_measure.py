@@ -4,6 +4,7 @@ import math
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -412,3 +413,32 @@ def test_a_measurement_is_a_folder_and_goes_on_where_it_was(
         for process in psutil.process_iter(["exe"])
         if (process.info["exe"] or "").startswith(str(tmp_path))
     ]
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_an_application_runs_with_as_much_work_as_is_asked_for() -> None:
+    words = [sys.executable, "-m", "osub.cli.main", "predict", "run", "integer"]
+    for more in (["--steps", "3"], ["--seconds", "0.01"]):
+        done = subprocess.run([*words, *more], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told", "code"),
+    [
+        (["tea", "--steps", "3"], "no application is called 'tea'", 2),
+        (["integer"], "say how much work", 2),
+        (["integer", "--steps", "3", "--seconds", "1"], "say how much work", 2),
+        (["integer", "--steps", "0"], "--steps", 2),
+        (["integer", "--seconds", "nan"], "--seconds", 2),
+        (["matmul.6144K", "--seconds", "1"], "was not measured alone", 1),
+    ],
+)
+def test_what_cannot_be_run_is_one_line(
+    capsys: pytest.CaptureFixture[str], words: list[str], told: str, code: int
+) -> None:
+    assert run(["predict", "run", *words]) == code
+    error = capsys.readouterr().err
+    assert told in error
+    assert error.count("\n") == 1
