@@ -67,7 +67,8 @@ def _measured(folder: Path) -> Iterator[tuple[str, str, float]]:
 
     pairs = read_pairs(folder)
     frame, apps = pairs.pairs, pairs.applications
-    names = apps.filter(apps["family"] != STRESSOR)["application"].to_list()
+    # Stressors and jobs of several ranks have a few pairs on one core, too, and no matrix of them.
+    names = apps.filter((apps["family"] != STRESSOR) & (apps["ranks"] == 1))["application"].to_list()
     own = frame.filter(
         (frame["kind"] == str(Kind.TIMESLICE)) & frame["victim"].is_in(names) & frame["opponent"].is_in(names)
     )

@@ -13,11 +13,10 @@ import numpy as np
 import polars as pl
 
 from osub.claims import Claim, Row, direction, fact, not_comparable
-from predictor.dataset import Kind
+from simulator.experiments.pairing import parallel
 from simulator.experiments.pairing.measured import SOLVERS, Floats, Measured, family, share
 
 THREADS = "hardware threads there, turns on one core here"
-_NO_OTHER = "the pairs have no jobs of two ranks: measure them with --kinds naive"
 _CACHE = ("PAPI_L", "DCM", "TCM", "ICM", "LDM", "STM")
 _BRANCH = "PAPI_BR"
 
@@ -25,7 +24,7 @@ _BRANCH = "PAPI_BR"
 def rows(found: Measured) -> list[Row]:
     """Return all claims, judged."""
     return [
-        *_parallel(found),
+        *parallel.rows(found),
         *_losses(found),
         *_interactive(found),
         *_phase_one(found),
@@ -35,53 +34,6 @@ def rows(found: Measured) -> list[Row]:
 
 def _claim(id_: str, where: str, setting: str, quantity: str, paper: str) -> Claim:
     return Claim(id=id_, where=where, setting=setting, quantity=quantity, paper=paper)
-
-
-def _parallel(found: Measured) -> list[Row]:
-    """Return P1 to P5: jobs of several ranks."""
-    naive = found.of_kind(Kind.NAIVE)["e_v"].to_numpy()
-    one = "8 to 12 processes there; two cores here have no partial sharing of such jobs"
-    whole = _claim("P2", "Table 4.5", "overall sharing", "degradation", "28% to 59%: far worse than the half")
-    if len(naive):
-        beyond = (
-            f"mean E_v {naive.mean():.2f}, {share(-naive, -0.6):.0%} of {len(naive)} pairs lose more than 0.6"
-        )
-        overall = Row.of(whole, direction((naive - 0.5).tolist()), beyond)
-    else:
-        overall = Row.of(whole, not_comparable(_NO_OTHER))
-    gang = "not measured as pairs; docs/gangd.md has coupled jobs, naive and under gangd"
-    speeds = "speeds of other machines"
-    return [
-        Row.of(
-            _claim("P1", "Table 4.4", "partial sharing", "degradation", "-20% to 9%: near the half"),
-            not_comparable(one),
-        ),
-        overall,
-        Row.of(
-            _claim("P3", "Table 4.6", "overall sharing, gang scheduling", "degradation", "-11% to 20%"),
-            not_comparable(gang),
-        ),
-        Row.of(
-            _claim(
-                "P4",
-                "Tables 4.4-4.6",
-                "bt.B, lu.B",
-                "speed",
-                "55.28, 30.71, 19.18, 27.18; 123.15, 63.41, 30.76, 68.07",
-            ),
-            not_comparable(speeds),
-        ),
-        Row.of(
-            _claim(
-                "P5",
-                "Tables 4.4-4.6",
-                "mg.C, sp.B",
-                "speed",
-                "50.15, 22.91, 11.21, 20.07; 46.10, 27.57, 9.37, 22.83",
-            ),
-            not_comparable(speeds),
-        ),
-    ]
 
 
 def _losses(found: Measured) -> list[Row]:

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import polars as pl
 
 from predictor.data import FOLDER
-from predictor.dataset import Kind, Pairs, read_pairs
+from predictor.dataset import STRESSOR, Kind, Pairs, read_pairs
+from predictor.model.curves import curves_of
 from predictor.model.evaluate import KindReport, evaluate_kind
 from predictor.model.records import records_of
 
@@ -32,14 +33,31 @@ class Measured:
         return frame.filter(pl.col("kind") == str(kind))
 
     @property
+    def single(self) -> list[str]:
+        """Applications of one rank; stressors are none."""
+        return self._named(pl.col("ranks") == 1)
+
+    @property
+    def coupled(self) -> list[str]:
+        """Applications of several ranks."""
+        return self._named(pl.col("ranks") > 1)
+
+    @property
     def shared(self) -> pl.DataFrame:
-        """The pairs on one core."""
-        return self.of_kind(Kind.TIMESLICE)
+        """The pairs of applications of one rank on one core."""
+        names = self.single
+        return self.of_kind(Kind.TIMESLICE).filter(
+            pl.col("victim").is_in(names) & pl.col("opponent").is_in(names)
+        )
 
     def batch(self) -> pl.DataFrame:
         """Return the pairs of which neither sleeps."""
         sleeps = pl.col("victim").str.starts_with(MIMIC) | pl.col("opponent").str.starts_with(MIMIC)
         return self.shared.filter(~sleeps)
+
+    def _named(self, which: pl.Expr) -> list[str]:
+        frame = self.pairs.applications.filter((pl.col("family") != STRESSOR) & which)
+        return frame["application"].to_list()
 
     def twins(self, column: str) -> dict[str, Floats]:
         """Return, for each mimic and its batch twin as opponents, the differences of a column by victim."""
@@ -60,7 +78,8 @@ class Measured:
 def look_at(seed: int = 1) -> Measured:
     """Read the pairs that come with osub, and judge models of them."""
     pairs = read_pairs(FOLDER)
-    return Measured(pairs, evaluate_kind(records_of(pairs, Kind.TIMESLICE), seed=seed))
+    records, curves = records_of(pairs, Kind.TIMESLICE), curves_of(pairs, Kind.TIMESLICE)
+    return Measured(pairs, evaluate_kind(records, curves=curves, seed=seed))
 
 
 def family(name: str) -> str:

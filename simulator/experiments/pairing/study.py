@@ -13,6 +13,7 @@ from osub.errors import InputError
 from predictor.data import FOLDER
 from simulator.experiments.claim_study import Findings, Request
 from simulator.experiments.page import Drawing
+from simulator.experiments.pairing import parallel
 from simulator.experiments.pairing.claims import by_victim, rows
 from simulator.experiments.pairing.effect import MEASURED, PREDICTED, RANDOM, RULES, Effect, Floats, effects
 from simulator.experiments.pairing.measured import Measured, look_at
@@ -49,7 +50,7 @@ def examine(request: Request) -> Findings:
         title="Which applications may share a core",
         facts=facts,
         claims=rows(found),
-        tables=[_effect_table(made), _victim_table(found)],
+        tables=[_effect_table(made), parallel.table(found), _victim_table(found)],
         figures=lambda: _drawings(found, made),
     )
 

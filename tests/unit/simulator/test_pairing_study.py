@@ -12,7 +12,8 @@ import pytest
 
 from osub.claims import Verdict
 from osub.cli.main import run
-from predictor.dataset import Kind
+from predictor.dataset import PAIRS, Kind
+from simulator.experiments.pairing import parallel
 from simulator.experiments.pairing.claims import rows
 from simulator.experiments.pairing.effect import MEASURED, PREDICTED, RANDOM, RULES, TWINS, effects
 from simulator.experiments.pairing.measured import Measured, family, look_at
@@ -57,6 +58,47 @@ def test_claims_follow_what_was_measured(found: Measured) -> None:
         found, victim=pl.col("victim").str.replace("mimic.", "nap-", literal=True), opponent=pl.lit("sort")
     )
     assert verdicts(batch)["P10"] is Verdict.NOT_COMPARABLE
+
+
+def with_kinds(found: Measured, partial: float, naive: float, gang: float) -> Measured:
+    """Return the same with three kinds of pairs of two jobs of two ranks, which lose so much."""
+    row = found.of_kind(Kind.NAIVE).row(0, named=True)
+    one, other = ("lu.W.2", "mg.W.2")
+    noise = (0.0, 0.01, -0.01, 0.02)
+    made = []
+    for kind, loss in (("naive", naive), ("gang", gang)):
+        for extra, (victim, opponent) in zip(
+            noise, ((one, one), (one, other), (other, one), (other, other)), strict=True
+        ):
+            made.append({**row, "kind": kind, "victim": victim, "opponent": opponent, "e_v": loss + extra})
+    for extra, (victim, opponent) in zip(
+        noise, ((one, "lu.W"), (one, "sort"), (other, "lu.W"), (other, "sort")), strict=True
+    ):
+        made.append(
+            {**row, "kind": "timeslice", "victim": victim, "opponent": opponent, "e_v": partial + extra}
+        )
+    rest = found.pairs.pairs.filter(
+        ~pl.col("kind").is_in(["naive", "gang"]) & pl.col("victim").is_in(found.single)
+    )
+    made_frame = PAIRS.frame([{**each, "e_v_low": each["e_v"], "e_v_high": each["e_v"]} for each in made])
+    return Measured(replace(found.pairs, pairs=pl.concat((rest, made_frame))), found.report)
+
+
+def test_jobs_of_several_ranks_are_judged_by_order_and_shown_beside_the_thesis(found: Measured) -> None:
+    as_there = with_kinds(found, 0.5, 0.75, 0.51)
+    assert [verdicts(as_there)[f"P{number}"] for number in (1, 2, 3)] == [Verdict.HOLDS] * 3
+    otherwise = with_kinds(found, 0.9, 0.4, 0.6)
+    assert [verdicts(otherwise)[f"P{number}"] for number in (1, 2, 3)] == [Verdict.FAILS] * 3
+    shown = {row[0]: row[1:] for row in parallel.table(as_there).rows}
+    assert shown["lu.W.2"] == ("2", "1%", "51%", "3%")
+    assert shown["thesis: mg.C"] == ("8", "9%", "55%", "20%")
+    none = Measured(
+        replace(found.pairs, pairs=found.pairs.pairs.filter(pl.col("victim").is_in(found.single))),
+        found.report,
+    )
+    assert [verdicts(none)[f"P{number}"] for number in (1, 2, 3)] == [Verdict.NOT_COMPARABLE] * 3
+    # The matrix of pairs on one core is of applications of one rank.
+    assert as_there.shared.height == found.shared.height
 
 
 def test_families_are_those_of_names() -> None:
