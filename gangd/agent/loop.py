@@ -25,6 +25,7 @@ from gangd.guardian.statefile import StateFile
 from gangd.wire import Farewell, Message, encode, topic
 from gangd.wire.sockets import AgentSockets
 from osub.errors import HostError
+from osub.notify import Notifier
 
 GUARDIAN_LOOK_NS = 1_000_000_000
 SLACK_NS = 300_000_000
@@ -74,6 +75,7 @@ class Loop:
     _signals: tuple[int, int] = (-1, -1)
     _poller: select.poll = field(default_factory=select.poll)
     _socket_fds: set[int] = field(default_factory=set)
+    _notifier: Notifier = field(default_factory=Notifier)
 
     def run(self) -> int:
         """Serve until SIGTERM or SIGINT; everything is thawed on every way out. Returns the exit code."""
@@ -86,14 +88,17 @@ class Loop:
         try:
             self._start_guardian(time.monotonic_ns())
             self._watch_folders(time.monotonic_ns())
+            self._notifier.ready()
             reason = self._serve()
         except BaseException as error:
             reason = f"failed: {type(error).__name__}: {error}"[:200]
             raise
         finally:
+            self._notifier.leaving()
             self.node.leave()
             self._leave(reason)
             signal.set_wakeup_fd(old)
+            self._notifier.close()
         return 0
 
     def _serve(self) -> str:
@@ -106,6 +111,7 @@ class Loop:
             poller.register(fd, select.POLLIN)
         while True:
             now_ns = time.monotonic_ns()
+            self._notifier.alive(now_ns)
             # Looks at the guardian and at all processes wait for the next wake-up, if one comes soon.
             seldom_ns = min(self._guardian_ns, self.census.due_ns) + SLACK_NS
             wait_ns = min(self.node.due_ns(now_ns), seldom_ns) - now_ns

@@ -29,6 +29,7 @@ from gangd.controller.status import Vitals, describe
 from gangd.controller.uplink import Times, Uplink
 from gangd.controller.view import ClusterView, Policy
 from gangd.core import (
+    AgentState,
     Alarm,
     CoreMap,
     GangScheduler,
@@ -46,6 +47,7 @@ from gangd.wire import WireError, decode_up
 from gangd.wire.cadence import next_look
 from gangd.wire.sockets import ControllerSockets, Received
 from osub.errors import OsubError
+from osub.notify import Notifier
 from osub.slurm import SlurmClient, UnreadableJob
 
 log = logging.getLogger("gangd")
@@ -127,6 +129,7 @@ class ControllerLoop:
         self._tick_ns = self._beat_ns = self._status_ns = self._save_ns = now_ns
         self._tick_us, self._look_ns = 0, now_ns
         self._pending: Config | None = None
+        self._notifier = Notifier()
         self._expected: set[str] = set()
         self._heard: set[str] = set()
 
@@ -141,6 +144,7 @@ class ControllerLoop:
         numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
         old = {number: signal.signal(number, lambda *_: None) for number in numbers}
         self._worker.start()
+        self._notifier.ready()
         log.info(
             "controller %s serves %s and %s, slices of %g ms%s",
             self.controller.incarnation.hex()[:12],
@@ -152,7 +156,9 @@ class ControllerLoop:
         try:
             self._serve(poller, pipe)
         finally:
+            self._notifier.leaving()
             self._leave()
+            self._notifier.close()
             signal.set_wakeup_fd(old_fd)
             for number, handler in old.items():
                 signal.signal(number, handler)
@@ -185,6 +191,7 @@ class ControllerLoop:
 
     def _on_time(self) -> None:
         now_ns = soon_ns = self._clock()
+        self._notifier.alive(now_ns)
         if now_ns >= self._tick_ns or self._all_reported(now_ns):
             soon_ns = now_ns + SLACK_NS
             if now_ns >= self._look_ns:
@@ -305,6 +312,7 @@ class ControllerLoop:
 
     def _read_config(self) -> None:
         """Read the configuration again; Slurm is asked what it bears by the thread that talks to it."""
+        self._notifier.reloading(time.monotonic_ns())
         try:
             self._pending = self._reload()
             self._sockets.reload_keys()
@@ -313,6 +321,8 @@ class ControllerLoop:
             self._refuse_config(str(error))
         else:
             self._worker.check(self._pending)
+        # What Slurm says of it comes later, and is an alarm: systemd must not wait for Slurm.
+        self._notifier.ready()
 
     def _refuse_config(self, why: str) -> None:
         log.error("configuration not reloaded: %s", why)
@@ -365,6 +375,11 @@ class ControllerLoop:
         alarms = self._orders.alarms.standing(now_ns)
         status = describe(vitals, self._scheduler, self._uplink.agents, alarms, now_ns)
         self._keeper.tell(msgspec.json.encode(status))
+        joined = sum(node.agent == AgentState.JOINED.value for node in status.nodes)
+        self._notifier.status(
+            f"{joined} of {len(status.nodes)} nodes, {len(status.jobs)} jobs on shared cores, "
+            f"{len(alarms)} alarms"
+        )
 
     def _save(self) -> None:
         if self._slices is not None:
