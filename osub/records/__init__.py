@@ -6,12 +6,9 @@ The columns are fixed by the structs in ``rows.py`` and ``run_info.py``.
 
 from __future__ import annotations
 
-from osub.records.bulk import write_run
-from osub.records.columns import ALLOCATIONS, JOBS, SLICES
-from osub.records.job_journal import JobEntry, JobJournal, job_frames, read_entries
-from osub.records.placement import PLACEMENT_DTYPE, PlacementArrays, format_cores, parse_cores
-from osub.records.reader import Run, load_run
-from osub.records.row_journal import RowJournal, read_journal
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from osub.records.rows import (
     AllocationCause,
     AllocationRecord,
@@ -25,7 +22,15 @@ from osub.records.rows import (
 )
 from osub.records.run_info import SCHEMA_VERSION, GangSettings, HostInfo, RunInfo
 from osub.records.trace_copy import TRACE_NAME, trace_sha256
-from osub.records.writer import RunWriter, utc_now
+
+if TYPE_CHECKING:
+    from osub.records.bulk import write_run
+    from osub.records.columns import ALLOCATIONS, JOBS, SLICES
+    from osub.records.job_journal import JobEntry, JobJournal, job_frames, read_entries
+    from osub.records.placement import PLACEMENT_DTYPE, PlacementArrays, format_cores, parse_cores
+    from osub.records.reader import Run, load_run
+    from osub.records.row_journal import RowJournal, read_journal
+    from osub.records.writer import RunWriter, utc_now
 
 __all__ = [
     "ALLOCATIONS",
@@ -62,3 +67,24 @@ __all__ = [
     "utc_now",
     "write_run",
 ]
+
+_TABLES = {
+    **dict.fromkeys(("ALLOCATIONS", "JOBS", "SLICES"), "columns"),
+    **dict.fromkeys(("JobEntry", "JobJournal", "job_frames", "read_entries"), "job_journal"),
+    **dict.fromkeys(("PLACEMENT_DTYPE", "PlacementArrays", "format_cores", "parse_cores"), "placement"),
+    **dict.fromkeys(("Run", "load_run"), "reader"),
+    **dict.fromkeys(("RowJournal", "read_journal"), "row_journal"),
+    **dict.fromkeys(("RunWriter", "utc_now"), "writer"),
+    "write_run": "bulk",
+}
+"""What needs polars, by its module: imported when first used, for gangd writes slices without tables."""
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for; AttributeError for any other name."""
+    module = _TABLES.get(name)
+    if module is None:
+        raise AttributeError(f"module 'osub.records' has no attribute {name!r}")
+    found = getattr(import_module(f"osub.records.{module}"), name)
+    globals()[name] = found
+    return found
