@@ -9,6 +9,7 @@ the product); weights are fitted on pairs of other applications.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,31 +26,44 @@ _FLAT = 1e-9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curves:
-    """Sensitivity and pressure of applications, by resource.
+    """Sensitivity and pressure of applications over K stressors, that press R resources.
 
     Parameters
     ----------
-    resources
-        Names of the R resources.
+    stressors
+        Names of the K stressors, ascending: ``stress.memory.25``.
     sensitivity
-        By application, shape (R,): its mean E_v beside the resource's stressors.
+        By application, shape (K,): its E_v beside each stressor.
     pressure
-        By application, shape (R,): the mean E_v of the resource's stressors beside it.
+        By application, shape (K,): the E_v of each stressor beside it.
     """
 
-    resources: tuple[str, ...]
+    stressors: tuple[str, ...]
     sensitivity: dict[str, Floats]
     pressure: dict[str, Floats]
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """Names of the R resources."""
+        return tuple(sorted({_resource(name) for name in self.stressors}))
 
     def design(self, records: Records) -> tuple[Floats, Flags]:
         """Return what a pair's loss is fitted on, shape (N, 3 R), and which records have it (N,)."""
         names = records.features.applications
-        empty = np.full(len(self.resources), np.nan)
-        own = np.array([self.sensitivity.get(name, empty) for name in names])[records.victim]
-        other = np.array([self.pressure.get(name, empty) for name in names])[records.opponent]
+        own = self._means(self.sensitivity, names)[records.victim]
+        other = self._means(self.pressure, names)[records.opponent]
         whole: Floats = np.hstack((own, other, own * other))
         known: Flags = np.asarray(~np.isnan(whole).any(axis=1), dtype=np.bool_)
         return whole, known
+
+    def _means(self, levels: dict[str, Floats], names: Sequence[str]) -> Floats:
+        """Return the mean over each resource's dial, shape (A, R); NaN without curves."""
+        empty = np.full(len(self.stressors), np.nan)
+        every = np.array([levels.get(name, empty) for name in names])
+        which = np.array([self.resources.index(_resource(name)) for name in self.stressors])
+        return np.column_stack(
+            [every[:, which == number].mean(axis=1) for number in range(len(self.resources))]
+        )
 
 
 def curves_of(pairs: Pairs, kind: Kind) -> Curves | None:
@@ -57,7 +71,6 @@ def curves_of(pairs: Pairs, kind: Kind) -> Curves | None:
     stressors = pairs.applications.filter(pl.col("family") == STRESSOR)["application"].to_list()
     own = pairs.pairs.filter(pl.col("kind") == str(kind))
     known = sorted({*own["victim"], *own["opponent"]} & set(stressors))
-    resources = tuple(sorted({_resource(name) for name in known}))
 
     def levels(who: str, beside: str) -> dict[str, Floats]:
         rows = own.filter(pl.col(beside).is_in(known) & ~pl.col(who).is_in(stressors))
@@ -65,15 +78,10 @@ def curves_of(pairs: Pairs, kind: Kind) -> Curves | None:
         for (name,), part in rows.group_by([who], maintain_order=True):
             losses = dict(zip(part[beside], part["e_v"], strict=True))
             if losses.keys() == set(known):
-                found[str(name)] = np.array(
-                    [
-                        np.mean([losses[each] for each in known if _resource(each) == resource])
-                        for resource in resources
-                    ]
-                )
+                found[str(name)] = np.array([losses[each] for each in known])
         return found
 
-    found = Curves(resources, levels("victim", "opponent"), levels("opponent", "victim"))
+    found = Curves(tuple(known), levels("victim", "opponent"), levels("opponent", "victim"))
     return found if found.sensitivity.keys() & found.pressure.keys() else None
 
 

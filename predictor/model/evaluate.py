@@ -68,7 +68,7 @@ class Unseen:
     errors: Floats
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CurveReport:
     """How stressor curves did on records whose applications have them, and the model of counters on these.
 
@@ -78,9 +78,11 @@ class CurveReport:
     records: int
     accuracy: Accuracy
     rank_correlation: float
+    rank_interval: tuple[float, float]
     mean_error: float
     model_rank_correlation: float
     model_mean_error: float
+    curves: Curves
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,7 +187,7 @@ def evaluate_kind(
         accuracies=accuracies,
         stepwise=stepwise,
         nearest=judged(((unseen.nearest > certain.threshold) == dangerous).astype(np.float64)),
-        curves=None if curves is None else _judge_curves(certain, curves, unseen, base, seed),
+        curves=None if curves is None else _judge_curves(records, curves, unseen, base, seed),
         included=included,
         clear=clear_accuracies,
         clear_records=len(clear),
@@ -210,19 +212,23 @@ def evaluate_kind(
 def _judge_curves(
     records: Records, curves: Curves, unseen: Unseen, base: Floats, seed: int
 ) -> CurveReport | None:
-    predicted = predict_unseen(records, curves)
+    """Judge curves on the certain records: a loss is fitted on whether its interval has t in it or not."""
+    certain = ~records.spans
+    predicted = predict_unseen(records, curves)[certain]
     known = ~np.isnan(predicted)
     if not known.any():
         return None
-    own, told, model = records.where(known), predicted[known], unseen.loss[known]
+    own, told, model = records.where(certain).where(known), predicted[known], unseen.loss[known]
     right = ((told > own.threshold) == own.dangerous).astype(np.float64)
     return CurveReport(
         records=len(own),
         accuracy=_accuracy(right, base[known], own.victim, seed),
         rank_correlation=rank_of(told, own.loss),
+        rank_interval=_rank_interval(told, own, seed),
         mean_error=float(np.abs(told - own.loss).mean()),
         model_rank_correlation=rank_of(model, own.loss),
         model_mean_error=float(np.abs(model - own.loss).mean()),
+        curves=curves,
     )
 
 

@@ -14,6 +14,7 @@ from osub.analysis.plotly_script import plotly_script
 from osub.whole_file import write_whole
 from predictor.dataset import About
 from predictor.model.evaluate import KindReport
+from predictor.model.features import Floats
 from predictor.model.told import curves_sentence, rows_of, sentence_of
 
 _STYLE = """
@@ -81,6 +82,13 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _charts(report: KindReport) -> Iterator[tuple[str, Chart]]:
     yield "What victims lose", _losses(report)
     yield "Predicted and measured", _scatter(report)
+    if report.curves is not None:
+        curves = report.curves.curves
+        yield (
+            "Sensitivity",
+            _levels(curves.stressors, curves.sensitivity, report.records.threshold, pressed=False),
+        )
+        yield "Pressure", _levels(curves.stressors, curves.pressure, report.records.threshold, pressed=True)
     yield "Is a probability what it says?", _calibration(report)
     yield "Map of the applications", _map(report)
 
@@ -117,6 +125,28 @@ def _losses(report: KindReport) -> Chart:
         "measured, or not certain."
     )
     return Chart(figure, caption)
+
+
+def _levels(stressors: Sequence[str], levels: Mapping[str, Floats], centre: float, *, pressed: bool) -> Chart:
+    """Return applications by stressors: what they lose beside these, or (``pressed``) what these lose."""
+    names = sorted(levels, key=lambda name: float(levels[name].mean()))
+    shown = np.array([levels[name] for name in names])
+    reach = float(np.abs(shown - centre).max())
+    figure = go.Figure(
+        go.Heatmap(
+            z=shown,
+            x=[name.removeprefix("stress.") for name in stressors],
+            y=names,
+            colorscale="RdBu_r",
+            zmin=centre - reach,
+            zmax=centre + reach,
+            colorbar={"title": "E_v"},
+            hovertemplate="%{y}, %{x}: %{z:.2f}<extra></extra>",
+        )
+    )
+    arrange(figure, 180 + 20 * len(names), xaxis_title="stressor and its dial", yaxis_title="application")
+    what = "What each stressor loses beside each application" if pressed else "What each application loses"
+    return Chart(figure, f"{what} beside each stressor." if not pressed else f"{what}.")
 
 
 def _scatter(report: KindReport) -> Chart:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from predictor.model.clusters import Clustering
-from predictor.model.evaluate import Accuracy, KindReport
+from predictor.model.evaluate import Accuracy, CurveReport, KindReport
 from predictor.model.records import Records
 
 SCHEMES = {
@@ -31,7 +31,7 @@ def json_of(report: KindReport) -> dict[str, Any]:
         **{name: asdict(found) for name, found in report.accuracies.items()},
         "stepwise": {name: asdict(found) for name, found in report.stepwise.items()},
         "nearest": asdict(report.nearest),
-        "curves": None if report.curves is None else asdict(report.curves),
+        "curves": None if report.curves is None else _curves(report.curves),
         "with_excluded": asdict(report.included),
         "without_dangerous": {
             "records": report.clear_records,
@@ -63,9 +63,25 @@ def curves_sentence(report: KindReport) -> str | None:
         return None
     return (
         f"Stressor curves predict the loss of {found.records} pairs of victims never seen with a mean error "
-        f"of {found.mean_error:.3f} and a rank correlation of {found.rank_correlation:.2f}; counters with "
+        f"of {found.mean_error:.3f} and a rank correlation of {found.rank_correlation:.2f} "
+        f"({found.rank_interval[0]:.2f} to {found.rank_interval[1]:.2f}); counters with "
         f"{found.model_mean_error:.3f} and {found.model_rank_correlation:.2f}."
     )
+
+
+def _curves(found: CurveReport) -> dict[str, Any]:
+    return {
+        "records": found.records,
+        "accuracy": asdict(found.accuracy),
+        "rank_correlation": found.rank_correlation,
+        "rank_interval": list(found.rank_interval),
+        "mean_error": found.mean_error,
+        "model_rank_correlation": found.model_rank_correlation,
+        "model_mean_error": found.model_mean_error,
+        "stressors": list(found.curves.stressors),
+        "sensitivity": {name: levels.tolist() for name, levels in found.curves.sensitivity.items()},
+        "pressure": {name: levels.tolist() for name, levels in found.curves.pressure.items()},
+    }
 
 
 def _clusters(records: Records, groups: Clustering) -> list[dict[str, Any]]:
