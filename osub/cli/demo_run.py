@@ -11,9 +11,9 @@ from pathlib import Path
 from statistics import median
 
 from deploy.local import Gang, LocalCluster, Shape
-from osub.cli.replay_gangd import AUTO, collector_of, find_gang
 from osub.cli.replay_watch import watch_replay
 from osub.errors import ClusterError, OutputError
+from osub.live.gang import AUTO, collector_of, find_gang
 from osub.trust import refuse_for_root
 from submitter.options import ReplayOptions
 from submitter.replay import Replay

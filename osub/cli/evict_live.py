@@ -18,9 +18,9 @@ import typer
 
 from osub.cli.evict_orders import conf_of, show_commands, show_outcomes, told
 from osub.cli.evict_show import facts_of, show_answers
-from osub.cli.replay_cluster import find_cluster
 from osub.cli.terminal import Console
 from osub.errors import ClusterError, UsageError
+from osub.live.cluster import find_cluster
 from osub.one_line import one_line
 from osub.slurm import SlurmClient
 from osub.slurm.run import Answer as CommandAnswer

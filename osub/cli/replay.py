@@ -13,12 +13,12 @@ import typer
 
 from deploy.local.busy import busy_warning
 from deploy.local.state import ClusterState
-from osub.cli.replay_cluster import find_cluster
 from osub.cli.replay_fit import fitting
-from osub.cli.replay_gangd import AUTO, FoundGang, collector_of, find_gang
 from osub.cli.replay_pairing import check_beside, danger_of
 from osub.cli.replay_watch import watch_replay
 from osub.errors import ClusterError, InputError, UsageError
+from osub.live.cluster import find_cluster
+from osub.live.gang import AUTO, FoundGang, collector_of, find_gang
 from osub.slurm import CommandSlurm
 from osub.slurm.faults import SlurmRefusedError
 from osub.slurm.sbatch import check_options

@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from osub.cli.replay_cluster import find_cluster
-from osub.cli.replay_gangd import AUTO, find_gang
 from osub.cli.workloads_run import LoneJobs
+from osub.live.cluster import find_cluster
+from osub.live.gang import AUTO, find_gang
 from submitter.apps import read_apps
 from submitter.begin import prepare_trace
 from submitter.options import ReplayOptions

@@ -12,8 +12,8 @@ import pytest
 from gangd.controller.slicelog import SliceLog
 from gangd.controller.status import NodeStatus, Status
 from osub.cli.main import run
-from osub.cli.replay_gangd import AUTO, NONE, collector_of, find_gang
 from osub.errors import ClusterError, TrustError
+from osub.live.gang import AUTO, NONE, collector_of, find_gang
 
 CONFIG = {"PreemptMode": "OFF", "SlurmUser": f"slurm({os.geteuid()})"}
 NODES = ("n1", "n2")
@@ -102,7 +102,7 @@ def test_slices_that_somebody_else_could_have_written_are_left_out_and_that_is_s
 
 
 def test_nothing_in_the_default_folder_is_no_gangd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("osub.cli.replay_gangd.DEFAULT_STATE", tmp_path / "state")
+    monkeypatch.setattr("osub.live.gang.DEFAULT_STATE", tmp_path / "state")
     assert find_gang(AUTO, None, CONFIG, NODES).settings.kind == "none"
     state_folder(tmp_path)
     assert find_gang(AUTO, None, CONFIG, NODES).settings.kind == "osub"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from osub.cli.replay_cluster import find_cluster
 from osub.errors import ClusterError, TrustError
+from osub.live.cluster import find_cluster
 from osub.records import RunWriter
 from submitter.plan import PlannedJob
 from submitter.script import batch_script

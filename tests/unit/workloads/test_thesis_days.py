@@ -1,0 +1,163 @@
+"""The thesis's trace rebuilt from the log, and what of it a small cluster keeps."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+
+import pytest
+
+from osub.errors import InputError, UsageError
+from workloads.swf import SwfHeader, SwfJob, SwfTrace, read_swf
+from workloads.trace.kept_share import Room, keep_shares
+from workloads.trace.kinds import THESIS_TABLE_7_2, summarize_kinds
+from workloads.trace.thesis_days import (
+    BUSIEST_JOB,
+    FIRST_JOBS,
+    JOB_OF_FIGURE_7_8,
+    first_hours,
+    stretched_to,
+    whole_day,
+    with_busy_time,
+)
+
+SHARED = Path(os.environ.get("OSUB_SHARED", Path(__file__).parents[4] / "shared"))
+THESIS = Room(12, 12, 12)
+
+
+@pytest.fixture(scope="module")
+def log() -> SwfTrace:
+    path = SHARED / "traces" / "UniLu-Gaia-2014-1.swf.gz"
+    if not path.exists():
+        pytest.skip(f"needs {path.name} in OSUB_SHARED/traces")
+    return read_swf(path)
+
+
+def job(number: int, run_s: float, procs: int, queue: int = 1) -> SwfJob:
+    return SwfJob(
+        job_number=number,
+        submit_s=100.0 * number,
+        run_s=run_s,
+        allocated_procs=procs,
+        requested_procs=procs,
+        requested_s=run_s,
+        queue=queue,
+    )
+
+
+def trace_of(*jobs: SwfJob) -> SwfTrace:
+    return SwfTrace(SwfHeader(()), jobs, "made")
+
+
+def share_of(one: SwfJob, procs: int) -> float:
+    return (one.run_s or 0) * (one.procs or 0) / procs
+
+
+def test_the_first_jobs_are_those_of_table_7_8() -> None:
+    golden = SHARED / "golden" / "thesis_table_7_8.csv"
+    if not golden.exists():
+        pytest.skip(f"no golden schedule {golden}")
+    with golden.open(newline="") as stream:
+        rows = [
+            (
+                int(row["trace_job"]),
+                int(row["arrival_s"]),
+                int(row["run_s"]),
+                int(row["nodes"]) * int(row["cores_per_node"]),
+            )
+            for row in csv.DictReader(stream)
+        ]
+    assert [(one.number, one.arrival_s, one.run_s, one.cores) for one in FIRST_JOBS] == rows
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_whole_day_has_the_figures_of_table_7_2(log: SwfTrace, seed: int) -> None:
+    kinds = summarize_kinds(whole_day(log, seed))
+    for kind, thesis in THESIS_TABLE_7_2.items():
+        ours = kinds[kind]
+        assert (ours.jobs, ours.max_procs, ours.max_run_s) == (
+            thesis.jobs,
+            thesis.max_procs,
+            thesis.max_run_s,
+        )
+        assert ours.mean_run_s == pytest.approx(thesis.mean_run_s, rel=1e-3)
+        assert ours.max_busy_s == pytest.approx(thesis.max_busy_s, rel=1e-3)
+        assert ours.mean_busy_s == pytest.approx(thesis.mean_busy_s, rel=1e-3)
+
+
+def test_a_seed_is_one_draw(log: SwfTrace) -> None:
+    assert whole_day(log, 3).jobs == whole_day(log, 3).jobs
+    assert {one.job_number for one in whole_day(log, 3).jobs} != {
+        one.job_number for one in whole_day(log, 4).jobs
+    }
+
+
+def test_the_first_hours_have_the_busy_times_that_the_thesis_tells(log: SwfTrace) -> None:
+    jobs = {one.job_number: one for one in first_hours(log).jobs}
+    assert len(jobs) == 29
+    busy = {number: one.pattern.busy_s for number, one in jobs.items() if one.pattern is not None}
+    assert busy[BUSIEST_JOB] == pytest.approx(7299)
+    assert busy[JOB_OF_FIGURE_7_8] == pytest.approx(7217)
+    assert all(sum(one.pattern.periods_s) == pytest.approx(one.run_s) for one in jobs.values() if one.pattern)
+
+
+def test_another_log_is_refused_and_the_message_says_where_the_right_one_is() -> None:
+    with pytest.raises(InputError, match="osub trace fetch UniLu-Gaia-2014-1"):
+        whole_day(trace_of(job(1, 10, 1)))
+
+
+def test_run_times_are_stretched_to_a_sum_and_cut_at_the_longest() -> None:
+    made = stretched_to([job(1, 100, 1), job(2, 1000, 1), job(3, 14000, 1)], 20_000)
+    assert sum(one.run_s or 0 for one in made) == pytest.approx(20_000, rel=1e-3)
+    assert [one.run_s for one in made] == sorted(one.run_s or 0 for one in made)
+    assert all(one.run_s == 14_410 for one in stretched_to([job(1, 5, 1)], 1e9))
+
+
+def test_a_pattern_keeps_its_run_time_with_another_busy_time(log: SwfTrace) -> None:
+    pattern = next(one.pattern for one in first_hours(log).jobs if one.job_number == 5057)
+    assert pattern is not None
+    other = with_busy_time(pattern, 100.0)
+    assert sum(other.activations_s) == pytest.approx(100.0)
+    assert sum(other.periods_s) == pytest.approx(sum(pattern.periods_s))
+
+
+def test_a_job_keeps_its_share_of_the_system() -> None:
+    trace = trace_of(job(1, 14410, 12), job(2, 9000, 5), job(3, 7200, 1), job(4, 14410, 25))
+    kept = keep_shares(trace, THESIS, Room(2, 1, 2), 100.0, 0.0).trace
+    assert [one.procs for one in kept.jobs] == [2, 1, 1, 2]
+    for before, after in zip(trace.jobs, kept.jobs, strict=True):
+        assert share_of(after, 2) == pytest.approx(share_of(before, 144) / 100, rel=0.01)
+        assert after.submit_s == before.submit_s / 100
+
+
+def test_batch_jobs_of_a_narrower_queue_are_narrower_and_longer() -> None:
+    trace = trace_of(job(1, 14410, 12))
+    wide = keep_shares(trace, THESIS, Room(2, 1, 2), 100.0, 0.0).trace.jobs[0]
+    narrow = keep_shares(trace, THESIS, Room(2, 1, 1), 100.0, 0.0).trace.jobs[0]
+    assert (wide.procs, narrow.procs) == (2, 1)
+    assert narrow.run_s == pytest.approx(2 * (wide.run_s or 0), rel=0.001)
+
+
+def test_a_cluster_of_the_same_size_keeps_every_size() -> None:
+    trace = trace_of(job(1, 14410, 12), job(2, 100, 18), job(3, 100, 1), job(4, 50, 12, queue=0))
+    kept = keep_shares(trace, THESIS, THESIS, 1.0, 0.0).trace
+    assert [(one.procs, one.run_s) for one in kept.jobs] == [(one.procs, one.run_s) for one in trace.jobs]
+
+
+def test_interactive_jobs_stay_on_one_node() -> None:
+    kept = keep_shares(trace_of(job(1, 100, 12, queue=0)), THESIS, Room(2, 1, 2), 1.0, 0.0).trace
+    assert kept.jobs[0].procs == 1
+
+
+def test_short_jobs_are_raised_and_counted_and_ask_for_whole_minutes() -> None:
+    kept = keep_shares(trace_of(job(1, 10, 1), job(2, 14410, 12)), THESIS, Room(2, 1, 2), 10.0, 1.0)
+    assert kept.raised == 1
+    assert kept.trace.jobs[0].run_s == 1.0
+    assert [one.requested_s for one in kept.trace.jobs] == [60.0, 180.0]
+
+
+@pytest.mark.parametrize("compression", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_compression_that_is_none_is_refused(compression: float) -> None:
+    with pytest.raises(UsageError, match="compression"):
+        keep_shares(trace_of(job(1, 10, 1)), THESIS, Room(2, 1, 2), compression, 1.0)
