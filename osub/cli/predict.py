@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from osub.cli.predict_compare import compare
 from osub.cli.predict_counters import counters
 from osub.cli.predict_evaluate import evaluate
 from osub.cli.predict_fit import fit
@@ -23,6 +24,7 @@ app.command()(measure)
 app.command("import")(import_)
 app.command()(fit)
 app.command()(evaluate)
+app.command()(compare)
 app.command()(pair)
 app.command()(matrix)
 app.command()(run)

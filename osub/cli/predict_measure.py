@@ -41,6 +41,10 @@ def measure(
         bool,
         typer.Option("--stressors", help="Each against calibrated stressors only, not against each other."),
     ] = False,
+    against: Annotated[
+        str | None,
+        typer.Option("--against", help="Each against these only, names as of --apps: N x K pairs."),
+    ] = None,
     budget: Annotated[str, typer.Option("--budget", help="Time to spend: 90s, 30m, 2h.")] = "30m",
     width: Annotated[
         float, typer.Option("--width", help="Repeat until the 95% interval of E_v is as narrow.", min=0.001)
@@ -73,7 +77,9 @@ def measure(
 ) -> None:
     """Measure what applications lose to each other here, and write PAIRS. Ctrl-C keeps what was measured."""
     names = [name for name in apps.split(",") if name]
-    chosen = applications_named([*names, "stressors"] if stressors else names)
+    named = [name for name in (against or "").split(",") if name] + ["stressors"] * stressors
+    partners = frozenset(each.name for each in applications_named(named)) if named else None
+    chosen = applications_named([*names, *named])
     settings = Settings(
         applications=chosen,
         kinds=_kinds(kinds),
@@ -84,7 +90,7 @@ def measure(
         lanes=lanes,
         niceness=nice,
         cpus=_cpus(cpus),
-        only_stressors=stressors,
+        against=partners,
         lengths=Lengths(pair_s=window, solo_s=solo, slice_s=slice_s),
     )
     notes = [f"programs ran at niceness {nice}"] if nice else []

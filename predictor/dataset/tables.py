@@ -174,8 +174,8 @@ SOLO = Table(
         ("is not above 0", pl.col("speed") <= 0),
     ),
 )
-"""One row a run alone; ``speed`` in steps a second of wall time; CPU seconds of the application, stolen by
-the hypervisor, and of everybody else."""
+"""One row a run alone; ``speed`` in steps a second of the time that others left on one CPU (of wall time on
+several); CPU seconds of the application, stolen by the hypervisor, and of everybody else."""
 
 TRIALS = Table(
     "trials",
@@ -207,7 +207,8 @@ TRIALS = Table(
     ),
 )
 """One row a window in which both ran, with the runs alone before and after it; speeds in steps a second of
-wall time, ``busy``: share of the window in which an application computed or wanted to."""
+the time that others left, as in ``SOLO``; ``busy``: share of the window in which an application computed or
+wanted to."""
 
 PAIRS = Table(
     "pairs",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from osub.claims.estimate import estimate
@@ -16,18 +16,19 @@ LEAST_TRIALS = 3
 
 
 def pairs_of(
-    applications: Sequence[Application], *, only_stressors: bool = False
+    applications: Sequence[Application], against: Collection[str] | None = None
 ) -> list[tuple[Application, Application]]:
     """Return the unordered pairs to measure: all with all and themselves, but no stressor with a stressor.
 
-    ``only_stressors``: of applications of which N are no stressors and K are, N x K pairs.
+    ``against``: names, of which each pair has one at least; of N other applications and K that are named
+    these are N x K pairs and those of the K.
     """
     return [
         (first, second)
         for place, first in enumerate(applications)
         for second in applications[place:]
-        if (count := [first.family, second.family].count(STRESSOR)) == 1
-        or (count == 0 and not only_stressors)
+        if [first.family, second.family].count(STRESSOR) < 2
+        and (against is None or first.name in against or second.name in against)
     ]
 
 

@@ -45,8 +45,8 @@ class Settings:
         Of the measured programs.
     cpus
         To be used, in this order; None: all that this process may use.
-    only_stressors
-        Leave out pairs without a stressor.
+    against
+        Names, of which each pair has one at least; None: all pairs.
     lengths
         Of windows.
     """
@@ -60,7 +60,7 @@ class Settings:
     lanes: int = 1
     niceness: int = 0
     cpus: tuple[int, ...] | None = None
-    only_stressors: bool = False
+    against: frozenset[str] | None = None
     lengths: Lengths = field(default_factory=Lengths)
 
 
@@ -148,7 +148,7 @@ class Measurement:
     def _run_kind(self, kind: Kind, lanes: list[Place], end_s: float) -> None:
         settings = self._settings
         plan = Plan(
-            pairs_of(settings.applications, only_stressors=settings.only_stressors),
+            pairs_of(settings.applications, settings.against),
             settings.width,
             settings.most,
             settings.seed,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from predictor.measure.host import cpu_time
@@ -16,6 +17,7 @@ from workloads.meter import Reading
 LEAST_STEPS = 3
 MOST_LENGTHENING = 12
 _POLL_S = 0.05
+_MOST_TAKEN = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +35,20 @@ class Pace:
         Of it, in steps: computing, or kept from it.
     cpu_s
         CPU time in the window.
+    taken
+        Share of the window that others took of the CPU while a measured program wanted it (``share_taken``).
     """
 
     steps: int
     wall_s: float
     busy_s: float
     cpu_s: float
+    taken: float = 0.0
 
     @property
     def speed(self) -> float:
-        """Steps a second of wall time."""
-        return self.steps / self.wall_s
+        """Steps a second of the time that others left."""
+        return self.steps / (self.wall_s * (1.0 - self.taken))
 
     @property
     def busy(self) -> float:
@@ -125,12 +130,35 @@ def measure(
     finally:
         for program in programs:
             program.freeze()
-    paces = tuple(
+    foreign_s = max(0.0, host_after.used_s - host.used_s - sum(used_s))
+    steal_s = max(0.0, host_after.steal_s - host.steal_s)
+    whole = [
         Pace(last.steps - first.steps, last.last_s - first.last_s, last.busy_s - first.busy_s, cpu_s)
         for first, last, cpu_s in zip(before, after, used_s, strict=True)
-    )
-    foreign_s = host_after.used_s - host.used_s - sum(used_s)
-    return Window(started, lasted_s, paces, max(0.0, foreign_s), max(0.0, host_after.steal_s - host.steal_s))
+    ]
+    # On several CPUs nothing tells whom the others kept waiting.
+    taken = share_taken(lasted_s, foreign_s + steal_s, whole) if len(set(cpus)) == 1 else 0.0
+    return Window(started, lasted_s, tuple(replace(pace, taken=taken) for pace in whole), foreign_s, steal_s)
+
+
+def share_taken(seconds: float, others_s: float, paces: Sequence[Pace]) -> float:
+    """Return which share of a window on one CPU others took while a measured program wanted it.
+
+    That is the time in which one of the programs was busy and none had the CPU; at most what the others
+    used, for a program that waits for a disk wants no CPU. Programs that sleep do so independently.
+
+    Parameters
+    ----------
+    seconds
+        Of the window.
+    others_s
+        CPU seconds that other processes and the hypervisor took.
+    paces
+        Of the measured programs.
+    """
+    wanted_s = seconds * (1.0 - math.prod(1.0 - pace.busy for pace in paces))
+    had_s = sum(pace.cpu_s for pace in paces)
+    return min(_MOST_TAKEN, max(0.0, min(others_s, wanted_s - had_s)) / seconds)
 
 
 def _await_first_steps(

@@ -31,7 +31,7 @@ from predictor.measure.run import Measurement, Settings, places
 from predictor.measure.running import ProgramError, Running
 from predictor.measure.store import Store
 from predictor.measure.turns import Turns
-from predictor.measure.window import Pace, measure
+from predictor.measure.window import Pace, measure, share_taken
 from predictor.programs import compiled
 from predictor.programs.catalogue import ALL, Application, applications_named
 from tests.fixtures.tier import examples
@@ -112,11 +112,32 @@ def test_an_opponent_that_sleeps_counts_for_the_time_in_which_it_is_busy() -> No
     assert row["e_v"] == pytest.approx(0.25 / 0.5)
 
 
+def test_what_others_take_of_the_core_is_not_laid_to_the_pair() -> None:
+    # Others had a fifth of a second of one: the two have 0.8 s, and got their work done in that.
+    always = Pace(steps=100, wall_s=1.0, busy_s=1.0, cpu_s=0.4)
+    taken = share_taken(1.0, 0.2, [always, always])
+    assert taken == pytest.approx(0.2)
+    assert replace(always, taken=taken).speed == pytest.approx(125.0)
+    # A program that sleeps half the time, and loses nothing to others who run meanwhile.
+    sleeper = Pace(steps=100, wall_s=1.0, busy_s=0.5, cpu_s=0.5)
+    assert share_taken(1.0, 0.4, [sleeper]) == 0.0
+    # One that waits for a disk as long as it computes: nobody took that.
+    assert share_taken(1.0, 0.0, [Pace(steps=9, wall_s=1.0, busy_s=1.0, cpu_s=0.5)]) == 0.0
+    # A count that cannot be leaves a tenth.
+    assert share_taken(1.0, 5.0, [Pace(steps=9, wall_s=1.0, busy_s=1.0, cpu_s=0.0)]) == pytest.approx(0.9)
+
+
 def test_every_pair_but_stressors_among_themselves() -> None:
     apps = [application(name) for name in "abc"] + [application(name, family="stressor") for name in "xy"]
     names = [(one.name, other.name) for one, other in pairs_of(apps)]
     assert len(names) == len(set(names)) == 6 + 6
-    assert len(pairs_of(apps, only_stressors=True)) == 6
+    assert len(pairs_of(apps, against={"x", "y"})) == 6
+    # Against one of them: each other one, and itself.
+    assert [(one.name, other.name) for one, other in pairs_of(apps[:3], against={"b"})] == [
+        ("a", "b"),
+        ("b", "b"),
+        ("b", "c"),
+    ]
 
 
 @examples(30)
