@@ -16,6 +16,7 @@ from osub.trust import read_trusted
 
 MS = 1_000_000
 SECOND = 1_000_000_000
+LONGEST_QUANTUM_MS = 5_000
 
 Milliseconds = Annotated[float, msgspec.Meta(gt=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
@@ -23,6 +24,30 @@ Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Samples = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 Weight = Annotated[float, msgspec.Meta(ge=1 / 1024, le=1024)]
 HoldKind = Literal["freeze", "yield"]
+
+
+SlurmName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_.+$@\\-][A-Za-z0-9_.+$@\\ -]{0,254}\Z")]
+
+
+class Saying(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is said of the jobs of a partition, a QOS, an account or a user; None where nothing is.
+
+    Parameters
+    ----------
+    hold
+        How they are held.
+    weight
+        Share relative to others; 2 gets twice the slices of 1.
+    quantum_ms
+        For how long each runs at a stretch, in whole slices; not below ``quantum_ms`` of all.
+    opt_out
+        Whether they are never held.
+    """
+
+    hold: HoldKind | None = None
+    weight: Weight | None = None
+    quantum_ms: Milliseconds | None = None
+    opt_out: bool | None = None
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -43,8 +68,6 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     hold
         How a gang whose turn it isn't is held: ``freeze`` (it stands still) or ``yield`` (it takes what the
         owner of the slice leaves).
-    holds
-        The same for the jobs of a partition.
     job_holds
         What a job may ask for itself, by ``gangd-hold=yield`` or ``gangd-hold=freeze`` in its comment.
     quantum_ms
@@ -74,10 +97,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     status_mode
         Mode of ``status.json`` and of the record, such as ``0640``; None for 0644, or 0600 where Slurm's
         ``PrivateData`` hides jobs or nodes.
-    weights
-        Weight of the jobs of a partition; 1 for those not named.
+    partitions, qos, accounts, users
+        What is said of the jobs of a partition, a QOS, an account, a user; precedence:
+        ``gangd.controller.policy``.
     most_job_weight
-        Factor on that weight that a job may ask for at most, by ``gangd-weight=F`` in its comment.
+        Factor on its weight that a job may ask for at most, by ``gangd-weight=F`` in its comment.
     pairing
         Table of losses (CSV ``victim,opponent,e_v``) of applications that are neighbours on a node: jobs of
         which one would lose more than ``pairing_threshold`` never run beside each other. None: all may.
@@ -96,7 +120,6 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     slurm_conf: Path | None = None
     record: Path | None = None
     hold: HoldKind = "yield"
-    holds: dict[str, HoldKind] = {}
     job_holds: tuple[HoldKind, ...] = ()
     quantum_ms: Milliseconds = 250
     lookahead: int = 2
@@ -114,7 +137,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     snapshot_s: Seconds = 1.0
     move_ends: bool = True
     status_mode: Annotated[str, msgspec.Meta(pattern="^0[0-7]{3}$")] | None = None
-    weights: dict[str, Weight] = {}
+    partitions: dict[SlurmName, Saying] = {}
+    qos: dict[SlurmName, Saying] = {}
+    accounts: dict[SlurmName, Saying] = {}
+    users: dict[SlurmName, Saying] = {}
     most_job_weight: Weight = 1.0
     pairing: Path | None = None
     pairing_threshold: Share = 0.05
@@ -149,16 +175,39 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             return int(self.status_mode, 8)
         return 0o600 if hides_jobs else 0o644
 
+    def sayings(self) -> tuple[dict[str, Saying], ...]:
+        """Return what is said of partitions, QOS, accounts and users, in this order."""
+        return self.partitions, self.qos, self.accounts, self.users
+
     def bounds(self) -> Bounds:
         """Return what every agent is told: how long it may freeze, and how jobs and steps begin."""
-        newcomers_yield = "yield" in (self.hold, *self.holds.values())
+        said = {one.hold for sayings in self.sayings() for one in sayings.values()}
+        newcomers_yield = "yield" in (self.hold, *said)
         return Bounds(round(self.freeze_cap_ms * MS), round(self.step_grace_ms * MS), newcomers_yield)
 
     def may_freeze(self, partition: str) -> bool:
         """Whether jobs of a partition may be frozen."""
-        if self.pairing is not None:
-            return True
-        return self.holds.get(partition, self.hold) == "freeze" or "freeze" in self.job_holds
+        said = self.partitions.get(partition, Saying())
+        others = {one.hold for sayings in self.sayings()[1:] for one in sayings.values()}
+        return self.pairing is not None or "freeze" in (said.hold or self.hold, *others, *self.job_holds)
+
+    def longest_quantum_ms(self, partition: str) -> float:
+        """Return for how long a job of a partition may run at a stretch."""
+        said = [self.partitions.get(partition, Saying())]
+        said += [one for sayings in self.sayings()[1:] for one in sayings.values()]
+        return max([self.quantum_ms, *(one.quantum_ms for one in said if one.quantum_ms is not None)])
+
+    def check_quanta(self) -> None:
+        """Raise ``UsageError`` if a quantum is no whole slice, or longer than is possible."""
+        words = ("partition", "QOS", "account", "user")
+        for word, sayings in zip(words, self.sayings(), strict=True):
+            for name, said in sayings.items():
+                quantum_ms = said.quantum_ms
+                if quantum_ms is not None and not self.quantum_ms <= quantum_ms <= LONGEST_QUANTUM_MS:
+                    raise UsageError(
+                        f"configuration of gangd: quantum_ms = {quantum_ms:g} of {word} {name}: it is made "
+                        f"of slices of {self.quantum_ms:g} ms (quantum_ms), and 5000 ms long at most"
+                    )
 
 
 def load_config(path: Path | None, **overrides: object) -> Config:
@@ -191,6 +240,7 @@ def load_config(path: Path | None, **overrides: object) -> Config:
     except msgspec.ValidationError as error:
         raise UsageError(f"configuration {path or 'of gangd'}: {error}") from error
     config.settings()
+    config.check_quanta()
     return config
 
 

@@ -1,8 +1,9 @@
-"""Entry of ``gangd``: ``run`` is the controller, ``keys`` makes its keys and those of its agents."""
+"""Entry of ``gangd``: ``run`` is the controller, ``check`` judges a configuration, ``keys`` makes keys."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 import sys
 from collections.abc import Callable, Sequence
@@ -10,10 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from gangd.config import Config, load_config
+from gangd.controller.examine import examine
 from gangd.controller.keeper import Keeper
 from gangd.controller.loop import ControllerLoop
 from gangd.controller.memory import calm_collector
-from gangd.controller.preflight import check_slurm, hides_jobs
+from gangd.controller.sayings import policy_of
 from gangd.keys import SHARED_AGENT, load_controller_keys, make_keys
 from gangd.openfiles import allow_open_files
 from gangd.wire.sockets import ControllerSockets
@@ -58,6 +60,15 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--quantum-ms", type=float, metavar="MS", help="length of a slice, 20 to 5000")
     run.add_argument("--dry-run", action="store_true", help="decide and log, but hold nothing")
     run.add_argument("--verbose", action="store_true", help="log more")
+    check = commands.add_parser(
+        "check",
+        help="check a configuration",
+        description="Read the configuration, hold it against the live Slurm, and say what is wrong with it. "
+        "Exit code 0: it can be in force, warnings may be printed; else one line says why not.",
+    )
+    check.add_argument("--config", type=Path, metavar="FILE", help="TOML file; docs/gangd.md lists its keys")
+    check.add_argument("--slurm-conf", type=Path, metavar="FILE", help="slurm.conf of the cluster")
+    check.add_argument("--json", action="store_true", help="print one JSON object")
     keys = commands.add_parser("keys", help="make keys", description="Make the keys that are missing.")
     keys.add_argument(
         "--dir", type=Path, required=True, metavar="DIR", help="key folder, made with mode 0700"
@@ -74,16 +85,13 @@ def parser() -> argparse.ArgumentParser:
 
 def serve(config: Config, reload: Callable[[], Config], *, dry_run: bool) -> None:
     """Check Slurm, open everything, and serve until told to leave."""
-    if config.slurm_conf is not None:
-        with suppress(FileNotFoundError):  # Slurm's commands say so
-            check_conf(config.slurm_conf)
-    client = CommandSlurm(config.slurm_conf)
-    found = client.config()
-    for warning in check_slurm(found, client.partitions(), config.settings(), config.may_freeze):
+    client = CommandSlurm(_checked_conf(config))
+    found = examine(client, config)
+    for warning in found.warnings:
         log.warning("%s", warning)
     keys = load_controller_keys(config.keys)
     keeper = Keeper(config.state)
-    keeper.status_mode = config.mode_of_status(hides_jobs=hides_jobs(found))
+    keeper.status_mode = config.mode_of_status(hides_jobs=found.hides_jobs)
     try:
         calm_collector()
         with ControllerSockets(keys, config.publish, config.reports) as sockets:
@@ -98,6 +106,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         if options.command == "keys":
             _keys(options.dir, None if options.shared else options.agents)
+        elif options.command == "check":
+            _check(options)
         else:
             _run(options)
     except OsubError as error:
@@ -117,6 +127,25 @@ def _run(options: argparse.Namespace) -> None:
 
     allow_open_files()
     serve(read(), read, dry_run=options.dry_run)
+
+
+def _check(options: argparse.Namespace) -> None:
+    config = load_config(options.config, slurm_conf=options.slurm_conf)
+    policy_of(config)  # reads the table of losses, too
+    found = examine(CommandSlurm(_checked_conf(config)), config)
+    if options.json:
+        print(json.dumps({"warnings": found.warnings}))
+        return
+    for warning in found.warnings:
+        print(f"gangd: warning: {one_line(warning, LONGEST_MESSAGE)}")
+    print(f"the configuration can be in force; {len(found.warnings)} warnings")
+
+
+def _checked_conf(config: Config) -> Path | None:
+    if config.slurm_conf is not None:
+        with suppress(FileNotFoundError):  # Slurm's commands say so
+            check_conf(config.slurm_conf)
+    return config.slurm_conf
 
 
 def _keys(folder: Path, agents: str | None) -> None:

@@ -17,23 +17,22 @@ import zmq
 
 from gangd.config import Config
 from gangd.controller.alarms import alarm_of, alarms_of
-from gangd.controller.apart import PairRule, read_pairs
 from gangd.controller.fanout import Fanout
 from gangd.controller.keeper import Keeper
 from gangd.controller.lines import Lines
 from gangd.controller.orders import Orders
 from gangd.controller.quota import Quota
+from gangd.controller.sayings import policy_of
 from gangd.controller.slicelog import SliceLog
 from gangd.controller.slurm_worker import Answer, Checked, Failed, Looked, SlurmWorker
 from gangd.controller.status import Vitals, describe
 from gangd.controller.uplink import Times, Uplink
-from gangd.controller.view import ClusterView, Policy
+from gangd.controller.view import ClusterView
 from gangd.core import (
     AgentState,
     Alarm,
     CoreMap,
     GangScheduler,
-    Hold,
     InvalidEvent,
     NodeReport,
     Reload,
@@ -109,7 +108,7 @@ class ControllerLoop:
         self._clock = clock
         self._wall = wall
         self._cores = CoreMap()
-        self._view = ClusterView(self._cores, _policy(config))
+        self._view = ClusterView(self._cores, policy_of(config))
         self._scheduler = GangScheduler(settings, now_ns, self._cores, keeper.state.limits)
         self._fanout = Fanout(
             self.controller, self._cores, self._scheduler.time, settings.lease_ns, config.bounds()
@@ -338,7 +337,7 @@ class ControllerLoop:
             self._refuse_config(checked.refusal)
             return
         try:
-            policy = _policy(config)
+            policy = policy_of(config)
         except OsubError as error:
             self._refuse_config(str(error))
             return
@@ -396,22 +395,6 @@ class ControllerLoop:
         if self._slices is not None:
             self._slices.close()
         self._worker.stop()
-
-
-def _policy(config: Config) -> Policy:
-    comments, features = frozenset(config.opt_out_comments), frozenset(config.opt_out_features)
-    return Policy(
-        weights=dict(config.weights),
-        most_job_weight=config.most_job_weight,
-        opt_out_comments=comments,
-        opt_out_features=features,
-        hold=Hold(config.hold),
-        holds={partition: Hold(kind) for partition, kind in config.holds.items()},
-        job_holds=frozenset(map(Hold, config.job_holds)),
-        pairing=PairRule()
-        if config.pairing is None
-        else read_pairs(config.pairing, config.pairing_threshold, by_user=config.pairing_word == "comment"),
-    )
 
 
 def _taken(pipe: int) -> bytes:

@@ -22,6 +22,7 @@ def check_slurm(
     partitions: Sequence[Partition],
     settings: Settings,
     may_freeze: Callable[[str], bool] = _everywhere,
+    longest_quantum_ms: Callable[[str], float] | None = None,
 ) -> tuple[str, ...]:
     """Return warnings.
 
@@ -33,6 +34,8 @@ def check_slurm(
         All partitions.
     may_freeze
         Whether jobs of a partition may be frozen; where all of them yield, nothing stands still too long.
+    longest_quantum_ms
+        For how long a job of a partition may run at a stretch; None for one slice everywhere.
 
     Raises
     ------
@@ -44,14 +47,15 @@ def check_slurm(
     for where, mode in modes.items():
         if any(word in re.split(r"[,\s]+", mode.upper()) for word in CLASHING):
             raise ClusterError(f"{where} is {mode}: set it to OFF, Slurm and gangd would fight over freezes")
-    most = max((one.multiplicity for one in partitions if may_freeze(one.name)), default=1)
-    quantum_ms, cap_ms = settings.quantum_ns / MS, settings.freeze_cap_ns / MS
-    frozen_ms = (most - 1) * quantum_ms
-    if frozen_ms > cap_ms:
-        raise ClusterError(
-            f"{most} jobs a core at slices of {quantum_ms:g} ms freeze a job for {frozen_ms:g} ms, "
-            f"longer than freeze_cap_ms = {cap_ms:g}: make quantum_ms shorter"
-        )
+    cap_ms = settings.freeze_cap_ns / MS
+    for one in partitions:
+        quantum_ms = settings.quantum_ns / MS if longest_quantum_ms is None else longest_quantum_ms(one.name)
+        frozen_ms = (one.multiplicity - 1) * quantum_ms
+        if may_freeze(one.name) and frozen_ms > cap_ms:
+            raise ClusterError(
+                f"partition {one.name}: {one.multiplicity} jobs a core at slices of {quantum_ms:g} ms freeze "
+                f"a job for {frozen_ms:g} ms, longer than freeze_cap_ms = {cap_ms:g}: make quantum_ms shorter"
+            )
     timeout_s = seconds_of(config.get("MessageTimeout", ""))
     if timeout_s is not None and cap_ms > timeout_s * 1000 / 2:
         raise ClusterError(

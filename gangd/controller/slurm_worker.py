@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from gangd.config import Config
-from gangd.controller.preflight import check_slurm, hides_jobs
+from gangd.controller.examine import examine
 from gangd.threads import Death, WatchedThread
 from osub.errors import OsubError
 from osub.slurm import Job, JobSnapshot, Node, SlurmClient
@@ -198,13 +198,11 @@ class SlurmWorker:
         return Looked(asked_ns, snapshot, nodes)
 
     def _checked(self, config: Config) -> Checked:
-        slurm = self._client
         try:
-            found = slurm.config()
-            warnings = check_slurm(found, slurm.partitions(), config.settings(), config.may_freeze)
+            found = examine(self._client, config)
         except (OsubError, OSError) as error:
             return Checked(config, refusal=str(error))
-        return Checked(config, warnings, hides_jobs=hides_jobs(found))
+        return Checked(config, found.warnings, hides_jobs=found.hides_jobs)
 
     def _urgent(self) -> dict[int, tuple[float, float]]:
         """Take the moves that are made next: those of the jobs whose ends are nearest."""

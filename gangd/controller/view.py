@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from math import prod
+from dataclasses import replace
 
-from gangd.controller.apart import PairRule, Seat, Seats
+from gangd.controller.apart import Seat, Seats
+from gangd.controller.policy import Policy
 from gangd.core import CoreMap, Hold, InvalidEvent, JobState, JobView
 from osub.slurm import Job, JobSnapshot, Node
 from osub.slurm import JobState as SlurmState
@@ -21,61 +21,6 @@ STATES = {
     SlurmState.COMPLETING: JobState.TERMINATING,
     SlurmState.STAGE_OUT: JobState.TERMINATING,
 }
-
-
-WEIGHT_WORD = "gangd-weight="
-HOLD_WORD = "gangd-hold="
-LEAST_WEIGHT, MOST_WEIGHT = 1 / 1024, 1024.0
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """What the configuration says of jobs: weights, how they are held, and how a job opts out.
-
-    Attributes
-    ----------
-    weights
-        By partition; 1 for those not named.
-    most_job_weight
-        Factor on its partition's weight that a job may ask for at most (``gangd-weight=`` in its comment).
-    opt_out_comments, opt_out_features
-        Words in the comment, and node features asked for, that opt a job out.
-    hold, holds
-        How jobs are held, and those of a partition.
-    job_holds
-        What a job may ask for (``gangd-hold=`` in its comment).
-    pairing
-        Which applications must not run beside each other on a node.
-    """
-
-    weights: dict[str, float]
-    most_job_weight: float = 1.0
-    opt_out_comments: frozenset[str] = frozenset()
-    opt_out_features: frozenset[str] = frozenset()
-    hold: Hold = Hold.FREEZE
-    holds: Mapping[str, Hold] = field(default_factory=dict)
-    job_holds: frozenset[Hold] = frozenset()
-    pairing: PairRule = field(default_factory=PairRule)
-
-    def way(self, job: Job) -> Hold:
-        """Return how a job is held: as it asks, if it may; of two words that it may say, none counts."""
-        asked = {hold for hold in self.job_holds if HOLD_WORD + hold.value in _words(job.comment)}
-        return asked.pop() if len(asked) == 1 else self.holds.get(job.partition, self.hold)
-
-    def weight(self, job: Job) -> float:
-        """Return the weight of a job: its partition's, times what it asks for as far as it may."""
-        weight = self.weights.get(job.partition, 1.0)
-        asked = [word for word in _words(job.comment) if word.startswith(WEIGHT_WORD)]
-        if asked:  # twice the word gets no more than once
-            factors = (_factor(word.removeprefix(WEIGHT_WORD)) for word in asked)
-            weight *= min(prod(factors), self.most_job_weight)
-        return min(max(weight, LEAST_WEIGHT), MOST_WEIGHT)
-
-    def opts_out(self, job: Job) -> bool:
-        """Whether a job must not be held."""
-        comment = _words(job.comment)
-        features = set((job.features or "").replace("&", " ").replace("|", " ").replace(",", " ").split())
-        return bool(comment & self.opt_out_comments or features & self.opt_out_features)
 
 
 class ClusterView:
@@ -161,17 +106,5 @@ class ClusterView:
             hold=Hold.FREEZE if seats else self.policy.way(job),
             # `scancel --signal=STOP` reaches some steps only: ours to thaw and to leave alone, all of them.
             opt_out=self.policy.opts_out(job) or job.state is SlurmState.STOPPED,
+            quantum_ns=self.policy.quantum_ns(job),
         )
-
-
-def _words(comment: str | None) -> set[str]:
-    return set((comment or "").replace(",", " ").split())
-
-
-def _factor(text: str) -> float:
-    """Return the number that a job asks for; 1 for what is none."""
-    try:
-        factor = float(text)
-    except ValueError:
-        return 1.0
-    return factor if 0 < factor < float("inf") else 1.0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gangd.core.events import AgentJoined, AgentLost, Event, NodeReport, SlurmSnapshot
 from gangd.core.faults import InvalidEvent
+from gangd.core.settings import GREATEST_QUANTUM_NS
 from gangd.core.states import AgentState
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def _check_snapshot(snapshot: SlurmSnapshot, nodes: int) -> None:
     for view in snapshot.jobs:
         if not LEAST_WEIGHT <= view.weight <= MOST_WEIGHT:
             raise InvalidEvent(f"job {view.job} has weight {view.weight}; 1/1024 to 1024 are possible")
+        if view.quantum_ns is not None and not 0 <= view.quantum_ns <= GREATEST_QUANTUM_NS:
+            raise InvalidEvent(f"job {view.job} has a quantum of {view.quantum_ns} ns; at most 5 s")
         if not view.cores.packed or view.cores.nodes[-1] >= nodes:
             raise InvalidEvent(f"job {view.job} is on a node that is not known")
         if view.end_s is not None and not isfinite(view.end_s):

@@ -46,6 +46,8 @@ class JobView:
         It must not be held.
     hold
         How it is held; a gang of several jobs yields only if all of them do.
+    quantum_ns
+        For how long it runs at a stretch when it is its turn, in whole slices; None for one slice.
     """
 
     job: int
@@ -57,6 +59,7 @@ class JobView:
     weight: float = 1.0
     opt_out: bool = False
     hold: Hold = Hold.FREEZE
+    quantum_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

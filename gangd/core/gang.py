@@ -28,6 +28,8 @@ class Gang:
         All cores of all its jobs.
     weight
         Greatest weight of its jobs.
+    quantum_ns
+        Longest quantum of its jobs, 0 for one slice.
     hold
         How it stands back: it yields if all of its jobs do.
     since_ns
@@ -65,6 +67,7 @@ class Gang:
         "missing",
         "opt_out",
         "places",
+        "quantum_ns",
         "since_ns",
         "slot",
         "state",
@@ -100,6 +103,7 @@ class Gang:
         self.views = views
         self.terminating = self.suspended = self.opt_out = False
         self.weight = 0.0
+        self.quantum_ns = 0
         self.places = 0
         self.hold = Hold.YIELD
         for view in views.values():
@@ -112,6 +116,7 @@ class Gang:
             if view.hold is Hold.FREEZE:
                 self.hold = Hold.FREEZE
             self.weight = max(self.weight, view.weight)
+            self.quantum_ns = max(self.quantum_ns, view.quantum_ns or 0)
             self.places += len(view.cores.nodes)
         jobs = tuple([(job, view.cores) for job, view in views.items()])
         if self.member.jobs != jobs:

@@ -1,6 +1,6 @@
 """A group of gangs that contend with each other, directly or through others, and its composed slices.
 
-The state of a group (leads, waits, who is woken) before a slice decides everything after it; once the
+The state of a group (leads, waits, turns, who is woken) before a slice decides everything after it; once the
 state has been the same twice, the slices between repeat for ever and need not be composed again.
 
 Groups that were composed together lie side by side in one ``Block``: thousands of small groups cost a few
@@ -30,21 +30,22 @@ class Block:
         The gangs, shape (n,): group by group, in a group ascending by gang id.
     run
         Who owns each composed slice, shape (t, n).
-    times, waits, woken
-        Virtual time, slices waited, and whether first in line, before each composed slice and after the
-        last, shape (t + 1, n).
+    times, waits, stay, woken
+        Virtual time, slices waited, slices left of its turn, and whether first in line, before each composed
+        slice and after the last, shape (t + 1, n).
     """
 
-    __slots__ = ("_held", "first_slice", "run", "slots", "times", "waits", "woken")
+    __slots__ = ("_held", "first_slice", "run", "slots", "stay", "times", "waits", "woken")
 
     def __init__(
-        self, first_slice: int, slots: Ints, run: Bools, times: Ints, waits: Ints, woken: Bools
+        self, first_slice: int, slots: Ints, run: Bools, times: Ints, waits: Ints, stay: Ints, woken: Bools
     ) -> None:
         self.first_slice = first_slice
         self.slots = slots
         self.run = run
         self.times = times
         self.waits = waits
+        self.stay = stay
         self.woken = woken
         self._held: Ints | None = None
 
@@ -84,6 +85,8 @@ class Frame(NamedTuple):
         Slices after which a gang is overdue, shape (n,).
     most_ahead
         Greatest lead, shape (n,).
+    turn
+        Slices that it runs at a stretch, shape (n,).
     """
 
     edges: Ints
@@ -91,6 +94,7 @@ class Frame(NamedTuple):
     charge: Ints
     patience: Ints
     most_ahead: Ints
+    turn: Ints
 
 
 class Group:
@@ -186,6 +190,7 @@ class Group:
             np.concatenate((old.run[:, mine], rows.run))[drop:],
             np.concatenate((old.times[:, mine], rows.times[1:]))[drop:],
             np.concatenate((old.waits[:, mine], rows.waits[1:]))[drop:],
+            np.concatenate((old.stay[:, mine], rows.stay[1:]))[drop:],
             np.concatenate((old.woken[:, mine], rows.woken[1:]))[drop:],
         )
         self.begin, self.end = 0, len(self.block.slots)
@@ -194,10 +199,12 @@ class Group:
         """Look for the shortest repetition at the end of the slices that are kept."""
         block, mine = self.block, slice(self.begin, self.end)
         times, waits, woken, run = block.times[:, mine], block.waits[:, mine], block.woken[:, mine], block.run
+        stay = block.stay[:, mine]
         last = times[-1] - times[-1].min()
         for period in range(1, len(run) + 1):
             if (
                 np.array_equal(waits[-1], waits[-1 - period])
+                and np.array_equal(stay[-1], stay[-1 - period])
                 and np.array_equal(last, times[-1 - period] - times[-1 - period].min())
                 and not woken[-1 - period].any()
             ):
@@ -257,7 +264,7 @@ def settle(groups: Sequence[Group], end: int) -> tuple[Ints, Ints]:
     return block.slots[columns], held
 
 
-def states(groups: Sequence[Group], number: int) -> tuple[Ints, Ints, Ints, Bools]:
+def states(groups: Sequence[Group], number: int) -> tuple[Ints, Ints, Ints, Ints, Bools]:
     """State before slice ``number``.
 
     Parameters
@@ -267,7 +274,7 @@ def states(groups: Sequence[Group], number: int) -> tuple[Ints, Ints, Ints, Bool
 
     Returns
     -------
-    slots, times, waits, woken
+    slots, times, waits, stay, woken
         The gangs of all groups in their order, and their state; the least time of each group is 0.
     """
     block = groups[0].block
@@ -275,7 +282,8 @@ def states(groups: Sequence[Group], number: int) -> tuple[Ints, Ints, Ints, Bool
     rows = np.repeat([group.state_row(number) for group in groups], sizes)
     times = block.times[rows, columns]
     times -= np.repeat(np.minimum.reduceat(times, np.cumsum(sizes) - sizes), sizes)
-    return block.slots[columns], times, block.waits[rows, columns], block.woken[rows, columns]
+    waits, stay, woken = (kept[rows, columns] for kept in (block.waits, block.stay, block.woken))
+    return block.slots[columns], times, waits, stay, woken
 
 
 def _columns(groups: Sequence[Group]) -> tuple[Ints, Ints]:

@@ -140,18 +140,19 @@ class Population:
         else:
             self.by_slot[slot] = gang
         self.gangs[number] = gang
-        self._rotation.enter(slot, number, gang.weight, takes_turns=gang.needs_turns)
+        self._rotation.enter(slot, number, gang.weight, gang.quantum_ns, takes_turns=gang.needs_turns)
         self._inhabit(gang)
         return gang
 
     def _redescribe(self, gang: Gang, views: dict[int, JobView]) -> bool:
         """Take in changed views; True if the cores changed."""
-        cores, weight, member, turns = gang.cores, gang.weight, gang.member, gang.needs_turns
+        cores, member = gang.cores, gang.member
+        before = (gang.weight, gang.quantum_ns, gang.needs_turns)
         self._desert(gang)
         gang.describe(views)
         self._inhabit(gang)
-        if gang.weight != weight or gang.needs_turns is not turns:
-            self._rotation.reweigh(gang.slot, gang.weight, takes_turns=gang.needs_turns)
+        if (gang.weight, gang.quantum_ns, gang.needs_turns) != before:
+            self._rotation.reweigh(gang.slot, gang.weight, gang.quantum_ns, takes_turns=gang.needs_turns)
         if gang.member is not member:
             gang.ended.clear()
             self._rotation.move(gang.slot)

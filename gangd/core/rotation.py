@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gangd.core.compose import UNIT, compose
+from gangd.core.compose import UNIT, Rules, compose
 from gangd.core.conflicts import ConflictGraph
 from gangd.core.group import Block, Bools, Group, Ints, by_block, settle, states
 
@@ -25,6 +25,9 @@ FIRST_SLICES = 4  # composed at once for a group that is new
 STEP_SLICES = 2  # composed at most at a tick for a large group that goes on, if ticks are a slice apart
 AHEAD_SLICES = 16  # composed ahead at most: then the group is published anew
 COMPOSE_BUDGET = 20_000  # gang-slices at once: a small system finds its repetition at the first attempt
+_BY_SLOT = (
+    "held_ns", "_gang", "_charge", "_lead", "_debt", "_left", "_wait", "_turn_ns", "_stay", "_woken"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +77,17 @@ class Rotation:
         self._debt: Ints = np.zeros(0, dtype=np.int64)
         self._left: Ints = np.zeros(0, dtype=np.int64)
         self._wait: Ints = np.zeros(0, dtype=np.int64)
+        self._turn_ns: Ints = np.zeros(0, dtype=np.int64)
+        self._stay: Ints = np.zeros(0, dtype=np.int64)
         self._woken: Bools = np.zeros(0, dtype=np.bool_)
         self._dirty: set[int] = set()
         self._first = 0
         self._windows: dict[int, Group] = {}
         self._all: dict[int, Group] = {}
 
-    def enter(self, slot: int, gang: int, weight: float, *, takes_turns: bool = True) -> None:
+    def enter(
+        self, slot: int, gang: int, weight: float, quantum_ns: int = 0, *, takes_turns: bool = True
+    ) -> None:
         """Give ``slot`` to a gang; a slot that is used again starts without past."""
         if slot >= len(self.groups):
             missing = max(slot + 1, 2 * len(self.groups), 64) - len(self.groups)
@@ -88,18 +95,19 @@ class Rotation:
             self._wants.extend([False] * missing)
             self._shares.extend([False] * missing)
             self._turns.extend([True] * missing)
-            for name in ("held_ns", "_gang", "_charge", "_lead", "_debt", "_left", "_wait", "_woken"):
+            for name in _BY_SLOT:
                 old = getattr(self, name)
                 setattr(self, name, np.concatenate((old, np.zeros(missing, dtype=old.dtype))))
         self._gang[slot] = gang
         if slot in self._used:
             self._lead[slot] = self._debt[slot] = self._left[slot] = self.held_ns[slot] = 0
         self._used.add(slot)
-        self.reweigh(slot, weight, takes_turns=takes_turns)
+        self.reweigh(slot, weight, quantum_ns, takes_turns=takes_turns)
 
-    def reweigh(self, slot: int, weight: float, *, takes_turns: bool = True) -> None:
-        """Set the weight of a gang, and whether its contenders must not run beside it."""
+    def reweigh(self, slot: int, weight: float, quantum_ns: int = 0, *, takes_turns: bool = True) -> None:
+        """Set the weight of a gang, its quantum, and whether its contenders must not run beside it."""
         self._charge[slot] = max(1, round(UNIT / weight))
+        self._turn_ns[slot] = quantum_ns
         self._turns[slot] = takes_turns
         self._dirty.add(slot)
 
@@ -216,7 +224,9 @@ class Rotation:
         slices = least
         while groups and left > 0:
             graph = self.graph
-            compose(groups, graph.neighbours, self._charge, graph.crowd, cap_slices, min(slices, left))
+            turns = np.maximum(1, (self._turn_ns + self._quantum_ns // 2) // self._quantum_ns)
+            rules = Rules(graph.neighbours, self._charge, graph.crowd, turns, cap_slices)
+            compose(groups, rules, min(slices, left))
             left -= slices
             slices = AHEAD_SLICES
             groups = [group for group in groups if group.period is None]
@@ -262,8 +272,9 @@ class Rotation:
         self.settle(retired, first)
         stayed: set[int] = set()
         for together in by_block(retired):
-            slots, times, waits, woken = states(together, first)
+            slots, times, waits, stay, woken = states(together, first)
             self._lead[slots], self._wait[slots], self._woken[slots] = times, waits, woken
+            self._stay[slots] = stay
             self._left[slots] = first
             stayed.update(slots.tolist())
         for group in retired:
@@ -291,7 +302,7 @@ class Rotation:
             neighbours, lead = self.graph.neighbours, self._lead
             for place, slot in enumerate(slots.tolist()):
                 last[place] = min((lead[other] for other in neighbours[slot] if other in others), default=0)
-        self._wait[slots] = 0
+        self._wait[slots] = self._stay[slots] = 0
         self._woken[slots] &= own - last < crowded * self._charge[slots]
         self._lead[slots] = np.maximum(own, last)
 
@@ -329,7 +340,7 @@ class Rotation:
         slots = order[np.lexsort((self._gang[order], part_of))]
         times = self._lead[slots]
         times -= np.minimum.reduceat(times, starts)[part_of]
-        block = _start(first, slots, times, self._wait[slots], self._woken[slots])
+        block = _start(first, slots, times, self._wait[slots], self._stay[slots], self._woken[slots])
         names, begins = self._gang[slots[starts]].tolist(), starts.tolist()
         groups = [
             Group(name, block, begin, begin + size)
@@ -340,7 +351,7 @@ class Rotation:
         return groups
 
 
-def _start(first: int, slots: Ints, times: Ints, waits: Ints, woken: Bools) -> Block:
+def _start(first: int, slots: Ints, times: Ints, waits: Ints, stay: Ints, woken: Bools) -> Block:
     """Block without slices yet, from the state before slice ``first``."""
     run = np.zeros((0, len(slots)), dtype=np.bool_)
-    return Block(first, slots, run, times[None, :], waits[None, :], woken[None, :])
+    return Block(first, slots, run, times[None, :], waits[None, :], stay[None, :], woken[None, :])

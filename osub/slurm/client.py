@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from osub.slurm.types import Job, JobSnapshot, Node, Partition
+from osub.slurm.types import AccountingNames, Job, JobSnapshot, Node, Partition
 
 
 class Receiver(StrEnum):
@@ -118,6 +118,10 @@ class SlurmClient(Protocol):
 
     def partitions(self) -> Sequence[Partition]:
         """Return every partition."""
+        ...
+
+    def accounting_names(self) -> AccountingNames:
+        """Return which QOS and accounts there are; raises where there is no accounting."""
         ...
 
     def submit(self, request: SubmitRequest) -> int:

@@ -25,7 +25,7 @@ from osub.slurm.run import Answer, Runner, run_command
 from osub.slurm.sbatch import sbatch_options
 from osub.slurm.site_text import read_config, read_nodes, read_partitions
 from osub.slurm.sources import ChosenSource, JobSource, JsonSource, TextSource
-from osub.slurm.types import Job, JobSnapshot, Node, Partition
+from osub.slurm.types import AccountingNames, Job, JobSnapshot, Node, Partition
 
 # Slurm's words for a controller that is away or restarting: nothing was done, so one may try again.
 _NEVER_ARRIVED = (
@@ -137,6 +137,15 @@ class CommandSlurm:
     def partitions(self) -> Sequence[Partition]:
         """Return every partition."""
         return read_partitions(self._ask("scontrol", "show", "-o", "partition"))
+
+    def accounting_names(self) -> AccountingNames:
+        """Return which QOS and accounts slurmdbd knows."""
+        words = ("sacctmgr", "--noheader", "--parsable2", "show")
+        qos, accounts = (
+            frozenset(self._ask(*words, what, f"format={field}").split())
+            for what, field in (("qos", "Name"), ("account", "Account"))
+        )
+        return AccountingNames(qos, accounts)
 
     def submit(self, request: SubmitRequest) -> int:
         """Submit a batch job and return its id; see :class:`SlurmClient` for what it raises."""

@@ -18,7 +18,16 @@ from osub.slurm.faults import (
     SubmitUncertainError,
     UnreadableJobError,
 )
-from osub.slurm.types import Job, JobSnapshot, JobState, Node, NodeCores, Partition, UnreadableJob
+from osub.slurm.types import (
+    AccountingNames,
+    Job,
+    JobSnapshot,
+    JobState,
+    Node,
+    NodeCores,
+    Partition,
+    UnreadableJob,
+)
 
 
 class SubmitFault(Enum):
@@ -136,6 +145,11 @@ class FakeSlurm:
             "SelectTypeParameters": "CR_CORE_MEMORY,CR_LLN",
             "KillWait": "30 sec",
         }
+
+    def accounting_names(self) -> AccountingNames:
+        """Return the names of a cluster whose accounting has only what every one has."""
+        self._reach()
+        return AccountingNames(frozenset({"normal"}), frozenset({"root"}))
 
     def jobs(self) -> JobSnapshot:
         """Return every job ever submitted; those in ``unreadable`` with the reason that is there."""

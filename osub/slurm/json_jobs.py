@@ -142,6 +142,8 @@ def _job(record: Record, find: FindNode) -> Job:
         comment=record.comment or None,
         admin_comment=record.admin_comment or None,
         batch_host=record.batch_host or None,
+        account=record.account or None,
+        qos=record.qos or None,
     )
 
 

@@ -114,6 +114,8 @@ class Record(msgspec.Struct, frozen=True):
     comment: str | None = None
     admin_comment: str | None = None
     features: str | None = None
+    account: str | None = None
+    qos: str | None = None
     job_resources: Resources | None = None
 
 

@@ -18,7 +18,7 @@ from osub.slurm.text_jobs import FACTS, SEPARATOR
 from osub.slurm.types import JobSnapshot
 
 FULL_EVERY_S = 30.0
-_WRITTEN = ("Name", "Comment", "Feature", "Reason")
+_WRITTEN = ("Name", "Comment", "Feature", "Reason", "Account", "QOS")
 _WORDS = (
     "squeue",
     "--noheader",

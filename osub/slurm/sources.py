@@ -86,7 +86,7 @@ class JsonSource:
 
 
 class TextSource:
-    """``squeue -O`` for all jobs, and four more calls for each job that has cores, once in its run.
+    """``squeue -O`` for all jobs, and six more calls for each job that has cores, once in its run.
 
     Parameters
     ----------
@@ -154,6 +154,8 @@ class TextSource:
                     comment=self._of(address, "Comment"),
                     admin_comment=self._of(address, "admin_comment"),
                     features=self._of(address, "Feature"),
+                    account=self._of(address, "Account"),
+                    qos=self._of(address, "QOS"),
                 )
         cores = self._cores.get(run, ())
         if isinstance(cores, BadRecordError):

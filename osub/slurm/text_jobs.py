@@ -65,6 +65,8 @@ class Written:
     comment: str | None = None
     admin_comment: str | None = None
     features: str | None = None
+    account: str | None = None
+    qos: str | None = None
 
 
 def facts_words() -> tuple[str, ...]:
@@ -131,6 +133,8 @@ def job_of(
         features=written.features,
         comment=written.comment,
         admin_comment=written.admin_comment,
+        account=written.account,
+        qos=written.qos,
         batch_host=None if facts["BatchHost"] in _ABSENT else _word(facts, "BatchHost"),
     )
 

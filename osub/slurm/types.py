@@ -98,7 +98,8 @@ class Job:
     """One job.
 
     All of it is Slurm's, but for ``name``, ``comment`` and ``features``: users write these, any character may
-    be in them, and they are None where they are not set or not known. ``admin_comment`` is written by
+    be in them, and they are None where they are not set or not known. So do they ``account``, where Slurm
+    does not enforce it (AccountingStorageEnforce). ``admin_comment`` is written by
     operators and plugins, any character may be in it too. Times are seconds since the Unix epoch
     and whole, as Slurm stamps them; None where Slurm says Unknown. ``time_limit_s`` is None for UNLIMITED.
     ``array_job_id`` and ``het_job_id`` are None for jobs that are neither. ``exit_code`` is the batch
@@ -131,6 +132,8 @@ class Job:
     comment: str | None = None
     admin_comment: str | None = None
     batch_host: str | None = None
+    account: str | None = None
+    qos: str | None = None
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -242,3 +245,11 @@ class Partition:
     priority_tier: int = 1
     most_time_s: int | None = None
     most_nodes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AccountingNames:
+    """The names that Slurm's accounting knows."""
+
+    qos: frozenset[str]
+    accounts: frozenset[str]

@@ -37,15 +37,19 @@ CORES = 6
 
 core_sets = st.sets(st.integers(0, CORES - 1), min_size=1, max_size=CORES)
 weights = st.sampled_from([1.0, 1.0, 1.0, 2.0, 3.0, 0.5])
-gangs = st.lists(st.tuples(core_sets, weights), min_size=2, max_size=9)
+turns = st.sampled_from([1, 1, 1, 2, 3, 5])
+gangs = st.lists(st.tuples(core_sets, weights, turns), min_size=2, max_size=9)
+
+Wanted = list[tuple[set[int], float, int]]
 
 
 class Reference:
     """Slices of gangs that all want their cores from slice 0 on, as the head of ``compose`` says it."""
 
-    def __init__(self, wanted: list[tuple[set[int], float]], cap_slices: int) -> None:
-        self.cores = {number: cores for number, (cores, _) in enumerate(wanted, start=1)}
-        self.weight = {number: weight for number, (_, weight) in enumerate(wanted, start=1)}
+    def __init__(self, wanted: Wanted, cap_slices: int) -> None:
+        self.cores = {number: cores for number, (cores, _, _) in enumerate(wanted, start=1)}
+        self.weight = {number: weight for number, (_, weight, _) in enumerate(wanted, start=1)}
+        self.turn = {number: turn for number, (_, _, turn) in enumerate(wanted, start=1)}
         self.cap = cap_slices
         self.rivals = {
             one: [other for other in self.cores if other != one and self.cores[other] & self.cores[one]]
@@ -55,12 +59,18 @@ class Reference:
         self.crowd = {one: max(crowd[core] for core in cores) for one, cores in self.cores.items()}
         self.time = dict.fromkeys(self.cores, 0)
         self.wait = dict.fromkeys(self.cores, 0)
+        self.stay = dict.fromkeys(self.cores, 0)
 
     def charge(self, one: int) -> int:
         return round(UNIT / self.weight[one])
 
     def patience(self, one: int) -> int:
-        rivals = sum(max(1.0, self.charge(one) / self.charge(other)) for other in self.rivals[one])
+        rivals = sum(
+            max(self.turn[other], self.turn[one] * self.charge(one) / self.charge(other))
+            + self.turn[other]
+            - 1
+            for other in self.rivals[one]
+        )
         return min(max(ceil((self.crowd[one] - 1) * rivals - 1e-9), 1), max(1, self.cap // 2))
 
     def slice(self) -> set[int]:
@@ -70,17 +80,20 @@ class Reference:
         order = sorted(overdue, key=lambda one: (-self.wait[one], one))
         order += sorted(
             (one for one in contending if one not in overdue),
-            key=lambda one: (self.time[one], -self.wait[one], one),
+            key=lambda one: (not self.stay[one], self.stay[one] or self.time[one], -self.wait[one], one),
         )
         owners: set[int] = set()
         for one in order:
             if not owners & set(self.rivals[one]):
                 owners.add(one)
         run = owners | {one for one in contending if self.wait[one] >= self.cap}
+        for one in contending:
+            self.stay[one] = (self.stay[one] or self.turn[one]) - 1 if one in run else 0
         for one in run:
             self.time[one] += self.charge(one)
         ends = {
-            one: min(self.time[other] for other in self.rivals[one]) + self.crowd[one] * self.charge(one)
+            one: min(self.time[other] for other in self.rivals[one])
+            + self.crowd[one] * self.charge(one) * self.turn[one]
             for one in contending
         }
         for one in contending:
@@ -89,9 +102,9 @@ class Reference:
         return run | {one for one in self.cores if not self.rivals[one]}
 
 
-def connected(wanted: list[tuple[set[int], float]]) -> bool:
+def connected(wanted: Wanted) -> bool:
     """Whether all gangs hang together: virtual time of separate groups is not compared."""
-    reached, left = set(wanted[0][0]), [cores for cores, _ in wanted[1:]]
+    reached, left = set(wanted[0][0]), [cores for cores, _, _ in wanted[1:]]
     while touching := [cores for cores in left if cores & reached]:
         for cores in touching:
             reached |= cores
@@ -101,13 +114,13 @@ def connected(wanted: list[tuple[set[int], float]]) -> bool:
 
 @examples(200)
 @given(gangs.filter(connected), st.integers(2, 40))
-def test_slices_are_composed_by_the_rules(wanted: list[tuple[set[int], float]], cap_slices: int) -> None:
+def test_slices_are_composed_by_the_rules(wanted: Wanted, cap_slices: int) -> None:
     cores = CoreMap({"n": CORES})
     scheduler = GangScheduler(Settings(grace_ns=0, freeze_cap_ns=cap_slices * QUANTUM), 0, cores)
     scheduler.handle(AgentJoined(0, "n"))
     views = tuple(
-        JobView(number, number, cores.pack({"n": cores_of}), weight=weight)
-        for number, (cores_of, weight) in enumerate(wanted, start=1)
+        JobView(number, number, cores.pack({"n": cores_of}), weight=weight, quantum_ns=turn * QUANTUM)
+        for number, (cores_of, weight, turn) in enumerate(wanted, start=1)
     )
     scheduler.handle(SlurmSnapshot(0, 0, 0.0, views))
     reference = Reference(wanted, cap_slices)
@@ -219,8 +232,12 @@ def judge(scheduler: GangScheduler, event: Event) -> None:
 
 def test_the_reference_sees_a_difference() -> None:
     """Guards the comparison above: another rule gives other slices."""
-    wanted = [({0}, 1.0), ({0}, 1.0), ({0}, 2.0)]
-    reference, other = Reference(wanted, 40), Reference([(cores, 1.0) for cores, _ in wanted], 40)
-    assert [reference.slice() for _ in range(8)] != [other.slice() for _ in range(8)]
+    wanted: Wanted = [({0}, 1.0, 1), ({0}, 1.0, 2), ({0}, 2.0, 1)]
+    slices: list[list[set[int]]] = []
+    for changed in (wanted, [(one, 1.0, turn) for one, _, turn in wanted], [(*one[:2], 1) for one in wanted]):
+        reference = Reference(changed, 40)
+        slices.append([reference.slice() for _ in range(8)])
+    assert slices[0] != slices[1]
+    assert slices[0] != slices[2]
     with pytest.raises(AssertionError):
-        assert not connected([({0, 1}, 1.0), ({1}, 1.0)])
+        assert not connected([({0, 1}, 1.0, 1), ({1}, 1.0, 1)])

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangd.controller.apart import PairRule, read_pairs
-from gangd.controller.view import ClusterView, Policy
+from gangd.controller.policy import Policy
+from gangd.controller.view import ClusterView
 from gangd.core import CoreMap, Hold, JobView
 from osub.errors import InputError, TrustError
 from osub.slurm import FakeSlurm, JobSnapshot, SubmitRequest
@@ -44,7 +45,7 @@ def test_a_dangerous_pair_on_a_node_holds_a_seat_together_and_nobody_else_does()
         slurm.submit(request())
     cores = CoreMap()
     rule = PairRule(frozenset({("a", "b")}))
-    view = ClusterView(cores, Policy({}, hold=Hold.YIELD, pairing=rule))
+    view = ClusterView(cores, Policy(hold=Hold.YIELD, pairing=rule))
     view.know_nodes(slurm.nodes())
     first, second, third, fourth = view.views(labelled(slurm, j1="a", j2="b", j3="a"))
     assert shares(first, second)
@@ -64,7 +65,7 @@ def test_a_dangerous_pair_on_a_node_holds_a_seat_together_and_nobody_else_does()
     slurm.cancel([1])
     last = view.views(labelled(slurm, j2="b", j4="b"))
     assert [one.hold for one in last] == [Hold.YIELD] * 2
-    view.set_policy(Policy({}, hold=Hold.YIELD))
+    view.set_policy(Policy(hold=Hold.YIELD))
     assert not shares(*view.views(labelled(slurm, j2="b", j4="a")))
 
 
@@ -76,7 +77,7 @@ def test_seats_part_just_the_dangerous_however_jobs_come_and_go(data: st.DataObj
     rule = PairRule(frozenset((min(pair), max(pair)) for pair in pairs))
     slurm = FakeSlurm(nodes=2, cores=4)
     cores = CoreMap()
-    view = ClusterView(cores, Policy({}, pairing=rule))
+    view = ClusterView(cores, Policy(pairing=rule))
     view.know_nodes(slurm.nodes())
     said: dict[str, str] = {}
     for _ in range(data.draw(st.integers(1, 12))):

@@ -8,14 +8,15 @@ import msgspec
 import pytest
 
 from gangd.agent.node import REPORT_NS
-from gangd.config import Config, load_config
+from gangd.config import Config, Saying, load_config
 from gangd.controller.alarms import AlarmBoard, alarms_of
 from gangd.controller.keeper import Keeper
 from gangd.controller.orders import Orders
+from gangd.controller.policy import Policy, Rule, Rules
 from gangd.controller.preflight import check_slurm
 from gangd.controller.slicelog import NAME, SliceLog, read_slices
 from gangd.controller.uplink import Times, UnknownAgentError, Uplink
-from gangd.controller.view import ClusterView, Policy
+from gangd.controller.view import ClusterView
 from gangd.core import (
     AgentJoined,
     AgentLost,
@@ -56,6 +57,7 @@ from osub.records import SliceRecord
 from osub.slurm import FakeSlurm, JobSnapshot, Partition, SubmitRequest, UnreadableJob
 from osub.slurm import JobState as SlurmState
 
+MAIN = Rules({"main": Rule(weight=4.0)})
 SHORT = Settings(freeze_cap_ns=5_000_000_000)
 
 
@@ -77,7 +79,7 @@ def test_jobs_with_cores_become_views_and_stay_the_same_objects() -> None:
     for nodes in (2, 1, 2):
         slurm.submit(request(nodes=nodes, tasks_per_node=2, time_limit_minutes=3))
     cores = CoreMap()
-    view = ClusterView(cores, Policy({}))
+    view = ClusterView(cores, Policy())
     view.know_nodes(slurm.nodes())
     first = view.views(slurm.jobs())
     assert [(one.job, cores.unpack(one.cores)) for one in first] == [
@@ -95,7 +97,7 @@ def test_jobs_with_cores_become_views_and_stay_the_same_objects() -> None:
 def test_a_job_without_limit_has_no_end() -> None:
     slurm = FakeSlurm()
     slurm.submit(request())
-    view = ClusterView(CoreMap({"n1": 1, "n2": 1}), Policy({}))
+    view = ClusterView(CoreMap({"n1": 1, "n2": 1}), Policy())
     assert view.views(slurm.jobs())[0].end_s is None
 
 
@@ -111,7 +113,7 @@ def test_partition_weights_and_opt_outs_apply() -> None:
         replace(job, features=feature)
         for job, feature in zip(slurm.jobs().jobs, (None, "fast&nogang", "nogangs"), strict=True)
     ]
-    policy = Policy({"main": 4.0}, 1.0, frozenset({"gangd=off"}), frozenset({"nogang"}))
+    policy = Policy(MAIN, 1.0, frozenset({"gangd=off"}), frozenset({"nogang"}))
     view = ClusterView(CoreMap({"n1": 1, "n2": 1, "n3": 1}), policy)
     views = view.views(JobSnapshot(tuple(jobs)))
     assert [one.opt_out for one in views] == [True, True, False]
@@ -135,7 +137,7 @@ def test_partition_weights_and_opt_outs_apply() -> None:
 def test_a_job_asks_for_weight_as_far_as_it_may(comment: str, most: float, weight: float) -> None:
     slurm = FakeSlurm()
     slurm.submit(request(comment=comment))
-    view = ClusterView(CoreMap({"n1": 1}), Policy({"main": 4.0}, most))
+    view = ClusterView(CoreMap({"n1": 1}), Policy(MAIN, most))
     assert view.views(slurm.jobs())[0].weight == weight
 
 
@@ -155,9 +157,9 @@ def test_a_job_is_held_as_its_partition_says_or_as_it_asks_if_it_may(
 ) -> None:
     slurm = FakeSlurm()
     slurm.submit(request(comment=comment))
-    policy = Policy({}, hold=Hold.FREEZE, holds={"main": Hold.YIELD}, job_holds=frozenset(allowed))
+    policy = Policy(Rules({"main": Rule(Hold.YIELD)}), hold=Hold.FREEZE, job_holds=frozenset(allowed))
     assert ClusterView(CoreMap({"n1": 1}), policy).views(slurm.jobs())[0].hold is way
-    elsewhere = replace(policy, holds={"other": Hold.YIELD}, job_holds=frozenset())
+    elsewhere = replace(policy, rules=Rules({"other": Rule(Hold.YIELD)}), job_holds=frozenset())
     assert ClusterView(CoreMap({"n1": 1}), elsewhere).views(slurm.jobs())[0].hold is Hold.FREEZE
 
 
@@ -166,7 +168,7 @@ def test_components_of_a_heterogeneous_job_get_one_gang() -> None:
     slurm.submit(request())
     slurm.submit(request())
     jobs = [replace(job, het_job_id=1) for job in slurm.jobs().jobs]
-    view = ClusterView(CoreMap({"n1": 1, "n2": 1}), Policy({}))
+    view = ClusterView(CoreMap({"n1": 1, "n2": 1}), Policy())
     assert [one.gang for one in view.views(JobSnapshot(tuple(jobs)))] == [1, 1]
 
 
@@ -174,7 +176,7 @@ def test_a_job_on_an_unknown_node_is_left_out_and_named() -> None:
     slurm = FakeSlurm(nodes=2)
     slurm.submit(request(nodes=2))
     slurm.submit(request())
-    view = ClusterView(CoreMap({"n1": 1}), Policy({}))
+    view = ClusterView(CoreMap({"n1": 1}), Policy())
     assert view.views(slurm.jobs()) == ()
     assert view.unusable == (1,)
 
@@ -183,13 +185,13 @@ def test_a_job_that_cannot_be_read_is_held_no_more_and_not_forgotten() -> None:
     slurm = FakeSlurm(nodes=2)
     for _ in range(2):
         slurm.submit(request())
-    view = ClusterView(CoreMap({"n1": 1, "n2": 1}), Policy({}))
+    view = ClusterView(CoreMap({"n1": 1, "n2": 1}), Policy())
     first = view.views(slurm.jobs())
     assert [one.opt_out for one in first] == [False, False]
     for unreadable in (2, None):
         snapshot = JobSnapshot(slurm.jobs().jobs[:1], (UnreadableJob(unreadable, "no state"),))
         assert view.views(snapshot) == (first[0], replace(first[1], opt_out=True))
-        view.set_policy(Policy({}))
+        view.set_policy(Policy())
         assert view.views(snapshot) == (first[0], replace(first[1], opt_out=True))
         assert view.views(slurm.jobs()) == first, "it can be read again"
     assert view.views(JobSnapshot((), (UnreadableJob(3, "no state"),))) == (), "nothing is known of it"
@@ -198,7 +200,7 @@ def test_a_job_that_cannot_be_read_is_held_no_more_and_not_forgotten() -> None:
 def test_states_that_end_a_job_are_terminating() -> None:
     slurm = FakeSlurm()
     slurm.submit(request())
-    view = ClusterView(CoreMap({"n1": 1}), Policy({}))
+    view = ClusterView(CoreMap({"n1": 1}), Policy())
     [job] = slurm.jobs().jobs
     for state, expected in (
         (SlurmState.COMPLETING, JobState.TERMINATING),
@@ -253,16 +255,16 @@ def test_what_yields_is_never_frozen_for_too_long() -> None:
 def test_newcomers_yield_where_any_job_does() -> None:
     assert Config().bounds().newcomers_yield
     assert not Config(hold="freeze").bounds().newcomers_yield
-    assert Config(hold="freeze", holds={"main": "yield"}).bounds().newcomers_yield
+    assert Config(hold="freeze", partitions={"main": Saying(hold="yield")}).bounds().newcomers_yield
 
 
 def test_an_unknown_way_of_holding_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "gangd.toml"
-    for text in ('hold = "sleep"', 'job_holds = ["sleep"]', '[holds]\nmain = "sleep"'):
+    for text in ('hold = "sleep"', 'job_holds = ["sleep"]', '[partitions.main]\nhold = "sleep"'):
         file.write_text(text + "\n")
         with pytest.raises(UsageError):
             load_config(file)
-    file.write_text('hold = "yield"\njob_holds = ["freeze"]\n[holds]\nbig = "freeze"\n')
+    file.write_text('hold = "yield"\njob_holds = ["freeze"]\n[partitions.big]\nhold = "freeze"\n')
     config = load_config(file)
     assert (config.hold, config.may_freeze("big"), config.may_freeze("other")) == ("yield", True, True)
 
@@ -581,9 +583,12 @@ def test_of_much_at_the_door_the_first_few_are_named() -> None:
 
 def test_a_configuration_is_read_and_the_command_line_comes_first(tmp_path: Path) -> None:
     path = tmp_path / "gangd.toml"
-    path.write_text('quantum_ms = 100\nkeys = "/k"\nopt_out_comments = ["x"]\n[weights]\nfast = 2\n')
+    path.write_text(
+        'quantum_ms = 100\nkeys = "/k"\nopt_out_comments = ["x"]\n[partitions.fast]\nweight = 2\n'
+    )
     config = load_config(path, quantum_ms=50.0, record=tmp_path, state=None)
-    assert (config.quantum_ms, config.keys, config.weights) == (50.0, Path("/k"), {"fast": 2.0})
+    assert (config.quantum_ms, config.keys) == (50.0, Path("/k"))
+    assert config.partitions == {"fast": Saying(weight=2.0)}
     assert config.settings().quantum_ns == 50_000_000
     assert config.settings().record
 

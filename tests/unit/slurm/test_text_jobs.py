@@ -52,7 +52,9 @@ class Commands:
             return "6|x\n" + "".join(f"{number}|{WRITTEN[number]['name']}\n" for number in self.names)
         if "Reason:0" in form:
             return "".join(f"{number}|{one['state_reason']}\n" for number, one in WRITTEN.items())
-        field = "comment" if "Comment" in form else "features"
+        field = {"Comment": "comment", "Feature": "features", "Account": "account", "QOS": "qos"}.get(
+            form.removeprefix("--Format=").removesuffix(":0"), "admin_comment"
+        )
         return f"{WRITTEN[self._number(words[-2].removeprefix('--jobs='))][field]}\n"
 
     def _shown(self, address: str) -> str:

@@ -1,0 +1,33 @@
+"""From the configuration to the policy that the controller goes by."""
+
+from __future__ import annotations
+
+from gangd.config import MS, Config, Saying
+from gangd.controller.apart import PairRule, read_pairs
+from gangd.controller.policy import Policy, Rule, Rules
+from gangd.core import Hold
+
+
+def policy_of(config: Config) -> Policy:
+    """Return what a configuration says; raises ``OsubError`` where its table of losses cannot be read."""
+    comments, features = frozenset(config.opt_out_comments), frozenset(config.opt_out_features)
+    return Policy(
+        rules=_rules(config),
+        most_job_weight=config.most_job_weight,
+        opt_out_comments=comments,
+        opt_out_features=features,
+        hold=Hold(config.hold),
+        job_holds=frozenset(map(Hold, config.job_holds)),
+        pairing=PairRule()
+        if config.pairing is None
+        else read_pairs(config.pairing, config.pairing_threshold, by_user=config.pairing_word == "comment"),
+    )
+
+
+def _rules(config: Config) -> Rules:
+    return Rules(*({name: _rule(said) for name, said in sayings.items()} for sayings in config.sayings()))
+
+
+def _rule(said: Saying) -> Rule:
+    quantum_ns = None if said.quantum_ms is None else round(said.quantum_ms * MS)
+    return Rule(None if said.hold is None else Hold(said.hold), said.weight, quantum_ns, said.opt_out)

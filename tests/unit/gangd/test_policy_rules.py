@@ -1,0 +1,141 @@
+"""Rules by partition, QOS, account and user: which of them counts, and names that nothing knows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gangd.config import Config, Saying, load_config
+from gangd.controller.examine import enforces, examine, unknown_names
+from gangd.controller.policy import Policy, Rule, Rules
+from gangd.controller.preflight import check_slurm
+from gangd.controller.sayings import policy_of
+from gangd.controller.view import ClusterView
+from gangd.core import CoreMap, Hold
+from osub.errors import ClusterError, UsageError
+from osub.slurm import FakeSlurm, Job, JobSnapshot, Partition, SubmitRequest
+
+
+def job(**more: Any) -> Job:
+    slurm = FakeSlurm()
+    slurm.submit(SubmitRequest(script="#!/bin/sh\n", name="a"))
+    fields: dict[str, Any] = {"account": "physics", "qos": "long", "user": "alice", **more}
+    return replace(slurm.jobs().jobs[0], **fields)
+
+
+EVERYWHERE = Rules(
+    partitions={"main": Rule(Hold.FREEZE, 2.0, 1_000, opt_out=True)},
+    qos={"long": Rule(None, 3.0, 2_000)},
+    accounts={"physics": Rule(weight=4.0)},
+    users={"alice": Rule(opt_out=False)},
+)
+
+
+def test_each_thing_is_said_by_the_nearest_rule_that_says_it() -> None:
+    assert EVERYWHERE.of(job()) == Rule(Hold.FREEZE, 4.0, 2_000, opt_out=False)
+    assert EVERYWHERE.of(job(account=None)) == Rule(Hold.FREEZE, 3.0, 2_000, opt_out=False)
+    assert EVERYWHERE.of(job(account="x", qos=None)) == Rule(Hold.FREEZE, 2.0, 1_000, opt_out=False)
+    assert EVERYWHERE.of(job(account="x", qos="x", user="x")) == Rule(Hold.FREEZE, 2.0, 1_000, opt_out=True)
+    assert EVERYWHERE.of(job(account="x", qos="x", user="x", partition="x")) == Rule()
+
+
+def test_a_user_who_is_let_in_again_may_still_opt_out_himself() -> None:
+    policy = Policy(EVERYWHERE, opt_out_comments=frozenset({"gangd=off"}))
+    assert not policy.opts_out(job())
+    assert policy.opts_out(job(comment="gangd=off"))
+    assert policy.opts_out(job(user="bob"))
+
+
+def test_what_a_job_asks_for_is_a_factor_on_what_the_rules_say() -> None:
+    policy = Policy(EVERYWHERE, most_job_weight=1.0)
+    assert policy.weight(job(comment="gangd-weight=0.25")) == 1.0
+    assert policy.weight(job(comment="gangd-weight=9")) == 4.0
+
+
+def test_the_quantum_reaches_the_core() -> None:
+    view = ClusterView(CoreMap({"n1": 1}), Policy(EVERYWHERE))
+    assert [one.quantum_ns for one in view.views(JobSnapshot((job(),)))] == [2_000]
+
+
+def test_rules_are_read_from_the_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "gangd.toml"
+    path.write_text(
+        "[partitions.debug]\nhold = 'freeze'\n[qos.long]\nquantum_ms = 1000\n"
+        "[accounts.physics]\nweight = 2\n[users.alice]\nopt_out = true\n"
+    )
+    rules = policy_of(load_config(path)).rules
+    assert rules.partitions == {"debug": Rule(Hold.FREEZE)}
+    assert rules.qos == {"long": Rule(quantum_ns=1_000_000_000)}
+    assert rules.accounts == {"physics": Rule(weight=2.0)}
+    assert rules.users == {"alice": Rule(opt_out=True)}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[users.alice]\nwieght = 2", "unknown field `wieght`"),
+        ("[users.alice]\nweight = 0", ">= 0.0009"),
+        ("[users.alice]\nweight = nan", "weight"),
+        ("[qos.long]\nquantum_ms = 20", "of QOS long: it is made of slices of 250 ms"),
+        ("[accounts.a]\nquantum_ms = 6000", "of account a"),
+        ("[accounts.'a;b']\nweight = 1", "matching regex"),
+        ("[partition.x]\nweight = 1", "unknown keys partition; known keys are accounts"),
+    ],
+)
+def test_a_rule_that_cannot_be_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
+    path = tmp_path / "gangd.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=complaint):
+        load_config(path)
+
+
+def test_names_that_nothing_knows_are_warnings() -> None:
+    config = Config(
+        partitions={"main": Saying(weight=2), "mian": Saying(weight=2)},
+        qos={"normal": Saying(weight=2), "high": Saying(weight=2)},
+        accounts={"root": Saying(weight=2), "physics": Saying(weight=2)},
+        users={"root": Saying(weight=2), "no-such-user-here": Saying(opt_out=True)},
+    )
+    warnings = "\n".join(examine(FakeSlurm(multiplicity=2), config).warnings)
+    for word in ("no partition mian", "no QOS high", "no account physics", "no user no-such-user-here"):
+        assert word in warnings
+    assert "does not enforce accounts" in warnings
+    assert warnings.count("has a rule") == 4
+
+
+def test_where_slurm_has_no_accounting_names_cannot_be_checked() -> None:
+    slurm = FakeSlurm(multiplicity=2)
+
+    def away() -> object:
+        raise ClusterError("no slurmdbd")
+
+    slurm.accounting_names = away  # type: ignore[method-assign,assignment]
+    warnings = examine(slurm, Config(qos={"high": Saying(weight=2)})).warnings
+    assert warnings == ("QOS high: Slurm does not tell which there are",)
+    assert unknown_names(({}, {}, {}, {}), (frozenset(), None, None), lambda _: True) == ()
+
+
+@pytest.mark.parametrize(
+    ("said", "does"),
+    [("associations", True), ("limits,qos", True), ("all", True), ("none", False), ("", False)],
+)
+def test_accounts_are_enforced_as_slurm_conf_says(said: str, does: bool) -> None:
+    assert enforces({"AccountingStorageEnforce": said}, "associations") is does
+
+
+def test_a_quantum_may_not_freeze_a_job_longer_than_slurm_bears() -> None:
+    partitions = [
+        Partition(
+            name="main", nodes=("n1",), multiplicity=3, forced=True, is_default=True, is_up=True,
+            preempt_mode="OFF",
+        )
+    ]  # fmt: skip
+    slow = Config(hold="freeze", partitions={"main": Saying(quantum_ms=3000)})
+    slurm = {"SelectTypeParameters": "CR_CORE_MEMORY"}
+    with pytest.raises(ClusterError, match="partition main: 3 jobs a core at slices of 3000 ms"):
+        check_slurm(slurm, partitions, slow.settings(), slow.may_freeze, slow.longest_quantum_ms)
+    slow = Config(hold="yield", partitions={"main": Saying(quantum_ms=3000)})
+    assert check_slurm(slurm, partitions, slow.settings(), slow.may_freeze, slow.longest_quantum_ms) == ()
