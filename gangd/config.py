@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from gangd.core import InvalidSettings, Settings
+from gangd.monitor.address import Address, read_address
 from gangd.wire import Bounds
 from osub.config import load_toml
 from osub.errors import UsageError
@@ -94,6 +95,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         How often Slurm is asked for its jobs.
     move_ends
         Whether ends of jobs are moved by their frozen time.
+    metrics
+        Where metrics and health are handed out over HTTP: ``PORT`` of the loopback, or ``ADDRESS:PORT``; None
+        for nowhere.
+    metrics_token
+        File with the token that whoever asks for metrics must send; None: everybody may ask who can connect.
     status_mode
         Mode of ``status.json`` and of the record, such as ``0640``; None for 0644, or 0600 where Slurm's
         ``PrivateData`` hides jobs or nodes.
@@ -136,6 +142,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     idle_samples_multi: Samples = 6
     snapshot_s: Seconds = 1.0
     move_ends: bool = True
+    metrics: str | int | None = None
+    metrics_token: Path | None = None
     status_mode: Annotated[str, msgspec.Meta(pattern="^0[0-7]{3}$")] | None = None
     partitions: dict[SlurmName, Saying] = {}
     qos: dict[SlurmName, Saying] = {}
@@ -147,6 +155,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     pairing_word: Literal["admin_comment", "comment"] = "admin_comment"
     opt_out_comments: tuple[str, ...] = ("gangd=off",)
     opt_out_features: tuple[str, ...] = ()
+
+    def metrics_address(self) -> Address | None:
+        """Return where metrics are handed out; raises ``UsageError`` for what is no address."""
+        return None if self.metrics is None else read_address(str(self.metrics))
 
     def settings(self) -> Settings:
         """Return the core's settings; raises ``UsageError`` if they cannot be obeyed."""
@@ -241,6 +253,7 @@ def load_config(path: Path | None, **overrides: object) -> Config:
         raise UsageError(f"configuration {path or 'of gangd'}: {error}") from error
     config.settings()
     config.check_quanta()
+    config.metrics_address()
     return config
 
 

@@ -17,6 +17,8 @@ from gangd.controller.loop import ControllerLoop
 from gangd.controller.memory import calm_collector
 from gangd.controller.sayings import policy_of
 from gangd.keys import SHARED_AGENT, load_controller_keys, make_keys
+from gangd.monitor.hand_out import handed_out
+from gangd.monitor.table import CONTROLLER
 from gangd.openfiles import allow_open_files
 from gangd.wire.sockets import ControllerSockets
 from osub.errors import ClusterError, OsubError, UsageError
@@ -58,6 +60,14 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--publish", metavar="ENDPOINT", help="where plans are published")
     run.add_argument("--reports", metavar="ENDPOINT", help="where reports are taken")
     run.add_argument("--quantum-ms", type=float, metavar="MS", help="length of a slice, 20 to 5000")
+    run.add_argument(
+        "--metrics",
+        metavar="ADDR",
+        help="hand out metrics and health at PORT of the loopback, or ADDRESS:PORT",
+    )
+    run.add_argument(
+        "--metrics-token", type=Path, metavar="FILE", help="file with the token that asks for metrics"
+    )
     run.add_argument("--dry-run", action="store_true", help="decide and log, but hold nothing")
     run.add_argument("--verbose", action="store_true", help="log more")
     check = commands.add_parser(
@@ -95,7 +105,9 @@ def serve(config: Config, reload: Callable[[], Config], *, dry_run: bool) -> Non
     try:
         calm_collector()
         with ControllerSockets(keys, config.publish, config.reports) as sockets:
-            ControllerLoop(config, client, sockets, keeper, reload, dry_run=dry_run).run()
+            loop = ControllerLoop(config, client, sockets, keeper, reload, dry_run=dry_run)
+            with handed_out(config.metrics_address(), config.metrics_token, CONTROLLER, loop.metrics):
+                loop.run()
     finally:
         keeper.close()
 
@@ -119,7 +131,17 @@ def _run(options: argparse.Namespace) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(OneLineEach("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(level=logging.DEBUG if options.verbose else logging.INFO, handlers=[handler])
-    names = ("keys", "state", "slurm_conf", "record", "publish", "reports", "quantum_ms")
+    names = (
+        "keys",
+        "state",
+        "slurm_conf",
+        "record",
+        "publish",
+        "reports",
+        "quantum_ms",
+        "metrics",
+        "metrics_token",
+    )
     overrides = {name: getattr(options, name) for name in names}
 
     def read() -> Config:

@@ -18,6 +18,7 @@ from gangd.agent.gate import Gate, Lease
 from gangd.agent.hammer import state_files, thaw_recorded
 from gangd.agent.jsonlog import JsonLog
 from gangd.agent.loop import Loop
+from gangd.agent.metrics import AgentMetrics
 from gangd.agent.native import NativeSwitch, load
 from gangd.agent.node import Node
 from gangd.agent.realtime import (
@@ -44,6 +45,9 @@ from gangd.guardian.statefile import StateFile
 from gangd.hold.both import BothWays
 from gangd.hold.choose import Slurm, Way, choose_way, make_yielder
 from gangd.keys import load_agent_keys
+from gangd.monitor.address import Address
+from gangd.monitor.hand_out import handed_out
+from gangd.monitor.table import AGENT
 from gangd.openfiles import allow_open_files
 from gangd.wire import Hello
 from gangd.wire.sockets import AgentSockets, connect_agent
@@ -71,6 +75,8 @@ class Settings:
     realtime: bool = True
     native: bool = True
     dry_run: bool = False
+    metrics: Address | None = None
+    metrics_token: Path | None = None
 
 
 def serve(settings: Settings) -> int:
@@ -116,7 +122,8 @@ def serve(settings: Settings) -> int:
     loop = _assemble(settings, (choice, way), (holder, real), state, sockets, log)
     rest_collector()
     try:
-        code = loop.run()
+        with handed_out(settings.metrics, settings.metrics_token, AGENT, loop.metrics):
+            code = loop.run()
         if not any(state.held()):
             discard(path, state.fd)
             if not path.parent.exists():
@@ -173,7 +180,8 @@ def _assemble(
         guarded=False,
     )
     folders = inner.folders if inner is not None else list
-    return Loop(node, sockets, switch, state, watch, folders, log, Census(settings.node))
+    metrics = AgentMetrics(hello)
+    return Loop(node, sockets, switch, state, watch, folders, log, Census(settings.node), metrics)
 
 
 def _thaw_what_is_left(settings: Settings, log: JsonLog) -> None:

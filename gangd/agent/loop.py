@@ -16,6 +16,7 @@ import zmq
 from gangd.agent.census import Census
 from gangd.agent.conversation import GOOD_NEWS
 from gangd.agent.jsonlog import JsonLog
+from gangd.agent.metrics import AgentMetrics, Told
 from gangd.agent.node import Node
 from gangd.agent.switch import SwitchThread
 from gangd.agent.unseen import Unseen
@@ -57,6 +58,8 @@ class Loop:
         Where events go.
     census
         Of all processes of the host.
+    metrics
+        Told once a second what is known, if anybody can ask for it.
     """
 
     node: Node
@@ -67,6 +70,7 @@ class Loop:
     folders: Callable[[], list[str]]
     log: JsonLog
     census: Census
+    metrics: AgentMetrics
     _unseen: Unseen = field(default_factory=Unseen)
     _guardian: Guardian | None = None
     _guardian_ns: int = 0
@@ -139,6 +143,8 @@ class Loop:
             self._look_after_switch(now_ns)
             self._look_after_guardian(now_ns)
             self._look_after_lines(now_ns)
+            if self.metrics.is_served:
+                self.metrics.tell(self._told(now_ns))
         if now_ns >= self.census.due_ns:
             self._take_census(now_ns)
         if self.node.wants_report(now_ns):
@@ -250,6 +256,30 @@ class Loop:
             self._poller.register(self._guardian.pidfd, select.POLLIN)
             self._guardian_ns = now_ns + GUARDIAN_LOOK_NS
             self.log("guardian_started", pid=self._guardian.pid)
+
+    def _told(self, now_ns: int) -> Told:
+        node, tally = self.node, self.node.book.tally
+        offset = node.talk.offset(now_ns)
+        held = frozenset(node.gate.held)
+        yielding = sum(key.job in node.ways.yielding for key in held)
+        return Told(
+            at_ns=now_ns,
+            lease_until_ns=node.gate.lease.until_ns(),
+            heard_lately=node.gate.lease.valid(now_ns),
+            guarded=node.guarded,
+            clock_bound_s=None if offset is None else offset.bound_ns / 1e9,
+            jobs=len(node.table.jobs()),
+            steps=len(node.table.views()),
+            frozen=len(held) - yielding,
+            yielding=yielding,
+            late=tally.late.buckets(),
+            switched=tally.switched.buckets(),
+            frozen_s=tally.frozen_s,
+            yielded_s=tally.yielded_s,
+            leaked_s=tally.leaked_s,
+            faults=dict(tally.faults),
+            reports=tally.reports,
+        )
 
     def _take_census(self, now_ns: int) -> None:
         """Go on looking at all processes, and tell what was found once around."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from gangd.agent.hammer import Blow, find_frozen, find_low, raise_scanned, thaw_recorded, thaw_scanned
 from gangd.agent.options import endpoints, parser, with_command
-from osub.errors import OsubError
+from osub.errors import OsubError, UsageError
 from osub.one_line import LONGEST_MESSAGE, one_line
 
 
@@ -27,10 +27,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(command_line: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     from gangd.agent.assemble import Settings, serve  # the hammer does without all that this imports
+    from gangd.monitor.address import read_address
 
     try:
         publish, reports = endpoints(options.controller)
-    except ValueError as error:
+        metrics = None if options.metrics is None else read_address(options.metrics)
+    except (ValueError, UsageError) as error:
         command_line.error(str(error))
     return serve(
         Settings(
@@ -48,6 +50,8 @@ def _run(command_line: argparse.ArgumentParser, options: argparse.Namespace) -> 
             realtime=not options.no_realtime,
             native=not options.no_native,
             dry_run=options.dry_run,
+            metrics=metrics,
+            metrics_token=options.metrics_token,
         )
     )
 

@@ -42,6 +42,14 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--cpu-root", type=Path, metavar="DIR", help="mount of the cpu hierarchy, to yield by")
     run.add_argument("--slurm-conf", type=Path, metavar="FILE", help="slurm.conf to ask for ProctrackType")
     run.add_argument("--extern", choices=("hold", "run"), default="hold", help="step_extern (%(default)s)")
+    run.add_argument(
+        "--metrics",
+        metavar="ADDR",
+        help="hand out metrics and health at PORT of the loopback, or ADDRESS:PORT",
+    )
+    run.add_argument(
+        "--metrics-token", type=Path, metavar="FILE", help="file with the token that asks for metrics"
+    )
     run.add_argument("--no-realtime", action="store_true", help="ask for no priority and no locked memory")
     run.add_argument("--no-native", action="store_true", help="switch by Python alone")
     run.add_argument("--dry-run", action="store_true", help="find, decide and report, but freeze nothing")

@@ -10,6 +10,7 @@ import collections
 from dataclasses import dataclass
 
 from gangd.agent.switch import Switched
+from gangd.agent.tally import Tally
 from gangd.wire import Fault, FoundState, JobSample, Leak, Report, SliceReport
 
 MAX_SLICES = 64
@@ -29,9 +30,16 @@ class Sender:
 
 
 class SliceBook:
-    """Collects, and turns into a ``Report``."""
+    """Collects, and turns into a ``Report``.
+
+    Attributes
+    ----------
+    tally
+        What was collected since the agent began, for whoever monitors it.
+    """
 
     def __init__(self) -> None:
+        self.tally = Tally()
         self._seq = 0
         self._current: Switched | None = None
         self._yielding: frozenset[int] = frozenset()
@@ -53,8 +61,16 @@ class SliceBook:
 
     def on_switch(self, switched: Switched, yielding: frozenset[int], offset_ns: int) -> None:
         """Begin a slice, in which held jobs that are ``yielding`` yield; the one before is complete then."""
+        self._add_up(switched.applied.begin_ns)
         self.end_slice(offset_ns)
         self._current, self._yielding = switched, yielding
+
+    def _add_up(self, until_ns: int) -> None:
+        """Add the slice that ran until an instant to what jobs were held for in all."""
+        ended = self._current
+        if ended is not None:
+            yielding = len(ended.held & self._yielding)
+            self.tally.on_held(len(ended.held) - yielding, yielding, until_ns - ended.applied.end_ns)
 
     def end_slice(self, offset_ns: int) -> None:
         """Complete the slice that runs, if there is one."""
@@ -62,6 +78,7 @@ class SliceBook:
         if switched is None:
             return
         applied = switched.applied
+        self.tally.on_switch(switched.late_ns, applied.end_ns - switched.prepared.instant_ns)
         self._slices.append(
             SliceReport(
                 number=switched.prepared.number,
@@ -86,6 +103,7 @@ class SliceBook:
 
     def on_fault(self, kind: str, text: str, job: int | None = None) -> None:
         """Count an error."""
+        self.tally.on_fault(kind)
         key = (kind[:64] or "fault", job)
         known = self._faults.get(key)
         if known is not None or len(self._faults) < MAX_FAULTS:
@@ -99,6 +117,7 @@ class SliceBook:
     def on_leak(self, job: int, cpu_ns: int) -> None:
         """Add CPU time that a held job used."""
         self._leaks[job] = self._leaks.get(job, 0) + cpu_ns
+        self.tally.leaked_s += cpu_ns / 1e9
 
     def on_born(self, jobs: frozenset[int]) -> None:
         """Note jobs whose first process was found."""
@@ -123,6 +142,7 @@ class SliceBook:
     def report(self, sender: Sender, foreign: int) -> Report:
         """Make a report of everything collected, and begin anew."""
         self._seq += 1
+        self.tally.reports += 1
         report = Report(
             node=sender.node,
             incarnation=sender.incarnation,

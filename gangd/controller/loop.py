@@ -20,12 +20,13 @@ from gangd.controller.alarms import alarm_of, alarms_of
 from gangd.controller.fanout import Fanout
 from gangd.controller.keeper import Keeper
 from gangd.controller.lines import Lines
+from gangd.controller.metrics import ControllerMetrics, Told, census
 from gangd.controller.orders import Orders
 from gangd.controller.quota import Quota
 from gangd.controller.sayings import policy_of
 from gangd.controller.slicelog import SliceLog
 from gangd.controller.slurm_worker import Answer, Checked, Failed, Looked, SlurmWorker
-from gangd.controller.status import Vitals, describe
+from gangd.controller.status import Status, Vitals, describe
 from gangd.controller.uplink import Times, Uplink
 from gangd.controller.view import ClusterView
 from gangd.core import (
@@ -127,6 +128,8 @@ class ControllerLoop:
         self._unreadable: frozenset[UnreadableJob] = frozenset()
         self._tick_ns = self._beat_ns = self._status_ns = self._save_ns = now_ns
         self._tick_us, self._look_ns = 0, now_ns
+        self.metrics = ControllerMetrics(clock)
+        self._slurm_failures = 0
         self._pending: Config | None = None
         self._notifier = Notifier()
         self._expected: set[str] = set()
@@ -203,10 +206,12 @@ class ControllerLoop:
             self._look_ns = slices.start_ns(look)
             self._tick_ns = self._look_ns + min(TICK_DELAY_NS, length_ns // 2)
             self._tick_us = (self._clock() - now_ns) // 1000
+            self.metrics.decisions.add(self._tick_us / 1e6)
         if soon_ns >= self._beat_ns:
             self._beat_ns = now_ns + self._scheduler.settings.lease_ns // BEATS_A_LEASE
             beats = self._fanout.beats(list(self._uplink.agents), now_ns, self._scheduler.horizon)
             self._orders.publish([*beats, self._fanout.announce(now_ns)])
+            self.metrics.beat_ns = now_ns
         if soon_ns >= self._status_ns:
             self._status_ns = now_ns + STATUS_EVERY_NS
             self._orders.attempt("write status", self._write_status)
@@ -272,6 +277,7 @@ class ControllerLoop:
             self._orders.alarm(self._unplaced())
             self._orders.tell(SlurmSnapshot(now_ns, answer.asked_ns, self._wall() / 1e9, views))
         elif isinstance(answer, Failed):
+            self._slurm_failures += 1
             self._orders.alarm(Alarm("slurm", "slurm", f"cannot {answer.what}: {answer.why}"))
         elif isinstance(answer, Checked):
             self._take_config(answer)
@@ -367,17 +373,35 @@ class ControllerLoop:
             record=None if self._slices is None else str(self._slices.folder.resolve()),
             hold=self._config.hold,
         )
-        for alarm in alarms_of(self._sockets.door.take_news()):
+        for alarm in (
+            *alarms_of(self._sockets.door.take_news()),
+            *map(alarm_of, self.metrics.take_deaths()),
+        ):
             self._orders.alarm(alarm)
         if self._sockets.has_shared_key:
             self._orders.alarm(Alarm("shared key", SHARED_AGENT, SHARED_TEXT))
         alarms = self._orders.alarms.standing(now_ns)
         status = describe(vitals, self._scheduler, self._uplink.agents, alarms, now_ns)
         self._keeper.tell(msgspec.json.encode(status))
+        if self.metrics.is_served:
+            self.metrics.tell(self._told(status, now_ns))
         joined = sum(node.agent == AgentState.JOINED.value for node in status.nodes)
         self._notifier.status(
             f"{joined} of {len(status.nodes)} nodes, {len(status.jobs)} jobs on shared cores, "
             f"{len(alarms)} alarms"
+        )
+
+    def _told(self, status: Status, now_ns: int) -> Told:
+        return Told(
+            at_ns=now_ns,
+            status=status,
+            census=census(self._scheduler, status.slice),
+            faults=dict(self._uplink.faults),
+            slurm_failures=self._slurm_failures,
+            ends_moved=self._orders.ends_moved,
+            ends_refused=self._orders.ends_refused,
+            connections=self._sockets.door.keeper.open,
+            record_bytes=0 if self._slices is None else self._slices.size_bytes,
         )
 
     def _save(self) -> None:

@@ -45,6 +45,8 @@ class Orders:
         Whether ends are moved.
     dry_run
         Whether agents and Slurm are told nothing.
+    ends_moved, ends_refused
+        How many ends of jobs were moved, and Slurm refused to move.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Orders:
         self.dropped: Counter[str] = Counter()
         self.move_ends = True
         self.dry_run = False
+        self.ends_moved = self.ends_refused = 0
         self._scheduler = scheduler
         self._fanout = fanout
         self._sockets = sockets
@@ -106,6 +109,8 @@ class Orders:
 
     def on_moved(self, ends_s: Mapping[int, float], refused: Mapping[int, str]) -> None:
         """Log ends that were moved; that Slurm refuses to move one of a job that runs is an alarm."""
+        self.ends_moved += len(ends_s)
+        self.ends_refused += len(refused)
         for job, end_s in ends_s.items():
             log.info("job %d ends at %d now", job, end_s)
         for job, why in refused.items():

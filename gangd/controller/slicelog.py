@@ -75,6 +75,11 @@ class SliceLog:
         """The folder of the record."""
         return self._path.parent
 
+    @property
+    def size_bytes(self) -> int:
+        """Size of the record."""
+        return self._file.tell()
+
     def append(self, rows: Iterable[SliceRow]) -> None:
         """Append rows."""
         encode = self._encoder.encode

@@ -98,6 +98,8 @@ class Uplink:
     ----------
     agents
         By node.
+    faults
+        Of all agents together, those that have left included, by kind.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class Uplink:
     ) -> None:
         self.controller = controller
         self.agents: dict[str, AgentInfo] = {}
+        self.faults: Counter[str] = Counter()
         self._cores = cores
         self._time = time
         self._place = place
@@ -202,6 +205,9 @@ class Uplink:
             kind = printable(fault.kind)
             known = kind in info.faults or len(info.faults) < MOST_FAULT_KINDS
             info.faults[kind if known else OTHER] += fault.count
+            self.faults[kind if kind in self.faults or len(self.faults) < MOST_FAULT_KINDS else OTHER] += (
+                fault.count
+            )
         info.leaked_us += sum(leak.cpu_us for leak in report.leaks)
         if report.follows not in (None, self.controller.incarnation):
             text = f"agent of {report.node} obeys another controller: stop one of the two"

@@ -6,9 +6,12 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -310,6 +313,39 @@ def test_dry_run_writes_nothing(stage: Stage) -> None:
     assert runs(stage.pids[1])
     assert runs(stage.pids[2])
     until(lambda: any(each.held for report in list(stage.puppet.reports) for each in report.slices))
+
+
+def test_an_agent_tells_a_monitoring_system_how_it_is(stage: Stage) -> None:
+    def ask(path: str) -> str:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as page:
+                return str(page.read().decode())
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.read().decode()
+
+    def value(name: str) -> float:
+        lines = [line for line in ask("/metrics").splitlines() if line.startswith(f"{name} ")]
+        return float(lines[0].split()[-1])
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    stage.puppet.rotate((1,), (2,))
+    daemon = stage.start("--metrics", str(port))
+    stage.held(1)
+    until(lambda: value("gang_agent_switch_late_seconds_count") > 20, 30, "twenty switches")
+    assert value("gang_agent_jobs") == value("gang_agent_steps") == 2
+    assert value('gang_agent_held_job_seconds_total{hold="freeze"}') > 0
+    assert value("gang_agent_lease_seconds") > 0
+    until(lambda: "NOT OK" not in ask("/healthz"), 10, "health")
+    stage.puppet.silent = True
+    until(lambda: "NOT OK controller" in ask("/healthz"), 30, "the controller is missed")
+    daemon.child.terminate()
+    daemon.child.wait(20)
+    again = stage.start("--metrics", "127.0.0.1:nonsense")
+    assert again.child.wait(20) == 2
+    assert "expected PORT" in again.log_path.read_text()
 
 
 def test_operators_hammer_stops_a_living_agent_for_a_while(stage: Stage) -> None:

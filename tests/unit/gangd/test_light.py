@@ -19,6 +19,7 @@ HEAVY = {
     "sklearn",
     "psutil",
     "dask",
+    "prometheus_client",
 }
 
 

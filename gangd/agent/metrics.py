@@ -1,0 +1,124 @@
+"""What the agent tells a monitoring system, and whether it is well.
+
+The loop puts down what it knows once a second (``Told``); pages are made of it in a thread of their own. The
+thread that switches has no part in it. A page costs about a millisecond, twice a second at most.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from gangd.monitor.figures import UNKNOWN, Figures
+from gangd.monitor.histogram import Buckets
+from gangd.monitor.requests import Health
+from gangd.threads import Death
+from gangd.wire import Hello
+
+LOOP_PATIENCE_NS = 5_000_000_000
+"""The loop puts down what it knows once a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the loop knew at an instant of CLOCK_MONOTONIC; ``clock_bound_s``: None while not known."""
+
+    at_ns: int
+    lease_until_ns: int
+    heard_lately: bool
+    guarded: bool
+    clock_bound_s: float | None
+    jobs: int
+    steps: int
+    frozen: int
+    yielding: int
+    late: Buckets
+    switched: Buckets
+    frozen_s: float
+    yielded_s: float
+    leaked_s: float
+    faults: Mapping[str, int]
+    reports: int
+
+
+@dataclass
+class AgentMetrics:
+    """The latest that was told.
+
+    Attributes
+    ----------
+    hello
+        What the agent says of itself.
+    is_served
+        Whether anybody can ask: else nothing needs to be told.
+    deaths
+        What befell the thread that serves.
+    """
+
+    hello: Hello
+    clock: Callable[[], int] = time.monotonic_ns
+    is_served: bool = False
+    deaths: list[Death] = field(default_factory=list)
+    _told: Told | None = None
+    _since_ns: int = field(default_factory=time.monotonic_ns)
+
+    def tell(self, told: Told) -> None:
+        """Take what the loop knows."""
+        self._told = told
+
+    def on_death(self, death: Death) -> None:
+        """Keep what befell the thread that serves."""
+        self.deaths = [*self.deaths[-7:], death]
+
+    def health(self) -> Health:
+        """Look whether the loop turns, the controller is heard, and the guardian watches."""
+        told, now_ns = self._told, self.clock()
+        if told is None:
+            names = ("loop", "controller", "guardian")
+            return Health(dict.fromkeys(names, False), dict.fromkeys(names, "not known yet"))
+        silent_s = (now_ns - told.at_ns) / 1e9
+        left_s = (told.lease_until_ns - now_ns) / 1e9
+        return Health(
+            {
+                "loop": now_ns - told.at_ns < LOOP_PATIENCE_NS,
+                "controller": told.heard_lately,
+                "guardian": told.guarded,
+            },
+            {
+                "loop": f"last seen {silent_s:.1f} s ago",
+                "controller": f"heard lately, lease of {max(0.0, left_s):.1f} s left"
+                if told.heard_lately
+                else "not heard, or not followed: everything runs",
+                "guardian": "watches" if told.guarded else "is missing: nothing is held",
+            },
+        )
+
+    def figures(self) -> Figures:
+        """Return the value of every metric that is known."""
+        told, now_ns, hello = self._told, self.clock(), self.hello
+        known: dict[str, Mapping[tuple[str, ...], float] | Buckets | float] = {
+            "gang_agent_info": {
+                (hello.agent_version, hello.freezer, hello.yields or "none", str(hello.dry_run).lower()): 1.0
+            },
+            "gang_agent_up_seconds": (now_ns - self._since_ns) / 1e9,
+            "gang_agent_healthy": {(check,): float(holds) for check, holds in self.health().checks.items()},
+            "gang_agent_clock_bound_seconds": UNKNOWN,
+        }
+        if told is None:
+            return known
+        bound_s = told.clock_bound_s
+        return {
+            **known,
+            "gang_agent_lease_seconds": max(0.0, (told.lease_until_ns - now_ns) / 1e9),
+            "gang_agent_clock_bound_seconds": UNKNOWN if bound_s is None else bound_s,
+            "gang_agent_jobs": told.jobs,
+            "gang_agent_steps": told.steps,
+            "gang_agent_steps_held": {("freeze",): told.frozen, ("yield",): told.yielding},
+            "gang_agent_switch_late_seconds": told.late,
+            "gang_agent_switch_seconds": told.switched,
+            "gang_agent_held_job_seconds_total": {("freeze",): told.frozen_s, ("yield",): told.yielded_s},
+            "gang_agent_leaked_cpu_seconds_total": told.leaked_s,
+            "gang_agent_faults_total": {(kind,): count for kind, count in told.faults.items()},
+            "gang_agent_reports_total": told.reports,
+        }

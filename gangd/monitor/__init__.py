@@ -1,0 +1,4 @@
+"""What controller and agents tell a monitoring system: ``table`` declares it, ``server`` hands it out.
+
+Off unless an address is configured, and then bound to loopback unless another host is named.
+"""

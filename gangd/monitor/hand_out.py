@@ -1,0 +1,72 @@
+"""Handing metrics out for as long as a daemon runs, if its configuration asks for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from gangd.monitor.address import Address, read_token
+from gangd.monitor.figures import Figures
+from gangd.monitor.requests import Health
+from gangd.monitor.table import Metric
+from gangd.threads import Death
+
+log = logging.getLogger("gangd")
+
+
+class Source(Protocol):
+    """What a daemon knows of itself; asked in the thread that serves.
+
+    Attributes
+    ----------
+    is_served
+        Set once anybody can ask.
+    """
+
+    is_served: bool
+
+    def figures(self) -> Figures:
+        """Return the values of metrics."""
+
+    def health(self) -> Health:
+        """Look how things are."""
+
+    def on_death(self, death: Death) -> None:
+        """Take note that the thread died and began anew."""
+
+
+@contextmanager
+def handed_out(
+    address: Address | None, token: Path | None, table: Iterable[Metric], source: Source
+) -> Iterator[int | None]:
+    """Hand metrics of a table out while the context lasts; yields the port, None where no address is given.
+
+    Raises
+    ------
+    UsageError
+        The package that it needs is not installed.
+    InputError, TrustError
+        The token cannot be used.
+    HostError
+        Nobody can listen at that address.
+    """
+    if address is None:
+        yield None
+        return
+    from gangd.monitor.exposition import Exposition
+    from gangd.monitor.server import MetricsServer, Pages
+
+    secret = None if token is None else read_token(token)
+    pages = Pages(Exposition(table, source.figures).page, source.health, secret)
+    server = MetricsServer(address, pages, source.on_death)
+    if secret is None and not address.is_loopback:
+        log.warning("metrics are handed out at %s to everybody who can connect: set a token", address)
+    source.is_served = True
+    server.start()
+    try:
+        yield server.port
+    finally:
+        server.stop()

@@ -1,0 +1,274 @@
+"""Every metric of controller and agent: name with its unit, kind, meaning, labels and all of their values.
+
+The one declaration: what is exported, ``docs/metrics.md``, the dashboard and the alert rules are held against
+it. Labels are few and their values known beforehand, so that every series is there from the first scrape on,
+also while nothing happens. No series is of a job, a user or a node: nothing here grows with the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import product
+
+OTHER = "other"
+"""Value of a label for what the table does not name."""
+
+
+class Kind(StrEnum):
+    """Prometheus's types of metrics."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric.
+
+    Attributes
+    ----------
+    name
+        As it is exported; the unit is its last word, before ``_total`` of a counter and ``_info``.
+    kind
+        Its type.
+    text
+        What it means, in a sentence.
+    labels
+        Names of its labels with all values; of an ``INFO`` the values are free.
+    bounds_s
+        Upper bounds of a histogram's buckets, in seconds.
+    """
+
+    name: str
+    kind: Kind
+    text: str
+    labels: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    bounds_s: tuple[float, ...] = ()
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """Names of the labels."""
+        return tuple(name for name, _ in self.labels)
+
+    def series(self) -> Iterator[tuple[str, ...]]:
+        """Yield the label values of every series."""
+        return product(*(values for _, values in self.labels))
+
+    def known(self, values: tuple[str, ...]) -> tuple[str, ...]:
+        """Return label values, ``OTHER`` in the place of each that is not declared."""
+        if self.kind is Kind.INFO:
+            return values
+        return tuple(
+            value if value in declared else OTHER
+            for value, (_, declared) in zip(values, self.labels, strict=True)
+        )
+
+
+HOLDS = ("freeze", "yield")
+ALARMS = (
+    "agent",
+    "agent lost",
+    "configuration",
+    "disk",
+    "door",
+    "flood",
+    "foreign freeze",
+    "foreign job",
+    "key",
+    "late switches",
+    "limits",
+    "message",
+    "placement",
+    "shared key",
+    "slurm",
+    "stranger",
+    "thread",
+    "unreadable",
+    OTHER,
+)
+DROPPED = (
+    "flood",
+    "foreign_job",
+    "invalid_event",
+    "malformed",
+    "replayed",
+    "unknown_agent",
+    "unsent_reply",
+    "version",
+    "wire",
+    "wrong_node",
+    OTHER,
+)
+FAULTS = (
+    "clock_doubted",
+    "clock_jump",
+    "foreign_controller",
+    "freeze_failed",
+    "freeze_retried",
+    "guardian_missing",
+    "inotify",
+    "late_switch",
+    "lease_over",
+    "malformed",
+    "missed_plan",
+    "no_step",
+    "refused",
+    "replayed",
+    "spared_long",
+    "spared_slurmstepd",
+    "stray",
+    "thawed_by_guardian",
+    "unknown_folder",
+    "version",
+    "wire",
+    "write_failed",
+    "wrong_node",
+    "yields_not",
+    OTHER,
+)
+DECISION_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
+SWITCH_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25)
+CHECKS = ("agents", "lease", "slurm")
+# As gangd.core.states has them; an agent does without that package, which needs numpy.
+STATES = ("new", "solo", "busy", "idle", "waking", "free", "foreign", "terminating")
+AGENTS = ("unknown", "joined", "lost")
+
+CONTROLLER = (
+    Metric(
+        "gangd_info",
+        Kind.INFO,
+        "Version of gangd, and whether it only tries (`--dry-run`). Always 1.",
+        (("version", ()), ("dry_run", ())),
+    ),
+    Metric("gangd_up_seconds", Kind.GAUGE, "How long the controller has been serving."),
+    Metric(
+        "gangd_healthy",
+        Kind.GAUGE,
+        "Whether a check of `/healthz` holds (1) or not (0): leases renewed, Slurm answers, agents joined.",
+        (("check", CHECKS),),
+    ),
+    Metric("gangd_nodes", Kind.GAUGE, "Nodes by what is known of their agent.", (("agent", AGENTS),)),
+    Metric("gangd_gangs", Kind.GAUGE, "Gangs (jobs, or heterogeneous jobs) by state.", (("state", STATES),)),
+    Metric("gangd_jobs_running", Kind.GAUGE, "Jobs that hold cores, as Slurm says."),
+    Metric("gangd_jobs_shared", Kind.GAUGE, "Jobs that share a core with another."),
+    Metric(
+        "gangd_jobs_held",
+        Kind.GAUGE,
+        "Jobs that are held in the present slice, by how they are held.",
+        (("hold", HOLDS),),
+    ),
+    Metric("gangd_slice_seconds", Kind.GAUGE, "Length of the present slice."),
+    Metric("gangd_slice_asked_seconds", Kind.GAUGE, "Length that the configuration asks for (`quantum_ms`)."),
+    Metric("gangd_lookahead_slices", Kind.GAUGE, "Slices that are final."),
+    Metric(
+        "gangd_switch_lost_ratio",
+        Kind.GAUGE,
+        "Part of a slice that nine of ten nodes lose to switching at most; NaN while nobody takes turns.",
+    ),
+    Metric(
+        "gangd_decision_seconds",
+        Kind.HISTOGRAM,
+        "Time that one decision took: what holds in the slices to come, and telling all nodes of it.",
+        bounds_s=DECISION_S,
+    ),
+    Metric("gangd_lease_seconds", Kind.GAUGE, "How long agents hold without a word from here."),
+    Metric(
+        "gangd_slurm_age_seconds",
+        Kind.GAUGE,
+        "How old Slurm's newest answer is; NaN before the first.",
+    ),
+    Metric("gangd_slurm_failures_total", Kind.COUNTER, "Questions that Slurm did not answer."),
+    Metric(
+        "gangd_ends_moved_total", Kind.COUNTER, "Ends of jobs that were moved for the time they were held."
+    ),
+    Metric("gangd_ends_refused_total", Kind.COUNTER, "Ends of jobs that Slurm refused to move."),
+    Metric(
+        "gangd_messages_dropped_total",
+        Kind.COUNTER,
+        "Messages that were refused or could not be sent, by reason.",
+        (("reason", DROPPED),),
+    ),
+    Metric(
+        "gangd_agent_faults_total",
+        Kind.COUNTER,
+        "Faults that agents reported, of all nodes together, by kind.",
+        (("kind", FAULTS),),
+    ),
+    Metric("gangd_alarms", Kind.GAUGE, "Alarms that stand, by kind.", (("kind", ALARMS),)),
+    Metric("gangd_connections", Kind.GAUGE, "Connections of agents, and of whoever else knocks."),
+    Metric(
+        "gangd_record_bytes",
+        Kind.GAUGE,
+        "Size of the slice record with its older parts; 0 where none is kept.",
+    ),
+)
+AGENT = (
+    Metric(
+        "gang_agent_info",
+        Kind.INFO,
+        "Version of the agent, how it freezes and how jobs yield. Always 1.",
+        (("version", ()), ("freezer", ()), ("yields", ()), ("dry_run", ())),
+    ),
+    Metric("gang_agent_up_seconds", Kind.GAUGE, "How long the agent has been serving."),
+    Metric(
+        "gang_agent_healthy",
+        Kind.GAUGE,
+        "Whether a check of `/healthz` holds (1) or not (0): its loop turns, the controller is heard, the "
+        "guardian watches.",
+        (("check", ("controller", "guardian", "loop")),),
+    ),
+    Metric(
+        "gang_agent_lease_seconds",
+        Kind.GAUGE,
+        "What is left of the lease under which jobs may be held; 0 when it is over.",
+    ),
+    Metric(
+        "gang_agent_clock_bound_seconds",
+        Kind.GAUGE,
+        "How far the controller's clock may be from where it is believed to be; NaN while that is not known.",
+    ),
+    Metric("gang_agent_jobs", Kind.GAUGE, "Jobs of which a process was found on this node."),
+    Metric("gang_agent_steps", Kind.GAUGE, "Job steps that were found on this node."),
+    Metric("gang_agent_steps_held", Kind.GAUGE, "Steps that are held now, by how.", (("hold", HOLDS),)),
+    Metric(
+        "gang_agent_switch_late_seconds",
+        Kind.HISTOGRAM,
+        "How long after its instant a switch began.",
+        bounds_s=SWITCH_S,
+    ),
+    Metric(
+        "gang_agent_switch_seconds",
+        Kind.HISTOGRAM,
+        "Time from a slice's instant to the last write of its switch.",
+        bounds_s=SWITCH_S,
+    ),
+    Metric(
+        "gang_agent_held_job_seconds_total",
+        Kind.COUNTER,
+        "Time for which jobs were held here, all jobs added up, by how.",
+        (("hold", HOLDS),),
+    ),
+    Metric(
+        "gang_agent_leaked_cpu_seconds_total", Kind.COUNTER, "CPU time that frozen jobs used all the same."
+    ),
+    Metric(
+        "gang_agent_faults_total",
+        Kind.COUNTER,
+        "What went wrong here, by kind.",
+        (("kind", FAULTS),),
+    ),
+    Metric("gang_agent_reports_total", Kind.COUNTER, "Reports to the controller."),
+)
+PROCESS = (
+    Metric("process_cpu_seconds_total", Kind.COUNTER, "CPU time of the process."),
+    Metric("process_max_fds", Kind.GAUGE, "Files that it may have open."),
+    Metric("process_open_fds", Kind.GAUGE, "Files that it has open."),
+    Metric("process_resident_memory_bytes", Kind.GAUGE, "Memory that it occupies."),
+    Metric("process_start_time_seconds", Kind.GAUGE, "When it began, as seconds since 1970."),
+    Metric("process_virtual_memory_bytes", Kind.GAUGE, "Addresses that it has."),
+)
+"""What the library adds for the process (``prometheus_client.ProcessCollector``)."""
