@@ -93,6 +93,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         Samples that change a demand class, see ``gangd.core.Settings``.
     snapshot_s
         How often Slurm is asked for its jobs.
+    jobs_from
+        How: ``any`` (``pyslurm`` where one fits, else Slurm's commands), ``pyslurm`` or ``commands``.
     move_ends
         Whether ends of jobs are moved by their frozen time.
     metrics
@@ -141,6 +143,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     idle_samples: Samples = 3
     idle_samples_multi: Samples = 6
     snapshot_s: Seconds = 1.0
+    jobs_from: Literal["any", "pyslurm", "commands"] = "any"
     move_ends: bool = True
     metrics: str | int | None = None
     metrics_token: Path | None = None

@@ -24,6 +24,7 @@ from gangd.wire.sockets import ControllerSockets
 from osub.errors import ClusterError, OsubError, UsageError
 from osub.one_line import LONGEST_MESSAGE, one_line
 from osub.slurm import CommandSlurm
+from osub.slurm.apart import ApartSlurm
 from osub.slurm.conf_file import check_conf
 from osub.slurm.hosts import expand_hosts
 
@@ -95,7 +96,7 @@ def parser() -> argparse.ArgumentParser:
 
 def serve(config: Config, reload: Callable[[], Config], *, dry_run: bool) -> None:
     """Check Slurm, open everything, and serve until told to leave."""
-    client = CommandSlurm(_checked_conf(config))
+    client = ApartSlurm(_checked_conf(config), held_only=True, source=config.jobs_from)
     found = examine(client, config)
     for warning in found.warnings:
         log.warning("%s", warning)
@@ -109,6 +110,7 @@ def serve(config: Config, reload: Callable[[], Config], *, dry_run: bool) -> Non
             with handed_out(config.metrics_address(), config.metrics_token, CONTROLLER, loop.metrics):
                 loop.run()
     finally:
+        client.close()
         keeper.close()
 
 

@@ -103,12 +103,23 @@ class CommandSlurm:
         self._runner = runner
         self._pause = pause
         self._book = NodeBook(self._ask_nodes)
-        chosen = ChosenSource(JsonSource(self._ask), TextSource(self._ask, os.getuid()))
+        text = TextSource(self._ask, os.getuid())
+        chosen = ChosenSource({"JSON": JsonSource(self._ask), "plain text": text})
         self._source: JobSource = QuietSource(chosen, self._ask)
 
     def version(self) -> str:
         """Return slurmctld's version."""
         return self.config().get("SLURM_VERSION", "unknown")
+
+    @property
+    def book(self) -> NodeBook:
+        """The cluster's nodes, as they were asked for last."""
+        return self._book
+
+    @property
+    def source(self) -> JobSource:
+        """Where it reads jobs from."""
+        return self._source
 
     def config(self) -> Mapping[str, str]:
         """Return slurmctld's running configuration."""

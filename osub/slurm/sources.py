@@ -1,6 +1,6 @@
 """Where jobs are read from: JSON where Slurm prints it, else plain text. The one place that chooses.
 
-A source on the C library (pyslurm) would be one more class here.
+The source on Slurm's C library is in ``library``; only a process of its own reads from it (``apart``).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from osub.errors import ClusterError
@@ -204,28 +204,47 @@ class TextSource:
 
 
 class ChosenSource:
-    """JSON as long as Slurm prints it, and not too much of it; plain text else."""
+    """The first of several sources that can be read; one that cannot be is tried again after a minute.
 
-    def __init__(self, json: JobSource, text: JobSource, clock: Callable[[], float] = time.monotonic) -> None:
-        self._json = json
-        self._text = text
+    Parameters
+    ----------
+    sources
+        By what they read from, the best one first. The last one is read whatever it raised before.
+
+    Attributes
+    ----------
+    name
+        What was read from last.
+    why_not
+        Why a source was not read when it was tried last, by name.
+    """
+
+    def __init__(self, sources: Mapping[str, JobSource], clock: Callable[[], float] = time.monotonic) -> None:
+        self.name: str | None = None
+        self.why_not: dict[str, str] = {}
+        self._sources = sources
+        self._last = [*sources][-1]
         self._clock = clock
-        self._json_again_s = float("-inf")
-        self.why_text: str | None = None
+        self._again_s: dict[str, float] = {}
 
     def read(self, nodes: NodeBook) -> JobSnapshot:
-        """Return all jobs."""
-        if self._clock() >= self._json_again_s:
+        """Return all jobs; raises what the last source does."""
+        for name, source in self._sources.items():
+            if self._clock() < self._again_s.get(name, float("-inf")):
+                continue
             try:
-                snapshot = self._json.read(nodes)
+                snapshot = source.read(nodes)
             except (UnknownFormatError, AnswerTooLongError) as error:
-                if self.why_text is None:
-                    log.warning("jobs are read from plain text, not from JSON: %s", error)
-                self.why_text = str(error)
-                self._json_again_s = self._clock() + _AGAIN_S
-            else:
-                if self.why_text is not None:
-                    log.warning("jobs are read from JSON again")
-                self.why_text = None
-                return snapshot
-        return self._text.read(nodes)
+                if name == self._last:
+                    raise
+                self.why_not[name] = str(error)
+                self._again_s[name] = self._clock() + _AGAIN_S
+                continue
+            self.why_not.pop(name, None)
+            if name != self.name:
+                worse = self.name is not None or bool(self.why_not)
+                why = "".join(f"; {text}" for text in self.why_not.values())
+                log.log(logging.WARNING if worse else logging.INFO, "jobs are read from %s%s", name, why)
+                self.name = name
+            return snapshot
+        raise AssertionError("the last source is always read")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
+from importlib import metadata
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -15,7 +16,9 @@ import pytest
 
 from deploy.local import LocalCluster, Shape
 from osub.slurm import CommandSlurm, Job, JobState, SubmitRequest
+from osub.slurm.apart import ApartSlurm
 from osub.slurm.faults import SlurmRefusedError, SlurmUnreachableError
+from osub.slurm.library import is_installed, release
 from osub.slurm.sources import TextSource
 from tests.integration.conftest import end_cluster, quick_to_kill
 from tests.integration.hostile import ATTACKS, RECORD, Hostile, Words, by_id, filled, plain_text, read_as
@@ -24,6 +27,10 @@ from tests.integration.waiting import wait_until
 pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 
 START_S = 90.0
+PYSLURM = metadata.version("pyslurm") if is_installed() else "none"
+NEEDS_PYSLURM = pytest.mark.skipif(
+    release(PYSLURM) is None, reason="no pyslurm here: docs/slurm.md says which fits and how it is built"
+)
 NEW_YORK = "America/New_York"
 
 
@@ -136,7 +143,8 @@ def test_who_forges_the_record_of_a_job_of_his_own_gains_nothing(slurm: Hostile)
 # What the sources say
 
 
-def test_all_sources_say_the_same_of_jobs_of_every_kind(slurm: Hostile) -> None:
+def jobs_of_every_kind(slurm: Hostile) -> dict[str, int]:
+    """Submit them, wait until each is what it is to be, and return their numbers."""
     kinds = {
         "across": running(slurm, "-N2", "-n4", "--ntasks-per-node=2", "-t", "1-02:04").job_id,
         "endless": running(slurm, "-N1", "-n1").job_id,
@@ -163,6 +171,11 @@ def test_all_sources_say_the_same_of_jobs_of_every_kind(slurm: Hostile) -> None:
         START_S,
         f"jobs are {settled}; {slurm.states()}",
     )
+    return number
+
+
+def test_all_sources_say_the_same_of_jobs_of_every_kind(slurm: Hostile) -> None:
+    number = jobs_of_every_kind(slurm)
     jobs = by_id(slurm.cluster.client().jobs())
     plain, book = plain_text(slurm)
     texts = by_id(plain.read(book))
@@ -181,6 +194,58 @@ def test_all_sources_say_the_same_of_jobs_of_every_kind(slurm: Hostile) -> None:
         (len(held.cores), held.memory_mib) for held in texts[number["across"]].cores
     ]
     assert jobs[number["across"]].nodes == tuple(node.name for node in slurm.cluster.client().nodes())
+    apart = ApartSlurm(slurm.conf, source="commands")
+    try:
+        assert by_id(apart.jobs()) == jobs
+        assert apart.nodes() == slurm.cluster.client().nodes()
+    finally:
+        apart.close()
+
+
+@NEEDS_PYSLURM
+def test_the_c_library_says_the_same_of_jobs_of_every_kind(slurm: Hostile) -> None:
+    jobs_of_every_kind(slurm)
+    apart = ApartSlurm(slurm.conf)
+    try:
+        found = by_id(apart.jobs())
+        assert apart.read_from == "pyslurm"
+        jobs = by_id(slurm.cluster.client().jobs())
+        assert found.keys() == jobs.keys()
+        for key, job in jobs.items():
+            differing = differences(job, found[key])
+            if job.state is not JobState.COMPLETED and job.state.is_over:
+                assert differing.pop("exit_code", (0, None))[1] is None
+            assert differing == {}
+        assert apart.nodes() == slurm.cluster.client().nodes()
+    finally:
+        apart.close()
+
+
+@NEEDS_PYSLURM
+def test_no_word_of_a_user_harms_what_the_c_library_says(slurm: Hostile, tmp_path: Path) -> None:
+    victim = running(slurm, "-N1", "-n1", "-t", "7")
+    written: dict[int, Words] = {}
+    for attack in ATTACKS:
+        text = filled(attack, proof=tmp_path / "proof", node=victim.nodes[0], victim=victim.job_id)
+        words = Words(name=text, comment=text, output=b"/tmp/" + text, account=text, wckey=text)
+        number = slurm.submit(words)
+        assert number is not None, attack
+        written[number] = words
+    apart = ApartSlurm(slurm.conf)
+    try:
+        jobs = by_id(apart.jobs())
+        assert apart.read_from == "pyslurm"
+        assert differences(jobs[victim.job_id], victim) == {}
+        for number, words in written.items():
+            assert (jobs[number].name, jobs[number].comment) == (read_as(words.name), read_as(words.comment))
+        # a text that is no UTF-8 cannot be had there: commands are read
+        number = slurm.submit(Words(comment=b"gangd=off \xff"))
+        assert number is not None
+        assert by_id(apart.jobs())[number].comment == "gangd=off \ufffd"
+        assert apart.read_from == "commands"
+    finally:
+        apart.close()
+    assert not (tmp_path / "proof").exists()
 
 
 def test_a_completing_job_is_completing(slurm: Hostile) -> None:

@@ -230,19 +230,19 @@ def test_plain_text_is_read_for_a_minute_where_json_is_not_to_be_had(error: Exce
     now_s = 0.0
     json_jobs, text_jobs = snapshot_of(JobState.PENDING), snapshot_of(JobState.CANCELLED)
     source = Json(error, json_jobs)
-    chosen = ChosenSource(source, Json(text_jobs, text_jobs), lambda: now_s)
+    chosen = ChosenSource({"JSON": source, "text": Json(text_jobs, text_jobs)}, lambda: now_s)
     assert chosen.read(book()) is text_jobs
-    assert chosen.why_text == str(error)
+    assert chosen.why_not == {"JSON": str(error)}
     now_s = 59.0
     assert chosen.read(book()) is text_jobs
     assert source.reads == 1
     now_s = 61.0
     assert chosen.read(book()) is json_jobs
-    assert chosen.why_text is None
+    assert (chosen.name, chosen.why_not) == ("JSON", {})
 
 
 def test_slurm_being_away_is_no_reason_to_read_something_else() -> None:
-    chosen = ChosenSource(Json(SlurmUnreachableError("away")), Json())
+    chosen = ChosenSource({"JSON": Json(SlurmUnreachableError("away")), "text": Json()})
     with pytest.raises(SlurmUnreachableError):
         chosen.read(book())
 

@@ -1,0 +1,320 @@
+"""Jobs read by a process of its own: only differences come, in small parts; a broken process is replaced."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from osub.slurm import CommandSlurm, Job, JobSnapshot, JobState, Node, NodeCores, UnreadableJob
+from osub.slurm.apart import ApartSlurm
+from osub.slurm.apart.frames import (
+    MOST_BYTES,
+    PART_BYTES,
+    Answer,
+    BrokenPipe,
+    Decoder,
+    Done,
+    Fault,
+    Gone,
+    Jobs,
+    Unread,
+)
+from osub.slurm.apart.process import Reader
+from osub.slurm.faults import (
+    AnswerTooLongError,
+    SlurmRefusedError,
+    SlurmUnreachableError,
+    UnknownFormatError,
+)
+from osub.slurm.nodebook import NodeBook
+from osub.slurm.sources import ChosenSource
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "slurm"
+
+
+def job(number: int, state: JobState = JobState.RUNNING, comment: str | None = None) -> Job:
+    cores = (NodeCores("n1", (0, 1), 2048),) if state is JobState.RUNNING else ()
+    return Job(
+        job_id=number,
+        name=f"job {number}",
+        user="u",
+        uid=1000,
+        partition="main",
+        state=state,
+        reason="None",
+        num_nodes=1,
+        cores=cores,
+        comment=comment,
+    )
+
+
+class Told:
+    """A source that says what it is told to."""
+
+    def __init__(self) -> None:
+        self.snapshot = JobSnapshot(())
+
+    def read(self, _: NodeBook) -> JobSnapshot:
+        return self.snapshot
+
+
+def reader(source: Told, *, all_jobs: bool = True) -> Reader:
+    return Reader(ChosenSource({"told": source}), NodeBook(list), all_jobs=all_jobs)
+
+
+def messages(raw: bytes) -> Iterator[object]:
+    """Decode messages as they come through a pipe."""
+    decoder, (fd, fd_in) = Decoder(Answer), os.pipe()
+
+    def write() -> None:
+        with os.fdopen(fd_in, "wb") as pipe:
+            pipe.write(raw)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        while True:
+            try:
+                decoder.feed(fd)
+            except BrokenPipe:
+                return
+            while (message := decoder.take()) is not None:
+                yield message
+    finally:
+        os.close(fd)
+        thread.join()
+
+
+def answer(one: Reader, nodes: list[Node] | None = None) -> list[object]:
+    to = io.BytesIO()
+    one.answer(nodes, to)
+    return list(messages(to.getvalue()))
+
+
+# The process
+
+
+def test_only_what_changed_is_sent() -> None:
+    source = Told()
+    one = reader(source)
+    source.snapshot = JobSnapshot((job(1), job(2)))
+    assert answer(one) == [Jobs([job(1), job(2)]), Done(2, "told")]
+    assert answer(one) == [Done(2, "told")]
+    bad = UnreadableJob(4, "another form")
+    source.snapshot = JobSnapshot((job(2, comment="new"), job(3)), (bad,))
+    assert answer(one) == [Jobs([job(2, comment="new"), job(3)]), Gone([1]), Unread([bad]), Done(2, "told")]
+
+
+def test_jobs_that_hold_no_cores_are_left_out_where_nobody_needs_them() -> None:
+    source = Told()
+    source.snapshot = JobSnapshot((job(1), job(2, JobState.PENDING), job(3, JobState.COMPLETED)))
+    assert answer(reader(source, all_jobs=False)) == [Jobs([job(1)]), Done(1, "told")]
+
+
+def test_a_part_is_small_however_many_jobs_there_are() -> None:
+    source = Told()
+    source.snapshot = JobSnapshot(tuple(job(number) for number in range(1, 5_001)))
+    to = io.BytesIO()
+    reader(source).answer(None, to)
+    raw, lengths = to.getvalue(), []
+    while raw:
+        length = int.from_bytes(raw[:4], "big")
+        lengths.append(length)
+        raw = raw[4 + length :]
+    assert len(lengths) > 10
+    assert max(lengths) <= PART_BYTES + 1024
+    parts = [one.jobs for one in messages(to.getvalue()) if isinstance(one, Jobs)]
+    assert tuple(each for part in parts for each in part) == source.snapshot.jobs
+
+
+def test_a_job_that_no_message_holds_is_unreadable_and_no_other_is_harmed() -> None:
+    source = Told()
+    source.snapshot = JobSnapshot((job(1), job(2, comment="x" * MOST_BYTES)))
+    assert answer(reader(source)) == [
+        Jobs([job(1)]),
+        Unread([UnreadableJob(2, "its record is too long")]),
+        Done(1, "told"),
+    ]
+
+
+# Messages
+
+
+@pytest.mark.parametrize(
+    "error",
+    [SlurmUnreachableError("a"), SlurmRefusedError("b"), AnswerTooLongError("c"), UnknownFormatError("d")],
+)
+def test_an_error_is_the_same_on_the_other_side(error: Exception) -> None:
+    told = Fault.of(error).error()  # type: ignore[arg-type]
+    assert (type(told), str(told)) == (type(error), str(error))
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (b"\xff\xff\xff\xff", "message of 4294967295 bytes"),
+        (b"\0\0\0\1\x01", "no message"),
+        (b"\0\0\0\2\x81\xa1", "no message"),
+    ],
+)
+def test_what_is_no_message_is_refused(raw: bytes, why: str) -> None:
+    with pytest.raises(BrokenPipe, match=why):
+        list(messages(raw))
+
+
+Make = Callable[..., ApartSlurm]
+
+
+# Our side, with processes that do what they are told
+
+
+PRELUDE = """
+import os, sys, time
+from pathlib import Path
+from osub.slurm import Job, JobState, Node
+from osub.slurm.apart.frames import Decoder, Done, Fault, Gone, Jobs, Look, Nodes, encode
+started = Path(sys.argv[1]); started.write_text(started.read_text() + "x" if started.exists() else "x")
+starts = len(started.read_text())
+def say(*messages):
+    os.write(1, b"".join(map(encode, messages)))
+def job(n):
+    always = dict(name=None, user="u", uid=1, partition="p", state=JobState.PENDING, reason="", num_nodes=1)
+    return Job(job_id=n, **always)
+decoder, looks = Decoder(Look), 0
+while True:
+    look = decoder.take()
+    if look is None:
+        decoder.feed(0)
+        continue
+    looks += 1
+"""
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    made: list[ApartSlurm] = []
+
+    def begin(body: str, answer_s: float = 30.0) -> ApartSlurm:
+        program = tmp_path / "process.py"
+        program.write_text(PRELUDE + "".join(f"    {line}\n" for line in body.strip().splitlines()))
+        words = [sys.executable, str(program), str(tmp_path / "started")]
+        made.append(ApartSlurm(words=words, answer_s=answer_s))
+        return made[-1]
+
+    yield begin
+    for one in made:
+        one.close()
+
+
+def test_differences_add_up_and_what_is_unchanged_is_the_same_object(make: Make) -> None:
+    slurm = make("""
+if looks == 1: say(Jobs([job(1), job(2)]), Done(2, "told"))
+if looks == 2: say(Gone([1]), Jobs([job(3)]), Done(2, "told"))
+if looks == 3: say(Fault("unreachable", "away"))
+if looks == 4: say(Done(2, "told"))
+""")
+    first = slurm.jobs().jobs
+    assert [each.job_id for each in first] == [1, 2]
+    second = slurm.jobs().jobs
+    assert [each.job_id for each in second] == [2, 3]
+    assert second[0] is first[1]
+    with pytest.raises(SlurmUnreachableError, match="away"):
+        slurm.jobs()
+    assert slurm.jobs().jobs == second
+    assert slurm.read_from == "told"
+
+
+@pytest.mark.parametrize(
+    ("deed", "why"),
+    [
+        ("os._exit(3)", "it ended"),
+        ("os.kill(os.getpid(), 11)", "it ended"),
+        ("os.write(1, b'garbage at length')", "message of"),
+        ("say(Jobs([job(1)]), Done(5, 'told'))", "told of 1 jobs, and says that there are 5"),
+        ("say(Look())", "no message"),
+        ("time.sleep(600)", "did not answer within"),
+    ],
+)
+def test_a_process_that_fails_is_told_of_and_followed_by_another(
+    make: Make, tmp_path: Path, deed: str, why: str
+) -> None:
+    slurm = make(f"if starts == 1: {deed}\nelse: say(Jobs([job(9)]), Done(1, 'told'))", answer_s=5.0)
+    with pytest.raises(SlurmUnreachableError, match=why):
+        slurm.jobs()
+    assert [each.job_id for each in slurm.jobs().jobs] == [9]
+    assert (tmp_path / "started").read_text() == "xx"
+
+
+def test_after_a_death_in_the_library_the_next_process_leaves_it_alone(make: Make, tmp_path: Path) -> None:
+    slurm = make("""
+if "any" in sys.argv: os._exit(1)
+say(Done(0, sys.argv[-1]))
+""")
+    with pytest.raises(SlurmUnreachableError):
+        slurm.jobs()
+    slurm.jobs()
+    assert slurm.read_from == "commands"
+
+
+def test_closing_ends_the_process_and_starts_none(make: Make, tmp_path: Path) -> None:
+    slurm = make("say(Done(0, 'told'))")
+    slurm.jobs()
+    slurm.close()
+    slurm.close()
+    with pytest.raises(SlurmUnreachableError):
+        slurm.jobs()
+    assert (tmp_path / "started").read_text() == "x"
+
+
+# The real process, with commands that print what Slurm printed
+
+
+@pytest.fixture
+def slurm_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, text in {
+        "squeue": f'case "$*" in *--json*) cat {FIXTURES}/jobs.json;; *) echo one;; esac',
+        "scontrol": f'case "$*" in *node*) cat {FIXTURES}/nodes.txt;; *) cat {FIXTURES}/config.txt;; esac',
+    }.items():
+        path = folder / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder
+
+
+@pytest.mark.slow
+def test_the_process_says_what_the_commands_say(slurm_commands: Path) -> None:
+    here, apart = CommandSlurm(), ApartSlurm(source="commands")
+    held = ApartSlurm(source="commands", held_only=True)
+    try:
+        assert set(apart.jobs().jobs) == set(here.jobs().jobs)
+        assert apart.nodes() == here.nodes()
+        assert apart.config() == here.config()
+        assert set(held.jobs().jobs) == {
+            each for each in here.jobs().jobs if each.state.holds_cores or each.cores
+        }
+    finally:
+        apart.close()
+        held.close()
+
+
+@pytest.mark.slow
+def test_a_command_that_is_missing_is_told_and_the_process_lives(slurm_commands: Path) -> None:
+    (slurm_commands / "squeue").write_text(
+        "#!/bin/sh\necho 'squeue: error: Unable to contact slurm controller' >&2; exit 1\n"
+    )
+    apart = ApartSlurm(source="commands")
+    try:
+        for _ in range(2):
+            with pytest.raises(SlurmUnreachableError, match="Unable to contact"):
+                apart.jobs()
+    finally:
+        apart.close()
