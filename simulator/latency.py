@@ -38,6 +38,9 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     launch_serial_s, launch_parallel_s, launch_interactive_s
         What the run of a batch job of one core, of several, or of an interactive job takes on dedicated cores
         beyond its dedicated time.
+    pace
+        Of the host that they were measured on: CPU time of steps over what they take as calibrated. Nothing
+        is simulated with it; a comparison takes it out.
     """
 
     submission_s: Seconds = 0.0
@@ -46,6 +49,7 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     launch_serial_s: Seconds = 0.0
     launch_parallel_s: Seconds = 0.0
     launch_interactive_s: Seconds = 0.0
+    pace: Annotated[float, msgspec.Meta(gt=0, le=1000)] | None = None
 
     def launch_us(self, workload: Workload) -> Ints:
         """Return the launch time of each job, shape (jobs,)."""

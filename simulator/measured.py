@@ -10,6 +10,7 @@ from statistics import median
 
 import polars as pl
 
+from osub.analysis.host_use import pace_of
 from osub.errors import InputError
 from osub.records import Run, load_run, parse_cores
 from simulator.latency import Latencies, read_latencies
@@ -96,7 +97,14 @@ def measure_latencies(run: Run) -> Latencies:
         launch_serial_s=_middle(serial),
         launch_parallel_s=_middle(parallel),
         launch_interactive_s=_middle(interactive),
+        pace=_pace(run),
     )
+
+
+def _pace(run: Run) -> float | None:
+    """Return the median of the jobs' paces, None where none is known."""
+    paces = run.jobs.select(pace_of(run)).to_series().drop_nulls().to_list()
+    return round(median(paces), 4) if paces else None
 
 
 def launches(jobs: Iterable[Ran]) -> tuple[list[float], list[float], list[float]]:

@@ -156,6 +156,9 @@ def ended(entry: JobEntry, job: Job | None, stamps_of: StampsOf, origin: float) 
         start_s=start,
         end_s=end,
         cpu_s=stamps.cpu_s,
+        steps=stamps.steps,
+        step_s=stamps.step_s,
+        steps_cpu_s=stamps.steps_cpu_s,
         state=state,
         exit_code=_exit_code(job, stamps),
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from osub.errors import InputError, OsubError
-from osub.records import JobEntry, JobRecord, RunWriter, SliceRecord
+from osub.records import HostRecord, JobEntry, JobRecord, RunWriter, SliceRecord
 from osub.slurm import SlurmClient
 from submitter.apart import Danger, read_apart
 from submitter.begin import begin_run, origin_of, plan_again
@@ -75,6 +75,8 @@ _LEFT_ANEW_S = 1.0
 Watch = Callable[[Progress], Wish]
 # Tells what others recorded (time slices) of some of Slurm's jobs since an epoch second.
 Collect = Callable[[Collection[int], float], Iterable[SliceRecord]]
+# Tells who used the host's CPUs lately, at an instant in seconds of the run; None for nothing new.
+Look = Callable[[float], HostRecord | None]
 # Starts work beside the main thread.
 Employ = Callable[[str, Worker, bool], Running]
 
@@ -205,7 +207,12 @@ class Replay:
         """Where the RUN's gang scheduler writes its slices, None where it has none."""
         return self._options.slices
 
-    def run(self, watch: Watch = lambda _: Wish.GO_ON, collect: Collect | None = None) -> bool:
+    def run(
+        self,
+        watch: Watch = lambda _: Wish.GO_ON,
+        collect: Collect | None = None,
+        look: Look = lambda _: None,
+    ) -> bool:
         """Submit and follow until every job has ended.
 
         Parameters
@@ -214,6 +221,8 @@ class Replay:
             Called about ten times a second; says whether to go on.
         collect
             Called once all jobs have ended.
+        look
+            Called as often as ``watch``: what it tells of the host is recorded.
 
         Returns
         -------
@@ -236,7 +245,7 @@ class Replay:
             submitter.start()
             asker.start()
             try:
-                if not self._until_over(submissions, submitter, poll, asker, watch):
+                if not self._until_over(submissions, submitter, poll, asker, watch, look):
                     self._writer.event("detached", unsubmitted=len(self.plan.jobs) - len(known))
                     return False
             finally:
@@ -275,7 +284,13 @@ class Replay:
         )
 
     def _until_over(
-        self, submissions: Submissions, submitter: Running, poll: Poll, asker: Running, watch: Watch
+        self,
+        submissions: Submissions,
+        submitter: Running,
+        poll: Poll,
+        asker: Running,
+        watch: Watch,
+        look: Look,
     ) -> bool:
         following = self._following
         while True:
@@ -290,6 +305,9 @@ class Replay:
             (poll.wants_nodes.set if following.wants_nodes else poll.wants_nodes.clear)()
             if len(following.entries) == len(self.plan.jobs) and not following.open_rows():
                 return True
+            sample = look(self._clock.wall() - self._origin)
+            if sample is not None:
+                self._writer.append_host(sample)
             wish = watch(self._progress(submissions))
             if wish is Wish.DETACH:
                 return False

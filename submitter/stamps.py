@@ -17,6 +17,7 @@ from osub.one_line import one_line
 
 _T = TypeVar("_T")
 _MS = Annotated[int, msgspec.Meta(ge=0, le=10**14)]
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=10**11)]
 _MOST_BYTES = 1 << 20
 _MOST_SAID = 4096
 JOBS_FOLDER = "jobs"
@@ -33,13 +34,18 @@ class _End(msgspec.Struct):
 
 
 class _Report(msgspec.Struct):
-    cpu_s: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    cpu_s: _Seconds | None = None
     steps: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    step_s: _Seconds | None = None
+    steps_cpu_s: _Seconds | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Stamps:
-    """Epoch milliseconds of start and end, exit code, CPU seconds, time steps; None for what is not known."""
+    """Epoch milliseconds of start and end, exit code, CPU seconds, time steps as `JobRecord` has them.
+
+    None for what is not known.
+    """
 
     slurm_job: int | None = None
     start_ms: int | None = None
@@ -47,6 +53,8 @@ class Stamps:
     exit_code: int | None = None
     cpu_s: float | None = None
     steps: int | None = None
+    step_s: float | None = None
+    steps_cpu_s: float | None = None
 
     @property
     def are_whole(self) -> bool:
@@ -68,6 +76,8 @@ def read_stamps(folder: Path, trace_job: int, life: int = 0) -> Stamps:
         exit_code=end.exit_code if end else None,
         cpu_s=report.cpu_s if report else None,
         steps=report.steps if report else None,
+        step_s=report.step_s if report else None,
+        steps_cpu_s=report.steps_cpu_s if report else None,
     )
 
 

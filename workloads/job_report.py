@@ -53,6 +53,7 @@ class JobReport:
     steps_asked: int | None = None
     steps: int | None = None
     step_s: float | None = None
+    steps_cpu_s: float | None = None
     calibration: str | None = None
     clipped: bool | None = None
     omp_wait_policy: str | None = None

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
+from collections.abc import Callable
 
-STAT = Path("/proc/stat")
+from osub.cpu_time import CpuTime, cpu_time
+
 LOOK_S = 0.4
 CALM = 0.2
 """Others that use up to this share of the CPUs change what is measured by less than the host's own drift."""
 
-_IDLE, _IOWAIT, _COUNTED = 3, 4, 8
 
-
-def busy_share(over_s: float = LOOK_S, stat: Path = STAT) -> float | None:
+def busy_share(over_s: float = LOOK_S, read: Callable[[], CpuTime | None] = cpu_time) -> float | None:
     """Return the share of the host's CPU time that is used in the next ``over_s`` seconds, or stolen in them.
 
-    None where the kernel does not tell (see proc_stat(5)).
+    None where the kernel does not tell.
     """
-    before = _ticks(stat)
+    before = read()
     time.sleep(over_s)
-    after = _ticks(stat)
-    if before is None or after is None or after[1] <= before[1]:
+    after = read()
+    if before is None or after is None:
         return None
-    return min(1.0, max(0.0, (after[0] - before[0]) / (after[1] - before[1])))
+    passed = after.since(before)
+    return (passed.used_s + passed.steal_s) / passed.whole_s if passed.whole_s > 0 else None
 
 
 def busy_warning() -> str | None:
@@ -36,16 +36,3 @@ def busy_warning() -> str | None:
         f"this host is busy: others use {share:.0%} of its CPUs now (load {os.getloadavg()[0]:.1f}); what is "
         "measured meanwhile is of them, too"
     )
-
-
-def _ticks(stat: Path) -> tuple[int, int] | None:
-    """Return ticks used and ticks in all, over all CPUs."""
-    try:
-        first = stat.read_text(encoding="ascii").split("\n", 1)[0].split()
-        numbers = [int(word) for word in first[1 : 1 + _COUNTED]]
-    except (OSError, ValueError):
-        return None
-    if first[:1] != ["cpu"] or len(numbers) < _COUNTED:
-        return None
-    whole = sum(numbers)
-    return whole - numbers[_IDLE] - numbers[_IOWAIT], whole

@@ -81,7 +81,11 @@ class Compared:
             raise OutputError(f"cannot write {target}: {error.strerror or error}") from error
 
 
-def compared(runs: Sequence[Run], least_run_s: float = 0.0) -> Compared:
+def compared(
+    runs: Sequence[Run],
+    least_run_s: float = 0.0,
+    options: MetricOptions = MetricOptions(),  # noqa: B008
+) -> Compared:
     """Compare runs of one trace, the first with each other one.
 
     Parameters
@@ -90,6 +94,8 @@ def compared(runs: Sequence[Run], least_run_s: float = 0.0) -> Compared:
         Two or more.
     least_run_s
         Jobs that ran shorter in the reference do not count in the errors.
+    options
+        When a run is unfit to judge by.
 
     Raises
     ------
@@ -102,4 +108,4 @@ def compared(runs: Sequence[Run], least_run_s: float = 0.0) -> Compared:
     differences = tuple(run_errors(reference, other, least_run_s) for reference, other in pairs(told))
     if not any(one.jobs for one in differences):
         raise UsageError("these runs have no job in common: are they of the same trace?")
-    return Compared(told, verdict_of(told), differences)
+    return Compared(told, verdict_of(told, options), differences)

@@ -23,6 +23,9 @@ ERROR_COLUMNS = (
     "run-time error, median",
     "p95",
     "bias",
+    "at the host's pace, median",
+    "p95",
+    "bias",
     "same place",
     "same nodes",
 )
@@ -51,6 +54,9 @@ def error_rows(errors: Sequence[RunErrors]) -> list[list[str]]:
             _share(one.run_time.median),
             _share(one.run_time.p95),
             _share(one.run_time.bias, signed=True),
+            _share(one.run_time_at_pace.median),
+            _share(one.run_time_at_pace.p95),
+            _share(one.run_time_at_pace.bias, signed=True),
             _share(one.same_place),
             _share(one.same_nodes),
         ]

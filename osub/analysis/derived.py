@@ -16,6 +16,8 @@ from osub.analysis.lives import stretches
 
 WAIT_THRESHOLD_S = 5.0
 BETA_S = 10.0
+MOST_TAKEN = 0.1
+MOST_SPREAD = 1.3
 
 
 class MetricOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,10 +29,14 @@ class MetricOptions(msgspec.Struct, frozen=True, kw_only=True):
         A job that waits longer than this counts as one that waited (thesis, Table 7.5).
     beta_s
         Least dedicated time in the bounded slowdown.
+    most_taken, most_spread
+        When a run is unfit to judge by: see ``osub.analysis.host_use``.
     """
 
     wait_threshold_s: float = WAIT_THRESHOLD_S
     beta_s: float = BETA_S
+    most_taken: float = MOST_TAKEN
+    most_spread: float = MOST_SPREAD
 
 
 MEASURES = ("wait_s", "run_s", "slowdown", "slowdown_osub", "degradation", "bounded_slowdown")

@@ -12,13 +12,14 @@ import msgspec
 import polars as pl
 
 from osub.analysis.derived import with_derived
+from osub.analysis.host_use import pace_of
 from osub.analysis.lives import stretches
 from osub.analysis.percentiles import nearest_rank
 from osub.records import PLACEMENT_DTYPE, Run
 
 MOVED = " > "
 _DESCRIBED = ("kind", "nodes", "cores", "dedicated_s")
-_MEASURED = ("submit_s", "start_s", "end_s", "state", "place", "run_s", "wait_s", "lives")
+_MEASURED = ("submit_s", "start_s", "end_s", "state", "place", "run_s", "wait_s", "lives", "pace")
 
 
 class Errors(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +54,8 @@ class RunErrors(msgspec.Struct, frozen=True, kw_only=True):
         Waits, in seconds, all of a job together.
     run_time
         Times on cores, all lives of a job together, as a share of the reference's.
+    run_time_at_pace
+        The same at the host's pace: both times divided by the job's pace in that run, where it is known.
     same_place
         Share of the jobs with known places in both that held the same nodes and cores, one after the other.
     same_nodes
@@ -67,6 +70,7 @@ class RunErrors(msgspec.Struct, frozen=True, kw_only=True):
     start_s: Errors
     wait_s: Errors
     run_time: Errors
+    run_time_at_pace: Errors
     same_place: float | None
     same_nodes: float | None
 
@@ -119,10 +123,12 @@ def pair(reference: Run, other: Run) -> pl.DataFrame:
     The columns ``submit_s``, ``start_s`` (of its first life), ``end_s``, ``run_s`` (on cores, all ``lives``
     together), ``wait_s`` (all waits), ``state`` and ``place`` are the reference's, with ``_other`` those of
     the other run. ``same_place`` and ``same_nodes`` are null where a place is not known. ``start_error_s``,
-    ``wait_error_s`` and ``run_error`` (a share) are the other run's minus the reference's.
+    ``wait_error_s`` and ``run_error`` (a share) are the other run's minus the reference's; in
+    ``run_error_at_pace`` each time is divided by the job's ``pace`` (``host_use.pace_of``).
     """
     left, right = _measured(reference), _measured(other)
     run_s, run_other_s = pl.col("run_s"), pl.col("run_s_other")
+    drift = pl.col("pace") / pl.col("pace_other")
     return (
         left.join(right, on="trace_job", how="full", suffix="_other", coalesce=True)
         .with_columns(pl.coalesce(name, f"{name}_other").alias(name) for name in _DESCRIBED)
@@ -132,6 +138,7 @@ def pair(reference: Run, other: Run) -> pl.DataFrame:
             start_error_s=pl.col("start_s_other") - pl.col("start_s"),
             wait_error_s=pl.col("wait_s_other") - pl.col("wait_s"),
             run_error=pl.when(run_s > 0).then(run_other_s / run_s - 1),
+            run_error_at_pace=pl.when(run_s > 0).then(run_other_s * drift / run_s - 1),
         )
         .drop(*(f"{name}_other" for name in _DESCRIBED), "at_nodes", "at_nodes_other")
         .sort("trace_job")
@@ -140,7 +147,7 @@ def pair(reference: Run, other: Run) -> pl.DataFrame:
 
 def _measured(run: Run) -> pl.DataFrame:
     held = stretches(run.jobs, run.allocations)
-    jobs = with_derived(run.jobs, held=held).with_columns(start_s=pl.col("first_start_s"))
+    jobs = with_derived(run.jobs, held=held).with_columns(pace_of(run), start_s=pl.col("first_start_s"))
     return jobs.join(_places(run, held), on="trace_job", how="left", maintain_order="left").select(
         "trace_job", *_DESCRIBED, *_MEASURED, "at_nodes"
     )
@@ -169,6 +176,7 @@ def run_errors(reference: Run, other: Run, least_run_s: float = 0.0) -> RunError
         start_s=_errors(compared["start_error_s"]),
         wait_s=_errors(compared["wait_error_s"]),
         run_time=_errors(compared["run_error"]),
+        run_time_at_pace=_errors(compared["run_error_at_pace"]),
         same_place=_share(both["same_place"]),
         same_nodes=_share(both["same_nodes"]),
     )

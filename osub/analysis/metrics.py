@@ -13,6 +13,7 @@ import polars as pl
 
 from osub.analysis.completion import PERCENTS, completion_by_cpu_time, completion_by_jobs, origin_s
 from osub.analysis.derived import MetricOptions, with_derived
+from osub.analysis.host_use import HostUse, host_use
 from osub.analysis.lives import stretches
 from osub.analysis.occupancy import Occupancy, occupancy
 from osub.analysis.percentiles import nearest_rank
@@ -100,6 +101,8 @@ class RunMetrics(msgspec.Struct, frozen=True, kw_only=True):
         The metrics by kind of job; ``all`` first, then the kinds that occur.
     slices
         The metrics of its time slices, if it has any.
+    host
+        Who used its host, and how fast its jobs' cores were.
     notes
         What could not be computed, and why.
     """
@@ -118,6 +121,7 @@ class RunMetrics(msgspec.Struct, frozen=True, kw_only=True):
     work: WorkMetrics
     kinds: dict[str, KindMetrics]
     slices: SliceMetrics | None
+    host: HostUse
     notes: tuple[str, ...]
 
 
@@ -144,6 +148,9 @@ def measure(
     last_end = ran.get_column("end_s").max()
     makespan_s = float(last_end) - origin if isinstance(last_end, int | float) else None
     notes = [] if run.complete else ["The run is not finished: its figures are of what is known so far."]
+    of_host = host_use(run, options.most_taken, options.most_spread)
+    if of_host.unfit is not None:
+        notes.append(f"Unfit to judge by: {of_host.unfit}.")
     work = work_of(ran)
     used = _use(held, work, run.info)
     if used is None:
@@ -165,6 +172,7 @@ def measure(
         work=work,
         kinds=_by_kind(jobs, origin, options),
         slices=None if run.slices is None else measure_slices(run.slices, run.jobs, held),
+        host=of_host,
         notes=tuple(notes),
     )
 

@@ -34,6 +34,8 @@ HIGHLIGHTS = (
     ("All jobs", "S_OSub, mean"),
     ("All jobs", "degradation, mean"),
     ("System", "cores in use"),
+    ("Host", "CPU time that others used"),
+    ("Host", "pace of the jobs"),
 )
 """Rows of the metrics table that stand in each run's card at the top: group, and how the name begins."""
 _NO_TWINS: Mapping[str, str] = MappingProxyType({})
@@ -92,7 +94,7 @@ def render(subjects: Sequence[Subject], first: Sequence[Section] = ()) -> str:
         return Markup(fragment(chart.figure, f"chart-{next(numbers)}"))  # noqa: S704
 
     return environment.get_template("report.html.j2").render(
-        verdict=_told(verdict_of([subject.run for subject in subjects])),
+        verdict=_told(verdict_of([subject.run for subject in subjects], metrics[0].options)),
         title="osub report: " + ", ".join(subject.measured.label for subject in subjects),
         traces=sorted({subject.run.info.trace_name for subject in subjects}),
         labels=[subject.measured.label for subject in subjects],

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from osub.analysis.host_use import HostUse
 from osub.analysis.metrics import KINDS, KindMetrics, KindName, RunMetrics
 from osub.analysis.slice_metrics import SliceMetrics
 from osub.analysis.work import WorkMetrics
@@ -134,6 +135,14 @@ _SLICE_LINES: tuple[tuple[str, Callable[[SliceMetrics], Value], Form, Better], .
     ("lost to switching", lambda slices: slices.switching_share, "share", "low"),
 )
 
+_HOST_LINES: tuple[tuple[str, Callable[[HostUse], Value], Form, Better], ...] = (
+    ("CPU time that others used", lambda host: host.foreign_share, "share", None),
+    ("CPU time stolen", lambda host: host.steal_share, "share", None),
+    ("load, mean", lambda host: host.load, "number", None),
+    ("pace of the jobs, median", lambda host: host.pace, "number", None),
+    ("pace, slowest over fastest", lambda host: host.pace_spread, "number", None),
+)
+
 
 def metric_rows(runs: Sequence[RunMetrics]) -> list[MetricRow]:
     """Return the rows for these runs; a row that no run has a value for is left out.
@@ -174,6 +183,9 @@ def _rows(runs: Sequence[RunMetrics]) -> Iterator[MetricRow]:
     for slice_name, of_slices, form, better in _SLICE_LINES:
         values = [None if run.slices is None else of_slices(run.slices) for run in runs]
         yield _row("Time slices", slice_name, values, form, better)
+    for host_name, of_host, form, better in _HOST_LINES:
+        real = [of_host(run.host) if run.kind == "real" else None for run in runs]
+        yield _row("Host", host_name, real, form, better)
 
 
 def _wastes(run: RunMetrics) -> bool:

@@ -10,11 +10,11 @@ import typer
 
 from osub.analysis.compared import compared
 from osub.analysis.comparison import error_tables, job_table
-from osub.analysis.derived import BETA_S, WAIT_THRESHOLD_S, MetricOptions
+from osub.analysis.derived import BETA_S, MOST_SPREAD, MOST_TAKEN, WAIT_THRESHOLD_S, MetricOptions
 from osub.analysis.table import metrics_tables
 from osub.analysis.verdict.gains import gain_table
 from osub.analysis.verdict.show import verdict_lines
-from osub.cli.metric_options import Beta, Full, Page, WaitThreshold
+from osub.cli.metric_options import Beta, Full, MostSpread, MostTaken, Page, WaitThreshold
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console
 from osub.cli.waiting import waiting
@@ -50,6 +50,8 @@ def compare(
     force: Force = False,
     wait_threshold: WaitThreshold = WAIT_THRESHOLD_S,
     beta: Beta = BETA_S,
+    most_taken: MostTaken = MOST_TAKEN,
+    most_spread: MostSpread = MOST_SPREAD,
 ) -> None:
     """Compare any mix of real and simulated RUNs: a verdict, metrics, and jobs one by one.
 
@@ -57,9 +59,11 @@ def compare(
     """
     check_free(html, force, makes_folder=True)
     check_free(csv, force)
-    options = MetricOptions(wait_threshold_s=wait_threshold, beta_s=beta)
+    options = MetricOptions(
+        wait_threshold_s=wait_threshold, beta_s=beta, most_taken=most_taken, most_spread=most_spread
+    )
     with waiting(f"comparing {len(runs)} runs"):
-        found = compared([load_run(path) for path in runs], least_run)
+        found = compared([load_run(path) for path in runs], least_run, options)
         metrics = found.metrics(options) if html is None else found.write_page(html, options)
     if csv is not None:
         found.write_csv(csv)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from deploy.local import Gang, LocalCluster, Shape
+from deploy.local.watch import HostWatch
 from osub.cli.replay_watch import watch_replay
 from osub.errors import ClusterError, OutputError
 from osub.live.gang import AUTO, collector_of, find_gang
@@ -168,7 +170,8 @@ def replay_under(setting: Setting, stage: Stage, steps: Mapping[int, int], most_
         )
         session = Replay.begin(stage.swf, path, client, options, apps)
         collect = collector_of(gang.slices, client.config())
-        if not watch_replay(session, setting.label, collect, most_s=most_s, outlives_us=False):
+        look = HostWatch(cluster.state(), os.getpid())
+        if not watch_replay(session, setting.label, collect, most_s=most_s, outlives_us=False, look=look):
             raise ClusterError("the demo was interrupted; its clusters are gone, its finished runs are kept")
     finally:
         cluster.down()

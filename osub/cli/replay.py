@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ import typer
 
 from deploy.local.busy import busy_warning
 from deploy.local.state import ClusterState
+from deploy.local.watch import HostWatch
 from osub.cli.replay_fit import fitting
 from osub.cli.replay_pairing import check_beside, danger_of
 from osub.cli.replay_watch import watch_replay
@@ -168,8 +170,16 @@ def replay(
             session = _begin_fitting(trace, out, client, asked, fit, apps)
         if busy is not None:
             typer.echo(f"osub: {busy}", err=True)
-    is_finished = watch_replay(session, collect=collector_of(session.gang_folder, client.config()))
+    is_finished = watch_replay(
+        session,
+        collect=collector_of(session.gang_folder, client.config()),
+        look=_no_sample if embedded is None else HostWatch(embedded, os.getpid()),
+    )
     _tell(session, trace, out, cluster, is_finished=is_finished, as_json=as_json)
+
+
+def _no_sample(_: float) -> None:
+    """Nodes elsewhere: this host's CPUs tell nothing of them."""
 
 
 def _begin_fitting(

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from osub.cli.terminal import Console, roughly
-from submitter.replay import Collect, Replay, Wish
+from submitter.replay import Collect, Look, Replay, Wish
 from submitter.replay import Progress as Standing
 
 
@@ -24,11 +24,12 @@ def watch_replay(
     most_s: float = math.inf,
     *,
     outlives_us: bool = True,
+    look: Look = lambda _: None,
 ) -> bool:
     """Carry a replay out under a progress bar; returns whether it finished.
 
     After ``most_s`` seconds the jobs that are left are cancelled. A cluster that does not outlive the command
-    is nothing to detach from.
+    is nothing to detach from. ``look`` tells who uses the host, once a second.
     """
     console = Console(stderr=True)
     bar = Progress(
@@ -55,7 +56,7 @@ def watch_replay(
             bar.start()
             return wish
 
-        return session.run(watch, collect)
+        return session.run(watch, collect, look)
 
 
 @contextmanager

@@ -8,14 +8,14 @@ from typing import Annotated
 import msgspec
 import typer
 
-from osub.analysis.derived import BETA_S, WAIT_THRESHOLD_S, MetricOptions
+from osub.analysis.derived import BETA_S, MOST_SPREAD, MOST_TAKEN, WAIT_THRESHOLD_S, MetricOptions
 from osub.analysis.labels import told_apart
 from osub.analysis.metrics import measure
 from osub.analysis.metrics_csv import metrics_csv
 from osub.analysis.table import metrics_tables
 from osub.analysis.verdict import verdict_of
 from osub.analysis.verdict.show import verdict_lines
-from osub.cli.metric_options import Beta, Full, Page, WaitThreshold
+from osub.cli.metric_options import Beta, Full, MostSpread, MostTaken, Page, WaitThreshold
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console
 from osub.cli.waiting import waiting
@@ -40,6 +40,8 @@ def report(
     force: Force = False,
     wait_threshold: WaitThreshold = WAIT_THRESHOLD_S,
     beta: Beta = BETA_S,
+    most_taken: MostTaken = MOST_TAKEN,
+    most_spread: MostSpread = MOST_SPREAD,
 ) -> None:
     """Draw RUNs side by side on one page, and print their metrics.
 
@@ -47,7 +49,9 @@ def report(
     """
     check_free(html, force, makes_folder=True)
     check_free(csv, force)
-    options = MetricOptions(wait_threshold_s=wait_threshold, beta_s=beta)
+    options = MetricOptions(
+        wait_threshold_s=wait_threshold, beta_s=beta, most_taken=most_taken, most_spread=most_spread
+    )
     with waiting(f"reading {len(runs)} runs"):
         loaded = told_apart([load_run(path) for path in runs])
         if html is None:
@@ -63,7 +67,7 @@ def report(
         typer.echo(msgspec.json.format(msgspec.json.encode(metrics), indent=2).decode())
         return
     console = Console()
-    for line in verdict_lines(verdict_of(loaded)):
+    for line in verdict_lines(verdict_of(loaded, options)):
         console.print(line)
     for table in metrics_tables(metrics, console.width, short=not full):
         console.print(table)

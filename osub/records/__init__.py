@@ -13,6 +13,7 @@ from osub.records.rows import (
     AllocationCause,
     AllocationRecord,
     Elasticity,
+    HostRecord,
     JobKind,
     JobRecord,
     JobState,
@@ -25,7 +26,7 @@ from osub.records.trace_copy import TRACE_NAME, trace_sha256
 
 if TYPE_CHECKING:
     from osub.records.bulk import write_run
-    from osub.records.columns import ALLOCATIONS, JOBS, SLICES
+    from osub.records.columns import ALLOCATIONS, HOST, JOBS, SLICES
     from osub.records.job_journal import JobEntry, JobJournal, job_frames, read_entries
     from osub.records.placement import PLACEMENT_DTYPE, PlacementArrays, format_cores, parse_cores
     from osub.records.reader import Run, load_run
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALLOCATIONS",
+    "HOST",
     "JOBS",
     "PLACEMENT_DTYPE",
     "SCHEMA_VERSION",
@@ -44,6 +46,7 @@ __all__ = [
     "Elasticity",
     "GangSettings",
     "HostInfo",
+    "HostRecord",
     "JobEntry",
     "JobJournal",
     "JobKind",
@@ -69,7 +72,7 @@ __all__ = [
 ]
 
 _TABLES = {
-    **dict.fromkeys(("ALLOCATIONS", "JOBS", "SLICES"), "columns"),
+    **dict.fromkeys(("ALLOCATIONS", "HOST", "JOBS", "SLICES"), "columns"),
     **dict.fromkeys(("JobEntry", "JobJournal", "job_frames", "read_entries"), "job_journal"),
     **dict.fromkeys(("PLACEMENT_DTYPE", "PlacementArrays", "format_cores", "parse_cores"), "placement"),
     **dict.fromkeys(("Run", "load_run"), "reader"),

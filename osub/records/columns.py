@@ -10,9 +10,9 @@ import msgspec
 import polars as pl
 
 from osub.records.placement import PLACEMENT_DTYPE
-from osub.records.rows import AllocationRecord, JobRecord, Placement, SliceRecord
+from osub.records.rows import AllocationRecord, HostRecord, JobRecord, Placement, SliceRecord
 
-Row = JobRecord | AllocationRecord | SliceRecord
+Row = JobRecord | AllocationRecord | SliceRecord | HostRecord
 
 _DTYPES: dict[Any, pl.DataType | type[pl.DataType]] = {
     int: pl.Int64,
@@ -163,6 +163,7 @@ JOBS = Table(
     ),
     needs=(("state", "COMPLETED", ("start_s", "end_s")),),
     forbids=(("state", "REFUSED", ("start_s", "end_s")),),
+    later=("steps", "step_s", "steps_cpu_s"),
 )
 ALLOCATIONS = Table(
     name="allocations",
@@ -180,4 +181,11 @@ SLICES = Table(
     sort=("slice", "node", "job"),
     columns=columns_of(SliceRecord),
 )
-TABLES = (JOBS, ALLOCATIONS, SLICES)
+HOST = Table(
+    name="host",
+    row=HostRecord,
+    key=None,
+    sort=("at_s", "host"),
+    columns=columns_of(HostRecord),
+)
+TABLES = (JOBS, ALLOCATIONS, SLICES, HOST)

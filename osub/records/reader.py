@@ -10,7 +10,7 @@ import polars as pl
 
 from osub.records.agreement import check_agreement
 from osub.records.checks import check_table
-from osub.records.columns import ALLOCATIONS, JOBS, SLICES
+from osub.records.columns import ALLOCATIONS, HOST, JOBS, SLICES
 from osub.records.folder import LOG_NAME, is_finished, journal_path, read_info
 from osub.records.job_journal import job_frames
 from osub.records.row_journal import read_events, read_journal
@@ -34,6 +34,8 @@ class Run:
         The other tables, or None if the run has none.
     complete
         Whether the run is finished; if not, jobs may lack their state.
+    host
+        Who used the host's CPUs meanwhile, or None where nobody looked.
     """
 
     path: Path
@@ -42,6 +44,7 @@ class Run:
     allocations: pl.DataFrame | None
     slices: pl.DataFrame | None
     complete: bool
+    host: pl.DataFrame | None = None
 
     def events(self) -> Iterator[dict[str, object]]:
         """Yield the events of ``log.jsonl``."""
@@ -89,7 +92,17 @@ def load_run(path: Path, *, placement: bool = True) -> Run:
         allocations=allocations,
         slices=slices,
         complete=finished,
+        host=read_table(path, HOST) if finished else _samples(path),
     )
+
+
+def _samples(path: Path) -> pl.DataFrame | None:
+    journal = journal_path(path, HOST)
+    if not journal.exists():
+        return read_table(path, HOST)
+    samples = read_journal(journal, HOST)
+    check_table(samples, HOST, str(journal))
+    return samples
 
 
 def _journalled(path: Path) -> tuple[pl.DataFrame, pl.DataFrame | None, pl.DataFrame | None]:

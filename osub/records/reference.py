@@ -27,6 +27,7 @@ Schema version {SCHEMA_VERSION}.
 | `jobs.parquet` | one row a job, ordered by `trace_job` |
 | `allocations.parquet` | who held what, and when; simulated: only where that changes while a job lives |
 | `slices.parquet` | time slices, long form; only under a gang scheduler whose slices are known |
+| `host.parquet` | who used the CPUs of an embedded cluster's host, a row a second; else none |
 | `log.jsonl` | events, one JSON object a line: `at` (UTC), `kind`, and what belongs to the kind |
 
 Rules for all of them:
@@ -35,8 +36,8 @@ Rules for all of them:
 * What is not known is null. No number stands for it; -1 is refused.
 * Numbers are finite. Types are exact. A column that is not listed here is an error, on write and on read.
 * While a run goes on, rows are in `jobs.journal` (a job and its allocations are one entry, of which the last
-  counts) and `slices.journal`. A killed run keeps them, and `--resume` goes on from there. `jobs.parquet`
-  appears last: a RUN that has it is finished.
+  counts), `slices.journal` and `host.journal`. A killed run keeps them, and `--resume` goes on from
+  there. `jobs.parquet` appears last: a RUN that has it is finished.
 * The same rows give the same bytes of `jobs.parquet`.
 """
 

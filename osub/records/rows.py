@@ -1,4 +1,4 @@
-"""The rows of a RUN: jobs, their allocations, and the time slices of a gang scheduler.
+"""The rows of a RUN: jobs, their allocations, time slices of a gang scheduler, who used the host.
 
 Seconds count from the run's first due time (``RunInfo.started``), in the run's own, possibly compressed,
 time. ``None`` stands for what is not known; no number does. ``docs/records.md`` is generated from the
@@ -152,6 +152,21 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         Seconds | None,
         Meta(description="Time on cores that preemption or a requeue threw away, set-up aside."),
     ] = None
+    steps: Annotated[Number | None, Meta(description="Time steps that the application made.")] = None
+    step_s: Annotated[
+        Seconds | None,
+        Meta(
+            description="What one of them takes on dedicated cores, as calibrated, or as the job measured in"
+            " its first quarter."
+        ),
+    ] = None
+    steps_cpu_s: Annotated[
+        Seconds | None,
+        Meta(
+            description="CPU time that the steps took on the rank that used most. Over `steps` times `step_s`"
+            " it is the job's pace: 1.1 is a host slower by a tenth than the calibrated one."
+        ),
+    ] = None
     min_nodes: Annotated[Nodes | None, Meta(description="Fewest nodes that a malleable job runs on.")] = None
     max_nodes: Annotated[Nodes | None, Meta(description="Most nodes that a malleable job can use.")] = None
     preferred_nodes: Annotated[
@@ -231,4 +246,32 @@ class SliceRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, fo
     freeze_us: Annotated[
         Annotated[float, Meta(ge=0, extra={"unit": "µs"})] | None,
         Meta(description="Time until all tasks of the job were frozen or thawed."),
+    ] = None
+
+
+class HostRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+    """Who used a host's CPUs during about a second of a real run.
+
+    Of the CPUs that the nodes of an embedded cluster are pinned to, all of the host's where they are not.
+    Used and stolen time is the kernel's (proc(5)); what is used and not the run's own is foreign.
+    """
+
+    at_s: Annotated[Seconds, Meta(description="End of the sample.")]
+    length_s: Annotated[
+        Annotated[float, Meta(gt=0, extra={"unit": "s"})], Meta(description="Length of the sample.")
+    ]
+    host: Annotated[Annotated[str, Meta(min_length=1)], Meta(description="Name of the host.")]
+    cpus: Annotated[
+        Annotated[int, Meta(ge=1, extra={"unit": "CPUs"})], Meta(description="CPUs that the sample is of.")
+    ]
+    load: Annotated[
+        Annotated[float, Meta(ge=0)] | None, Meta(description="The host's load average over one minute.")
+    ] = None
+    used_s: Annotated[CoreSeconds, Meta(description="CPU time that anybody used.")]
+    steal_s: Annotated[
+        CoreSeconds, Meta(description="CPU time that the hypervisor took while somebody wanted it.")
+    ]
+    own_s: Annotated[
+        CoreSeconds | None,
+        Meta(description="CPU time of the run: jobs, the cluster's daemons, the command that replays."),
     ] = None

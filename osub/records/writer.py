@@ -1,8 +1,8 @@
 """Writes a RUN as it happens; a kill at any instant loses no row that was reported as written.
 
-While a run goes on its rows are in journals: ``jobs.journal`` (each job with its allocations in one entry)
-and ``slices.journal``. ``finish`` turns them into Parquet tables; ``jobs.parquet`` appears last, in one
-rename, and from then on the run is finished.
+While a run goes on its rows are in journals: ``jobs.journal`` (each job with its allocations in one entry),
+``slices.journal`` and ``host.journal``. ``finish`` turns them into Parquet tables; ``jobs.parquet`` appears
+last, in one rename, and from then on the run is finished.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 import polars as pl
 
 from osub.errors import InputError, OutputError
-from osub.records.columns import ALLOCATIONS, JOBS, SLICES, TABLES
+from osub.records.columns import ALLOCATIONS, HOST, JOBS, SLICES, TABLES
 from osub.records.folder import (
     LOG_NAME,
     FolderLock,
@@ -32,7 +32,7 @@ from osub.records.folder import (
 from osub.records.job_journal import JobEntry, JobJournal, job_frames, read_entries
 from osub.records.journal import AppendFile
 from osub.records.row_journal import RowJournal, good_lines_length, read_journal
-from osub.records.rows import JobRecord, SliceRecord
+from osub.records.rows import HostRecord, JobRecord, SliceRecord
 from osub.records.run_info import RunInfo
 from osub.records.tables import write_table
 from osub.trust import refuse_others
@@ -71,6 +71,7 @@ class RunWriter:
         self._now = now
         self._jobs: JobJournal | None = None
         self._slices: RowJournal | None = None
+        self._host: RowJournal | None = None
         self._log: AppendFile | None = None
 
     @classmethod
@@ -147,6 +148,12 @@ class RunWriter:
     def append_slice(self, *records: SliceRecord) -> None:
         """Append time slices, best all rows of a slice in one call; raises as ``append_job`` does."""
         self._slice_journal().append(*records)
+
+    def append_host(self, *records: HostRecord) -> None:
+        """Append samples of who used the host; raises as ``append_job`` does."""
+        if self._host is None:
+            self._host = RowJournal(journal_path(self.path, HOST), HOST)
+        self._host.append(*records)
 
     def replace_slices(self, records: Iterable[SliceRecord]) -> None:
         """Write time slices instead of all those written before, so that a repetition doubles none.
@@ -225,6 +232,8 @@ class RunWriter:
             slices = read_journal(journal_path(self.path, SLICES), SLICES)
         if slices is not None:
             write_table(slices, SLICES, self.path)
+        if journal_path(self.path, HOST).exists():
+            write_table(read_journal(journal_path(self.path, HOST), HOST), HOST, self.path)
         self.update_info(wall_s=wall_s, cpu_s=cpu_s, engine_cpu_s=engine_cpu_s)
         write_table(jobs, JOBS, self.path)
         for table in TABLES:
@@ -249,9 +258,9 @@ class RunWriter:
         return self._slices
 
     def _open_files(self) -> list[JobJournal | RowJournal | AppendFile]:
-        return [file for file in (self._jobs, self._slices, self._log) if file is not None]
+        return [file for file in (self._jobs, self._slices, self._host, self._log) if file is not None]
 
     def _close_files(self) -> None:
         for file in self._open_files():
             file.close()
-        self._jobs = self._slices = self._log = None
+        self._jobs = self._slices = self._host = self._log = None

@@ -1,12 +1,10 @@
-"""What is to be known of this host: its description, who used its CPUs, which threads share a core."""
+"""What is to be known of this host: its description, and which threads share a core."""
 
 from __future__ import annotations
 
 import os
 import platform
 import socket
-from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -14,25 +12,6 @@ import psutil
 from predictor.dataset import Host
 
 CPUS = Path("/sys/devices/system/cpu")
-
-
-@dataclass(frozen=True, slots=True)
-class CpuTime:
-    """Seconds of some CPUs since boot: used by anybody, and stolen by the hypervisor (proc(5), ``stat``)."""
-
-    used_s: float
-    steal_s: float
-
-
-def cpu_time(cpus: Iterable[int]) -> CpuTime:
-    """Return what was used of these CPUs so far."""
-    times = psutil.cpu_times(percpu=True)
-    used = steal = 0.0
-    for cpu in cpus:
-        one = times[cpu]
-        used += one.user + one.nice + one.system + one.irq + one.softirq
-        steal += one.steal
-    return CpuTime(used, steal)
 
 
 def describe_host() -> Host:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from predictor.measure.host import cpu_time
+from osub.cpu_time import CpuTime, cpu_time
+from osub.errors import HostError
 from predictor.measure.running import ProgramError, Running
 from predictor.measure.turns import PassTime, Turns
 from workloads.meter import Reading
@@ -105,7 +106,7 @@ def measure(
     try:
         pass_time(warm_up_s)
         _await_first_steps(programs, frozen, MOST_LENGTHENING * seconds, pass_time)
-        host, cpu = cpu_time(cpus), [program.cpu_s() for program in programs]
+        host, cpu = _of_host(cpus), [program.cpu_s() for program in programs]
         begin_s, before = time.monotonic(), [program.read() for program in programs]
         pass_time(seconds)
         while True:
@@ -126,12 +127,11 @@ def measure(
                 )
             pass_time(_POLL_S)
         used_s = [program.cpu_s() - first for program, first in zip(programs, cpu, strict=True)]
-        host_after = cpu_time(cpus)
+        of_host = _of_host(cpus).since(host)
     finally:
         for program in programs:
             program.freeze()
-    foreign_s = max(0.0, host_after.used_s - host.used_s - sum(used_s))
-    steal_s = max(0.0, host_after.steal_s - host.steal_s)
+    foreign_s, steal_s = max(0.0, of_host.used_s - sum(used_s)), of_host.steal_s
     whole = [
         Pace(last.steps - first.steps, last.last_s - first.last_s, last.busy_s - first.busy_s, cpu_s)
         for first, last, cpu_s in zip(before, after, used_s, strict=True)
@@ -159,6 +159,13 @@ def share_taken(seconds: float, others_s: float, paces: Sequence[Pace]) -> float
     wanted_s = seconds * (1.0 - math.prod(1.0 - pace.busy for pace in paces))
     had_s = sum(pace.cpu_s for pace in paces)
     return min(_MOST_TAKEN, max(0.0, min(others_s, wanted_s - had_s)) / seconds)
+
+
+def _of_host(cpus: Collection[int]) -> CpuTime:
+    used = cpu_time(cpus)
+    if used is None:
+        raise HostError(f"the kernel does not tell who used the CPUs {', '.join(map(str, cpus))}")
+    return used
 
 
 def _await_first_steps(

@@ -37,6 +37,8 @@ class Effort:
     ----------
     cpu_s
         Its CPU seconds.
+    steps_cpu_s
+        Those of its steps.
     wait_s
         Its wall seconds in communication.
     longest_s
@@ -48,6 +50,7 @@ class Effort:
     """
 
     cpu_s: float
+    steps_cpu_s: float
     wait_s: float
     longest_s: float
     deviation: float
@@ -119,6 +122,7 @@ class Account:
             steps_asked=self.progress.steps_asked,
             steps=self.progress.steps,
             step_s=self.step_s,
+            steps_cpu_s=max((effort.steps_cpu_s for effort in efforts), default=None),
             calibration=self.calibration,
             clipped=self.clipped,
             wait_s=max((effort.wait_s for effort in efforts), default=None),

@@ -250,8 +250,9 @@ class _Job:
         waiting = solver.waiting
         assert self._account.stepping_from_s is not None
         cpu_s, wall_s = time.process_time(), time.monotonic() - self._account.stepping_from_s
-        share = (cpu_s - self._account.stepping_from_cpu_s) / wall_s
-        effort = Effort(cpu_s, waiting.wall_s, waiting.longest_s, solver.deviation(), min(share, 1.0))
+        steps_cpu_s = cpu_s - self._account.stepping_from_cpu_s
+        share = min(steps_cpu_s / wall_s, 1.0)
+        effort = Effort(cpu_s, steps_cpu_s, waiting.wall_s, waiting.longest_s, solver.deviation(), share)
         efforts = self._comm.gather(effort)
         error: OsubError | None = None
         if efforts is not None:

@@ -122,6 +122,12 @@ def about_evidence(found: Paired, *, simulated: bool) -> str:
     return f"Evidence: {jobs} in one run each; {over}. A repeated run may differ by more."
 
 
+def about_unfit(run: tuple[str, str]) -> str:
+    """Say that a run is unfit to judge by, and why."""
+    label, why = run
+    return f"{label} is unfit to judge by: {why}. Run it again on a calm host."
+
+
 def _unclear(difference: Difference) -> str:
     return "too few jobs to tell" if difference.change.low is None else "no clear difference"
 

@@ -6,9 +6,19 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
+from osub.analysis.derived import MetricOptions
+from osub.analysis.host_use import host_use
 from osub.analysis.verdict.paired import Difference, Evidence, Paired, paired
-from osub.analysis.verdict.sentences import about_cost, about_evidence, about_gang, about_wait, about_whole
+from osub.analysis.verdict.sentences import (
+    about_cost,
+    about_evidence,
+    about_gang,
+    about_unfit,
+    about_wait,
+    about_whole,
+)
 from osub.analysis.verdict.settings import Group, grouped, layout_key
 from osub.records import Run
 
@@ -26,7 +36,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     reference, other
         Labels of the two.
     answer
-        For the other one; ``unclear`` where the interval has zero in it, or there is none.
+        For the other one; ``unclear`` where the interval has zero in it, or there is none, or where a run of
+        either is unfit to judge by.
     sentences
         The same in words.
     jobs, evidence, runs
@@ -54,26 +65,45 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     findings
         One for each pair of settings.
     evidence
-        A sentence on what it all stands on, and one on what spoils it; empty without findings.
+        A sentence on each run that is unfit to judge by, and one on what it all stands on.
+    unfit
+        Why a run is unfit, by its label.
     """
 
     findings: tuple[Finding, ...]
     evidence: tuple[str, ...]
+    unfit: dict[str, str] = {}
 
 
-def verdict_of(runs: Sequence[Run]) -> Verdict:
+def verdict_of(
+    runs: Sequence[Run],
+    options: MetricOptions = MetricOptions(),  # noqa: B008
+) -> Verdict:
     """Return the verdict on runs of one trace; the first one is what the others are held against.
 
     A real run and its simulation are no two settings: their differences are errors (``job_by_job``), and
     there is no finding on them.
     """
     groups = grouped(runs)
-    findings = [*_of_settings(groups), *_of_gangs(groups)]
-    if not findings:
-        return Verdict(findings=(), evidence=())
+    unfit = _unfit(runs, options)
+    spoiled = {group.label for group in groups if any(run.info.label in unfit for run in group.runs)}
+    findings = [
+        replace(one, answer="unclear") if spoiled & {one.reference, one.other} else one
+        for one in (*_of_settings(groups), *_of_gangs(groups))
+    ]
     simulated = all(run.info.kind == "simulated" for run in runs)
     told = dict.fromkeys(about_evidence(_found(finding), simulated=simulated) for finding in findings)
-    return Verdict(findings=tuple(findings), evidence=tuple(told))
+    return Verdict(findings=tuple(findings), evidence=(*map(about_unfit, unfit.items()), *told), unfit=unfit)
+
+
+def _unfit(runs: Sequence[Run], options: MetricOptions) -> dict[str, str]:
+    """Return why runs are unfit to judge by, by label; those that are fit, or unknown, are left out."""
+    whys = {
+        run.info.label: host_use(run, options.most_taken, options.most_spread).unfit
+        for run in runs
+        if run.info.kind == "real"
+    }
+    return {label: why for label, why in whys.items() if why is not None}
 
 
 def _found(finding: Finding) -> Paired:

@@ -2,37 +2,64 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
+from typing import NamedTuple
 
+import psutil
 import pytest
 
 from deploy.local import busy
 from deploy.local.busy import busy_share, busy_warning
+from osub.cpu_time import CpuTime, cpu_time
 
 
-def test_time_used_and_time_stolen_count_and_waiting_for_a_disk_does_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+class _Cpu(NamedTuple):
+    user: float
+    nice: float
+    system: float
+    idle: float
+    iowait: float
+    irq: float
+    softirq: float
+    steal: float
+    guest: float
+    guest_nice: float
+
+
+def kernel(monkeypatch: pytest.MonkeyPatch, *cpus: Sequence[float]) -> None:
+    monkeypatch.setattr(psutil, "cpu_times", lambda percpu: [_Cpu(*one) for one in cpus] if percpu else None)
+
+
+def test_time_used_and_time_stolen_count_and_waiting_for_a_disk_does_not() -> None:
+    readings = iter((CpuTime(150, 40, 1200), CpuTime(170, 50, 1310)))
+    # 20 used and 10 stolen of 110.
+    assert busy_share(0.0, lambda: next(readings)) == pytest.approx(30 / 110)
+
+
+def test_cpu_time_is_of_the_cpus_asked_for_and_a_guests_time_counts_once(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stat = tmp_path / "stat"
-    # user nice system idle iowait irq softirq steal guest guest_nice
-    stat.write_text("cpu  100 0 50 1000 10 0 0 40 0 0\ncpu0 1 2 3\n")
-
-    def later(_: float) -> None:
-        stat.write_text("cpu  120 0 60 1060 20 0 0 50 0 0\ncpu0 1 2 3\n")
-
-    monkeypatch.setattr("time.sleep", later)
-    # 20 + 10 + 10 of 20 + 10 + 60 + 10 + 10.
-    assert busy_share(1.0, stat) == pytest.approx(40 / 110)
+    kernel(monkeypatch, (1, 2, 3, 100, 10, 4, 5, 6, 1, 1), (10, 0, 0, 20, 0, 0, 0, 0, 0, 0))
+    assert cpu_time() == CpuTime(25, 6, 161)
+    assert cpu_time([1]) == CpuTime(10, 0, 30)
+    assert cpu_time([2]) is None
 
 
-@pytest.mark.parametrize(
-    "text", ["", "cpu\n", "cpu a b c d e f g h\n", "intr 1 2 3 4 5 6 7 8 9\n", "cpu 1 2 3\n"]
-)
-def test_a_kernel_that_does_not_tell_is_not_called_busy(tmp_path: Path, text: str) -> None:
-    stat = tmp_path / "stat"
-    stat.write_text(text)
-    assert busy_share(0.0, stat) is None
-    assert busy_share(0.0, tmp_path / "none") is None
+@pytest.mark.parametrize("fault", [OSError, ValueError])
+def test_a_kernel_that_does_not_tell_is_not_called_busy(
+    monkeypatch: pytest.MonkeyPatch, fault: type[Exception]
+) -> None:
+    def refuse(*, percpu: bool) -> None:
+        raise fault
+
+    monkeypatch.setattr(psutil, "cpu_times", refuse)
+    assert busy_share(0.0) is None
+    kernel(monkeypatch)  # no CPU, no time
+    assert busy_share(0.0) is None
+
+
+def test_a_counter_that_steps_back_is_no_time() -> None:
+    assert CpuTime(1, 1, 1).since(CpuTime(2, 2, 0.5)) == CpuTime(0, 0, 0.5)
 
 
 def test_only_a_busy_host_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:

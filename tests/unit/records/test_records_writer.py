@@ -4,10 +4,20 @@ import gzip
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from osub.errors import InputError, OutputError
-from osub.records import AllocationRecord, JobEntry, Placement, RunWriter, SliceRecord, load_run, trace_sha256
+from osub.records import (
+    AllocationRecord,
+    HostRecord,
+    JobEntry,
+    Placement,
+    RunWriter,
+    SliceRecord,
+    load_run,
+    trace_sha256,
+)
 from tests.fixtures.records import TRACE_TEXT, make_ended, make_info, make_job, make_trace
 
 
@@ -54,6 +64,43 @@ def test_the_last_row_of_a_job_wins_across_a_reopening(tmp_path: Path) -> None:
         "slices.parquet",
         "trace.swf.gz",
     ]
+
+
+def sample(at_s: float, own_s: float | None = 0.5) -> HostRecord:
+    return HostRecord(at_s=at_s, length_s=1.0, host="h", cpus=2, used_s=1.5, steal_s=0.0, own_s=own_s)
+
+
+def test_samples_of_the_host_outlive_a_kill_and_become_a_table(tmp_path: Path) -> None:
+    with create(tmp_path) as writer:
+        writer.append_host(sample(1.0), sample(2.0))
+    journal = tmp_path / "RUN" / "host.journal"
+    whole = journal.read_bytes()
+    journal.write_bytes(whole[:-3])  # torn by a kill
+    unfinished = load_run(tmp_path / "RUN")
+    assert unfinished.host is not None
+    assert unfinished.host["at_s"].to_list() == [1.0]
+    with RunWriter.reopen(tmp_path / "RUN") as writer:
+        writer.append_host(sample(3.0, None))
+        writer.append_job(make_ended(1))
+        writer.finish(wall_s=1)
+    run = load_run(tmp_path / "RUN")
+    assert run.host is not None
+    assert run.host.select("at_s", "own_s").rows() == [(1.0, 0.5), (3.0, None)]
+    assert not journal.exists()
+
+
+def test_a_run_of_which_nobody_sampled_the_host_has_no_such_table(tmp_path: Path) -> None:
+    with create(tmp_path) as writer:
+        writer.append_job(make_ended(1))
+        writer.finish(wall_s=1)
+    assert load_run(tmp_path / "RUN").host is None
+    assert not (tmp_path / "RUN" / "host.parquet").exists()
+
+
+@pytest.mark.parametrize("field", ["length_s", "cpus", "used_s", "at_s"])
+def test_a_sample_that_breaks_a_rule_is_refused(tmp_path: Path, field: str) -> None:
+    with create(tmp_path) as writer, pytest.raises(InputError, match=r"host.journal of at_s .*Expected"):
+        writer.append_host(msgspec.structs.replace(sample(1.0), **{field: -1}))
 
 
 def test_a_run_before_its_first_job_is_empty(tmp_path: Path) -> None:

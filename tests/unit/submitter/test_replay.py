@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from osub.errors import ClusterError, InputError, OutputError
-from osub.records import load_run
+from osub.records import HostRecord, load_run
 from osub.slurm import FakeSlurm, JobSnapshot, JobState, SubmitRequest
 from submitter.options import ReplayOptions
 from submitter.replay import Progress, Replay, Wish
@@ -80,6 +80,22 @@ def test_every_job_of_the_trace_has_one_row(trace: Path, tmp_path: Path) -> None
     }
     assert run.jobs.filter(pl.col("start_s") < pl.col("submit_s")).is_empty()
     assert not (out / "jobs").exists()
+
+
+def test_samples_of_the_host_are_recorded_as_they_come(trace: Path, tmp_path: Path) -> None:
+    asked: list[float] = []
+
+    def look(at_s: float) -> HostRecord | None:
+        asked.append(at_s)
+        if len(asked) % 3 or at_s < 0:
+            return None
+        return HostRecord(at_s=at_s, length_s=0.06, host="h", cpus=2, used_s=0.1, steal_s=0.0)
+
+    assert Replay.begin(trace, tmp_path / "run", LiveFake(), ReplayOptions(), timing=QUICK).run(look=look)
+    run = load_run(tmp_path / "run")
+    assert run.host is not None
+    assert 0 < run.host.height <= len(asked) // 3
+    assert run.host["own_s"].null_count() == run.host.height
 
 
 def test_an_existing_run_is_refused_without_resume(trace: Path, tmp_path: Path) -> None:
