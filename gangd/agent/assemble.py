@@ -180,8 +180,9 @@ def _assemble(
         guarded=False,
     )
     folders = inner.folders if inner is not None else list
+    unknown = inner.unknown if inner is not None else list
     metrics = AgentMetrics(hello)
-    return Loop(node, sockets, switch, state, watch, folders, log, Census(settings.node), metrics)
+    return Loop(node, sockets, switch, state, watch, folders, unknown, log, Census(settings.node), metrics)
 
 
 def _thaw_what_is_left(settings: Settings, log: JsonLog) -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from gangd.freezer.membership import step_of_title
 from gangd.freezer.model import StepKey
 from gangd.freezer.procfs import PROC, SLURM_DAEMONS, command_line, is_slurmstepd, owner, read_stat
+from gangd.freezer.tree import JOB2
 
 FIRST_USER = 1000
 PIECE_NS = 2_000_000
@@ -32,16 +33,27 @@ REST_SHARE = 100
 ROUND_NS = 10_000_000_000
 """A walk begins so long after the last one began."""
 _CHECK_EVERY = 8
-_JOB_MARKS = ("/job_", "/step_")
+_NO_STEP = re.compile(r"\S*slurmstepd\S*(?: (?:infinity|getenv|spank .*))?|slurmstepd: \[.*:namespace\]")
+"""What a slurmstepd is called that serves no step, or none yet."""
+_IN_JOB = re.compile(
+    r"^(?:[0-9]+:[a-z,_=]*:.*?/slurm(?:_[^/\n]+)?/uid_[0-9]+/job_[0-9]+|"
+    rf"0::(?!/user\.slice/).*slurmstepd\.scope/(?:{JOB2}|[^/\n]+/step_))",
+    re.MULTILINE,
+)
+"""A cgroup that Slurm made for a job; in his own, below ``user.slice``, a user makes what he likes."""
 _NODE_OF_CGROUP = re.compile(r"/(?:slurm_([^/\n]+)|([^/\n]+)_slurmstepd\.scope)/")
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What one walk over all processes found: strays by user, and a slurmstepd of each step of this node."""
+    """What one walk over all processes found: strays by user, and a slurmstepd of each step of this node.
+
+    ``unread`` are slurmstepds of which the title tells no step.
+    """
 
     strays: dict[int, list[int]] = field(default_factory=dict)
     stepds: dict[StepKey, int] = field(default_factory=dict)
+    unread: dict[int, str] = field(default_factory=dict)
 
 
 class Census:
@@ -107,13 +119,20 @@ class Census:
             if stat is not None and stat.alive and stat.comm not in SLURM_DAEMONS and not self._in_job(pid):
                 self._found.strays.setdefault(uid, []).append(pid)
         elif stepds and uid in (0, os.geteuid()):
-            key = step_of_title(command_line(pid, self._proc))
-            if key is not None and is_slurmstepd(pid, self._proc) and self._is_of_this_node(pid):
+            line = command_line(pid, self._proc)
+            key = step_of_title(line)
+            if key is None and ("slurmstepd" not in line or _NO_STEP.fullmatch(line)):
+                return
+            if not is_slurmstepd(pid, self._proc) or not self._is_of_this_node(pid):
+                return
+            if key is None:
+                self._found.unread[pid] = line[:80]
+            else:
                 self._found.stepds[key] = pid
 
     def _in_job(self, pid: int) -> bool:
         text = self._cgroup(pid)
-        return text is None or any(mark in text for mark in _JOB_MARKS)
+        return text is None or _IN_JOB.search(text) is not None
 
     def _is_of_this_node(self, pid: int) -> bool:
         """Whether a slurmstepd is in a cgroup with this node's name, or in none with another's."""

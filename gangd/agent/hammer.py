@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gangd.freezer.layout import freezable_paths, slurm_roots
+from gangd.freezer.layout import freezable_paths, nodes_with_scopes, slurm_roots
 from gangd.freezer.tree import CGROUP1, CGROUP2, Dialect, subdirectories, write_control
 from gangd.guardian.place import STATE_DIR, all_stand_ins, ledger_folders
 from gangd.guardian.registry import noted_folders
@@ -248,6 +248,4 @@ def _nodes(mount: Path, dialect: Dialect) -> list[str]:
             name.removeprefix("slurm_") for name in subdirectories(str(mount)) if name.startswith("slurm_")
         ]
         return [*names, ""]
-    found = {path.name for path in mount.glob("*slurmstepd.scope")}
-    found |= {path.name for path in mount.glob("*/*slurmstepd.scope")}
-    return [name.removesuffix("slurmstepd.scope").rstrip("_") for name in sorted(found)]
+    return nodes_with_scopes(mount)

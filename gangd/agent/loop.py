@@ -21,6 +21,7 @@ from gangd.agent.node import Node
 from gangd.agent.switch import SwitchThread
 from gangd.agent.unseen import Unseen
 from gangd.agent.watch import FolderWatch
+from gangd.freezer.recognise import MOST_TOLD, Unknown
 from gangd.guardian.spawn import Guardian
 from gangd.guardian.statefile import StateFile
 from gangd.wire import Farewell, Message, encode, topic
@@ -54,6 +55,8 @@ class Loop:
         Slurm's folders; None without cgroups.
     folders
         Names the folders to watch now.
+    unknown
+        Names the folders of Slurm's that cannot be recognised.
     log
         Where events go.
     census
@@ -68,9 +71,11 @@ class Loop:
     state: StateFile
     watch: FolderWatch | None
     folders: Callable[[], list[str]]
+    unknown: Callable[[], list[Unknown]]
     log: JsonLog
     census: Census
     metrics: AgentMetrics
+    _without_steps: int = 0
     _unseen: Unseen = field(default_factory=Unseen)
     _guardian: Guardian | None = None
     _guardian_ns: int = 0
@@ -270,6 +275,7 @@ class Loop:
             clock_bound_s=None if offset is None else offset.bound_ns / 1e9,
             jobs=len(node.table.jobs()),
             steps=len(node.table.views()),
+            without_steps=self._without_steps,
             frozen=len(held) - yielding,
             yielding=yielding,
             late=tally.late.buckets(),
@@ -294,6 +300,15 @@ class Loop:
             text = f"{len(pids)} processes of user {uid} run outside of jobs, process {pids[0]} for one"
             book.on_fault("stray", text)
             self.log("stray", uid=uid, pids=pids[:8])
+        self._without_steps = len(unseen)
+        odd = {one.path: f"{one.path} has processes and {one.why}" for one in self.unknown()}
+        odd |= {
+            f"slurmstepd {pid}": f"slurmstepd {pid} is called {line!r}, which tells no step"
+            for pid, line in found.unread.items()
+        }
+        for name, text in list(self._unseen.lasting(odd).items())[:MOST_TOLD]:
+            book.on_fault("unknown_folder", f"{text}: its job is never held; see `osub doctor`")
+            self.log("unknown_folder", what=name, text=text)
         for key, pid in self._unseen.judge(unseen, found.stepds).items():
             text = f"slurmstepd {pid} serves step {key}, and no step of the job was found: it is never held"
             book.on_fault("no_step", text, key.job)

@@ -31,6 +31,7 @@ class Told:
     clock_bound_s: float | None
     jobs: int
     steps: int
+    without_steps: int
     frozen: int
     yielding: int
     late: Buckets
@@ -114,6 +115,7 @@ class AgentMetrics:
             "gang_agent_clock_bound_seconds": UNKNOWN if bound_s is None else bound_s,
             "gang_agent_jobs": told.jobs,
             "gang_agent_steps": told.steps,
+            "gang_agent_jobs_without_steps": told.without_steps,
             "gang_agent_steps_held": {("freeze",): told.frozen, ("yield",): told.yielding},
             "gang_agent_switch_late_seconds": told.late,
             "gang_agent_switch_seconds": told.switched,

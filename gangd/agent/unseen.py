@@ -15,11 +15,18 @@ class Unseen:
 
     _met: AbstractSet[int] = frozenset()
     _alone: dict[StepKey, int] = field(default_factory=dict)
+    _odd: AbstractSet[str] = frozenset()
 
     def jobs(self, named: AbstractSet[int], found: AbstractSet[int]) -> AbstractSet[int]:
         """Return the jobs that the schedule names (``named``) and of which no step was ever ``found``."""
         self._met = (self._met & named) | found
         return named - self._met
+
+    def lasting(self, odd: Mapping[str, str]) -> dict[str, str]:
+        """Return, of what cannot be recognised (a text by a name of it), what was there before, too."""
+        lasting = {name: text for name, text in odd.items() if name in self._odd}
+        self._odd = odd.keys()
+        return lasting
 
     def judge(self, jobs: AbstractSet[int], stepds: Mapping[StepKey, int]) -> dict[StepKey, int]:
         """Return the steps of such jobs that have a slurmstepd here, and its pid.

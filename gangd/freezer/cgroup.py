@@ -17,6 +17,7 @@ from pathlib import Path
 
 from gangd.freezer.layout import find_steps, slurm_roots, watched_folders
 from gangd.freezer.model import Account, Did, Ledger, Outcome, Step, StepKey, StepState, Write
+from gangd.freezer.recognise import Unknown, unknown_folders
 from gangd.freezer.tree import CGROUP1, Dialect, is_gone, read_anew, subdirectories
 from osub.errors import HostError
 from osub.trust import open_below, open_entry
@@ -142,6 +143,11 @@ class CgroupFreezer:
     def folders(self) -> list[str]:
         """Folders in which jobs and steps come and go, as of the last listing; for inotify."""
         return [str(path) for path in self._folders]
+
+    def unknown(self) -> list[Unknown]:
+        """Folders of Slurm's in which something runs that belongs to no job that we know of."""
+        bases = slurm_roots(self.root, self.dialect, self._node)
+        return list(unknown_folders(self.root, self.dialect, bases, self._sluids))
 
     def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
         """See ``Holder``."""

@@ -10,6 +10,9 @@ any task is none yet: slurmstepd would wait for a task that is frozen before it 
 the job's folder by its SLUID (``sEKNKTV3WPV500``), which does not tell the job; the title of the slurmstepd
 in ``slurm`` does.
 
+Only root makes these folders. A user with a session of systemd's has cgroups of his own, in which he may make
+a ``slurmstepd.scope`` as he likes: what root, or whoever we are, does not own is none of Slurm's.
+
 With the node's name in a path, only the paths of this agent's node count: several nodes may share a host.
 """
 
@@ -21,8 +24,8 @@ from pathlib import Path
 
 from gangd.freezer.membership import step_of_title
 from gangd.freezer.model import Step, StepKey
-from gangd.freezer.procfs import command_line, is_slurmstepd
-from gangd.freezer.tree import CGROUP1, CGROUP2, JOB2, Dialect, subdirectories
+from gangd.freezer.procfs import PROC, command_line, is_slurmstepd
+from gangd.freezer.tree import CGROUP1, CGROUP2, JOB2, Dialect, is_made_by_root, subdirectories
 
 _SCOPE_DEPTH = 4
 _JOB2 = re.compile(JOB2)
@@ -35,7 +38,11 @@ def slurm_roots(root: Path, dialect: Dialect, node: str) -> tuple[str, ...]:
     """
     if dialect is CGROUP1:
         own = f"slurm_{node}"
-        found = [name for name in subdirectories(str(root)) if name in ("slurm", own)]
+        found = [
+            name
+            for name in subdirectories(str(root))
+            if name in ("slurm", own) and is_made_by_root(root / name)
+        ]
     else:
         own = f"{node}_slurmstepd.scope"
         found = list(_scopes(root, "", node, _SCOPE_DEPTH))
@@ -60,18 +67,23 @@ def watched_folders(root: Path, dialect: Dialect, bases: tuple[str, ...]) -> Ite
 
 
 def find_steps(
-    root: Path, dialect: Dialect, bases: tuple[str, ...], sluids: dict[str, int] | None = None
+    root: Path,
+    dialect: Dialect,
+    bases: tuple[str, ...],
+    sluids: dict[str, int] | None = None,
+    proc: Path = PROC,
 ) -> tuple[Step, ...]:
     """Return every step below the folders ``bases`` (from ``slurm_roots``), with the paths to freeze.
 
-    ``sluids`` remembers the jobs of folders that are named by SLUID, from one call to the next.
+    ``sluids`` remembers the jobs of folders that are named by SLUID, from one call to the next. What runs
+    below ``bases`` and is no step of any job that is known is told by ``gangd.freezer.recognise``.
     """
     if dialect is CGROUP1:
         return tuple(step for base in bases for step in _steps1(root, base))
     known = {} if sluids is None else sluids
     before = dict(known)
     known.clear()
-    return tuple(step for base in bases for step in _steps2(root, base, before, known))
+    return tuple(step for base in bases for step in _steps2(root, base, before, known, proc))
 
 
 def freezable_paths(root: Path, dialect: Dialect, bases: tuple[str, ...]) -> Iterator[str]:
@@ -87,11 +99,20 @@ def freezable_paths(root: Path, dialect: Dialect, bases: tuple[str, ...]) -> Ite
                     yield from (*_tasks(root, user), user)
 
 
-def _scopes(root: Path, base: str, node: str, depth: int) -> Iterator[str]:
+def nodes_with_scopes(root: Path) -> list[str]:
+    """Names of the nodes that have a scope in a unified hierarchy; the empty name for one without a name."""
+    found = {path.rsplit("/", 1)[-1] for path in _scopes(root, "", None, _SCOPE_DEPTH)}
+    return sorted(name.removesuffix("slurmstepd.scope").removesuffix("_") for name in found)
+
+
+def _scopes(root: Path, base: str, node: str | None, depth: int) -> Iterator[str]:
     for name in subdirectories(str(root / base) if base else str(root)):
         path = f"{base}/{name}" if base else name
-        if name in ("slurmstepd.scope", f"{node}_slurmstepd.scope"):
-            yield path
+        if name in ("slurmstepd.scope", f"{node}_slurmstepd.scope") or (
+            node is None and name.endswith("_slurmstepd.scope")
+        ):
+            if is_made_by_root(root / path):
+                yield path
         elif depth > 1 and not name.startswith("job_"):
             yield from _scopes(root, path, node, depth - 1)
 
@@ -117,7 +138,9 @@ def _steps1(root: Path, base: str) -> Iterator[Step]:
                     yield Step(key, int(match["uid"]), (path,))
 
 
-def _steps2(root: Path, base: str, before: dict[str, int], sluids: dict[str, int]) -> Iterator[Step]:
+def _steps2(
+    root: Path, base: str, before: dict[str, int], sluids: dict[str, int], proc: Path
+) -> Iterator[Step]:
     for folder in subdirectories(str(root / base)):
         if not _JOB2.fullmatch(folder):
             continue
@@ -127,7 +150,7 @@ def _steps2(root: Path, base: str, before: dict[str, int], sluids: dict[str, int
                 continue
             job = before.get(folder) if match["job"] is None else int(match["job"])
             if job is None:
-                job = _job_of_stepd(root / base / folder / f"step_{match['step']}" / "slurm")
+                job = _job_of_stepds(root / base / folder / f"step_{match['step']}" / "slurm", proc)
             if job is None:
                 continue
             if match["job"] is None:
@@ -139,14 +162,18 @@ def _steps2(root: Path, base: str, before: dict[str, int], sluids: dict[str, int
                 yield Step(StepKey(job, match["step"]), None, paths)
 
 
-def _job_of_stepd(cgroup: Path) -> int | None:
-    """Job of the slurmstepd that Slurm has put into a step's ``slurm``, by its title; None without one."""
+def _job_of_stepds(cgroup: Path, proc: Path) -> int | None:
+    """Job of the slurmstepds that Slurm has put into a step's ``slurm``, by their titles.
+
+    None without one, and where they do not agree.
+    """
     try:
         pids = [int(word) for word in (cgroup / "cgroup.procs").read_bytes().split()]
     except OSError:
         return None
-    keys = (step_of_title(command_line(pid)) for pid in pids if is_slurmstepd(pid))
-    return next((key.job for key in keys if key is not None), None)
+    keys = (step_of_title(command_line(pid, proc)) for pid in pids if is_slurmstepd(pid, proc))
+    jobs = {key.job for key in keys if key is not None}
+    return jobs.pop() if len(jobs) == 1 else None
 
 
 def _tasks(root: Path, user: str) -> list[str]:

@@ -22,7 +22,7 @@ from gangd.freezer.procfs import SLURM_DAEMONS, ProcStat
 
 Identity = tuple[int, int]
 JOB_VARIABLES = frozenset({b"SLURM_JOB_ID", b"SLURM_STEP_ID", b"SLURMD_NODENAME"})
-_TITLE = re.compile(r"slurmstepd: \[(\d+)\.([a-z]+|\d+(?:\+\d+)?)\]")
+_TITLE = re.compile(r"slurmstepd: \[(\d+)\.([a-z]+|\d+(?:\+\d+)?)(?: stepmgr)?\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,10 @@ class Members:
 
 
 def step_of_title(title: str) -> StepKey | None:
-    """Step that a slurmstepd serves, by its process title (``slurmstepd: [12.batch]``)."""
+    """Step that a slurmstepd serves, by its process title (``slurmstepd: [12.batch]``).
+
+    The one that manages its job's steps adds a word (``[12.extern stepmgr]``, Slurm 24.05).
+    """
     match = _TITLE.match(title)
     return None if match is None else StepKey(int(match[1]), match[2])
 

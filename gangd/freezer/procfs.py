@@ -121,6 +121,8 @@ def is_slurmstepd(pid: int, proc: Path = PROC) -> bool:
 
     Its name alone does not prove it, or a user could escape by taking it: the executable must be called
     so (Debian: ``slurmstepd-wlm``), belong to root or to ourselves, and, where we are root, run as root.
+    To root nothing is unreadable but what has no executable any more: a process whose first thread has
+    ended, while others run on, is a user's.
     """
     raw = _read(f"{proc}/{pid}/comm")
     if raw is None or raw.rstrip(b"\n") != b"slurmstepd":
@@ -130,7 +132,7 @@ def is_slurmstepd(pid: int, proc: Path = PROC) -> bool:
         target = str(exe.readlink()).removesuffix(" (deleted)")
         found = exe.stat()
     except OSError:
-        return True  # unreadable: as a plain user, believe the name
+        return os.geteuid() != 0  # unreadable: as a plain user, believe the name
     if not _STEPD_EXE.fullmatch(Path(target).name) or not stat.S_ISREG(found.st_mode):
         return False
     own = os.geteuid()

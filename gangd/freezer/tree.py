@@ -15,8 +15,12 @@ from pathlib import Path
 from osub.trust import open_below, open_entry
 
 _STEP = r"step_(?P<step>[a-z]+|[0-9]+(?:\+[0-9]+)?)"
-JOB2 = r"(?:job_(?P<job>[0-9]+)|s[0-9A-Z]{13})"
-"""A job's folder (v2): by its number, or by its SLUID as Slurm 26.05 does unless ``CgroupJobIdPaths=yes``."""
+JOB2 = r"(?:job_(?P<job>[0-9]+)|s[0-9A-F][0-9A-HJKMNP-TV-Z]{12})"
+"""A job's folder (v2): by its number, or by its SLUID as Slurm 26.05 does unless ``CgroupJobIdPaths=yes``.
+
+A SLUID is ``s`` and 64 bits in 13 digits of Crockford's base 32 (Slurm: ``src/common/sluid.c``), so that the
+first has four bits, and I, L, O and U do not occur.
+"""
 _V1 = r"slurm(?:_(?P<node>[A-Za-z0-9._-]+))?/uid_(?P<uid>[0-9]+)/job_(?P<job>[0-9]+)/" + _STEP
 _V2 = (
     r"(?:[A-Za-z0-9._@:\\-]+/){0,4}(?:(?P<node>[A-Za-z0-9._-]+)_)?slurmstepd\.scope/"
@@ -112,6 +116,14 @@ def write_below(root: Path, path: str, name: str, data: bytes) -> bool:
 def is_gone(error: OSError) -> bool:
     """Whether an error means that the cgroup or process is no longer there: an expected race."""
     return error.errno in _GONE
+
+
+def is_made_by_root(path: Path) -> bool:
+    """Whether root, or whoever we are, owns a folder: others may make folders of any name in their own."""
+    try:
+        return path.stat(follow_symlinks=False).st_uid in (0, os.geteuid())
+    except OSError:
+        return False
 
 
 def subdirectories(path: str | int) -> tuple[str, ...]:

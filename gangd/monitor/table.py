@@ -232,6 +232,12 @@ AGENT = (
         "How far the controller's clock may be from where it is believed to be; NaN while that is not known.",
     ),
     Metric("gang_agent_jobs", Kind.GAUGE, "Jobs of which a process was found on this node."),
+    Metric(
+        "gang_agent_jobs_without_steps",
+        Kind.GAUGE,
+        "Jobs that the schedule names here and of which no step was found: nothing runs in them, or their "
+        "folders cannot be read.",
+    ),
     Metric("gang_agent_steps", Kind.GAUGE, "Job steps that were found on this node."),
     Metric("gang_agent_steps_held", Kind.GAUGE, "Steps that are held now, by how.", (("hold", HOLDS),)),
     Metric(

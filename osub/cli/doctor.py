@@ -11,12 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.local.examine import examine_host
+from osub.cli.job_folders import job_folders
 from osub.cli.terminal import Console
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Say what this host offers: Slurm, MPI, freezer, cgroup, PMU, CPUs. Exit code 1 if Slurm is missing."""
-    findings = examine_host()
+    findings = [*examine_host(), job_folders()]
     if as_json:
         typer.echo(json.dumps({finding.what: msgspec.to_builtins(finding) for finding in findings}))
     else:

@@ -21,6 +21,9 @@ def process(proc: Path, pid: int, cgroup: str, *, uid: int = 0, comm: str = "app
     (folder / "comm").write_text(f"{comm}\n")
     (folder / "cmdline").write_text(line.replace(" ", "\0"))
     (folder / "cgroup").write_text(cgroup)
+    if comm == "slurmstepd":
+        (proc / "slurmstepd").touch()
+        (folder / "exe").symlink_to(proc / "slurmstepd")
     if uid:
         os.chown(folder, uid, uid)
 
@@ -108,3 +111,43 @@ def test_job_whose_step_was_found_once_or_that_is_nobodys_concern_is_not_told() 
         assert told(unseen, {KEY: 10}, set(), set()) == set()
     for _ in range(3):  # no slurmstepd: an allocation in which nothing runs
         assert told(unseen, {}, {12}, set()) == set()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make folders of another user")
+@pytest.mark.parametrize(
+    "cgroup",
+    [
+        "0::/user.slice/user-1500.slice/user@1500.service/slurmstepd.scope/job_5/step_0/user/task_0\n",
+        "0::/user.slice/user-1500.slice/user@1500.service/job_5/step_0\n",
+        "1:name=systemd:/user.slice/job_5\n0::/\n",
+    ],
+)
+def test_a_cgroup_that_a_user_made_hides_no_stray(tmp_path: Path, cgroup: str) -> None:
+    process(tmp_path, 10, cgroup, uid=USER)
+    found = Census("a", tmp_path).walk(frozenset({USER}), 0, stepds=False)
+    assert found is not None
+    assert found.strays == {USER: [10]}
+
+
+def test_a_slurmstepd_whose_title_tells_no_step_is_told(tmp_path: Path) -> None:
+    cgroup = "0::/system.slice/slurmstepd.scope/job_15/step_0/slurm\n"
+    for pid, line in (
+        (10, "slurmstepd: [sEKNK5D2BV4300.0]"),
+        (11, "/usr/sbin/slurmstepd infinity"),
+        (12, "/usr/sbin/slurmstepd-wlm"),
+        (13, "slurmstepd: [12.0:namespace]"),
+        (14, "slurmstepd: [12.0]"),
+    ):
+        process(tmp_path, pid, cgroup, comm="slurmstepd", line=line)
+    found = Census("a", tmp_path).walk(frozenset(), 0, stepds=True)
+    assert found is not None
+    assert found.unread == {10: "slurmstepd: [sEKNK5D2BV4300.0]"}
+    assert found.stepds == {KEY: 14}
+
+
+def test_what_cannot_be_recognised_is_told_when_it_lasts() -> None:
+    unseen = Unseen()
+    assert unseen.lasting({"x": "x is odd"}) == {}
+    assert unseen.lasting({"x": "x is odd", "y": "y is odd"}) == {"x": "x is odd"}
+    assert unseen.lasting({}) == {}
+    assert unseen.lasting({"x": "x is odd"}) == {}
