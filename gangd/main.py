@@ -106,7 +106,7 @@ def serve(config: Config, reload: Callable[[], Config], *, dry_run: bool) -> Non
     try:
         calm_collector()
         with ControllerSockets(keys, config.publish, config.reports) as sockets:
-            loop = ControllerLoop(config, client, sockets, keeper, reload, dry_run=dry_run)
+            loop = ControllerLoop(config, client, sockets, keeper, reload, found.partitions, dry_run=dry_run)
             with handed_out(config.metrics_address(), config.metrics_token, CONTROLLER, loop.metrics):
                 loop.run()
     finally:

@@ -26,10 +26,11 @@ WORDS = ("partition", "QOS", "account", "user")
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """Warnings, and whether Slurm shows a user his own jobs only."""
+    """Warnings, whether Slurm shows a user his own jobs only, and its partitions."""
 
     warnings: tuple[str, ...]
     hides_jobs: bool
+    partitions: frozenset[str]
 
 
 def examine(client: SlurmClient, config: Config) -> Examined:
@@ -42,7 +43,8 @@ def examine(client: SlurmClient, config: Config) -> Examined:
     """
     found, partitions = client.config(), client.partitions()
     warnings = check_slurm(found, partitions, config.settings(), config.may_freeze, config.longest_quantum_ms)
-    known: list[frozenset[str] | None] = [frozenset(one.name for one in partitions), None, None]
+    there = frozenset(one.name for one in partitions)
+    known: list[frozenset[str] | None] = [there, None, None]
     if config.qos or config.accounts:
         with suppress(ClusterError):  # slurmdbd is away, or there is none
             names = client.accounting_names()
@@ -50,7 +52,7 @@ def examine(client: SlurmClient, config: Config) -> Examined:
     warnings += unknown_names(config.sayings(), known, is_user)
     if config.accounts and not enforces(found, "associations"):
         warnings += (FREE_TO_NAME,)
-    return Examined(warnings, hides_jobs(found))
+    return Examined(warnings, hides_jobs(found), there)
 
 
 def unknown_names(

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from gangd.control.requests import Order
+from gangd.control.server import ControlServer
 from gangd.wire import Controller
 from osub.errors import HostError, OutputError
 from osub.trust import make_folder, open_own, read_file, write_file
@@ -28,11 +30,14 @@ class State(msgspec.Struct, kw_only=True):
         Wall-clock start of the newest controller: the next one must be later, whatever the clock says.
     limits
         ``GangScheduler.limits_state()``.
+    orders
+        What operators ordered.
     """
 
     version: int = 1
     started_ns: int = 0
     limits: dict[str, dict[str, float]] = {}
+    orders: list[Order] = []
 
 
 class Keeper:
@@ -89,6 +94,10 @@ class Keeper:
     def tell(self, status: bytes) -> None:
         """Write the status, all or nothing, for those to read who may (``status_mode``)."""
         self._write(STATUS_NAME, status, self.status_mode)
+
+    def control(self) -> ControlServer:
+        """Open the control socket in the folder."""
+        return ControlServer(self._fd, os.geteuid())
 
     def close(self) -> None:
         """Let another controller use the folder."""

@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 
 import msgspec
 import zmq
@@ -21,6 +22,7 @@ from gangd.controller.fanout import Fanout
 from gangd.controller.keeper import Keeper
 from gangd.controller.lines import Lines
 from gangd.controller.metrics import ControllerMetrics, Told, census
+from gangd.controller.operators import Operators
 from gangd.controller.orders import Orders
 from gangd.controller.quota import Quota
 from gangd.controller.sayings import policy_of
@@ -83,6 +85,8 @@ class ControllerLoop:
         The state folder, locked.
     reload
         Reads the configuration again, for SIGHUP.
+    partitions
+        Which partitions Slurm has; none where that is not known.
     dry_run
         Decide and log, but tell the agents nothing and move no end.
     """
@@ -94,6 +98,7 @@ class ControllerLoop:
         sockets: ControllerSockets,
         keeper: Keeper,
         reload: Callable[[], Config],
+        partitions: AbstractSet[str] = frozenset(),
         *,
         dry_run: bool = False,
         clock: Callable[[], int] = time.monotonic_ns,
@@ -124,6 +129,12 @@ class ControllerLoop:
         self._orders = Orders(self._scheduler, self._fanout, sockets, self._worker, self._slices, clock)
         self._orders.dry_run = dry_run
         self._orders.move_ends = config.move_ends
+        self._control = keeper.control()
+        self._operators = Operators(
+            keeper, self._cores, partitions, os.geteuid(), lambda: wall() / 1e9, self._reorder
+        )
+        self._view.book = self._operators.book
+        self._looked: Looked | None = None
         self._looked_ns: int | None = None
         self._unreadable: frozenset[UnreadableJob] = frozenset()
         self._tick_ns = self._beat_ns = self._status_ns = self._save_ns = now_ns
@@ -140,6 +151,7 @@ class ControllerLoop:
         poller = zmq.Poller()
         poller.register(self._sockets.reports, zmq.POLLIN)
         poller.register(self._worker.fd, zmq.POLLIN)
+        poller.register(self._control.fd, zmq.POLLIN)
         pipe, pipe_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         poller.register(pipe, zmq.POLLIN)
         old_fd = signal.set_wakeup_fd(pipe_in, warn_on_full_buffer=False)
@@ -186,6 +198,7 @@ class ControllerLoop:
                     break
             for answer in self._worker.take():
                 self._take_answer(answer)
+            self._control.serve(self._operators.handle, self._clock())
             if self._scheduler.restless:
                 soon_ns = max(SOON_NS, 1000 * self._tick_us * TICK_SHARE)
                 self._tick_ns = min(self._tick_ns, self._clock() + soon_ns)
@@ -270,12 +283,12 @@ class ControllerLoop:
         if isinstance(answer, Looked):
             if answer.nodes is not None:
                 self._view.know_nodes(answer.nodes)
-            views = self._view.views(answer.snapshot)
-            now_ns = self._looked_ns = self._clock()
+            self._operators.see(answer.snapshot)
+            self._looked, self._looked_ns = answer, self._clock()
             self._orders.alarm(Alarm("slurm", "slurm", "Slurm answers again", cleared=True))
             self._orders.alarm(self._unread(answer.snapshot.unreadable))
+            self._tell_jobs(answer)
             self._orders.alarm(self._unplaced())
-            self._orders.tell(SlurmSnapshot(now_ns, answer.asked_ns, self._wall() / 1e9, views))
         elif isinstance(answer, Failed):
             self._slurm_failures += 1
             self._orders.alarm(Alarm("slurm", "slurm", f"cannot {answer.what}: {answer.why}"))
@@ -285,6 +298,17 @@ class ControllerLoop:
             self._orders.alarm(alarm_of(answer))
         else:
             self._orders.on_moved(answer.ends_s, answer.refused)
+
+    def _tell_jobs(self, looked: Looked) -> None:
+        """Tell the core what Slurm said of jobs, as policy and orders are now."""
+        views = self._view.views(looked.snapshot)
+        self._orders.tell(SlurmSnapshot(self._clock(), looked.asked_ns, self._wall() / 1e9, views))
+
+    def _reorder(self) -> None:
+        """Let other orders count at once."""
+        self._view.forget_views()
+        if self._looked is not None:
+            self._tell_jobs(self._looked)
 
     def _unplaced(self) -> Alarm:
         unusable = self._view.unusable
@@ -352,6 +376,7 @@ class ControllerLoop:
         self._orders.alarm(Alarm("configuration", "gangd", "the configuration was reloaded", cleared=True))
         self._config = config
         self._keeper.status_mode = config.mode_of_status(hides_jobs=checked.hides_jobs)
+        self._operators.partitions = checked.partitions
         self._orders.tell(Reload(self._clock(), config.settings()))
         self._orders.move_ends = config.move_ends
         self._fanout.set_terms(config.settings().lease_ns, config.bounds())
@@ -372,6 +397,7 @@ class ControllerLoop:
             dropped=dict(self._orders.dropped),
             record=None if self._slices is None else str(self._slices.folder.resolve()),
             hold=self._config.hold,
+            orders=self._operators.survey(),
         )
         for alarm in (
             *alarms_of(self._sockets.door.take_news()),
@@ -409,6 +435,7 @@ class ControllerLoop:
             self._slices.flush()
         if self._looked_ns is not None:  # before that the accounts of running jobs are not complete
             self._keeper.state.limits = self._scheduler.limits_state()
+        self._keeper.state.orders = list(self._operators.book.orders)
         self._keeper.save()
 
     def _leave(self) -> None:
@@ -418,6 +445,7 @@ class ControllerLoop:
         self._orders.attempt("save state", self._save)
         if self._slices is not None:
             self._slices.close()
+        self._control.close()
         self._worker.stop()
 
 

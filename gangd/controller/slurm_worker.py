@@ -63,13 +63,14 @@ class Moved:
 class Checked:
     """A configuration was held against Slurm's: warnings, or why it cannot be in force (``refusal``).
 
-    ``hides_jobs``: whether Slurm shows a user his own jobs only.
+    ``hides_jobs``: whether Slurm shows a user his own jobs only; ``partitions``: those that there are.
     """
 
     config: Config
     warnings: tuple[str, ...] = ()
     refusal: str | None = None
     hides_jobs: bool = True
+    partitions: frozenset[str] = frozenset()
 
 
 Answer = Looked | Failed | Moved | Checked | Death
@@ -202,7 +203,7 @@ class SlurmWorker:
             found = examine(self._client, config)
         except (OsubError, OSError) as error:
             return Checked(config, refusal=str(error))
-        return Checked(config, found.warnings, hides_jobs=found.hides_jobs)
+        return Checked(config, found.warnings, hides_jobs=found.hides_jobs, partitions=found.partitions)
 
     def _urgent(self) -> dict[int, tuple[float, float]]:
         """Take the moves that are made next: those of the jobs whose ends are nearest."""

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from gangd.control.book import Survey
+from gangd.control.requests import MOST_TOLD, Order
 from gangd.controller.alarms import Raised
 from gangd.controller.keeper import STATUS_NAME
 from gangd.controller.uplink import AgentInfo
@@ -29,7 +31,7 @@ Role = Literal["run", "held", "yields", "idle", "free"]
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A job that shares cores, or did: its state, how it is held, and what it does in the present slice.
 
-    ``cores`` has the core indices of each of its nodes.
+    ``cores`` has the core indices of each of its nodes; ``ordered`` why an operator's order lets it run.
     """
 
     job: int
@@ -40,6 +42,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     role: Role
     weight: float
     cores: dict[str, list[int]]
+    ordered: str | None = None
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +70,21 @@ class AlarmStatus(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
+class OrderStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """An operator's order that stands.
+
+    ``jobs`` hold cores and are let run by it; ``left`` were there before a drain, and go on taking turns.
+    """
+
+    what: str
+    target: str
+    weight: float | None
+    by: str
+    for_s: float
+    jobs: int = 0
+    left: int | None = None
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The controller at ``time_ms`` (wall clock).
 
@@ -75,7 +93,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     takes turns. ``slurm_age_s`` is how old the newest answer of Slurm is, None before the first; ``dropped``
     counts messages that were refused, by kind; ``jobs_left_out`` jobs for which there was no room;
     ``record`` the folder into which slices are written, None where they are not; ``hold`` how jobs are held
-    for which nothing else is said.
+    for which nothing else is said; ``orders`` what operators ordered, ``orders_left_out`` how many more.
     """
 
     version: int = 1
@@ -100,6 +118,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     jobs_left_out: int = 0
     record: str | None = None
     hold: HoldKind = "freeze"
+    orders: list[OrderStatus] = []
+    orders_left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +134,7 @@ class Vitals:
     dropped: dict[str, int]
     record: str | None = None
     hold: HoldKind = "freeze"
+    orders: Survey = field(default_factory=Survey)
 
 
 def describe(
@@ -146,10 +167,16 @@ def describe(
         dropped=vitals.dropped,
         alarms=[_alarm(alarm, now_ns) for alarm in alarms],
         nodes=[_node(name, scheduler, agents.get(name)) for name in scheduler.cores],
-        jobs=[job for gang in shared[:MOST_GANGS] for job in _jobs(gang, cores, gang.gang in running)],
+        jobs=[
+            job
+            for gang in shared[:MOST_GANGS]
+            for job in _jobs(gang, cores, gang.gang in running, vitals.orders.free)
+        ],
         jobs_left_out=sum(len(gang.views) for gang in shared[MOST_GANGS:]),
         record=vitals.record,
         hold=vitals.hold,
+        orders=[_order(order, vitals) for order in vitals.orders.orders[:MOST_TOLD]],
+        orders_left_out=max(0, len(vitals.orders.orders) - MOST_TOLD),
     )
 
 
@@ -172,7 +199,20 @@ def read_status(state: Path) -> Status:
         raise InputError(f"{path} is not the status of a gangd of this version: {error}") from error
 
 
-def _jobs(gang: Gang, cores: CoreMap, runs: bool) -> list[JobStatus]:
+def _order(order: Order, vitals: Vitals) -> OrderStatus:
+    survey = vitals.orders
+    return OrderStatus(
+        what=order.what,
+        target=str(order.target),
+        weight=order.weight,
+        by=order.by,
+        for_s=vitals.time_ms / 1000 - order.since_s,
+        jobs=survey.stopped.get(order.target, 0) if order.weight is None else 0,
+        left=survey.left.get(order.target, 0) if order.what == "drain" else None,
+    )
+
+
+def _jobs(gang: Gang, cores: CoreMap, runs: bool, free: Mapping[int, str]) -> list[JobStatus]:
     return [
         JobStatus(
             job=view.job,
@@ -183,6 +223,7 @@ def _jobs(gang: Gang, cores: CoreMap, runs: bool) -> list[JobStatus]:
             role=_role(gang, runs),
             weight=view.weight,
             cores=cores.unpack(view.cores),
+            ordered=free.get(view.job),
         )
         for view in gang.views.values()
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from gangd.control.book import OrderBook
 from gangd.controller.apart import Seat, Seats
 from gangd.controller.policy import Policy
 from gangd.core import CoreMap, Hold, InvalidEvent, JobState, JobView
@@ -28,6 +29,8 @@ class ClusterView:
 
     Attributes
     ----------
+    book
+        What operators ordered; call ``forget_views`` after a change.
     unusable
         Jobs of the last call that run on nodes that are not known, or on no cores that Slurm tells of.
     """
@@ -40,6 +43,7 @@ class ClusterView:
         self._seats = Seats()
         self._seats.set_rule(policy.pairing)
         self._seated: Mapping[int, Seat] = {}
+        self.book = OrderBook()
 
     def know_nodes(self, nodes: Iterable[Node]) -> None:
         """Make nodes known; if one has more cores than before, its jobs are numbered anew."""
@@ -52,6 +56,10 @@ class ClusterView:
         if policy.pairing != self.policy.pairing:
             self._seats.set_rule(policy.pairing)
         self.policy = policy
+        self.forget_views()
+
+    def forget_views(self) -> None:
+        """Judge every job anew in the next call."""
         self._views = {key: (None, view) for key, (_, view) in self._views.items()}
 
     def views(self, snapshot: JobSnapshot) -> tuple[JobView, ...]:
@@ -90,6 +98,7 @@ class ClusterView:
         return None, view if view.opt_out else replace(view, opt_out=True)
 
     def _view(self, job: Job) -> JobView:
+        standing = self.book.standing(job)
         limited = job.time_limit_s is not None and job.end_time is not None
         seats = self._seated.get(job.job_id, {})
         for node in seats:
@@ -101,10 +110,12 @@ class ClusterView:
             state=STATES[job.state],
             start_s=float(job.start_time or 0),
             end_s=float(job.end_time) if limited and job.end_time is not None else None,
-            weight=self.policy.weight(job),
+            weight=standing.weigh(self.policy.weight(job)),
             # Who must not run beside another may not go on with what the other leaves: it leaves cores.
             hold=Hold.FREEZE if seats else self.policy.way(job),
             # `scancel --signal=STOP` reaches some steps only: ours to thaw and to leave alone, all of them.
-            opt_out=self.policy.opts_out(job) or job.state is SlurmState.STOPPED,
+            opt_out=(
+                standing.free is not None or self.policy.opts_out(job) or job.state is SlurmState.STOPPED
+            ),
             quantum_ns=self.policy.quantum_ns(job),
         )

@@ -11,8 +11,8 @@ slice, or none of them does. A gang is in one of these states:
 * IDLE: it shares cores but does not want them (its user thinks). It runs, and takes no slice.
 * WAKING: an IDLE gang was seen to be busy. It runs, beside the owner of the slice, until a second look
   confirms it; then it is BUSY and first in line at the next boundary that is not final yet.
-* FREE: it may not be held (it opted out, or `scancel --signal=STOP` stopped it), or not safely (one of
-  its nodes has no agent). It runs as far as it is up to us.
+* FREE: it may not be held (it opted out, an operator paused it, or `scancel --signal=STOP` stopped it), or
+  not safely (one of its nodes has no agent). It runs as far as it is up to us.
 * FOREIGN: somebody else suspended it, changes its freeze state or sent it SIGTERM or SIGKILL. Hands off,
   until Slurm says that it runs; what we hold of it is thawed, unless it is Slurm that suspended it: Slurm
   will thaw all of it.
@@ -83,7 +83,7 @@ MEANING: dict[GangInput, str] = {
     GangInput.STIR: "one sample above the busy share of a core",
     GangInput.CONFIRM: "enough samples above the busy share",
     GangInput.REST: "enough samples in a row, of all its nodes, below the idle share",
-    GangInput.RELEASE: "it opted out, somebody stopped it by a signal, or a node of it has no agent",
+    GangInput.RELEASE: "it opted out, is paused, was stopped by a signal, or a node of it has no agent",
     GangInput.RECLAIM: "the reason for RELEASE is gone",
     GangInput.SUSPEND: (
         "Slurm says SUSPENDED, or an agent found a freeze state that it did not leave, "

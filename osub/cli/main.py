@@ -27,6 +27,7 @@ COMMANDS = {
     "workloads": "The applications inside the jobs: compile, calibrate, check.",
     "replay": "Submit each job of a trace to Slurm at its instant, and write the RUN.",
     "top": "Who runs in this time slice and who is held, live.",
+    "gang": "Control gangd while it runs: pause, resume, drain, weigh by node, partition, job.",
     "simulate": "The same trace on a simulated cluster, in a moment; writes a RUN, too.",
     "sweep": "Many settings at once, each run once and kept; or a search for the best.",
     "experiment": "Published experiments again, with the published numbers beside ours.",

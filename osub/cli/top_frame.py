@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gangd.controller.status import AlarmStatus, JobStatus, NodeStatus, Status
+from gangd.controller.status import AlarmStatus, JobStatus, NodeStatus, OrderStatus, Status
 from gangd.core.demand import Level
 from gangd.core.states import AgentState
 from osub.errors import ClusterError
@@ -23,6 +23,7 @@ SLURM_LATE_S = 5.0
 WIDE = 180
 ROOMY = 88
 MOST_ALARMS = 5
+MOST_ORDERS = 4
 LEAST_ROWS = 3
 
 _ROLE_ORDER = ("run", "free", "yields", "held", "idle")
@@ -86,7 +87,7 @@ class Pulse:
 
 def frame(status: Status, pulse: Pulse, screen: Screen) -> RenderableType:
     """Return one picture of the status, no longer than the screen; what does not fit is counted."""
-    head = [*_head(status, pulse), *_alarms(status.alarms)]
+    head = [*_head(status, pulse), *_alarms(status.alarms), *_orders(status)]
     rest = None if screen.height is None else max(0, screen.height - len(head))
     if screen.width >= WIDE:
         half = (screen.width - 2) // 2
@@ -161,6 +162,36 @@ def _alarms(alarms: Sequence[AlarmStatus]) -> list[Text]:
     if len(alarms) > len(shown):
         lines.append(_line(f"! and {len(alarms) - len(shown)} more alarms", "red"))
     return lines
+
+
+def _orders(status: Status) -> list[Text]:
+    """Tell what operators ordered: pause and drain by name, weights by number."""
+    stops = [order for order in status.orders if order.weight is None]
+    shown = stops if len(stops) <= MOST_ORDERS else stops[: MOST_ORDERS - 1]
+    lines = [_line(f"* {told_order(order)}", "magenta") for order in shown]
+    weights = len(status.orders) - len(stops)
+    rest = len(stops) - len(shown) + status.orders_left_out
+    if weights:
+        lines.append(_line(f"* {weights} weights ordered (osub gang status)", "magenta"))
+    if rest:
+        lines.append(_line(f"* and {rest} more orders (osub gang status)", "magenta"))
+    return lines
+
+
+def told_order(order: OrderStatus) -> str:
+    """Return an order in a line."""
+    since = f"by {order.by}, {_duration(order.for_s)} ago"
+    if order.weight is not None:
+        most = " at most" if order.what == "own weight" else ""
+        return f"{order.target}: weight {order.weight:g}{most} ({since})"
+    told = (
+        f"{order.target} is {'paused' if order.what == 'pause' else 'drained'}: {order.jobs} jobs run freely"
+    )
+    if order.left is not None:
+        told += (
+            f", {order.left} from before still take turns" if order.left else ", none takes turns any more"
+        )
+    return f"{told} ({since})"
 
 
 def _times(count: int) -> str:

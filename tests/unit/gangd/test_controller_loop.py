@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from gangd.control.ask import ask
+from gangd.control.requests import Answer, Request, Target
 from gangd.controller.keeper import STATE_NAME
 from gangd.controller.slicelog import read_slices
 from gangd.keys import SHARED_AGENT
@@ -347,3 +350,52 @@ def test_an_error_is_one_line_with_its_exit_code(
         main(arguments)
     assert left.value.code == code
     assert text in capsys.readouterr().err
+
+
+def test_a_pause_lets_all_run_at_once_and_stands_after_a_restart(tmp_path: Path) -> None:
+    slurm = two_jobs()
+    everything = (Target("all"),)
+
+    def waiting(stage: Stage, held: bool) -> None:
+        one = stage.agents[0]
+        stage.until(lambda: bool(one.timeline.held(one.timeline.horizon + 1)) is held)
+
+    first = Stage(tmp_path, slurm)
+    agents = [first.agent("n1"), first.agent("n2")]
+
+    def scene() -> None:
+        for agent in agents:
+            first.welcome(agent)
+        waiting(first, held=True)
+        answers: list[Answer] = []
+        request = Request(verb="pause", targets=everything)
+        asking = threading.Thread(target=lambda: answers.append(ask(first.config.state, request)))
+        asking.start()
+        first.until(lambda: {1, 2} <= set(agents[0].timeline.exempt.opt_out))
+        asking.join()
+        assert answers[0].done
+        first.until(lambda: bool((status := first.status()) and status.orders))
+        status = first.status()
+        assert status is not None
+        told = {(job.job, job.state, job.ordered) for job in status.jobs}
+        assert told == {(number, "free", "everything is paused") for number in (1, 2)}
+
+    with first.play(scene):
+        pass
+
+    second = Stage(tmp_path, slurm)
+    agents_again = [second.agent("n1"), second.agent("n2")]
+
+    def scene_again() -> None:
+        for agent in agents_again:
+            second.welcome(agent)
+        second.until(lambda: bool((status := second.status()) and status.shared_jobs == 2))
+        status = second.status()
+        assert status is not None
+        assert [order.what for order in status.orders] == ["pause"]
+        assert not agents_again[0].timeline.held(agents_again[0].timeline.horizon + 1)
+        assert ask(second.config.state, Request(verb="resume", targets=everything)).done
+        waiting(second, held=True)
+
+    with second.play(scene_again):
+        pass

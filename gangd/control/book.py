@@ -1,0 +1,237 @@
+"""The orders that stand, and what follows from them for a job. Pure.
+
+* *Pause* (all, node, partition, job): a job there is not held, and holds nobody; it runs beside whoever
+  shares its cores. A job of several nodes is paused if one of them is, for it must not run here and stand
+  there.
+* *Drain* (all, node, partition): the same for jobs that start after the order. Those that took turns go on
+  until they end.
+* *Weight* (partition, job): in the place of what the configuration says; a job's before its partition's.
+* *Own weight* (job): what the job's owner asks for. The lesser of the two counts, so he can only stand back.
+* *Resume* takes pause and drain of the very target back. What another order says still holds.
+
+Pause and drain of one target replace each other. An order about a job ends with the job; all others stand
+until they are taken back, over restarts of the controller.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import ceil
+
+from gangd.control.requests import Kind, Order, Request, Target
+from osub.slurm import Job
+
+MOST_ORDERS = 20_000
+STOPS = frozenset({"pause", "drain"})
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the orders say of a job: which lets it run (None: it may be held), its weight (None: as ruled)."""
+
+    free: Order | None = None
+    weight: float | None = None
+    own_weight: float | None = None
+
+    def weigh(self, ruled: float) -> float:
+        """Return the job's weight, where the configuration says ``ruled``."""
+        weight = ruled if self.weight is None else self.weight
+        return weight if self.own_weight is None else min(weight, self.own_weight)
+
+
+_NOTHING = Standing()
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The orders, and what becomes of the jobs that hold cores.
+
+    Attributes
+    ----------
+    free
+        Why a job is let run, by id.
+    stopped, left
+        By target: how many jobs its order lets run; how many go on that were there before a drain.
+    """
+
+    orders: tuple[Order, ...] = ()
+    free: Mapping[int, str] = field(default_factory=dict)
+    stopped: Mapping[Target, int] = field(default_factory=dict)
+    left: Mapping[Target, int] = field(default_factory=dict)
+
+
+class OrderBook:
+    """The orders by what they are about."""
+
+    def __init__(self, orders: Iterable[Order] = ()) -> None:
+        self._orders: dict[tuple[str, Target], Order] = {}
+        for order in orders:
+            self._orders[_slot(order), order.target] = order
+
+    def __len__(self) -> int:
+        return len(self._orders)
+
+    @property
+    def orders(self) -> tuple[Order, ...]:
+        """All of them, the oldest first."""
+        return tuple(sorted(self._orders.values(), key=lambda one: (one.since_s, one.target)))
+
+    def apply(self, request: Request, uid: int, by: str, now_s: float, *, owner: bool = False) -> str:
+        """Enter a request that is allowed, and say in a line what is so now.
+
+        Parameters
+        ----------
+        owner
+            Whether it comes from the owner of the jobs, who may ask for less weight and no more.
+        """
+        for target in request.targets:
+            if request.verb == "pause" or request.verb == "drain":
+                self._enter(Order(what=request.verb, target=target, since_s=now_s, uid=uid, by=by))
+            elif request.verb == "resume":
+                self._orders.pop(("stop", target), None)
+            else:
+                what = "own weight" if owner else "weight"
+                if request.weight is None:
+                    self._orders.pop((what, target), None)
+                else:
+                    self._enter(
+                        Order(
+                            what="own weight" if owner else "weight",
+                            target=target,
+                            weight=request.weight,
+                            since_s=now_s,
+                            uid=uid,
+                            by=by,
+                        )
+                    )
+        return _told(request, owner=owner)
+
+    def on(self, targets: Iterable[Target]) -> list[Order]:
+        """List the orders on these targets."""
+        slots = ("stop", "weight", "own weight")
+        return [
+            found
+            for target in targets
+            for slot in slots
+            if (found := self._orders.get((slot, target))) is not None
+        ]
+
+    def forget(self, jobs: Mapping[str, Job]) -> list[Order]:
+        """Drop the orders about jobs that are not among these names; returns them."""
+        gone = [
+            order
+            for order in self._orders.values()
+            if order.target.kind == "job" and order.target.name not in jobs
+        ]
+        for order in gone:
+            del self._orders[_slot(order), order.target]
+        return gone
+
+    def standing(self, job: Job) -> Standing:
+        """Return what the orders say of a job."""
+        if not self._orders:
+            return _NOTHING
+        names = [Target("job", name) for name in names_of(job)]
+        partition, places = Target("partition", job.partition), places_of(job)
+        weights = [self._weight("weight", target) for target in (*names, partition)]
+        owns = [self._weight("own weight", target) for target in names]
+        return Standing(
+            free=next((order for target in places if (order := self._stopping(target, job))), None),
+            weight=next((weight for weight in weights if weight is not None), None),
+            own_weight=min((weight for weight in owns if weight is not None), default=None),
+        )
+
+    def survey(self, jobs: Iterable[Job]) -> Survey:
+        """Look what becomes of these jobs."""
+        if not self._orders:
+            return Survey()
+        free: dict[int, str] = {}
+        stopped: Counter[Target] = Counter()
+        left: Counter[Target] = Counter()
+        drained = [order.target for order in self._orders.values() if order.what == "drain"]
+        for job in jobs:
+            if not job.state.holds_cores:  # Slurm remembers the cores of those that are over
+                continue
+            order = self.standing(job).free
+            if order is not None:
+                free[job.job_id] = told_of(order)
+                stopped[order.target] += 1
+            elif drained:
+                left.update(set(places_of(job)).intersection(drained))
+        return Survey(self.orders, free, stopped, left)
+
+    def _stopping(self, target: Target, job: Job) -> Order | None:
+        order = self._orders.get(("stop", target))
+        if order is None or order.what == "pause":
+            return order
+        later = job.start_time is not None and job.start_time >= ceil(order.since_s)
+        return order if later else None
+
+    def _weight(self, what: str, target: Target) -> float | None:
+        order = self._orders.get((what, target))
+        return None if order is None else order.weight
+
+    def _enter(self, order: Order) -> None:
+        self._orders[_slot(order), order.target] = order
+
+
+def names_of(job: Job) -> tuple[str, ...]:
+    """Return by which names a job is spoken of, the nearest first: itself, its array, its leader."""
+    names = [str(job.job_id)]
+    if job.array_job_id is not None:
+        if job.array_task_id is not None:
+            names.append(f"{job.array_job_id}_{job.array_task_id}")
+        names.append(str(job.array_job_id))
+    if job.het_job_id is not None:
+        names.append(str(job.het_job_id))
+    return tuple(dict.fromkeys(names))
+
+
+def places_of(job: Job) -> list[Target]:
+    """Return everything by which a job can be stopped, the nearest first."""
+    names = [Target("job", name) for name in names_of(job)]
+    nodes = [Target("node", node) for node in job.nodes]
+    return [*names, Target("partition", job.partition), *nodes, Target("all")]
+
+
+def told_of(order: Order) -> str:
+    """Return why a job is let run by an order."""
+    return f"{order.target} is {'paused' if order.what == 'pause' else 'drained'}"
+
+
+def by_name(jobs: Iterable[Job]) -> dict[str, Job]:
+    """Return jobs by all of their names; those that are over have none."""
+    return {name: job for job in jobs if not job.state.is_over for name in names_of(job)}
+
+
+def _slot(order: Order) -> str:
+    return "stop" if order.what in STOPS else order.what
+
+
+_DONE: dict[str, str] = {
+    "pause": "paused: everything runs there",
+    "drain": "drained: jobs that start from now on take no turns there",
+    "resume": "resumed",
+}
+
+
+def _told(request: Request, *, owner: bool) -> str:
+    targets = ", ".join(map(str, request.targets[:8]))
+    more = f" and {len(request.targets) - 8} more" if len(request.targets) > 8 else ""
+    done = _DONE.get(request.verb)
+    if done is None and request.weight is None:
+        done = "weight is as the configuration says"
+    elif done is None:
+        done = f"weight is {request.weight:g}{' at most' if owner else ''}"
+    return f"{targets}{more}: {done}"
+
+
+KINDS: dict[str, tuple[Kind, ...]] = {
+    "pause": ("all", "node", "partition", "job"),
+    "resume": ("all", "node", "partition", "job"),
+    "drain": ("all", "node", "partition"),
+    "weight": ("partition", "job"),
+}
+"""What each verb can be about."""

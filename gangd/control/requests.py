@@ -1,0 +1,101 @@
+"""The messages on the control socket: one request, one answer, both JSON of a typed struct with bounds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from osub.errors import UsageError
+
+MOST_TARGETS = 4_096
+MOST_BYTES = 192 << 10
+"""Longest message; a Unix socket of Linux takes a little more in one piece."""
+MOST_TOLD = 200
+
+Verb = Literal["pause", "drain", "resume", "weight"]
+Kind = Literal["all", "node", "partition", "job"]
+Weight = Annotated[float, msgspec.Meta(ge=1 / 1024, le=1024)]
+Name = Annotated[str, msgspec.Meta(max_length=255, pattern=r"\A[A-Za-z0-9_.+$@-]*\Z")]
+JobName = r"[0-9]{1,10}(_[0-9]{1,10})?"
+
+
+class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True, order=True):
+    """What an order is about.
+
+    ``name`` is a node's or partition's name, a job's raw id or ``ARRAY_TASK``; empty for ``all``.
+    """
+
+    kind: Kind
+    name: Name = ""
+
+    def __str__(self) -> str:
+        return "everything" if self.kind == "all" else f"{self.kind} {self.name}"
+
+
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What somebody orders. ``weight`` belongs to the verb ``weight``; None takes the order back."""
+
+    version: Literal[1] = 1
+    verb: Verb
+    targets: Annotated[tuple[Target, ...], msgspec.Meta(min_length=1, max_length=MOST_TARGETS)]
+    weight: Weight | None = None
+
+
+class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An order that stands.
+
+    Parameters
+    ----------
+    what
+        ``own weight`` is one by which a job's owner stands back.
+    weight
+        Of a weight, else None.
+    since_s
+        Wall clock: jobs that start later are kept out by a drain.
+    uid, by
+        Who gave it.
+    """
+
+    what: Literal["pause", "drain", "weight", "own weight"]
+    target: Target
+    weight: Weight | None = None
+    since_s: float
+    uid: int
+    by: Annotated[str, msgspec.Meta(max_length=64)]
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a request: ``done`` or not, in one line; the newest orders on its targets."""
+
+    done: bool
+    text: str
+    orders: tuple[Order, ...] = ()
+
+
+_request = msgspec.json.Decoder(Request)
+_answer = msgspec.json.Decoder(Answer)
+
+
+def read_request(body: bytes) -> Request:
+    """Decode a request.
+
+    Raises
+    ------
+    UsageError
+        It is none.
+    """
+    if len(body) > MOST_BYTES:
+        raise UsageError(f"a request is {MOST_BYTES} bytes long at most")
+    try:
+        return _request.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"no request of this version: {error}") from error
+
+
+def read_answer(body: bytes) -> Answer:
+    """Decode an answer; raises as ``read_request``."""
+    try:
+        return _answer.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UsageError(f"the answer of gangd is none of this version: {error}") from error

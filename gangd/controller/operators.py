@@ -1,0 +1,115 @@
+"""Carries out what operators order over the control socket, keeps it over restarts, and logs who did what."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+
+from gangd.control.book import OrderBook, Survey, by_name, told_of
+from gangd.control.permission import Facts, Peer, refusal
+from gangd.control.requests import MOST_TOLD, Answer, Order, Request
+from gangd.controller.keeper import Keeper
+from gangd.core import CoreMap
+from osub.errors import OsubError
+from osub.one_line import LONGEST_MESSAGE, one_line
+from osub.slurm import Job, JobSnapshot
+
+log = logging.getLogger("gangd")
+
+
+class Operators:
+    """Judges requests and keeps the book.
+
+    Parameters
+    ----------
+    keeper
+        The state folder: orders are written there before they are confirmed.
+    cores
+        Which nodes there are.
+    partitions
+        Which partitions Slurm has; none where that is not known.
+    own_uid
+        The daemon's user.
+    wall_s
+        Wall clock.
+    changed
+        Called when other orders stand than before.
+
+    Attributes
+    ----------
+    book
+        The orders that stand.
+    """
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        cores: CoreMap,
+        partitions: AbstractSet[str],
+        own_uid: int,
+        wall_s: Callable[[], float],
+        changed: Callable[[], None],
+    ) -> None:
+        self.book = OrderBook(keeper.state.orders)
+        self.partitions = partitions
+        self._keeper = keeper
+        self._cores = cores
+        self._own_uid = own_uid
+        self._wall_s = wall_s
+        self._changed = changed
+        self._jobs: dict[str, Job] | None = None
+        self._seen: JobSnapshot | None = None
+        self._surveyed: Survey | None = None
+
+    def see(self, snapshot: JobSnapshot) -> None:
+        """Take in which jobs there are; orders about jobs that are over end with them."""
+        if self._seen is snapshot:
+            return
+        self._seen, self._surveyed = snapshot, None
+        self._jobs = by_name(snapshot.jobs)
+        if not snapshot.unreadable:
+            for order in self.book.forget(self._jobs):
+                log.info("order: %s %s by %s ends with the job", order.what, order.target, order.by)
+
+    def survey(self) -> Survey:
+        """Say which orders stand and what becomes of the jobs."""
+        if self._surveyed is None:
+            self._surveyed = self.book.survey(() if self._seen is None else self._seen.jobs)
+        return self._surveyed
+
+    def handle(self, request: Request, peer: Peer) -> Answer:
+        """Carry a request out, or say why not; either is logged with who asked."""
+        nodes = frozenset(self._cores)
+        facts = Facts(self._own_uid, self._jobs, nodes, self.partitions, len(self.book))
+        said = one_line(f"{request.verb} {', '.join(map(str, request.targets))}", LONGEST_MESSAGE)
+        if request.weight is not None:
+            said += f" = {request.weight:g}"
+        why = refusal(request, peer, facts)
+        if why is not None:
+            log.warning("order: %s: %s: refused: %s", peer, said, why)
+            return Answer(done=False, text=one_line(why))
+        owner = not facts.is_operator(peer)
+        told = self.book.apply(request, peer.uid, peer.name, self._wall_s(), owner=owner)
+        self._surveyed = None
+        self._keeper.state.orders = list(self.book.orders)
+        try:
+            self._keeper.save()
+        except OsubError as error:
+            told += f"; but only until gangd ends, for it cannot be written: {error}"
+        log.info("order: %s: %s: done", peer, said)
+        self._changed()
+        told += self._still(request)
+        orders: Sequence[Order] = self.book.on(request.targets)
+        return Answer(done=True, text=told, orders=tuple(orders[:MOST_TOLD]))
+
+    def _still(self, request: Request) -> str:
+        """Say which other order keeps a job from being held again."""
+        if request.verb != "resume":
+            return ""
+        for target in request.targets:
+            job = None if target.kind != "job" or self._jobs is None else self._jobs.get(target.name)
+            free = None if job is None else self.book.standing(job).free
+            if free is not None:
+                return f"; it is not held all the same, for {told_of(free)}"
+        return ""

@@ -1,0 +1,189 @@
+"""``osub gang``: control the gang scheduler while it runs.
+
+Root and the user of gangd may do anything, the owner of a job may give it less weight. Orders outlive
+restarts of gangd; one about a job ends with the job.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from gangd.control.ask import ask
+from gangd.control.requests import Request, Target, Verb
+from gangd.controller.status import Status, read_status
+from osub.cli.application import application
+from osub.cli.terminal import Console
+from osub.cli.top import find_status, pulse_of
+from osub.cli.top_frame import told_order
+from osub.errors import ClusterError, UsageError
+from osub.slurm.hosts import expand_hosts
+
+app = application("Control the gang scheduler while it runs: pause, resume, drain, weigh.")
+
+Nodes = Annotated[
+    list[str] | None, typer.Option("--node", "-w", help="Nodes, such as n[1-4].", metavar="NODES")
+]
+Partitions = Annotated[
+    list[str] | None, typer.Option("--partition", "-p", help="A partition.", metavar="NAME")
+]
+Jobs = Annotated[
+    list[str] | None, typer.Option("--job", "-j", help="A job, or one task of an array.", metavar="ID")
+]
+Everything = Annotated[bool, typer.Option("--all", help="The whole cluster.")]
+State = Annotated[Path | None, typer.Option("--state", help="Folder of an embedded cluster.", metavar="DIR")]
+Gangd = Annotated[
+    Path | None,
+    typer.Option(
+        "--gangd", help="State folder of a gangd (/var/lib/gangd where there is one).", metavar="DIR"
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+USUAL_STATE = Path("/var/lib/gangd")
+
+
+@app.command()
+def pause(
+    node: Nodes = None,
+    partition: Partitions = None,
+    job: Jobs = None,
+    everything: Everything = False,
+    state: State = None,
+    gangd: Gangd = None,
+    as_json: Json = False,
+) -> None:
+    """Stop gang scheduling there: jobs take turns no more, all of them run side by side."""
+    _order("pause", _targets(node, partition, job, everything), _folder(state, gangd), as_json)
+
+
+@app.command()
+def resume(
+    node: Nodes = None,
+    partition: Partitions = None,
+    job: Jobs = None,
+    everything: Everything = False,
+    state: State = None,
+    gangd: Gangd = None,
+    as_json: Json = False,
+) -> None:
+    """Take a pause or drain of the very same node, partition or job back."""
+    _order("resume", _targets(node, partition, job, everything), _folder(state, gangd), as_json)
+
+
+@app.command()
+def drain(
+    node: Nodes = None,
+    partition: Partitions = None,
+    job: Jobs = None,
+    everything: Everything = False,
+    state: State = None,
+    gangd: Gangd = None,
+    as_json: Json = False,
+) -> None:
+    """Take no new jobs into turns there: later ones run freely, the others go on until they end."""
+    _order("drain", _targets(node, partition, job, everything), _folder(state, gangd), as_json)
+
+
+@app.command()
+def weight(
+    value: Annotated[
+        float | None, typer.Argument(help="1/1024 to 1024; 2 gets twice the slices of 1.", metavar="WEIGHT")
+    ] = None,
+    reset: Annotated[bool, typer.Option("--reset", help="As the configuration says again.")] = False,
+    partition: Partitions = None,
+    job: Jobs = None,
+    state: State = None,
+    gangd: Gangd = None,
+    as_json: Json = False,
+) -> None:
+    """Give the jobs of a partition, or a job, another weight. A job's owner can only lower it."""
+    if (value is None) != reset:
+        raise UsageError("give a weight, or --reset, and not both")
+    if value is not None and not 1 / 1024 <= value <= 1024:
+        raise UsageError(f"weight {value:g}: 1/1024 to 1024 are possible")
+    targets = _targets(None, partition, job, everything=False)
+    _order("weight", targets, _folder(state, gangd), as_json, value)
+
+
+@app.command()
+def status(state: State = None, gangd: Gangd = None, as_json: Json = False) -> None:
+    """Show which orders stand and what becomes of them; exit code 1 if gangd writes no more."""
+    found = read_status(_folder(state, gangd))
+    if as_json:
+        fields = ("time_ms", "controller", "pid", "running_jobs", "shared_jobs", "orders", "orders_left_out")
+        told = {name: getattr(found, name) for name in fields}
+        told["free_jobs"] = {job.job: job.ordered for job in found.jobs if job.ordered is not None}
+        typer.echo(msgspec.json.encode(told).decode())
+    else:
+        _show(found)
+    raise typer.Exit(1 if pulse_of(found).is_stale else 0)
+
+
+def _show(status: Status) -> None:
+    console = Console()
+    complaint = pulse_of(status).complaint(status.pid)
+    if complaint is not None:
+        console.print(complaint, markup=False, highlight=False)
+    free = sum(job.ordered is not None for job in status.jobs)
+    told = f"{status.shared_jobs} jobs on shared cores, {free} of them let run by orders"
+    lines = [told, *map(told_order, status.orders)]
+    if status.orders_left_out:
+        lines.append(f"and {status.orders_left_out} more orders")
+    if not status.orders:
+        lines.append("no order stands")
+    for line in lines:
+        console.print(line, markup=False, highlight=False)
+
+
+def _folder(state: Path | None, gangd: Path | None) -> Path:
+    if state is None and gangd is None and (USUAL_STATE / "status.json").exists():
+        return USUAL_STATE
+    return find_status(state, gangd)
+
+
+def _targets(
+    nodes: list[str] | None, partitions: list[str] | None, jobs: list[str] | None, everything: bool
+) -> tuple[Target, ...]:
+    targets = [Target("node", name) for text in nodes or () for name in _expanded(text)]
+    targets += [Target("partition", name) for text in partitions or () for name in text.split(",")]
+    targets += [Target("job", name) for text in jobs or () for name in text.split(",")]
+    if everything:
+        if targets:
+            raise UsageError("--all is everything: name nothing beside it")
+        return (Target("all"),)
+    if not targets:
+        raise UsageError("name what it is about: --node, --partition, --job or --all")
+    return tuple(dict.fromkeys(targets))
+
+
+def _expanded(text: str) -> tuple[str, ...]:
+    try:
+        names = expand_hosts(text)
+    except ClusterError as error:
+        raise UsageError(f"--node {text}: {error}") from error
+    if not names:
+        raise UsageError(f"--node {text!r} names no node")
+    return tuple(names)
+
+
+def _order(
+    verb: Verb, targets: tuple[Target, ...], folder: Path, as_json: bool, weight: float | None = None
+) -> None:
+    try:
+        request = msgspec.convert(
+            {"verb": verb, "targets": [(one.kind, one.name) for one in targets], "weight": weight}, Request
+        )
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{verb}: {error}") from error
+    answer = ask(folder, request)
+    if as_json:
+        typer.echo(msgspec.json.encode(answer).decode())
+    elif answer.done:
+        Console().print(answer.text, markup=False, highlight=False)
+    else:
+        raise ClusterError(answer.text)
+    if not answer.done:
+        raise typer.Exit(1)
