@@ -1,7 +1,10 @@
-.PHONY: demo test
+.PHONY: demo docs test
 
 demo:
 	@scripts/demo
+
+docs:
+	@scripts/docs
 
 test:
 	@scripts/test

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import typer
-
+from osub.cli.application import application
 from osub.cli.predict_compare import compare
 from osub.cli.predict_counters import counters
 from osub.cli.predict_evaluate import evaluate
@@ -13,11 +12,7 @@ from osub.cli.predict_measure import measure
 from osub.cli.predict_pair import matrix, pair
 from osub.cli.predict_run import run
 
-app = typer.Typer(
-    help="Which applications may share a core: counters, measured pairs, models.",
-    no_args_is_help=True,
-    add_completion=False,
-)
+app = application("Which applications may share a core: counters, measured pairs, models.")
 
 app.command()(counters)
 app.command()(measure)
@@ -29,7 +24,3 @@ app.command()(pair)
 app.command()(matrix)
 app.command()(run)
 
-
-@app.callback()
-def _group() -> None:
-    """Only the group: each command does its own work."""

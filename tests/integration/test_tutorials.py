@@ -1,0 +1,75 @@
+"""Each tutorial is followed word by word: its blocks marked ``bash`` run one after the other."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
+
+
+def follow(name: str, folder: Path) -> str:
+    """Run the blocks of a tutorial in ``folder``; return what they printed."""
+    text = (TUTORIALS / name).read_text(encoding="utf-8")
+    blocks = re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
+    assert blocks
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euc", "\n".join(blocks)],
+        cwd=folder,
+        env=dict(os.environ, HOME=str(folder), PATH=path),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def accounting(jobs: int) -> str:
+    """Return what ``sacct`` prints of so many jobs, with the tutorial's columns."""
+    columns = (
+        "JobID|JobIDRaw|User|Account|Partition|QOS|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|NNodes|NCPUS|"
+        "ReqCPUS|ReqMem|TotalCPU|MaxRSS|NTasks|JobName"
+    )
+    lines = [columns]
+    for job in range(1, jobs + 1):
+        hour, minute = divmod(job * 7, 60)
+        shell = job % 5 == 0
+        lines.append(
+            f"{job}|{job}|user{job % 7}|lab|main|normal|COMPLETED|2026-03-02T{hour:02}:{minute:02}:00|"
+            f"2026-03-02T{hour:02}:{minute:02}:30|2026-03-02T{hour + 1:02}:{minute:02}:30|3600|120|1|"
+            f"{1 + job % 8}|{1 + job % 8}|4G|00:50:00|||{'bash' if shell else 'solver'}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def test_from_clone_to_verdict(tmp_path: Path) -> None:
+    said = follow("first-verdict.md", tmp_path)
+    assert "shared" in said
+    assert (tmp_path / "report.html").is_file()
+
+
+@pytest.mark.slow
+def test_the_right_m(tmp_path: Path) -> None:
+    said = follow("right-m.md", tmp_path)
+    assert "multiplicity" in said
+    assert (tmp_path / "sweep.html").is_file()
+
+
+def test_a_policy_of_ones_own(tmp_path: Path) -> None:
+    assert "shortest" in follow("policy.md", tmp_path)
+
+
+@pytest.mark.slurm
+@pytest.mark.beside
+def test_a_log_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "sacct.txt").write_text(accounting(60), encoding="utf-8")
+    follow("own-log.md", tmp_path)
+    assert (tmp_path / "run.html").is_file()

@@ -1,0 +1,86 @@
+"""Every command that a page of the documentation shows exists, with the options that it shows."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from osub.cli.main import root
+
+PROJECT = Path(__file__).parents[3]
+PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]
+# What stands for something else on a page: `up|down`, `[--queues mq]`, `...`.
+STANDS_FOR = re.compile(r"\.\.\.|…|\[|\]|\||^[A-Z]+$")
+INLINE = re.compile(r"(?<!`)`(osub [^`\n]+)`(?!`)")
+
+
+def fenced(text: str) -> Iterator[tuple[int, str]]:
+    """Return the lines in fences, with their numbers; a line that ends in a backslash goes on."""
+    inside, begun = False, ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            inside, begun = not inside, ""
+        elif inside:
+            whole = begun + line.strip().removeprefix("$ ")
+            begun = whole[:-1] if whole.endswith("\\") else ""
+            if not begun:
+                yield number, whole
+
+
+def commands(text: str) -> Iterator[tuple[int, list[str]]]:
+    """Return the words of each command of ``osub`` on a page."""
+    shown = [(number, line) for number, line in fenced(text) if re.match(r"osub (?![a-z]+:)", line)]
+    shown += [(text.count("\n", 0, found.start()) + 1, found[1]) for found in INLINE.finditer(text)]
+    for number, line in shown:
+        try:
+            yield number, shlex.split(line, comments=True)
+        except ValueError:
+            continue
+
+
+def complaint(words: list[str]) -> str | None:
+    """Return what is wrong with a command, or ``None``."""
+    command: click.Command = root
+    rest = words[1:]
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+        if STANDS_FOR.search(rest[0]):
+            return None
+        try:
+            _, inner, rest = command.resolve_command(click.Context(command), rest)
+        except click.UsageError as error:
+            return error.format_message()
+        if inner is None:
+            break
+        command = inner
+    known = {"--help", "-h", *(o for p in command.params for o in (*p.opts, *p.secondary_opts))}
+    for word in rest:
+        if word == "--":
+            return None
+        name = word.partition("=")[0]
+        if re.fullmatch(r"--[a-z][a-z-]*", name) and name not in known:
+            return f"{command.name} has no option {name}"
+    return None
+
+
+def test_the_pages_show_commands() -> None:
+    assert sum(1 for page in PAGES for _ in commands(page.read_text(encoding="utf-8"))) > 100
+
+
+@pytest.mark.parametrize("words", ["osub replya x", "osub replay x --clustre c"])
+def test_a_command_that_is_not_there_is_found(words: str) -> None:
+    assert complaint(words.split()) is not None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
+def test_what_a_page_shows_is_there(page: Path) -> None:
+    wrong = [
+        f"{page.name}:{number}: {shlex.join(words)}: {why}"
+        for number, words in commands(page.read_text(encoding="utf-8"))
+        if (why := complaint(words)) is not None
+    ]
+    assert not wrong, "\n".join(wrong)

@@ -1,0 +1,55 @@
+"""The documentation as a site: built offline, every link and anchor there, nothing fetched from elsewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[3]
+# What a browser would fetch by itself when it opens a page; links that a reader follows are his own choice.
+FETCHED = re.compile(
+    r'<(?:script|img|iframe|source)\b[^>]*\bsrc="(https?:[^"]+)|<link\b[^>]*\brel="stylesheet"[^>]*href="(https?:[^"]+)'
+)
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    where = tmp_path_factory.mktemp("site")
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(where)],
+        cwd=PROJECT,
+        env=dict(os.environ, NO_MKDOCS_2_WARNING="1"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    return where
+
+
+def test_every_link_of_every_page_leads_somewhere(site: Path) -> None:
+    assert len(list(site.rglob("*.html"))) > 40
+
+
+def test_pages_fetch_nothing_from_elsewhere(site: Path) -> None:
+    fetched = [
+        f"{page.relative_to(site)}: {found[0]}"
+        for page in site.rglob("*.html")
+        for found in FETCHED.finditer(page.read_text(encoding="utf-8"))
+    ]
+    assert not fetched
+
+
+def test_the_reference_is_made_of_the_sources(site: Path) -> None:
+    commands = (site / "reference/commands.html").read_text(encoding="utf-8")
+    assert "osub trace convert" in commands
+    assert "--multiplicity" in commands
+    assert not re.search("[╭│]", commands), "a command's help is in another style"
+    assert "osub.simulate" in (site / "reference/python.html").read_text(encoding="utf-8")
