@@ -23,4 +23,3 @@ app.command()(compare)
 app.command()(pair)
 app.command()(matrix)
 app.command()(run)
-
