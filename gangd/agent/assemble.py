@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from gangd.agent.bell import Bell, bell_name
 from gangd.agent.census import Census
 from gangd.agent.checks import Checks
 from gangd.agent.conversation import Conversation
@@ -182,7 +183,22 @@ def _assemble(
     folders = inner.folders if inner is not None else list
     unknown = inner.unknown if inner is not None else list
     metrics = AgentMetrics(hello)
-    return Loop(node, sockets, switch, state, watch, folders, unknown, log, Census(settings.node), metrics)
+    bell = _bell(settings, log)
+    census = Census(settings.node)
+    return Loop(node, sockets, switch, state, watch, folders, unknown, log, census, metrics, bell)
+
+
+def _bell(settings: Settings, log: JsonLog) -> Bell | None:
+    """Hang the bell that slurmd's prolog and epilog ring; nothing depends on it."""
+    try:
+        folder_fd, _ = make_folder(settings.state_dir)
+        try:
+            return Bell.hang(folder_fd, bell_name(settings.node))
+        finally:
+            os.close(folder_fd)
+    except OSError as error:
+        log("no_bell", text=f"prolog and epilog are not heard: {error.strerror}")
+        return None
 
 
 def _thaw_what_is_left(settings: Settings, log: JsonLog) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import zmq
 
+from gangd.agent.bell import Bell
 from gangd.agent.census import Census
 from gangd.agent.conversation import GOOD_NEWS
 from gangd.agent.jsonlog import JsonLog
@@ -61,6 +62,8 @@ class Loop:
         Where events go.
     census
         Of all processes of the host.
+    bell
+        Rung by slurmd's prolog and epilog; None where there is none.
     metrics
         Told once a second what is known, if anybody can ask for it.
     """
@@ -75,6 +78,7 @@ class Loop:
     log: JsonLog
     census: Census
     metrics: AgentMetrics
+    bell: Bell | None = None
     _without_steps: int = 0
     _unseen: Unseen = field(default_factory=Unseen)
     _guardian: Guardian | None = None
@@ -116,6 +120,8 @@ class Loop:
         readers = [self.switch.alarm_fd, self._signals[0], *self._socket_fds]
         if self.watch is not None:
             readers.append(self.watch.fd)
+        if self.bell is not None:
+            readers.append(self.bell.fd)
         for fd in readers:
             poller.register(fd, select.POLLIN)
         while True:
@@ -140,6 +146,8 @@ class Loop:
             self.node.on_switches(now_ns)
         if self.watch is not None and self.watch.fd in ready and self.watch.changed():
             self._watch_folders(now_ns)
+        if self.bell is not None and self.bell.fd in ready:
+            self._answer_bell(self.bell, now_ns)
         if ready & self._socket_fds:
             self._take_messages()
         now_ns = time.monotonic_ns()
@@ -170,6 +178,15 @@ class Loop:
                 break
             self.node.look(now_ns)
         self.node.told = self.watch is not None and self.watch.complete
+
+    def _answer_bell(self, bell: Bell, now_ns: int) -> None:
+        """Look at once, and tell the controller of a job that begins, whose cgroups may not be there yet."""
+        rings = bell.take()
+        if rings.refused:
+            self.node.book.on_fault("bell", "somebody rang who is not slurmd, or said what is no job")
+        self.node.book.on_born(rings.begun - self.node.table.jobs())
+        if rings.begun or rings.ended:
+            self._watch_folders(now_ns)
 
     def _take_messages(self) -> None:
         if self._receive():
@@ -325,6 +342,8 @@ class Loop:
         self.log("left", reason=reason)
         self.switch.stop()
         self.sockets.close()
+        if self.bell is not None:
+            self.bell.close()
         for fd in self._signals:
             os.close(fd)
 

@@ -145,9 +145,9 @@ class Report(Message, frozen=True, kw_only=True, tag="report"):
 
     ``alone`` is what jobs did that no slice names. ``follows`` is the controller that the agent obeys,
     ``seq`` grows by one with each report of this agent incarnation. ``born`` are jobs whose first process was
-    found, ``launched`` those whose tasks have begun to run their program, ``ended`` those whose last process
-    is gone; ``dying`` had SIGTERM or SIGKILL pending a while ago; the agent has thawed them and keeps naming
-    them as long as it does not freeze them for it.
+    found, or whose prolog rang, ``launched`` those whose tasks have begun to run their program, ``ended``
+    those whose last process is gone; ``dying`` had SIGTERM or SIGKILL pending a while ago; the agent has
+    thawed them and keeps naming them as long as it does not freeze them for it.
     """
 
     node: f.NodeName

@@ -144,6 +144,20 @@ def test_two_jobs_alternate_and_are_reported(stage: Stage) -> None:
     assert all(sample.span_us > 0 and sample.cpu_us > 0 and sample.tasks == 1 for sample in sampled.values())
 
 
+def test_a_job_whose_prolog_rings_is_told_of_before_it_has_a_process(stage: Stage) -> None:
+    stage.puppet.rotate((1,), (2,))
+    daemon = stage.start()
+    until(lambda: bool(stage.puppet.reports), 60, "a report")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ringer:
+        folder_fd = os.open(daemon.state_dir, os.O_RDONLY)
+        ringer.sendto(b"begin 4711", f"/proc/self/fd/{folder_fd}/bell-a")
+        os.close(folder_fd)
+    until(lambda: any(4711 in report.born for report in stage.puppet.reports), 60, "the job is told of")
+    daemon.child.terminate()
+    assert daemon.child.wait(5) == 0
+    assert not (daemon.state_dir / "bell-a").exists()
+
+
 def test_tells_what_it_chose_and_takes_leave(stage: Stage) -> None:
     stage.puppet.rotate((1,), (1,))
     daemon = stage.start()
