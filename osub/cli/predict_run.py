@@ -12,7 +12,8 @@ import typer
 
 from osub.cli.predict_data import pairs_of
 from osub.errors import HostError, InputError, UsageError
-from predictor.programs.catalogue import ALL
+from osub.one_line import one_line
+from predictor.programs.catalogue import known_applications
 
 _MOST_STEPS = 10**15
 
@@ -28,9 +29,11 @@ def run(
     ] = None,
 ) -> None:
     """Run an application with known work: what takes longer then has lost. For the jobs of a replay."""
-    application = ALL.get(name)
+    application = known_applications().get(name)
     if application is None:
-        raise UsageError(f"no application is called {name!r}; there are {', '.join(ALL)}")
+        raise UsageError(
+            f"no application is called {one_line(name, 40)!r}; there are {', '.join(known_applications())}"
+        )
     if (steps is None) == (seconds is None):
         raise UsageError("say how much work: --steps, or --seconds of the measured host")
     if seconds is not None and not (math.isfinite(seconds) and seconds > 0):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import shutil
 import signal
 import subprocess
 import time
@@ -22,6 +21,7 @@ import psutil
 from osub.errors import HostError
 from osub.one_line import one_line
 from predictor.programs.catalogue import Application
+from predictor.programs.parent import with_parent
 from workloads.meter import METER_VARIABLE, Reading, make_meter, read_meter
 from workloads.rrba.segments import discard_segments
 
@@ -65,7 +65,7 @@ class Running:
         environment = {**os.environ, METER_VARIABLE: str(folder / f"{name}.meter"), "TMPDIR": str(folder)}
         for threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
             environment[threads] = "1"
-        words = [*_with_parent(), *application.command()]
+        words = [*with_parent(), *application.command()]
         try:
             with self._errors.open("wb") as errors:
                 self._process = subprocess.Popen(
@@ -213,12 +213,6 @@ class Running:
             self.application.name,
             f"{self.application.name} {how}" + (f": {one_line(said[-1])}" if said else ""),
         )
-
-
-def _with_parent() -> list[str]:
-    """Return the words before a command that end it with whoever measures, who may be killed."""
-    found = shutil.which("setpriv")
-    return [found, "--pdeathsig", "KILL"] if found else []
 
 
 def _threads(pid: int) -> list[int]:

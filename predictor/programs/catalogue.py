@@ -8,17 +8,22 @@ which is the thesis's interactive job. A stressor mixes one kernel with an integ
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from osub.errors import HostError, UsageError
+from osub.errors import HostError, InputError, UsageError
+from osub.one_line import one_line
 from predictor.dataset import STRESSOR
 from predictor.programs.compiled import kernels_program
+from predictor.programs.npb import ITERATIONS
+from workloads.npb.run import find_binary
 
 ENDLESS_STEPS = 10**12
+NPB_CLASSES = ("S", "W", "A", "B", "C")
 _SLEEP_US = 8_000
 """Mean of a mimic's sleep; it computes about as long in between."""
 
@@ -169,7 +174,42 @@ _GROUPS = {
 }
 
 
-def applications_named(names: Sequence[str]) -> list[Application]:
+NPB_VARIABLE = "OSUB_NPB"
+"""Names the folder of stock NPB, as ``rrba --npb`` takes it."""
+
+
+def npb_applications(environment: Mapping[str, str]) -> tuple[Application, ...]:
+    """Return the stock benchmarks in the folder that ``OSUB_NPB`` names, of one rank; none without it."""
+    folder = environment.get(NPB_VARIABLE)
+    if not folder:
+        return ()
+    found = []
+    for name, every in ITERATIONS.items():
+        for size in NPB_CLASSES:
+            try:
+                find_binary(Path(folder), name, size)
+            except InputError:
+                continue
+            found.append(_stock(Path(folder).absolute(), name, size, every))
+    return tuple(found)
+
+
+def _stock(folder: Path, name: str, size: str, every: int) -> Application:
+    def words(steps: int) -> list[str]:
+        return [sys.executable, "-m", "predictor.programs.npb", str(folder), name, size, str(steps)]
+
+    what = "time steps" if name != "mg" else "V-cycles"
+    return Application(f"npb.{name}.{size}", name, f"{every} {what}", words)
+
+
+def known_applications(environment: Mapping[str, str] = os.environ) -> dict[str, Application]:
+    """Return all applications by name: ours, and the stock benchmarks that are given."""
+    return ALL | {each.name: each for each in npb_applications(environment)}
+
+
+def applications_named(
+    names: Sequence[str], environment: Mapping[str, str] = os.environ
+) -> list[Application]:
     """Return the applications of these names, or of groups and families with these names, each once.
 
     Raises
@@ -177,14 +217,24 @@ def applications_named(names: Sequence[str]) -> list[Application]:
     UsageError
         A name is none; the message lists groups and names.
     """
+    known = known_applications(environment)
+    groups = _GROUPS | {"npb": npb_applications(environment)}
     chosen: dict[str, Application] = {}
     for name in names:
-        family = [each for each in ALL.values() if each.family == name]
-        for each in _GROUPS.get(name) or ([ALL[name]] if name in ALL else family):
-            chosen[each.name] = each
-        if name not in _GROUPS and name not in ALL and not family:
-            raise UsageError(
-                f"no application is called {name!r}; there are the groups {', '.join(_GROUPS)}, "
-                f"and {', '.join(ALL)}"
-            )
+        family = [each for each in known.values() if each.family == name]
+        found = groups.get(name) or ([known[name]] if name in known else family)
+        if not found:
+            raise UsageError(_unknown(name, environment, [*groups], [*known]))
+        chosen |= {each.name: each for each in found}
     return list(chosen.values())
+
+
+def _unknown(name: str, environment: Mapping[str, str], groups: list[str], known: list[str]) -> str:
+    if name == "npb" or name.startswith("npb."):
+        folder = environment.get(NPB_VARIABLE)
+        where = f"the folder {folder} has no such program" if folder else f"set {NPB_VARIABLE} to its folder"
+        return f"no stock benchmark {one_line(name, 40)}: {where} (bin/lu.W.x, for instance)"
+    return (
+        f"no application is called {one_line(name, 40)!r}; there are the groups {', '.join(groups)}, "
+        f"and {', '.join(known)}"
+    )
