@@ -35,7 +35,8 @@ from simulator.workload import Workload
 _KIB_PER_GIB = 1024 * 1024
 _MOST_GIB = 1 << 30
 
-PLACEMENTS = ("lln", "thesis", "lln-paired")
+PAIRED_PLACEMENTS = ("lln-paired", "lln-apart")
+PLACEMENTS = ("lln", "thesis", *PAIRED_PLACEMENTS)
 PAIRWISE = "pairwise"
 LAYOUTS = ("sq", "mq")
 _NOT_ALONE = {
@@ -72,6 +73,7 @@ class Words:
     overhead: str = "1.2"
     sharing: str | None = None
     pairs: Path | None = None
+    pairing_threshold: float | None = None
     apps: str | None = None
     node_noise: float = 0.0
     quantum_ms: float | None = None
@@ -111,7 +113,7 @@ def setting_of(words: Words) -> Setting:
             outages=outages,
             failing=failing,
             after_failure=words.after_failure,
-            placement=_placement(words.placement, pairing),
+            placement=_placement(words, pairing),
             sharing=_sharing(words, system, pairing),
             node_memory_kib=_memory_kib(words.memory_gib),
         ),
@@ -237,24 +239,28 @@ def _failures(words: Words, system: System) -> tuple[tuple[Outage, ...], Failing
 
 def _pairing(words: Words) -> PairTable | None:
     """Return what applications lose to each other, if that is said and wanted."""
-    wanted = words.sharing == PAIRWISE or words.placement == "lln-paired"
+    wanted = words.sharing == PAIRWISE or words.placement in PAIRED_PLACEMENTS
+    if words.pairing_threshold is not None and words.placement != "lln-apart":
+        raise UsageError("--pairing-threshold goes with --placement lln-apart")
     if words.pairs is None:
         if wanted:
             raise UsageError(
-                "--sharing pairwise and --placement lln-paired need --pairs: measured pairs, a model or a CSV"
+                "--sharing pairwise and --placement lln-paired or lln-apart need --pairs: measured pairs, a "
+                "model or a CSV"
             )
         if words.apps is not None:
             raise UsageError("--apps goes with --pairs")
         return None
     if not wanted:
-        raise UsageError("--pairs goes with --sharing pairwise or --placement lln-paired")
+        raise UsageError("--pairs goes with --sharing pairwise or --placement lln-paired or lln-apart")
     return read_pair_table(words.pairs)
 
 
-def _placement(word: str, pairing: PairTable | None) -> Placement:
-    if word == "lln-paired":
+def _placement(words: Words, pairing: PairTable | None) -> Placement:
+    word = words.placement
+    if word in PAIRED_PLACEMENTS:
         assert pairing is not None
-        return PairedPlacement(pairing.loss)
+        return PairedPlacement(pairing.loss, _most_loss(words) if word == "lln-apart" else None)
     if word == "lln":
         return SlurmPlacement()
     if word == "thesis":
@@ -262,6 +268,15 @@ def _placement(word: str, pairing: PairTable | None) -> Placement:
     if ":" not in word:
         raise UsageError(f"unknown placement {word!r}: choose {', '.join(PLACEMENTS)} or FILE.py:NAME")
     return cast("Placement", load_plugin(word, "place"))
+
+
+def _most_loss(words: Words) -> float:
+    """Return the loss beyond which two do not share: as said, or a twentieth above the ideal 1 - 1/M."""
+    if words.pairing_threshold is None:
+        return 1.0 - 1.0 / words.multiplicity + 0.05
+    if not 0 < words.pairing_threshold < 1:
+        raise UsageError(f"--pairing-threshold is a share between 0 and 1, not {words.pairing_threshold:g}")
+    return words.pairing_threshold
 
 
 def _sharing(words: Words, system: System, pairing: PairTable | None) -> SharingModel:

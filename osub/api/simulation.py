@@ -45,6 +45,7 @@ def simulate(
     hold: str = "yield",
     memory_gib: float | None = None,
     placement: str = "lln",
+    pairing_threshold: float | None = None,
     speedup: float = 1.0,
     oversize: str | None = None,
     zero_length: str = "skip",
@@ -99,7 +100,10 @@ def simulate(
     memory_gib
         Memory of a node; None: it does not matter.
     placement
-        ``lln`` (Slurm's), ``thesis``, ``lln-paired`` (harmless neighbours first), or ``FILE.py:NAME``.
+        ``lln`` (Slurm's), ``thesis``, ``lln-paired`` (harmless neighbours first), ``lln-apart`` (harmful ones
+        never), or ``FILE.py:NAME``.
+    pairing_threshold
+        ``lln-apart``: who loses more beside whom does not share; None: 1 - 1/M + 0.05.
     speedup
         Divides every time of the trace.
     oversize
@@ -161,6 +165,7 @@ def simulate(
         quantum_ms=quantum_ms,
         hold=hold,
         placement=placement,
+        pairing_threshold=pairing_threshold,
         memory_gib=memory_gib,
         seed=seed,
         settings=_all_settings(settings, fit, malleable_share=malleable_share, preemption=preemption),

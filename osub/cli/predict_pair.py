@@ -26,12 +26,28 @@ ModelFile = Annotated[
 ]
 
 
-def _model(path: Path | None) -> Model:
+Counted = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--counters",
+        help="An application that the model does not know, by what `osub predict counters --json` prints.",
+        metavar="NAME=FILE",
+    ),
+]
+
+
+def _model(path: Path | None, counted: list[str] | None) -> Model:
+    from predictor.counters.told import read_counts
     from predictor.data import MODEL
     from predictor.measure.host import cpu_model
     from predictor.model import read_model
 
     model = read_model(path or MODEL)
+    for word in counted or ():
+        name, sign, file = word.partition("=")
+        if not (sign and name and file):
+            raise UsageError(f"--counters is {one_line(word, 60)!r}; write NAME=FILE")
+        model = model.knowing(name, read_counts(Path(file)))
     warning = model.differs_from(cpu_model())
     if warning is not None:
         print(f"osub: {warning}", file=sys.stderr)
@@ -42,10 +58,11 @@ def pair(
     a: Annotated[str, typer.Argument(help="An application that the model knows.", metavar="A")],
     b: Annotated[str, typer.Argument(help="Another, or the same.", metavar="B")],
     model: ModelFile = None,
+    counters: Counted = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """Say whether A and B may share a core: each as victim, then both together."""
-    found = _model(model)
+    found = _model(model, counters)
     forecasts = {(victim, other): found.forecast(victim, other) for victim, other in ((a, b), (b, a))}
     matched = not any(forecast.dangerous for forecast in forecasts.values())
     if as_json:
@@ -56,6 +73,7 @@ def pair(
                     "threshold": found.threshold,
                     "cut": found.cut,
                     "well_matched": matched,
+                    "clusters": {name: _cluster(found, name) for name in dict.fromkeys((a, b))},
                     "victims": [
                         {"victim": victim, "opponent": other, **asdict(forecast)}
                         for (victim, other), forecast in forecasts.items()
@@ -70,8 +88,18 @@ def pair(
             f"{forecast.high:.2f}) of each second; above {found.threshold:g} with probability "
             f"{forecast.probability:.2f}"
         )
+    for name in dict.fromkeys((a, b)):
+        group = _cluster(found, name)
+        word = "is unfit for sharing" if group["dangerous"] else "may share"
+        typer.echo(f"{name} is of a group that {word}: its members lose {group['median_loss']:.2f} (median)")
     verdict = "well matched: they may share a core" if matched else "not well matched: keep them apart"
     typer.echo(f"{verdict} ({found.kind}, cut {found.cut:.2f})")
+
+
+def _cluster(model: Model, name: str) -> dict[str, bool | float]:
+    """Return the verdict of phase 1 on an application."""
+    group = model.clusters[model.applications[name].cluster]
+    return {"dangerous": group.dangerous, "median_loss": group.median_loss}
 
 
 Row = tuple[str, str, float, float | None, bool]
@@ -83,6 +111,7 @@ def matrix(
         str | None, typer.Option(help="Names, with commas (default: all that are known).")
     ] = None,
     model: ModelFile = None,
+    counters: Counted = None,
     data: Annotated[
         Path | None,
         typer.Option(help="Losses as measured in this folder, in place of a model's.", metavar="PAIRS"),
@@ -98,10 +127,12 @@ def matrix(
     check_free(csv, force)
     if model is not None and data is not None:
         raise UsageError("--model and --data are two answers to one question: give one of them")
+    if counters and data is not None:
+        raise UsageError("--counters goes with a model, not with --data")
     if kind is not None and data is None:
         raise UsageError("--kind goes with --data; a model is of one kind")
     names = None if apps is None else [name.strip() for name in apps.split(",")]
-    which, names, rows = _predicted(model, names) if data is None else _measured(data, kind, names)
+    which, names, rows = _predicted(model, counters, names) if data is None else _measured(data, kind, names)
     if csv is not None:
         lines = ["victim,opponent,e_v,probability,dangerous"]
         lines += [
@@ -119,9 +150,11 @@ def matrix(
     Console().print(table)
 
 
-def _predicted(path: Path | None, names: list[str] | None) -> tuple[str, list[str], list[Row]]:
+def _predicted(
+    path: Path | None, counted: list[str] | None, names: list[str] | None
+) -> tuple[str, list[str], list[Row]]:
     """Return kind, names and rows of a model."""
-    found = _model(path)
+    found = _model(path, counted)
     names = sorted(found.applications) if names is None else names
     scaled = found.counters_of(names)
     losses, likely = found.matrix(scaled, scaled)

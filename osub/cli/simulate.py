@@ -88,8 +88,12 @@ def simulate(
         float | None, typer.Option(help="Memory of a node; without it memory does not matter.")
     ] = None,
     placement: Annotated[
-        str, typer.Option(help="lln (Slurm's), thesis, lln-paired (with --pairs), FILE.py:NAME.")
+        str, typer.Option(help="lln (Slurm's), thesis, lln-paired or lln-apart (with --pairs), FILE.py:NAME.")
     ] = "lln",
+    pairing_threshold: Annotated[
+        float | None,
+        typer.Option(help="lln-apart: who loses more beside whom does not share (default: 1 - 1/M + 0.05)."),
+    ] = None,
     speedup: Annotated[float, typer.Option(help="Divide every time of the trace by this.")] = 1.0,
     oversize: Annotated[
         str | None,
@@ -192,6 +196,7 @@ def simulate(
             hold=hold,
             memory_gib=memory_gib,
             placement=placement,
+            pairing_threshold=pairing_threshold,
             speedup=speedup,
             oversize=oversize,
             zero_length=zero_length,

@@ -91,7 +91,8 @@ class KindReport:
 
     ``excluded`` pairs have an interval with t in it; ``included`` is the accuracy with them. ``single`` have
     one trial and no interval. ``clear`` has random folds and unseen applications without the applications of
-    dangerous clusters. ``calibration`` has bins of predicted probability: mean predicted, observed, records.
+    dangerous clusters. ``kept`` has p-values and ``weights`` weights of the counters that backward selection
+    keeps of all records. ``calibration`` has bins of predicted probability: mean predicted, observed, count.
     """
 
     records: Records
@@ -115,6 +116,7 @@ class KindReport:
     coverage: float
     half_width: float
     kept: dict[str, float]
+    weights: dict[str, float]
     separated: bool
     clusters: Clustering
     four: Clustering
@@ -200,6 +202,7 @@ def evaluate_kind(
         coverage=_covered(certain, unseen, seed),
         half_width=half_width,
         kept={names[column]: float(p) for column, p in zip(whole.columns, whole.p_values, strict=True)},
+        weights={names[column]: float(w) for column, w in zip(whole.columns, whole.weights, strict=True)},
         separated=whole.separated,
         clusters=groups,
         four=cluster(certain, min(THESIS_K, len(certain.places)), seed),

@@ -50,6 +50,10 @@ class Features:
         return self.values[[place[name] for name in names]]
 
 
+OF_THE_HOST = ("os:run_delay", "os:switches_involuntary")
+"""What a run alone has of these tells what else the host did, not what the application is."""
+
+
 def logarithms(values: Floats, floors: Sequence[float]) -> Floats:
     """Return values of counters as a model sees them; shapes (..., K) and (K,)."""
     scaled: Floats = np.log10(values + np.asarray(floors))
@@ -59,8 +63,8 @@ def logarithms(values: Floats, floors: Sequence[float]) -> Floats:
 def features_of(counters: pl.DataFrame, applications: Sequence[str]) -> Features:
     """Return the counters of applications that all counters were measured of.
 
-    A counter that is the same for all tells nothing and is left out. An application that lacks a counter
-    which most others have is left out, and said.
+    A counter that is the same for all tells nothing and is left out, as are those ``OF_THE_HOST``. An
+    application that lacks a counter which most others have is left out, and said.
 
     Parameters
     ----------
@@ -76,6 +80,7 @@ def features_of(counters: pl.DataFrame, applications: Sequence[str]) -> Features
     """
     known = counters.filter(pl.col("application").is_in(list(applications)) & pl.col("value").is_not_null())
     known = known.with_columns(name=pl.col("source") + ":" + pl.col("counter"))
+    known = known.filter(~pl.col("name").is_in(OF_THE_HOST))
     often = known.group_by("name", "per").len().sort("name", "per")
     most = int(often["len"].max() or 0)  # type: ignore[arg-type]
     kept = often.filter(2 * pl.col("len") > most)

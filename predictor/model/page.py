@@ -89,8 +89,8 @@ def _charts(report: KindReport) -> Iterator[tuple[str, Chart]]:
             _levels(curves.stressors, curves.sensitivity, report.records.threshold, pressed=False),
         )
         yield "Pressure", _levels(curves.stressors, curves.pressure, report.records.threshold, pressed=True)
-    yield "Is a probability what it says?", _calibration(report)
-    yield "Map of the applications", _map(report)
+    yield "Is a probability what it says?", calibration_chart(report)
+    yield "Map of the applications", map_chart(report)
 
 
 def _losses(report: KindReport) -> Chart:
@@ -178,7 +178,8 @@ def _scatter(report: KindReport) -> Chart:
     return Chart(figure, caption)
 
 
-def _calibration(report: KindReport) -> Chart:
+def calibration_chart(report: KindReport) -> Chart:
+    """Return how often pairs of a predicted probability were dangerous."""
     likely, seen, counts = zip(*report.calibration, strict=True)
     figure = go.Figure(
         [
@@ -201,7 +202,8 @@ def _calibration(report: KindReport) -> Chart:
     return Chart(figure, "Pairs in eight groups by predicted probability: a good model lies on the diagonal.")
 
 
-def _map(report: KindReport) -> Chart:
+def map_chart(report: KindReport) -> Chart:
+    """Return the map of applications by their counters, in clusters."""
     groups, names = report.clusters, report.records.features.applications
     figure = go.Figure()
     for number in range(len(groups.centres)):

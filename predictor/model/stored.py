@@ -150,7 +150,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 raise InputError(
                     f"the model knows no application {one_line(name, 80)}; it knows "
                     f"{', '.join(known[:8])}{f' and {len(known) - 8} more' if len(known) > 8 else ''}. "
-                    "Count it with `osub predict measure --counters` and fit again"
+                    "Give its counters (--counters NAME=FILE), or measure it and fit again"
                 )
         return np.array([self.applications[name].counters for name in names], dtype=np.float64)
 
@@ -174,6 +174,23 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             self.scales
         )
         return scaled
+
+    def knowing(self, name: str, values: Mapping[str, float]) -> Model:
+        """Return the model with one more application, of which nothing is known but its counters.
+
+        It inherits the cluster whose centre is nearest (phase 1), and is a family of its own.
+
+        Raises
+        ------
+        InputError
+            A counter that the model needs is not there, or the name is no plain word.
+        """
+        if not name or one_line(name) != name or len(name) > 100:
+            raise InputError(f"{one_line(name, 40)!r} is no name of an application")
+        own = self.standardised(values)
+        gaps = [float(np.sum((own - np.array(cluster.centre)) ** 2)) for cluster in self.clusters]
+        entry = Application(family=name, counters=own.tolist(), cluster=gaps.index(min(gaps)) if gaps else 0)
+        return msgspec.structs.replace(self, applications=self.applications | {name: entry})
 
     def matrix(self, victims: Floats, opponents: Floats) -> tuple[Floats, Floats]:
         """Return E_v and the probability that it exceeds t, of each victim beside each opponent.

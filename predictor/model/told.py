@@ -46,6 +46,7 @@ def json_of(report: KindReport) -> dict[str, Any]:
         "half_width": report.half_width,
         "coverage": report.coverage,
         "counters_kept": report.kept,
+        "weights": report.weights,
         "separated": report.separated,
         "clusters": _clusters(report.records, report.clusters),
         "mispredictions": [asdict(one) for one in report.mispredictions],

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from osub.errors import InputError
 from osub.one_line import one_line
+from osub.whole_file import write_whole
 
 LARGEST_LOSS = 0.95
 """A victim that loses more is taken to lose this: a job that never ends can't be simulated."""
@@ -44,8 +45,19 @@ class PairTable:
         return slowed
 
 
-def read_pair_table(path: Path) -> PairTable:
-    """Read a table: a folder of measured pairs (kind ``timeslice``), a model (JSON), or CSV.
+def write_pair_table(path: Path, table: PairTable) -> None:
+    """Write a table as CSV, which ``read_pair_table`` reads; raises OutputError."""
+    lines = ["victim,opponent,e_v"]
+    lines += [
+        f"{victim},{opponent},{loss!r}"
+        for victim, row in zip(table.applications, table.loss.tolist(), strict=True)
+        for opponent, loss in zip(table.applications, row, strict=True)
+    ]
+    write_whole(path, "\n".join(lines) + "\n")
+
+
+def read_pair_table(path: Path, kind: str = "timeslice") -> PairTable:
+    """Read a table: a folder of measured pairs, of one kind of sharing, a model (JSON), or CSV.
 
     CSV has columns ``victim``, ``opponent`` and ``e_v``; others are passed over. ``osub predict matrix
     --csv`` writes it.
@@ -56,21 +68,23 @@ def read_pair_table(path: Path) -> PairTable:
         It cannot be read, a loss is not finite, or a pair is missing.
     """
     if path.is_dir():
-        return _whole(path, _measured(path))
+        return _whole(path, _measured(path, kind))
     if path.suffix == ".json":
         return _of_model(path)
     return _whole(path, _rows(path))
 
 
-def _measured(folder: Path) -> Iterator[tuple[str, str, float]]:
+def _measured(folder: Path, kind: str) -> Iterator[tuple[str, str, float]]:
     from predictor.dataset import STRESSOR, Kind, read_pairs
 
     pairs = read_pairs(folder)
     frame, apps = pairs.pairs, pairs.applications
     # Stressors and jobs of several ranks have a few pairs on one core, too, and no matrix of them.
-    names = apps.filter((apps["family"] != STRESSOR) & (apps["ranks"] == 1))["application"].to_list()
+    several = kind in {Kind.NAIVE, Kind.GANG}
+    which = (apps["ranks"] > 1) if several else (apps["ranks"] == 1)
+    names = apps.filter((apps["family"] != STRESSOR) & which)["application"].to_list()
     own = frame.filter(
-        (frame["kind"] == str(Kind.TIMESLICE)) & frame["victim"].is_in(names) & frame["opponent"].is_in(names)
+        (frame["kind"] == kind) & frame["victim"].is_in(names) & frame["opponent"].is_in(names)
     )
     yield from own.select("victim", "opponent", "e_v").iter_rows()
 

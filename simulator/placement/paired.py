@@ -1,8 +1,9 @@
-"""A placement that prefers harmless neighbours: ``lln-paired``.
+"""Placements that know what neighbours cost: ``lln-paired`` and ``lln-apart``.
 
 Idle cores first, as ``lln``. Where a job has to share, it goes to the cores whose holders and it lose least
-to each other, and to the nodes whose worst core is best. It never waits for better company: what fits under
-``lln`` fits here.
+to each other, and to the nodes whose worst core is best. ``lln-paired`` never waits for better company: what
+fits under ``lln`` fits here. ``lln-apart`` does: beside a job which it harms, or which harms it, beyond a
+threshold, no job starts. It waits for other cores then; on a cluster that empties it fits in the end.
 """
 
 from __future__ import annotations
@@ -25,13 +26,19 @@ class PairedPlacement:
     ----------
     loss
         E_v of each application beside each other, shape (A, A); ``Job.app`` is a row of it.
+    most
+        Nobody is put beside somebody of whom one loses more; None: anybody.
     """
 
     loss: npt.NDArray[np.float64]
+    most: float | None = None
 
     def place(self, cluster: Cluster, job: Job) -> Cores | None:
         """See ``Placement``."""
-        harm = self.loss[job.app] + self.loss[:, job.app]
+        own, other = self.loss[job.app], self.loss[:, job.app]
+        harm = own + other
+        if self.most is not None:
+            harm = np.where(np.maximum(own, other) > self.most, np.inf, harm)
         state = cluster.state
         found: list[tuple[float, int, int, list[int]]] = []
         for node in range(cluster.nodes):
@@ -42,6 +49,8 @@ class PairedPlacement:
                 continue
             costs = _costs(cluster, node, counts, harm)
             order = sorted(range(cluster.cores), key=lambda core: (costs[core], counts[core], core))
+            if np.isinf(costs[order[job.cores - 1]]):
+                continue
             chosen = sorted(order[: job.cores])
             found.append((max(costs[core] for core in chosen), int(counts.sum()), node, chosen))
         if len(found) < job.nodes:

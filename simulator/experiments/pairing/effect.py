@@ -1,4 +1,4 @@
-"""One trace, three rules of who shares a core with whom: at random, no twins, and by loss.
+"""One trace under several rules of who shares a core with whom: at random, no twins, by loss, apart.
 
 Every rule takes idle cores first, as Slurm's least-loaded placement does; they differ where a job must share.
 What jobs lose is always as measured; only what a placement is told of it differs.
@@ -6,7 +6,7 @@ What jobs lose is always as measured; only what a placement is told of it differ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,11 +22,14 @@ from simulator.pairing import PairTable
 from simulator.placement.paired import PairedPlacement
 from simulator.placement.rule import Cores, Placement
 from simulator.session import Session
+from simulator.sharing.pairwise import Pairwise
 from simulator.simulate import Result
 
 Floats = npt.NDArray[np.float64]
 RANDOM, TWINS, PREDICTED, MEASURED = "at random", "no twins", "by predicted loss", "by measured loss"
-RULES = (RANDOM, TWINS, PREDICTED, MEASURED)
+APART, APART_PREDICTED, GANG = "apart beyond {:g}", "apart, by predicted loss", "at random, in gang slices"
+APART_AT = (0.6, 0.7)
+"""Losses beyond which two are kept apart: a tenth and a fifth above the half."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,7 @@ class Effect:
     p95_loss: float
     worst_loss: float
     wait_s: float
+    turnaround_s: float
     jobs_an_hour: float
 
 
@@ -53,11 +57,60 @@ class AtRandom:
         return PairedPlacement(drawn).place(cluster, job)
 
 
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A way to decide who shares with whom.
+
+    Parameters
+    ----------
+    name
+        As tables call it.
+    placement
+        Makes the placement of a seed.
+    table
+        What applications lose under it.
+    """
+
+    name: str
+    placement: Callable[[int], Placement]
+    table: PairTable
+
+
+def rules_of(table: PairTable, predicted: Floats | None = None, gang: PairTable | None = None) -> list[Rule]:
+    """Return the rules that are compared, who draws lots first.
+
+    Parameters
+    ----------
+    table
+        What applications lose, as measured.
+    predicted
+        What a model says that has not seen the victim; shape (A, A); None: there is none.
+    gang
+        What the same applications lose in gang slices; None: not measured.
+    """
+    families = [family(name) for name in table.applications]
+    twins = np.array([[float(one == other) for other in families] for one in families])
+
+    def told(name: str, loss: Floats, most: float | None = None) -> Rule:
+        return Rule(name, lambda _: PairedPlacement(loss, most), table)
+
+    count = len(table.applications)
+    rules = [Rule(RANDOM, lambda seed: AtRandom(count, seed), table), told(TWINS, twins)]
+    if predicted is not None:
+        rules.append(told(PREDICTED, predicted))
+    rules.append(told(MEASURED, table.loss))
+    if predicted is not None:
+        rules.append(told(APART_PREDICTED, predicted, APART_AT[0]))
+    rules += [told(APART.format(most), table.loss, most) for most in APART_AT]
+    if gang is not None:
+        rules.append(Rule(GANG, lambda seed: AtRandom(count, seed), gang))
+    return rules
+
+
 def effects(
     trace: Path,
     system: str,
-    table: PairTable,
-    predicted: Floats,
+    rules: Sequence[Rule],
     pairs: Path,
     seeds: Sequence[int],
     step: Callable[[str], None],
@@ -68,27 +121,17 @@ def effects(
     ----------
     trace, system
         What is simulated, at M=2.
-    table
-        What applications lose, as measured.
-    predicted
-        What a model says that has not seen the victim; shape (A, A).
+    rules
+        Of the same applications.
     pairs
-        The folder that the table is of.
+        The table that the applications are of, as ``read_pair_table`` reads it.
     seeds
         Of the draws.
     step
         Told what is done next.
     """
-    families = [family(name) for name in table.applications]
-    twins = np.array([[float(one == other) for other in families] for one in families])
-    found: dict[str, list[Effect]] = {rule: [] for rule in RULES}
+    found: dict[str, list[Effect]] = {rule.name: [] for rule in rules}
     for seed in seeds:
-        rules: Mapping[str, Placement] = {
-            RANDOM: AtRandom(len(table.applications), seed),
-            TWINS: PairedPlacement(twins),
-            PREDICTED: PairedPlacement(predicted),
-            MEASURED: PairedPlacement(table.loss),
-        }
         words = Words(
             system=system,
             multiplicity=2,
@@ -100,10 +143,13 @@ def effects(
         )
         session = Session(trace, words, _cleaning())
         own = session.setting
-        for rule, placement in rules.items():
-            step(f"seed {seed}, {rule}")
-            session.setting = replace(own, rules=replace(own.rules, placement=placement))
-            found[rule].append(_effect(session.run()))
+        for rule in rules:
+            step(f"seed {seed}, {rule.name}")
+            changed = replace(
+                own.rules, placement=rule.placement(seed), sharing=Pairwise(rule.table.slowdown)
+            )
+            session.setting = replace(own, rules=changed)
+            found[rule.name].append(_effect(session.run()))
     return found
 
 
@@ -121,5 +167,6 @@ def _effect(result: Result) -> Effect:
         p95_loss=float(np.quantile(loss, 0.95)),
         worst_loss=float(loss.max()),
         wait_s=float((result.start_us - result.submit_us).mean() / 1e6),
+        turnaround_s=float((result.end_us - result.submit_us).mean() / 1e6),
         jobs_an_hour=float(len(loss) / span_h),
     )

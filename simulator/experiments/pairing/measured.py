@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -75,8 +76,9 @@ class Measured:
         return found
 
 
+@functools.cache
 def look_at(seed: int = 1) -> Measured:
-    """Read the pairs that come with osub, and judge models of them."""
+    """Read the pairs that come with osub, and judge models of them: once, for that takes a while."""
     pairs = read_pairs(FOLDER)
     records, curves = records_of(pairs, Kind.TIMESLICE), curves_of(pairs, Kind.TIMESLICE)
     return Measured(pairs, evaluate_kind(records, curves=curves, seed=seed))

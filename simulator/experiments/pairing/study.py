@@ -8,34 +8,47 @@ from pathlib import Path
 import numpy as np
 import plotly.graph_objects as go
 
-from osub.claims import estimate
 from osub.errors import InputError
 from predictor.data import FOLDER
+from predictor.dataset import Kind
+from predictor.model.page import calibration_chart, map_chart
 from simulator.experiments.claim_study import Findings, Request
 from simulator.experiments.page import Drawing
 from simulator.experiments.pairing import parallel
+from simulator.experiments.pairing.beside_thesis import folds_of
+from simulator.experiments.pairing.beside_thesis import tables as beside_thesis
 from simulator.experiments.pairing.claims import by_victim, rows
-from simulator.experiments.pairing.effect import MEASURED, PREDICTED, RANDOM, RULES, Effect, Floats, effects
+from simulator.experiments.pairing.effect import Floats, Rule, effects, rules_of
+from simulator.experiments.pairing.effect_show import Made, effect_bars, effect_table
 from simulator.experiments.pairing.measured import Measured, look_at
 from simulator.experiments.tables import ExperimentTable
-from simulator.pairing import PairTable, read_pair_table
+from simulator.pairing import PairTable, read_pair_table, write_pair_table
 from workloads.swf import SwfTrace, read_swf, write_swf
 from workloads.trace.generate import generate_trace
 
 NODES, CORES, LOAD = 8, 8, 0.9
 JOBS, QUICK_JOBS = 400, 150
 MOST_JOBS = 3000
+_SAME = "what placement makes of the same jobs (losses are shares of a job's speed)"
 
 
 def examine(request: Request) -> Findings:
     """Judge every claim, and simulate the rules."""
     found = look_at()
     table = read_pair_table(FOLDER)
-    predicted = unseen_matrix(found, table)
+    singles = rules_of(table, unseen_matrix(found, table))
+    coupled, coupled_rules = _coupled(found)
+    seeds = range(1, request.seeds + 1)
     with tempfile.TemporaryDirectory(prefix="osub-pairing-") as scratch:
         trace, system, told = _trace(request, Path(scratch))
-        step = request.steps(len(RULES) * request.seeds)
-        made = effects(trace, system, table, predicted, FOLDER, range(1, request.seeds + 1), step)
+        step = request.steps((len(singles) + len(coupled_rules)) * request.seeds)
+        made = effects(trace, system, singles, FOLDER, seeds, step)
+        of_coupled: Made = {}
+        if coupled is not None:
+            pairs = Path(scratch, "coupled.csv")
+            write_pair_table(pairs, coupled)
+            of_coupled = effects(trace, system, coupled_rules, pairs, seeds, step)
+    folds = folds_of(found)
     about = found.pairs.about
     facts = [
         (
@@ -49,10 +62,31 @@ def examine(request: Request) -> Findings:
     return Findings(
         title="Which applications may share a core",
         facts=facts,
-        claims=rows(found),
-        tables=[_effect_table(made), parallel.table(found), _victim_table(found)],
-        figures=lambda: _drawings(found, made),
+        claims=rows(found, folds),
+        tables=[
+            effect_table("Effect", f"{_SAME}, applications of one rank on one core", made),
+            *(
+                [effect_table("Effect, several ranks", f"{_SAME}, applications of two ranks", of_coupled)]
+                if of_coupled
+                else []
+            ),
+            parallel.table(found),
+            *beside_thesis(found, folds),
+            _victim_table(found),
+        ],
+        figures=lambda: _drawings(found, made, of_coupled),
     )
+
+
+def _coupled(found: Measured) -> tuple[PairTable | None, list[Rule]]:
+    """Return what jobs of several ranks lose to each other, and the rules for them; none if not measured."""
+    if not found.of_kind(Kind.NAIVE).height:
+        return None, []
+    table = read_pair_table(FOLDER, Kind.NAIVE)
+    gang = read_pair_table(FOLDER, Kind.GANG) if found.of_kind(Kind.GANG).height else None
+    if gang is not None and gang.applications != table.applications:
+        gang = None
+    return table, rules_of(table, gang=gang)
 
 
 def unseen_matrix(found: Measured, table: PairTable) -> Floats:
@@ -106,48 +140,6 @@ def _shape(trace: SwfTrace) -> tuple[int, int]:
     return (nodes, max(1, procs // nodes)) if nodes <= procs else (procs, 1)
 
 
-def _effect_table(made: dict[str, list[Effect]]) -> ExperimentTable:
-    measures = (
-        ("mean loss", "mean_loss", 1.0),
-        ("95% of jobs lose at most", "p95_loss", 1.0),
-        ("worst loss", "worst_loss", 1.0),
-        ("mean wait (h)", "wait_s", 3600.0),
-        ("jobs an hour", "jobs_an_hour", 1.0),
-    )
-    lines: list[tuple[str, ...]] = []
-    for rule in RULES:
-        values = {name: [getattr(one, name) / unit for one in made[rule]] for _, name, unit in measures}
-        lines.append((rule, *(estimate(values[name]).text() for _, name, _ in measures)))
-    notes = tuple(_against(made, rule) for rule in (PREDICTED, MEASURED))
-    return ExperimentTable(
-        name="Effect",
-        title="what placement makes of the same jobs; losses are shares of a job's speed",
-        columns=("who shares with whom", *(label for label, _, _ in measures)),
-        rows=lines,
-        notes=notes,
-    )
-
-
-def _against(made: dict[str, list[Effect]], rule: str) -> str:
-    def change(name: str) -> str:
-        pairs = [
-            (getattr(one, name), getattr(other, name))
-            for one, other in zip(made[rule], made[RANDOM], strict=True)
-        ]
-        return _percent([one / other - 1 for one, other in pairs if other])
-
-    changes = ("mean_loss", "worst_loss", "wait_s")
-    told = ", ".join(f"{name.removesuffix('_s').replace('_', ' ')} {change(name)}" for name in changes)
-    return f"{rule} against {RANDOM}: {told}"
-
-
-def _percent(shares: list[float]) -> str:
-    found = estimate([100 * one for one in shares])
-    if found.low is None or found.high is None:
-        return f"{found.mean:+.1f}%"
-    return f"{found.mean:+.1f}% [{found.low:+.1f}, {found.high:+.1f}]"
-
-
 def _victim_table(found: Measured) -> ExperimentTable:
     lines = [
         (
@@ -167,7 +159,7 @@ def _victim_table(found: Measured) -> ExperimentTable:
     )
 
 
-def _drawings(found: Measured, made: dict[str, list[Effect]]) -> list[Drawing]:
+def _drawings(found: Measured, made: Made, coupled: Made) -> list[Drawing]:
     table = found.shared
     names = sorted(table["victim"].unique())
     place = {name: at for at, name in enumerate(names)}
@@ -187,9 +179,10 @@ def _drawings(found: Measured, made: dict[str, list[Effect]]) -> list[Drawing]:
         )
     )
     heat.update_layout(height=640, xaxis_title="opponent", yaxis_title="victim", template="plotly_white")
-    bars = go.Figure()
-    for label, name in (("mean", "mean_loss"), ("95%", "p95_loss"), ("worst", "worst_loss")):
-        values = [[getattr(one, name) for one in made[rule]] for rule in RULES]
-        bars.add_bar(name=label, x=list(RULES), y=[float(np.mean(one)) for one in values])
-    bars.update_layout(barmode="group", yaxis_title="loss", template="plotly_white", height=380)
-    return [("E_v of each pair", heat), ("Losses of jobs by who shares with whom", bars)]
+    drawings = [("E_v of each pair", heat), ("Losses of jobs by who shares with whom", effect_bars(made))]
+    if coupled:
+        drawings.append(("Losses of jobs of two ranks by who shares with whom", effect_bars(coupled)))
+    report = found.report
+    drawings.append(("Map of the applications by their counters", map_chart(report).figure))
+    drawings.append(("Is a probability what it says?", calibration_chart(report).figure))
+    return drawings

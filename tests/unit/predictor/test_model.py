@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from osub.cli.predict import app
 from osub.errors import InputError
-from predictor.dataset import APPLICATIONS, PAIRS, STRESSOR, Kind, Pairs, write_pairs
+from predictor.dataset import APPLICATIONS, COUNTERS, PAIRS, STRESSOR, Kind, Pairs, write_pairs
 from predictor.model import Model, read_model, write_model
 from predictor.model.clusters import cluster
 from predictor.model.curves import curves_of, predict_unseen
@@ -346,6 +346,90 @@ def test_commands_fit_judge_and_answer(folder: Path, tmp_path: Path) -> None:
     unknown = RUNNER.invoke(app, ["pair", "app0", "x\n\x1b[31m", "--model", str(out)])
     assert isinstance(unknown.exception, InputError)
     assert "\n" not in str(unknown.exception)
+
+
+def counted(path: Path, misses: float, branches: float = 0.1) -> str:
+    """Write what ``osub predict counters --json`` prints of an application; return the option's word."""
+    counts = {"PAPI_L2_DCM": misses, "PAPI_BR_INS": branches, "PAPI_LD_INS": 0.25, "PAPI_L3_DCM": None}
+    rows = [{"counter": name, "per": "instruction", "value": value} for name, value in counts.items()]
+    path.write_text(json.dumps({"os": [], "cachegrind": rows}))
+    return f"mine={path}"
+
+
+def test_an_application_of_which_only_counters_are_known_is_judged(model: Model, tmp_path: Path) -> None:
+    write_model(tmp_path / "model.json", model)
+
+    def loss(misses: float) -> float:
+        word = counted(tmp_path / "mine.json", misses)
+        done = RUNNER.invoke(
+            app,
+            ["pair", "mine", "app0", "--model", str(tmp_path / "model.json"), "--counters", word, "--json"],
+        )
+        assert done.exit_code == 0, done.output
+        told = json.loads(done.stdout)
+        assert set(told["clusters"]) == {"mine", "app0"}
+        return float(told["victims"][0]["loss"])
+
+    # As the formula has it: who misses ten times as often in the cache loses more.
+    assert loss(0.1) > loss(0.01) + 0.1 > loss(0.001) + 0.2
+    word = counted(tmp_path / "mine.json", 0.1)
+    table = RUNNER.invoke(
+        app,
+        [
+            "matrix",
+            "--model",
+            str(tmp_path / "model.json"),
+            "--counters",
+            word,
+            "--apps",
+            "mine,app1",
+            "--json",
+        ],
+    )
+    assert {pair["victim"] for pair in json.loads(table.stdout)["pairs"]} == {"mine", "app1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "is not what"),
+        ("[1]", "is not what"),
+        ('{"magic": []}', "is not what"),
+        ('{"cachegrind": [{"counter": "PAPI_L2_DCM", "per": "moon", "value": 1}]}', "is not what"),
+        ('{"cachegrind": [{"counter": "PAPI_L2_DCM", "per": "instruction", "value": -1}]}', "cannot be -1"),
+        ('{"cachegrind": [{"counter": "PAPI_L2_DCM", "per": "instruction", "value": 1e31}]}', "cannot be"),
+        ('{"os": []}', "the model needs the counter cachegrind:PAPI_BR_INS"),
+        ('{"cachegrind": [{"counter": "PAPI_BR_INS", "per": "instruction", "value": null}]}', "and 1 more"),
+        ("[" * 100_000, "is not what"),
+    ],
+)
+def test_counters_that_cannot_be_or_differ_from_the_models_are_one_line(
+    text: str, told: str, model: Model, tmp_path: Path
+) -> None:
+    write_model(tmp_path / "model.json", model)
+    (tmp_path / "mine.json").write_text(text)
+    for word, why in (
+        (f"mine={tmp_path / 'mine.json'}", told),
+        (f"mine={tmp_path / 'none.json'}", "No such file"),
+        ("mine", "write NAME=FILE"),
+    ):
+        done = RUNNER.invoke(
+            app, ["pair", "mine", "app0", "--model", str(tmp_path / "model.json"), "--counters", word]
+        )
+        assert why in str(done.exception)
+        assert "\n" not in str(done.exception)
+
+
+def test_what_the_host_did_meanwhile_is_no_feature(pairs: Pairs) -> None:
+    rows = [
+        {"application": name, "source": "os", "counter": counter, "per": "second", "value": float(number)}
+        for number, name in enumerate(pairs.applications["application"])
+        for counter in ("run_delay", "switches_involuntary", "switches_voluntary")
+    ]
+    more = pl.concat((pairs.counters, COUNTERS.frame(rows)))
+    found = features_of(more, pairs.applications["application"].to_list())
+    assert "os:switches_voluntary" in found.counters
+    assert not {"os:run_delay", "os:switches_involuntary"} & set(found.counters)
 
 
 def test_the_pairs_and_the_model_that_come_along_answer() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,6 +79,83 @@ def test_harmless_neighbours_are_preferred_and_nobody_waits_for_them(tmp_path: P
 
     paired = places("lln-paired")
     assert paired[3] == paired[1] != paired[2]  # a beside a costs 1.0 together, beside b 1.4
+
+
+def starts(path: Path, table: Path, apps: str, **options: Any) -> dict[int, float]:
+    """Return when each job starts, of one that has to share with who was before it."""
+    run = osub.simulate(path, "N2C1", multiplicity=2, sharing="pairwise", pairs=table, apps=apps, **options)
+    return dict(zip(run.jobs["trace_job"], run.jobs["start_s"], strict=True))
+
+
+def test_who_would_be_harmed_waits_for_other_cores(tmp_path: Path, table: Path) -> None:
+    # b beside a costs a 0.8: the third waits until one of its like is beside it, or nobody.
+    three = trace(tmp_path / "three.swf", [(0, 100, 1, 1), (0, 100, 1, 2), (1, 10, 1, 3)])
+    apps = said(tmp_path / "apps.csv", "aab")
+    assert starts(three, table, apps, placement="lln-paired")[3] == 1.0
+    assert starts(three, table, apps, placement="lln-apart")[3] == 100.0
+    assert starts(three, table, apps, placement="lln-apart", pairing_threshold=0.81)[3] == 1.0
+    # Where somebody harmless holds a core, that is where it goes.
+    mixed = said(tmp_path / "mixed.csv", "abb")
+    assert starts(three, table, mixed, placement="lln-apart")[3] == 1.0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"placement": "lln-apart"},
+        {"placement": "lln-paired", "pairing_threshold": 0.6},
+        {"placement": "lln-apart", "pairing_threshold": 1.5},
+        {"placement": "lln-apart", "pairing_threshold": float("nan")},
+    ],
+)
+def test_a_threshold_is_a_share_and_lln_aparts(options: dict[str, Any], tmp_path: Path, table: Path) -> None:
+    one = trace(tmp_path / "one.swf", [(0, 10, 1, 1)])
+    pairs: dict[str, Any] = {} if options == {"placement": "lln-apart"} else {"pairs": table}
+    with pytest.raises(UsageError):
+        osub.simulate(one, "N1C1", multiplicity=2, **pairs, **options)
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "easy"])
+def test_nobody_is_ever_beside_whom_it_harms_and_everybody_ends(
+    policy: str, tmp_path: Path, table: Path
+) -> None:
+    dice = np.random.default_rng(7)
+    jobs = [
+        (int(submit), int(run), int(procs), int(user))
+        for submit, run, procs, user in zip(
+            np.sort(dice.integers(0, 600, 80)),
+            dice.integers(1, 60, 80),
+            dice.choice([1, 1, 2, 4], 80),
+            dice.integers(1, 7, 80),
+            strict=True,
+        )
+    ]
+    run = osub.simulate(
+        trace(tmp_path / "log.swf", jobs),
+        "N2C2",
+        policy=policy,
+        multiplicity=2,
+        sharing="pairwise",
+        pairs=table,
+        placement="lln-apart",
+    )
+    assert run.jobs["state"].to_list() == ["COMPLETED"] * len(jobs)
+    held = [
+        (
+            row["app"],
+            row["start_s"],
+            row["end_s"],
+            {(p["node"], c) for p in row["placement"] for c in p["cores"]},
+        )
+        for row in run.jobs.iter_rows(named=True)
+    ]
+    met = {
+        frozenset((app, other))
+        for at, (app, start, end, cores) in enumerate(held)
+        for other, begins, ends, beside in held[:at]
+        if cores & beside and min(end, ends) - max(start, begins) > 1e-5
+    }
+    assert met == {frozenset("a"), frozenset("b")}  # who shares at all shares with its like
 
 
 def test_a_folder_of_pairs_and_a_model_are_tables_too(tmp_path: Path) -> None:

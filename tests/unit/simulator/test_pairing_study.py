@@ -14,8 +14,21 @@ from osub.claims import Verdict
 from osub.cli.main import run
 from predictor.dataset import PAIRS, Kind
 from simulator.experiments.pairing import parallel
+from simulator.experiments.pairing.beside_thesis import Folds, folds_of, tables
 from simulator.experiments.pairing.claims import rows
-from simulator.experiments.pairing.effect import MEASURED, PREDICTED, RANDOM, RULES, TWINS, effects
+from simulator.experiments.pairing.effect import (
+    APART,
+    APART_AT,
+    APART_PREDICTED,
+    GANG,
+    MEASURED,
+    PREDICTED,
+    RANDOM,
+    TWINS,
+    effects,
+    rules_of,
+)
+from simulator.experiments.pairing.effect_show import effect_table
 from simulator.experiments.pairing.measured import Measured, family, look_at
 from simulator.experiments.pairing.study import unseen_matrix
 from simulator.pairing import PairTable, read_pair_table
@@ -28,17 +41,27 @@ def found() -> Measured:
     return look_at()
 
 
+@pytest.fixture(scope="module")
+def folds(found: Measured) -> Folds:
+    return folds_of(found)
+
+
 def changed(found: Measured, **columns: pl.Expr) -> Measured:
     """Return the same with other losses."""
     return Measured(replace(found.pairs, pairs=found.pairs.pairs.with_columns(**columns)), found.report)
 
 
-def verdicts(found: Measured) -> dict[str, Verdict]:
-    return {row.id: row.verdict for row in rows(found)}
+NO_FOLDS = Folds((), (), (0, 0))
 
 
-def test_every_claim_is_judged_once(found: Measured) -> None:
-    assert [row.id for row in rows(found)] == IDS
+def verdicts(found: Measured, folds: Folds = NO_FOLDS) -> dict[str, Verdict]:
+    return {row.id: row.verdict for row in rows(found, folds)}
+
+
+def test_every_claim_is_judged_once(found: Measured, folds: Folds) -> None:
+    assert [row.id for row in rows(found, folds)] == IDS
+    assert verdicts(found, folds)["P16"] in {Verdict.HOLDS, Verdict.FAILS}
+    assert verdicts(found)["P16"] is Verdict.NOT_COMPARABLE
     assert found.shared.height == 676
     assert found.of_kind(Kind.NAIVE).height == 64
 
@@ -128,13 +151,34 @@ def test_who_knows_losses_keeps_the_harmful_apart(tmp_path: Path) -> None:
             f"{n} {10 * n} -1 90 1 -1 -1 1 99 -1 1 {n % 5} 1 {n % 7} 1 -1 -1 -1\n" for n in range(1, 120)
         )
     )
-    made = effects(trace, "N2C4", table, loss, pairs, (1, 2), lambda _: None)
-    assert set(made) == set(RULES)
+    rules = rules_of(table, loss, gang=PairTable(names, np.full((2, 2), 0.1)))
+    made = effects(trace, "N2C4", rules, pairs, (1, 2), lambda _: None)
     assert made[MEASURED] == made[PREDICTED]
+    strict = APART.format(APART_AT[0])
+    assert made[strict] == made[APART_PREDICTED] == made[APART.format(APART_AT[1])]
     for at in range(2):
         assert made[MEASURED][at].mean_loss < made[RANDOM][at].mean_loss
         # Here twins are the harmful ones, so to know that is nearly as good.
         assert made[TWINS][at].mean_loss < made[RANDOM][at].mean_loss
+        # Who never meets its like loses a tenth at most; in gang slices nobody loses more, either.
+        assert made[strict][at].worst_loss <= 0.1 + 1e-3
+        assert made[GANG][at].worst_loss <= 0.1 + 1e-3
+        assert made[RANDOM][at].worst_loss > 0.8
+    shown = effect_table("Effect", "of two", made)
+    assert [row[0] for row in shown.rows] == list(made)
+    assert any(note.startswith(f"{strict} against {RANDOM}: mean loss -") for note in shown.notes)
+
+
+def test_tables_of_the_thesis_have_ours_beside_them(found: Measured, folds: Folds) -> None:
+    made = {table.name: table for table in tables(found, folds)}
+    assert list(made) == [f"Table 4.{number}" for number in (7, 8, 9, 10, 11)]
+    assert made["Table 4.7"].rows[-1] == ("thesis", "800", "92%", "89%", "92%")
+    assert sum(row[0].startswith("thesis: ") for row in made["Table 4.11"].rows) == 13
+    wrong = [one for one in folds.fit if one.is_wrong()]
+    assert len(made["Table 4.11"].rows) == 13 + len(wrong)
+    assert not any("chase" in one.victim or "chase" in one.opponent for one in folds.fit)
+    assert {one.fold for one in folds.all} == {1, 2, 3}
+    assert len(folds.all) == len(found.report.records)
 
 
 def test_predictions_of_the_study_are_of_models_that_had_not_seen_the_victim(found: Measured) -> None:
