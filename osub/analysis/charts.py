@@ -1,4 +1,4 @@
-"""What all charts share: colours that colour-blind readers tell apart, one layout, safe texts, HTML."""
+"""What all charts share: colours that colour-blind readers tell apart, one layout, safe texts, JSON."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ import plotly.graph_objects as go
 
 from osub.analysis.rows import HOURS_FROM_S
 
-RUN_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5B4B8A", "#4D4D4D")
-"""Colours of runs, after Okabe and Ito; further runs repeat them with another dash."""
+RUN_COLOURS = ("#0072B2", "#D55E00", "#00875F", "#C2659A", "#B87B00", "#2E93CC", "#7E6BB5", "#7A7A7A")
+"""Colours of runs, after Okabe and Ito, dark or light enough for white and for dark paper (3 to 1); further
+runs repeat them with another dash."""
 REAL_DASHES, SIMULATED_DASHES = ("solid", "longdash"), ("dot", "dashdot")
 KIND_NAMES = {"batch": "batch", "interactive": "interactive", "ondemand": "on-demand"}
-KIND_COLOURS = {"batch": "#4C78A8", "interactive": "#EE8A2A", "ondemand": "#3F9C6B"}
+KIND_COLOURS = {"batch": "#4C78A8", "interactive": "#B85C00", "ondemand": "#2E7D55"}
+"""A white number stands on them (4.5 to 1)."""
 JOB_COLOURS = (
     "#4C78A8",
-    "#EE8A2A",
-    "#3F9C6B",
-    "#CC79A7",
+    "#B85C00",
+    "#2E7D55",
+    "#B4447F",
     "#8C6D31",
-    "#56B4E9",
+    "#1B7BB3",
     "#B2433F",
     "#7B61A8",
-    "#C9A800",
-    "#5F6B73",
+    "#7A7600",
+    "#626E76",
 )
-"""Colours of single jobs; neighbours in number differ."""
-INK, MUTED, GRID, PAPER = "#1F2933", "#5F6B73", "#E3E8EC", "#FFFFFF"
+"""Colours of single jobs; neighbours in number differ, and a white number can be read on them."""
+INK, MUTED, GRID, PAPER = "#1F2933", "#55616A", "#E3E8EC", "#FFFFFF"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
-_CONFIG = {"displaylogo": False, "responsive": True, "modeBarButtonsToRemove": ["select2d", "lasso2d"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,13 @@ def arrange(figure: go.Figure, height_px: int, **layout: Any) -> go.Figure:
         hoverlabel={"font": {"family": FONT, "size": 12}, "align": "left"},
         legend={"orientation": "h", "yanchor": "bottom", "y": 1.02, "xanchor": "left", "x": 0},
         hovermode="closest",
-        modebar={"orientation": "v", "bgcolor": "rgba(255,255,255,0)", "color": "#A9B4BC"},
+        colorway=RUN_COLOURS,
+        modebar={
+            "orientation": "v",
+            "bgcolor": "rgba(255,255,255,0)",
+            "color": "#8A969F",
+            "activecolor": INK,
+        },
     )
     axis = {
         "gridcolor": GRID,
@@ -103,23 +110,14 @@ def arrange(figure: go.Figure, height_px: int, **layout: Any) -> go.Figure:
     return figure
 
 
-def fragment(figure: go.Figure, name: str) -> str:
-    """Return a figure as an HTML fragment that needs Plotly's script elsewhere on the page.
+def figure_json(figure: go.Figure) -> str:
+    """Return a figure as JSON in which no markup can begin, for the page's script to draw.
 
-    Parameters
-    ----------
-    figure
-        The figure.
-    name
-        Identifier of its element, unique on the page; the same page has the same bytes every time.
+    Plotly's template is left out, so that every colour is one that is set here and has a twin in the dark
+    scheme (``pages/assets/scheme.js``).
     """
-    figure.update_xaxes(title_font_size=13)
-    figure.update_yaxes(title_font_size=13)
-    return str(
-        figure.to_html(
-            full_html=False,
-            include_plotlyjs=False,
-            div_id=name,
-            config={**_CONFIG, "toImageButtonOptions": {"filename": name, "scale": 2}},
-        )
-    )
+    drawn = go.Figure(figure)
+    drawn.update_layout(template=None)
+    drawn.update_xaxes(title_font_size=13)
+    drawn.update_yaxes(title_font_size=13)
+    return str(drawn.to_json()).replace("<", "\\u003c")

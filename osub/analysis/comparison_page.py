@@ -10,7 +10,7 @@ from plotly.subplots import make_subplots
 from osub.analysis.charts import Chart, arrange, run_style, safe
 from osub.analysis.comparison import ERROR_COLUMNS, JOB_COLUMNS, error_curve, error_rows, job_rows
 from osub.analysis.job_by_job import RunErrors, pair
-from osub.analysis.page import Block, Grid, Section
+from osub.analysis.pages.content import Block, Grid, Section
 from osub.records import Run
 
 MOST_JOBS = 200

@@ -17,10 +17,10 @@ from osub.analysis.lanes import Bar
 
 WHY_COLOURS = {
     "start": "#0072B2",
-    "resize": "#009E73",
-    "requeue": "#D55E00",
-    "checkpoint": "#E69F00",
-    "preemption": "#CC79A7",
+    "resize": "#00795A",
+    "requeue": "#B85000",
+    "checkpoint": "#8A6A00",
+    "preemption": "#B0508A",
 }
 WHY_NAMES = {
     "start": "first start",
@@ -29,8 +29,8 @@ WHY_NAMES = {
     "checkpoint": "again from a checkpoint",
     "preemption": "again after a preemption",
 }
-"""What a stretch began with; colours after Okabe and Ito."""
-_HATCHES = (("lost_s", "lost", "/", "#B00020"), ("again_s", "set up again", ".", "#1F2933"))
+"""What a stretch began with; colours after Okabe and Ito, dark enough for white numbers."""
+_HATCHES = (("lost_s", "lost", "/", "#B00020"), ("again_s", "set up again", ".", INK))
 
 Row = dict[str, object]
 Place = Callable[[Bar], tuple[float, float]]
@@ -74,7 +74,7 @@ def add_bars(figure: go.Figure, drawn: Sequence[Drawn], place: Place, unit: Time
             name=KIND_NAMES[kind],
             legendgroup=kind,
             showlegend=(kind, why) == next((k, w) for k, w, _ in groups if k == kind),
-            marker={"color": KIND_COLOURS[kind], "line": {"color": "white", "width": line_px}},
+            marker={"color": KIND_COLOURS[kind], "line": {"color": PAPER, "width": line_px}},
             customdata=[_hover(one) for one in some],
             hovertemplate="%{customdata}<extra></extra>",
         )

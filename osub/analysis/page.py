@@ -1,13 +1,13 @@
-"""What stands on the report's page, in order: sections of charts and tables, without any HTML of its own."""
+"""What stands on the report's page, in order: the picture, then sections of charts and tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 
 import polars as pl
 
-from osub.analysis.charts import Chart
 from osub.analysis.curves import (
     Measured,
     completion_chart,
@@ -17,7 +17,9 @@ from osub.analysis.curves import (
 )
 from osub.analysis.gantt import gantt
 from osub.analysis.metrics import RunMetrics
+from osub.analysis.pages.content import Block, Grid, Section
 from osub.analysis.rows import number
+from osub.analysis.run_parts import mark_of
 from osub.analysis.slice_charts import (
     INTERVAL_COLUMNS,
     excerpt_chart,
@@ -27,49 +29,9 @@ from osub.analysis.slice_charts import (
 )
 from osub.analysis.slice_metrics import SliceMetrics
 from osub.analysis.use_chart import use_chart
+from osub.analysis.verdict.settings import layout_key
 from osub.analysis.worst_jobs import worst_jobs
 from osub.records import Run
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """A plain table: a heading over groups of columns, the columns, and rows of texts.
-
-    Parameters
-    ----------
-    groups
-        (text, number of columns) from the left; empty for none.
-    columns
-        Names of the columns.
-    rows
-        Their texts.
-    texts
-        How many columns from the left are texts and not numbers.
-    """
-
-    groups: tuple[tuple[str, int], ...]
-    columns: tuple[str, ...]
-    rows: list[list[str]]
-    texts: int
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A chart or a table with its title (may be empty) and its caption."""
-
-    title: str
-    caption: str
-    chart: Chart | None = None
-    grid: Grid | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A section of the page."""
-
-    name: str
-    title: str
-    blocks: list[Block]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,30 +44,63 @@ class Subject:
     measured: Measured
 
 
+def picture(subjects: Sequence[Subject]) -> Section | None:
+    """Return the section that a reader looks at first: who ran where, in two runs at most; None without any.
+
+    Of several runs these are the two that the verdict is about: sharing by the operating system beside gang
+    scheduling, else the first two, real ones before simulated ones.
+    """
+    blocks = list(_schedules(subjects, first_looked_at(subjects)))
+    return Section("schedule", "Schedule by node and core", blocks, abreast=480) if blocks else None
+
+
 def sections(subjects: Sequence[Subject]) -> list[Section]:
-    """Return the sections that these runs have something for."""
+    """Return the further sections that these runs have something for."""
+    looked_at = first_looked_at(subjects)
+    others = [subject for subject in subjects if subject not in looked_at]
     every = [
-        Section("schedule", "Schedule by node and core", list(_schedules(subjects))),
         Section("waiting", "Waiting times", list(_waiting(subjects))),
         Section("slowdown", "Slowdown and degradation", list(_slowdown(subjects))),
         Section("completion", "Completion over time", list(_completion(subjects))),
+        Section("use", "Cores in use over time", list(_use(subjects))),
         Section("slices", "Time slices", list(_slices(subjects))),
+        Section("schedules", "Schedules of the other runs", list(_schedules(subjects, others)), abreast=480),
     ]
     return [section for section in every if section.blocks]
 
 
-def _schedules(subjects: Sequence[Subject]) -> Iterator[Block]:
-    last_s = max((subject.metrics.makespan_s or 0.0 for subject in subjects), default=0.0)
-    for subject in subjects:
+def first_looked_at(subjects: Sequence[Subject]) -> list[Subject]:
+    """Return the one or two runs that are pictured first."""
+    real = [subject for subject in subjects if not subject.measured.simulated]
+    some = real or list(subjects)
+    for naive, gang in permutations(some, 2):
+        one, other = naive.run.info, gang.run.info
+        shares = max(one.multiplicity, one.multiplicity_interactive or 1) > 1
+        if layout_key(one) == layout_key(other) and shares and one.gang.kind == "none" != other.gang.kind:
+            return [naive, gang]
+    return some[:2]
+
+
+def _last_s(subjects: Sequence[Subject]) -> float:
+    return max((subject.metrics.makespan_s or 0.0 for subject in subjects), default=0.0)
+
+
+def _schedules(subjects: Sequence[Subject], drawn: Sequence[Subject]) -> Iterator[Block]:
+    last_s = _last_s(subjects)
+    for subject in drawn:
         chart = gantt(subject.measured.jobs, subject.run.info, last_s or None, subject.held)
         if chart is not None:
             missing = subject.metrics.placement_missing
             lacking = f" {missing:,} jobs ran at a place that is not known." if missing else ""
             yield Block(subject.measured.label, chart.caption + lacking, chart=chart)
+
+
+def _use(subjects: Sequence[Subject]) -> Iterator[Block]:
+    last_s = _last_s(subjects)
     used = [(subject.measured, subject.held, subject.run.info.capacity_cores) for subject in subjects]
     in_use = use_chart(used, last_s) if last_s else None
     if in_use is not None:
-        yield Block("Cores in use over time", in_use.caption, chart=in_use)
+        yield Block("", in_use.caption, chart=in_use)
 
 
 def _waiting(subjects: Sequence[Subject]) -> Iterator[Block]:
@@ -132,6 +127,7 @@ def _slowdown(subjects: Sequence[Subject]) -> Iterator[Block]:
             columns=(*columns, *("wait", "degradation", "S_OSub") * len(runs)),
             rows=rows,
             texts=3,
+            marks=tuple(mark for run in runs for mark in (mark_of(run),) * 3),
         ),
     )
 

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import polars as pl
 from plotly.subplots import make_subplots
 
-from osub.analysis.charts import GRID, MUTED, RUN_COLOURS, Chart, arrange, job_colour, safe
+from osub.analysis.charts import GRID, MUTED, PAPER, RUN_COLOURS, Chart, arrange, job_colour, safe
 from osub.analysis.lives import in_stretches, placed, stretches
 from osub.analysis.occupancy import core_lists
 from osub.analysis.slice_metrics import SliceMetrics, busy_slices, numbered_once, usage_intervals
@@ -62,8 +62,8 @@ def excerpt_chart(slices: pl.DataFrame, jobs: pl.DataFrame, held: pl.DataFrame |
     return Chart(
         figure,
         f"The {seconds:.1f} s with the most jobs in turn. Each core's band has a line for each job on it:"
-        " strong where the slice was the job's, pale where it was held, nearly white where it had nothing to"
-        f" do.{more}",
+        " strong where the slice was the job's, pale where it was held, hardly to be seen where it had"
+        f" nothing to do.{more}",
     )
 
 
@@ -98,7 +98,7 @@ def _excerpt(drawn: pl.DataFrame, bands: pl.DataFrame) -> go.Figure:
             marker={
                 "color": job_colour(number),
                 "opacity": [OPACITY.get(role, 1.0) for role in roles],
-                "line": {"color": "white", "width": 0.5},
+                "line": {"color": PAPER, "width": 0.5},
             },
             name=f"job {number}",
             customdata=[f"job {number}: {role}" for role in roles],

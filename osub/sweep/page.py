@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,17 +9,11 @@ import plotly.express as px
 import plotly.graph_objects as go
 import polars as pl
 
-from osub.analysis.charts import RUN_COLOURS, fragment
-from osub.analysis.plotly_script import plotly_script
+from osub.analysis.charts import MUTED, RUN_COLOURS, Chart, arrange
+from osub.analysis.pages.content import Block, Grid, Page, Section, Told
+from osub.analysis.pages.frame import write_page as framed
 from osub.sweep.tell import best_rows, pareto
-from osub.whole_file import write_whole
 
-_STYLE = """
-body{margin:0 auto;max-width:1100px;padding:0 22px 40px;color:#1f2933;background:#fff}
-body{font:15px/1.5 system-ui,sans-serif}h1{font-size:24px}h2{font-size:19px;border-bottom:2px solid #dde3e8}
-p.caption{color:#5f6b73;max-width:100ch}div.scroll{overflow-x:auto}table{border-collapse:collapse}
-td,th{text-align:left;padding:3px 18px 3px 0;white-space:nowrap}thead th{border-bottom:1px solid #5f6b73}
-"""
 _FIGURES = (
     ("wait_mean_s", "mean wait (s)"),
     ("degradation_mean", "mean degradation"),
@@ -32,32 +25,46 @@ _FRONT = (
     "neither is to be had for nothing."
 )
 _MOST_ROWS = 40
+_FEW = f"From little waiting to little harm, {_MOST_ROWS} at most; `--csv` writes every point."
 _WIDE = 30.0
 _LABELS = (("wait_mean_s", "mean wait (s)"), ("degradation_mean", "mean degradation"))
 
 
 def write_page(target: Path, title: str, table: pl.DataFrame, varied: Sequence[str], failed: int) -> None:
     """Write the page, complete in itself; raises OutputError."""
-    parts = [
-        f"<h1>{html.escape(title)}</h1>",
-        f"<p>{table.height:,} points; {failed:,} without a result.</p>",
-    ]
-    charts = list(_charts(table, varied)) if table.height else []
-    for number, (name, caption, figure) in enumerate(charts):
-        parts.append(
-            f'<h2>{html.escape(name)}</h2><p class="caption">{html.escape(caption)}</p>'
-            f'<div class="scroll" role="img" aria-label="{html.escape(caption)}">'
-            f"{fragment(figure, f'chart-{number}')}</div>"
-        )
+    drawn = list(_charts(table, varied)) if table.height else []
+    blocks = [Block(name, caption, chart=Chart(figure, caption)) for name, caption, figure in drawn]
     head, rows = best_rows(table, varied, _MOST_ROWS)
-    parts.append(f"<h2>Points that none is better than in both</h2>{_table(head, rows)}")
-    write_whole(
-        target,
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
-        f'content="width=device-width, initial-scale=1"><title>{html.escape(title)}</title>'
-        f"<style>{_STYLE}</style>"
-        f"<script>{plotly_script()}</script></head><body>{''.join(parts)}</body></html>\n",
+    grid = Grid(groups=(), columns=tuple(head), rows=rows, texts=0)
+    every = [
+        Section("picture", "Picture", blocks[:1]),
+        Section("best", "Points that none is better than in both", [Block("", _FEW, grid=grid)]),
+        Section("figures", "Figure by figure", blocks[1:]),
+    ]
+    page = Page(
+        title=title,
+        subtitle=f"{table.height:,} points; {failed:,} without a result.",
+        verdict=_verdict(rows, head, varied),
+        sections=[section for section in every if section.blocks],
     )
+    framed(target, page)
+
+
+def _verdict(rows: Sequence[Sequence[str]], head: Sequence[str], varied: Sequence[str]) -> list[Told]:
+    """Return the two ends of the front: least waiting, and least harm to running jobs."""
+    if not rows:
+        return [Told("", "No point has both a mean wait and a mean degradation.", "unclear")]
+
+    def told(row: Sequence[str]) -> str:
+        pairs = [f"{name} {text}" for name, text in zip(head, row, strict=True)]
+        return ", ".join(pairs[: len(varied)]) + ": " + ", ".join(pairs[len(varied) :]) + "."
+
+    if len(rows) == 1:
+        return [Told("Least waiting and least harm in one:", told(rows[0]), "good")]
+    return [
+        Told("Least waiting:", told(rows[0]), "good"),
+        Told("Least harm to running jobs:", told(rows[-1]), "good"),
+    ]
 
 
 def _charts(table: pl.DataFrame, varied: Sequence[str]) -> list[tuple[str, str, go.Figure]]:
@@ -82,7 +89,7 @@ def _charts(table: pl.DataFrame, varied: Sequence[str]) -> list[tuple[str, str, 
             y=front["degradation_mean"].to_list(),
             mode="lines",
             name="best",
-            line={"dash": "dot", "color": "#5f6b73"},
+            line={"dash": "dot", "color": MUTED},
         )
         found.append(
             (
@@ -126,13 +133,4 @@ def _wide(values: pl.Series) -> bool:
 
 
 def _styled(figure: go.Figure) -> go.Figure:
-    figure.update_layout(template="plotly_white", height=420, margin={"l": 60, "r": 20, "t": 40, "b": 50})
-    return figure
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    def line(cells: Sequence[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-    body = "".join(line(row, "td") for row in rows)
-    return f'<div class="scroll"><table><thead>{line(head, "th")}</thead><tbody>{body}</tbody></table></div>'
+    return arrange(figure, 420, showlegend=True)

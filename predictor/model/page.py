@@ -2,81 +2,74 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import plotly.graph_objects as go
 
-from osub.analysis.charts import GRID, INK, JOB_COLOURS, Chart, arrange, fragment
-from osub.analysis.plotly_script import plotly_script
-from osub.whole_file import write_whole
+from osub.analysis.charts import GRID, INK, JOB_COLOURS, Chart, arrange
+from osub.analysis.pages.content import Block, Grid, Page, Section, Told
+from osub.analysis.pages.frame import write_page as framed
 from predictor.dataset import About
 from predictor.model.evaluate import KindReport
 from predictor.model.features import Floats
 from predictor.model.told import curves_sentence, rows_of, sentence_of
 
-_STYLE = """
-body{margin:0 auto;max-width:1100px;padding:0 22px 40px;color:#1f2933;background:#fff}
-body{font:15px/1.5 system-ui,sans-serif}
-h1{font-size:24px}h2{font-size:19px;border-bottom:2px solid #dde3e8}p.caption{color:#5f6b73;max-width:110ch}
-p.verdict{padding-left:12px;border-left:4px solid #0072b2;max-width:100ch}div.scroll{overflow-x:auto}
-table{border-collapse:collapse}td,th{text-align:left;padding:3px 18px 3px 0}
-thead th{border-bottom:1px solid #5f6b73}
-"""
 _MOST_WRONG = 20
 
 
 def write_page(target: Path, about: About, reports: Mapping[str, KindReport]) -> None:
     """Write the page, complete in itself; raises OutputError."""
-    body = "".join(_kind(name, report) for name, report in reports.items())
     where = (
         f"Measured on {about.host.cpu_model} ({about.host.cpus} CPUs), {about.started:%Y-%m-%d %H:%M} to "
-        f"{about.ended:%Y-%m-%d %H:%M} UTC. {' '.join(about.notes)}"
+        f"{about.ended:%Y-%m-%d %H:%M} UTC."
     )
-    write_whole(
-        target,
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        "<title>Which applications may share a core</title>"
-        f"<style>{_STYLE}</style><script>{plotly_script()}</script></head><body>"
-        f'<h1>Which applications may share a core</h1>{body}<h2>Where</h2><p class="caption">'
-        f"{html.escape(where)}</p></body></html>\n",
+    drawn = {
+        name: [Block(f"{name}: {title}", chart.caption, chart=chart) for title, chart in _charts(report)]
+        for name, report in reports.items()
+    }
+    page = Page(
+        title="Which applications may share a core",
+        subtitle=where,
+        verdict=[Told(f"{name}:", sentence_of(report)) for name, report in reports.items()],
+        sections=[
+            Section("losses", "What victims lose", [blocks[0] for blocks in drawn.values()]),
+            *(_judged(number, name, report) for number, (name, report) in enumerate(reports.items())),
+            *(
+                Section(f"figures-{number}", f"Figures: {name}", blocks[1:])
+                for number, (name, blocks) in enumerate(drawn.items())
+            ),
+            Section("where", "Where", [Block("", where, notes=about.notes)]),
+        ],
     )
+    framed(target, page)
 
 
-def _kind(name: str, report: KindReport) -> str:
-    parts = [f'<h2>{html.escape(name)}</h2><p class="verdict">{html.escape(sentence_of(report))}</p>']
-    rows = rows_of(report)
-    parts.append(_table(("judged by", "right (95% interval)", "points above the majority"), rows))
-    if told := curves_sentence(report):
-        parts.append(f"<p>{html.escape(told)}</p>")
-    for number, (title, chart) in enumerate(_charts(report)):
-        parts.append(
-            f'<h2>{html.escape(title)}</h2><p class="caption">{html.escape(chart.caption)}</p>'
-            f'<div class="scroll" role="img" aria-label="{html.escape(chart.caption)}">'
-            f"{fragment(chart.figure, f'{name}-{number}')}</div>"
-        )
+def _judged(number: int, name: str, report: KindReport) -> Section:
+    """Return how well each judge did, and the pairs that were judged wrong."""
     wrong = [
         (one.victim, one.opponent, f"{one.e_v:.2f}", "yes" if one.dangerous else "no", f"{one.predicted:.2f}")
         for one in report.mispredictions[:_MOST_WRONG]
     ]
-    parts.append(
-        f'<h2>Judged wrong</h2><p class="caption">{len(report.mispredictions)} of {len(report.records)} '
-        f"pairs of victims never seen; the {len(wrong)} that are furthest off (the thesis's Table 4.11).</p>"
-    )
     columns = ("victim", "opponent", "E_v", f"above {report.records.threshold:g}", "predicted probability")
-    parts.append(_table(columns, wrong))
-    return "".join(parts)
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{html.escape(column)}</th>" for column in columns)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    judges = ("judged by", "right (95% interval)", "points above the majority")
+    curves = curves_sentence(report)
+    blocks = [
+        Block(
+            "Who judges how well",
+            "",
+            grid=Grid(groups=(), columns=judges, rows=rows_of(report), texts=3, heads=True),
+            notes=[curves] if curves else (),
+        ),
+        Block(
+            "Judged wrong",
+            f"{len(report.mispredictions)} of {len(report.records)} pairs of victims never seen; the "
+            f"{len(wrong)} that are furthest off (the thesis's Table 4.11).",
+            grid=Grid(groups=(), columns=columns, rows=wrong, texts=2),
+        ),
+    ]
+    return Section(f"judged-{number}", f"Judgements: {name}", blocks)
 
 
 def _charts(report: KindReport) -> Iterator[tuple[str, Chart]]:

@@ -14,7 +14,7 @@ from simulator.eviction.text import answer_rows, choice_rows
 from simulator.experiments.page import write_page
 from simulator.experiments.tables import ExperimentTable
 
-COLOURS = {Choice.KILL: "#B2433F", Choice.APP: "#3F9C6B", Choice.SYSTEM: "#E69F00"}
+COLOURS = {Choice.KILL: "#B2433F", Choice.APP: "#2E7D55", Choice.SYSTEM: "#B87B00"}
 NAMES = {Choice.KILL: "killed", Choice.APP: "application checkpoint", Choice.SYSTEM: "system checkpoint"}
 
 

@@ -1,32 +1,22 @@
-"""The page of an experiment, complete in itself: what was simulated, claims, tables, figures."""
+"""The page of an experiment: what was simulated, claims, one picture, tables, figures."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from pathlib import Path
 
 import plotly.graph_objects as go
 
-from osub.analysis.charts import fragment
-from osub.analysis.plotly_script import plotly_script
-from osub.claims.page import STYLE as CLAIMS_STYLE
-from osub.claims.page import claims_fragment
-from osub.claims.row import Row
-from osub.whole_file import write_whole
+from osub.analysis.charts import Chart, arrange
+from osub.analysis.pages.content import Block, Cell, Grid, Page, Section, Told
+from osub.analysis.pages.frame import write_page as write_framed
+from osub.claims.page import TONES, claims_grid
+from osub.claims.row import Row, Verdict
 from simulator.experiments.tables import ExperimentTable
 
 Drawing = tuple[str, go.Figure]
 """A figure under its title."""
-
-_STYLE = """
-body{font-family:system-ui,sans-serif;max-width:1100px;margin:2rem auto;padding:0 1rem;color:#1F2933}
-table{border-collapse:collapse;margin:.5rem 0 1rem}
-td,th{padding:.2rem .8rem;border-bottom:1px solid #E3E8EC;text-align:right}
-td:first-child,th:first-child{text-align:left}
-p.note{color:#5F6B73;margin:.2rem 0}h1{font-size:1.6rem}h2{margin-top:2rem;font-size:1.15rem}
-td.off{background:#FFF1E0}th{font-weight:600;vertical-align:bottom}.wide{overflow-x:auto}td{white-space:nowrap}
-"""
+_MARKED = "*"
 
 
 def write_page(
@@ -37,38 +27,53 @@ def write_page(
     figures: Sequence[Drawing],
     claims: Sequence[Row] = (),
 ) -> None:
-    """Write the page, whole or not at all; texts are escaped.
+    """Write the page, whole or not at all.
 
     Raises
     ------
     OutputError
         The file cannot be written.
     """
-    parts = [f"<h1>{html.escape(title)}</h1>", *(f"<p>{html.escape(fact)}</p>" for fact in facts)]
-    if claims:
-        parts.append(f'<h2>Claims</h2><div class="wide">{claims_fragment(claims)}</div>')
-    for table in tables:
-        parts.append(f"<h2>{html.escape(table.name)}: {html.escape(table.title)}</h2>")
-        parts.append(_grid(table))
-        parts += [f'<p class="note">{html.escape(note)}</p>' for note in table.notes]
-    for number, (name, figure) in enumerate(figures):
-        parts.append(f"<h2>{html.escape(name)}</h2>{fragment(figure, f'figure-{number}')}")
-    page = (
-        f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{html.escape(title)}</title>"
-        f"<style>{_STYLE}{CLAIMS_STYLE}</style><script>{plotly_script()}</script></head>"
-        f"<body>{''.join(parts)}</body></html>"
+    drawn = [Block(name, "", chart=Chart(_arranged(figure), "")) for name, figure in figures]
+    sections = [
+        Section("picture", "Picture", drawn[:1]),
+        Section("claims", "Claims", [Block("", "", grid=claims_grid(claims))] if claims else []),
+        Section("tables", "Tables", [_table(table) for table in tables]),
+        Section("figures", "Figures", drawn[1:]),
+        Section("how", "How it was found", [Block("", "", notes=facts)] if facts else []),
+    ]
+    page = Page(
+        title=title,
+        subtitle=" · ".join(facts[:1]),
+        verdict=_verdict(claims),
+        sections=[section for section in sections if section.blocks],
     )
-    write_whole(path, page)
+    write_framed(path, page)
 
 
-def _grid(table: ExperimentTable) -> str:
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in table.columns)
-    body = "".join(
-        "<tr>" + "".join(f"<td{_mark(cell)}>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+def _verdict(claims: Sequence[Row]) -> list[Told]:
+    """Return how many claims hold, fail, tie or cannot be compared, with what they are about."""
+    told = []
+    for verdict in Verdict:
+        some = [row for row in claims if row.verdict is verdict]
+        if some:
+            named = ", ".join(row.id for row in some)
+            told.append(Told(f"{len(some)} of {len(claims)} {verdict.value}:", named + ".", TONES[verdict]))
+    return told
+
+
+def _table(table: ExperimentTable) -> Block:
+    rows = [
+        [Cell(text, tone="mark") if _MARKED in text and at else text for at, text in enumerate(row)]
         for row in table.rows
-    )
-    return f'<div class="wide"><table><tr>{head}</tr>{body}</table></div>'
+    ]
+    grid = Grid(groups=(), columns=table.columns, rows=rows, texts=1, heads=True)
+    return Block(f"{table.name}: {table.title}", "", grid=grid, notes=table.notes)
 
 
-def _mark(cell: str) -> str:
-    return ' class="off"' if "*" in cell else ""
+def _arranged(figure: go.Figure) -> go.Figure:
+    """Return a figure in the common look; what it says of its own layout stands."""
+    own = figure.to_plotly_json()["layout"]
+    own.pop("template", None)
+    arrange(figure, figure.layout.height or 420)
+    return figure.update_layout(own)

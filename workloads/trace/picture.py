@@ -4,34 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import jinja2
 import numpy as np
 import plotly.graph_objects as go
-from markupsafe import Markup
 from numpy.typing import NDArray
-from plotly.offline import get_plotlyjs
 
-from osub.analysis.charts import KIND_COLOURS, MUTED, RUN_COLOURS, Chart, arrange, fragment
-from osub.errors import OutputError
+from osub.analysis.charts import KIND_COLOURS, MUTED, RUN_COLOURS, Chart, arrange
+from osub.analysis.pages.content import Block, Grid, Page, Section, Told
+from osub.analysis.pages.frame import write_page
 from workloads.swf import SwfJob, SwfTrace
 from workloads.trace.experiment import Experiment
 from workloads.trace.interactive import interactive_flags
 from workloads.trace.window import SLOT_S, Window
 
-_PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>{{ title }}</title>
-<style>body{font:15px system-ui,sans-serif;color:#1F2933;max-width:1100px;margin:2em auto;padding:0 1em}
-h1{font-size:1.4em}h2{font-size:1.1em;margin-top:2em}p{color:#5F6B73;max-width:52em}
-table{border-collapse:collapse}td,th{padding:.25em .9em;text-align:right;border-bottom:1px solid #E3E8EC}
-td:first-child,th:first-child{text-align:left}</style>
-<script>{{ plotly }}</script></head><body><h1>{{ title }}</h1>
-<table><tr><th></th><th>before</th><th>after</th></tr>
-{% for row in rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
-{% endfor %}</table>
-{% for heading, chart in charts %}<h2>{{ heading }}</h2>{{ draw(chart, loop.index) }}
-<p>{{ chart.caption }}</p>
-{% endfor %}</body></html>
-"""
 _BEFORE, _AFTER = RUN_COLOURS[0], RUN_COLOURS[1]
 
 Hours = NDArray[np.float64]
@@ -54,23 +38,18 @@ def write_picture(
         ("Sizes of batch jobs", _sizes(experiment, interactive_queue)),
         ("Submissions of interactive jobs", _sessions(experiment, window, interactive_queue)),
     ]
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-
-    def draw(chart: Chart, index: int) -> Markup:
-        # Plotly's JSON encoder escapes <, > and /, and the charts hold no text from a file
-        return Markup(fragment(chart.figure, f"chart-{index}"))  # noqa: S704
-
-    page = environment.from_string(_PAGE).render(
+    blocks = [Block(heading, chart.caption, chart=chart) for heading, chart in charts]
+    grid = Grid(groups=(), columns=("", "before", "after"), rows=_rows(experiment), texts=1, heads=True)
+    page = Page(
         title=f"Trace {experiment.original.name}, scaled from {from_procs} to {to_procs} cores",
-        rows=_rows(experiment),
-        charts=charts,
-        draw=draw,
-        plotly=Markup(get_plotlyjs()),  # noqa: S704 - Plotly's own script
+        subtitle="",
+        verdict=[Told("", charts[0][1].caption)],
+        sections=[
+            Section("picture", "Picture", blocks[:1]),
+            Section("figures", "Before and after", [Block("", "", grid=grid), *blocks[1:]]),
+        ],
     )
-    try:
-        target.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"cannot write picture {target}: {error.strerror}") from error
+    write_page(target, page)
 
 
 def _rows(experiment: Experiment) -> list[tuple[str, str, str]]:

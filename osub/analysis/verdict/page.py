@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from osub.analysis.page import Block, Grid, Section
+from osub.analysis.pages.content import Block, Grid, Section
 from osub.analysis.verdict.gains import COLUMNS, gain_rows
 from osub.records import Run
 

@@ -30,7 +30,7 @@ from simulator.experiments.timesharing.survey import (
 )
 from simulator.experiments.timesharing.words import mean
 
-_WARM = [[0, "#F7F9FA"], [0.25, "#F6D9A8"], [0.5, "#E69F00"], [0.75, "#D55E00"], [1, "#5A1E00"]]
+_WARM = [[0, "#F7F9FA"], [0.25, "#F6D9A8"], [0.5, "#E8A317"], [0.75, "#CC5A06"], [1, "#5A1E00"]]
 _APART = [[0, "#0B3C66"], [0.25, "#4C8DC6"], [0.5, "#F7F9FA"], [0.75, "#E8956B"], [1, "#8A2B00"]]
 _LENGTHS = ((10, "10 s"), (60, "1 min"), (600, "10 min"), (3600, "1 h"), (36_000, "10 h"), (172_800, "2 d"))
 _SIZES = (1, 10, 100, 1000, 5000)

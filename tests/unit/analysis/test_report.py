@@ -16,7 +16,18 @@ from osub.records.tables import frame_of
 from tests.fixtures.example_runs import example_run
 from tests.fixtures.records import make_ended, make_info, make_job, make_trace
 
-SECTIONS = ["metrics", "schedule", "waiting", "slowdown", "completion", "slices", "where", "definitions"]
+SECTIONS = [
+    "verdict",
+    "schedule",
+    "metrics",
+    "waiting",
+    "slowdown",
+    "completion",
+    "use",
+    "slices",
+    "definitions",
+    "where",
+]
 
 
 @pytest.fixture(name="runs", scope="module")
@@ -32,8 +43,7 @@ def page_of(runs: list[Run], folder: Path) -> str:
     """Write the report and return it without Plotly's own script, which has every word in it."""
     write_report(runs, folder / "report.html")
     text = (folder / "report.html").read_text(encoding="utf-8")
-    longest = max(re.findall(r"<script>.*?</script>", text, flags=re.DOTALL), key=len)
-    return text.replace(longest, "")
+    return re.sub(r'<script type="text/plain".*?</script>', "", text, flags=re.DOTALL)
 
 
 def sections_of(page: str) -> list[str]:
@@ -73,7 +83,7 @@ def test_texts_from_files_are_shown_and_never_obeyed(runs: list[Run], tmp_path: 
 def test_no_run_has_anything_to_show_and_the_page_still_stands(tmp_path: Path) -> None:
     write_run(tmp_path / "RUN", make_info(), make_trace(tmp_path), frame_of([], JOBS))
     page = page_of([load_run(tmp_path / "RUN")], tmp_path)
-    assert sections_of(page) == ["metrics", "where", "definitions"]
+    assert sections_of(page) == ["verdict", "metrics", "definitions", "where"]
 
 
 def test_jobs_that_failed_at_once_are_drawn_too(tmp_path: Path) -> None:
@@ -92,7 +102,7 @@ def test_runs_that_lack_what_a_chart_needs_leave_it_out(tmp_path: Path) -> None:
     jobs = [make_ended(1, submit_s=None, dedicated_s=2.0), make_ended(2, submit_s=None)]
     write_run(tmp_path / "RUN", make_info(), make_trace(tmp_path), frame_of(jobs, JOBS))
     page = page_of([load_run(tmp_path / "RUN")], tmp_path)
-    assert sections_of(page) == ["metrics", "schedule", "slowdown", "completion", "where", "definitions"]
+    assert sections_of(page) == [name for name in SECTIONS if name not in ("waiting", "slices")]
 
 
 def test_an_unfinished_run_says_so(tmp_path: Path) -> None:

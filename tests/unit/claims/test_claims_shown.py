@@ -82,7 +82,7 @@ def test_the_page_escapes_texts_and_has_every_claim(tmp_path: Path) -> None:
     assert outcome.exit_code == 0, outcome.output
     text = page.read_text()
     assert "Table &lt;b&gt;1&lt;/b&gt;" in text
-    assert '<td class="not-comparable"><b>not comparable</b><small>another &amp; older machine' in text
+    assert '<td class="muted">not comparable<small>another &amp; older machine' in text
     assert "some.swf" in text
 
 

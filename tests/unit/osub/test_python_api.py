@@ -62,7 +62,7 @@ def test_from_a_trace_to_a_comparison(swf: Path, tmp_path: Path) -> None:
     assert "<p>" in comparison._repr_html_()
     assert "alone" in alone._repr_html_()
     page = osub.report([alone, shared], tmp_path / "page.html")
-    assert 'class="verdict"' in page.read_text(encoding="utf-8")
+    assert '<section id="verdict">' in page.read_text(encoding="utf-8")
     again = osub.load(str(tmp_path / "shared"))
     assert again.jobs.equals(shared.jobs)
 

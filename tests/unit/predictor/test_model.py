@@ -336,7 +336,7 @@ def test_commands_fit_judge_and_answer(folder: Path, tmp_path: Path) -> None:
     assert set(told["random"]) >= {"accuracy", "low", "high"}
     text = page.read_text()
     assert "app0" in text
-    assert "http" not in re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
+    assert re.findall(r'(?:src|href)="(?!#)[^"]*"', text) == []
     asked = RUNNER.invoke(app, ["pair", "app0", "app1", "--model", str(out), "--json"])
     answer = json.loads(asked.stdout)
     assert answer["well_matched"] == (not any(one["dangerous"] for one in answer["victims"]))

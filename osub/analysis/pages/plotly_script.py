@@ -1,0 +1,34 @@
+"""Plotly's script in a page that loads nothing from a network, at a third of its size.
+
+The script is 4.9 MB of text, 1.5 MB compressed. A page holds it compressed (gzip), as text (base 85 after
+RFC 1924, with a full stop for ``<``), and ``assets/figures.js`` unpacks it with what browsers have had since
+2023 (``DecompressionStream``). A browser without it shows the page's texts and tables, and says so.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from dataclasses import dataclass
+from functools import lru_cache
+
+from plotly.offline import get_plotlyjs
+
+LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;.=>?@^_`{|}~"
+"""Python's alphabet of base 85, but no ``<``: no markup can begin in the text. Known to the page's script."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """The packed script: its text, and how many bytes of what it says are the script's."""
+
+    text: str
+    length: int
+
+
+@lru_cache(maxsize=1)
+def packed_plotly() -> Packed:
+    """Return Plotly's script as a page holds it."""
+    packed = gzip.compress(get_plotlyjs().encode(), 9, mtime=0)
+    filled = packed + bytes(-len(packed) % 4)
+    return Packed(base64.b85encode(filled).decode("ascii").replace("<", "."), len(packed))
