@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from osub.errors import InputError, UsageError
-from osub.units import US_PER_S
+from osub.errors import InputError
+from osub.units import US_PER_S, checked_speedup
 from simulator.engine.build import PoolJobs
 from simulator.engine.records import Ints
 from simulator.job_lives import JobLives
@@ -158,8 +158,7 @@ def make_workload(
     UsageError
         The speed-up is not positive.
     """
-    if not cleaning.speedup > 0:
-        raise UsageError(f"--speedup must be positive, not {cleaning.speedup:g}")
+    checked_speedup(cleaning.speedup)
     columns = _Columns(trace, cleaning)
     left_out: dict[str, int] = {}
     keep = _judge(columns, cleaning, left_out)

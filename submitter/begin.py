@@ -14,6 +14,7 @@ from osub.records import TRACE_NAME, HostInfo, RunInfo, RunWriter
 from osub.slurm import SlurmClient
 from osub.slurm.faults import SlurmRefusedError
 from osub.slurm.scheduling import scheduling_config
+from osub.units import checked_speedup
 from submitter.apart import Danger, applications_of, apply, keep_apart, read_apart, write_apart
 from submitter.apps import read_apps
 from submitter.options import ReplayOptions
@@ -43,8 +44,7 @@ def prepare_trace(trace: SwfTrace, options: ReplayOptions) -> SwfTrace:
 
     The first submission of the part becomes second 0 unless ``options.start_s`` says otherwise.
     """
-    if options.speedup <= 0:
-        raise UsageError(f"--speedup must be positive, not {options.speedup:g}")
+    checked_speedup(options.speedup)
     if trace.jobs:
         first = min(job.submit_s for job in trace.jobs)
         last = max(job.submit_s for job in trace.jobs)
@@ -64,17 +64,20 @@ def begin_run(
     apps: Path | None,
     clock: Clock,
     danger: Danger | None = None,
+    *,
+    lenient: bool = False,
 ) -> tuple[RunWriter, Plan, Target]:
     """Read the trace, look at the cluster, make the plan and, when nothing is wrong, the RUN.
 
-    Pairs of applications that are a ``danger`` to each other are kept apart.
+    Pairs of applications that are a ``danger`` to each other are kept apart. ``lenient``: malformed lines of
+    the trace are passed over.
 
     Raises
     ------
     InputError, UsageError, ClusterError, OutputError
         As the parts raise; nothing is submitted and no RUN is left behind.
     """
-    trace = prepare_trace(read_swf(trace_path), options)
+    trace = prepare_trace(read_swf(trace_path, strict=not lenient), options)
     choices = read_apps(apps) if apps else None
     target = look_at_target(client, options.wanted)
     plan = make_plan(

@@ -32,7 +32,7 @@ class ReplayOptions:
     seed
         For the busy and idle periods of interactive jobs that the trace gives none.
     oversize
-        What to do with jobs that can never run.
+        What to do with jobs that can never run; None: skip them, unless they are the most.
     use_memory
         Whether Slurm is asked for the trace's memory.
     gang
@@ -64,7 +64,7 @@ class ReplayOptions:
     speedup: float = 1.0
     interactive_queue: int | None = 0
     seed: int = 1
-    oversize: Oversize = Oversize.FAIL
+    oversize: Oversize | None = None
     use_memory: bool = True
     gang: GangSettings = field(default_factory=GangSettings)
     pin: bool = False
@@ -89,7 +89,7 @@ class ReplayOptions:
             "start_s": self.start_s,
             "length_s": self.length_s,
             "interactive_queue": self.interactive_queue,
-            "oversize": str(self.oversize),
+            "oversize": str(self.oversize or Oversize.SKIP),
             "use_memory": self.use_memory,
             "pin": self.pin,
             "calibration": None if self.calibration is None else str(self.calibration),
@@ -142,7 +142,7 @@ def restored(info: RunInfo) -> ReplayOptions:
         speedup=info.speedup,
         interactive_queue=queue if isinstance(queue, int) else None,
         seed=info.seeds.get("interactive", 1),
-        oversize=Oversize(str(options.get("oversize", Oversize.FAIL))),
+        oversize=Oversize(str(options.get("oversize", Oversize.SKIP))),
         use_memory=bool(options.get("use_memory", True)),
         gang=info.gang,
         pin=bool(options.get("pin", False)),

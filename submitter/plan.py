@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Literal
 
 from osub.errors import InputError, UsageError
-from osub.units import kib_to_mib, seconds_to_minutes_up
+from osub.units import counted, kib_to_mib, seconds_to_minutes_up
 from submitter.apps import AppChoice
 from submitter.target import Pool, Target
 from workloads.job_shape import JobShape
@@ -51,7 +51,7 @@ class PlanOptions:
         What the requested time is multiplied by, of batch and of interactive jobs (None: as of batch jobs): M
         of their nodes without gang scheduling, 1 under gangd, which moves the end itself.
     oversize
-        What to do with jobs that can never run.
+        What to do with jobs that can never run; None: skip them, unless they are the most.
     use_memory
         Whether to ask Slurm for the trace's memory; otherwise the partition's default holds.
     rrba_app
@@ -61,7 +61,7 @@ class PlanOptions:
     interactive_queue: int | None = 0
     request_factor: int = 1
     interactive_factor: int | None = None
-    oversize: Oversize = Oversize.FAIL
+    oversize: Oversize | None = None
     use_memory: bool = True
     rrba_app: str = "jacobi"
 
@@ -131,7 +131,8 @@ def make_plan(
     ------
     InputError
         The trace has no job that can run, a job number comes twice, or a job is larger than the cluster or
-        asks for more time than its partition gives and ``options.oversize`` is ``fail``.
+        asks for more time than its partition gives and ``options.oversize`` is ``fail``; or, where it says
+        nothing, most of the jobs do.
     UsageError
         ``apps`` names jobs that the trace does not have.
     """
@@ -163,6 +164,13 @@ def make_plan(
         choice = (apps or {}).get(job.job_number)
         asked = _Asked(shape, memory, minutes)
         planned.append(_planned(job, pool, asked, choice, options, interactive=interactive))
+    never = counts["skipped_oversize"] + counts["skipped_limit"]
+    if options.oversize is None and never > len(planned):
+        raise InputError(
+            f"{never:,} of {never + len(planned):,} jobs of trace {trace.name} can never run on "
+            f"{target.system}, for size or limit, and would be left out: --fit SECONDS scales the "
+            "trace to the cluster; or say what becomes of them, --oversize skip or clip"
+        )
     if not planned:
         raise InputError(f"trace {trace.name} has no job to replay ({_empty_because(trace, counts)})")
     first = planned[0].due_s
@@ -190,14 +198,14 @@ def _empty_because(trace: SwfTrace, counts: Mapping[str, int]) -> str:
     return ", ".join(f"{value} {key.replace('_', ' ')}" for key, value in counts.items() if value)
 
 
-def _oversize(job: SwfJob, pool: Pool, target: Target, rule: Oversize) -> JobShape | None:
+def _oversize(job: SwfJob, pool: Pool, target: Target, rule: Oversize | None) -> JobShape | None:
     if rule is Oversize.FAIL:
         raise InputError(
             f"job {job.job_number} asks for {job.procs} cores and can never run on the {pool.nodes} nodes of "
             f"{pool.cores} cores of partition {pool.partition} ({target.system}): --fit SECONDS scales the "
             "trace to the cluster; or choose --oversize skip or clip"
         )
-    if rule is Oversize.SKIP:
+    if rule is not Oversize.CLIP:
         return None
     procs = min(job.procs or 1, pool.nodes * pool.cores)
     return next(shape for size in range(procs, 0, -1) if (shape := pool.shape(size)))
@@ -213,7 +221,7 @@ def _minutes(job: SwfJob, factor: int) -> int | None:
     return None if requested_s is None else seconds_to_minutes_up(requested_s * factor)
 
 
-def _beyond_limit(job: SwfJob, minutes: int, factor: int, pool: Pool, rule: Oversize) -> bool:
+def _beyond_limit(job: SwfJob, minutes: int, factor: int, pool: Pool, rule: Oversize | None) -> bool:
     """Return whether a job that asks for more time than it can have is kept; raises InputError if neither."""
     if rule is not Oversize.FAIL:
         return rule is Oversize.CLIP
@@ -297,3 +305,18 @@ def _plain(seconds: float) -> str:
 def quoted(args: tuple[str, ...]) -> str:
     """Return arguments as one shell-quoted line, as the RUN records them."""
     return shlex.join(args)
+
+
+def left_out(plan: Plan) -> list[str]:
+    """Return a sentence for each reason for which jobs of the trace are not replayed as they are."""
+    told = {
+        "skipped_empty": "left out: they have no run time or no processor",
+        "skipped_oversize": "left out: larger than the cluster, they can never run",
+        "clipped_oversize": "cut to the cluster's size",
+        "skipped_limit": "left out: their partition gives no job so much time",
+        "clipped_limit": "cut to the most time that their partition gives",
+        "clipped_memory": "cut to the memory of a node",
+    }
+    counts = {name: getattr(plan, name) for name in COUNTS}
+    jobs = len(plan.jobs) + sum(count for name, count in counts.items() if name.startswith("skipped"))
+    return [f"{count:,} of {counted(jobs, 'job')} {told[name]}" for name, count in counts.items() if count]

@@ -146,13 +146,14 @@ class Replay:
         apps: Path | None = None,
         *,
         danger: Danger | None = None,
+        lenient: bool = False,
         timing: Timing | None = None,
         clock: Clock | None = None,
         employ: Employ = _employ,
     ) -> Replay:
         """Begin a replay of ``trace`` into the new RUN ``out``; see :func:`begin_run` for what it raises."""
         clock = clock or SystemClock()
-        writer, plan, target = begin_run(trace, out, client, options, apps, clock, danger)
+        writer, plan, target = begin_run(trace, out, client, options, apps, clock, danger, lenient=lenient)
         return cls(writer, plan, target, client, options, timing=timing, clock=clock, employ=employ)
 
     @classmethod

@@ -18,6 +18,7 @@ from osub.analysis.lives import stretches
 from osub.analysis.occupancy import Occupancy, occupancy
 from osub.analysis.percentiles import nearest_rank
 from osub.analysis.slice_metrics import SliceMetrics, measure_slices
+from osub.analysis.start_up import start_up_note
 from osub.analysis.work import WorkMetrics, preemptions, work_of
 from osub.records import Run, RunInfo
 
@@ -151,6 +152,9 @@ def measure(
     of_host = host_use(run, options.most_taken, options.most_spread)
     if of_host.unfit is not None:
         notes.append(f"Unfit to judge by: {of_host.unfit}.")
+    launched = start_up_note(jobs, run.info)
+    if launched is not None:
+        notes.append(launched)
     work = work_of(ran)
     used = _use(held, work, run.info)
     if used is None:

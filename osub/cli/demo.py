@@ -24,6 +24,7 @@ from osub.analysis.verdict.show import verdict_lines
 from osub.cli.demo_run import SETTINGS, Stage, choose_trace, make_out, replay_under, scratch_folder
 from osub.cli.demo_simulate import NOTES, simulate_all
 from osub.cli.terminal import Console
+from osub.cli.trace_files import Lenient
 from osub.records import Run, load_run
 from workloads.swf import write_swf
 
@@ -49,6 +50,7 @@ def demo(
         ),
     ] = 230.0,
     seed: Annotated[int, typer.Option(help="For everything that is drawn at random.")] = 1,
+    lenient: Lenient = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
 ) -> None:
     """Replay the same jobs on this host under several settings, and write a report that says what came of it.
@@ -66,7 +68,12 @@ def demo(
         console.print(f"Note: {busy}.", highlight=False)
     settings = SETTINGS if seconds >= _LONG_S else SETTINGS[:3]
     chosen = choose_trace(
-        trace, nodes, cores, max(20.0 if trace else 0.0, seconds / len(settings) - _AROUND_S), seed
+        trace,
+        nodes,
+        cores,
+        max(20.0 if trace else 0.0, seconds / len(settings) - _AROUND_S),
+        seed,
+        lenient=lenient,
     )
     console.print(chosen.story, markup=False, highlight=False)
     runs: list[Run] = []

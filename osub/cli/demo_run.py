@@ -81,7 +81,9 @@ class Chosen:
         return "\n".join(rows) + "\n"
 
 
-def choose_trace(path: Path | None, nodes: int, cores: int, seconds: float, seed: int) -> Chosen:
+def choose_trace(
+    path: Path | None, nodes: int, cores: int, seconds: float, seed: int, *, lenient: bool = False
+) -> Chosen:
     """Make the miniature of a real trace; a mixture that shows what sharing does where ``path`` is None.
 
     One replay of it takes about ``seconds`` with one job a core.
@@ -96,7 +98,7 @@ def choose_trace(path: Path | None, nodes: int, cores: int, seconds: float, seed
         )
         return Chosen(mix.trace, story, mix.coupled, JOBS_A_BLOCK)
     if path is not None:
-        original, origin = read_swf(path), f"the trace {path.name}"
+        original, origin = read_swf(path, strict=not lenient), f"the trace {path.name}"
     else:
         original = generate_trace(_GENERATED_JOBS, 32, 12, seed=seed, interactive_share=0.2)
         origin = f"a trace drawn from the Lublin-Feitelson model ({_GENERATED_JOBS} jobs, seed {seed})"

@@ -18,14 +18,16 @@ from deploy.local.watch import HostWatch
 from osub.cli.replay_fit import fitting
 from osub.cli.replay_pairing import check_beside, danger_of
 from osub.cli.replay_watch import watch_replay
+from osub.cli.trace_files import Lenient
 from osub.errors import ClusterError, InputError, UsageError
 from osub.live.cluster import find_cluster
 from osub.live.gang import AUTO, FoundGang, collector_of, find_gang
 from osub.slurm import CommandSlurm
 from osub.slurm.faults import SlurmRefusedError
 from osub.slurm.sbatch import check_options
+from osub.units import counted
 from submitter.options import ReplayOptions
-from submitter.plan import Oversize
+from submitter.plan import Oversize, left_out
 from submitter.replay import Replay
 from submitter.target import DownNodes, Wanted, look_at_target
 from submitter.timing import PATIENCE_S
@@ -65,8 +67,12 @@ def replay(
         typer.Option(metavar="SHARE", help="Loss from which a pair is harmful (default: 1 - 1/M + 0.05)."),
     ] = None,
     oversize: Annotated[
-        Oversize, typer.Option(help="Jobs that can never run, for their size or their limit.")
-    ] = Oversize.FAIL,
+        Oversize | None,
+        typer.Option(
+            help="Jobs that can never run, for size or limit. Not said: skip, unless most never can."
+        ),
+    ] = None,
+    lenient: Lenient = False,
     memory: Annotated[
         bool, typer.Option("--memory/--no-memory", help="Ask Slurm for the trace's memory.")
     ] = True,
@@ -163,11 +169,13 @@ def replay(
                 target = look_at_target(client, wanted)
                 most = max(target.batch.multiplicity, target.interactive.multiplicity)
                 danger = danger_of(pairing, pairing_threshold, most)
-            session = Replay.begin(trace, out, client, asked, apps, danger=danger)
+            session = Replay.begin(trace, out, client, asked, apps, danger=danger, lenient=lenient)
             for told in session.kept_apart:
                 typer.echo(f"osub: {told}", err=True)
         else:
-            session = _begin_fitting(trace, out, client, asked, fit, apps)
+            session = _begin_fitting(trace, out, client, asked, fit, apps, lenient=lenient)
+        for told in left_out(session.plan):
+            typer.echo(f"osub: {told}", err=True)
         if busy is not None:
             typer.echo(f"osub: {busy}", err=True)
     is_finished = watch_replay(
@@ -183,7 +191,14 @@ def _no_sample(_: float) -> None:
 
 
 def _begin_fitting(
-    trace: Path, out: Path, client: CommandSlurm, asked: ReplayOptions, seconds: float, apps: Path | None
+    trace: Path,
+    out: Path,
+    client: CommandSlurm,
+    asked: ReplayOptions,
+    seconds: float,
+    apps: Path | None,
+    *,
+    lenient: bool,
 ) -> Replay:
     """Begin a replay of what is made of the trace for this cluster; the memory is of another machine."""
     if apps is not None or asked.speedup != 1.0:
@@ -198,6 +213,7 @@ def _begin_fitting(
         interactive_queue=asked.interactive_queue,
         start_s=asked.start_s,
         length_s=asked.length_s,
+        lenient=lenient,
     )
     plain = replace(asked, start_s=None, length_s=None, use_memory=False)
     with made as (path, told):
@@ -250,7 +266,8 @@ def _tell(
         typer.echo(json.dumps(outcome | {"reasons": reasons, "remark": session.remark}))
     elif is_finished:
         counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-        typer.echo(f"{jobs} jobs are in {out} ({counts}); `osub report {out} --html report.html` draws them")
+        told = f"`osub report {out} --html report.html` draws the run"
+        typer.echo(f"{counted(jobs, 'job')} in {out} ({counts}); {told}")
     else:
         again = f"--cluster {cluster} " if cluster else ""
         typer.echo(f"detached; `osub replay {trace} {again}--out {out} --resume` goes on")

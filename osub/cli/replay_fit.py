@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from osub.errors import UsageError
+from osub.units import counted
 from submitter.target import Target
 from workloads.swf import read_swf, write_swf
 from workloads.trace.miniature import make_miniature
@@ -26,6 +27,7 @@ def fitting(
     interactive_queue: int | None,
     start_s: float | None,
     length_s: float | None,
+    lenient: bool = False,
 ) -> Iterator[tuple[Path, str]]:
     """Give the miniature of a trace as a file, while the context lasts, and a sentence about it.
 
@@ -49,7 +51,7 @@ def fitting(
         window = Window(start_s, start_s, end_s, end_s, "--start and --length")
     pool = target.batch
     small = make_miniature(
-        read_swf(trace),
+        read_swf(trace, strict=not lenient),
         len(pool.names),
         pool.cores,
         seconds,
@@ -59,7 +61,8 @@ def fitting(
         window=window,
     )
     told = (
-        f"{trace.name} fitted to N{len(pool.names)}C{pool.cores}: {len(small.trace.jobs)} jobs, about "
+        f"{trace.name} fitted to N{len(pool.names)}C{pool.cores}: {counted(len(small.trace.jobs), 'job')}, "
+        "about "
         f"{small.makespan_s:.0f} s with one job a core; times between jobs divided by "
         f"{small.arrivals_speedup:.0f}, a run of an hour takes "
         f"{small.run_factor * 3600**small.run_exponent:.1f} s"

@@ -227,10 +227,14 @@ def simulate(
 
 def _tell(figures: dict[str, Any], system: str, out: Path) -> None:
     from osub.analysis.verdict.sentences import duration
+    from osub.units import counted
 
     skipped = {f"malformed lines ({reason})": count for reason, count in figures["skipped_lines"].items()}
     left_out = ", ".join(f"{count} {reason}" for reason, count in (figures["left_out"] | skipped).items())
-    print(f"{figures['jobs']} jobs on {system}" + (f" (not as in the trace: {left_out})" if left_out else ""))
+    print(
+        f"{counted(figures['jobs'], 'job')} on {system}"
+        + (f" (not as in the trace: {left_out})" if left_out else "")
+    )
     print(
         f"wait: mean {duration(figures['wait_mean_s'])}, longest {duration(figures['wait_max_s'])}, "
         f"{figures['waited_share']:.2%} of the jobs waited"

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from typing import Any
 
 import rich.console
 from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
 
+PIPED_WIDTH = 1_000
+"""Where nobody looks at the lines they are for another program, and none is broken."""
+
 
 class Console(rich.console.Console):
-    """A Rich console that shows what cannot be printed as U+FFFD; its own colours and cursor moves stay."""
+    """A Rich console that shows what cannot be printed as U+FFFD; its own colours and cursor moves stay.
+
+    No text is an emoji (``log.swf.gz:1234:``), and what goes to a file or a pipe is not broken into lines.
+    """
+
+    def __init__(self, *, stderr: bool = False, **settings: Any) -> None:
+        super().__init__(stderr=stderr, emoji=False, **settings)
+        if not self.is_terminal and "width" not in settings and "COLUMNS" not in os.environ:
+            self.width = PIPED_WIDTH
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Yield the segments of a renderable, with nothing in their texts that a terminal obeys."""

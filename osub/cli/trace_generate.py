@@ -8,6 +8,7 @@ import typer
 
 from osub.cli.trace_files import AsJson, Force, OutFile, Seed, check_free, deliver, print_json, working
 from osub.cli.trace_scale import parse_system
+from osub.units import counted
 from workloads.trace.generate import generate_trace
 from workloads.trace.kinds import summarize_kinds
 
@@ -62,7 +63,7 @@ def generate(
         )
         return
     typer.echo(
-        f"{out}: {jobs:,} jobs for {size}, {kinds['interactive'].jobs:,} of them interactive, over "
+        f"{out}: {counted(jobs, 'job')} for {size}, {kinds['interactive'].jobs:,} of them interactive, over "
         f"{span_s / 86_400:.1f} days, offered load "
         f"{'not defined' if offered is None else f'{offered:.1%}'}; `osub trace info {out}` shows more"
     )

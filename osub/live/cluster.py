@@ -29,6 +29,8 @@ def find_cluster(folder: Path | None) -> tuple[CommandSlurm, ClusterState | None
     conf = folder.absolute() / _CONF
     try:
         check_conf(conf)
+    except NotADirectoryError as error:
+        raise ClusterError(f"{folder} is a file: --cluster names a folder with slurm.conf") from error
     except FileNotFoundError as error:
         raise ClusterError(
             f"{folder} has no slurm.conf: name the folder of an embedded cluster (`osub cluster up "

@@ -102,8 +102,13 @@ class SwfReader(Iterator[SwfJob]):
 
 def refusal(message: str, jobs: int) -> InputError:
     """Return the error for a line; before the first job the file may be none of this format."""
-    other = "" if jobs else "; is it SWF? `osub trace convert` reads sacct's output and job completion logs"
-    return InputError(message + other)
+    more = (
+        "--lenient passes over malformed lines"
+        if jobs
+        else "is it SWF? Then --lenient passes over malformed lines; `osub trace convert` reads sacct's "
+        "output and job completion logs"
+    )
+    return InputError(f"{message}; {more}")
 
 
 def no_jobs(path: Path, report: ReadReport, comments: int) -> InputError:

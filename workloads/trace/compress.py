@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from osub.errors import UsageError
+from osub.units import checked_speedup
 from workloads.swf import SwfJob, SwfTrace
 from workloads.trace.durations import stretch, to_ms, to_s
 
@@ -19,9 +20,9 @@ def compress(trace: SwfTrace, speedup: float) -> SwfTrace:
     Raises
     ------
     UsageError
-        ``speedup`` is not a positive number.
+        ``speedup`` is no factor that a trace can have.
     """
-    return compress_apart(trace, speedup, speedup)
+    return compress_apart(trace, checked_speedup(speedup), speedup)
 
 
 def compress_apart(trace: SwfTrace, arrivals: float, jobs: float) -> SwfTrace:

@@ -32,6 +32,9 @@ _ESTIMATES_S = np.array(
 )
 _ESTIMATE_FACTOR = 4.0
 
+MOST_LOAD = 1000.0
+"""Of the system: with more, all jobs come at once."""
+
 
 def generate_trace(
     jobs: int,
@@ -70,8 +73,10 @@ def generate_trace(
     """
     if jobs < 1 or nodes < 1 or cores_per_node < 1:
         raise UsageError("a trace needs at least 1 job, 1 node and 1 core a node")
-    if not 0 <= interactive_share <= 1 or (load is not None and not 0 < load < float("inf")):
-        raise UsageError("a trace needs an interactive share of 0 to 1 and a load above 0")
+    if not 0 <= interactive_share <= 1 or (load is not None and not 0 < load <= MOST_LOAD):
+        raise UsageError(
+            f"a trace needs an interactive share of 0 to 1, and a load above 0 and at most {MOST_LOAD:g}"
+        )
     procs = nodes * cores_per_node
     rng = np.random.default_rng(seed)
     sessions = round(interactive_share * jobs)

@@ -227,6 +227,7 @@ def _remarks(columns: SwfColumns, frame: pl.DataFrame) -> list[str]:
     remarks += [f"skipped, {reason}: {count:,}" for reason, count in report.skipped.items()]
     remarks += [f"skipped, for example: {example}" for example in report.examples]
     announced = columns.header.max_records
-    if announced is not None and announced != frame.height:
+    # A log that was cleaned keeps the header of the whole one.
+    if announced is not None and announced != frame.height and not columns.name.endswith("-cln"):
         remarks.append(f"the header announces {announced:,} records, the file has {frame.height:,}")
     return remarks

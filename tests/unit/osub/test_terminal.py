@@ -61,3 +61,20 @@ def test_one_line_is_cut() -> None:
     assert one_line("x" * 300) == "x" * 197 + "..."
     assert one_line("a\tb\r\nc") == "a?b??c"
     assert one_line("é\U0001f4a9") == "é\U0001f4a9"
+
+
+def test_a_place_in_a_file_is_no_picture() -> None:
+    out = io.StringIO()
+    Console(file=out, width=80).print("log.swf.gz:1234: :warning: field 2", highlight=False)
+    assert out.getvalue() == "log.swf.gz:1234: :warning: field 2\n"
+
+
+def test_what_goes_to_a_pipe_is_not_broken_into_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    out = io.StringIO()
+    Console(file=out).print("word " * 100)
+    assert out.getvalue().count("\n") == 1
+    monkeypatch.setenv("COLUMNS", "40")
+    out = io.StringIO()
+    Console(file=out).print("word " * 100)
+    assert max(map(len, out.getvalue().splitlines())) <= 40

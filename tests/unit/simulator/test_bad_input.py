@@ -62,7 +62,7 @@ def refused(words: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> 
         ("fine", "--interactive-share 5%", USAGE, "go with --queues mq"),
         ("fine", "--placement best", USAGE, "choose lln, thesis, lln-paired or FILE.py:NAME"),
         ("fine", "--overhead 0.5", USAGE, "C_o is at least 1"),
-        ("fine", "--speedup 0", USAGE, "--speedup must be positive"),
+        ("fine", "--speedup 0", USAGE, "--speedup divides"),
         ("fine", "--memory-gib 0", USAGE, "--memory-gib must be positive"),
         ("fine", "--node-noise -1", USAGE, "choose a deviation"),
         ("fine", "--node-noise 0.1 --seed -1", USAGE, "'--seed'"),
@@ -98,8 +98,9 @@ def test_a_job_that_can_never_fit_is_left_out_or_made_smaller_and_told(
     options = ["--memory-gib", "4", "--oversize", choice, "--out", str(tmp_path / "run")]
     assert run(["simulate", str(trace), "--system", "N2C2", *options]) == 0
     told = "skipped" if choice == "skip" else "clipped"
-    assert f"{1 if choice == 'skip' else 2} jobs on N2C2 (not as in the trace: 1 too large, {told})" in (
-        capsys.readouterr().out
+    assert (
+        f"{'1 job' if choice == 'skip' else '2 jobs'} on N2C2 (not as in the trace: 1 too large, {told})"
+        in (capsys.readouterr().out)
     )
 
 

@@ -13,7 +13,7 @@ from osub.errors import InputError, UsageError
 from osub.records import GangSettings
 from submitter.apps import AppChoice, read_apps
 from submitter.options import ReplayOptions
-from submitter.plan import Oversize, PlanOptions, make_plan
+from submitter.plan import Oversize, PlanOptions, left_out, make_plan
 from submitter.target import Pool, Target
 from workloads.job_shape import JobShape, job_shape
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace
@@ -76,7 +76,7 @@ def test_jobs_that_do_not_run_are_counted() -> None:
 
 def test_an_oversize_job_is_an_error_that_names_it_and_the_ways_out() -> None:
     with pytest.raises(InputError, match=r"job 7 asks for 33 cores .* --oversize skip or clip"):
-        make_plan(trace(job(7, allocated_procs=33)), TARGET, PlanOptions())
+        make_plan(trace(job(7, allocated_procs=33)), TARGET, PlanOptions(oversize=Oversize.FAIL))
 
 
 def test_oversize_jobs_can_be_skipped_or_clipped() -> None:
@@ -85,6 +85,16 @@ def test_oversize_jobs_can_be_skipped_or_clipped() -> None:
     clipped = make_plan(jobs, TARGET, PlanOptions(oversize=Oversize.CLIP))
     assert (len(skipped.jobs), skipped.skipped_oversize) == (1, 1)
     assert (clipped.jobs[1].cores, clipped.clipped_oversize) == (32, 1)
+
+
+def test_some_oversize_jobs_are_left_out_and_told_and_most_are_an_error() -> None:
+    several = [job(number, allocated_procs=33 if number == 3 else 1) for number in (1, 2, 3)]
+    plan = make_plan(trace(*several), TARGET, PlanOptions())
+    assert len(plan.jobs) == 2
+    assert left_out(plan) == ["1 of 3 jobs left out: larger than the cluster, they can never run"]
+    several = [job(number, allocated_procs=1 if number == 3 else 33) for number in (1, 2, 3)]
+    with pytest.raises(InputError, match=r"2 of 3 jobs of trace .* can never run on .* --fit .* --oversize"):
+        make_plan(trace(*several), TARGET, PlanOptions())
 
 
 def test_memory_is_asked_for_a_core_and_cut_to_what_a_node_has() -> None:
@@ -164,7 +174,7 @@ def test_a_job_that_can_never_start_for_its_limit_is_told_before_anything_is_sub
     with pytest.raises(
         InputError, match=r"job 1 asks for 4 minutes, 2 times its own, .*main gives 3 at most"
     ):
-        make_plan(ours, SHORT, PlanOptions(request_factor=2))
+        make_plan(ours, SHORT, PlanOptions(request_factor=2, oversize=Oversize.FAIL))
 
 
 def test_jobs_beyond_the_limit_are_left_out_or_get_what_there_is() -> None:
