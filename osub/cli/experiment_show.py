@@ -37,4 +37,4 @@ def show_table(table: ExperimentTable) -> None:
 
 def note(text: str) -> None:
     """Print a line as it is."""
-    Console().print(text, markup=False, highlight=False)
+    Console().print(text, markup=False, highlight=False, soft_wrap=True)

@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from osub.cli.application import application
+from osub.cli.experiment_physical import thesis_7
 from osub.cli.experiment_show import note, progress, show_table
 from osub.cli.out_file import Force, check_free
 from osub.errors import InputError, UsageError
@@ -245,3 +246,6 @@ def _print(
     note(_MARKED)
     for remark in remarks:
         note(remark)
+
+
+app.command("thesis-7")(thesis_7)

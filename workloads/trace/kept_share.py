@@ -18,6 +18,7 @@ from workloads.trace.run_times import with_run_time
 
 COUPLED = 2
 _MINUTE_S = 60
+_GENEROUS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,8 @@ def keep_shares(
     compression
         What all times are divided by.
     shortest_s
-        Batch jobs and interactive ones are raised to this. Requests are rounded up to whole minutes, as
-        Slurm does it.
+        Batch jobs and interactive ones are raised to this. Requests are four times the run time and a minute,
+        rounded up to whole minutes as Slurm does it: no job of seconds is to end at its limit.
 
     Raises
     ------
@@ -99,7 +100,7 @@ def _procs(procs: int, original: Room, room: Room, *, interactive: bool) -> int:
 
 def _fitted(job: SwfJob, procs: int, run_s: float, compression: float) -> SwfJob:
     shorter = with_run_time(job, round(run_s, 3))
-    limit_s = float(_MINUTE_S * math.ceil(run_s / _MINUTE_S))
+    limit_s = float(_MINUTE_S * (1 + math.ceil(_GENEROUS * run_s / _MINUTE_S)))
     return replace(
         shorter,
         submit_s=round(job.submit_s / compression, 3),

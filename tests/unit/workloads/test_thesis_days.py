@@ -154,7 +154,7 @@ def test_short_jobs_are_raised_and_counted_and_ask_for_whole_minutes() -> None:
     kept = keep_shares(trace_of(job(1, 10, 1), job(2, 14410, 12)), THESIS, Room(2, 1, 2), 10.0, 1.0)
     assert kept.raised == 1
     assert kept.trace.jobs[0].run_s == 1.0
-    assert [one.requested_s for one in kept.trace.jobs] == [60.0, 180.0]
+    assert [one.requested_s for one in kept.trace.jobs] == [120.0, 600.0]
 
 
 @pytest.mark.parametrize("compression", [0.0, -1.0, float("inf"), float("nan")])

@@ -1,0 +1,201 @@
+"""``osub experiment thesis-7``: the thesis's physical study on the cluster at hand."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from osub.claims.table import claims_table, tally
+from osub.cli.experiment_show import note, progress, show_table
+from osub.cli.out_file import check_free
+from osub.cli.terminal import Console, roughly
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+    from osub.physical.study import Prepared
+    from simulator.experiments.claim_study import Findings
+
+
+def thesis_7(
+    trace: Annotated[
+        Path | None,
+        typer.Argument(
+            help="UniLu-Gaia-2014-1.swf.gz; without it the one that `osub trace fetch` keeps.",
+            metavar="[TRACE]",
+        ),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder of the study; an unfinished one there goes on.")
+    ] = Path("osub-thesis-7"),
+    budget: Annotated[
+        str | None, typer.Option(help="How long it may take, such as 30m or 2h (30m).", metavar="TIME")
+    ] = None,
+    cluster: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Folder with slurm.conf, one for each layout that you have. Without: embedded ones.",
+            metavar="DIR",
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=0, max=20, help="Draws of the whole day at most (3).")
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, max=5, help="Trials of everything; without: as the budget allows.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be run, and end.")] = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Page to write (OUT/report.html).", metavar="FILE")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Begin anew where OUT holds a study.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Chapter 7: MQ, and SQ with M = 1 and 2, naive and gang scheduled, on real Slurm and simulated.
+
+    The thesis's two days of UniLu-Gaia-2014-1 are scaled to the cluster and compressed to the budget. The
+    same call goes on with a study that was interrupted, and shows a finished one again.
+    """
+    from deploy.local import natural_shape
+    from deploy.local.busy import busy_warning
+    from deploy.local.host import look_at_host
+    from osub.physical.study import Asked, PhysicalStudy, budget_s
+
+    check_free(html, force, makes_folder=True)
+
+    def say(text: str) -> None:
+        if not as_json:
+            note(text)
+
+    nodes, cores = natural_shape(len(look_at_host().cpus))
+    study = PhysicalStudy(
+        Asked(
+            trace=trace or _cached(),
+            out=out,
+            budget_s=None if budget is None else budget_s(budget),
+            seeds=seeds,
+            trials=trials,
+            clusters=tuple(cluster or ()),
+            nodes=nodes,
+            cores=cores,
+        ),
+        force=force,
+        say=say,
+    )
+    prepared = study.prepare()
+    _tell(prepared, say)
+    if dry_run:
+        if as_json:
+            typer.echo(msgspec.json.format(msgspec.json.encode(prepared.plan), indent=2).decode())
+        else:
+            _show_plan(prepared)
+        return
+    busy = busy_warning() if prepared.lacking else None
+    if busy is not None:
+        typer.echo(f"osub: {busy}", err=True)
+    with _ended_by_sigterm(), _simulating() as done:
+        found = study.run(_follow, done)
+    page = html or out / "report.html"
+    from simulator.experiments.page import write_page
+
+    replays = prepared.plan.rounds + len(prepared.plan.draws)
+    facts = [*found.facts, tally(found.claims, replays)]
+    write_page(page, found.title, facts, found.tables, found.figures(), found.claims)
+    if as_json:
+        typer.echo(_json(prepared, found, page))
+        return
+    _show(found, replays)
+    note(f"Page: {page}")
+
+
+def _follow(*words: object) -> bool:
+    """Carry a replay out under a progress bar."""
+    from osub.cli.replay_watch import watch_replay
+
+    session, title, collect, most_s, look = words
+    return watch_replay(session, title, collect, most_s, outlives_us=False, look=look)  # type: ignore[arg-type]
+
+
+def _cached() -> Path:
+    from osub.physical.study import LOG_NAME
+    from workloads.importers.fetch import cache_folder
+
+    return cache_folder(os.environ) / f"{LOG_NAME}.swf.gz"
+
+
+def _tell(prepared: Prepared, say: Callable[[str], None]) -> None:
+    """Say what is run and how long it takes."""
+    from osub.physical.plan import told
+
+    for line in told(prepared.plan, roughly):
+        say(line)
+    if not prepared.is_new:
+        whole = len(prepared.plan.items())
+        say(
+            f"{whole - prepared.lacking} of {whole} replays are there"
+            + (f"; the others take about {roughly(prepared.left_s)}." if prepared.lacking else ".")
+        )
+
+
+def _show_plan(prepared: Prepared) -> None:
+    for number, (layout, items) in enumerate(prepared.plan.sessions(), start=1):
+        note(f"{number:3} {layout:12} {', '.join(item.name for item in items)}")
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Have SIGTERM end the study as Ctrl-C does: its cluster goes down first."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _simulating() -> Iterator[Callable[[str], None]]:
+    """Show simulations as they are made."""
+    with progress() as bar:
+        tasks: list[TaskID] = []
+
+        def done(name: str) -> None:
+            if not tasks:
+                tasks.append(bar.add_task("simulated", total=None))
+            bar.update(tasks[0], description=f"simulated: {name}")
+
+        yield done
+
+
+def _show(found: Findings, replays: int) -> None:
+    for fact in found.facts:
+        note(fact)
+    Console().print(claims_table(found.claims))
+    note(tally(found.claims, replays))
+    for table in found.tables:
+        show_table(table)
+
+
+def _json(prepared: Prepared, found: Findings, page: Path) -> str:
+    text = msgspec.json.encode(
+        {
+            "study": "thesis-7",
+            "plan": prepared.plan,
+            "facts": found.facts,
+            "claims": found.claims,
+            "tables": found.tables,
+            "page": str(page),
+        }
+    )
+    return msgspec.json.format(text, indent=2).decode()

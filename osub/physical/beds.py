@@ -1,0 +1,155 @@
+"""Clusters in the layouts of the study: embedded ones that come and go, or given ones."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from deploy.local import LocalCluster, Shape
+from deploy.local.state import ClusterState
+from osub.errors import UsageError
+from osub.live.cluster import find_cluster
+from osub.live.gang import AUTO, FoundGang, find_gang
+from osub.physical.folder import StudyFolder
+from osub.physical.layouts import DEDICATED, Layout, layout_found
+from osub.physical.places import SHAPE
+from osub.physical.plan import PLACES
+from osub.slurm import CommandSlurm
+from submitter.target import Target, look_at_target
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Bed:
+    """A cluster to replay on: its Slurm, who takes turns there, and whether tasks must pin themselves."""
+
+    client: CommandSlurm
+    gang: FoundGang
+    pin: bool
+    embedded: ClusterState | None = None
+
+
+class Beds(Protocol):
+    """Whatever has a cluster for each layout."""
+
+    def bed(self, layout: str) -> AbstractContextManager[Bed]:
+        """Give the cluster of a layout while the context lasts."""
+        ...
+
+
+class EmbeddedBeds:
+    """Embedded clusters on this host, one at a time, in a folder that a killed study's successor finds."""
+
+    def __init__(self, nodes: int, cores: int, layouts: Mapping[str, Layout], folder: StudyFolder) -> None:
+        self._nodes, self._cores = nodes, cores
+        self._layouts = layouts
+        self._folder = folder
+
+    def clear(self) -> bool:
+        """Take down what a killed study left; returns whether there was a cluster."""
+        left = self._folder.cluster_folder()
+        if left is None:
+            return False
+        ended = LocalCluster(left).down()
+        with suppress(OSError):
+            left.parent.rmdir()
+        self._folder.note_cluster(None)
+        return ended.existed
+
+    @contextmanager
+    def bed(self, layout: str) -> Iterator[Bed]:
+        """Start the cluster of a layout, and end it however the context ends."""
+        shape = SHAPE if layout == PLACES else self._layouts[layout].shape(self._nodes, self._cores)
+        folder = Path(tempfile.mkdtemp(prefix="osub-thesis-7-")) / "cluster"
+        cluster = LocalCluster(folder)
+        self._folder.note_cluster(folder)
+        try:
+            cluster.up(shape)
+            yield _bed_of(cluster, shape)
+        finally:
+            cluster.down()
+            with suppress(OSError):
+                folder.parent.rmdir()
+            self._folder.note_cluster(None)
+
+
+def _bed_of(cluster: LocalCluster, shape: Shape) -> Bed:
+    client = cluster.client()
+    gang = find_gang(AUTO, cluster.state(), client.config(), ())
+    return Bed(client, gang, pin=shape.cores > 1 and not shape.virtual, embedded=cluster.state())
+
+
+class GivenBeds:
+    """Clusters that the user configured, each recognised by its configuration."""
+
+    def __init__(self, clusters: Mapping[str, Path]) -> None:
+        self._clusters = clusters
+
+    @contextmanager
+    def bed(self, layout: str) -> Iterator[Bed]:
+        """Give the user's cluster of this layout."""
+        client, embedded = find_cluster(self._clusters[layout])
+        target = look_at_target(client)
+        gang = find_gang(AUTO, embedded, client.config(), target.node_names)
+        pin = embedded is not None and not embedded.shape.virtual and embedded.shape.cores > 1
+        yield Bed(client, gang, pin, embedded)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the user's clusters are: one size, and which of them has which layout."""
+
+    nodes: int
+    cores: int
+    layouts: tuple[Layout, ...]
+    folders: Mapping[str, Path]
+
+
+def recognise(folders: Sequence[Path], say: Say) -> Given:
+    """Look at the user's clusters.
+
+    Raises
+    ------
+    UsageError
+        One of them has no layout of the study, two have the same, they differ in size, or the dedicated one
+        (SQ M=1), from which the jobs have their work, is missing.
+    ClusterError, InputError, TrustError
+        One of them cannot be looked at.
+    """
+    found: dict[str, tuple[Layout, Path]] = {}
+    sizes: dict[str, Path] = {}
+    target: Target | None = None
+    for folder in folders:
+        client, embedded = find_cluster(folder)
+        target = look_at_target(client)
+        gang = find_gang(AUTO, embedded, client.config(), target.node_names)
+        if gang.remark is not None:
+            say(f"{folder}: {gang.remark}")
+        layout = layout_found(target, gang.settings)
+        if layout is None:
+            raise UsageError(
+                f"{folder} has no layout of the study: {target.system}, M={target.batch.multiplicity}, gang "
+                f"{gang.settings.kind}; it takes SQ with M=1, or M=2 (naive, Slurm's gang, gangd), or MQ "
+                "with M=1 on the batch nodes"
+            )
+        if layout.key in found:
+            raise UsageError(f"{folder} and {found[layout.key][1]} both have the layout {layout.label}")
+        found[layout.key] = layout, folder
+        sizes[target.system] = folder
+    if len(sizes) != 1 or target is None:
+        raise UsageError(f"the clusters differ in size: {', '.join(sizes)}")
+    if DEDICATED.key not in found:
+        raise UsageError("no cluster with one queue and M=1 is given: from its run the jobs have their work")
+    dedicated = found.pop(DEDICATED.key)
+    ordered = [dedicated, *found.values()]
+    return Given(
+        nodes=len(target.node_names),
+        cores=target.cores,
+        layouts=tuple(layout for layout, _ in ordered),
+        folders={layout.key: folder for layout, folder in ordered},
+    )

@@ -1,0 +1,178 @@
+"""Carries a plan out: cluster after cluster, replay after replay, each of them once.
+
+What is finished already is passed over, so a study that was killed goes on with what lacks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from deploy.local.watch import HostWatch
+from osub.errors import ClusterError, OsubError
+from osub.live.gang import collector_of
+from osub.physical.beds import Bed, Beds, Say
+from osub.physical.folder import INPUTS, StudyFolder
+from osub.physical.jobs import applications, apps_table, pair_table, pair_trace, sleepers
+from osub.physical.layouts import DEDICATED, Layout
+from osub.physical.places import places_trace
+from osub.physical.plan import DAY, FIRST, PAIR, PLACES, Item, Plan, fitted_trace
+from osub.whole_file import write_whole
+from submitter.options import ReplayOptions
+from submitter.replay import Collect, Look, Replay
+from workloads.swf import SwfTrace, write_swf
+
+Follow = Callable[[Replay, str, Collect | None, float, Look], bool]
+"""Carries one replay out under a title, for so many seconds at most; False if the user ended it."""
+Rerun = Callable[[Item, Bed], None]
+_TRIES = 2
+_MOST = 4.0
+"""A replay that takes so many times as long as it should is given up, and its jobs are cancelled."""
+_LEAST_MOST_S = 180.0
+
+
+class InterruptedStudyError(ClusterError):
+    """The user ended the study; what is finished is kept."""
+
+
+def carry_out(plan: Plan, folder: StudyFolder, beds: Beds, replay: Rerun, say: Say) -> None:
+    """Make every replay that lacks, on the cluster of its layout.
+
+    Parameters
+    ----------
+    plan, folder
+        What is to be run, and where it is kept.
+    beds
+        The clusters.
+    replay
+        Makes one replay on a cluster.
+    say
+        Told what is done next.
+
+    Raises
+    ------
+    OsubError
+        A cluster could not be started twice in a row, or a replay could not be made.
+    """
+    sessions = plan.sessions()
+    for number, (layout, items) in enumerate(sessions, start=1):
+        for attempt in range(1, _TRIES + 1):
+            lacking = [item for item in items if not folder.is_done(item)]
+            if not lacking:
+                break
+            names = ", ".join(dict.fromkeys(item.workload for item in lacking))
+            say(f"{number} of {len(sessions)}: {layout}, trial {lacking[0].trial} ({names})")
+            try:
+                with beds.bed(layout) as bed:
+                    for item in lacking:
+                        folder.remove_run(folder.run(item))
+                        replay(item, bed)
+            except InterruptedStudyError:
+                raise
+            except OsubError as error:
+                if attempt == _TRIES:
+                    raise
+                say(f"{layout}: {error}; once more on a new cluster")
+
+
+class Replays:
+    """Makes replays of the study's workloads.
+
+    Parameters
+    ----------
+    plan, folder, layouts
+        The study.
+    traces
+        The thesis's traces for N12C12: ``first``, and ``day`` by seed.
+    follow
+        Carries a replay out and shows it.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        folder: StudyFolder,
+        layouts: Mapping[str, Layout],
+        traces: Mapping[tuple[str, int], SwfTrace],
+        follow: Follow,
+    ) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._layouts = layouts
+        self._traces = traces
+        self._follow = follow
+
+    def __call__(self, item: Item, bed: Bed) -> None:
+        """Make one replay.
+
+        Raises
+        ------
+        InterruptedStudyError
+            The user ended it.
+        OsubError
+            It could not be made.
+        """
+        trace, table, label = self._of(item)
+        swf, apps = self._files(item, trace, table)
+        options = ReplayOptions(
+            label=f"{label}, trial {item.trial}",
+            trial=item.trial,
+            gang=bed.gang.settings,
+            slices=bed.gang.slices,
+            pin=bed.pin,
+            use_memory=False,  # of another machine
+        )
+        session = Replay.begin(swf, self._folder.run(item), bed.client, options, apps)
+        collect = collector_of(bed.gang.slices, bed.client.config())
+        last_s = max(job.submit_s + (job.run_s or 0) for job in trace.jobs)
+        most_s = max(_LEAST_MOST_S, _MOST * last_s)
+        look = _no_sample if bed.embedded is None else HostWatch(bed.embedded, os.getpid())
+        if not self._follow(session, f"{item.workload}, {label}, trial {item.trial}", collect, most_s, look):
+            raise InterruptedStudyError(
+                "the study was interrupted; its finished runs are kept, the same command goes on"
+            )
+        if item.layout == DEDICATED.key and draw_of(item) not in self._folder.work():
+            ranks = {job.job_number: job.procs or 1 for job in trace.jobs}
+            made = {number: (ranks[number], steps) for number, steps in session.steps.items()}
+            self._folder.keep_work(draw_of(item), made)
+
+    def _of(self, item: Item) -> tuple[SwfTrace, str, str]:
+        """Return trace, table of applications and label of a replay."""
+        if item.workload == PLACES:
+            trace = places_trace()
+            return trace, sleepers(trace), "Table 7.8 on N12C12"
+        layout = self._layouts[item.layout]
+        known = self._folder.work().get(draw_of(item), {})
+        work = {int(number): steps for number, steps in known.items()}
+        if item.workload == PAIR:
+            trace = pair_trace(self._plan)
+            return trace, pair_table(trace, work), layout.label
+        original = self._traces[item.workload, item.seed]
+        compression = self._plan.compression(item.workload)
+        trace = fitted_trace(original, self._plan, layout, compression)
+        # Drawn for the sizes of a single queue: a job has the same application in every layout.
+        widest = fitted_trace(original, self._plan, DEDICATED, compression)
+        return trace, apps_table(trace, applications(widest, item.seed), work), layout.label
+
+    def _files(self, item: Item, trace: SwfTrace, table: str) -> tuple[Path, Path]:
+        place = self._folder.path / INPUTS
+        place.mkdir(exist_ok=True)
+        swf, apps = place / f"{item.name}.swf.gz", place / f"{item.name}.csv"
+        write_swf(swf, trace)
+        write_whole(apps, table)
+        return swf, apps
+
+
+def _no_sample(_: float) -> None:
+    """Nodes elsewhere: this host's CPUs tell nothing of them."""
+
+
+def draw_of(item: Item) -> str:
+    """Return the name under which the work of a workload's jobs is kept."""
+    return f"{item.workload}-{item.seed}"
+
+
+def traces_of(plan: Plan, first: SwfTrace, day: Callable[[int], SwfTrace]) -> dict[tuple[str, int], SwfTrace]:
+    """Return the traces that a plan replays, for N12C12."""
+    return {(FIRST, 1): first} | {(DAY, seed): day(seed) for seed in plan.draws}

@@ -1,0 +1,169 @@
+"""The study's folder: its plan, its traces, its runs; what a killed study has done and what lacks.
+
+``study.json`` is written once, when the study begins, and is what a later call goes on with. A RUN that is
+not finished belongs to a cluster that is gone, so it is made again. Nothing else in the folder is removed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from osub.errors import InputError, OutputError
+from osub.physical.plan import Item, Plan
+from osub.records.folder import INFO_NAME, is_finished
+from osub.trust import refuse_for_root
+from osub.whole_file import write_whole
+
+STUDY, LISTING, INPUTS = "study.json", "runs", "inputs"
+_WORK, _SCRATCH = "work.json", "cluster-folder"
+SIMULATED = "-simulated"
+
+
+class Study(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``study.json`` holds: the plan, and the trace that it was made for."""
+
+    version: int = 1
+    plan: Plan
+    trace_name: str
+    trace_sha256: str
+
+
+class StudyFolder:
+    """One study on disk.
+
+    Parameters
+    ----------
+    path
+        The folder; made where it is missing.
+
+    Raises
+    ------
+    OutputError, TrustError
+        It cannot be made, or is root's and in others' hands.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        try:
+            (self.path / LISTING).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"cannot make {path}: {error.strerror}") from error
+        refuse_for_root(self.path)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other calls from working on the study.
+
+        Raises
+        ------
+        OutputError
+            One does.
+        """
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(descriptor)
+            raise OutputError(
+                f"another study works on {self.path}: wait for it, or choose another --out"
+            ) from error
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+    def study(self) -> Study | None:
+        """Return what was begun here, None where nothing was.
+
+        Raises
+        ------
+        InputError
+            The file is damaged, or of another version.
+        """
+        path = self.path / STUDY
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=Study)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError) as error:
+            raise InputError(
+                f"{path} is not a study of this version ({error}); choose another --out"
+            ) from error
+
+    def begin(self, study: Study) -> None:
+        """Write the plan of a new study."""
+        write_whole(self.path / STUDY, msgspec.json.format(msgspec.json.encode(study), indent=2).decode())
+
+    def forget(self, plan: Plan) -> None:
+        """Remove the runs of an earlier study, and what it knew."""
+        for item in plan.items():
+            for path in (self.run(item), self.simulated(item)):
+                self.remove_run(path)
+        for name in (STUDY, _WORK):
+            (self.path / name).unlink(missing_ok=True)
+
+    def run(self, item: Item) -> Path:
+        """Return the RUN of a replay."""
+        return self.path / LISTING / item.name
+
+    def simulated(self, item: Item) -> Path:
+        """Return the RUN of its simulation."""
+        return self.path / LISTING / f"{item.name}{SIMULATED}"
+
+    def is_done(self, item: Item) -> bool:
+        """Return whether a replay is finished."""
+        return is_finished(self.run(item))
+
+    def lacking(self, plan: Plan) -> list[Item]:
+        """Return the replays that are yet to be made, in order."""
+        return [item for item in plan.items() if not self.is_done(item)]
+
+    def remove_run(self, path: Path) -> None:
+        """Remove a RUN, finished or not.
+
+        Raises
+        ------
+        OutputError
+            Something is there that is no RUN.
+        """
+        if path.is_symlink() or (path.exists() and not (path / INFO_NAME).is_file()):
+            raise OutputError(f"{path} is no run of this study: move it away, or choose another --out")
+        if path.exists():
+            shutil.rmtree(path)
+
+    def work(self) -> dict[str, dict[str, tuple[int, int]]]:
+        """Return for each workload's draw, by job, its ranks and how many steps it makes on them."""
+        path = self.path / _WORK
+        if not path.exists():
+            return {}
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, tuple[int, int]]])
+        except (OSError, msgspec.DecodeError) as error:
+            raise InputError(f"{path} is damaged ({error}); begin again with --force") from error
+
+    def keep_work(self, draw: str, work: Mapping[int, tuple[int, int]]) -> None:
+        """Keep how many steps the jobs of a draw make from now on."""
+        known = self.work() | {draw: {str(job): steps for job, steps in work.items()}}
+        write_whole(self.path / _WORK, msgspec.json.encode(known).decode())
+
+    def cluster_folder(self) -> Path | None:
+        """Return where an earlier call had its cluster, None where it took it down itself."""
+        try:
+            text = (self.path / _SCRATCH).read_text(encoding="utf-8").strip()
+        except OSError:
+            return None
+        return Path(text) if text else None
+
+    def note_cluster(self, folder: Path | None) -> None:
+        """Note where the cluster is, so that a later call can take it down if this one is killed."""
+        if folder is None:
+            (self.path / _SCRATCH).unlink(missing_ok=True)
+        else:
+            write_whole(self.path / _SCRATCH, f"{folder}\n")

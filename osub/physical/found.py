@@ -1,0 +1,109 @@
+"""The findings of a study: a verdict in sentences, the claims in order, tables and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean
+
+from osub.claims import Row
+from osub.claims.estimate import estimate
+from osub.physical import published
+from osub.physical.claims_full import full_rows
+from osub.physical.claims_pair import pair_rows
+from osub.physical.claims_real import real_rows
+from osub.physical.full_size import SHARED
+from osub.physical.layouts import DEDICATED, GANGD, NAIVE, Layout
+from osub.physical.outcome import Outcome
+from osub.physical.places import same_places
+from osub.physical.plan import DAY, FIRST, Plan, fitted_trace, told
+from osub.physical.results import Results
+from osub.physical.tables import all_tables, longest_wait, pair_losses
+from simulator.experiments.claim_study import Findings
+from simulator.experiments.page import Drawing
+from workloads.swf import SwfTrace
+
+TITLE = "The thesis's physical study (chapter 7) again"
+
+
+def findings(results: Results, first: SwfTrace, day: SwfTrace) -> Findings:
+    """Return everything that is shown; ``first`` and ``day`` are the traces for N12C12."""
+
+    def draw() -> list[Drawing]:
+        from osub.physical.figures import drawings
+
+        return drawings(results, day)
+
+    return Findings(
+        title=TITLE,
+        facts=[*verdict(results), *told(results.plan, _minutes)],
+        claims=claims(results),
+        tables=all_tables(results, _traces(results.plan, results.layouts[DEDICATED.key], first, day)),
+        figures=draw,
+    )
+
+
+def claims(results: Results) -> list[Row]:
+    """Return all claims by number; the thesis's own size after the cluster at hand."""
+    rows = [*pair_rows(results), *real_rows(results), *full_rows(results.full)]
+    return sorted(rows, key=lambda row: (int(row.id.split()[0][1:]), " " in row.id))
+
+
+def verdict(results: Results) -> list[str]:
+    """Return what came of it in a few sentences."""
+    lines = []
+    if results.real.get(NAIVE.key) and results.real.get(DEDICATED.key):
+        waits = {key: results.values(key, longest_wait("interactive")) for key in (DEDICATED.key, GANGD.key)}
+        shared = waits[GANGD.key] or results.values(NAIVE.key, longest_wait("interactive"))
+        shares = [results.values(key, Outcome.waited) for key in (DEDICATED.key, NAIVE.key, GANGD.key)]
+        lines.append(
+            f"Of the interactive jobs {_percent(shares[0])} wait with M=1, {_percent(shares[1])} with M=2 "
+            f"naive, {_percent(shares[2])} under gangd; the longest wait is "
+            f"{mean(waits[DEDICATED.key]):.1f} s with M=1 and {mean(shared):.1f} s with M=2."
+        )
+    naive, gangd = (pair_losses(results, one.key) for one in (NAIVE, GANGD))
+    if naive and gangd:
+        lines.append(
+            f"Two coupled jobs on the same cores together lose {_percent(naive)} of one job's speed naive, "
+            f"{_percent(gangd)} under gangd (thesis, 12 ranks: 76% and 4%)."
+        )
+    same = same_places(results.full.places, published.SIMULATED_PLACES)
+    at_once = mean(1 - one.waited() for one in results.full.outcomes[SHARED])
+    lines.append(
+        f"At the thesis's own size, simulated, {same} of {len(published.SIMULATED_PLACES)} jobs of Table 7.8 "
+        f"lie where its simulation puts them, and SQ M=2 starts {at_once:.0%} of the interactive jobs at "
+        "once."
+    )
+    lines.append(_evidence(results))
+    return lines
+
+
+def _evidence(results: Results) -> str:
+    replays = sum(map(len, results.real.values())) + sum(map(len, results.pairs.values()))
+    if not results.unfit:
+        known = f", {results.unwatched} of them without a watch on the host" if results.unwatched else ""
+        return f"Evidence: {replays} replays{known}; none is known to be disturbed by others' work."
+    why = next(iter(results.unfit.values()))
+    return (
+        f"Evidence: {len(results.unfit)} of {replays} replays are unfit to judge by (in the first {why}): "
+        "repeat the study on a quiet host before anything is concluded from its times."
+    )
+
+
+def _traces(plan: Plan, layout: Layout, first: SwfTrace, day: SwfTrace) -> Sequence[tuple[str, SwfTrace]]:
+    here = f"N{plan.nodes}C{plan.cores}"
+    found = [
+        ("first hours, N12C12", first),
+        (f"first hours, {here}", fitted_trace(first, plan, layout, plan.compression(FIRST))),
+        ("whole day, N12C12", day),
+    ]
+    if plan.draws:
+        found.append((f"whole day, {here}", fitted_trace(day, plan, layout, plan.compression(DAY))))
+    return found
+
+
+def _percent(values: Sequence[float]) -> str:
+    return estimate([100 * value for value in values]).text("%") if values else "-"
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min"

@@ -1,0 +1,159 @@
+"""What the thesis reports of a run (7.4.1): waits, percentiles of completion, slowdowns, intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from osub.analysis.derived import with_derived
+from osub.analysis.slice_metrics import USED, numbered_once
+from osub.records import Run
+
+REAL_WAIT_S = 2.0
+"""A job of a compressed replay that waits longer did not start at once: Slurm itself takes up to a second."""
+THESIS_WAIT_S = 5.0
+SHARES = (90, 95, 100)
+MUCH = 2.0
+"""Degradation beyond that is told job by job (Table 7.7)."""
+_COLUMNS = (
+    "trace_job",
+    "job_id",
+    "kind",
+    "app",
+    "args",
+    "cores",
+    "submit_s",
+    "start_s",
+    "end_s",
+    "dedicated_s",
+    "wait_s",
+    "run_s",
+    "slowdown_osub",
+    "degradation",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One run in figures, and its jobs.
+
+    Attributes
+    ----------
+    jobs
+        One row a job that completed, by number.
+    wait_threshold_s
+        What counts as waiting.
+    intervals
+        How often each usage interval occurs, by job and interval, every slice counted as the thesis does;
+        None where nobody records slices.
+    failed
+        Jobs that did not complete.
+    """
+
+    jobs: pl.DataFrame
+    wait_threshold_s: float
+    intervals: pl.DataFrame | None = None
+    failed: int = 0
+
+    def waited(self, kind: str = "interactive") -> float:
+        """Return the share of the jobs of a kind that waited."""
+        waits = self._of(kind).get_column("wait_s")
+        return int((waits > self.wait_threshold_s).sum()) / len(waits) if len(waits) else 0.0
+
+    def longest_wait_s(self, kind: str) -> float:
+        """Return the longest wait of a kind."""
+        return _largest(self._of(kind).get_column("wait_s"))
+
+    def largest_slowdown(self, kind: str) -> float:
+        """Return the largest (wait + run) over dedicated time of a kind."""
+        return _largest(self._of(kind).get_column("slowdown_osub"))
+
+    def slowest_job(self, kind: str) -> int | None:
+        """Return the job of the largest slowdown of a kind."""
+        jobs = self._of(kind).drop_nulls("slowdown_osub")
+        return None if not jobs.height else int(jobs.sort("slowdown_osub")["trace_job"][-1])
+
+    def percentiles_s(self) -> tuple[float, float, float]:
+        """Return when 90, 95 and 100 percent of the jobs were done, from the first submission."""
+        ends = sorted((self.jobs["end_s"] - self.jobs["submit_s"].min()).drop_nulls().to_list())
+        if not ends:
+            return 0.0, 0.0, 0.0
+        first, second, third = (ends[max(0, -(-share * len(ends) // 100) - 1)] for share in SHARES)
+        return first, second, third
+
+    def degraded(self) -> pl.DataFrame:
+        """Return the jobs that ran for more than twice as long as alone."""
+        return self.jobs.filter(pl.col("degradation") > MUCH).sort("degradation", descending=True)
+
+    def interval_shares(self) -> dict[int, float]:
+        """Return which part of the usage intervals each length has."""
+        if self.intervals is None or not self.intervals.height:
+            return {}
+        counted = self.intervals.group_by("interval").agg(pl.col("count").sum()).sort("interval")
+        whole = counted["count"].sum()
+        return {interval: count / whole for interval, count in counted.iter_rows()}
+
+    def spread(self) -> float:
+        """Return how far the slowdowns of the middle half of the jobs lie apart."""
+        values = self.jobs["slowdown_osub"].drop_nulls()
+        if not len(values):
+            return 0.0
+        upper, lower = values.quantile(0.75), values.quantile(0.25)
+        return float((upper or 0.0) - (lower or 0.0))
+
+    def _of(self, kind: str) -> pl.DataFrame:
+        return self.jobs.filter(pl.col("kind") == kind)
+
+
+def outcome_of_run(run: Run, wait_threshold_s: float = REAL_WAIT_S) -> Outcome:
+    """Return the outcome of a RUN, real or simulated."""
+    return Outcome(
+        jobs=_completed(run.jobs),
+        wait_threshold_s=wait_threshold_s,
+        intervals=_intervals(run.slices) if run.slices is not None and run.slices.height else None,
+        failed=int((run.jobs["state"] != "COMPLETED").sum()),
+    )
+
+
+def outcome_of_frame(jobs: pl.DataFrame) -> Outcome:
+    """Return the outcome of simulated jobs at the thesis's own size."""
+    return Outcome(jobs=_completed(jobs), wait_threshold_s=THESIS_WAIT_S)
+
+
+def speeds(jobs: pl.DataFrame, work: Mapping[int, tuple[int, int]]) -> list[float]:
+    """Return each job's steps a second, by number; a job whose steps are not known counts as one step."""
+    rows = jobs.filter(pl.col("state") == "COMPLETED").sort("trace_job")
+    return [
+        work.get(number, (0, 1))[1] / (end_s - start_s)
+        for number, start_s, end_s in rows.select("trace_job", "start_s", "end_s").iter_rows()
+    ]
+
+
+def _completed(jobs: pl.DataFrame) -> pl.DataFrame:
+    derived = with_derived(jobs.filter(pl.col("state") == "COMPLETED"))
+    known = [pl.col(name) if name in derived.columns else pl.lit(None).alias(name) for name in _COLUMNS]
+    return derived.select(known).sort("trace_job")
+
+
+def _intervals(slices: pl.DataFrame) -> pl.DataFrame:
+    """Return ``job``, ``interval``, ``count`` for the jobs that were ever held, every slice counted."""
+    slices = numbered_once(slices)
+    shared = slices.filter(pl.col("role") == "held").get_column("job").unique()
+    return (
+        slices.filter(USED & pl.col("job").is_in(shared.implode()))
+        .select("job", "slice")
+        .unique()
+        .sort("job", "slice")
+        .with_columns(interval=pl.col("slice").diff().over("job"))
+        .drop_nulls("interval")
+        .group_by("job", "interval")
+        .agg(pl.len().cast(pl.Int64).alias("count"))
+        .sort("job", "interval")
+    )
+
+
+def _largest(values: pl.Series) -> float:
+    known = values.drop_nulls()
+    return float(known.max() or 0.0) if len(known) else 0.0  # type: ignore[arg-type]

@@ -1,0 +1,308 @@
+"""What is run, how compressed, how often, and how long that takes: decided before anything starts.
+
+A *round* has every layout once, so that trials of different layouts lie next to each other in time. In each
+round a layout's cluster replays the pair of Table 7.4 and the thesis's first hours; the whole day is replayed
+in as many rounds as there are draws of it. A budget is met by compressing times more, then by fewer draws and
+rounds, in the order of ``_WISHES``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from osub.errors import UsageError
+from osub.physical.layouts import Layout, layouts_of
+from workloads.swf import SwfTrace
+from workloads.trace.kept_share import Room, keep_shares
+from workloads.trace.miniature import fcfs_makespan_s
+from workloads.trace.thesis_days import CORES, INTERACTIVE_QUEUE, NODES
+
+THESIS_ROOM = Room(NODES, CORES, NODES)
+LENGTH_S = 58_375.0
+"""From the first arrival to the end of the longest interactive job: what compressions are told by."""
+START_S = 1.0
+"""What Slurm and a job's launch add to a run, about."""
+SHORTEST_RUN_S = 1.0
+CLUSTER_S = 9.0
+"""To start a cluster and to end it."""
+PAIR_S, PAIR_JOBS = 10.0, 2
+PLACES_S, PLACES_CLUSTER_S = 124.0, 25.0
+"""The replay of Table 7.8 on declared nodes, and its cluster's start and end."""
+JUDGING_S = 25.0
+"""Simulations, tables and figures in the end."""
+LONG_OVER_SHORT = 1.5
+"""The whole day has more jobs than the first hours: its replay gets more time."""
+LEAST_SHORT_S, MOST_SHORT_S = 30.0, 600.0
+_WISHES = ((5, 3), (5, 2), (4, 2), (3, 2), (3, 1), (2, 1), (2, 0), (1, 0))
+_COMFORT_S = 70.0
+"""With less time than that for the first hours, starts are most of the jobs' times: rather fewer trials."""
+
+FIRST, DAY, PAIR, PLACES = "first", "day", "pair", "places"
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True):
+    """One replay: a workload under a layout, in a round; ``seed`` is the draw of the whole day."""
+
+    workload: str
+    layout: str
+    trial: int
+    seed: int = 1
+
+    @property
+    def name(self) -> str:
+        """The folder of its RUN."""
+        draw = f"-seed{self.seed}" if self.workload == DAY else ""
+        return f"{self.workload}{draw}-{self.layout}-{self.trial}"
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole study.
+
+    Attributes
+    ----------
+    nodes, cores
+        The cluster at hand.
+    layouts
+        Keys of the layouts, the dedicated one first.
+    rounds, draws
+        How often everything is repeated, and seeds of the whole day.
+    short_s, long_s
+        Seconds that the first hours and the whole day are compressed to.
+    pair_s
+        Length of the jobs of the pair on cores of their own; 0: there is no pair.
+    places
+        Whether Table 7.8 is replayed on twelve declared nodes.
+    estimate_s
+        How long all of it takes, about.
+    given_up
+        What the budget left out, in words.
+    """
+
+    nodes: int
+    cores: int
+    layouts: tuple[str, ...]
+    rounds: int
+    draws: tuple[int, ...]
+    short_s: float
+    long_s: float
+    pair_s: float
+    places: bool
+    estimate_s: float
+    given_up: tuple[str, ...] = ()
+
+    def compression(self, workload: str) -> float:
+        """Return what the times of a workload are divided by."""
+        return LENGTH_S / (self.long_s if workload == DAY else self.short_s)
+
+    def sessions(self) -> list[tuple[str, list[Item]]]:
+        """Return, in order, which layout has a cluster and what it replays.
+
+        Rounds begin with the dedicated layout, which tells how much work the jobs are; the others change
+        their order from round to round.
+        """
+        first, *others = self.layouts
+        found: list[tuple[str, list[Item]]] = []
+        for number in range(1, self.rounds + 1):
+            turned = (
+                others[(number - 1) % len(others) :] + others[: (number - 1) % len(others)] if others else []
+            )
+            for layout in (first, *turned):
+                items = [Item(workload=FIRST, layout=layout, trial=number)]
+                if number <= len(self.draws):
+                    seed = self.draws[number - 1]
+                    items.append(Item(workload=DAY, layout=layout, trial=number, seed=seed))
+                if self.pair_s and not layout.startswith("mq"):
+                    items.insert(0, Item(workload=PAIR, layout=layout, trial=number))
+                found.append((layout, items))
+        if self.places:
+            found.append((PLACES, [Item(workload=PLACES, layout="sq-m2-naive", trial=1)]))
+        return found
+
+    def items(self) -> list[Item]:
+        """Return every replay, in order."""
+        return [item for _, items in self.sessions() for item in items]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is asked for.
+
+    Attributes
+    ----------
+    nodes, cores
+        The cluster at hand.
+    layouts
+        Those that there are clusters for.
+    budget_s
+        Seconds that the study may take.
+    seeds
+        Draws of the whole day at most; their numbers begin with ``first_seed``.
+    trials
+        Rounds at most; None: as many as the budget allows.
+    places
+        Whether Slurm can be started here for Table 7.8.
+    """
+
+    nodes: int
+    cores: int
+    layouts: Sequence[Layout]
+    budget_s: float
+    seeds: int = 3
+    first_seed: int = 1
+    trials: int | None = None
+    places: bool = True
+
+
+def make_plan(wanted: Wanted, first: SwfTrace, day: SwfTrace) -> Plan:
+    """Return the plan that makes most of the budget.
+
+    Parameters
+    ----------
+    wanted
+        What is asked for.
+    first, day
+        The thesis's first hours and a whole day, for N12C12.
+
+    Raises
+    ------
+    UsageError
+        The budget is too short for one round, or the cluster is too small.
+    """
+    if wanted.nodes * wanted.cores < PAIR_JOBS:
+        raise UsageError(
+            f"N{wanted.nodes}C{wanted.cores} has one core: nothing can be coordinated on it; the study takes "
+            "two cores at least"
+        )
+    takes = _Takes(wanted, first, day)
+    wishes = [
+        (rounds, min(draws, wanted.seeds))
+        for rounds, draws in _WISHES
+        if wanted.trials is None or rounds == min(wanted.trials, _WISHES[0][0])
+    ]
+    for least_s in (_COMFORT_S, LEAST_SHORT_S):
+        for rounds, draws in wishes:
+            for places in (True, False) if wanted.places else (False,):
+                if (found := takes.fitted(rounds, draws, least_s, places=places)) is not None:
+                    return found
+    rounds = wishes[-1][0]
+    least = takes.plan(rounds, 0, LEAST_SHORT_S, places=False)
+    raise UsageError(
+        f"a budget of {wanted.budget_s / 60:.0f} min is too short: the least study on "
+        f"N{wanted.nodes}C{wanted.cores}, {rounds} trial{'s' * (rounds > 1)} of each layout, takes "
+        f"{least.estimate_s / 60 + 0.5:.0f} min"
+    )
+
+
+class _Takes:
+    """How long parts of the study take."""
+
+    def __init__(self, wanted: Wanted, first: SwfTrace, day: SwfTrace) -> None:
+        self._wanted = wanted
+        self._traces = {FIRST: first, DAY: day}
+        self._known: dict[tuple[str, float, int], float] = {}
+
+    def fitted(self, rounds: int, draws: int, least_s: float, *, places: bool) -> Plan | None:
+        """Return the plan with the longest replays that the budget allows, None if they were too short."""
+        budget_s = self._wanted.budget_s
+        if self.plan(rounds, draws, least_s, places=places).estimate_s > budget_s:
+            return None
+        low, high = least_s, MOST_SHORT_S
+        for _ in range(12):
+            middle = (low + high) / 2
+            fits = self.plan(rounds, draws, middle, places=places).estimate_s <= budget_s
+            low, high = (middle, high) if fits else (low, middle)
+        return self.plan(rounds, draws, low, places=places)
+
+    def plan(self, rounds: int, draws: int, short_s: float, *, places: bool) -> Plan:
+        """Return a plan."""
+        wanted = self._wanted
+        draws = min(draws, rounds)
+        long_s = LONG_OVER_SHORT * short_s
+        plan = Plan(
+            nodes=wanted.nodes,
+            cores=wanted.cores,
+            layouts=tuple(layout.key for layout in wanted.layouts),
+            rounds=rounds,
+            draws=tuple(range(wanted.first_seed, wanted.first_seed + draws)),
+            short_s=round(short_s, 1),
+            long_s=round(long_s, 1) if draws else 0.0,
+            pair_s=PAIR_S,
+            places=places,
+            estimate_s=0.0,
+            given_up=tuple(_given_up(wanted, rounds, draws, places=places)),
+        )
+        seconds = JUDGING_S
+        for layout, items in plan.sessions():
+            seconds += PLACES_CLUSTER_S if layout == PLACES else CLUSTER_S
+            seconds += sum(self._item_s(plan, item) for item in items)
+        return msgspec.structs.replace(plan, estimate_s=round(seconds, 1))
+
+    def _item_s(self, plan: Plan, item: Item) -> float:
+        if item.workload == PLACES:
+            return PLACES_S
+        if item.workload == PAIR:
+            return PAIR_JOBS * (plan.pair_s + START_S) + (PAIR_S if item.layout == "sq-m2-slurm" else 0.0)
+        layout = next(one for one in self._wanted.layouts if one.key == item.layout)
+        key = (item.workload, plan.compression(item.workload), layout.batch_nodes(plan.nodes))
+        if key not in self._known:
+            self._known[key] = replay_s(self._traces[item.workload], plan, layout, key[1])
+        return self._known[key]
+
+
+def fitted_trace(trace: SwfTrace, plan: Plan, layout: Layout, compression: float) -> SwfTrace:
+    """Return a trace of N12C12 as it is replayed under a layout."""
+    room = Room(plan.nodes, plan.cores, layout.batch_nodes(plan.nodes))
+    return keep_shares(trace, THESIS_ROOM, room, compression, SHORTEST_RUN_S, INTERACTIVE_QUEUE).trace
+
+
+def replay_s(trace: SwfTrace, plan: Plan, layout: Layout, compression: float) -> float:
+    """Return about how long a replay takes: first come, first served, one job a core."""
+    jobs = fitted_trace(trace, plan, layout, compression).jobs
+    if layout.interactive_nodes is None:
+        return fcfs_makespan_s(jobs, plan.nodes * plan.cores, START_S)
+    batch = [job for job in jobs if job.queue != INTERACTIVE_QUEUE]
+    return fcfs_makespan_s(batch, layout.batch_nodes(plan.nodes) * plan.cores, START_S)
+
+
+def _given_up(wanted: Wanted, rounds: int, draws: int, *, places: bool) -> Iterable[str]:
+    most = _WISHES[0][0] if wanted.trials is None else wanted.trials
+    if rounds < most:
+        yield f"{rounds} of {most} trials"
+    if draws < wanted.seeds:
+        none = "the whole day is not replayed" if not draws else f"{draws} of {wanted.seeds} draws of the day"
+        yield none
+    if wanted.places and not places:
+        yield "no replay of Table 7.8 on twelve declared nodes"
+
+
+def told(plan: Plan, minutes: Callable[[float], str]) -> list[str]:
+    """Return the plan in sentences; ``minutes`` says seconds in words."""
+    replays = len(plan.items())
+    size = f"N{plan.nodes}C{plan.cores}: {len(plan.layouts)} layouts, {plan.rounds} trials of each, "
+    first = f"First hours (29 jobs): {LENGTH_S:,.0f} s in {plan.short_s:.0f} s, times divided by "
+    lines = [
+        f"{size}interleaved; {replays} replays in about {minutes(plan.estimate_s)}.",
+        f"{first}{plan.compression(FIRST):,.0f}.",
+    ]
+    if plan.draws:
+        lines.append(
+            f"Whole day (82 jobs), seeds {', '.join(map(str, plan.draws))}: in {plan.long_s:.0f} s, times "
+            f"divided by {plan.compression(DAY):,.0f}."
+        )
+    lines.append(
+        "Kept: numbers, order and relative distance of arrivals, each job's share of the system's time, busy "
+        "to idle, who is serial. Not kept: sizes, and with them the proportions of run times; no run is "
+        f"shorter than {SHORTEST_RUN_S:g} s. Under MQ batch jobs are narrower where their nodes are fewer."
+    )
+    if plan.given_up:
+        lines.append(f"Given up for the budget: {'; '.join(plan.given_up)}.")
+    return lines
+
+
+def known_layouts(plan: Plan) -> dict[str, Layout]:
+    """Return the plan's layouts by key."""
+    every = {layout.key: layout for layout in layouts_of(plan.nodes)}
+    return {key: every[key] for key in plan.layouts}

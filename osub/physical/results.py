@@ -1,0 +1,155 @@
+"""What a study's folder holds, in the order in which tables and claims want it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from osub.analysis.host_use import host_use
+from osub.errors import OsubError
+from osub.physical.carry import draw_of
+from osub.physical.folder import StudyFolder
+from osub.physical.full_size import OVERHEAD, FullSize
+from osub.physical.layouts import DEDICATED, INTERACTIVE_CAP, Layout
+from osub.physical.outcome import Outcome, outcome_of_run, speeds
+from osub.physical.places import places_of
+from osub.physical.plan import PAIR, PLACES, Item, Plan
+from osub.records import Run, load_run
+from osub.records.folder import is_finished
+
+Pair = tuple[float, float]
+Key = tuple[str, int]
+"""A workload and a trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Everything that was found.
+
+    Attributes
+    ----------
+    plan, layouts
+        What was run.
+    real, simulated
+        Outcomes by layout, and by workload and trial.
+    pairs
+        Speeds of the two jobs of the pair by layout and trial, in steps a second.
+    places
+        Where Slurm put the jobs of Table 7.8; None where it was not tried.
+    full
+        The thesis's own size.
+    unfit
+        Why replays are unfit to judge by, such as others' load on the host.
+    unwatched
+        Replays of which nobody knows who used the host.
+    unsimulated
+        Why runs have no simulation.
+    """
+
+    plan: Plan
+    layouts: Mapping[str, Layout]
+    real: Mapping[str, Mapping[Key, Outcome]]
+    simulated: Mapping[str, Mapping[Key, Outcome]]
+    pairs: Mapping[str, Mapping[int, Pair]]
+    places: Mapping[int, str] | None
+    full: FullSize
+    unsimulated: Sequence[str] = field(default_factory=tuple)
+    unfit: Mapping[str, str] = field(default_factory=dict)
+    unwatched: int = 0
+
+    def values(self, layout: str, value: Callable[[Outcome], float]) -> list[float]:
+        """Return a value of each replay of a layout."""
+        return [value(outcome) for outcome in self.real.get(layout, {}).values()]
+
+    def differences(self, more: str, less: str, value: Callable[[Outcome], float]) -> list[float]:
+        """Return by how much a value is larger under one layout, replay by replay of the same jobs."""
+        mine, other = self.real.get(more, {}), self.real.get(less, {})
+        return [value(mine[key]) - value(other[key]) for key in mine if key in other]
+
+    def label(self, layout: str) -> str:
+        """Return a layout's name for people."""
+        return self.layouts[layout].label
+
+
+def gather(
+    plan: Plan,
+    folder: StudyFolder,
+    layouts: Mapping[str, Layout],
+    full: FullSize,
+    done: Callable[[str], None] = lambda _: None,
+) -> Results:
+    """Read the study's runs, and simulate those that have no simulation yet; ``done`` is told of each."""
+    real: dict[str, dict[Key, Outcome]] = {}
+    simulated: dict[str, dict[Key, Outcome]] = {}
+    pairs: dict[str, dict[int, Pair]] = {}
+    places = None
+    work = folder.work()
+    why_not: list[str] = []
+    unfit: dict[str, str] = {}
+    unwatched = 0
+    for item in plan.items():
+        if not folder.is_done(item):
+            continue
+        run = load_run(folder.run(item))
+        use = host_use(run)
+        unwatched += use.samples == 0
+        if use.unfit is not None:
+            unfit[item.name] = use.unfit
+        if item.workload == PLACES:
+            names = {name: number for number, name in enumerate(run.info.node_names or ())}
+            places = places_of(run.jobs, names)
+        elif item.workload == PAIR:
+            made = {int(job): steps for job, steps in work.get(draw_of(item), {}).items()}
+            found = speeds(run.jobs, _alike(made))
+            if len(found) == 2:
+                pairs.setdefault(item.layout, {})[item.trial] = (found[0], found[1])
+        else:
+            key = item.workload, item.trial
+            real.setdefault(item.layout, {})[key] = outcome_of_run(run)
+            try:
+                other = _simulated(item, run, folder, layouts[item.layout], plan)
+                simulated.setdefault(item.layout, {})[key] = outcome_of_run(other)
+            except OsubError as error:
+                why_not.append(f"{run.info.label}: {error}")
+        done(item.name)
+    return Results(plan, layouts, real, simulated, pairs, places, full, tuple(why_not), unfit, unwatched)
+
+
+def _alike(work: Mapping[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
+    """Return the steps of the pair: both make the median of what the first trial found."""
+    made = sorted(steps for _, steps in work.values())
+    return {job: (0, made[len(made) // 2]) for job in work} if made else {}
+
+
+def _simulated(item: Item, real: Run, folder: StudyFolder, layout: Layout, plan: Plan) -> Run:
+    """Return the simulation of a replay: the very jobs, the same layout, Slurm's latencies as measured."""
+    from osub.api.simulation import simulate
+
+    path = folder.simulated(item)
+    if is_finished(path):
+        return load_run(path)
+    folder.remove_run(path)
+    gang = real.info.gang
+    simulate(
+        real.path,
+        f"N{plan.nodes}C{plan.cores}",
+        out=path,
+        multiplicity=layout.multiplicity,
+        queues="sq" if layout.interactive_nodes is None else "mq",
+        interactive_nodes=layout.interactive_nodes,
+        multiplicity_interactive=INTERACTIVE_CAP,
+        overhead=OVERHEAD,
+        quantum_ms=gang.quantum_ms,
+        latency=_latency_run(item, folder, plan),
+        label=f"{real.info.label} (sim)",
+    )
+    return load_run(path)
+
+
+def _latency_run(item: Item, folder: StudyFolder, plan: Plan) -> str | None:
+    """Return the dedicated replay of the same jobs in the same round, on which latencies are measured."""
+    for other in plan.items():
+        same = other.workload == item.workload and other.trial == item.trial
+        if same and other.layout == DEDICATED.key and folder.is_done(other):
+            return str(folder.run(other))
+    return None

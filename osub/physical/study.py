@@ -1,0 +1,233 @@
+"""The study from what is asked for to its findings: plan, replays, simulations, verdicts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from osub.errors import InputError, UsageError
+from osub.physical.beds import Beds, EmbeddedBeds, GivenBeds, Say, recognise
+from osub.physical.carry import Follow, Replays, carry_out, traces_of
+from osub.physical.folder import Study, StudyFolder
+from osub.physical.found import findings
+from osub.physical.full_size import simulate_full_size
+from osub.physical.layouts import layouts_of
+from osub.physical.plan import Plan, Wanted, known_layouts, make_plan
+from osub.physical.results import gather
+from simulator.experiments.claim_study import Findings
+from workloads.swf import SwfTrace, read_swf
+from workloads.trace.thesis_days import check_gaia, first_hours, whole_day
+
+LOG_NAME = "UniLu-Gaia-2014-1"
+USUAL_BUDGET_S = 1800.0
+FULL_SEEDS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a user asks for; None where nothing was said.
+
+    Attributes
+    ----------
+    trace
+        The log.
+    out
+        The study's folder.
+    budget_s, seeds, trials
+        See ``plan.Wanted``.
+    clusters
+        Clusters in the layouts of the study; none: embedded ones.
+    nodes, cores
+        Of embedded clusters: as this host's CPUs have it.
+    """
+
+    trace: Path
+    out: Path
+    budget_s: float | None = None
+    seeds: int | None = None
+    trials: int | None = None
+    clusters: Sequence[Path] = ()
+    nodes: int
+    cores: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A study that could begin now, or goes on.
+
+    Attributes
+    ----------
+    plan
+        What is run.
+    lacking
+        How many replays are yet to be made.
+    left_s
+        How long they take, about.
+    is_new
+        Whether nothing was done so far.
+    """
+
+    plan: Plan
+    lacking: int
+    left_s: float
+    is_new: bool
+
+
+class PhysicalStudy:
+    """One study.
+
+    Parameters
+    ----------
+    asked
+        What is asked for.
+    force
+        Whether an earlier study in the same folder is begun anew.
+    say
+        Told what the user should know.
+
+    Raises
+    ------
+    InputError
+        The log is missing, or another one.
+    UsageError
+        The budget or the cluster does not do; or the folder has a study that was planned otherwise.
+    """
+
+    def __init__(self, asked: Asked, *, force: bool = False, say: Say = lambda _: None) -> None:
+        self._asked, self._say = asked, say
+        self._log = _read(asked.trace)
+        self._sha256 = hashlib.sha256(asked.trace.read_bytes()).hexdigest()
+        self._first = first_hours(self._log)
+        self._given = recognise(asked.clusters, say) if asked.clusters else None
+        self._force = force
+        self.day: Callable[[int], SwfTrace] = cache(lambda seed: whole_day(self._log, seed))
+
+    def prepare(self) -> Prepared:
+        """Return the plan: the one that was begun in the folder, or a new one. Nothing is written."""
+        folder = StudyFolder(self._asked.out) if self._asked.out.exists() else None
+        known = None if folder is None or self._force else folder.study()
+        if folder is None or known is None:
+            plan = self._planned()
+            return Prepared(plan, len(plan.items()), plan.estimate_s, is_new=True)
+        self._check_same(known)
+        lacking = len(folder.lacking(known.plan))
+        part = lacking / max(1, len(known.plan.items()))
+        return Prepared(known.plan, lacking, part * known.plan.estimate_s, is_new=False)
+
+    def run(self, follow: Follow, done: Callable[[str], None] = lambda _: None) -> Findings:
+        """Make the replays that lack, simulate, and judge.
+
+        Parameters
+        ----------
+        follow
+            Carries a replay out and shows it.
+        done
+            Told of each simulation.
+
+        Raises
+        ------
+        OsubError
+            A cluster does not start, or the user ended the study.
+        """
+        folder = StudyFolder(self._asked.out)
+        with folder.locked():
+            embedded = folder.cluster_folder()
+            known = folder.study()
+            if known is not None and self._force:
+                folder.forget(known.plan)
+                known = None
+            if known is None:
+                plan = self._planned()
+                known = Study(plan=plan, trace_name=self._log.name, trace_sha256=self._sha256)
+                folder.begin(known)
+            self._check_same(known)
+            plan, layouts = known.plan, known_layouts(known.plan)
+            if folder.lacking(plan) or embedded is not None:
+                self._replay(plan, folder, follow)
+            full = simulate_full_size(self.day, FULL_SEEDS, done)
+            results = gather(plan, folder, layouts, full, done)
+        for why in results.unsimulated:
+            self._say(f"not simulated: {why}")
+        seed = plan.draws[0] if plan.draws else 1
+        return findings(results, self._first, self.day(seed))
+
+    def _replay(self, plan: Plan, folder: StudyFolder, follow: Follow) -> None:
+        layouts = known_layouts(plan)
+        beds: Beds
+        if self._given is not None:
+            beds = GivenBeds(self._given.folders)
+        else:
+            embedded = EmbeddedBeds(plan.nodes, plan.cores, layouts, folder)
+            if embedded.clear():
+                self._say("took down the cluster that an earlier call left")
+            beds = embedded
+        from workloads.rrba.solvers.compiled import compile_all
+
+        compile_all()  # ahead of the jobs, of which the first would take seconds longer
+        replays = Replays(plan, folder, layouts, traces_of(plan, self._first, self.day), follow)
+        carry_out(plan, folder, beds, replays, self._say)
+
+    def _planned(self) -> Plan:
+        asked, given = self._asked, self._given
+        nodes, cores = (asked.nodes, asked.cores) if given is None else (given.nodes, given.cores)
+        wanted = Wanted(
+            nodes=nodes,
+            cores=cores,
+            layouts=layouts_of(nodes) if given is None else given.layouts,
+            budget_s=asked.budget_s or USUAL_BUDGET_S,
+            seeds=3 if asked.seeds is None else asked.seeds,
+            trials=asked.trials,
+            places=given is None,
+        )
+        return make_plan(wanted, self._first, self.day(1))
+
+    def _check_same(self, known: Study) -> None:
+        """Refuse to go on with a study that was planned for something else."""
+        where = self._asked.out
+        if known.trace_sha256 != self._sha256:
+            raise InputError(
+                f"{where} holds a study of another file ({known.trace_name}); choose another --out"
+            )
+        asked = self._asked
+        said = (asked.budget_s, asked.seeds, asked.trials)
+        if (
+            self._given is not None or any(one is not None for one in said)
+        ) and self._planned() != known.plan:
+            raise UsageError(
+                f"{where} holds a study that was planned otherwise: leave --budget, --seeds, --trials and "
+                "--cluster as they were to go on with it, choose another --out, or --force to begin anew"
+            )
+
+
+def _read(path: Path) -> SwfTrace:
+    if not path.exists():
+        raise InputError(
+            f"there is no {path}: the study replays two days of {LOG_NAME}; `osub trace fetch {LOG_NAME}` "
+            "gets it"
+        )
+    log = read_swf(path)
+    check_gaia(log)
+    return log
+
+
+def budget_s(text: str) -> float:
+    """Return the seconds of ``30m``, ``1h``, ``90s`` or ``1800``.
+
+    Raises
+    ------
+    UsageError
+        It is no such text.
+    """
+    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    word = text.strip().lower()
+    number, factor = (word[:-1], units[word[-1]]) if word and word[-1] in units else (word, 1.0)
+    try:
+        seconds = float(number) * factor
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds <= 7 * 86_400:
+        raise UsageError(f"--budget takes a time such as 30m, 2h or 900s, up to a week; not {text!r}")
+    return seconds

@@ -1,0 +1,415 @@
+"""The thesis's tables of chapter 7, ours beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import mean
+
+from osub.claims.estimate import estimate
+from osub.physical import published
+from osub.physical.full_size import SHARED
+from osub.physical.layouts import DEDICATED, GANGD
+from osub.physical.outcome import SHARES, Outcome
+from osub.physical.plan import DAY, FIRST
+from osub.physical.results import Results
+from simulator.experiments.tables import ABSENT, ExperimentTable, percent
+from workloads.swf import SwfTrace
+from workloads.trace.kinds import THESIS_TABLE_7_2, KindSummary, summarize_kinds
+from workloads.trace.thesis_days import FIRST_JOBS, INTERACTIVE_QUEUE
+
+KINDS = ("interactive", "batch")
+
+
+def all_tables(results: Results, traces: Sequence[tuple[str, SwfTrace]]) -> list[ExperimentTable]:
+    """Return Tables 7.2 and 7.4 to 7.9; ``traces`` are those of the first, by name."""
+    return [
+        table_7_2(traces),
+        table_7_4(results),
+        table_7_5(results),
+        waits(results),
+        table_7_6(results),
+        slowdowns(results),
+        table_7_7(results),
+        table_7_8(results),
+        table_7_9(results),
+    ]
+
+
+def table_7_2(traces: Sequence[tuple[str, SwfTrace]]) -> ExperimentTable:
+    """Return the traces' figures, as rebuilt and as replayed."""
+    rows = [_kinds_row("thesis", kind, THESIS_TABLE_7_2[kind]) for kind in KINDS]
+    for name, trace in traces:
+        found = summarize_kinds(trace, INTERACTIVE_QUEUE)
+        rows += [_kinds_row(name, kind, found[kind]) for kind in KINDS]
+    return ExperimentTable(
+        name="Table 7.2",
+        title="the traces",
+        columns=("trace", "kind", "jobs", "widest", "longest run [s]", "mean", "longest busy [s]", "mean"),
+        rows=rows,
+        notes=(
+            "Interactive jobs and 22 of the batch jobs are the thesis's; the other 46 are one draw a seed.",
+        ),
+    )
+
+
+def _kinds_row(name: str, kind: str, of: KindSummary) -> tuple[str, ...]:
+    values = (of.max_run_s, of.mean_run_s, of.max_busy_s, of.mean_busy_s)
+    return (name, kind, str(of.jobs), str(of.max_procs or ABSENT), *map(_seconds, values))
+
+
+def table_7_4(results: Results) -> ExperimentTable:
+    """Return the pair's speeds."""
+    rows = []
+    trials = sorted({trial for of in results.pairs.values() for trial in of})
+    shared = [key for key in results.layouts if key in results.pairs and key != DEDICATED.key]
+    for trial in trials:
+        single = results.pairs.get(DEDICATED.key, {}).get(trial)
+        cells = [
+            " + ".join(_speed(one) for one in results.pairs[key].get(trial, ())) or ABSENT for key in shared
+        ]
+        rows.append((str(trial), ABSENT if single is None else _speed(mean(single)), *cells))
+    losses = [
+        _told(pair_losses(results, key), percent=True) if key in results.pairs else ABSENT for key in shared
+    ]
+    rows.append(("loss", ABSENT, *losses))
+    thesis = [_thesis_loss(results.label(key)) for key in shared]
+    rows.append(("loss, thesis (12 ranks)", ABSENT, *thesis))
+    return ExperimentTable(
+        name="Table 7.4",
+        title="two coupled LU jobs on the same cores, steps a second",
+        columns=("trial", "alone", *(results.label(key) for key in shared)),
+        rows=rows,
+        notes=(
+            "Loss: what the sum of both speeds is less than the speed of one alone; negative is a gain.",
+            "Speeds are over whole runs, from start to end, so a start of half a second is part of them.",
+        ),
+    )
+
+
+def pair_losses(results: Results, layout: str) -> list[float]:
+    """Return the loss of joint speed in each trial that has the single speed, too."""
+    alone = results.pairs.get(DEDICATED.key, {})
+    return [
+        published.pair_loss(mean(alone[trial]), both)
+        for trial, both in results.pairs.get(layout, {}).items()
+        if trial in alone
+    ]
+
+
+def _thesis_loss(label: str) -> str:
+    both = published.PAIR_SHARED.get(label)
+    if both is None:
+        return ABSENT
+    losses = [published.pair_loss(one, two) for one, two in zip(published.PAIR_SINGLE, both, strict=True)]
+    return _told(losses, percent=True)
+
+
+def table_7_5(results: Results) -> ExperimentTable:
+    """Return which share of the interactive jobs waits."""
+    rows = []
+    for label, thesis in published.WAITED.items():
+        case = SHARED if label.startswith("SQ M=2") else label
+        full = [outcome.waited() for outcome in results.full.outcomes[case]]
+        rows.append((label, percent(thesis), _told(full, percent=True), *_cluster(results, label, _waited)))
+    rows += _only_here(results, published.WAITED, _waited)
+    return ExperimentTable(
+        name="Table 7.5",
+        title="interactive jobs that wait",
+        columns=("layout", "thesis", f"simulated N12C12, {results.full.seeds} seeds", *_columns(results)),
+        rows=rows,
+        notes=(
+            "Waiting: more than 5 s in the thesis and at N12C12; more than 2 s in a compressed replay.",
+            _MQ_NOTE.format(nodes=results.plan.nodes),
+        ),
+    )
+
+
+def waits(results: Results) -> ExperimentTable:
+    """Return the longest waits of Figure 7.5."""
+    rows = []
+    for key, label in ((key, results.label(key)) for key in results.layouts if key in results.real):
+        cells = [
+            _cell(results, key, workload, longest_wait(kind))
+            for workload in _workloads(results)
+            for kind in KINDS
+        ]
+        rows.append((label, *cells))
+    return ExperimentTable(
+        name="Figure 7.5",
+        title="longest wait, s of the replay",
+        columns=(
+            "layout",
+            *(f"{_NAMES[workload]}, {kind}" for workload in _workloads(results) for kind in KINDS),
+        ),
+        rows=rows,
+    )
+
+
+def table_7_6(results: Results) -> ExperimentTable:
+    """Return when 90, 95 and 100 percent of the jobs were done."""
+    rows = []
+    for label, thesis in published.PERCENTILES_S.items():
+        case = SHARED if label.startswith("SQ M=2") else label
+        for number, share in enumerate(SHARES):
+            full = [outcome.percentiles_s()[number] for outcome in results.full.outcomes[case]]
+            of = percentile(number)
+            rows.append(
+                (
+                    f"{label}, {share}%",
+                    _seconds(thesis[number]),
+                    _told(full),
+                    *_cluster(results, label, of, scaled=True),
+                )
+            )
+    for key in (key for key in results.layouts if key in results.real):
+        if results.label(key) in published.PERCENTILES_S:
+            continue
+        for number, share in enumerate(SHARES):
+            of = percentile(number)
+            cells = [_cell(results, key, workload, of, scaled=True) for workload in _workloads(results)]
+            rows.append((f"{results.label(key)}, {share}%", ABSENT, ABSENT, *cells))
+    return ExperimentTable(
+        name="Table 7.6",
+        title="time until so many jobs were done, s",
+        columns=("layout", "thesis", f"simulated N12C12, {results.full.seeds} seeds", *_columns(results)),
+        rows=rows,
+        notes=("Replays: seconds times the compression; what a job takes to start is multiplied, too.",),
+    )
+
+
+def slowdowns(results: Results) -> ExperimentTable:
+    """Return the largest slowdowns of Figure 7.7, and how many jobs were degraded to less than half."""
+    rows = []
+    for key in (key for key in results.layouts if key in results.real):
+        cells = []
+        for workload in _workloads(results):
+            cells += [_cell(results, key, workload, largest_slowdown(kind)) for kind in KINDS]
+            cells.append(_cell(results, key, workload, lambda one: float(one.degraded().height)))
+        rows.append((results.label(key), *cells))
+    names = [
+        f"{_NAMES[workload]}, {what}"
+        for workload in _workloads(results)
+        for what in (*KINDS, "degraded over 2")
+    ]
+    return ExperimentTable(
+        name="Figure 7.7",
+        title="largest slowdown, (wait + run)/dedicated",
+        columns=("layout", *names),
+        rows=rows,
+        notes=("A job of a second takes half of one more to start: that is in its slowdown.",),
+    )
+
+
+def table_7_7(results: Results) -> ExperimentTable:
+    """Return the jobs that gangd's run degraded most, and how often they used the cores."""
+    rows = [
+        (f"thesis: {job}", app, f"{degradation:.2f}", *map(str, intervals))
+        for job, (app, degradation, intervals) in published.DEGRADED.items()
+    ]
+    for (workload, trial), outcome in results.real.get(GANGD.key, {}).items():
+        if outcome.intervals is None:
+            continue
+        for row in outcome.degraded().head(_MOST_DEGRADED).iter_rows(named=True):
+            counts = {
+                interval: count
+                for job, interval, count in outcome.intervals.iter_rows()
+                if job == row["job_id"]
+            }
+            more = sum(count for interval, count in counts.items() if interval >= 4)
+            rows.append(
+                (
+                    f"{_NAMES[workload]}, trial {trial}: {row['trace_job']}",
+                    f"{_app(row)}, {row['cores']}",
+                    f"{row['degradation']:.2f}",
+                    *(str(counts.get(interval, 0)) for interval in (1, 2, 3)),
+                    str(more),
+                )
+            )
+    return ExperimentTable(
+        name="Table 7.7",
+        title="jobs that ran for more than twice their dedicated time under gang scheduling",
+        columns=("job", "application, cores", "degradation", "interval 1", "2", "3", "4 and more"),
+        rows=rows,
+        notes=(
+            "Slices are of 250 ms here, of about 1 s in the thesis by its own figures.",
+            "Jobs of one core are never held, for they have nothing to coordinate: they have no intervals.",
+        ),
+    )
+
+
+def table_7_8(results: Results) -> ExperimentTable:
+    """Return the first fifteen jobs: finish and place."""
+    full = results.full
+    rows = []
+    for job in FIRST_JOBS:
+        number = job.number
+        here = ABSENT if results.places is None else results.places.get(number, ABSENT)
+        rows.append(
+            (
+                str(number),
+                str(job.arrival_s),
+                str(job.run_s),
+                f"{published.SIMULATED_FINISH_S[number]:,}",
+                f"{full.finish_s[number]:,.0f}",
+                f"{published.REAL_FINISH_S[number]:,}",
+                published.SIMULATED_PLACES[number],
+                full.places[number],
+                published.REAL_PLACES[number],
+                here,
+            )
+        )
+    return ExperimentTable(
+        name="Table 7.8",
+        title="the first fifteen jobs on N12C12",
+        columns=(
+            "job",
+            "arrival",
+            "run",
+            "finish: thesis, simulated",
+            "ours, simulated",
+            "thesis, real",
+            "place: thesis, simulated",
+            "ours, simulated",
+            "thesis, real",
+            "ours, Slurm",
+        ),
+        rows=rows,
+        notes=("Ours, Slurm: twelve declared nodes of twelve cores, jobs that sleep, times divided by 75.",),
+    )
+
+
+def table_7_9(results: Results) -> ExperimentTable:
+    """Return the simulated SQ with M = 2."""
+    ours = results.full.outcomes[SHARED]
+    thesis = published.SIMULATED_PERCENTILES_S
+    rows = [
+        (
+            "interactive jobs that start at once",
+            "100%",
+            _told([1 - one.waited() for one in ours], percent=True),
+        ),
+        ("longest wait, interactive [s]", "0", _told([one.longest_wait_s("interactive") for one in ours])),
+        ("longest wait, batch [s]", "0", _told([one.longest_wait_s("batch") for one in ours])),
+        *(
+            (
+                f"largest slowdown, {kind}",
+                f"{published.SIMULATED_SLOWDOWN[kind]:.2f}",
+                _told([one.largest_slowdown(kind) for one in ours]),
+            )
+            for kind in ("batch", "interactive")
+        ),
+        *(
+            (
+                f"{share}% of the jobs done [s]",
+                f"{thesis[number]:,.0f}",
+                _told([one.percentiles_s()[number] for one in ours]),
+            )
+            for number, share in enumerate(SHARES)
+        ),
+    ]
+    return ExperimentTable(
+        name="Table 7.9",
+        title="SQ with M = 2 on N12C12, simulated",
+        columns=("", "thesis", f"ours, {results.full.seeds} seeds"),
+        rows=rows,
+    )
+
+
+_NAMES = {FIRST: "first hours", DAY: "whole day"}
+_MOST_DEGRADED = 8
+_MQ_NOTE = "MQ in the last columns: the split that {nodes} nodes allow, in rows of their own."
+Value = Callable[[Outcome], float]
+
+
+def longest_wait(kind: str) -> Value:
+    """Return what tells the longest wait of a kind."""
+    return lambda outcome: outcome.longest_wait_s(kind)
+
+
+def largest_slowdown(kind: str) -> Value:
+    """Return what tells the largest slowdown of a kind."""
+    return lambda outcome: outcome.largest_slowdown(kind)
+
+
+def percentile(number: int) -> Value:
+    """Return what tells a percentile of completion."""
+    return lambda outcome: outcome.percentiles_s()[number]
+
+
+def _waited(outcome: Outcome) -> float:
+    return outcome.waited()
+
+
+def _workloads(results: Results) -> list[str]:
+    """Return the workloads that were replayed."""
+    return [
+        name for name in (FIRST, DAY) if any(key[0] == name for of in results.real.values() for key in of)
+    ]
+
+
+def _columns(results: Results) -> list[str]:
+    return [
+        f"{_NAMES[workload]} on N{results.plan.nodes}C{results.plan.cores}, real (simulated)"
+        for workload in _workloads(results)
+    ]
+
+
+def _cluster(results: Results, label: str, value: Value, *, scaled: bool = False) -> list[str]:
+    """Return the cells of the cluster at hand for a layout of the thesis."""
+    key = next((key for key, layout in results.layouts.items() if layout.label == label), None)
+    return [
+        ABSENT if key is None else _cell(results, key, workload, value, scaled=scaled)
+        for workload in _workloads(results)
+    ]
+
+
+def _only_here(results: Results, known: object, value: Value) -> list[tuple[str, ...]]:
+    labels = set(known) if isinstance(known, dict) else set()
+    return [
+        (
+            results.label(key),
+            ABSENT,
+            ABSENT,
+            *(_cell(results, key, workload, value) for workload in _workloads(results)),
+        )
+        for key in results.layouts
+        if key in results.real and results.label(key) not in labels
+    ]
+
+
+def _cell(results: Results, key: str, workload: str, value: Value, *, scaled: bool = False) -> str:
+    """Return the mean over the trials, real and simulated; shares as such where they are."""
+    factor = results.plan.compression(workload) if scaled else 1.0
+    real = [factor * value(one) for (name, _), one in results.real.get(key, {}).items() if name == workload]
+    made = [
+        factor * value(one) for (name, _), one in results.simulated.get(key, {}).items() if name == workload
+    ]
+    is_share = value is _waited
+    if not real:
+        return ABSENT
+    shown = _told(real, percent=is_share)
+    return shown + (f" ({_short(mean(made), percent=is_share)})" if made else "")
+
+
+def _told(values: Sequence[float], *, percent: bool = False) -> str:
+    if not values:
+        return ABSENT
+    found = estimate([100 * value for value in values] if percent else list(values))
+    return found.text("%" if percent else "")
+
+
+def _short(value: float, *, percent: bool) -> str:
+    return estimate([100 * value if percent else value]).text("%" if percent else "")
+
+
+def _seconds(value: float | None) -> str:
+    return ABSENT if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _speed(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _app(row: dict[str, object]) -> str:
+    words = str(row.get("args") or "").split()
+    return words[words.index("--app") + 1] if "--app" in words[:-1] else str(row.get("app") or ABSENT)
