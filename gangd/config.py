@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from gangd.controller.slicefiles import HOUR_NS, MIB, Retention
 from gangd.core import InvalidSettings, Settings
 from gangd.monitor.address import Address, read_address
 from gangd.wire import Bounds
@@ -66,6 +67,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         ``slurm.conf`` of the cluster; None for the environment's.
     record
         Folder into which ``slices.jsonl`` is written; None for no record.
+    record_mib, record_hours, record_parts
+        Size and age at which a new file of the record is begun, and how many older ones are kept.
     hold
         How a gang whose turn it isn't is held: ``freeze`` (it stands still) or ``yield`` (it takes what the
         owner of the slice leaves).
@@ -127,6 +130,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     state: Path = Path("/var/lib/gangd")
     slurm_conf: Path | None = None
     record: Path | None = None
+    record_mib: Annotated[float, msgspec.Meta(gt=0, le=1 << 20)] = 256
+    record_hours: Annotated[float, msgspec.Meta(gt=0, le=24 * 366)] = 24
+    record_parts: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 8
     hold: HoldKind = "yield"
     job_holds: tuple[HoldKind, ...] = ()
     quantum_ms: Milliseconds = 250
@@ -158,6 +164,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     pairing_word: Literal["admin_comment", "comment"] = "admin_comment"
     opt_out_comments: tuple[str, ...] = ("gangd=off",)
     opt_out_features: tuple[str, ...] = ()
+
+    def retention(self) -> Retention:
+        """Return when a new file of the record is begun, and how many are kept."""
+        return Retention(round(self.record_mib * MIB), round(self.record_hours * HOUR_NS), self.record_parts)
 
     def metrics_address(self) -> Address | None:
         """Return where metrics are handed out; raises ``UsageError`` for what is no address."""

@@ -124,7 +124,9 @@ class ControllerLoop:
         self._quota = Quota()
         self._worker = SlurmWorker(client, config.snapshot_s, clock)
         self._slices = (
-            SliceLog(config.record, wall() / 1e6, now_ns, keeper.status_mode) if config.record else None
+            SliceLog(config.record, wall() / 1e6, now_ns, keeper.status_mode, config.retention(), clock, wall)
+            if config.record
+            else None
         )
         self._orders = Orders(self._scheduler, self._fanout, sockets, self._worker, self._slices, clock)
         self._orders.dry_run = dry_run

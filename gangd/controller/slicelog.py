@@ -2,25 +2,26 @@
 
 The controller does not know of runs, and a replay does not know when slices began. So the controller
 writes rows in its own time, CLOCK_MONOTONIC, after a line that says which wall clock that is; a replay
-imports those of its own time afterwards. Each start of a controller appends such a line. A line that a
-kill tore is skipped.
+imports those of its own time afterwards. Each start of a controller appends such a line, and each new file
+begins with one (``slicefiles``). A line that a kill tore is skipped.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable, Iterator
+import time
+from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
 import msgspec
 
+from gangd.controller.slicefiles import NAME, Retention, open_record, prune, rotate, size_of_parts
 from gangd.core import SliceRow
 from osub.errors import InputError, OutputError
 from osub.records import SliceRecord, SliceRole
 from osub.trust import make_folder, open_own
 
-NAME = "slices.jsonl"
 SECOND_NS = 1_000_000_000
 
 
@@ -49,26 +50,47 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
 class SliceLog:
     """Appends rows; what was written is on disk soon after ``flush``.
 
-    ``mode`` is the file's: it tells which jobs ran where. The folder must be of the user's own, and closed to
-    others.
+    Parameters
+    ----------
+    folder
+        Of the user's own, and closed to others.
+    wall_ms, monotonic_ns
+        One instant by the two clocks.
+    mode
+        Of the files: they tell which jobs ran where.
+    retention
+        When a file is closed, and how many are kept.
+    clock, wall
+        The two clocks (ns), for the files that follow.
     """
 
-    def __init__(self, folder: Path, wall_ms: float, monotonic_ns: int, mode: int = 0o600) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        wall_ms: float,
+        monotonic_ns: int,
+        mode: int = 0o600,
+        retention: Retention | None = None,
+        clock: Callable[[], int] = time.monotonic_ns,
+        wall: Callable[[], int] = time.time_ns,
+    ) -> None:
         self._path = folder / NAME
+        self._mode = mode
+        self._retention = retention or Retention()
+        self._clock, self._wall = clock, wall
+        self._encoder = msgspec.json.Encoder()
         try:
-            folder_fd, _ = make_folder(folder, 0o755)
+            self._folder_fd, _ = make_folder(folder, 0o755)
             try:
-                fd = open_own(folder_fd, NAME, os.O_WRONLY | os.O_APPEND | os.O_CREAT, mode)
-            finally:
-                os.close(folder_fd)
-            os.fchmod(fd, mode)
-            self._file: IO[bytes] = os.fdopen(fd, "ab")
+                self._file = self._open()
+                prune(self._folder_fd, self._retention)
+                self._closed_bytes = size_of_parts(self._folder_fd)
+            except BaseException:
+                os.close(self._folder_fd)
+                raise
         except OSError as error:
             raise OutputError(f"cannot record slices in {folder}: {error.strerror}") from error
-        self._encoder = msgspec.json.Encoder()
-        anchor = self._encoder.encode(Anchor(wall_ms=wall_ms, monotonic_ns=monotonic_ns))
-        self._write([b"", anchor] if self._file.tell() else [anchor])  # ends a line that a kill tore
-        self.flush()
+        self._begin(wall_ms, monotonic_ns)
 
     @property
     def folder(self) -> Path:
@@ -77,11 +99,17 @@ class SliceLog:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the record."""
-        return self._file.tell()
+        """Size of the record, with its closed files."""
+        return self._file.tell() + self._closed_bytes
 
     def append(self, rows: Iterable[SliceRow]) -> None:
-        """Append rows."""
+        """Append rows, and begin a new file where this one is large or old enough by then.
+
+        Raises
+        ------
+        OutputError
+            The disk is full, or no new file can be begun; this one is written on then.
+        """
         encode = self._encoder.encode
         self._write(
             [
@@ -101,6 +129,7 @@ class SliceLog:
                 for row in rows
             ]
         )
+        self._rotate()
 
     def flush(self) -> None:
         """Hand everything to the operating system."""
@@ -112,6 +141,35 @@ class SliceLog:
     def close(self) -> None:
         """Flush and close."""
         self._file.close()
+        os.close(self._folder_fd)
+
+    def _open(self) -> IO[bytes]:
+        fd = open_own(self._folder_fd, NAME, os.O_WRONLY | os.O_APPEND | os.O_CREAT, self._mode)
+        os.fchmod(fd, self._mode)
+        return os.fdopen(fd, "ab")
+
+    def _begin(self, wall_ms: float, monotonic_ns: int) -> None:
+        """Begin with an anchor, after the end of a line that a kill may have torn."""
+        self._since_ns = monotonic_ns
+        anchor = self._encoder.encode(Anchor(wall_ms=wall_ms, monotonic_ns=monotonic_ns))
+        self._write([b"", anchor] if self._file.tell() else [anchor])
+        self.flush()
+
+    def _rotate(self) -> None:
+        now_ns = self._clock()
+        is_old = now_ns - self._since_ns >= self._retention.age_ns
+        if not is_old and self._file.tell() < self._retention.bytes:
+            return
+        self.flush()
+        try:
+            rotate(self._folder_fd, self._retention)
+            former, self._file = self._file, self._open()
+            former.close()
+            self._closed_bytes = size_of_parts(self._folder_fd)
+        except OSError as error:
+            self._since_ns = now_ns  # not at each row again
+            raise OutputError(f"cannot begin a new file in {self.folder}: {error.strerror}") from error
+        self._begin(self._wall() / 1e6, now_ns)
 
     def _write(self, lines: list[bytes]) -> None:
         try:
@@ -126,7 +184,7 @@ def read_slices(path: Path, t0_epoch_s: float, jobs: Container[int] | None = Non
     Parameters
     ----------
     path
-        ``slices.jsonl``, or the folder that it is in.
+        The folder of the record, or one of its files.
     t0_epoch_s
         Wall clock, seconds since the epoch: the run's first due time.
     jobs
@@ -135,31 +193,60 @@ def read_slices(path: Path, t0_epoch_s: float, jobs: Container[int] | None = Non
     Raises
     ------
     InputError
-        The file cannot be read, or does not begin with an anchor.
+        The record cannot be read, or a file of it does not begin with an anchor.
     """
-    file = path / NAME if path.is_dir() else path
-    anchors, rows = msgspec.json.Decoder(Anchor), msgspec.json.Decoder(Row)
-    anchor: Anchor | None = None
+    for stream in open_record(path) if path.is_dir() else _one(path):
+        lines = SliceLines(str(path))
+        for line in stream:
+            found = lines.take(line)
+            if found is None or (jobs is not None and found[0].job not in jobs):
+                continue
+            row, wall_s = found
+            if wall_s >= t0_epoch_s:
+                yield _record(row, wall_s - t0_epoch_s)
+
+
+class SliceLines:
+    """Lines of one file of a record, in their order; a torn one is nothing.
+
+    Parameters
+    ----------
+    name
+        What the file is called in an error.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._anchors, self._rows = msgspec.json.Decoder(Anchor), msgspec.json.Decoder(Row)
+        self._anchor: Anchor | None = None
+
+    def take(self, line: bytes) -> tuple[Row, float] | None:
+        """Return a row and when its slice began, seconds since the epoch; None for what is no row.
+
+        Raises
+        ------
+        InputError
+            A row comes before the first anchor.
+        """
+        try:
+            if line.startswith(b"{"):
+                self._anchor = self._anchors.decode(line)
+                return None
+            row = self._rows.decode(line)
+        except msgspec.DecodeError:
+            return None  # torn by a kill
+        if self._anchor is None:
+            raise InputError(f"{self._name} does not begin with an anchor; is it a slice record of gangd?")
+        since_ns = row.start_ns - self._anchor.monotonic_ns
+        return row, self._anchor.wall_ms / 1000 + since_ns / SECOND_NS
+
+
+def _one(path: Path) -> Iterator[IO[bytes]]:
     try:
-        with file.open("rb") as stream:
-            for line in stream:
-                try:
-                    if line.startswith(b"{"):
-                        anchor = anchors.decode(line)
-                        continue
-                    row = rows.decode(line)
-                except msgspec.DecodeError:
-                    continue  # torn by a kill
-                if anchor is None:
-                    raise InputError(f"{file} does not begin with an anchor; is it a slice record of gangd?")
-                if jobs is not None and row.job not in jobs:
-                    continue
-                since_ns = row.start_ns - anchor.monotonic_ns
-                start_s = anchor.wall_ms / 1000 + since_ns / SECOND_NS - t0_epoch_s
-                if start_s >= 0:
-                    yield _record(row, start_s)
+        with path.open("rb") as stream:
+            yield stream
     except OSError as error:
-        raise InputError(f"cannot read slice record {file}: {error.strerror}") from error
+        raise InputError(f"cannot read slice record {path}: {error.strerror}") from error
 
 
 def _record(row: Row, start_s: float) -> SliceRecord:

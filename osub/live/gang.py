@@ -19,7 +19,8 @@ from deploy.local.gang import record_folder
 from deploy.local.state import ClusterState
 from gangd.config import Config
 from gangd.controller.keeper import STATUS_NAME
-from gangd.controller.slicelog import NAME as SLICES_NAME
+from gangd.controller.slicefiles import NAME as SLICES_NAME
+from gangd.controller.slicefiles import parts_in
 from gangd.controller.slicelog import read_slices
 from gangd.controller.status import Status
 from osub.errors import ClusterError, InputError, OsubError
@@ -144,7 +145,8 @@ def _check_slices(folder: Path, also: Owners) -> None:
     path = folder / SLICES_NAME
     try:
         with folder_of(path, also) as parent:
-            os.close(open_own(parent, path.name, os.O_RDONLY, also=also))
+            for name in (path.name, *parts_in(parent).values()):
+                os.close(open_own(parent, name, os.O_RDONLY, also=also))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
 

@@ -14,7 +14,8 @@ from gangd.controller.keeper import Keeper
 from gangd.controller.orders import Orders
 from gangd.controller.policy import Policy, Rule, Rules
 from gangd.controller.preflight import check_slurm
-from gangd.controller.slicelog import NAME, SliceLog, read_slices
+from gangd.controller.slicefiles import NAME
+from gangd.controller.slicelog import SliceLog, read_slices
 from gangd.controller.uplink import Times, UnknownAgentError, Uplink
 from gangd.controller.view import ClusterView
 from gangd.core import (
