@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from osub.slurm import SlurmClient
 from osub.slurm.faults import SlurmRefusedError
 from osub.slurm.scheduling import scheduling_config
 from osub.units import checked_speedup
-from submitter.apart import Danger, applications_of, apply, keep_apart, read_apart, write_apart
+from submitter.apart import Apart, Danger, applications_of, apply, keep_apart, read_apart, write_apart
 from submitter.apps import read_apps
 from submitter.options import ReplayOptions
 from submitter.plan import COUNTS, Plan, make_plan
@@ -56,6 +57,56 @@ def prepare_trace(trace: SwfTrace, options: ReplayOptions) -> SwfTrace:
     return compress(trace, options.speedup) if options.speedup != 1 else trace
 
 
+@dataclass(frozen=True, slots=True)
+class DrawnUp:
+    """What a replay is going to do, before anything is written or submitted.
+
+    Attributes
+    ----------
+    trace
+        In the run's own seconds.
+    plan, target
+        The jobs, and the cluster that they are for.
+    apart, names
+        How applications that harm each other are kept apart, by partition, and which job runs which.
+    """
+
+    trace: SwfTrace
+    plan: Plan
+    target: Target
+    apart: Mapping[str, Apart]
+    names: Mapping[int, str]
+
+
+def draw_up(
+    trace_path: Path,
+    client: SlurmClient,
+    options: ReplayOptions,
+    apps: Path | None,
+    danger: Danger | None = None,
+    *,
+    lenient: bool = False,
+) -> DrawnUp:
+    """Read the trace, look at the cluster, and make the plan; raises as :func:`begin_run`."""
+    trace = prepare_trace(read_swf(trace_path, strict=not lenient), options)
+    choices = read_apps(apps) if apps else None
+    target = look_at_target(client, options.wanted)
+    plan = make_plan(
+        trace,
+        target,
+        options.plan_options(target.batch.multiplicity, target.interactive.multiplicity),
+        choices,
+    )
+    names = {} if danger is None else applications_of(plan, danger)
+    apart = {}
+    if danger is not None:
+        memory_counts = "memory" in client.config().get("SelectTypeParameters", "").lower()
+        apart = keep_apart(plan, target, danger, memory_counts=memory_counts)
+        plan = apply(plan, target, apart, names)
+    _check_words(plan, target, client, options)
+    return DrawnUp(trace, plan, target, apart, names)
+
+
 def begin_run(
     trace_path: Path,
     out: Path,
@@ -77,22 +128,8 @@ def begin_run(
     InputError, UsageError, ClusterError, OutputError
         As the parts raise; nothing is submitted and no RUN is left behind.
     """
-    trace = prepare_trace(read_swf(trace_path, strict=not lenient), options)
-    choices = read_apps(apps) if apps else None
-    target = look_at_target(client, options.wanted)
-    plan = make_plan(
-        trace,
-        target,
-        options.plan_options(target.batch.multiplicity, target.interactive.multiplicity),
-        choices,
-    )
-    names = {} if danger is None else applications_of(plan, danger)
-    apart = {}
-    if danger is not None:
-        memory_counts = "memory" in client.config().get("SelectTypeParameters", "").lower()
-        apart = keep_apart(plan, target, danger, memory_counts=memory_counts)
-        plan = apply(plan, target, apart, names)
-    _check_words(plan, target, client, options)
+    drawn = draw_up(trace_path, client, options, apps, danger, lenient=lenient)
+    trace, plan, target, apart = drawn.trace, drawn.plan, drawn.target, drawn.apart
     info = _run_info(trace, target, client, options, clock)
     with tempfile.TemporaryDirectory(prefix="osub-") as scratch:
         prepared = Path(scratch, "trace.swf")
@@ -104,7 +141,7 @@ def begin_run(
         writer.event("pairing", partition=partition, told=own.told())
     try:
         if apart:
-            write_apart(out, apart, names)
+            write_apart(out, apart, drawn.names)
         (out / JOBS_FOLDER).mkdir()
         if apps:
             shutil.copyfile(apps, out / APPS_NAME)

@@ -35,6 +35,8 @@ COMMANDS = {
     "predict": "Which applications may share a core: counters, measured pairs, models.",
     "compare": "Real and simulated runs of a trace, metric by metric and job by job.",
     "report": "Draw RUNs side by side on one page.",
+    "runs": "RUN folders: list them, and remove them safely.",
+    "completion": "A script with which bash, zsh or fish complete commands and options.",
 }
 
 

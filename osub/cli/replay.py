@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -26,6 +27,8 @@ from osub.slurm import CommandSlurm
 from osub.slurm.faults import SlurmRefusedError
 from osub.slurm.sbatch import check_options
 from osub.units import counted
+from submitter.begin import DrawnUp, draw_up
+from submitter.dry_run import dry_run as scripts
 from submitter.options import ReplayOptions
 from submitter.plan import Oversize, left_out
 from submitter.replay import Replay
@@ -111,6 +114,12 @@ def replay(
         str,
         typer.Option(metavar="DIR|auto|none", help="State folder of the cluster's gangd; none: it has none."),
     ] = AUTO,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Print what sbatch would be given, job by job; submit and write nothing."
+        ),
+    ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a killed or detached replay, as it was begun.")
     ] = False,
@@ -120,6 +129,8 @@ def replay(
 
     Ctrl-C asks whether to detach (the jobs go on, --resume follows them) or to cancel them all.
     """
+    if resume and dry_run:
+        raise UsageError("--dry-run begins nothing, and --resume goes on: give one of them")
     if resume and not out.exists():
         raise UsageError(f"--resume: there is no RUN in {out}")
     options = check_options(sbatch_option or ())
@@ -140,7 +151,7 @@ def replay(
         )
         found = _gang(gangd, embedded, client, wanted)
         # It takes a moment, and the run's clock starts with it.
-        busy = None if embedded is None else busy_warning()
+        busy = None if embedded is None or dry_run else busy_warning()
         asked = ReplayOptions(
             start_s=start,
             length_s=length,
@@ -163,17 +174,18 @@ def replay(
             no_requeue=no_requeue,
             patience_s=patience,
         )
-        if fit is None:
-            danger = None
-            if pairing is not None:
-                target = look_at_target(client, wanted)
-                most = max(target.batch.multiplicity, target.interactive.multiplicity)
-                danger = danger_of(pairing, pairing_threshold, most)
-            session = Replay.begin(trace, out, client, asked, apps, danger=danger, lenient=lenient)
-            for told in session.kept_apart:
-                typer.echo(f"osub: {told}", err=True)
-        else:
-            session = _begin_fitting(trace, out, client, asked, fit, apps, lenient=lenient)
+        danger = None
+        if pairing is not None:
+            target = look_at_target(client, wanted)
+            most = max(target.batch.multiplicity, target.interactive.multiplicity)
+            danger = danger_of(pairing, pairing_threshold, most)
+        with _made_fit(trace, client, asked, fit, apps, lenient=lenient) as (path, wished):
+            if dry_run:
+                _show(draw_up(path, client, wished, apps, danger, lenient=lenient), wished, out)
+                return
+            session = Replay.begin(path, out, client, wished, apps, danger=danger, lenient=lenient)
+        for told in session.kept_apart:
+            typer.echo(f"osub: {told}", err=True)
         for told in left_out(session.plan):
             typer.echo(f"osub: {told}", err=True)
         if busy is not None:
@@ -190,17 +202,23 @@ def _no_sample(_: float) -> None:
     """Nodes elsewhere: this host's CPUs tell nothing of them."""
 
 
-def _begin_fitting(
+@contextmanager
+def _made_fit(
     trace: Path,
-    out: Path,
     client: CommandSlurm,
     asked: ReplayOptions,
-    seconds: float,
+    seconds: float | None,
     apps: Path | None,
     *,
     lenient: bool,
-) -> Replay:
-    """Begin a replay of what is made of the trace for this cluster; the memory is of another machine."""
+) -> Iterator[tuple[Path, ReplayOptions]]:
+    """Give the trace and the options as they are; with ``--fit``, those of what is made of it.
+
+    The memory that a log asks for is of another machine.
+    """
+    if seconds is None:
+        yield trace, asked
+        return
     if apps is not None or asked.speedup != 1.0:
         raise UsageError(
             "--fit chooses jobs and times itself: it goes neither with --apps nor with --speedup"
@@ -215,10 +233,17 @@ def _begin_fitting(
         length_s=asked.length_s,
         lenient=lenient,
     )
-    plain = replace(asked, start_s=None, length_s=None, use_memory=False)
     with made as (path, told):
         typer.echo(f"osub: {told}", err=True)
-        return Replay.begin(path, out, client, plain)
+        yield path, replace(asked, start_s=None, length_s=None, use_memory=False)
+
+
+def _show(drawn: DrawnUp, options: ReplayOptions, out: Path) -> None:
+    """Print what sbatch would be given."""
+    for told in left_out(drawn.plan):
+        typer.echo(f"osub: {told}", err=True)
+    for script in scripts(drawn.plan, drawn.target, options, out.absolute()):
+        typer.echo(script)
 
 
 def _meet(client: CommandSlurm) -> None:

@@ -12,7 +12,10 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from osub.api.run import Run
+from osub.cli.simulate_several import multiplicities, simulate_several
 from osub.cli.waiting import waiting
+from osub.errors import UsageError
 
 
 def _list_policies(wanted: bool) -> None:
@@ -42,7 +45,13 @@ def simulate(
         str | None,
         typer.Option(help="Hybrid policies: victims one by one (ascending), or the cheapest (optimal)."),
     ] = None,
-    multiplicity: Annotated[int, typer.Option(help="M: most jobs a core, 1 to 8.")] = 1,
+    multiplicity: Annotated[
+        str,
+        typer.Option(
+            help="M: most jobs a core, 1 to 8. Several (1,2,4): a RUN each in --out, and a comparison.",
+            metavar="M[,M...]",
+        ),
+    ] = "1",
     queues: Annotated[str, typer.Option(help="sq: one queue; mq: interactive nodes apart.")] = "sq",
     interactive_share: Annotated[
         str | None, typer.Option(help="mq: share of the nodes for interactive jobs, such as 5%.")
@@ -167,21 +176,25 @@ def simulate(
     """
     from osub.api.simulation import simulate as simulated
 
+    several = multiplicities(multiplicity)
     fitted = None
     if fit is not None:
         from osub.cli.simulate_fit import read_fit, show_fit
 
-        fitted = read_fit(fit, policy, system, 1 if slices else multiplicity)
-    with waiting(f"simulating {trace.name} on {system}"):
-        run = simulated(
+        if len(several) > 1:
+            raise UsageError("--fit is of one multiplicity: give one")
+        fitted = read_fit(fit, policy, system, 1 if slices else several[0])
+
+    def one(number: int, folder: Path, name: str | None) -> Run:
+        return simulated(
             trace,
             system,
-            out=out,
+            out=folder,
             policy=policy,
             settings=settings or (),
             malleable_share=malleable_share,
             preemption=preemption,
-            multiplicity=multiplicity,
+            multiplicity=number,
             queues=queues,
             interactive_share=interactive_share,
             interactive_nodes=interactive_nodes,
@@ -211,10 +224,16 @@ def simulate(
             checkpoint_interval=checkpoint_interval,
             checkpoint_cost=checkpoint_cost,
             seed=seed,
-            label=label,
+            label=name,
             lenient=lenient,
             check=check,
         )
+
+    if len(several) > 1:
+        simulate_several(several, out, label, one, f"simulating {trace.name} on {system}", as_json=as_json)
+        return
+    with waiting(f"simulating {trace.name} on {system}"):
+        run = one(several[0], out, label)
     figures = run.outcome
     if as_json:
         told = {} if fitted is None else {"fit": msgspec.to_builtins(fitted)}

@@ -26,11 +26,11 @@ def find_cluster(folder: Path | None) -> tuple[CommandSlurm, ClusterState | None
         return CommandSlurm(), None
     if folder.name == _CONF and folder.is_file():
         folder = folder.parent
+    if folder.is_file():
+        raise ClusterError(f"{folder} is a file: --cluster names a folder with slurm.conf")
     conf = folder.absolute() / _CONF
     try:
         check_conf(conf)
-    except NotADirectoryError as error:
-        raise ClusterError(f"{folder} is a file: --cluster names a folder with slurm.conf") from error
     except FileNotFoundError as error:
         raise ClusterError(
             f"{folder} has no slurm.conf: name the folder of an embedded cluster (`osub cluster up "

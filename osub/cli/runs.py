@@ -1,0 +1,101 @@
+"""``osub runs``: which RUNs lie below a folder, and removing some of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from osub.cli.application import application
+from osub.cli.terminal import Console
+from osub.cli.waiting import waiting
+from osub.errors import UsageError
+from osub.records.folder import INFO_NAME
+from osub.records.found import FoundRun, find_runs, remove_run
+from osub.units import counted
+
+app = application("RUN folders: list them, and remove them safely.")
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("list")
+def list_(
+    folder: Annotated[Path, typer.Argument(help="Where to look; folders below it, too.")] = Path(),
+    as_json: Json = False,
+) -> None:
+    """List the RUNs in FOLDER and below it, with their settings and sizes."""
+    with waiting(f"looking for runs in {folder}"):
+        found = list(find_runs(folder))
+    if as_json:
+        typer.echo(json.dumps([_facts(one) for one in found]))
+        return
+    if not found:
+        typer.echo(f"no runs in {folder}")
+        return
+    table = Table(box=SIMPLE_HEAD)
+    for heading in ("run", "label", "trace", "kind", "started", "state", "MB"):
+        table.add_column(heading, justify="right" if heading == "MB" else "left", overflow="fold")
+    for one in found:
+        table.add_row(*map(Text, _cells(one)))
+    Console().print(table)
+
+
+@app.command()
+def remove(
+    runs: Annotated[list[Path], typer.Argument(help="RUN folders.", metavar="RUN...")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Unfinished ones, too.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove RUNs: their own files, and the folder if nothing else is in it.
+
+    A folder that is no RUN, another user's, or written right now is refused before anything is removed.
+    """
+    strangers = [run for run in runs if not (run / INFO_NAME).is_file()]
+    if strangers:
+        raise UsageError(f"{strangers[0]} is not a RUN folder; nothing was removed")
+    if not yes:
+        if as_json:
+            raise UsageError("--json asks nothing: add --yes")
+        size = sum(one.size_bytes for run in runs for one in find_runs(run)) / 1e6
+        typer.confirm(f"Remove {counted(len(runs), 'run')} ({size:.1f} MB)?", abort=True, err=True)
+    told = []
+    for run in runs:
+        left = remove_run(run, unfinished=force)
+        told.append({"run": str(run), "left": left})
+        if not as_json:
+            stays = f"; {', '.join(left)} stays, for no run made it" if left else ""
+            typer.echo(f"{run} is removed{stays}")
+    if as_json:
+        typer.echo(json.dumps(told))
+
+
+def _cells(one: FoundRun) -> list[str]:
+    state = "finished" if one.is_finished else "unfinished"
+    info = one.info
+    if info is None:
+        return [str(one.path), "", "", "", "", f"damaged: {one.fault}", f"{one.size_bytes / 1e6:.1f}"]
+    when = info.started.replace("T", " ")[:16]
+    return [
+        *(str(one.path), info.label, info.trace_name, info.kind, when, state),
+        f"{one.size_bytes / 1e6:.1f}",
+    ]
+
+
+def _facts(one: FoundRun) -> dict[str, object]:
+    info = one.info
+    return {
+        "run": str(one.path),
+        "label": None if info is None else info.label,
+        "trace": None if info is None else info.trace_name,
+        "kind": None if info is None else info.kind,
+        "started": None if info is None else info.started,
+        "finished": one.is_finished,
+        "size_bytes": one.size_bytes,
+        "fault": one.fault,
+    }

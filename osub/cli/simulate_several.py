@@ -1,0 +1,91 @@
+"""``osub simulate --multiplicity 1,2,4``: a RUN for each in one folder, and a comparison."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+import typer
+
+from osub.api.run import Run
+from osub.cli.terminal import Console
+from osub.cli.waiting import waiting
+from osub.errors import OutputError, UsageError
+
+
+def multiplicities(word: str) -> list[int]:
+    """Return the numbers in ``1,2,4``, each once, in their order.
+
+    Raises
+    ------
+    UsageError
+        They are no whole numbers.
+    """
+    found = []
+    for part in word.split(","):
+        if not (part.strip().isascii() and part.strip().isdecimal() and len(part) < 12):
+            raise UsageError(f"--multiplicity takes a whole number, or several as 1,2,4, not {word[:80]!r}")
+        found.append(int(part))
+    return list(dict.fromkeys(found))
+
+
+def simulate_several(
+    several: Sequence[int],
+    out: Path,
+    label: str | None,
+    simulate: Callable[[int, Path, str | None], Run],
+    what: str,
+    *,
+    as_json: bool,
+) -> None:
+    """Simulate with each multiplicity into ``out/mM``, and print verdict and metrics side by side.
+
+    Parameters
+    ----------
+    several
+        The multiplicities; the first is the reference.
+    out
+        A folder that does not exist or is empty.
+    label
+        Of the runs, or None.
+    simulate
+        Simulates with a multiplicity into a folder, under a label.
+    what
+        What goes on, for whoever waits.
+    as_json
+        Whether to print JSON.
+
+    Raises
+    ------
+    OutputError
+        There is something in ``out``.
+    OsubError
+        As a simulation raises; those before it are kept.
+    """
+    from osub.analysis.compared import compared
+
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise OutputError(f"{out} exists already: choose another folder for the runs")
+    runs = []
+    for at, number in enumerate(several, start=1):
+        with waiting(f"{what}, M={number} ({at} of {len(several)})"):
+            name = None if label is None else f"{label} M={number}"
+            runs.append(simulate(number, out / f"m{number}", name))
+    found = compared([run.record for run in runs])
+    metrics = found.metrics()
+    if as_json:
+        told = {"verdict": msgspec.to_builtins(found.verdict), "metrics": msgspec.to_builtins(metrics)}
+        typer.echo(json.dumps({"runs": [str(run.path) for run in runs], **told}))
+        return
+    from osub.analysis.table import metrics_tables
+    from osub.analysis.verdict.show import verdict_lines
+
+    console = Console()
+    for line in verdict_lines(found.verdict):
+        console.print(line)
+    for table in metrics_tables(metrics, console.width, short=True):
+        console.print(table)
+    folders = " ".join(str(run.path) for run in runs)
+    typer.echo(f"the runs are in {out}; `osub compare {folders} --html compare.html` draws them")

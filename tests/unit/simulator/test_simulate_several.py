@@ -1,0 +1,53 @@
+"""Several multiplicities in one command: a RUN each, and one comparison."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from osub.cli.main import run
+from osub.cli.simulate_several import multiplicities
+from osub.errors import UsageError
+from osub.records import load_run
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "t.swf"
+    lines = [f"{n} {n} -1 100 2 -1 -1 2 200 -1 1 1 1 -1 1 -1 -1 -1\n" for n in range(1, 9)]
+    path.write_text("".join(lines))
+    return path
+
+
+def test_each_multiplicity_has_a_run_and_they_are_compared(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "runs"
+    words = ["simulate", str(trace), "--system", "N2C1", "--multiplicity", "1,2", "--out", str(out), "--json"]
+    assert run(words) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["runs"] == [str(out / "m1"), str(out / "m2")]
+    assert [load_run(Path(path)).info.multiplicity for path in told["runs"]] == [1, 2]
+    assert [finding["reference"] for finding in told["verdict"]["findings"]] == [told["metrics"][0]["label"]]
+    assert run(words) == 1
+    assert "exists already" in capsys.readouterr().err
+
+
+def test_people_get_the_verdict_first(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "runs"
+    words = ["simulate", str(trace), "--system", "N2C1", "--multiplicity", "1,2", "--out", str(out)]
+    assert run([*words, "--label", "mine"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("mine M=2 against mine M=1: ")
+    assert "osub compare" in said
+
+
+def test_numbers_are_taken_once_and_others_refused() -> None:
+    assert multiplicities("2, 1,2") == [2, 1]
+    for word in ("", "1,", "a", "1;2", "-1", "1.5", "9" * 40):
+        with pytest.raises(UsageError, match="--multiplicity"):
+            multiplicities(word)
