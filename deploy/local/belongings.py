@@ -16,7 +16,9 @@ from typing import Literal, get_args
 
 from osub.trust import DIRECTORY, names_in
 
-FileName = Literal["cluster.json", "slurm.conf", "cgroup.conf", "munge.key", "job-completions.log"]
+FileName = Literal[
+    "cluster.json", "compose.json", "slurm.conf", "cgroup.conf", "munge.key", "job-completions.log"
+]
 FolderName = Literal["log", "run", "spool", "slurmctld", "gang", "scratch"]
 FILES: tuple[FileName, ...] = get_args(FileName)
 

@@ -26,8 +26,8 @@ from deploy.local.host import Host, look_at_host
 from deploy.local.layout import checked_path, make_layout, names_of
 from deploy.local.members import MARK, is_daemon, kin_of, living_members
 from deploy.local.ready import wait_for_agents, wait_for_nodes, wait_for_port, wait_for_socket
-from deploy.local.shape import Gang, Shape, pin_cpus
 from deploy.local.state import ClusterState, read_own_state, require_state, write_state
+from deploy.shape import Gang, Shape, pin_cpus
 from osub.errors import ClusterError, OsubError, OutputError
 from osub.slurm import CommandSlurm, JobSnapshot, Node
 from osub.slurm.faults import SlurmUnreachableError
@@ -106,6 +106,7 @@ class LocalCluster:
         checked_path(self.folder)  # before anything is made
         with take_home(self.folder, create=True, mode=_mode(host)) as home:
             assert home is not None
+            _refuse_containers(home)
             state = read_own_state(home)
             if state is not None:
                 return self._revive(home, state, shape, host, say)
@@ -151,6 +152,7 @@ class LocalCluster:
         with take_home(self.folder) as home:
             if home is None:
                 return Ended(existed=False)
+            _refuse_containers(home)
             existed = home.is_furnished
             kept = take_down(home, keep_logs=keep_logs)
             left = home.leave()
@@ -214,6 +216,13 @@ class LocalCluster:
         if state.shape.gang is Gang.OSUB:
             wait_for_agents(state.layout, ensure(gang_daemons(state.layout, host)))
         return state
+
+
+def _refuse_containers(home: Home) -> None:
+    if home.read("compose.json") is not None:
+        raise ClusterError(
+            f"{home.path} holds a cluster in containers; `osub cluster down --state {home.path}` first"
+        )
 
 
 def _mode(host: Host) -> int:

@@ -18,7 +18,7 @@ import psutil
 
 from deploy.local.busy import CALM, busy_share
 from deploy.local.host import CgroupVersion, find_program, usable_cgroup
-from deploy.local.shape import natural_shape
+from deploy.shape import natural_shape
 
 
 class Finding(msgspec.Struct, frozen=True):

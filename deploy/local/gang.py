@@ -12,7 +12,7 @@ from pathlib import Path
 
 from deploy.local.host import Host
 from deploy.local.layout import Layout
-from deploy.local.shape import Shape
+from deploy.shape import Shape
 from osub.errors import ClusterError
 from osub.slurm.hosts import fold_hosts
 

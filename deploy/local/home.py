@@ -105,7 +105,8 @@ class Home:
                 "not ours; move it away, or choose another --state"
             )
         try:
-            make_short(self.path, mode, listed.short, lambda short: self._mark.change(short=short))
+            if not wanted.keys().isdisjoint(SHORT):
+                make_short(self.path, mode, listed.short, lambda short: self._mark.change(short=short))
             self._mark.change(files=FILES, folders=tuple(wanted.values()))
             self._mark.change(folders=tuple(self._make(made, mode) for made in wanted.values()))
         except OSError as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from deploy.local.shape import Shape
+from deploy.shape import Shape
 from osub.errors import HostError, UsageError
 
 # Below Linux's ephemeral range (32768 on), so that no outgoing connection holds one of them.

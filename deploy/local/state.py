@@ -11,7 +11,7 @@ from deploy.local.belongings import FileName
 from deploy.local.daemons import Daemon
 from deploy.local.home import Home
 from deploy.local.layout import Layout, names_of
-from deploy.local.shape import Shape
+from deploy.shape import Shape
 from osub.errors import ClusterError, InputError, OsubError
 from osub.trust import open_folder, place_of, read_file
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -13,15 +12,18 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from deploy.compose.cluster import ComposeCluster, Options
+from deploy.compose.engine import EngineName, find_engine
+from deploy.compose.state import read_compose_state
 from deploy.local import Gang, Hold, LocalCluster, Queues, Scheduler, Shape, natural_shape
 from deploy.local.cluster import Status
 from deploy.local.found import live_clusters
 from deploy.local.host import look_at_host
+from osub.cli import containers
 from osub.cli.application import application
 from osub.cli.terminal import Console
-from osub.slurm import JobSnapshot
-
-MOST_UNREADABLE = 10
+from osub.cli.unreadable import job_counts, unreadable_lines
+from osub.errors import UsageError
 
 app = application("A real Slurm on this host, for experiments.")
 
@@ -58,14 +60,34 @@ def up(
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="Further Key=Value of slurm.conf; may be repeated.")
     ] = None,
+    engine: Annotated[
+        EngineName | None,
+        typer.Option(help="Put it into containers of this engine; by default on this host."),
+    ] = None,
+    debian: Annotated[
+        int | None, typer.Option(help="Containers: Debian 13 (Slurm 24.11, the default) or 12 (22.05).")
+    ] = None,
+    accounting: Annotated[
+        bool | None, typer.Option(help="Containers: slurmdbd with MariaDB; by default yes.")
+    ] = None,
+    build: Annotated[bool, typer.Option("--build", help="Containers: build the images anew.")] = False,
     as_json: Json = False,
 ) -> None:
     """Start the cluster, or whatever has died of it, and wait until it takes jobs."""
-    natural = natural_shape(len(look_at_host().cpus))
+    if engine is None and (debian is not None or accounting is not None or build):
+        raise UsageError("--debian, --accounting and --build go with --engine")
+    if debian not in (None, 12, 13):
+        raise UsageError(f"--debian must be 12 or 13, not {debian}")
+    cpus = len(look_at_host().cpus) if engine is None else find_engine(engine).facts.cpus
+    natural = natural_shape(cpus)
+    if nodes is None:
+        nodes = natural[0] if cores is None else max(1, natural[0] * natural[1] // max(1, cores))
+    if cores is None:
+        cores = max(1, natural[0] * natural[1] // max(1, nodes))
     shape = Shape(
-        nodes=nodes or (natural[0] if cores is None else max(1, natural[0] * natural[1] // cores)),
-        cores=cores or max(1, natural[0] * natural[1] // (nodes or natural[0])),
-        virtual=virtual,
+        nodes=nodes,
+        cores=cores,
+        virtual=virtual or (engine is not None and nodes * cores > cpus),
         threads=threads,
         multiplicity=multiplicity,
         gang=gang,
@@ -77,8 +99,12 @@ def up(
         scheduler=scheduler,
         settings=tuple(setting or ()),
     )
-    cluster = LocalCluster(state)
     console = Console(stderr=True)
+    if engine is not None:
+        options = Options(debian=debian or 13, accounting=accounting is not False, build=build)
+        containers.up(state, engine, shape, options, console, as_json=as_json)
+        return
+    cluster = LocalCluster(state)
     with console.status("starting") as spinner:
         cluster.up(shape, lambda what: spinner.update(what))
     status_now = cluster.status()
@@ -91,6 +117,8 @@ def up(
 @app.command()
 def status(state: State, as_json: Json = False) -> None:
     """Say which daemons live, what the nodes do, and how many jobs there are."""
+    if read_compose_state(state) is not None:
+        raise typer.Exit(containers.status(state, as_json=as_json))
     status_now = LocalCluster(state).status()
     if as_json:
         typer.echo(json.dumps(_facts(status_now)))
@@ -106,7 +134,13 @@ def down(
     as_json: Json = False,
 ) -> None:
     """End the cluster and its jobs, and remove everything that `up` made."""
-    ended = LocalCluster(state).down(keep_logs=keep_logs)
+    if containers.holds_one(state):
+        if keep_logs:
+            raise UsageError("--keep-logs goes with an embedded cluster; a container's log goes with it")
+        with Console(stderr=True).status("ending") as spinner:
+            ended = ComposeCluster(state).down(lambda what: spinner.update(what))
+    else:
+        ended = LocalCluster(state).down(keep_logs=keep_logs)
     if as_json:
         typer.echo(json.dumps({"ended": ended.existed, "left": ended.left}))
         return
@@ -119,9 +153,11 @@ def down(
 def list_(as_json: Json = False) -> None:
     """Say which clusters of yours run on this host, and in which folders."""
     found = live_clusters()
+    contained = containers.live()
     if as_json:
         told = [
             {
+                "engine": None,
                 "state": str(one.folder),
                 "system": one.state.shape.system,
                 "multiplicity": one.state.shape.multiplicity,
@@ -130,10 +166,10 @@ def list_(as_json: Json = False) -> None:
                 "daemons_wanted": len(one.state.daemons),
             }
             for one in found
-        ]
+        ] + [containers.listed(one) for one in contained]
         typer.echo(json.dumps(told))
         return
-    if not found:
+    if not found and not contained:
         typer.echo("no embedded cluster of yours runs here; `osub cluster up` makes one")
         return
     table = Table("folder", "system", "M", "gang", "daemons")
@@ -141,6 +177,8 @@ def list_(as_json: Json = False) -> None:
         shape = one.state.shape
         living = f"{one.daemons} of {len(one.state.daemons)}"
         table.add_row(escape(str(one.folder)), shape.system, str(shape.multiplicity), shape.gang, living)
+    for status_now in contained:
+        containers.add_row(table, status_now)
     Console().print(table)
 
 
@@ -162,14 +200,10 @@ def _facts(status_now: Status) -> dict[str, object]:
         "nodes": None
         if status_now.nodes is None
         else {node.name: "+".join(sorted(node.states)) for node in status_now.nodes},
-        "jobs": None if jobs is None else _job_counts(jobs),
+        "jobs": None if jobs is None else job_counts(jobs),
         "unreadable_jobs": None if jobs is None else msgspec.to_builtins(jobs.unreadable),
         "whole": status_now.is_whole,
     }
-
-
-def _job_counts(snapshot: JobSnapshot) -> dict[str, int]:
-    return dict(Counter(str(job.state) for job in snapshot.jobs))
 
 
 def _print(status_now: Status) -> None:
@@ -191,15 +225,7 @@ def _print(status_now: Status) -> None:
     if status_now.jobs is None:
         console.print("slurmctld does not answer; `osub cluster up` starts what has died")
     else:
-        counts = ", ".join(f"{count} {name.lower()}" for name, count in _job_counts(status_now.jobs).items())
+        counts = ", ".join(f"{count} {name.lower()}" for name, count in job_counts(status_now.jobs).items())
         console.print(f"jobs: {counts or 'none'}", highlight=False)
         for line in unreadable_lines(status_now.jobs):
             console.print(line, highlight=False, markup=False)
-
-
-def unreadable_lines(snapshot: JobSnapshot) -> list[str]:
-    """Return a line for each of the first jobs that cannot be read, and one for the rest."""
-    shown = snapshot.unreadable[:MOST_UNREADABLE]
-    lines = [f"cannot be read: {one}" for one in shown]
-    more = len(snapshot.unreadable) - len(shown)
-    return [*lines, f"... and {more} more"] if more else lines

@@ -11,7 +11,7 @@ import psutil
 import typer
 from rich.table import Table
 
-from deploy.local.shape import natural_shape
+from deploy.shape import natural_shape
 from osub.cli.terminal import Console
 from osub.cli.trace_files import (
     AsJson,

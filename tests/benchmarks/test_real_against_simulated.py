@@ -29,7 +29,7 @@ import polars as pl
 import pytest
 
 from deploy.local import Gang, Shape
-from deploy.local.shape import Scheduler
+from deploy.shape import Scheduler
 from osub.analysis.job_by_job import pair, run_errors
 from osub.records import Run, load_run
 from submitter.options import ReplayOptions

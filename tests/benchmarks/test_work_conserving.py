@@ -28,7 +28,7 @@ import psutil
 import pytest
 
 from deploy.local import Gang, LocalCluster
-from deploy.local.shape import Hold
+from deploy.shape import Hold
 from osub.slurm import JobState
 from tests.fixtures.gang_trials import Bench, Figures, cluster_of, middle, noise, wait_slowly
 from tests.fixtures.voice import say

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from deploy.local import LocalCluster, Shape
-from deploy.local.shape import Scheduler
+from deploy.shape import Scheduler
 from submitter.options import ReplayOptions
 from submitter.replay import Replay
 from tests.fixtures.slurm_decisions import SETTINGS, Places

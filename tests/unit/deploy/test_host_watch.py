@@ -9,9 +9,9 @@ import pytest
 
 from deploy.local.layout import Layout, NodePlace
 from deploy.local.own_time import ProcessTime
-from deploy.local.shape import Shape
 from deploy.local.state import ClusterState
 from deploy.local.watch import HostWatch
+from deploy.shape import Shape
 from osub.cpu_time import CpuTime
 
 

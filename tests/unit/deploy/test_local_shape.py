@@ -12,7 +12,7 @@ from deploy.local.cgroups import node_cgroups, remove_all
 from deploy.local.conf import cgroup_conf, slurm_conf
 from deploy.local.host import CgroupVersion, Host, _host_name, _user_name, usable_cgroup
 from deploy.local.layout import free_ports, make_layout
-from deploy.local.shape import Gang, Queues, Shape, natural_shape, pin_cpus
+from deploy.shape import Gang, Queues, Shape, natural_shape, pin_cpus
 from osub.errors import HostError, UsageError
 
 HOST = Host("host1", "alice", False, (0, 1, 2, 3), 16_000, CgroupVersion.NONE, {})

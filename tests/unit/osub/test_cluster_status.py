@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from osub.cli.cluster import MOST_UNREADABLE, unreadable_lines
+from osub.cli.unreadable import MOST_UNREADABLE, unreadable_lines
 from osub.slurm import JobSnapshot, UnreadableJob
 
 

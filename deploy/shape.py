@@ -1,4 +1,4 @@
-"""What an embedded cluster looks like: nodes, cores, queues and sharing."""
+"""What a test cluster looks like, on this host or in containers: nodes, cores, queues and sharing."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Scheduler(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """An embedded cluster's shape.
+    """A test cluster's shape.
 
     Attributes
     ----------

@@ -1,0 +1,128 @@
+"""A cluster's containers, as the engine tells of them: found by two labels, and by nothing else.
+
+``osub.home`` is the path of the state folder and ``osub.cluster`` the name that follows from it. A container,
+volume or network without both is not ours, whatever it is called.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from deploy.compose.engine import Engine
+from osub.errors import ClusterError
+
+HOME = "osub.home"
+CLUSTER = "osub.cluster"
+ROLE = "osub.role"
+Kind = Literal["volume", "network"]
+_ORDER = ("controller", "accounting", "database", "node", "prometheus", "grafana", "keys")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """One container.
+
+    Attributes
+    ----------
+    id, name
+        The engine's.
+    role
+        What it is for: ``controller``, ``node``, ...
+    number
+        Of several with one role, from 1 on.
+    state
+        ``running``, ``exited``, ``created``, ``restarting``, ...
+    health
+        ``healthy``, ``unhealthy``, ``starting``; None where nobody looks.
+    exit_code
+        Of one that has ended.
+    restarts
+        How often the engine started it anew.
+    """
+
+    id: str
+    name: str
+    role: str
+    number: int
+    state: str
+    health: str | None
+    exit_code: int
+    restarts: int
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is one that ends when its work is done, and did it."""
+        return self.role == "keys" and self.state == "exited" and self.exit_code == 0
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs, and is not known to be ill."""
+        return self.is_done or (self.state == "running" and self.health != "unhealthy")
+
+
+def own_filters(home: str, cluster: str) -> list[str]:
+    """Return the options that make an engine list what is one cluster's, and nothing else."""
+    return ["--filter", f"label={HOME}={home}", "--filter", f"label={CLUSTER}={cluster}"]
+
+
+def list_containers(engine: Engine, home: str, cluster: str) -> list[Container]:
+    """Return a cluster's containers, the controller first; raises ClusterError where the engine fails."""
+    ids = engine.ask("ps", "-a", "-q", "--no-trunc", *own_filters(home, cluster)).split()
+    if not ids:
+        return []
+    answer = engine.run("inspect", "--type", "container", *ids)
+    # One that is removed meanwhile makes the command fail, and is left out.
+    found = read_containers(answer.stdout)
+    return [one for one, labels in found if labels.get(HOME) == home and labels.get(CLUSTER) == cluster]
+
+
+def list_others(engine: Engine, kind: Kind, home: str, cluster: str) -> list[str]:
+    """Return the names of a cluster's volumes or networks."""
+    words = [kind, "ls", "--format", "{{.Name}}", *own_filters(home, cluster)]
+    return engine.ask(*words).split()
+
+
+def read_containers(text: str) -> list[tuple[Container, dict[str, str]]]:
+    """Return what ``inspect`` tells, with the labels; raises ClusterError for what is no such answer."""
+    try:
+        told: list[dict[str, Any]] = json.loads(text or "[]")
+        found = [_read(one) for one in told]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ClusterError(f"the engine's answer about its containers cannot be read ({error!r})") from error
+    return sorted(found, key=lambda pair: (_place(pair[0].role), pair[0].number, pair[0].name))
+
+
+def _read(told: dict[str, Any]) -> tuple[Container, dict[str, str]]:
+    labels = {str(key): str(value) for key, value in (told["Config"]["Labels"] or {}).items()}
+    state = told["State"]
+    health = state.get("Health") or state.get("Healthcheck") or {}
+    number = labels.get("com.docker.compose.container-number", "1")
+    container = Container(
+        id=str(told["Id"]),
+        name=str(told["Name"]).lstrip("/"),
+        role=labels.get(ROLE, "?"),
+        number=int(number) if number.isdigit() and len(number) < 6 else 1,
+        state=str(state["Status"]),
+        health=str(health["Status"]) if health.get("Status") else None,
+        exit_code=int(state.get("ExitCode", 0)),
+        restarts=int(told.get("RestartCount", 0)),
+    )
+    return container, labels
+
+
+def _place(role: str) -> int:
+    return _ORDER.index(role) if role in _ORDER else len(_ORDER)
+
+
+def last_words(engine: Engine, container: Container, lines: int = 5) -> list[str]:
+    """Return the last lines that a container logged; none where the engine does not say."""
+    answer = engine.run("logs", "--tail", str(lines), container.id, within_s=10.0)
+    return [line for line in (answer.stdout + answer.stderr).splitlines() if line.strip()][-lines:]
+
+
+def of_role(containers: Iterable[Container], role: str) -> list[Container]:
+    """Return those of one role."""
+    return [one for one in containers if one.role == role]

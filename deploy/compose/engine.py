@@ -1,0 +1,167 @@
+"""The container engine: whether it answers, what it offers, and its compose.
+
+Docker's compose is a plug-in (``docker compose``; Debian 13's docker-compose is it) or, older, a program of
+its own (``docker-compose``, Debian 12's); podman's is ``podman-compose``, or what ``podman compose`` finds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from deploy.compose.inside.conf import Hierarchy
+from osub.errors import ClusterError, HostError
+from osub.one_line import one_line
+from osub.slurm.run import Answer, run_command
+
+_ANSWER_S = 30.0
+_START_INTERVAL_API = (1, 44)
+
+
+class EngineName(StrEnum):
+    """Which engine runs the containers."""
+
+    DOCKER = "docker"
+    PODMAN = "podman"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What an engine says of itself and of its host.
+
+    Attributes
+    ----------
+    hierarchy
+        Of the cgroups that its containers live in.
+    cpus, memory_mib
+        Of its host.
+    knows_start_interval
+        Whether a starting container may be looked at more often than a healthy one.
+    """
+
+    hierarchy: Hierarchy
+    cpus: int
+    memory_mib: int
+    knows_start_interval: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """An engine that answers; ``compose`` is the command of its compose, empty where it is not needed."""
+
+    name: EngineName
+    facts: Facts
+    compose: tuple[str, ...]
+
+    def run(
+        self,
+        *words: str,
+        within_s: float = 120.0,
+        extra: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+    ) -> Answer:
+        """Run one of the engine's commands."""
+        return run_command([str(self.name), *words], stdin, {**os.environ, **(extra or {})}, within_s)
+
+    def ask(self, *words: str, within_s: float = 120.0, extra: Mapping[str, str] | None = None) -> str:
+        """Return what a command prints; raises ClusterError where it fails."""
+        return checked([str(self.name), *words], self.run(*words, within_s=within_s, extra=extra))
+
+
+def find_engine(name: EngineName, *, with_compose: bool = True) -> Engine:
+    """Return an engine that answers.
+
+    Parameters
+    ----------
+    name
+        Which one.
+    with_compose
+        Whether its compose is needed, too.
+
+    Raises
+    ------
+    HostError
+        It or its compose is not installed, or it does not answer; the message says what to do.
+    """
+    if shutil.which(str(name)) is None:
+        package = "docker.io docker-cli" if name is EngineName.DOCKER else "podman"
+        raise HostError(f"{name} is not installed here. As an administrator: apt-get install {package}")
+    template = "{{json .}}" if name is EngineName.DOCKER else "json"
+    answer = run_command([str(name), "info", "--format", template], None, os.environ, _ANSWER_S)
+    facts = None
+    if answer.returncode == 0:
+        version = run_command([str(name), "version", "--format", "json"], None, os.environ, _ANSWER_S)
+        facts = read_facts(name, answer.stdout, _api(name, version))
+    if facts is None:
+        said = _last(answer)
+        raise HostError(
+            f"{name} does not answer ({said}): is its daemon running, and may you use it? "
+            f"`{name} info` says more"
+        )
+    return Engine(name=name, facts=facts, compose=_find_compose(name) if with_compose else ())
+
+
+def read_facts(name: EngineName, info: str, api: tuple[int, int]) -> Facts | None:
+    """Return what ``info`` says as JSON; None where it is no engine's answer."""
+    try:
+        told: Any = json.loads(info)
+        if name is EngineName.DOCKER:
+            version, cpus, memory = told["CgroupVersion"], told["NCPU"], told["MemTotal"]
+        else:
+            host = told["host"]
+            version, cpus, memory = host["cgroupVersion"], host["cpus"], host["memTotal"]
+        hierarchy: Hierarchy = "v2" if str(version).endswith("2") else "v1"
+        return Facts(
+            hierarchy=hierarchy,
+            cpus=max(1, int(cpus)),
+            memory_mib=max(1, int(memory) >> 20),
+            knows_start_interval=name is EngineName.DOCKER and api >= _START_INTERVAL_API,
+        )
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _api(name: EngineName, version: Answer) -> tuple[int, int]:
+    """Return the API's version of Docker's daemon; (0, 0) where it is not told."""
+    if name is not EngineName.DOCKER or version.returncode != 0:
+        return (0, 0)
+    try:
+        major, minor = str(json.loads(version.stdout)["Server"]["ApiVersion"]).split(".")[:2]
+        return (int(major), int(minor))
+    except (ValueError, KeyError, TypeError):
+        return (0, 0)
+
+
+def _find_compose(name: EngineName) -> tuple[str, ...]:
+    candidates: tuple[tuple[str, ...], ...]
+    if name is EngineName.DOCKER:
+        candidates, package = (("docker", "compose"), ("docker-compose",)), "docker-compose"
+    else:
+        candidates, package = (("podman-compose",), ("podman", "compose")), "podman-compose"
+    for words in candidates:
+        if shutil.which(words[0]) is None:
+            continue
+        if run_command([*words, "version"], None, os.environ, _ANSWER_S).returncode == 0:
+            return words
+    tried = " nor ".join(f"`{' '.join(words)}`" for words in candidates)
+    raise HostError(
+        f"{name} has no compose here: neither {tried} works. As an administrator: apt-get install {package}"
+    )
+
+
+def checked(words: Sequence[str], answer: Answer) -> str:
+    """Return what a command printed; raises ClusterError with its last line where it failed."""
+    if answer.returncode == 0:
+        return answer.stdout
+    raise ClusterError(f"`{one_line(' '.join(words[:6]))}` failed: {_last(answer)}")
+
+
+def _last(answer: Answer) -> str:
+    lines = [line.strip() for line in (answer.stderr or answer.stdout).splitlines() if line.strip()]
+    telling = [line for line in lines if "error" in line.lower()] or lines
+    return one_line(telling[-1]) if telling else f"exit code {answer.returncode}, nothing printed"

@@ -1,0 +1,36 @@
+"""Which clusters in containers run on this host: from labels of the engines' containers."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from deploy.compose.containers import HOME
+from deploy.compose.engine import EngineName
+from osub.errors import OsubError
+from osub.slurm.run import run_command
+
+_LOOK_S = 5.0
+_PATH = re.compile(r"/[^\x00-\x1f\x7f]{0,4000}")
+
+
+def live_folders() -> list[Path]:
+    """Return the state folders that containers name; an engine that does not answer has none.
+
+    A label is what somebody wrote: a folder counts once it holds a cluster's state that fits it.
+    """
+    found: set[Path] = set()
+    for name in EngineName:
+        if shutil.which(str(name)) is None:
+            continue
+        words = [str(name), "ps", "--filter", f"label={HOME}", "--format", f'{{{{.Label "{HOME}"}}}}']
+        if name is EngineName.PODMAN:
+            words[-1] = f'{{{{index .Labels "{HOME}"}}}}'
+        with suppress(OsubError):
+            answer = run_command(words, None, os.environ, _LOOK_S)
+            if answer.returncode == 0:
+                found |= {Path(line) for line in answer.stdout.splitlines() if _PATH.fullmatch(line)}
+    return sorted(found)

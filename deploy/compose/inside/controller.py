@@ -1,0 +1,60 @@
+"""The controller's container: munged, slurmctld, gangd."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from pathlib import Path
+
+from deploy.compose.inside import keys
+from deploy.compose.inside.cgroups import hierarchy_of
+from deploy.compose.inside.conf import cgroup_conf, gangd_toml, slurm_conf
+from deploy.compose.inside.munged import start_munged
+from deploy.compose.inside.settings import Settings
+from deploy.compose.inside.slurm_says import release
+from deploy.compose.inside.supervise import Daemon, Supervisor
+from deploy.compose.inside.waiting import answers, wait_for
+from deploy.shape import Gang
+
+_SLURM = Path("/etc/slurm")
+_GANGD = Path("/etc/gangd/gangd.toml")
+_NICE = -10
+"""All containers share the host's CPUs with the jobs; a controller of its own would have its own."""
+
+
+def run(settings: Settings) -> bool:
+    """Run until told to end; False where a daemon cannot be kept alive."""
+    _write(_SLURM / "slurm.conf", slurm_conf(settings, hierarchy_of()))
+    _write(_SLURM / "cgroup.conf", cgroup_conf(hierarchy_of(), release()))
+    for folder in ("/run/slurm", "/var/lib/slurm", "/var/lib/slurm/state"):
+        _own_folder(Path(folder))
+    supervisor = Supervisor()
+    start_munged(supervisor)
+    if settings.accounting:  # at its first start slurmctld ends without it
+        wait_for("slurmdbd at accounting:6819", lambda: answers("accounting", 6819))
+    supervisor.start(Daemon(name="slurmctld", words=["slurmctld", "-D"], user="slurm", nice=_NICE))
+    wait_for("slurmctld", lambda: answers("controller", 6817))
+    if settings.shape.gang is Gang.OSUB:
+        wait_for("the keys of the gang scheduler", lambda: keys.copy_controller_keys("slurm") or None)
+        for folder in ("/var/lib/gangd", "/var/lib/gangd/state", "/var/lib/gangd/record"):
+            _own_folder(Path(folder))
+        _write(_GANGD, gangd_toml(settings))
+        words = ["gangd", "run", "--config", str(_GANGD)]
+        supervisor.start(Daemon(name="gangd", words=words, user="slurm", nice=_NICE))
+    done = supervisor.watch()
+    supervisor.end()
+    return done
+
+
+def _own_folder(path: Path) -> None:
+    """Make a folder of Slurm's user; a volume is root's when it is new."""
+    path.mkdir(mode=0o755, parents=True, exist_ok=True)
+    os.chown(path, pwd.getpwnam("slurm").pw_uid, -1)
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(text)
+    fresh.chmod(0o644)
+    fresh.rename(path)

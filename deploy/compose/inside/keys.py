@@ -1,0 +1,100 @@
+"""Keys of a cluster: made when it first starts, into volumes, and never in an image.
+
+The munge key is the same on all hosts, as Slurm wants it. Of the keys of the gang scheduler each node copies
+its own. Slurm's database has a password of its own, which nodes cannot see.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import secrets
+import subprocess
+from pathlib import Path
+
+from osub.errors import ClusterError
+
+MUNGE = Path("/keys/munge/munge.key")
+CURVE = Path("/keys/curve")
+PASSWORD = Path("/keys/database/password")
+OWN = Path("/etc/gangd/keys")
+
+
+def make_all(prefix: str, most_nodes: int) -> None:
+    """Make what is missing.
+
+    Parameters
+    ----------
+    prefix
+        What comes before a node's number in its name.
+    most_nodes
+        For so many nodes.
+
+    Raises
+    ------
+    ClusterError
+        The keys of the gang scheduler cannot be made.
+    """
+    munge = pwd.getpwnam("munge")
+    for folder, owner in ((MUNGE.parent, munge.pw_uid), (CURVE, 0), (PASSWORD.parent, 0)):
+        if folder.is_dir():
+            os.chown(folder, owner, 0)
+            folder.chmod(0o700)
+    if MUNGE.parent.is_dir():
+        make_secret(MUNGE, secrets.token_bytes(1024), munge.pw_uid)
+    if PASSWORD.parent.is_dir():
+        make_secret(PASSWORD, secrets.token_hex(24).encode(), 0)
+    names = f"{prefix}[1-{most_nodes}]"
+    made = subprocess.run(
+        ["gangd", "keys", "--dir", str(CURVE), "--agents", names], capture_output=True, text=True, check=False
+    )
+    if made.returncode != 0:
+        raise ClusterError(f"keys of the gang scheduler cannot be made: {made.stderr.strip()}")
+
+
+def make_secret(path: Path, content: bytes, owner: int) -> None:
+    """Make a file that its owner alone can read, whole or not at all; one that is there is kept."""
+    if not path.exists():
+        fresh = path.with_name(f".{path.name}.new")
+        fresh.unlink(missing_ok=True)
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400)
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(fd)
+        fresh.rename(path)
+    os.chown(path, owner, 0)
+
+
+def copy_agent_keys(node: str, source: Path = CURVE, own: Path = OWN) -> bool:
+    """Copy the controller's public key and this node's own pair; False where it has none yet."""
+    wanted = [Path("controller.key"), Path("agents", f"{node}.key"), Path("agents", f"{node}.key_secret")]
+    if not all((source / name).is_file() for name in wanted):
+        return False
+    _copy(wanted, source, own, None)
+    return True
+
+
+def copy_controller_keys(user: str, source: Path = CURVE, own: Path = OWN) -> bool:
+    """Copy the controller's pair and the public key of each node, for the user as whom gangd runs."""
+    pair = [Path("controller.key"), Path("controller.key_secret")]
+    if not all((source / name).is_file() for name in pair):
+        return False
+    agents = [path.relative_to(source) for path in sorted((source / "agents").glob("*.key"))]
+    _copy([*pair, *agents], source, own, user)
+    return True
+
+
+def _copy(names: list[Path], source: Path, own: Path, user: str | None) -> None:
+    uid = os.geteuid() if user is None else pwd.getpwnam(user).pw_uid
+    for folder in (own.parent, own, own / "agents"):
+        folder.mkdir(mode=0o755 if folder == own.parent else 0o700, parents=True, exist_ok=True)
+        if folder != own.parent:
+            os.chown(folder, uid, -1)
+    for name in names:
+        target = own / name
+        target.unlink(missing_ok=True)
+        fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write((source / name).read_bytes())
+            os.fchown(fd, uid, -1)

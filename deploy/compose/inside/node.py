@@ -1,0 +1,122 @@
+"""A compute node's container: munged, slurmd, gang-agent. It joins by the name that DNS gives it, and leaves.
+
+It leaves as an administrator would take a node away: no new jobs, a while for those that run, the agent lets
+go of what it holds, and then Slurm forgets the node.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.compose.inside import cgroups, keys
+from deploy.compose.inside.conf import node_options
+from deploy.compose.inside.munged import start_munged
+from deploy.compose.inside.naming import NodeName, own_address, own_name
+from deploy.compose.inside.settings import Settings
+from deploy.compose.inside.slurm_says import addresses, forget, has_jobs, scontrol
+from deploy.compose.inside.supervise import Daemon, Supervisor
+from deploy.compose.inside.waiting import answers, say, wait_for
+from deploy.shape import Gang
+
+NAME_FILE = Path("/run/osub/node")
+_LOOK_EVERY_S = 5.0
+
+
+def run(settings: Settings) -> bool:
+    """Run until told to end; False where a daemon cannot be kept alive."""
+    node = wait_for("a name from compose's DNS", own_name)
+    cgroups.make_ready()
+    left = cgroups.clear_left(node.name)
+    if left:
+        say(f"cannot remove what an earlier container left: {left[0]} and {len(left) - 1} more")
+    if settings.pinned:
+        _pin(node.number, settings.shape.cores)
+    for folder in ("/run/slurm", "/run/osub", "/var/spool/slurmd"):
+        Path(folder).mkdir(mode=0o755, parents=True, exist_ok=True)
+    NAME_FILE.write_text(node.name)
+    supervisor = Supervisor()
+    start_munged(supervisor)
+    wait_for("slurmctld at controller:6817", lambda: answers("controller", 6817))
+    _forget_outdated(node)
+    words = ["slurmd", "-D", "-Z", "-N", node.name, "--conf", node_options(settings, node.number)]
+    slurmd = Daemon(name="slurmd", words=words)
+    supervisor.start(slurmd)
+    if settings.shape.gang is Gang.OSUB:
+        wait_for("this node's keys", lambda: keys.copy_agent_keys(node.name) or None)
+        words = ["gang-agent", "run", "--node", node.name, "--controller", "controller"]
+        supervisor.start(Daemon(name="gang-agent", words=words))
+    done = supervisor.watch(_Address(node.name).look)
+    _leave(node, supervisor, settings.drain_s)
+    return done
+
+
+def _pin(number: int, cores: int) -> None:
+    """Keep this node, its daemons and its jobs to CPUs of its own, as far as the host has enough."""
+    cpus = sorted(os.sched_getaffinity(0))
+    own = cpus[(number - 1) * cores : number * cores]
+    if len(own) < cores:
+        say(f"no CPUs are left for this node: it shares all {len(cpus)}")
+        return
+    os.sched_setaffinity(0, own)
+
+
+def outdated(name: str, address: str | None, known: Mapping[str, str]) -> list[str]:
+    """Return the nodes that Slurm should forget when a container joins.
+
+    That of an earlier container with this name and another address, and those of containers that are gone and
+    whose address is this one's now: Slurm would send it their jobs.
+    """
+    earlier = [one for one, where in known.items() if one == name and where != address]
+    return earlier + [one for one, where in known.items() if one != name and where == address]
+
+
+def _forget_outdated(node: NodeName) -> None:
+    for name in outdated(node.name, own_address(), addresses()):
+        say(f"{name} is not where Slurm looks for it any more: Slurm is told to forget it")
+        forget(name)
+        cgroups.clear_left(name)
+
+
+@dataclass(slots=True)
+class _Address:
+    """Tells Slurm of another address of this node: a network that was cut may give it a new one."""
+
+    name: str
+    next_s: float = 0.0
+    told: str | None = None
+
+    def look(self) -> None:
+        now_s = time.monotonic()
+        if now_s < self.next_s:
+            return
+        self.next_s = now_s + _LOOK_EVERY_S
+        address = own_address()
+        if address is None or address == self.told:
+            return
+        known = addresses().get(self.name)
+        if known is None:
+            return  # not registered yet, or slurmctld is away
+        if known != address:
+            say(f"Slurm looks for {self.name} at {known}; it is at {address}")
+            if not scontrol("update", f"nodename={self.name}", f"nodeaddr={address}"):
+                return
+            scontrol("reconfigure")  # the other nodes and slurmctld's own memory
+        self.told = address
+
+
+def _leave(node: NodeName, supervisor: Supervisor, drain_s: int) -> None:
+    name = f"nodename={node.name}"
+    if scontrol("update", name, "state=drain", "reason=its container stops"):
+        deadline_s = time.monotonic() + drain_s
+        while time.monotonic() < deadline_s and has_jobs(node.name):
+            time.sleep(0.5)
+    for daemon in ("gang-agent", "slurmd"):
+        supervisor.end_one(daemon)
+    cgroups.clear_left(node.name)
+    if not scontrol("delete", name):
+        forget(node.name)
+    supervisor.end()

@@ -1,0 +1,137 @@
+"""What a container is told about its cluster, by environment variables ``OSUB_...`` of compose.yaml."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from deploy.shape import Gang, Hold, Queues, Scheduler, Shape
+from osub.errors import UsageError
+
+T = TypeVar("T", bound=StrEnum)
+
+MOST_NODES = 512
+_CLUSTER = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """A cluster as its containers see it.
+
+    Attributes
+    ----------
+    cluster
+        Slurm's ClusterName.
+    shape
+        What it looks like; ``nodes`` is how many it may grow to, for they come and go.
+    pinned
+        Whether each node keeps to CPUs of its own.
+    memory_mib
+        Memory that one node declares, MiB.
+    accounting
+        Whether there is a slurmdbd.
+    drain_s
+        How long a node that is told to stop waits for its jobs to end, seconds.
+    """
+
+    cluster: str
+    shape: Shape
+    pinned: bool
+    memory_mib: int
+    accounting: bool
+    drain_s: int
+
+
+def read_settings(environment: Mapping[str, str]) -> Settings:
+    """Read the settings.
+
+    Raises
+    ------
+    UsageError
+        A variable has no value that can be used; the message names it.
+    """
+    cluster = environment.get("OSUB_CLUSTER", "osub")
+    if not _CLUSTER.fullmatch(cluster):
+        raise UsageError(f"OSUB_CLUSTER must be lower-case letters, digits and '-', not {cluster!r}")
+    most = _number(environment, "OSUB_MOST_NODES", 64, MOST_NODES)
+    interactive = _number(environment, "OSUB_INTERACTIVE_NODES", 0, MOST_NODES, least=0)
+    shape = Shape(
+        nodes=most,
+        cores=_number(environment, "OSUB_CORES", 1, 256),
+        virtual=not _flag(environment, "OSUB_PINNED"),
+        threads=_number(environment, "OSUB_THREADS", 1, 8),
+        multiplicity=_number(environment, "OSUB_MULTIPLICITY", 2, 8),
+        gang=_one_of(environment, "OSUB_GANG", Gang, Gang.OSUB),
+        hold=_one_of(environment, "OSUB_HOLD", Hold, Hold.YIELD),
+        quantum_ms=_quantum(environment),
+        queues=_one_of(environment, "OSUB_QUEUES", Queues, Queues.SQ),
+        interactive_nodes=interactive or None,
+        multiplicity_interactive=_number(environment, "OSUB_MULTIPLICITY_INTERACTIVE", 4, 8),
+        scheduler=_one_of(environment, "OSUB_SCHEDULER", Scheduler, Scheduler.BACKFILL),
+        settings=tuple(line for line in environment.get("OSUB_SETTINGS", "").split("\n") if line),
+    )
+    return Settings(
+        cluster=cluster,
+        shape=shape,
+        pinned=_flag(environment, "OSUB_PINNED"),
+        memory_mib=_number(environment, "OSUB_MEMORY_MIB", 65_536, 1 << 24),
+        accounting=_flag(environment, "OSUB_ACCOUNTING", default="1"),
+        drain_s=_number(environment, "OSUB_DRAIN_S", 10, 3600, least=0),
+    )
+
+
+def to_environment(settings: Settings) -> dict[str, str]:
+    """Return the variables from which ``read_settings`` makes these settings."""
+    shape = settings.shape
+    return {
+        "OSUB_CLUSTER": settings.cluster,
+        "OSUB_MOST_NODES": str(shape.nodes),
+        "OSUB_CORES": str(shape.cores),
+        "OSUB_PINNED": str(int(settings.pinned)),
+        "OSUB_THREADS": str(shape.threads),
+        "OSUB_MULTIPLICITY": str(shape.multiplicity),
+        "OSUB_GANG": str(shape.gang),
+        "OSUB_HOLD": str(shape.hold),
+        "OSUB_QUANTUM_MS": f"{shape.quantum_ms:g}",
+        "OSUB_QUEUES": str(shape.queues),
+        "OSUB_INTERACTIVE_NODES": str(shape.interactive_nodes or 0),
+        "OSUB_MULTIPLICITY_INTERACTIVE": str(shape.multiplicity_interactive),
+        "OSUB_SCHEDULER": str(shape.scheduler),
+        "OSUB_SETTINGS": "\n".join(shape.settings),
+        "OSUB_MEMORY_MIB": str(settings.memory_mib),
+        "OSUB_ACCOUNTING": str(int(settings.accounting)),
+        "OSUB_DRAIN_S": str(settings.drain_s),
+    }
+
+
+def _number(environment: Mapping[str, str], name: str, default: int, most: int, least: int = 1) -> int:
+    text = environment.get(name) or str(default)
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
+        raise UsageError(f"{name} must be {least} to {most}, not {text!r}")
+    return int(text)
+
+
+def _quantum(environment: Mapping[str, str]) -> float:
+    text = environment.get("OSUB_QUANTUM_MS") or "250"
+    if not re.fullmatch(r"[0-9]{1,5}(\.[0-9]{1,6})?", text):
+        raise UsageError(f"OSUB_QUANTUM_MS must be a number of milliseconds, not {text!r}")
+    return float(text)
+
+
+def _flag(environment: Mapping[str, str], name: str, default: str = "0") -> bool:
+    text = environment.get(name) or default
+    if text not in ("0", "1"):
+        raise UsageError(f"{name} must be 0 or 1, not {text!r}")
+    return text == "1"
+
+
+def _one_of(environment: Mapping[str, str], name: str, kind: type[T], default: T) -> T:
+    text = environment.get(name) or default.value
+    try:
+        return kind(text)
+    except ValueError as error:
+        known = ", ".join(one.value for one in kind)
+        raise UsageError(f"{name} is {text!r}; it can be {known}") from error

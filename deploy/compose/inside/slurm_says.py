@@ -1,0 +1,55 @@
+"""What a container asks of Slurm, and tells it, by its commands: short, and never for long."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+
+_TIMEOUT_S = 5.0
+_FORGET_TRIES = 5
+
+
+def scontrol(*words: str) -> bool:
+    """Tell Slurm something; False where it refuses or does not answer in time."""
+    return _run("scontrol", *words) is not None
+
+
+def addresses() -> dict[str, str]:
+    """Return where slurmctld looks for each node; empty where it is away."""
+    return read_addresses(_run("scontrol", "show", "-o", "node") or "")
+
+
+def read_addresses(text: str) -> dict[str, str]:
+    """Return the address of each node that ``scontrol show -o node`` tells of."""
+    found = (re.match(r"NodeName=(\S+) .*? NodeAddr=(\S+) ", line) for line in text.splitlines())
+    return {match[1]: match[2] for match in found if match}
+
+
+def forget(node: str) -> bool:
+    """Let Slurm end what it thinks runs on a node, and forget the node; returns whether it did."""
+    scontrol("update", f"nodename={node}", "state=down", "reason=its container is gone")
+    for _ in range(_FORGET_TRIES):
+        if scontrol("delete", f"nodename={node}"):
+            return True
+        time.sleep(1.0)  # its jobs are completing
+    return False
+
+
+def has_jobs(name: str) -> bool:
+    """Whether jobs are on a node; False also where Slurm does not say."""
+    return bool((_run("squeue", "-h", "-w", name, "-t", "R,CG,S,CF", "-o", "%i") or "").strip())
+
+
+def release() -> tuple[int, int]:
+    """Return Slurm's release, such as (24, 11); (0, 0) where it does not say."""
+    match = re.search(r"(\d+)\.(\d+)", _run("slurmd", "-V") or _run("slurmctld", "-V") or "")
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def _run(*words: str) -> str | None:
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    except (subprocess.TimeoutExpired, OSError):
+        return None
+    return done.stdout if done.returncode == 0 else None

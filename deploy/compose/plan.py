@@ -1,0 +1,98 @@
+"""What compose is told: its files, its words, its environment. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from deploy.compose.engine import Facts
+from deploy.compose.inside.settings import Settings, to_environment
+from deploy.compose.state import ComposeState
+from deploy.shape import Shape
+from osub.version import VERSION
+
+FOLDER = Path(__file__).parent
+FEWEST_KEYS = 64
+"""Nodes for which keys are made at least: up to so many may be added by `--scale` alone."""
+_PHYSICAL_SHARE = 0.9
+_VIRTUAL_NODE_MIB = 65_536
+_DRAIN_S = 10
+
+
+def image_of(debian: int) -> str:
+    """Return the name of the image with Slurm."""
+    return f"osub:{VERSION}-debian{debian}"
+
+
+def database_image_of(debian: int) -> str:
+    """Return the name of the image with MariaDB."""
+    return f"osub-database:{VERSION}-debian{debian}"
+
+
+def node_memory_mib(shape: Shape, facts: Facts) -> int:
+    """Return the memory one node declares, MiB: an equal part of 90 % of the host's, or as in the thesis."""
+    return _VIRTUAL_NODE_MIB if shape.virtual else int(facts.memory_mib * _PHYSICAL_SHARE) // shape.nodes
+
+
+def compose_files(state: ComposeState, facts: Facts) -> list[Path]:
+    """Return the files that fit the engine's host."""
+    names = ["compose.yaml", "compose.cgroup1.yaml" if facts.hierarchy == "v1" else "compose.cgroup2.yaml"]
+    if facts.knows_start_interval:
+        names.append("compose.start-interval.yaml")
+    if state.monitoring:
+        names.append("compose.monitoring.yaml")
+    return [FOLDER / name for name in names]
+
+
+def compose_environment(state: ComposeState) -> dict[str, str]:
+    """Return the variables that compose.yaml asks for."""
+    settings = Settings(
+        cluster=state.cluster,
+        # How many nodes there are now is compose's business: in here, adding one would make all others anew.
+        shape=_with_nodes(state.shape, state.most_nodes),
+        pinned=not state.shape.virtual,
+        memory_mib=state.memory_mib,
+        accounting=state.accounting,
+        drain_s=_DRAIN_S,
+    )
+    return to_environment(settings) | {
+        "OSUB_NODES": str(state.shape.nodes),
+        "OSUB_NODE_PREFIX": f"{state.cluster}-node-",
+        "OSUB_HOME": state.home,
+        "OSUB_IMAGE": image_of(state.debian),
+        "OSUB_DATABASE_IMAGE": database_image_of(state.debian),
+        "COMPOSE_PROJECT_NAME": state.cluster,
+    }
+
+
+def up_words(compose: Sequence[str], state: ComposeState, facts: Facts) -> list[str]:
+    """Return the command that starts what is missing, and ends what is too much."""
+    files = [word for path in compose_files(state, facts) for word in ("-f", str(path))]
+    words = [*compose, "-p", state.cluster, *files, "up", "-d"]
+    if compose[-1] != "podman-compose":
+        words += ["--scale", f"node={state.shape.nodes}"]
+    services = ["keys", "controller", "node"]
+    if state.accounting:
+        services += ["database", "accounting"]
+    if state.monitoring:
+        services += ["prometheus", "grafana"]
+    return [*words, *services]
+
+
+def _with_nodes(shape: Shape, nodes: int) -> Shape:
+    return Shape(**{name: getattr(shape, name) for name in Shape.__slots__} | {"nodes": nodes})
+
+
+def differs(old: ComposeState, new: ComposeState) -> str | None:
+    """Return why a cluster cannot become another one while it runs; None where only nodes come or go."""
+    same_shape = _with_nodes(old.shape, new.shape.nodes) == new.shape
+    if not same_shape or (old.engine, old.debian) != (new.engine, new.debian):
+        return (
+            f"a cluster of another shape ({old.shape.system}, M={old.shape.multiplicity}, "
+            f"gang {old.shape.gang}, {old.engine}, Debian {old.debian})"
+        )
+    if old.accounting != new.accounting or old.monitoring != new.monitoring:
+        return "a cluster with other services"
+    if new.shape.nodes > old.most_nodes:
+        return f"a cluster with keys for {old.most_nodes} nodes"
+    return None

@@ -1,0 +1,86 @@
+"""What `up` leaves for `status`: which engine, which images, what the cluster looks like.
+
+`down` needs none of it but the engine's name; what is removed is found by labels.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from deploy.compose.engine import EngineName
+from deploy.local.belongings import FileName
+from deploy.local.home import Home
+from deploy.local.layout import names_of
+from deploy.shape import Shape
+from osub.errors import InputError, OsubError
+from osub.trust import open_folder, place_of, read_file
+
+FILE: FileName = "compose.json"
+
+
+class ComposeState(msgspec.Struct, frozen=True, kw_only=True):
+    """A cluster in containers.
+
+    ``most_nodes`` is how many nodes it has keys for; ``memory_mib`` what each node declares.
+    """
+
+    version: int = 1
+    home: str
+    engine: EngineName
+    debian: int
+    shape: Shape
+    most_nodes: int
+    memory_mib: int
+    accounting: bool
+    monitoring: bool = False
+
+    @property
+    def cluster(self) -> str:
+        """Slurm's name of the cluster, and compose's of the project."""
+        return names_of(Path(self.home)).cluster
+
+
+def read_compose_state(folder: Path) -> ComposeState | None:
+    """Return the state kept in ``folder``; None where there is no cluster in containers.
+
+    Raises
+    ------
+    InputError
+        The file is there and cannot be used.
+    TrustError
+        Somebody else could have written it.
+    """
+    try:
+        fd = open_folder(folder, own=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise InputError(f"cannot read {folder}: {error.strerror}") from error
+    try:
+        return decode_state(read_file(fd, FILE), Path(place_of(fd)))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InputError(f"cannot read {folder / FILE}: {error.strerror}") from error
+    finally:
+        os.close(fd)
+
+
+def write_compose_state(home: Home, state: ComposeState) -> None:
+    """Write the state, whole or not at all; raises OutputError."""
+    home.write(FILE, msgspec.json.format(msgspec.json.encode(state), indent=1))
+
+
+def decode_state(content: bytes, home: Path) -> ComposeState:
+    """Return a state that speaks of this home; raises InputError."""
+    path = home / FILE
+    try:
+        state = msgspec.json.decode(content, type=ComposeState)
+    except (msgspec.MsgspecError, OsubError) as error:
+        raise InputError(f"{path} is not a cluster's state ({error}); was it edited?") from error
+    if state.home != str(home):
+        raise InputError(f"{path} is of a cluster that was made in {state.home}: move it back there")
+    return state

@@ -1,0 +1,212 @@
+"""A cluster in containers of a real engine: jobs of a real trace, nodes made anew, cut off, and down again.
+
+What holds for the jobs is asked of the embedded cluster, too, so that it holds where there is no engine.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from deploy.compose.cluster import ComposeCluster, Options
+from deploy.compose.containers import list_containers, list_others, of_role
+from deploy.compose.engine import Engine, EngineName
+from deploy.compose.removal import FREEZER
+from deploy.local import Gang, Hold, LocalCluster, Shape
+from tests.fixtures.container_engine import Daemon, docker_engine
+from tests.integration.conftest import empty_folder
+from workloads.swf import iter_swf
+
+pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(2400)]
+
+SHARED = Path(os.environ.get("OSUB_SHARED", Path(__file__).resolve().parents[2].parent / "shared"))
+TRACE = SHARED / "traces" / "KTH-SP2-1996-2.1-cln.swf.gz"
+JOBS = 50
+NODES = 3
+SHAPE = Shape(
+    nodes=NODES,
+    cores=1,
+    virtual=True,
+    multiplicity=2,
+    gang=Gang.OSUB,
+    hold=Hold.FREEZE,
+    settings=("KillWait=3",),
+)
+Run = Callable[..., str]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A cluster under test: how a command is run on its controller, and where gangd writes its record."""
+
+    run: Run
+    record: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contained:
+    """A cluster in containers, its engine, and the engine's daemon where it is ours."""
+
+    cluster: ComposeCluster
+    engine: Engine
+    daemon: Daemon | None
+
+    @property
+    def stage(self) -> Stage:
+        return Stage(self.run, "/var/lib/gangd/record/slices.jsonl")
+
+    def run(self, *words: str) -> str:
+        """Run a command in the controller's container."""
+        return self.engine.ask("exec", "-w", "/shared", self.names("controller")[0], *words, within_s=90.0)
+
+    def names(self, role: str) -> list[str]:
+        state = self.cluster.state()
+        return [one.name for one in of_role(list_containers(self.engine, state.home, state.cluster), role)]
+
+    def states(self) -> dict[str, str]:
+        """Return what Slurm calls each node."""
+        told = self.run("sinfo", "-h", "-N", "-o", "%N %T")
+        return dict(line.split() for line in told.splitlines())
+
+    def up(self) -> None:
+        self.cluster.up(EngineName.DOCKER, SHAPE, Options())
+
+
+@pytest.fixture(scope="module")
+def contained() -> Iterator[Contained]:
+    with docker_engine() as (engine, daemon), empty_folder() as folder:
+        cluster = ComposeCluster(folder / "c")
+        begun_s = time.monotonic()
+        cluster.up(EngineName.DOCKER, SHAPE, Options())
+        print(f"up after {time.monotonic() - begun_s:.0f} s, images included")
+        state = cluster.state()
+        try:
+            yield Contained(cluster, engine, daemon)
+        finally:
+            cluster.down()
+            assert list_containers(engine, state.home, state.cluster) == []
+            assert list_others(engine, "volume", state.home, state.cluster) == []
+            assert list_others(engine, "network", state.home, state.cluster) == []
+            assert not (FREEZER / state.cluster).exists()
+            assert not cluster.folder.exists()
+
+
+@pytest.fixture
+def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
+    if request.param == "containers":
+        yield request.getfixturevalue("contained").stage
+        return
+    make_cluster = request.getfixturevalue("make_cluster")
+    cluster: LocalCluster = make_cluster(SHAPE)
+
+    def run(*words: str) -> str:
+        environment = os.environ | {"SLURM_CONF": str(cluster.conf)}
+        return subprocess.run(
+            words, capture_output=True, text=True, check=True, env=environment, cwd="/"
+        ).stdout
+
+    yield Stage(run, str(cluster.folder / "gang" / "record" / "slices.jsonl"))
+
+
+def until(what: str, done: Callable[[], bool], within_s: float = 120.0) -> None:
+    deadline_s = time.monotonic() + within_s
+    while not done():
+        assert time.monotonic() < deadline_s, what
+        time.sleep(0.5)
+
+
+def jobs_of_the_trace() -> list[tuple[float, int, float]]:
+    """Return the first jobs of a real trace as (due, nodes, run), squeezed to half a minute and 3 nodes."""
+    if not TRACE.exists():
+        pytest.skip(f"needs {TRACE.name} in OSUB_SHARED/traces")
+    found = [job for job in islice(iter_swf(TRACE), 400) if job.run_s and job.allocated_procs][:JOBS]
+    first, last = found[0].submit_s, found[-1].submit_s
+    squeeze = max(1.0, (last - first) / 30)
+    return [
+        (
+            (job.submit_s - first) / squeeze,
+            max(1, min(NODES, round((job.allocated_procs or 1) * NODES / 100))),
+            min(3.0, max(0.3, (job.run_s or 0) / 5000)),
+        )
+        for job in found
+    ]
+
+
+@pytest.mark.parametrize(
+    "stage", ["containers", pytest.param("embedded", marks=pytest.mark.slurm)], indirect=True
+)
+def test_fifty_jobs_of_a_real_trace_take_turns_and_end(stage: Stage) -> None:
+    begun_s = time.monotonic()
+    for due_s, nodes, run_s in jobs_of_the_trace():
+        time.sleep(max(0.0, begun_s + due_s - time.monotonic()))
+        spin = f"srun timeout {run_s:.2f} sh -c 'while :; do :; done'; true"
+        stage.run("sbatch", f"-N{nodes}", "--ntasks-per-node=1", "-o", "/dev/null", "-t", "5", "--wrap", spin)
+
+    def ended() -> Counter[str]:
+        return Counter(stage.run("squeue", "-h", "-t", "all", "-o", "%T").split())
+
+    until("every job ends", lambda: not set(ended()) & {"PENDING", "RUNNING", "COMPLETING"}, 400.0)
+    assert ended()["COMPLETED"] >= JOBS
+    assert set(ended()) == {"COMPLETED"}
+    until("gangd writes its record", lambda: '"held"' in stage.run("cat", stage.record), 30.0)
+
+
+def test_accounting_has_every_job(contained: Contained) -> None:
+    contained.run("sbatch", "-W", "-o", "/dev/null", "--wrap", "true")
+    until(
+        "slurmdbd hears of it", lambda: "COMPLETED" in contained.run("sacct", "-X", "-n", "-o", "state"), 60.0
+    )
+
+
+def test_a_job_runs_on_every_node_as_a_plain_user(contained: Contained) -> None:
+    said = contained.run(
+        "setpriv", "--reuid=osub", "--regid=osub", "--init-groups",
+        "srun", f"-N{NODES}", "sh", "-c", "echo $SLURMD_NODENAME $(id -un)",
+    )  # fmt: skip
+    assert sorted(said.splitlines()) == sorted(f"{name} osub" for name in contained.names("node"))
+
+
+def test_jobs_reach_nodes_that_were_made_anew(contained: Contained) -> None:
+    killed = contained.names("node")[0]
+    contained.engine.ask("rm", "-f", killed)
+    contained.up()
+    assert contained.cluster.status().is_whole
+    assert set(contained.states()) == set(contained.names("node"))
+    said = contained.run("srun", f"-N{NODES}", "sh", "-c", "echo $SLURMD_NODENAME $(hostname)")
+    ids = {name: contained.engine.ask("inspect", "-f", "{{.Config.Hostname}}", name).strip() for name in
+           contained.names("node")}  # fmt: skip
+    assert dict(line.split() for line in said.splitlines()) == ids
+    cluster = contained.cluster.state().cluster
+    if (FREEZER / cluster).is_dir():
+        until(
+            "what the killed one left in the freezer is gone",
+            lambda: len(list((FREEZER / cluster).glob("slurm_*"))) <= NODES,
+        )
+
+
+def test_a_cut_network_takes_a_node_away_and_brings_it_back(contained: Contained) -> None:
+    name = contained.names("node")[-1]
+    network = f"{contained.cluster.state().cluster}_cluster"
+    contained.engine.ask("network", "disconnect", network, name)
+    until("Slurm misses it", lambda: "down" in contained.states()[name], 120.0)
+    assert not contained.cluster.status().is_whole
+    contained.engine.ask("network", "connect", network, name)
+    until("it is back", lambda: contained.states()[name] == "idle", 120.0)
+    assert contained.run("srun", "-w", name, "sh", "-c", "echo $SLURMD_NODENAME").strip() == name
+
+
+def test_the_engine_is_started_anew(contained: Contained) -> None:
+    if contained.daemon is None:
+        pytest.skip("the engine is not the tests' own")
+    contained.daemon.end()
+    contained.daemon.start()
+    until("every node is back", lambda: contained.cluster.status().is_whole, 240.0)
+    assert len(contained.run("srun", f"-N{NODES}", "hostname").split()) == NODES

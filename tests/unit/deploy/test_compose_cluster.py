@@ -1,0 +1,368 @@
+"""A cluster in containers from outside: what is planned, what is believed, what `down` removes."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from deploy.compose.cluster import ComposeCluster, Options
+from deploy.compose.containers import read_containers
+from deploy.compose.engine import EngineName, Facts, find_engine, read_facts
+from deploy.compose.found import live_folders
+from deploy.compose.image import build_context
+from deploy.compose.plan import compose_environment, compose_files, differs, node_memory_mib, up_words
+from deploy.compose.state import ComposeState, decode_state, write_compose_state
+from deploy.local import LocalCluster
+from deploy.local.home import take_home
+from deploy.local.layout import names_of
+from deploy.shape import Gang, Shape
+from osub.cli.cluster import app
+from osub.errors import ClusterError, HostError, InputError, OsubError, TrustError
+from tests.fixtures.fake_engine import DOCKER_INFO, FakeEngine
+
+FACTS = Facts(hierarchy="v1", cpus=2, memory_mib=8192, knows_start_interval=False)
+SHAPE = Shape(nodes=3, cores=1, virtual=True, multiplicity=2, gang=Gang.OSUB)
+
+
+def state_in(home: Path, **changes: Any) -> ComposeState:
+    state = ComposeState(
+        home=str(home),
+        engine=EngineName.DOCKER,
+        debian=13,
+        shape=SHAPE,
+        most_nodes=64,
+        memory_mib=65536,
+        accounting=True,
+    )
+    return msgspec.structs.replace(state, **changes)
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return FakeEngine(folder)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A state folder with a cluster of three nodes in it."""
+    folder = tmp_path / "state"
+    with take_home(folder, create=True) as made:
+        assert made is not None
+        made.furnish((), 0o700)
+        write_compose_state(made, state_in(folder))
+    return folder
+
+
+def populate(engine: FakeEngine, home: Path) -> str:
+    cluster = names_of(home).cluster
+    for role in ("controller", "accounting", "database", "node"):
+        engine.add(f"{cluster}-{role}-1", role, str(home), cluster)
+    labels = {"osub.home": str(home), "osub.cluster": cluster}
+    engine.change(volumes={f"{cluster}_munge": labels}, networks={f"{cluster}_cluster": labels})
+    return cluster
+
+
+V2 = replace(FACTS, hierarchy="v2")
+PODMAN_INFO = {"host": {"cgroupVersion": "v2", "cpus": 2, "memTotal": 8 << 30}}
+
+
+@pytest.mark.parametrize(
+    ("name", "info", "api", "expected"),
+    [
+        ("docker", DOCKER_INFO, (1, 41), FACTS),
+        ("docker", DOCKER_INFO | {"CgroupVersion": "2"}, (1, 44), replace(V2, knows_start_interval=True)),
+        ("podman", PODMAN_INFO, (0, 0), V2),
+        ("docker", {"CgroupVersion": "1"}, (1, 44), None),
+        ("docker", ["x"], (1, 44), None),
+        ("podman", DOCKER_INFO, (1, 44), None),
+    ],
+)
+def test_an_engine_says_what_it_offers(
+    name: str, info: object, api: tuple[int, int], expected: Facts | None
+) -> None:
+    assert read_facts(EngineName(name), json.dumps(info), api) == expected
+
+
+def test_an_engine_that_does_not_answer_is_no_traceback(engine: FakeEngine) -> None:
+    engine.change(away=True)
+    with pytest.raises(HostError, match=r"docker does not answer \(Cannot connect to the daemon\)"):
+        find_engine(EngineName.DOCKER)
+
+
+def test_an_engine_that_is_missing_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(HostError, match="apt-get install podman"):
+        find_engine(EngineName.PODMAN)
+
+
+def test_an_engine_without_compose_says_what_was_tried(engine: FakeEngine) -> None:
+    engine.change(compose=False)
+    with pytest.raises(HostError, match="neither `docker compose` nor `docker-compose` works"):
+        find_engine(EngineName.DOCKER)
+    assert find_engine(EngineName.DOCKER, with_compose=False).compose == ()
+
+
+def test_compose_gets_the_files_that_fit_the_host(tmp_path: Path) -> None:
+    def names(facts: Facts) -> list[str]:
+        return [path.name for path in compose_files(state_in(tmp_path), facts)]
+
+    assert names(FACTS) == ["compose.yaml", "compose.cgroup1.yaml"]
+    new = replace(FACTS, hierarchy="v2", knows_start_interval=True)
+    assert names(new) == ["compose.yaml", "compose.cgroup2.yaml", "compose.start-interval.yaml"]
+    assert all(path.is_file() for path in compose_files(state_in(tmp_path), new))
+
+
+def test_compose_is_told_how_many_nodes_and_no_service_is_made_anew_for_it(tmp_path: Path) -> None:
+    few = state_in(tmp_path)
+    many = state_in(tmp_path, shape=replace(SHAPE, nodes=5))
+    words = up_words(("docker", "compose"), many, FACTS)
+    assert words[words.index("--scale") + 1] == "node=5"
+    changed = {
+        key for key, value in compose_environment(few).items() if compose_environment(many)[key] != value
+    }
+    assert changed == {"OSUB_NODES"}, "which no service has in its environment"
+    assert differs(few, many) is None
+
+
+def test_without_accounting_its_services_are_not_started(tmp_path: Path) -> None:
+    words = up_words(("docker", "compose"), state_in(tmp_path, accounting=False), FACTS)
+    assert not {"database", "accounting"} & set(words)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"shape": replace(SHAPE, multiplicity=3)},
+        {"shape": replace(SHAPE, nodes=65)},
+        {"engine": EngineName.PODMAN},
+        {"debian": 12},
+        {"accounting": False},
+    ],
+)
+def test_a_cluster_does_not_become_another_one(tmp_path: Path, changes: dict[str, Any]) -> None:
+    assert differs(state_in(tmp_path), state_in(tmp_path, **changes)) is not None
+
+
+def test_nodes_share_the_memory_unless_they_declare_it() -> None:
+    assert node_memory_mib(Shape(nodes=2, cores=1), FACTS) == 3686
+    assert node_memory_mib(SHAPE, FACTS) == 65_536
+
+
+@pytest.mark.parametrize("text", ["{}", "[1]", '[{"Id": "x"}]', "not JSON", '[{"Config": {"Labels": 3}}]'])
+def test_an_answer_that_cannot_be_read_is_an_error_in_words(text: str) -> None:
+    if text == "{}":
+        assert read_containers(text) == []
+    else:
+        with pytest.raises(ClusterError, match="cannot be read"):
+            read_containers(text)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"{}", "was it edited"),
+        (b"\xff", "was it edited"),
+        (b'{"home": "/etc"}', "was it edited"),
+        (msgspec.json.encode(state_in(Path("/somewhere/else"))), "made in /somewhere/else"),
+        (msgspec.json.encode(state_in(Path("/h"))).replace(b'"nodes":3', b'"nodes":-3'), "was it edited"),
+        (msgspec.json.encode(state_in(Path("/h"))).replace(b'"docker"', b'"rm"'), "was it edited"),
+    ],
+)
+def test_a_forged_state_is_refused(content: bytes, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        decode_state(content, Path("/h"))
+
+
+def test_the_projects_name_follows_from_the_folder_alone(tmp_path: Path) -> None:
+    odd = tmp_path / "$(id) -f x;rm"
+    assert state_in(odd).cluster == names_of(odd).cluster
+    assert state_in(odd).cluster.removeprefix("osub-").isalpha()
+
+
+def test_down_ends_nodes_first_and_leaves_nothing(engine: FakeEngine, home: Path) -> None:
+    cluster = populate(engine, home)
+    ended = ComposeCluster(home).down()
+    assert (ended.existed, ended.left) == (True, ())
+    assert not home.exists()
+    world = engine.read()
+    assert not world["containers"]
+    assert not world["volumes"]
+    assert not world["networks"]
+    assert engine.calls("exec")[0][1] == f"{cluster}-controller-1", "jobs are cancelled"
+    assert engine.calls("stop")[0][3:] == [f"{cluster}-node-1"]
+
+
+def test_down_touches_nothing_without_both_of_its_labels(engine: FakeEngine, home: Path) -> None:
+    cluster = populate(engine, home)
+    engine.add("others", "node", "/another/home", cluster)
+    engine.add("half", "node", str(home), "osub-other")
+    engine.add(f"{cluster}-node-9", "node", "none", "none")
+    mine = {"osub.home": str(home), "osub.cluster": cluster}
+    named = {"osub.home": str(home)}
+    engine.change(volumes={f"{cluster}_shared": named, f"{cluster}_munge": mine, "data": {}})
+    ComposeCluster(home).down()
+    world = engine.read()
+    assert set(world["containers"]) == {"others", "half", f"{cluster}-node-9"}
+    assert set(world["volumes"]) == {f"{cluster}_shared", "data"}
+
+
+def test_down_goes_by_the_folder_and_not_by_what_its_file_says(engine: FakeEngine, home: Path) -> None:
+    populate(engine, home)
+    engine.add("victim", "node", "/victim", names_of(Path("/victim")).cluster)
+    (home / "compose.json").write_bytes(msgspec.json.encode(state_in(Path("/victim"))))
+    assert ComposeCluster(home).down().existed
+    assert set(engine.read()["containers"]) == {"victim"}
+
+
+def test_down_keeps_what_up_did_not_make(engine: FakeEngine, home: Path) -> None:
+    populate(engine, home)
+    (home / "thesis.txt").write_text("mine")
+    assert ComposeCluster(home).down().left == ("thesis.txt",)
+    assert (home / "thesis.txt").read_text() == "mine"
+
+
+def test_down_twice_is_no_error_and_the_second_finds_nothing(engine: FakeEngine, home: Path) -> None:
+    populate(engine, home)
+    assert ComposeCluster(home).down().existed
+    assert not ComposeCluster(home).down().existed
+
+
+def test_down_says_what_it_could_not_remove_and_keeps_the_state(engine: FakeEngine, home: Path) -> None:
+    cluster = populate(engine, home)
+    engine.change(stubborn=[f"{cluster}-database-1"])
+    with pytest.raises(ClusterError, match=f"container {cluster}-database-1"):
+        ComposeCluster(home).down()
+    assert (home / "compose.json").exists()
+
+
+def test_down_without_its_engine_keeps_the_state(engine: FakeEngine, home: Path) -> None:
+    engine.change(away=True)
+    with pytest.raises(HostError):
+        ComposeCluster(home).down()
+    assert (home / "compose.json").exists()
+
+
+def test_a_folder_that_another_can_write_is_not_believed(engine: FakeEngine, home: Path) -> None:
+    home.chmod(0o777)
+    with pytest.raises(TrustError):
+        ComposeCluster(home).down()
+    assert engine.calls("rm") == []
+
+
+def test_up_refuses_a_folder_with_a_users_files(engine: FakeEngine, tmp_path: Path) -> None:
+    folder = tmp_path / "papers"
+    folder.mkdir()
+    (folder / "draft.tex").write_text("x")
+    with pytest.raises(ClusterError, match="not ours"):
+        ComposeCluster(folder).up(EngineName.DOCKER, SHAPE, Options())
+    assert (folder / "draft.tex").exists()
+
+
+def test_up_refuses_another_shape_in_its_folder(engine: FakeEngine, home: Path) -> None:
+    other = replace(SHAPE, multiplicity=4)
+    with pytest.raises(ClusterError, match="holds a cluster of another shape"):
+        ComposeCluster(home).up(EngineName.DOCKER, other, Options())
+    assert (home / "compose.json").exists()
+
+
+def test_an_embedded_cluster_does_not_replace_one_in_containers(home: Path) -> None:
+    for call in (
+        lambda: LocalCluster(home).up(Shape(nodes=1, cores=1, virtual=True)),
+        LocalCluster(home).down,
+    ):
+        with pytest.raises(OsubError, match=r"in containers|not installed here"):
+            call()
+    assert (home / "compose.json").exists()
+
+
+def test_status_tells_who_failed_and_what_it_said_last(engine: FakeEngine, home: Path) -> None:
+    cluster = populate(engine, home)
+    engine.add(f"{cluster}-database-1", "database", str(home), cluster, Status="exited", ExitCode=1)
+    engine.change(logs="starting\nmariadbd: No space left on device\n")
+    told = CliRunner().invoke(app, ["status", "--state", str(home)])
+    assert told.exit_code == 1
+    assert "No space left on device" in told.output
+    assert f"docker logs {cluster}-database-1" in told.output
+    as_json = json.loads(CliRunner().invoke(app, ["status", "--state", str(home), "--json"]).stdout)
+    assert as_json["daemons"][f"{cluster}-database-1"] is False
+    assert as_json["daemons"][f"{cluster}-controller-1"] is True
+    assert as_json["nodes"] is None
+    assert as_json["whole"] is False
+
+
+def test_a_log_cannot_steer_the_terminal(engine: FakeEngine, home: Path) -> None:
+    cluster = populate(engine, home)
+    engine.add(f"{cluster}-node-2", "node", str(home), cluster, Status="exited", ExitCode=1)
+    engine.change(logs="\x1b]0;owned\x07[bold]x[/bold]\n")
+    told = CliRunner().invoke(app, ["status", "--state", str(home)])
+    assert "\x1b]" not in told.output
+    assert "[bold]x[/bold]" in told.output
+
+
+def test_list_shows_clusters_of_engines_and_survives_forged_labels(engine: FakeEngine, home: Path) -> None:
+    populate(engine, home)
+    engine.add("forged", "node", "/etc", "osub-x")
+    engine.add("odd", "node", "relative\x1b", "osub-x")
+    assert live_folders() == [Path("/etc"), home]
+    told = json.loads(CliRunner().invoke(app, ["list", "--json"]).stdout)
+    mine = [one for one in told if one["engine"] == "docker"]
+    assert [(one["state"], one["daemons"], one["daemons_wanted"]) for one in mine] == [(str(home), 4, 6)]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--engine", "lxc"], "lxc"),
+        (["--engine", "docker", "--nodes", "0"], "--nodes must be"),
+        (["--engine", "docker", "--nodes", "100000"], "--nodes must be"),
+        (["--engine", "docker", "--debian", "11"], "--debian must be 12 or 13"),
+        (["--debian", "13"], "go with --engine"),
+        (["--engine", "docker", "--set", "A"], "--set takes Key=Value"),
+    ],
+)
+def test_wrong_usage_is_exit_code_two(
+    engine: FakeEngine, tmp_path: Path, words: list[str], said: str
+) -> None:
+    told = CliRunner().invoke(app, ["up", "--state", str(tmp_path / "s"), *words])
+    if isinstance(told.exception, OsubError):
+        assert told.exception.exit_code == 2
+        assert said in str(told.exception)
+    else:
+        assert told.exit_code == 2
+        assert said in told.output
+    assert not (tmp_path / "s").exists()
+
+
+def test_the_build_gets_sources_and_certificates_and_nothing_else(tmp_path: Path) -> None:
+    certificates = tmp_path / "ca.crt"
+    certificates.write_text("PEM")
+    with build_context(environment={"PIP_CERT": str(certificates)}) as context:
+        assert (context / "deploy/compose/site/ca.pem").read_text() == "PEM"
+        assert (context / "gangd/main.py").is_file()
+        names = {path.name for path in context.iterdir()}
+        assert not {".git", ".venv", "tests"} & names
+        assert not list(context.rglob("__pycache__"))
+        assert not [path for path in context.rglob("*") if path.is_symlink()]
+    assert not context.exists()
+
+
+def test_a_name_in_the_environment_does_not_reach_the_state(engine: FakeEngine, home: Path) -> None:
+    os.environ["OSUB_CLUSTER"] = "osub-victim"
+    try:
+        populate(engine, home)
+        ComposeCluster(home).down()
+    finally:
+        del os.environ["OSUB_CLUSTER"]
+    assert not engine.read()["containers"]

@@ -1,0 +1,185 @@
+"""The files for containers: no right without its reason, no key in an image, nothing reachable."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import deploy
+from deploy.compose.engine import EngineName
+from deploy.compose.inside.settings import read_settings, to_environment
+from deploy.compose.plan import compose_environment
+from deploy.compose.state import ComposeState
+from deploy.shape import Shape
+
+ROOT = Path(deploy.__file__).parents[1]
+FOLDER = ROOT / "deploy" / "compose"
+FILES = sorted(FOLDER.glob("compose*.yaml"))
+SERVICES = ["accounting", "controller", "database", "keys", "node"]
+RIGHTS = {
+    "keys": {"CHOWN", "DAC_OVERRIDE", "FOWNER"},
+    "database": {"CHOWN", "DAC_OVERRIDE", "SETUID", "SETGID"},
+    "accounting": {"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETUID", "SETGID", "KILL"},
+    "controller": {"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETUID", "SETGID", "KILL", "SYS_NICE"},
+    "node": {
+        *("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETUID", "SETGID", "KILL"),
+        *("SYS_NICE", "SYS_PTRACE", "IPC_LOCK"),
+    },
+}
+SEEN_BY = {"password": {"keys", "database", "accounting"}, "curve": {"keys", "controller", "node"}}
+
+
+def loaded(name: str = "compose.yaml") -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((FOLDER / name).read_text())
+    return found
+
+
+SERVICE = loaded()["services"]
+
+
+def test_the_main_file_has_these_services() -> None:
+    assert sorted(SERVICE) == SERVICES
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_no_container_is_privileged_or_shares_a_name_space_with_the_host(path: Path) -> None:
+    for service in loaded(path.name)["services"].values():
+        assert not service.get("privileged", False)
+        for key in ("pid", "ipc", "uts", "userns_mode", "devices", "ports", "volumes_from", "cgroup_parent"):
+            assert key not in service
+        assert service.get("network_mode", "none") == "none"
+        assert "seccomp=unconfined" not in service.get("security_opt", [])
+    assert "ALL" not in [
+        right for one in loaded(path.name)["services"].values() for right in one.get("cap_add", [])
+    ]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_each_right_is_given_by_itself(name: str) -> None:
+    assert SERVICE[name]["cap_drop"] == ["ALL"]
+    assert set(SERVICE[name]["cap_add"]) == RIGHTS[name]
+    assert "no-new-privileges:true" in SERVICE[name]["security_opt"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_each_right_says_why(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    for place, line in enumerate(lines):
+        if re.match(r"\s+- [A-Z_]{3,}\b", line):
+            shared = line.strip() in ("- SETGID", "- FOWNER")  # with the reason of the line above
+            assert " # " in line or (shared and " # " in lines[place - 1]), f"{path.name}: {line}"
+
+
+def test_cgroups_are_reached_by_one_right_or_by_one_folder() -> None:
+    v1, v2 = loaded("compose.cgroup1.yaml")["services"], loaded("compose.cgroup2.yaml")["services"]
+    assert list(v1) == list(v2) == ["node"]
+    assert v1["node"] == {"volumes": ["/sys/fs/cgroup/freezer/${OSUB_CLUSTER:-osub}:/sys/fs/cgroup/freezer"]}
+    assert v2["node"]["cgroup"] == "private"
+    assert v2["node"]["cap_add"] == ["SYS_ADMIN"]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_only_named_volumes_are_mounted_and_keys_by_those_who_need_them(name: str) -> None:
+    volumes = dict(word.split(":", 1) for word in SERVICE[name].get("volumes", []))
+    assert set(volumes) <= set(loaded()["volumes"])
+    for secret, seen_by in SEEN_BY.items():
+        assert (secret in volumes) == (name in seen_by), f"{secret} in {name}"
+    for secret in ("munge", "curve", "password"):
+        if secret in volumes and name != "keys":
+            assert volumes[secret].endswith(":ro")
+
+
+def test_everything_carries_the_labels_by_which_it_is_found_again() -> None:
+    for name, service in SERVICE.items():
+        assert service["labels"] == loaded()["x-labels"] | {"osub.role": name}
+    for thing in [*loaded()["volumes"].values(), *loaded()["networks"].values()]:
+        assert thing["labels"] == loaded()["x-labels"]
+
+
+def test_nothing_reaches_in_or_out() -> None:
+    assert loaded()["networks"]["cluster"]["internal"] is True
+    assert all(service.get("networks", ["cluster"]) == ["cluster"] for service in SERVICE.values())
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_daemons_have_an_init_and_time_to_end(name: str) -> None:
+    assert SERVICE[name]["init"] is True
+    assert SERVICE[name]["stop_grace_period"] == "40s"
+    assert SERVICE[name]["restart"] == ("no" if name == "keys" else "unless-stopped")
+
+
+def test_what_is_looked_at_is_looked_at_each_second_while_it_starts() -> None:
+    watched = {name for name, service in SERVICE.items() if "healthcheck" in service}
+    assert watched == {"accounting", "controller", "database", "node"}
+    quick = loaded("compose.start-interval.yaml")["services"]
+    assert quick == {name: {"healthcheck": {"start_interval": "1s"}} for name in watched}
+    assert all("start_interval" not in SERVICE[name]["healthcheck"] for name in watched), "Docker < 25"
+
+
+def test_every_variable_has_a_default_and_is_set_by_up() -> None:
+    text = "".join(path.read_text() for path in FILES)
+    asked = set(re.findall(r"\$\{(OSUB_\w+)", text))
+    assert set(re.findall(r"(?<!\$)\$\{(OSUB_\w+):-", text)) == asked
+    state = ComposeState(
+        home="/h", engine=EngineName.DOCKER, debian=13, shape=Shape(nodes=2, cores=1, virtual=True),
+        most_nodes=64, memory_mib=1, accounting=True,
+    )  # fmt: skip
+    assert asked - set(compose_environment(state)) <= {"OSUB_NODE_PREFIX"}
+    assert compose_environment(state)["OSUB_NODE_PREFIX"] == f"{state.cluster}-node-"
+
+
+def test_the_defaults_are_a_cluster() -> None:
+    shown = loaded()["x-environment"]
+    defaults = {key: re.sub(r"^\$\{\w+:-(.*)\}$", r"\1", value) for key, value in shown.items()}
+    settings = read_settings(defaults)
+    assert to_environment(settings) == defaults
+    assert settings == read_settings({}), "the containers' own defaults are the same"
+
+
+def test_no_image_has_a_key() -> None:
+    text = (FOLDER / "Containerfile").read_text()
+    cluster = text.split("FROM debian AS cluster")[1]
+    assert "rm -rf /etc/munge/munge.key" in cluster.split("COPY")[0], "in the layer that installs munge"
+    assert [line for line in cluster.splitlines() if line.startswith("COPY")] == [
+        "COPY --from=builder /opt/osub /opt/osub",
+        "COPY deploy/compose/inside/health-check.sh /usr/local/sbin/osub-health-check",
+    ]
+    assert not re.search(
+        r"(?i)password|secret\b|BEGIN .*KEY", text.replace("Nothing in them is a secret", "")
+    )
+    assert sorted(path.name for path in (FOLDER / "site").iterdir()) == ["README"]
+
+
+def test_the_context_is_a_list_of_what_goes_in() -> None:
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    rules = [line for line in lines if line and not line.startswith("#")]
+    assert rules[0] == "*"
+    wanted = re.findall(r"(?m)^COPY (?!--from)(.+) \S+$", (FOLDER / "Containerfile").read_text())
+    for word in " ".join(wanted).split():
+        top = word.split("/")[0]
+        assert f"!{top}" in rules or top == "${LOCK}", word
+
+
+@pytest.mark.parametrize(
+    "path", [FOLDER / "bootstrap-base", *FOLDER.glob("inside/*.sh")], ids=lambda p: p.name
+)
+def test_scripts_are_posix_and_can_be_run(path: Path) -> None:
+    assert os.access(path, os.X_OK)
+    assert subprocess.run(["sh", "-n", str(path)], check=False).returncode == 0
+    assert path.read_text().startswith("#!/bin/sh\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [(["11"], "the release must be 12 or 13"), (["$(id)"], "the release must be 12 or 13")]
+)
+def test_bootstrap_base_refuses_what_it_does_not_know(words: list[str], said: str) -> None:
+    done = subprocess.run(
+        ["sh", str(FOLDER / "bootstrap-base"), *words], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, said in done.stderr, done.stderr.count("\n")) == (2, True, 1)

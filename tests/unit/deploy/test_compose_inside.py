@@ -1,0 +1,294 @@
+"""What runs in the containers: settings, Slurm's configuration, names, keys, cgroups, watched daemons."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deploy.compose.inside import cgroups, keys
+from deploy.compose.inside.accounting import write_secret_conf
+from deploy.compose.inside.conf import cgroup_conf, gangd_toml, node_options, slurm_conf, slurmdbd_conf
+from deploy.compose.inside.naming import NodeName, find_name
+from deploy.compose.inside.node import outdated
+from deploy.compose.inside.settings import read_settings, to_environment
+from deploy.compose.inside.slurm_says import read_addresses
+from deploy.compose.inside.supervise import Daemon, Supervisor
+from deploy.compose.inside.waiting import wait_for
+from osub.errors import ClusterError, HostError, OsubError, UsageError
+
+
+def test_settings_come_back_as_they_were_sent() -> None:
+    told = {
+        "OSUB_MOST_NODES": "100",
+        "OSUB_QUEUES": "mq",
+        "OSUB_INTERACTIVE_NODES": "3",
+        "OSUB_SETTINGS": "A=1\nB=$x",
+    }
+    settings = read_settings(told)
+    assert settings.shape.settings == ("A=1", "B=$x")
+    assert read_settings(to_environment(settings)) == settings
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OSUB_CLUSTER", "a b"),
+        ("OSUB_CLUSTER", "a\nSlurmUser=root"),
+        ("OSUB_MOST_NODES", "0"),
+        ("OSUB_MOST_NODES", "1e3"),
+        ("OSUB_MOST_NODES", "513"),
+        ("OSUB_MOST_NODES", "\N{ARABIC-INDIC DIGIT TWO}"),
+        ("OSUB_PINNED", "yes"),
+        ("OSUB_GANG", "both"),
+        ("OSUB_QUANTUM_MS", "nan"),
+        ("OSUB_QUANTUM_MS", "1"),
+        ("OSUB_SETTINGS", "NodeName=x\\"),
+        ("OSUB_SETTINGS", "no setting"),
+    ],
+)
+def test_a_variable_that_cannot_be_used_is_named_or_refused(name: str, value: str) -> None:
+    with pytest.raises(UsageError):
+        read_settings({name: value})
+
+
+@given(st.dictionaries(st.sampled_from(sorted(to_environment(read_settings({})))), st.text(max_size=20)))
+def test_any_environment_is_read_or_refused(environment: dict[str, str]) -> None:
+    try:
+        settings = read_settings(environment)
+    except OsubError:
+        return
+    for line in slurm_conf(settings, "v1").splitlines():
+        assert line.startswith("#") or "=" in line
+
+
+def test_slurm_conf_lists_no_node_and_lets_so_many_come() -> None:
+    text = slurm_conf(read_settings({"OSUB_MOST_NODES": "70"}), "v1")
+    assert "\nNodeName=" not in text
+    assert "\nMaxNodeCount=70\n" in text
+    assert "PartitionName=main Nodes=ALL Default=YES OverSubscribe=FORCE:2" in text
+    assert "\nAccountingStorageHost=accounting\n" in text
+    assert "JobAcctGatherType=jobacct_gather/linux" in text, "v1: no hierarchy but the freezer can be written"
+
+
+def test_interactive_nodes_are_the_first_ones() -> None:
+    settings = read_settings(
+        {"OSUB_QUEUES": "mq", "OSUB_INTERACTIVE_NODES": "2", "OSUB_MULTIPLICITY_INTERACTIVE": "4"}
+    )
+    text = slurm_conf(settings, "v2")
+    assert "NodeSet=interactive Feature=interactive\n" in text
+    assert "PartitionName=interactive Nodes=interactive Default=NO OverSubscribe=FORCE:4" in text
+    assert [node_options(settings, number).split("Feature=")[1] for number in (1, 2, 3)] == [
+        "interactive",
+        "interactive",
+        "batch",
+    ]
+
+
+def test_the_users_own_settings_win() -> None:
+    text = slurm_conf(read_settings({"OSUB_SETTINGS": "slurmdtimeout=99"}), "v1")
+    assert "slurmdtimeout=99\n" in text
+    assert "SlurmdTimeout=" not in text
+
+
+def test_without_accounting_nobody_waits_for_it() -> None:
+    assert "AccountingStorage" not in slurm_conf(read_settings({"OSUB_ACCOUNTING": "0"}), "v1")
+
+
+@pytest.mark.parametrize(
+    ("release", "word"), [((22, 5), "CgroupAutomount=yes"), ((24, 11), "EnableControllers=yes")]
+)
+def test_with_v2_slurm_needs_no_systemd_and_hands_controllers_down(
+    release: tuple[int, int], word: str
+) -> None:
+    lines = cgroup_conf("v2", release).splitlines()
+    assert {"CgroupPlugin=cgroup/v2", "IgnoreSystemd=yes", word} <= set(lines)
+    assert "Automount" not in cgroup_conf("v1", release), "a defunct option since 24.05"
+
+
+def test_gangd_is_told_how_to_hold() -> None:
+    text = gangd_toml(read_settings({"OSUB_HOLD": "freeze", "OSUB_QUANTUM_MS": "100"}))
+    assert 'hold = "freeze"\nquantum_ms = 100\n' in text
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["osub-abcde-node-3.osub-abcde_cluster"], NodeName("osub-abcde-node-3", 3)),
+        (["osub-abcde_node_12.dns.podman"], NodeName("osub-abcde_node_12", 12)),
+        (["18f343d20680", "x-node-1"], NodeName("x-node-1", 1)),
+        (["controller"], None),
+        (["x-node-0"], None),
+        (["x-node-1;reboot"], None),
+        (["x-node-1\n"], None),
+        (["-node-1"], None),
+        ([], None),
+    ],
+)
+def test_a_node_has_the_name_that_dns_gives_it(words: list[str], expected: NodeName | None) -> None:
+    assert find_name(words) == expected
+
+
+def test_slurm_forgets_who_had_the_address_before() -> None:
+    known = {"c-node-1": "10.0.0.2", "c-node-2": "10.0.0.3", "c-node-3": "10.0.0.4"}
+    assert outdated("c-node-4", "10.0.0.3", known) == ["c-node-2"]
+    assert outdated("c-node-1", "10.0.0.3", known) == ["c-node-1", "c-node-2"]
+    assert outdated("c-node-3", "10.0.0.4", known) == []
+
+
+def test_addresses_are_read_from_what_slurm_prints() -> None:
+    text = (
+        "NodeName=c-node-1 Arch=x86_64 CPUTot=1 NodeAddr=10.0.0.2 NodeHostName=ab Comment=x NodeAddr=9.9 y\n"
+        "No nodes in the system\nNodeName=c-node-2 State=DOWN\n"
+    )
+    assert read_addresses(text) == {"c-node-1": "10.0.0.2"}
+
+
+def test_a_key_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    keys.make_secret(path, b"first", os.geteuid())
+    keys.make_secret(path, b"second", os.geteuid())
+    assert path.read_bytes() == b"first"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o400
+
+
+def test_a_node_copies_its_own_keys_and_no_other(tmp_path: Path) -> None:
+    source, own = tmp_path / "curve", tmp_path / "gangd" / "keys"
+    (source / "agents").mkdir(parents=True)
+    assert not keys.copy_agent_keys("n-node-1", source, own)
+    for name in ("controller.key", "controller.key_secret"):
+        (source / name).write_text(name)
+    for node in ("n-node-1", "n-node-2"):
+        for suffix in ("key", "key_secret"):
+            (source / "agents" / f"{node}.{suffix}").write_text(node)
+    assert keys.copy_agent_keys("n-node-1", source, own)
+    found = sorted(str(path.relative_to(own)) for path in own.rglob("*") if path.is_file())
+    assert found == ["agents/n-node-1.key", "agents/n-node-1.key_secret", "controller.key"]
+    assert all(stat.S_IMODE((own / name).stat().st_mode) == 0o600 for name in found)
+
+
+def test_slurmdbd_conf_is_for_its_user_alone(tmp_path: Path) -> None:
+    path = tmp_path / "slurmdbd.conf"
+    path.write_text("older, and readable")
+    write_secret_conf(path, slurmdbd_conf("word"), os.geteuid())
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "StoragePass=word\n" in path.read_text()
+
+
+def v2_root(folder: Path) -> Path:
+    (folder / "cgroup.controllers").write_text("cpu memory pids\n")
+    (folder / "cgroup.procs").write_text("")
+    (folder / "cgroup.subtree_control").write_text("")
+    return folder
+
+
+def test_a_v2_root_is_emptied_and_its_controllers_are_handed_down(tmp_path: Path) -> None:
+    root = v2_root(tmp_path)
+    cgroups.make_ready(root)
+    assert (root / "init").is_dir()
+    assert (root / "cgroup.subtree_control").read_text() == "+pids", "the last of them, in a plain file"
+
+
+def test_processes_move_into_the_leaf(tmp_path: Path) -> None:
+    root = v2_root(tmp_path)
+    (root / "cgroup.procs").write_text("7\n8\n")
+    (root / "init").mkdir()
+    cgroups.empty_root(root)
+    assert (root / "init" / "cgroup.procs").read_text() == "8"
+
+
+def test_without_the_freezer_the_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(HostError, match=r"compose\.cgroup1\.yaml"):
+        cgroups.make_ready(tmp_path)
+
+
+def test_folders_that_a_killed_container_left_are_removed(tmp_path: Path) -> None:
+    job = tmp_path / "freezer" / "slurm_n-node-1" / "uid_0" / "job_5" / "step_0"
+    job.mkdir(parents=True)
+    other = tmp_path / "freezer" / "slurm_n-node-2" / "uid_0"
+    other.mkdir(parents=True)
+    assert cgroups.clear_left("n-node-1", tmp_path) == []
+    assert not (tmp_path / "freezer" / "slurm_n-node-1").exists()
+    assert other.is_dir()
+
+
+@pytest.mark.slow
+def test_daemons_are_started_anew_and_ended_last_first(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    script = (
+        "import sys, signal, time\n"
+        "name, log = sys.argv[1:]\n"
+        "def end(*_):\n    open(log, 'a').write(f'{name} ends\\n'); sys.exit()\n"
+        "signal.signal(signal.SIGTERM, end)\n"
+        "open(log, 'a').write(f'{name} begins\\n')\n"
+        "time.sleep(60)\n"
+    )
+    # In a process of its own: it takes SIGTERM for itself.
+    code = (
+        "import os, signal, sys\n"
+        "from deploy.compose.inside.supervise import Daemon, Supervisor\n"
+        f"script, log = {script!r}, {str(log)!r}\n"
+        "one = Supervisor()\n"
+        "for name in ('first', 'second'):\n"
+        "    one.start(Daemon(name=name, words=[sys.executable, '-c', script, name, log]))\n"
+        "killed = []\n"
+        "def tick():\n"
+        "    text = open(log).read() if os.path.exists(log) else ''\n"
+        "    if not killed and 'first begins' in text and 'second begins' in text:\n"
+        "        killed.append(one.daemons[0].process.pid); one.daemons[0].process.kill()\n"
+        "    elif text.count('first begins') == 2:\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "assert one.watch(tick, 0.05)\n"
+        "one.end()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    assert log.read_text().splitlines()[-2:] == ["second ends", "first ends"]
+    assert log.read_text().count("first begins") == 2
+
+
+@pytest.mark.slow
+def test_a_daemon_that_never_lives_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deploy.compose.inside.supervise._AGAIN_AFTER_S", 0.0)
+    code = (
+        "import deploy.compose.inside.supervise as s\n"
+        "s._AGAIN_AFTER_S = 0.0\n"
+        "one = s.Supervisor(); one.start(s.Daemon(name='x', words=['false']))\n"
+        "raise SystemExit(7 if one.watch(poll_s=0.01) is False else 0)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 7
+    assert "x ended 5 times in a row: giving up" in done.stderr
+
+
+def test_waiting_ends_and_says_for_what() -> None:
+    with pytest.raises(ClusterError, match="the sun: not within 0 s"):
+        wait_for("the sun", lambda: None, within_s=0.0)
+
+
+@pytest.mark.parametrize("words", [[], ["root"], ["node", "--help"]])
+def test_a_role_that_is_none_is_refused(words: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "deploy.compose.inside", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "usage" in done.stderr
+
+
+def test_the_containers_need_nothing_but_what_a_node_installs() -> None:
+    code = "import sys, deploy.compose.inside.__main__; print(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"psutil", "typer", "rich", "polars", "numpy", "numba", "plotly"}
+    assert not heavy & {name.partition(".")[0] for name in done.stdout.split()}
+    assert Supervisor is not None
+    assert Daemon is not None
