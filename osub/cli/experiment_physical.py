@@ -112,7 +112,7 @@ def thesis_7(
     if as_json:
         typer.echo(_json(prepared, found, page))
         return
-    _show(found, replays)
+    _show(found, prepared, replays)
     note(f"Page: {page}")
 
 
@@ -133,9 +133,10 @@ def _cached() -> Path:
 
 def _tell(prepared: Prepared, say: Callable[[str], None]) -> None:
     """Say what is run and how long it takes."""
+    from osub.physical.found import minutes
     from osub.physical.plan import told
 
-    for line in told(prepared.plan, roughly):
+    for line in told(prepared.plan, minutes):
         say(line)
     if not prepared.is_new:
         whole = len(prepared.plan.items())
@@ -178,9 +179,14 @@ def _simulating() -> Iterator[Callable[[str], None]]:
         yield done
 
 
-def _show(found: Findings, replays: int) -> None:
+def _show(found: Findings, prepared: Prepared, replays: int) -> None:
+    from osub.physical.found import minutes
+    from osub.physical.plan import told
+
+    known = told(prepared.plan, minutes)
     for fact in found.facts:
-        note(fact)
+        if fact not in known:  # the plan was told before it began
+            note(fact)
     Console().print(claims_table(found.claims))
     note(tally(found.claims, replays))
     for table in found.tables:

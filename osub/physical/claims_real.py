@@ -14,11 +14,11 @@ from osub.claims import over_settings as settings_rule
 from osub.claims.estimate import estimate
 from osub.claims.rules import ONE_SEED
 from osub.physical import published
+from osub.physical.cells import largest_slowdown, longest_wait, percentile
 from osub.physical.layouts import DEDICATED, GANGD, NAIVE
 from osub.physical.outcome import SHARES, Outcome
 from osub.physical.places import same_places
 from osub.physical.results import Results
-from osub.physical.tables import largest_slowdown, longest_wait, percentile
 from workloads.trace.thesis_days import JOB_OF_FIGURE_7_8
 
 _NOT_RUN = "not replayed"

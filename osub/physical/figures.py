@@ -10,12 +10,12 @@ import plotly.graph_objects as go
 
 from osub.analysis.charts import GRID, INK, MUTED, arrange, run_style
 from osub.physical import published
+from osub.physical.cells import Value, largest_slowdown, longest_wait
 from osub.physical.full_size import SHARED
 from osub.physical.layouts import DEDICATED, GANGD
 from osub.physical.outcome import SHARES, Outcome
 from osub.physical.plan import DAY, FIRST
 from osub.physical.results import Results
-from osub.physical.tables import Value, largest_slowdown, longest_wait
 from simulator.experiments.page import Drawing
 from workloads.swf import SwfTrace
 from workloads.trace.thesis_days import INTERACTIVE_QUEUE, JOB_OF_FIGURE_7_8

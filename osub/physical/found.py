@@ -8,6 +8,7 @@ from statistics import mean
 from osub.claims import Row
 from osub.claims.estimate import estimate
 from osub.physical import published
+from osub.physical.cells import longest_wait
 from osub.physical.claims_full import full_rows
 from osub.physical.claims_pair import pair_rows
 from osub.physical.claims_real import real_rows
@@ -17,7 +18,8 @@ from osub.physical.outcome import Outcome
 from osub.physical.places import same_places
 from osub.physical.plan import DAY, FIRST, Plan, fitted_trace, told
 from osub.physical.results import Results
-from osub.physical.tables import all_tables, longest_wait, pair_losses
+from osub.physical.tables import all_tables
+from osub.physical.tables_jobs import pair_losses
 from simulator.experiments.claim_study import Findings
 from simulator.experiments.page import Drawing
 from workloads.swf import SwfTrace
@@ -35,7 +37,7 @@ def findings(results: Results, first: SwfTrace, day: SwfTrace) -> Findings:
 
     return Findings(
         title=TITLE,
-        facts=[*verdict(results), *told(results.plan, _minutes)],
+        facts=[*verdict(results), *told(results.plan, minutes)],
         claims=claims(results),
         tables=all_tables(results, _traces(results.plan, results.layouts[DEDICATED.key], first, day)),
         figures=draw,
@@ -105,5 +107,6 @@ def _percent(values: Sequence[float]) -> str:
     return estimate([100 * value for value in values]).text("%") if values else "-"
 
 
-def _minutes(seconds: float) -> str:
+def minutes(seconds: float) -> str:
+    """Return seconds as whole minutes, in words."""
     return f"{seconds / 60:.0f} min"

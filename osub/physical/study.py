@@ -88,6 +88,13 @@ class PhysicalStudy:
     say
         Told what the user should know.
 
+    Attributes
+    ----------
+    sha256
+        Of the log.
+    day
+        The whole day by seed, for N12C12.
+
     Raises
     ------
     InputError
@@ -99,7 +106,7 @@ class PhysicalStudy:
     def __init__(self, asked: Asked, *, force: bool = False, say: Say = lambda _: None) -> None:
         self._asked, self._say = asked, say
         self._log = _read(asked.trace)
-        self._sha256 = hashlib.sha256(asked.trace.read_bytes()).hexdigest()
+        self.sha256 = hashlib.sha256(asked.trace.read_bytes()).hexdigest()
         self._first = first_hours(self._log)
         self._given = recognise(asked.clusters, say) if asked.clusters else None
         self._force = force
@@ -141,7 +148,7 @@ class PhysicalStudy:
                 known = None
             if known is None:
                 plan = self._planned()
-                known = Study(plan=plan, trace_name=self._log.name, trace_sha256=self._sha256)
+                known = Study(plan=plan, trace_name=self._log.name, trace_sha256=self.sha256)
                 folder.begin(known)
             self._check_same(known)
             plan, layouts = known.plan, known_layouts(known.plan)
@@ -187,7 +194,7 @@ class PhysicalStudy:
     def _check_same(self, known: Study) -> None:
         """Refuse to go on with a study that was planned for something else."""
         where = self._asked.out
-        if known.trace_sha256 != self._sha256:
+        if known.trace_sha256 != self.sha256:
             raise InputError(
                 f"{where} holds a study of another file ({known.trace_name}); choose another --out"
             )

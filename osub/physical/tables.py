@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from statistics import mean
+from collections.abc import Sequence
 
-from osub.claims.estimate import estimate
 from osub.physical import published
+from osub.physical.cells import (
+    NAMES,
+    Value,
+    cell,
+    largest_slowdown,
+    longest_wait,
+    percentile,
+    seconds,
+    told,
+    waited,
+)
 from osub.physical.full_size import SHARED
-from osub.physical.layouts import DEDICATED, GANGD
-from osub.physical.outcome import SHARES, Outcome
+from osub.physical.outcome import SHARES
 from osub.physical.plan import DAY, FIRST
 from osub.physical.results import Results
+from osub.physical.tables_jobs import table_7_4, table_7_7, table_7_8, table_7_9
 from simulator.experiments.tables import ABSENT, ExperimentTable, percent
 from workloads.swf import SwfTrace
 from workloads.trace.kinds import THESIS_TABLE_7_2, KindSummary, summarize_kinds
-from workloads.trace.thesis_days import FIRST_JOBS, INTERACTIVE_QUEUE
+from workloads.trace.thesis_days import INTERACTIVE_QUEUE
 
 KINDS = ("interactive", "batch")
 
@@ -54,54 +63,7 @@ def table_7_2(traces: Sequence[tuple[str, SwfTrace]]) -> ExperimentTable:
 
 def _kinds_row(name: str, kind: str, of: KindSummary) -> tuple[str, ...]:
     values = (of.max_run_s, of.mean_run_s, of.max_busy_s, of.mean_busy_s)
-    return (name, kind, str(of.jobs), str(of.max_procs or ABSENT), *map(_seconds, values))
-
-
-def table_7_4(results: Results) -> ExperimentTable:
-    """Return the pair's speeds."""
-    rows = []
-    trials = sorted({trial for of in results.pairs.values() for trial in of})
-    shared = [key for key in results.layouts if key in results.pairs and key != DEDICATED.key]
-    for trial in trials:
-        single = results.pairs.get(DEDICATED.key, {}).get(trial)
-        cells = [
-            " + ".join(_speed(one) for one in results.pairs[key].get(trial, ())) or ABSENT for key in shared
-        ]
-        rows.append((str(trial), ABSENT if single is None else _speed(mean(single)), *cells))
-    losses = [
-        _told(pair_losses(results, key), percent=True) if key in results.pairs else ABSENT for key in shared
-    ]
-    rows.append(("loss", ABSENT, *losses))
-    thesis = [_thesis_loss(results.label(key)) for key in shared]
-    rows.append(("loss, thesis (12 ranks)", ABSENT, *thesis))
-    return ExperimentTable(
-        name="Table 7.4",
-        title="two coupled LU jobs on the same cores, steps a second",
-        columns=("trial", "alone", *(results.label(key) for key in shared)),
-        rows=rows,
-        notes=(
-            "Loss: what the sum of both speeds is less than the speed of one alone; negative is a gain.",
-            "Speeds are over whole runs, from start to end, so a start of half a second is part of them.",
-        ),
-    )
-
-
-def pair_losses(results: Results, layout: str) -> list[float]:
-    """Return the loss of joint speed in each trial that has the single speed, too."""
-    alone = results.pairs.get(DEDICATED.key, {})
-    return [
-        published.pair_loss(mean(alone[trial]), both)
-        for trial, both in results.pairs.get(layout, {}).items()
-        if trial in alone
-    ]
-
-
-def _thesis_loss(label: str) -> str:
-    both = published.PAIR_SHARED.get(label)
-    if both is None:
-        return ABSENT
-    losses = [published.pair_loss(one, two) for one, two in zip(published.PAIR_SINGLE, both, strict=True)]
-    return _told(losses, percent=True)
+    return (name, kind, str(of.jobs), str(of.max_procs or ABSENT), *map(seconds, values))
 
 
 def table_7_5(results: Results) -> ExperimentTable:
@@ -110,8 +72,8 @@ def table_7_5(results: Results) -> ExperimentTable:
     for label, thesis in published.WAITED.items():
         case = SHARED if label.startswith("SQ M=2") else label
         full = [outcome.waited() for outcome in results.full.outcomes[case]]
-        rows.append((label, percent(thesis), _told(full, percent=True), *_cluster(results, label, _waited)))
-    rows += _only_here(results, published.WAITED, _waited)
+        rows.append((label, percent(thesis), told(full, percent=True), *_cluster(results, label, waited)))
+    rows += _only_here(results, published.WAITED, waited)
     return ExperimentTable(
         name="Table 7.5",
         title="interactive jobs that wait",
@@ -129,7 +91,7 @@ def waits(results: Results) -> ExperimentTable:
     rows = []
     for key, label in ((key, results.label(key)) for key in results.layouts if key in results.real):
         cells = [
-            _cell(results, key, workload, longest_wait(kind))
+            cell(results, key, workload, longest_wait(kind))
             for workload in _workloads(results)
             for kind in KINDS
         ]
@@ -139,7 +101,7 @@ def waits(results: Results) -> ExperimentTable:
         title="longest wait, s of the replay",
         columns=(
             "layout",
-            *(f"{_NAMES[workload]}, {kind}" for workload in _workloads(results) for kind in KINDS),
+            *(f"{NAMES[workload]}, {kind}" for workload in _workloads(results) for kind in KINDS),
         ),
         rows=rows,
     )
@@ -156,8 +118,8 @@ def table_7_6(results: Results) -> ExperimentTable:
             rows.append(
                 (
                     f"{label}, {share}%",
-                    _seconds(thesis[number]),
-                    _told(full),
+                    seconds(thesis[number]),
+                    told(full),
                     *_cluster(results, label, of, scaled=True),
                 )
             )
@@ -166,7 +128,7 @@ def table_7_6(results: Results) -> ExperimentTable:
             continue
         for number, share in enumerate(SHARES):
             of = percentile(number)
-            cells = [_cell(results, key, workload, of, scaled=True) for workload in _workloads(results)]
+            cells = [cell(results, key, workload, of, scaled=True) for workload in _workloads(results)]
             rows.append((f"{results.label(key)}, {share}%", ABSENT, ABSENT, *cells))
     return ExperimentTable(
         name="Table 7.6",
@@ -183,11 +145,11 @@ def slowdowns(results: Results) -> ExperimentTable:
     for key in (key for key in results.layouts if key in results.real):
         cells = []
         for workload in _workloads(results):
-            cells += [_cell(results, key, workload, largest_slowdown(kind)) for kind in KINDS]
-            cells.append(_cell(results, key, workload, lambda one: float(one.degraded().height)))
+            cells += [cell(results, key, workload, largest_slowdown(kind)) for kind in KINDS]
+            cells.append(cell(results, key, workload, lambda one: float(one.degraded().height)))
         rows.append((results.label(key), *cells))
     names = [
-        f"{_NAMES[workload]}, {what}"
+        f"{NAMES[workload]}, {what}"
         for workload in _workloads(results)
         for what in (*KINDS, "degraded over 2")
     ]
@@ -200,144 +162,7 @@ def slowdowns(results: Results) -> ExperimentTable:
     )
 
 
-def table_7_7(results: Results) -> ExperimentTable:
-    """Return the jobs that gangd's run degraded most, and how often they used the cores."""
-    rows = [
-        (f"thesis: {job}", app, f"{degradation:.2f}", *map(str, intervals))
-        for job, (app, degradation, intervals) in published.DEGRADED.items()
-    ]
-    for (workload, trial), outcome in results.real.get(GANGD.key, {}).items():
-        if outcome.intervals is None:
-            continue
-        for row in outcome.degraded().head(_MOST_DEGRADED).iter_rows(named=True):
-            counts = {
-                interval: count
-                for job, interval, count in outcome.intervals.iter_rows()
-                if job == row["job_id"]
-            }
-            more = sum(count for interval, count in counts.items() if interval >= 4)
-            rows.append(
-                (
-                    f"{_NAMES[workload]}, trial {trial}: {row['trace_job']}",
-                    f"{_app(row)}, {row['cores']}",
-                    f"{row['degradation']:.2f}",
-                    *(str(counts.get(interval, 0)) for interval in (1, 2, 3)),
-                    str(more),
-                )
-            )
-    return ExperimentTable(
-        name="Table 7.7",
-        title="jobs that ran for more than twice their dedicated time under gang scheduling",
-        columns=("job", "application, cores", "degradation", "interval 1", "2", "3", "4 and more"),
-        rows=rows,
-        notes=(
-            "Slices are of 250 ms here, of about 1 s in the thesis by its own figures.",
-            "Jobs of one core are never held, for they have nothing to coordinate: they have no intervals.",
-        ),
-    )
-
-
-def table_7_8(results: Results) -> ExperimentTable:
-    """Return the first fifteen jobs: finish and place."""
-    full = results.full
-    rows = []
-    for job in FIRST_JOBS:
-        number = job.number
-        here = ABSENT if results.places is None else results.places.get(number, ABSENT)
-        rows.append(
-            (
-                str(number),
-                str(job.arrival_s),
-                str(job.run_s),
-                f"{published.SIMULATED_FINISH_S[number]:,}",
-                f"{full.finish_s[number]:,.0f}",
-                f"{published.REAL_FINISH_S[number]:,}",
-                published.SIMULATED_PLACES[number],
-                full.places[number],
-                published.REAL_PLACES[number],
-                here,
-            )
-        )
-    return ExperimentTable(
-        name="Table 7.8",
-        title="the first fifteen jobs on N12C12",
-        columns=(
-            "job",
-            "arrival",
-            "run",
-            "finish: thesis, simulated",
-            "ours, simulated",
-            "thesis, real",
-            "place: thesis, simulated",
-            "ours, simulated",
-            "thesis, real",
-            "ours, Slurm",
-        ),
-        rows=rows,
-        notes=("Ours, Slurm: twelve declared nodes of twelve cores, jobs that sleep, times divided by 75.",),
-    )
-
-
-def table_7_9(results: Results) -> ExperimentTable:
-    """Return the simulated SQ with M = 2."""
-    ours = results.full.outcomes[SHARED]
-    thesis = published.SIMULATED_PERCENTILES_S
-    rows = [
-        (
-            "interactive jobs that start at once",
-            "100%",
-            _told([1 - one.waited() for one in ours], percent=True),
-        ),
-        ("longest wait, interactive [s]", "0", _told([one.longest_wait_s("interactive") for one in ours])),
-        ("longest wait, batch [s]", "0", _told([one.longest_wait_s("batch") for one in ours])),
-        *(
-            (
-                f"largest slowdown, {kind}",
-                f"{published.SIMULATED_SLOWDOWN[kind]:.2f}",
-                _told([one.largest_slowdown(kind) for one in ours]),
-            )
-            for kind in ("batch", "interactive")
-        ),
-        *(
-            (
-                f"{share}% of the jobs done [s]",
-                f"{thesis[number]:,.0f}",
-                _told([one.percentiles_s()[number] for one in ours]),
-            )
-            for number, share in enumerate(SHARES)
-        ),
-    ]
-    return ExperimentTable(
-        name="Table 7.9",
-        title="SQ with M = 2 on N12C12, simulated",
-        columns=("", "thesis", f"ours, {results.full.seeds} seeds"),
-        rows=rows,
-    )
-
-
-_NAMES = {FIRST: "first hours", DAY: "whole day"}
-_MOST_DEGRADED = 8
 _MQ_NOTE = "MQ in the last columns: the split that {nodes} nodes allow, in rows of their own."
-Value = Callable[[Outcome], float]
-
-
-def longest_wait(kind: str) -> Value:
-    """Return what tells the longest wait of a kind."""
-    return lambda outcome: outcome.longest_wait_s(kind)
-
-
-def largest_slowdown(kind: str) -> Value:
-    """Return what tells the largest slowdown of a kind."""
-    return lambda outcome: outcome.largest_slowdown(kind)
-
-
-def percentile(number: int) -> Value:
-    """Return what tells a percentile of completion."""
-    return lambda outcome: outcome.percentiles_s()[number]
-
-
-def _waited(outcome: Outcome) -> float:
-    return outcome.waited()
 
 
 def _workloads(results: Results) -> list[str]:
@@ -349,7 +174,7 @@ def _workloads(results: Results) -> list[str]:
 
 def _columns(results: Results) -> list[str]:
     return [
-        f"{_NAMES[workload]} on N{results.plan.nodes}C{results.plan.cores}, real (simulated)"
+        f"{NAMES[workload]} on N{results.plan.nodes}C{results.plan.cores}, real (simulated)"
         for workload in _workloads(results)
     ]
 
@@ -358,7 +183,7 @@ def _cluster(results: Results, label: str, value: Value, *, scaled: bool = False
     """Return the cells of the cluster at hand for a layout of the thesis."""
     key = next((key for key, layout in results.layouts.items() if layout.label == label), None)
     return [
-        ABSENT if key is None else _cell(results, key, workload, value, scaled=scaled)
+        ABSENT if key is None else cell(results, key, workload, value, scaled=scaled)
         for workload in _workloads(results)
     ]
 
@@ -370,46 +195,8 @@ def _only_here(results: Results, known: object, value: Value) -> list[tuple[str,
             results.label(key),
             ABSENT,
             ABSENT,
-            *(_cell(results, key, workload, value) for workload in _workloads(results)),
+            *(cell(results, key, workload, value) for workload in _workloads(results)),
         )
         for key in results.layouts
         if key in results.real and results.label(key) not in labels
     ]
-
-
-def _cell(results: Results, key: str, workload: str, value: Value, *, scaled: bool = False) -> str:
-    """Return the mean over the trials, real and simulated; shares as such where they are."""
-    factor = results.plan.compression(workload) if scaled else 1.0
-    real = [factor * value(one) for (name, _), one in results.real.get(key, {}).items() if name == workload]
-    made = [
-        factor * value(one) for (name, _), one in results.simulated.get(key, {}).items() if name == workload
-    ]
-    is_share = value is _waited
-    if not real:
-        return ABSENT
-    shown = _told(real, percent=is_share)
-    return shown + (f" ({_short(mean(made), percent=is_share)})" if made else "")
-
-
-def _told(values: Sequence[float], *, percent: bool = False) -> str:
-    if not values:
-        return ABSENT
-    found = estimate([100 * value for value in values] if percent else list(values))
-    return found.text("%" if percent else "")
-
-
-def _short(value: float, *, percent: bool) -> str:
-    return estimate([100 * value if percent else value]).text("%" if percent else "")
-
-
-def _seconds(value: float | None) -> str:
-    return ABSENT if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _speed(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _app(row: dict[str, object]) -> str:
-    words = str(row.get("args") or "").split()
-    return words[words.index("--app") + 1] if "--app" in words[:-1] else str(row.get("app") or ABSENT)

@@ -43,7 +43,7 @@ def test_a_longer_budget_buys_at_least_as_many_trials_and_draws() -> None:
 
 def test_what_the_budget_left_out_is_said() -> None:
     short = planned(10)
-    assert any("trials" in one for one in short.given_up)
+    assert any("trial" in one for one in short.given_up)
     assert any("whole day" in one for one in short.given_up)
     assert any(line.startswith("Given up for the budget") for line in told(short, str))
 

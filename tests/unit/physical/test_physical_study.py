@@ -1,0 +1,176 @@
+"""The study as a user asks for it: budgets, other studies, wrong traces, clusters by their layout."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deploy.local import Gang, Queues
+from osub.errors import InputError, UsageError
+from osub.physical.folder import Study, StudyFolder
+from osub.physical.layouts import GANGD, NAIVE, SLURM_GANG, layout_found, layouts_of
+from osub.physical.study import Asked, PhysicalStudy, budget_s
+from osub.records import GangSettings
+from submitter.target import Pool, Target
+from workloads.swf import SwfHeader, SwfJob, SwfTrace, write_swf
+
+LOG = Path(os.environ.get("OSUB_SHARED", Path(__file__).parents[4] / "shared")) / (
+    "traces/UniLu-Gaia-2014-1.swf.gz"
+)
+needs_log = pytest.mark.skipif(not LOG.exists(), reason=f"needs {LOG.name} in OSUB_SHARED/traces")
+
+
+def asked(tmp_path: Path, trace: Path = LOG, **more: object) -> Asked:
+    return Asked(**({"trace": trace, "out": tmp_path / "out", "nodes": 2, "cores": 1} | more))  # type: ignore[arg-type]
+
+
+def osub(*words: str, home: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "osub.cli.main", "experiment", "thesis-7", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=dict(os.environ, HOME=str(home), XDG_CACHE_HOME=str(home / "cache")),
+        cwd=home,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30m", 1800), ("2h", 7200), ("90s", 90), ("1800", 1800), (" 1.5H ", 5400)]
+)
+def test_a_budget_is_a_time(text: str, seconds: float) -> None:
+    assert budget_s(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "m", "30x", "-5m", "0", "nan", "inf", "1e99h", "30 minutes", "8d"])
+def test_what_is_no_time_is_no_budget(text: str) -> None:
+    with pytest.raises(UsageError, match="--budget"):
+        budget_s(text)
+
+
+def test_a_missing_log_says_how_to_get_it(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="osub trace fetch UniLu-Gaia-2014-1"):
+        PhysicalStudy(asked(tmp_path, tmp_path / "none.swf.gz"))
+
+
+def test_another_trace_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.swf.gz"
+    write_swf(path, SwfTrace(SwfHeader(()), (SwfJob(job_number=2814, submit_s=1_212_255.0, run_s=5.0),), "o"))
+    with pytest.raises(InputError, match="other is not UniLu-Gaia-2014-1"):
+        PhysicalStudy(asked(tmp_path, path))
+
+
+@needs_log
+@pytest.mark.slow
+def test_preparing_writes_nothing(tmp_path: Path) -> None:
+    prepared = PhysicalStudy(asked(tmp_path)).prepare()
+    assert prepared.is_new
+    assert prepared.left_s == prepared.plan.estimate_s <= 1800
+    assert not (tmp_path / "out").exists()
+
+
+@needs_log
+@pytest.mark.slow
+def test_a_study_in_the_folder_goes_on_with_its_own_plan(tmp_path: Path) -> None:
+    first = PhysicalStudy(asked(tmp_path, budget_s=900.0))
+    plan = first.prepare().plan
+    begin(tmp_path, plan_of=first)
+    later = PhysicalStudy(asked(tmp_path)).prepare()
+    assert not later.is_new
+    assert later.plan == plan
+    assert PhysicalStudy(asked(tmp_path, budget_s=900.0)).prepare().plan == plan
+
+
+@needs_log
+@pytest.mark.slow
+def test_other_options_than_the_study_was_begun_with_are_refused(tmp_path: Path) -> None:
+    begin(tmp_path, plan_of=PhysicalStudy(asked(tmp_path, budget_s=900.0)))
+    with pytest.raises(UsageError, match=r"planned otherwise.*--force"):
+        PhysicalStudy(asked(tmp_path, budget_s=3600.0)).prepare()
+    assert PhysicalStudy(asked(tmp_path, budget_s=3600.0), force=True).prepare().is_new
+
+
+@needs_log
+@pytest.mark.slow
+def test_a_study_of_another_file_is_refused(tmp_path: Path) -> None:
+    begin(tmp_path, plan_of=PhysicalStudy(asked(tmp_path)), sha256="0")
+    with pytest.raises(InputError, match="a study of another file"):
+        PhysicalStudy(asked(tmp_path)).prepare()
+
+
+def begin(tmp_path: Path, *, plan_of: PhysicalStudy, sha256: str | None = None) -> None:
+    """Begin a study without any replay."""
+    plan = plan_of.prepare().plan
+    known = Study(plan=plan, trace_name="log", trace_sha256=sha256 or plan_of.sha256)
+    StudyFolder(tmp_path / "out").begin(known)
+
+
+@needs_log
+@pytest.mark.slow
+def test_the_command_shows_its_plan_and_runs_nothing(tmp_path: Path) -> None:
+    done = osub(str(LOG), "--dry-run", "--json", "--budget", "1h", home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert plan["rounds"] >= 3
+    assert plan["estimate_s"] <= 3600
+    told = osub(str(LOG), "--dry-run", home=tmp_path)
+    assert "Given up for the budget" in told.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_the_command_s_errors_are_one_line_that_says_what_to_do(tmp_path: Path) -> None:
+    missing = osub(home=tmp_path)
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert "osub trace fetch" in missing.stderr
+    wrong = osub("x.swf.gz", "--budget", "soon", home=tmp_path)
+    assert wrong.returncode == 2
+    assert "--budget takes a time" in wrong.stderr
+    page = tmp_path / "page.html"
+    page.write_text("mine")
+    taken = osub("x.swf.gz", "--html", str(page), home=tmp_path)
+    assert (taken.returncode, page.read_text()) == (1, "mine")
+
+
+def target_of(multiplicity: int, interactive_nodes: int | None = None, nodes: int = 4) -> Target:
+    names = tuple(f"n{number}" for number in range(nodes))
+    pool = Pool(
+        partition="batch", names=names, cores=2, threads=1, memory_mib=1000, multiplicity=multiplicity
+    )
+    if interactive_nodes is None:
+        return Target(node_names=names, cores=2, batch=pool, interactive=pool)
+    apart = replace(pool, partition="interactive", names=names[:interactive_nodes], multiplicity=4)
+    return Target(
+        node_names=names,
+        cores=2,
+        batch=replace(pool, names=names[interactive_nodes:]),
+        interactive=apart,
+    )
+
+
+def test_every_layout_is_recognised_by_the_cluster_that_has_it() -> None:
+    kinds = {Gang.NONE: "none", Gang.SLURM: "slurm", Gang.OSUB: "osub"}
+    for layout in layouts_of(4):
+        target = target_of(layout.multiplicity, layout.interactive_nodes)
+        assert layout_found(target, GangSettings(kind=kinds[layout.gang])) == layout  # type: ignore[arg-type]
+
+
+def test_a_cluster_of_no_layout_is_not_recognised() -> None:
+    assert layout_found(target_of(3), GangSettings()) is None
+    assert layout_found(target_of(1), GangSettings(kind="osub")) is None
+    assert layout_found(target_of(2, interactive_nodes=1), GangSettings()) is None
+
+
+def test_shapes_of_embedded_clusters_are_those_of_the_layouts() -> None:
+    shapes = {layout.key: layout.shape(4, 2) for layout in layouts_of(4)}
+    assert shapes[NAIVE.key].gang is Gang.NONE
+    assert shapes[GANGD.key].gang is Gang.OSUB
+    assert shapes[SLURM_GANG.key].settings == ("SchedulerTimeSlice=5",)
+    assert (shapes["mq-3"].queues, shapes["mq-3"].interactive_nodes) == (Queues.MQ, 3)
+    assert {shape.system for shape in shapes.values()} == {"N4C2"}
