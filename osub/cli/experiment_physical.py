@@ -46,6 +46,15 @@ def thesis_7(
             metavar="DIR",
         ),
     ] = None,
+    configure: Annotated[
+        Path | None,
+        typer.Option(
+            help="Program that changes the one --cluster to the layout that is its argument.",
+            metavar="PROGRAM",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
     seeds: Annotated[
         int | None, typer.Option(min=0, max=20, help="Draws of the whole day at most (3).")
     ] = None,
@@ -84,6 +93,7 @@ def thesis_7(
             seeds=seeds,
             trials=trials,
             clusters=tuple(cluster or ()),
+            configure=configure,
             nodes=nodes,
             cores=cores,
         ),

@@ -1,7 +1,8 @@
-"""Clusters in the layouts of the study: embedded ones that come and go, or given ones."""
+"""Clusters in the layouts of the study: embedded ones that come and go, given ones, one that is changed."""
 
 from __future__ import annotations
 
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -11,7 +12,7 @@ from typing import Protocol
 
 from deploy.local import LocalCluster, Shape
 from deploy.local.state import ClusterState
-from osub.errors import UsageError
+from osub.errors import ClusterError, UsageError
 from osub.live.cluster import find_cluster
 from osub.live.gang import AUTO, FoundGang, find_gang
 from osub.physical.folder import StudyFolder
@@ -93,11 +94,78 @@ class GivenBeds:
     @contextmanager
     def bed(self, layout: str) -> Iterator[Bed]:
         """Give the user's cluster of this layout."""
-        client, embedded = find_cluster(self._clusters[layout])
-        target = look_at_target(client)
-        gang = find_gang(AUTO, embedded, client.config(), target.node_names)
-        pin = embedded is not None and not embedded.shape.virtual and embedded.shape.cores > 1
-        yield Bed(client, gang, pin, embedded)
+        yield look_at(self._clusters[layout]).bed
+
+
+class ConfiguredBeds:
+    """One Slurm of the user's that a program of his changes to each layout.
+
+    Parameters
+    ----------
+    folder
+        Of its slurm.conf.
+    program
+        Called with the layout's key before each use, such as ``sq-m2-naive``; Slurm has that layout when it
+        has ended with exit code 0.
+    layouts
+        By key.
+    """
+
+    def __init__(self, folder: Path, program: Path, layouts: Mapping[str, Layout]) -> None:
+        self._folder, self._program = folder, program
+        self._layouts = layouts
+
+    @contextmanager
+    def bed(self, layout: str) -> Iterator[Bed]:
+        """Have Slurm changed to this layout, and give it.
+
+        Raises
+        ------
+        ClusterError
+            The program failed, or Slurm does not have the layout afterwards.
+        """
+        try:
+            done = subprocess.run(
+                [str(self._program.absolute()), layout], check=False, capture_output=True, text=True
+            )
+        except OSError as error:
+            raise ClusterError(f"cannot run {self._program}: {error.strerror}") from error
+        if done.returncode:
+            words = (done.stderr or done.stdout).strip().splitlines()
+            why = words[-1] if words else f"exit code {done.returncode}"
+            raise ClusterError(f"{self._program} {layout} failed: {why}")
+        looked = look_at(self._folder)
+        if looked.layout is None or looked.layout.key != layout:
+            has = "none of the study's" if looked.layout is None else looked.layout.label
+            raise ClusterError(
+                f"after {self._program} {layout} the Slurm of {self._folder} has another layout: {has}, not "
+                f"{self._layouts[layout].label}"
+            )
+        yield looked.bed
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A cluster of the user's: what it is, and which layout it has (None: none of the study's)."""
+
+    bed: Bed
+    target: Target
+    layout: Layout | None
+
+
+def look_at(folder: Path) -> Looked:
+    """Look at a cluster of the user's.
+
+    Raises
+    ------
+    ClusterError, InputError, TrustError
+        It cannot be looked at.
+    """
+    client, embedded = find_cluster(folder)
+    target = look_at_target(client)
+    gang = find_gang(AUTO, embedded, client.config(), target.node_names)
+    pin = embedded is not None and not embedded.shape.virtual and embedded.shape.cores > 1
+    return Looked(Bed(client, gang, pin, embedded), target, layout_found(target, gang.settings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +193,10 @@ def recognise(folders: Sequence[Path], say: Say) -> Given:
     sizes: dict[str, Path] = {}
     target: Target | None = None
     for folder in folders:
-        client, embedded = find_cluster(folder)
-        target = look_at_target(client)
-        gang = find_gang(AUTO, embedded, client.config(), target.node_names)
+        looked = look_at(folder)
+        target, gang, layout = looked.target, looked.bed.gang, looked.layout
         if gang.remark is not None:
             say(f"{folder}: {gang.remark}")
-        layout = layout_found(target, gang.settings)
         if layout is None:
             raise UsageError(
                 f"{folder} has no layout of the study: {target.system}, M={target.batch.multiplicity}, gang "

@@ -281,7 +281,8 @@ def _given_up(wanted: Wanted, rounds: int, draws: int, *, places: bool) -> Itera
 def told(plan: Plan, minutes: Callable[[float], str]) -> list[str]:
     """Return the plan in sentences; ``minutes`` says seconds in words."""
     replays = len(plan.items())
-    size = f"N{plan.nodes}C{plan.cores}: {len(plan.layouts)} layouts, {plan.rounds} trial{'s' * (plan.rounds > 1)} of each, "
+    trials = f"{plan.rounds} trial{'s' * (plan.rounds > 1)} of each"
+    size = f"N{plan.nodes}C{plan.cores}: {len(plan.layouts)} layouts, {trials}, "
     first = f"First hours (29 jobs): {LENGTH_S:,.0f} s in {plan.short_s:.0f} s, times divided by "
     lines = [
         f"{size}interleaved; {replays} replays in about {minutes(plan.estimate_s)}.",

@@ -9,7 +9,16 @@ from functools import cache
 from pathlib import Path
 
 from osub.errors import InputError, UsageError
-from osub.physical.beds import Beds, EmbeddedBeds, GivenBeds, Say, recognise
+from osub.physical.beds import (
+    Beds,
+    ConfiguredBeds,
+    EmbeddedBeds,
+    Given,
+    GivenBeds,
+    Say,
+    look_at,
+    recognise,
+)
 from osub.physical.carry import Follow, Replays, carry_out, traces_of
 from osub.physical.folder import Study, StudyFolder
 from osub.physical.found import findings
@@ -40,6 +49,8 @@ class Asked:
         See ``plan.Wanted``.
     clusters
         Clusters in the layouts of the study; none: embedded ones.
+    configure
+        A program that changes the one cluster to each layout; None: each cluster has one.
     nodes, cores
         Of embedded clusters: as this host's CPUs have it.
     """
@@ -50,6 +61,7 @@ class Asked:
     seeds: int | None = None
     trials: int | None = None
     clusters: Sequence[Path] = ()
+    configure: Path | None = None
     nodes: int
     cores: int
 
@@ -108,7 +120,7 @@ class PhysicalStudy:
         self._log = _read(asked.trace)
         self.sha256 = hashlib.sha256(asked.trace.read_bytes()).hexdigest()
         self._first = first_hours(self._log)
-        self._given = recognise(asked.clusters, say) if asked.clusters else None
+        self._given = _given(asked, say)
         self._force = force
         self.day: Callable[[int], SwfTrace] = cache(lambda seed: whole_day(self._log, seed))
 
@@ -164,7 +176,9 @@ class PhysicalStudy:
     def _replay(self, plan: Plan, folder: StudyFolder, follow: Follow) -> None:
         layouts = known_layouts(plan)
         beds: Beds
-        if self._given is not None:
+        if self._asked.configure is not None:
+            beds = ConfiguredBeds(self._asked.clusters[0], self._asked.configure, layouts)
+        elif self._given is not None:
             beds = GivenBeds(self._given.folders)
         else:
             embedded = EmbeddedBeds(plan.nodes, plan.cores, layouts, folder)
@@ -207,6 +221,17 @@ class PhysicalStudy:
                 f"{where} holds a study that was planned otherwise: leave --budget, --seeds, --trials and "
                 "--cluster as they were to go on with it, choose another --out, or --force to begin anew"
             )
+
+
+def _given(asked: Asked, say: Say) -> Given | None:
+    """Return what the user's clusters are; None where he gave none."""
+    if asked.configure is None:
+        return recognise(asked.clusters, say) if asked.clusters else None
+    if len(asked.clusters) != 1:
+        raise UsageError("--configure PROGRAM changes one cluster from layout to layout: give one --cluster")
+    target = look_at(asked.clusters[0]).target
+    nodes = len(target.node_names)
+    return Given(nodes=nodes, cores=target.cores, layouts=layouts_of(nodes), folders={})
 
 
 def _read(path: Path) -> SwfTrace:
