@@ -202,6 +202,8 @@ class Running:
                 raise HostError(f"niceness {niceness} is for root; leave out --nice") from error
             except psutil.Error:
                 continue
+            if niceness:
+                weigh_session(Path("/proc", str(process.pid)), niceness)
 
     def _ended(self) -> ProgramError:
         code = self._process.poll()
@@ -213,6 +215,16 @@ class Running:
             self.application.name,
             f"{self.application.name} {how}" + (f": {one_line(said[-1])}" if said else ""),
         )
+
+
+def weigh_session(process: Path, niceness: int) -> None:
+    """Give the whole session of a process (its folder in ``/proc``) a niceness, where the kernel has such.
+
+    Where it groups processes by session (sched(7), autogroup), a niceness counts among those of one session
+    only. A measured program is a session of its own, and would get no more than any other.
+    """
+    with contextlib.suppress(OSError), (process / "autogroup").open("r+", encoding="ascii") as weight:
+        weight.write(str(niceness))
 
 
 def _threads(pid: int) -> list[int]:

@@ -28,7 +28,7 @@ from predictor.measure.journal import JOURNAL_NAME, Journal, pair_frame
 from predictor.measure.pairing import Lengths, Row, Trial
 from predictor.measure.plan import Plan, pairs_of
 from predictor.measure.run import Measurement, Settings, places
-from predictor.measure.running import ProgramError, Running
+from predictor.measure.running import ProgramError, Running, weigh_session
 from predictor.measure.store import Store
 from predictor.measure.turns import Turns
 from predictor.measure.window import Pace, measure, share_taken
@@ -343,6 +343,24 @@ def test_a_real_program_steps_in_its_window_only_and_is_gone_afterwards(
     finally:
         running.close()
     assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not Path("/proc/self/autogroup").exists(), reason="needs root and sched_autogroup"
+)
+def test_a_niceness_counts_against_other_sessions_too() -> None:
+    sleeper = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        weigh_session(Path("/proc", str(sleeper.pid)), -10)
+        assert Path(f"/proc/{sleeper.pid}/autogroup").read_text().split()[-1] == "-10"
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
+def test_a_kernel_without_sessions_weights_is_no_error(tmp_path: Path) -> None:
+    weigh_session(tmp_path, -10)
+    assert not (tmp_path / "autogroup").exists()
 
 
 class Puppet:
