@@ -27,9 +27,10 @@ from simulator.simulate import Result
 
 Floats = npt.NDArray[np.float64]
 RANDOM, TWINS, PREDICTED, MEASURED = "at random", "no twins", "by predicted loss", "by measured loss"
-APART, APART_PREDICTED, GANG = "apart beyond {:g}", "apart, by predicted loss", "at random, in gang slices"
-APART_AT = (0.6, 0.7)
-"""Losses beyond which two are kept apart: a tenth and a fifth above the half."""
+APART, APART_PREDICTED = "apart, by measured loss", "apart, by predicted loss"
+GANG = "at random, in gang slices"
+APART_AT = 0.6
+"""The loss beyond which two are kept apart: a tenth above the half."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +101,8 @@ def rules_of(table: PairTable, predicted: Floats | None = None, gang: PairTable 
         rules.append(told(PREDICTED, predicted))
     rules.append(told(MEASURED, table.loss))
     if predicted is not None:
-        rules.append(told(APART_PREDICTED, predicted, APART_AT[0]))
-    rules += [told(APART.format(most), table.loss, most) for most in APART_AT]
+        rules.append(told(APART_PREDICTED, predicted, APART_AT))
+    rules.append(told(APART, table.loss, APART_AT))
     if gang is not None:
         rules.append(Rule(GANG, lambda seed: AtRandom(count, seed), gang))
     return rules
