@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from osub.errors import HostError, InputError, UsageError
+from osub.one_line import one_line
 
 if TYPE_CHECKING:
     from predictor.dataset import Kind, Pairs
@@ -55,3 +57,26 @@ def kind_of(word: str | None, pairs: Pairs) -> Kind:
     if len(kinds) > 1:
         raise UsageError(f"say which kind with --kind: {', '.join(map(str, kinds))}")
     return kinds[0]
+
+
+def warn_of_other_cpu(path: Path) -> None:
+    """Print one line where a model, or a folder of measured pairs, is of another processor than this host's.
+
+    A table as CSV does not say where it was measured. What cannot be read is left to whoever reads it next.
+    """
+    from predictor.dataset import read_pairs
+    from predictor.measure.host import cpu_model
+    from predictor.model.stored import differs, read_model
+
+    try:
+        if path.is_dir():
+            measured = read_pairs(path).about.host.cpu_model
+        elif path.suffix == ".json":
+            measured = read_model(path).host.cpu_model
+        else:
+            return
+    except InputError:
+        return
+    warning = differs(measured, cpu_model())
+    if warning is not None:
+        print(f"osub: {one_line(path.name, 80)}: {warning}", file=sys.stderr)

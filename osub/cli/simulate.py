@@ -13,6 +13,7 @@ import msgspec
 import typer
 
 from osub.api.run import Run
+from osub.cli.predict_data import warn_of_other_cpu
 from osub.cli.simulate_several import multiplicities, simulate_several
 from osub.cli.waiting import waiting
 from osub.errors import UsageError
@@ -177,6 +178,8 @@ def simulate(
     from osub.api.simulation import simulate as simulated
 
     several = multiplicities(multiplicity)
+    if pairs is not None:
+        warn_of_other_cpu(pairs)
     fitted = None
     if fit is not None:
         from osub.cli.simulate_fit import read_fit, show_fit

@@ -122,7 +122,9 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def __post_init__(self) -> None:
         if self.version != MODEL_VERSION:
-            raise ValueError(f"version is {self.version}; this osub reads version {MODEL_VERSION}")
+            raise ValueError(
+                f"version is {self.version}, and this osub reads {MODEL_VERSION}: fit again (`osub predict fit`)"
+            )
         wanted = len(self.counters)
         lists = [self.floors, self.means, self.scales]
         for part in (self.danger, self.loss):
@@ -222,12 +224,18 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def differs_from(self, cpu_model: str) -> str | None:
         """Return one line where the model is of another processor than ``cpu_model``, else None."""
-        if cpu_model == self.host.cpu_model:
-            return None
-        return (
-            f"the model was measured on {one_line(self.host.cpu_model, 80)}, and this host has "
-            f"{one_line(cpu_model, 80)}: measure here with `osub predict measure`"
-        )
+        warning = differs(self.host.cpu_model, cpu_model)
+        return None if warning is None else f"the model was {warning}"
+
+
+def differs(measured: str, here: str) -> str | None:
+    """Return one line where what was measured is of another processor than this host's, else None."""
+    if measured == here:
+        return None
+    return (
+        f"measured on {one_line(measured, 80)}, and this host has {one_line(here, 80)}: measure here with "
+        "`osub predict measure`"
+    )
 
 
 def read_model(path: Path) -> Model:

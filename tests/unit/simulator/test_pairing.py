@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import osub
+from osub.cli.main import run
 from osub.errors import InputError, UsageError
 from predictor.dataset import Kind, write_pairs
 from predictor.model import write_model
 from predictor.model.fit import fit_model
 from simulator.pairing import applications_of, read_pair_table
-from tests.fixtures.pairs_made import made_pairs
+from tests.fixtures.pairs_made import CPU, made_pairs
 from tests.fixtures.tier import examples
 
 NUMBERS = st.integers(-1, 3)
@@ -49,13 +50,13 @@ def said(path: Path, names: str) -> str:
 
 def test_two_on_a_core_lose_what_the_table_says(tmp_path: Path, table: Path) -> None:
     two = trace(tmp_path / "two.swf", [(0, 100, 1, 1), (0, 1000, 1, 2)])
-    run = osub.simulate(
+    made = osub.simulate(
         two, "N1C1", multiplicity=2, sharing="pairwise", pairs=table, apps=said(tmp_path / "apps.csv", "ab")
     )
-    ends = dict(zip(run.jobs["trace_job"], run.jobs["end_s"], strict=True))
+    ends = dict(zip(made.jobs["trace_job"], made.jobs["end_s"], strict=True))
     assert ends[1] == pytest.approx(100 / (1 - 0.8), rel=1e-3)  # a beside b does a fifth of its work
     assert ends[2] == pytest.approx(500 + (1000 - 500 * 0.4), rel=1e-3)  # b loses 0.6 meanwhile
-    assert run.jobs["app"].to_list() == ["a", "b"]
+    assert made.jobs["app"].to_list() == ["a", "b"]
 
 
 def test_harmless_neighbours_are_preferred_and_nobody_waits_for_them(tmp_path: Path, table: Path) -> None:
@@ -63,7 +64,7 @@ def test_harmless_neighbours_are_preferred_and_nobody_waits_for_them(tmp_path: P
     three = trace(tmp_path / "three.swf", [(0, 100, 1, 1), (0, 100, 1, 2), (1, 10, 1, 3)])
 
     def places(placement: str) -> dict[int, str]:
-        run = osub.simulate(
+        made = osub.simulate(
             three,
             "N2C1",
             multiplicity=2,
@@ -72,9 +73,9 @@ def test_harmless_neighbours_are_preferred_and_nobody_waits_for_them(tmp_path: P
             apps=apps,
             placement=placement,
         )
-        assert run.jobs["start_s"].to_list() == [0.0, 0.0, 1.0]
+        assert made.jobs["start_s"].to_list() == [0.0, 0.0, 1.0]
         return dict(
-            zip(run.jobs["trace_job"], (held[0]["node"] for held in run.jobs["placement"]), strict=True)
+            zip(made.jobs["trace_job"], (held[0]["node"] for held in made.jobs["placement"]), strict=True)
         )
 
     paired = places("lln-paired")
@@ -83,8 +84,8 @@ def test_harmless_neighbours_are_preferred_and_nobody_waits_for_them(tmp_path: P
 
 def starts(path: Path, table: Path, apps: str, **options: Any) -> dict[int, float]:
     """Return when each job starts, of one that has to share with who was before it."""
-    run = osub.simulate(path, "N2C1", multiplicity=2, sharing="pairwise", pairs=table, apps=apps, **options)
-    return dict(zip(run.jobs["trace_job"], run.jobs["start_s"], strict=True))
+    made = osub.simulate(path, "N2C1", multiplicity=2, sharing="pairwise", pairs=table, apps=apps, **options)
+    return dict(zip(made.jobs["trace_job"], made.jobs["start_s"], strict=True))
 
 
 def test_who_would_be_harmed_waits_for_other_cores(tmp_path: Path, table: Path) -> None:
@@ -130,7 +131,7 @@ def test_nobody_is_ever_beside_whom_it_harms_and_everybody_ends(
             strict=True,
         )
     ]
-    run = osub.simulate(
+    made = osub.simulate(
         trace(tmp_path / "log.swf", jobs),
         "N2C2",
         policy=policy,
@@ -139,7 +140,7 @@ def test_nobody_is_ever_beside_whom_it_harms_and_everybody_ends(
         pairs=table,
         placement="lln-apart",
     )
-    assert run.jobs["state"].to_list() == ["COMPLETED"] * len(jobs)
+    assert made.jobs["state"].to_list() == ["COMPLETED"] * len(jobs)
     held = [
         (
             row["app"],
@@ -147,7 +148,7 @@ def test_nobody_is_ever_beside_whom_it_harms_and_everybody_ends(
             row["end_s"],
             {(p["node"], c) for p in row["placement"] for c in p["cores"]},
         )
-        for row in run.jobs.iter_rows(named=True)
+        for row in made.jobs.iter_rows(named=True)
     ]
     met = {
         frozenset((app, other))
@@ -169,6 +170,19 @@ def test_a_folder_of_pairs_and_a_model_are_tables_too(tmp_path: Path) -> None:
     assert np.abs(modelled.loss - measured.loss).max() < 0.1
     assert (measured.slowdown >= 1).all()
     assert (measured.slowdown <= 20).all()
+
+
+def test_losses_of_another_processor_are_used_with_a_warning(
+    tmp_path: Path, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = made_pairs(8)
+    write_pairs(tmp_path / "pairs", pairs)
+    write_model(tmp_path / "model.json", fit_model(pairs, Kind.TIMESLICE))
+    log = trace(tmp_path / "one.swf", [(0, 10, 1, 1)])
+    for number, file in enumerate((tmp_path / "pairs", tmp_path / "model.json", table)):
+        words = ["simulate", str(log), "--system", "N1C1", "--multiplicity", "2", "--sharing", "pairwise"]
+        assert run([*words, "--pairs", str(file), "--out", str(tmp_path / f"run{number}")]) == 0
+        assert (f"measured on {CPU}" in capsys.readouterr().err) == (file != table)
 
 
 @pytest.mark.parametrize(
