@@ -123,7 +123,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def __post_init__(self) -> None:
         if self.version != MODEL_VERSION:
             raise ValueError(
-                f"version is {self.version}, and this osub reads {MODEL_VERSION}: fit again (`osub predict fit`)"
+                f"version is {self.version}, and this osub reads {MODEL_VERSION}: make it again with "
+                "`osub predict fit`"
             )
         wanted = len(self.counters)
         lists = [self.floors, self.means, self.scales]
