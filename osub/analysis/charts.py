@@ -80,7 +80,7 @@ def arrange(figure: go.Figure, height_px: int, **layout: Any) -> go.Figure:
     """Give a figure the common look."""
     figure.update_layout(
         height=height_px,
-        margin={"l": 64, "r": 44, "t": 40, "b": 52},
+        margin={"l": 64, "r": 24, "t": 40, "b": 52},
         paper_bgcolor=PAPER,
         plot_bgcolor=PAPER,
         font={"family": FONT, "size": 13, "color": INK},
@@ -88,12 +88,6 @@ def arrange(figure: go.Figure, height_px: int, **layout: Any) -> go.Figure:
         legend={"orientation": "h", "yanchor": "bottom", "y": 1.02, "xanchor": "left", "x": 0},
         hovermode="closest",
         colorway=RUN_COLOURS,
-        modebar={
-            "orientation": "v",
-            "bgcolor": "rgba(255,255,255,0)",
-            "color": "#8A969F",
-            "activecolor": INK,
-        },
     )
     axis = {
         "gridcolor": GRID,

@@ -82,7 +82,6 @@ def load_map(
         showgrid=False,
     )
     figure.update_xaxes(title=unit.title, range=[0, until / unit.seconds])
-    figure.update_layout(modebar={"orientation": "h"})
     rows = f"{group_size} nodes a row" if group_size > 1 else "a row for each node"
     return Chart(
         figure,

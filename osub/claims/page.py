@@ -21,12 +21,18 @@ def claims_grid(rows: Sequence[Row]) -> Grid:
     cells = [
         (
             Cell(row.id, row.where),
+            Cell(row.verdict.value, row.note, TONES[row.verdict]),
             row.setting,
             row.quantity,
             row.paper,
             row.ours,
-            Cell(row.verdict.value, row.note, TONES[row.verdict]),
         )
         for row in rows
     ]
-    return Grid(groups=(), columns=COLUMNS, rows=cells, texts=len(COLUMNS), heads=True)
+    return Grid(
+        groups=(),
+        columns=(COLUMNS[0], COLUMNS[-1], *COLUMNS[1:-1]),
+        rows=cells,
+        texts=len(COLUMNS),
+        heads=True,
+    )

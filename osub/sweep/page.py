@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,7 +26,7 @@ _FRONT = (
     "neither is to be had for nothing."
 )
 _MOST_ROWS = 40
-_FEW = f"From little waiting to little harm, {_MOST_ROWS} at most; `--csv` writes every point."
+_FEW = f"From little waiting to little harm, {_MOST_ROWS} at most; points.parquet in the folder has all."
 _WIDE = 30.0
 _LABELS = (("wait_mean_s", "mean wait (s)"), ("degradation_mean", "mean degradation"))
 
@@ -133,4 +134,9 @@ def _wide(values: pl.Series) -> bool:
 
 
 def _styled(figure: go.Figure) -> go.Figure:
-    return arrange(figure, 420, showlegend=True)
+    title = figure.layout.legend.title.text
+    arrange(figure, 440, showlegend=True, margin={"l": 64, "r": 20, "t": 92, "b": 52})
+    figure.update_layout(
+        legend={"y": 1.1, "title": {"text": re.sub(r" (,|$)", r"\1", title) if title else ""}}
+    )
+    return figure.for_each_annotation(lambda note: note.update(text=note.text.replace(" =", " ")))

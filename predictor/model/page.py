@@ -66,7 +66,7 @@ def _judged(number: int, name: str, report: KindReport) -> Section:
             "Judged wrong",
             f"{len(report.mispredictions)} of {len(report.records)} pairs of victims never seen; the "
             f"{len(wrong)} that are furthest off (the thesis's Table 4.11).",
-            grid=Grid(groups=(), columns=columns, rows=wrong, texts=2),
+            grid=Grid(groups=(), columns=columns, rows=wrong, texts=2) if wrong else None,
         ),
     ]
     return Section(f"judged-{number}", f"Judgements: {name}", blocks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,11 +13,19 @@ from osub.analysis.pages.content import Block, Cell, Grid, Page, Section, Told
 from osub.analysis.pages.frame import write_page as write_framed
 from osub.claims.page import TONES, claims_grid
 from osub.claims.row import Row, Verdict
-from simulator.experiments.tables import ExperimentTable
+from simulator.experiments.tables import NOTABLE, ExperimentTable
 
 Drawing = tuple[str, go.Figure]
 """A figure under its title."""
 _MARKED = "*"
+_AGAINST = re.compile(r"=|[+-][\d.e+-]+%?( \*)?")
+"""What ``tables.against`` returns."""
+_WORDS = {
+    Verdict.HOLDS: "hold",
+    Verdict.FAILS: "fail",
+    Verdict.TIE: "tie",
+    Verdict.NOT_COMPARABLE: "cannot be compared",
+}
 
 
 def write_page(
@@ -45,20 +54,28 @@ def write_page(
     page = Page(
         title=title,
         subtitle=" · ".join(facts[:1]),
-        verdict=_verdict(claims),
+        verdict=_verdict(claims, tables),
         sections=[section for section in sections if section.blocks],
     )
     write_framed(path, page)
 
 
-def _verdict(claims: Sequence[Row]) -> list[Told]:
-    """Return how many claims hold, fail, tie or cannot be compared, with what they are about."""
+def _verdict(claims: Sequence[Row], tables: Sequence[ExperimentTable]) -> list[Told]:
+    """Return how many claims hold, and which; without claims, how many numbers are far from the published."""
     told = []
-    for verdict in Verdict:
+    for verdict, words in _WORDS.items():
         some = [row for row in claims if row.verdict is verdict]
         if some:
             named = ", ".join(row.id for row in some)
-            told.append(Told(f"{len(some)} of {len(claims)} {verdict.value}:", named + ".", TONES[verdict]))
+            told.append(Told(f"{len(some)} of {len(claims)} {words}:", f"{named}.", TONES[verdict]))
+    cells = [cell for table in tables for row in table.rows for cell in row if _AGAINST.fullmatch(cell)]
+    if cells and not claims:
+        far = sum(cell.endswith(_MARKED) for cell in cells)
+        share = f"{NOTABLE:.0%}"
+        words = (
+            f"{far} of {len(cells)} numbers are more than {share} from the published ones; they are marked."
+        )
+        told.append(Told("", words, "unclear" if far else "good"))
     return told
 
 

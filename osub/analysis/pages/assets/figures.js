@@ -1,8 +1,7 @@
 
 // Figures are drawn when they come near the window; Plotly is unpacked once, after the page's texts are there.
 const NARROW = matchMedia("(max-width: 640px)");
-const CONFIG = {displaylogo: false, responsive: true,
-  modeBarButtonsToRemove: ["select2d", "lasso2d", "toImage", "autoScale2d"]};
+const CONFIG = {displaylogo: false, responsive: true, displayModeBar: false};
 const figures = new Map();
 let plotly = null;
 
@@ -48,7 +47,8 @@ async function draw(element) {
   const state = figures.get(element);
   const {data, layout} = themed(laidOut(state.figure), isDark());
   plot.style.minHeight = `${layout.height}px`;
-  await window.Plotly.react(plot, data, layout, {...CONFIG, displayModeBar: NARROW.matches ? false : "hover"});
+  await window.Plotly.react(plot, data, layout, CONFIG);
+  if (!state.isDrawn) offerReset(element, plot);
   state.isDrawn = true;
   if (state.colouring) await recolour(element, state.colouring);
 }
@@ -57,6 +57,16 @@ async function recolour(element, [change, traces]) {
   const plot = element.querySelector(".plot");
   const colours = change["marker.color"].map((colour) => inScheme(colour, "color", isDark()));
   await window.Plotly.restyle(plot, {...structuredClone(change), "marker.color": colours}, traces);
+}
+
+// A part of a figure is drawn larger by dragging over it; a button brings the whole back.
+function offerReset(element, plot) {
+  const button = document.createElement("button");
+  Object.assign(button, {type: "button", textContent: "whole figure", hidden: true});
+  element.querySelector(".tools").prepend(button);
+  plot.on("plotly_relayout", (change) => { if (Object.keys(change).some((key) => key.includes(".range"))) button.hidden = false; });
+  plot.on("plotly_doubleclick", () => { button.hidden = true; });
+  button.addEventListener("click", () => { draw(element); button.hidden = true; });
 }
 
 // The figure's own buttons, as those of the page: a keyboard reaches them.
