@@ -29,7 +29,7 @@ from osub.analysis.slice_charts import (
 )
 from osub.analysis.slice_metrics import SliceMetrics
 from osub.analysis.use_chart import use_chart
-from osub.analysis.verdict.settings import layout_key
+from osub.analysis.verdict.settings import grouped, layout_key
 from osub.analysis.worst_jobs import worst_jobs
 from osub.records import Run
 
@@ -48,7 +48,7 @@ def picture(subjects: Sequence[Subject]) -> Section | None:
     """Return the section that a reader looks at first: who ran where, in two runs at most; None without any.
 
     Of several runs these are the two that the verdict is about: sharing by the operating system beside gang
-    scheduling, else the first two, real ones before simulated ones.
+    scheduling, else the first of the first two settings; real ones before simulated ones.
     """
     blocks = list(_schedules(subjects, first_looked_at(subjects)))
     return Section("schedule", "Schedule by node and core", blocks, abreast=480) if blocks else None
@@ -72,7 +72,8 @@ def sections(subjects: Sequence[Subject]) -> list[Section]:
 def first_looked_at(subjects: Sequence[Subject]) -> list[Subject]:
     """Return the one or two runs that are pictured first."""
     real = [subject for subject in subjects if not subject.measured.simulated]
-    some = real or list(subjects)
+    firsts = [group.runs[0] for group in grouped([subject.run for subject in real or subjects])]
+    some = [subject for subject in subjects if any(subject.run is run for run in firsts)]
     for naive, gang in permutations(some, 2):
         one, other = naive.run.info, gang.run.info
         shares = max(one.multiplicity, one.multiplicity_interactive or 1) > 1

@@ -15,6 +15,7 @@ from osub.analysis.pages.content import Page, Section
 from osub.analysis.pages.frame import write_page
 from osub.analysis.run_parts import cards, facts_section, metrics_section, terms_section, told
 from osub.analysis.verdict import verdict_of
+from osub.analysis.verdict.page import differences_section
 from osub.records import Run
 
 _NO_TWINS: Mapping[str, str] = MappingProxyType({})
@@ -57,17 +58,17 @@ def page_of(subjects: Sequence[Subject], first: Sequence[Section] = ()) -> Page:
     """Return what stands on the page: verdict, picture, tables and curves, and last what ran where."""
     metrics = [subject.metrics for subject in subjects]
     measured = [subject.measured for subject in subjects]
-    shown = picture(subjects)
+    verdict = verdict_of([subject.run for subject in subjects], metrics[0].options)
     labels = ", ".join(run.label for run in measured)
     traces = ", ".join(sorted({subject.run.info.trace_name for subject in subjects}))
     return Page(
         title=f"osub report: {labels}",
         subtitle=f"Trace {traces} · {len(subjects)} run{'' if len(subjects) == 1 else 's'}",
-        verdict=told(verdict_of([subject.run for subject in subjects], metrics[0].options)),
+        verdict=told(verdict),
         cards=cards(measured, metrics),
         alerts=[(one.label, note) for one in metrics for note in one.notes],
         sections=[
-            *filter(None, [shown]),
+            *filter(None, [picture(subjects), differences_section(verdict)]),
             metrics_section(measured, metrics),
             *first,
             *sections(subjects),

@@ -4,11 +4,77 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from osub.analysis.pages.content import Block, Grid, Section
+from osub.analysis.pages.content import Block, Cell, Grid, Section, Tone
+from osub.analysis.rows import ABSENT, number
 from osub.analysis.verdict.gains import COLUMNS, gain_rows
+from osub.analysis.verdict.paired import Difference
+from osub.analysis.verdict.verdict import Finding, Verdict
 from osub.records import Run
 
 MOST_JOBS = 20
+_MEASURES = {
+    "wait_s": "wait, mean [s]",
+    "turnaround_s": "from submission to end, mean [s]",
+    "degradation": "degradation, mean",
+    "slowdown_osub": "S_OSub, mean",
+}
+_COLUMNS = ("mean over the jobs", "reference", "other", "change", "95% interval")
+
+
+def differences_section(verdict: Verdict) -> Section | None:
+    """Return the figures behind the verdict, with their intervals; None where it finds nothing."""
+    blocks = [
+        Block(
+            f"{finding.other} against {finding.reference}",
+            _stands_on(finding),
+            grid=Grid(
+                groups=(), columns=_COLUMNS, rows=_difference_rows(finding), texts=1, heads=True, tools=False
+            ),
+        )
+        for finding in verdict.findings
+    ]
+    return Section("differences", "Differences, with intervals", blocks, abreast=480) if blocks else None
+
+
+def _stands_on(finding: Finding) -> str:
+    """Return what the differences stand on, in a sentence."""
+    one, two = finding.runs
+    if finding.evidence == "repeats":
+        return (
+            f"Over {finding.jobs:,} jobs that completed in all of {one} and {two} runs; intervals over runs."
+        )
+    batches = {"jobs": " in batches of consecutive jobs", "blocks": " in blocks that repeat"}
+    return f"Over {finding.jobs:,} jobs that completed in both{batches.get(finding.evidence, '')}."
+
+
+def _difference_rows(finding: Finding) -> list[list[str | Cell]]:
+    rows: list[list[str | Cell]] = []
+    for name, told in _MEASURES.items():
+        found = finding.differences.get(name)
+        if found is not None:
+            low, high = found.change.low, found.change.high
+            interval = ABSENT if low is None or high is None else f"{_signed(low)} to {_signed(high)}"
+            rows.append(
+                [
+                    told,
+                    number(found.reference),
+                    number(found.other),
+                    Cell(_signed(found.change.mean), tone=_tone(found)),
+                    interval,
+                ]
+            )
+    return rows
+
+
+def _signed(value: float) -> str:
+    return ("+" if value > 0 else "-" if value < 0 else "") + number(abs(value))
+
+
+def _tone(found: Difference) -> Tone:
+    """Return the tone of a change: of all of these, less is better."""
+    if not found.clear:
+        return ""
+    return "good" if found.change.mean < 0 else "bad"
 
 
 def gains_section(compared: Sequence[tuple[Run, Run]]) -> Section:

@@ -19,6 +19,7 @@ from tests.fixtures.records import make_ended, make_info, make_job, make_trace
 SECTIONS = [
     "verdict",
     "schedule",
+    "differences",
     "metrics",
     "waiting",
     "slowdown",
@@ -52,7 +53,23 @@ def sections_of(page: str) -> list[str]:
 
 def test_the_page_has_every_section_that_the_runs_have_something_for(runs: list[Run], tmp_path: Path) -> None:
     assert sections_of(page_of(runs, tmp_path)) == SECTIONS
-    assert sections_of(page_of(runs[:1], tmp_path)) == [name for name in SECTIONS if name != "slices"]
+    alone = [name for name in SECTIONS if name not in ("slices", "differences")]
+    assert sections_of(page_of(runs[:1], tmp_path)) == alone
+
+
+def test_repeats_are_pictured_once_a_setting_and_their_differences_have_intervals(
+    runs: list[Run], tmp_path: Path
+) -> None:
+    repeats = [
+        replace(run, jobs=run.jobs.with_columns(pl.col("end_s") + 0.1 * trial), path=tmp_path / str(trial))
+        for run in runs
+        for trial in (1, 2, 3)
+    ]
+    page = page_of(told_apart(repeats), tmp_path)
+    pictured = re.findall(r"<h3>(.*?)</h3>\s*<figure", page)
+    assert pictured[:2] == ["M=1 (1)", "M=2 gangd (1)"]
+    assert "completed in all of 3 and 3 runs; intervals over runs." in page
+    assert re.search(r"degradation, mean</th>.*?\+[\d.]+ to \+[\d.]+</td>", page)
 
 
 def test_the_page_loads_nothing_from_elsewhere(runs: list[Run], tmp_path: Path) -> None:
@@ -102,7 +119,9 @@ def test_runs_that_lack_what_a_chart_needs_leave_it_out(tmp_path: Path) -> None:
     jobs = [make_ended(1, submit_s=None, dedicated_s=2.0), make_ended(2, submit_s=None)]
     write_run(tmp_path / "RUN", make_info(), make_trace(tmp_path), frame_of(jobs, JOBS))
     page = page_of([load_run(tmp_path / "RUN")], tmp_path)
-    assert sections_of(page) == [name for name in SECTIONS if name not in ("waiting", "slices")]
+    assert sections_of(page) == [
+        name for name in SECTIONS if name not in ("waiting", "slices", "differences")
+    ]
 
 
 def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
