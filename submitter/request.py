@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 from osub.slurm import SubmitRequest
 from submitter.copies import job_name
 from submitter.options import ReplayOptions
-from submitter.plan import PlannedJob
+from submitter.plan import RRBA, PlannedJob
 from submitter.script import batch_script
 from submitter.stamps import JOBS_FOLDER
 from submitter.target import Target
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,62}")
 
 
 def job_environment() -> dict[str, str]:
@@ -23,6 +27,13 @@ def job_environment() -> dict[str, str]:
         "LANG": "C.UTF-8",
         "OMP_NUM_THREADS": "1",
     }
+
+
+def _comment(job: PlannedJob, run_id: str) -> str:
+    """Return who submits the job and what it runs, the latter in gangd's word for it."""
+    named = dict(pairwise(job.args)).get("--app") if job.app == RRBA else job.app
+    runs = job.application or named or ""
+    return f"osub replay {run_id}" + (f" gangd-app={runs}" if _PLAIN.fullmatch(runs) else "")
 
 
 def submit_request(job: PlannedJob, target: Target, options: ReplayOptions, run: Path) -> SubmitRequest:
@@ -54,7 +65,7 @@ def submit_request(job: PlannedJob, target: Target, options: ReplayOptions, run:
         memory_per_node_mib=whole,
         time_limit_minutes=job.limit_minutes,
         output=run / JOBS_FOLDER / f"{job.trace_job}.out",
-        comment=f"osub replay {options.run_id}",
+        comment=_comment(job, options.run_id),
         account=options.account,
         qos=options.qos,
         reservation=options.reservation,

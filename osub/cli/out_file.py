@@ -12,6 +12,28 @@ from osub.errors import OutputError
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist already.")]
 
 
+def clear_run(out: Path, force: bool) -> None:
+    """Remove the finished RUN in ``out`` where it may be replaced; any other folder is left as it is.
+
+    Raises
+    ------
+    OutputError
+        The RUN is not finished, another process writes it, or it cannot be removed.
+    TrustError
+        It is another user's.
+    """
+    if not force:
+        return
+    # Tables are slow to import, and a file needs none of it.
+    from osub.records.folder import INFO_NAME
+    from osub.records.found import remove_run
+
+    if (out / INFO_NAME).is_file():
+        left = remove_run(out)
+        if left:
+            raise OutputError(f"{out} holds what no run made ({', '.join(left)}); choose another folder")
+
+
 def check_free(out: Path | None, force: bool, *, makes_folder: bool = False) -> None:
     """Refuse to replace a file unasked, before any work is done.
 

@@ -16,6 +16,7 @@ import typer
 from deploy.local.busy import busy_warning
 from deploy.local.state import ClusterState
 from deploy.local.watch import HostWatch
+from osub.cli.out_file import Force, clear_run
 from osub.cli.replay_fit import fitting
 from osub.cli.replay_pairing import check_beside, danger_of
 from osub.cli.replay_watch import watch_replay
@@ -123,6 +124,7 @@ def replay(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a killed or detached replay, as it was begun.")
     ] = False,
+    force: Force = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Submit each job of TRACE to Slurm at its instant, follow it, and write the RUN.
@@ -131,6 +133,8 @@ def replay(
     """
     if resume and dry_run:
         raise UsageError("--dry-run begins nothing, and --resume goes on: give one of them")
+    if resume and force:
+        raise UsageError("--force replaces a RUN, and --resume goes on with it: give one of them")
     if resume and not out.exists():
         raise UsageError(f"--resume: there is no RUN in {out}")
     options = check_options(sbatch_option or ())
@@ -183,6 +187,7 @@ def replay(
             if dry_run:
                 _show(draw_up(path, client, wished, apps, danger, lenient=lenient), wished, out)
                 return
+            clear_run(out, force)
             session = Replay.begin(path, out, client, wished, apps, danger=danger, lenient=lenient)
         for told in session.kept_apart:
             typer.echo(f"osub: {told}", err=True)

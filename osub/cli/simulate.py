@@ -13,6 +13,7 @@ import msgspec
 import typer
 
 from osub.api.run import Run
+from osub.cli.out_file import Force, clear_run
 from osub.cli.predict_data import warn_of_other_cpu
 from osub.cli.simulate_several import multiplicities, simulate_several
 from osub.cli.waiting import waiting
@@ -169,6 +170,7 @@ def simulate(
     check: Annotated[
         bool, typer.Option("--check", help="Check the engine's invariants after every event: slow.")
     ] = False,
+    force: Force = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Simulate TRACE on SYSTEM and write the RUN, as a replay on a real cluster would.
@@ -180,6 +182,8 @@ def simulate(
     several = multiplicities(multiplicity)
     if pairs is not None:
         warn_of_other_cpu(pairs)
+    for folder in (out, *(out / f"m{number}" for number in several if len(several) > 1)):
+        clear_run(folder, force)
     fitted = None
     if fit is not None:
         from osub.cli.simulate_fit import read_fit, show_fit

@@ -25,9 +25,13 @@ from deploy.local.state import read_state
 from gangd.controller.status import Status, read_status
 from osub.cli.terminal import Console
 from osub.cli.top_frame import Pulse, Screen, frame
+from osub.cli.top_queue import QueueEye
 from osub.errors import ClusterError, UsageError
+from osub.slurm import CommandSlurm
 
 LOOK_S = 0.25
+SLURM_S = 3.0
+"""So long an answer of Slurm may take."""
 
 
 def top(
@@ -48,21 +52,27 @@ def top(
 
     Printed once (also where the output is no terminal) it exits with 1 if the controller writes no more.
     """
-    folder = find_status(state, gangd)
+    folder, conf = find_gangd(state, gangd)
     status = read_status(folder)
     console = Console()
+    eye = QueueEye(CommandSlurm(conf, tries=1, timeout_s=SLURM_S).jobs)
     if as_json:
         typer.echo(msgspec.json.encode(status).decode())
     elif once or not console.is_terminal:
-        console.print(frame(status, pulse_of(status), Screen(console.width)))
+        console.print(frame(status, pulse_of(status), Screen(console.width), eye.once(), time.time()))
     else:
-        _watch(folder, console)
+        _watch(folder, console, eye)
         return
     raise typer.Exit(1 if pulse_of(status).is_stale else 0)
 
 
 def find_status(state: Path | None, gangd: Path | None) -> Path:
-    """Return the folder with the status.
+    """Return the folder with the status; raises as ``find_gangd``."""
+    return find_gangd(state, gangd)[0]
+
+
+def find_gangd(state: Path | None, gangd: Path | None) -> tuple[Path, Path | None]:
+    """Return the folder with the status, and the embedded cluster's slurm.conf (None: this host's Slurm).
 
     Raises
     ------
@@ -75,7 +85,7 @@ def find_status(state: Path | None, gangd: Path | None) -> Path:
     if state is not None and gangd is not None:
         raise UsageError(either)
     if gangd is not None:
-        return gangd
+        return gangd, None
     if state is None:
         running = [one.folder for one in live_clusters() if one.state.shape.gang is Gang.OSUB]
         if len(running) != 1:
@@ -89,7 +99,7 @@ def find_status(state: Path | None, gangd: Path | None) -> Path:
         raise ClusterError(
             f"the cluster in {state} runs without gangd: take it down, and up again with --gang osub"
         )
-    return status_folder(cluster.layout)
+    return status_folder(cluster.layout), cluster.layout.conf
 
 
 def pulse_of(status: Status) -> Pulse:
@@ -97,15 +107,17 @@ def pulse_of(status: Status) -> Pulse:
     return Pulse(max(0.0, time.time() - status.time_ms / 1000), psutil.pid_exists(status.pid))
 
 
-def _watch(folder: Path, console: Console) -> None:
+def _watch(folder: Path, console: Console, eye: QueueEye) -> None:
     with (
         suppress(KeyboardInterrupt),
+        eye,
         _quiet_keys() as keys,
         Live(console=console, screen=True, auto_refresh=False) as live,
     ):
         while True:
             status = read_status(folder)
-            live.update(frame(status, pulse_of(status), Screen(console.width, console.height)), refresh=True)
+            screen = Screen(console.width, console.height)
+            live.update(frame(status, pulse_of(status), screen, eye.latest, time.time()), refresh=True)
             if _asked_to_leave(keys):
                 return
 

@@ -14,8 +14,11 @@ from rich.text import Text
 from gangd.controller.status import AlarmStatus, JobStatus, NodeStatus, OrderStatus, Status
 from gangd.core.demand import Level
 from gangd.core.states import AgentState
+from osub.cli.top_queue import Queue, Told
 from osub.errors import ClusterError
+from osub.one_line import one_line
 from osub.slurm.hosts import fold_hosts
+from osub.units import counted
 
 STALE_S = 3.0
 """The controller writes once a second; older than this it is in trouble, or dead."""
@@ -23,6 +26,8 @@ SLURM_LATE_S = 5.0
 WIDE = 180
 ROOMY = 88
 MOST_ALARMS = 5
+MOST_WAITING = 8
+"""Of the jobs that wait so many are named."""
 MOST_ORDERS = 4
 LEAST_ROWS = 3
 
@@ -33,6 +38,9 @@ _LEGEND = "on cores: 12 runs, (12) is frozen, <12> yields, ~12 is idle, +12 runs
 
 
 T = TypeVar("T")
+JobRow = tuple[JobStatus, Told | None, float]
+"""A job of gangd's, what Slurm says of it, and the epoch second."""
+NAME_LETTERS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +93,27 @@ class Pulse:
         )
 
 
-def frame(status: Status, pulse: Pulse, screen: Screen) -> RenderableType:
-    """Return one picture of the status, no longer than the screen; what does not fit is counted."""
-    head = [*_head(status, pulse), *_alarms(status.alarms), *_orders(status)]
+def frame(
+    status: Status, pulse: Pulse, screen: Screen, queue: Queue | None = None, now_s: float = 0.0
+) -> RenderableType:
+    """Return one picture of the status, no longer than the screen; what does not fit is counted.
+
+    ``queue`` is what Slurm says of its jobs, None where it says nothing; ``now_s`` the epoch second.
+    """
+    head = [*_head(status, pulse), *_waiting(queue, now_s), *_alarms(status.alarms), *_orders(status)]
     rest = None if screen.height is None else max(0, screen.height - len(head))
     if screen.width >= WIDE:
         half = (screen.width - 2) // 2
         both = Table.grid(padding=(0, 1), expand=True)
         both.add_column(width=half, no_wrap=True)
         both.add_column(width=half, no_wrap=True)
-        both.add_row(_nodes(status, Screen(half, rest)), _jobs(status, Screen(half, rest)))
+        both.add_row(_nodes(status, Screen(half, rest)), _jobs(status, Screen(half, rest), queue, now_s))
         return Group(*head, both)
     above, below = _split(rest, len(status.nodes), len(status.jobs) + bool(status.jobs_left_out))
     return Group(
-        *head, _nodes(status, Screen(screen.width, above)), _jobs(status, Screen(screen.width, below))
+        *head,
+        _nodes(status, Screen(screen.width, above)),
+        _jobs(status, Screen(screen.width, below), queue, now_s),
     )
 
 
@@ -232,11 +247,36 @@ def _cores(node: NodeStatus, jobs: Iterable[JobStatus]) -> Text:
     return text
 
 
-def _jobs(status: Status, screen: Screen) -> Table:
-    columns = _JOB_COLUMNS if screen.width >= ROOMY else [c for c in _JOB_COLUMNS if c.always]
+def _waiting(queue: Queue | None, now_s: float) -> list[Text]:
+    """Return a line on the queue; none where Slurm says nothing of it."""
+    if queue is None:
+        return []
+    if not queue.waiting:
+        return [_line("queue: nobody waits", "dim")]
+    named = ", ".join(_waits(one, now_s) for one in queue.waiting[:MOST_WAITING])
+    more = len(queue.waiting) - MOST_WAITING
+    return [_line(f"queue: {counted(len(queue.waiting), 'job')}: {named}" + f" and {more} more" * (more > 0))]
+
+
+def _waits(one: Told, now_s: float) -> str:
+    since = "" if one.since_s is None else f", {_duration(now_s - one.since_s)}"
+    return f"{one.job_id} {one_line(one.name or '', NAME_LETTERS)} ({one.reason}{since})"
+
+
+def _jobs(status: Status, screen: Screen, queue: Queue | None, now_s: float) -> Table:
+    columns = [c for c in _JOB_COLUMNS if c.always or screen.width >= ROOMY]
+    if queue is None:
+        columns = [c for c in columns if c.heading not in _FROM_SLURM]
     left_out = status.jobs_left_out
     shown = _fitting(status.jobs, screen.height, more=bool(left_out))
-    return _table(columns, shown, len(status.jobs) - len(shown) + left_out, "jobs")
+    running = {} if queue is None else queue.running
+    rows = [(job, running.get(job.job), now_s) for job in shown]
+    return _table(columns, rows, len(status.jobs) - len(shown) + left_out, "jobs")
+
+
+def _elapsed(at: JobRow) -> Text:
+    told = at[1]
+    return _line("" if told is None or told.since_s is None else _duration(at[2] - told.since_s))
 
 
 def _places(job: JobStatus) -> str:
@@ -281,6 +321,10 @@ def _line(text: str, style: str = "") -> Text:
     return Text(clean, style=style, overflow="ellipsis", no_wrap=True)
 
 
+def _cut(text: str | None) -> Text:
+    return _line(one_line(text or "", NAME_LETTERS))
+
+
 def _number(value: float | None, style: str = "") -> Text:
     return _line("" if value is None else f"{value:.0f}", style)
 
@@ -306,13 +350,17 @@ _NODE_COLUMNS: list[Column[tuple[NodeStatus, Sequence[JobStatus]]]] = [
     Column("cores", lambda at: _cores(*at)),
 ]
 
-_JOB_COLUMNS: list[Column[JobStatus]] = [
-    Column("job", lambda job: _line(str(job.job)), right=True),
-    Column("does", lambda job: _line(job.role, _STYLES[job.role])),
-    Column("demand", lambda job: _line(job.demand, "dim" if job.demand == Level.IDLE else "")),
-    Column("hold", lambda job: _line(job.hold), always=False),
-    Column("state", lambda job: _line(job.state), always=False),
-    Column("gang", lambda job: _line(str(job.gang)), right=True, always=False),
-    Column("weight", lambda job: _line(f"{job.weight:g}"), right=True, always=False),
-    Column("on", lambda job: _line(_places(job))),
+_FROM_SLURM = frozenset({"name", "runs", "for"})
+_JOB_COLUMNS: list[Column[JobRow]] = [
+    Column("job", lambda at: _line(str(at[0].job)), right=True),
+    Column("name", lambda at: _cut(at[1].name if at[1] else None)),
+    Column("runs", lambda at: _cut(at[1].application if at[1] else None), always=False),
+    Column("for", _elapsed, right=True),
+    Column("does", lambda at: _line(at[0].role, _STYLES[at[0].role])),
+    Column("demand", lambda at: _line(at[0].demand, "dim" if at[0].demand == Level.IDLE else "")),
+    Column("hold", lambda at: _line(at[0].hold), always=False),
+    Column("state", lambda at: _line(at[0].state), always=False),
+    Column("gang", lambda at: _line(str(at[0].gang)), right=True, always=False),
+    Column("weight", lambda at: _line(f"{at[0].weight:g}"), right=True, always=False),
+    Column("on", lambda at: _line(_places(at[0]))),
 ]

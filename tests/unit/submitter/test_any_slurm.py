@@ -11,7 +11,7 @@ from osub.errors import ClusterError, UsageError
 from osub.records import load_run
 from osub.slurm import FakeSlurm, Node, Partition, SubmitRequest
 from submitter.options import ReplayOptions, restored
-from submitter.plan import PlanOptions, make_plan
+from submitter.plan import Oversize, PlanOptions, make_plan
 from submitter.replay import Wish
 from submitter.request import submit_request
 from submitter.target import DownNodes, Wanted, look_at_target
@@ -56,7 +56,11 @@ def test_a_site_s_options_reach_every_job_and_survive_a_resume(trace: Path, tmp_
     assert not world.begin(trace, options).run(lambda _: Wish.DETACH)
     again = restored(load_run(world.out).info)
     assert again == replace(
-        options, run_id=again.run_id, label=again.label, wanted=Wanted(partition="main", names=("n1", "n2"))
+        options,
+        run_id=again.run_id,
+        label=again.label,
+        wanted=Wanted(partition="main", names=("n1", "n2")),
+        oversize=Oversize.SKIP,  # what it means not to say it
     )
     assert world.resume().run(world.limit(3600))
     assert {(one.account, one.qos, one.reservation, one.no_requeue, one.options) for one in asked} == {
