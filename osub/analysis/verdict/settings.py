@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from osub.records import GangSettings, Run, RunInfo
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Repetitions of one setting, at least one; ``label`` is the first one's."""
+    """Repetitions of one setting, at least one; ``label`` is what they have in common, or the first one's."""
 
     label: str
     runs: tuple[Run, ...]
@@ -27,6 +28,7 @@ class Group:
 
 
 Key = tuple[object, ...]
+_ADDED = re.compile(r"( \([^()]*\))?( #\d+)?$")
 
 
 def layout_key(info: RunInfo) -> Key:
@@ -59,7 +61,18 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
     found: dict[Key, list[Run]] = {}
     for run in runs:
         found.setdefault(setting_key(run.info), []).append(run)
-    return [Group(members[0].info.label, tuple(members)) for members in found.values()]
+    names = _names([[run.info.label for run in members] for members in found.values()])
+    return [Group(name, tuple(members)) for name, members in zip(names, found.values(), strict=True)]
+
+
+def _names(labels: Sequence[Sequence[str]]) -> list[str]:
+    """Return a name for each setting: its runs' label without what ``told_apart`` added, where that tells."""
+    stems = [{_ADDED.sub("", label) for label in some} for some in labels]
+    common = [
+        next(iter(stem)) if len(some) > 1 and len(stem) == 1 else some[0]
+        for some, stem in zip(labels, stems, strict=True)
+    ]
+    return common if len(set(common)) == len(common) else [some[0] for some in labels]
 
 
 def are_errors(reference: RunInfo, other: RunInfo) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import gzip
+import inspect
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import osub
+from osub.api import Comparison, Run, Trace
 from osub.api.words import parameters
 from osub.errors import InputError, OutputError, UsageError
 from workloads.swf import write_swf
@@ -38,6 +40,36 @@ def test_the_public_surface() -> None:
     assert all(getattr(osub, name).__doc__ for name in SURFACE)
     with pytest.raises(AttributeError, match="it offers"):
         osub.nothing  # noqa: B018
+
+
+def test_the_parameters_of_the_public_surface() -> None:
+    told = {
+        name: " ".join(inspect.signature(getattr(osub, name)).parameters)
+        for name in SURFACE
+        if name.islower()
+    }
+    assert told == {
+        "compare": "reference others",
+        "load": "path",
+        "load_trace": "path lenient",
+        "report": "runs path",
+        "simulate": "trace system out policy settings malleable_share preemption multiplicity queues "
+        "interactive_share interactive_nodes multiplicity_interactive interactive_queue overhead "
+        "sharing pairs apps node_noise quantum_ms hold memory_gib placement pairing_threshold speedup "
+        "oversize zero_length limits latency fit failures mtbf repair failure_shape after_failure "
+        "checkpoint_interval checkpoint_cost seed label lenient check",
+    }
+    offered = {
+        kind: {name for name in dir(kind) if not name.startswith("_")} for kind in (Run, Comparison, Trace)
+    }
+    assert offered[Comparison] == {"gains", "jobs", "labels", "metrics", "report", "verdict"}
+    assert offered[Trace] == {"jobs"}
+    tables = {"allocations", "info", "jobs", "record", "slices", "with_measures"}
+    assert offered[Run] == tables | {"label", "metrics", "plot", "report", "save"}
+
+
+def test_types_are_announced() -> None:
+    assert (Path(osub.__file__).parent / "py.typed").exists()
 
 
 def test_the_import_brings_no_heavy_library() -> None:
