@@ -1,5 +1,11 @@
 """What the agent says to its controller and understands of its answers; no socket and no clock inside.
 
+One controller is obeyed, and one more may be *coming*: a later one that speaks while the lease of the former
+still runs. The plan of the former is kept up to its lease, until the later one's clock is known and its first
+slice begins; so a restart that is quick enough, or a standby that takes over, thaws nothing. From then on
+nothing that the former says is believed, and its lease ends by itself. Each has a *line* over which it speaks
+(an agent may know several controllers); what is said goes to the line of the later one.
+
 The agent greets (``Hello``) once a second until it is welcomed, and again when a later controller speaks or
 when nothing valid has come for a lease. It probes the clock, each probe soon after the answer to the one
 before, until the offset can be trusted, then once a second or, while the controller speaks, with the next
@@ -15,8 +21,11 @@ import collections
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gangd.clock.offset import Offset, OffsetEstimate
+from gangd.agent.session import Session
+from gangd.clock.offset import Offset
 from gangd.wire import (
+    Controller,
+    DownMessage,
     ForeignControllerError,
     Hello,
     Message,
@@ -25,25 +34,25 @@ from gangd.wire import (
     Pong,
     Refused,
     Resend,
+    ThawNow,
     Welcome,
     WireError,
     decode_down,
     decode_reply,
 )
-from gangd.wire.timeline import Timeline
+from gangd.wire.timeline import Timeline, is_later
 
 PROBE_FAST_NS = 20_000_000
 PROBE_LOST_NS = 500_000_000
 PROBE_NS = 1_000_000_000
 PROBE_SLACK_NS = 600_000_000
 """So long a probe waits for a report to travel with, while the controller was heard as lately."""
-OFFSET_NS = 50_000_000
 HELLO_NS = 1_000_000_000
+HELLO_UNSENT_NS = 50_000_000
 REFUSED_NS = 5_000_000_000
 RESEND_NS = 100_000_000
 SILENCE_NS = 2_000_000_000
-_WAITING = 64
-GOOD_NEWS = frozenset({"welcomed", "follow", "clock_trusted"})
+GOOD_NEWS = frozenset({"welcomed", "follow", "clock_trusted", "hand_over"})
 """Kinds of ``Happened`` that are no faults."""
 
 
@@ -65,8 +74,6 @@ class Conversation:
 
     Attributes
     ----------
-    timeline
-        The schedule as it is known.
     outbox
         Messages to send, oldest first; the caller empties it.
     events
@@ -78,15 +85,11 @@ class Conversation:
     def __init__(self, hello: Hello) -> None:
         self.hello = hello
         self.node = hello.node
-        self.timeline = Timeline(hello.node)
         self.outbox: collections.deque[Message] = collections.deque()
         self.events: list[Happened] = []
         self.foreign = 0
-        self._clock = OffsetEstimate()
-        self._offset: Offset | None = None
-        self._offset_until_ns = 0
-        self._was_trusted = False
-        self._waiting: collections.deque[tuple[tuple[bytes, ...], int]] = collections.deque(maxlen=_WAITING)
+        self._acting = Session(Timeline(hello.node), None, 0)
+        self._coming: Session | None = None
         self._welcome: bytes | None = None
         self._hello_ns = 0
         self._hello_open = False
@@ -94,28 +97,54 @@ class Conversation:
         self._resend_ns = 0
         self._heard_ns: int | None = None
 
+    @property
+    def timeline(self) -> Timeline:
+        """The schedule that is obeyed."""
+        return self._acting.timeline
+
+    @property
+    def line(self) -> int | None:
+        """Over which line to speak; None: over all, for nobody is known to listen."""
+        return self._newest.line
+
+    @property
+    def _newest(self) -> Session:
+        return self._acting if self._coming is None else self._coming
+
     def offset(self, now_ns: int) -> Offset | None:
-        """Return the controller's clock minus ours and its bound, if it can be trusted now."""
-        if now_ns >= self._offset_until_ns:
-            self._offset = self._clock.at(now_ns) if self._clock.trusted(now_ns) else None
-            self._offset_until_ns = now_ns + OFFSET_NS
-        return self._offset
+        """Return the obeyed controller's clock minus ours and its bound, if it can be trusted now."""
+        return self._acting.offset(now_ns)
 
     def follows(self) -> bytes | None:
-        """Incarnation of the controller that is obeyed."""
-        known = self.timeline.controller
+        """Incarnation of the controller that is obeyed, or will be."""
+        known = self._newest.controller
         return None if known is None else known.incarnation
 
-    def on_down(self, frames: Sequence[bytes], now_ns: int) -> bool:
+    def on_down(self, frames: Sequence[bytes], now_ns: int, line: int = 0) -> bool:
         """Take in the frames of a SUB socket; returns whether schedule, exemptions or lease may differ."""
-        offset = self.offset(now_ns)
-        if offset is None:
-            self._waiting.append((tuple(frames), now_ns))
+        try:
+            message = decode_down(frames, self.node)
+        except WireError as error:
+            self._note(error.kind, str(error))
             return False
-        return self._accept(frames, now_ns, offset.offset_ns, now_ns)
+        session = self._session_of(message.controller, now_ns, line)
+        if session is None:
+            self.foreign += 1
+            self._note(ForeignControllerError.kind, f"{self.node}: an earlier controller is still speaking")
+            return False
+        changed = session is self._coming and self._obey_at_once(message)
+        offset = session.offset(now_ns)
+        if offset is None:
+            session.waiting.append((message, now_ns))
+        else:
+            session.line = line
+            changed = self._accept(session, message, now_ns, offset.offset_ns, now_ns) or changed
+        return self.hand_over(now_ns) or changed
 
-    def on_reply(self, body: bytes, now_ns: int) -> bool:
+    def on_reply(self, body: bytes, now_ns: int, line: int = 0) -> bool:
         """Take in an answer of the controller; returns as ``on_down``."""
+        if self.line not in (None, line):
+            return False  # of one that we do not speak with any more
         try:
             reply = decode_reply(body, self.node)
         except WireError as error:
@@ -125,7 +154,8 @@ class Conversation:
             return self._on_pong(reply, now_ns)
         if isinstance(reply, Welcome):
             self._welcome = reply.controller.incarnation
-            self.timeline.greet(reply.controller, now_ns)
+            self._newest.timeline.greet(reply.controller, now_ns)
+            self._newest.line = line
             self._heard_ns = now_ns
             self._note("welcomed", f"by controller {reply.controller.incarnation.hex()[:12]}")
         elif isinstance(reply, Refused):
@@ -139,91 +169,163 @@ class Conversation:
             self._note("refused", reply.reason)
         return False
 
+    def on_unsent(self, message: Message, now_ns: int) -> None:
+        """Note that no connection took a message: a hello is worth another attempt soon."""
+        if isinstance(message, Hello):
+            self._hello_ns = min(self._hello_ns, now_ns + HELLO_UNSENT_NS)
+
     def on_time(self, now_ns: int, *, reporting: bool = False) -> None:
         """Put into the outbox what is due; ``reporting`` if a report leaves at the same time."""
+        if self._coming is None and self._is_silent(now_ns):
+            self._acting.line = None
         if now_ns >= (self._probe_ns if reporting else self._probe_due_ns()):
-            self._probe_ns = now_ns + (PROBE_NS if self._clock.trusted(now_ns) else PROBE_LOST_NS)
+            trusted = self._newest.clock.trusted(now_ns)
+            self._probe_ns = now_ns + (PROBE_NS if trusted else PROBE_LOST_NS)
             self.outbox.append(Ping(node=self.node, agent_ns=now_ns))
         if now_ns >= self._hello_ns and self._is_stranger(now_ns):
             self._hello_ns, self._hello_open = now_ns + HELLO_NS, True
             self.outbox.append(self.hello)
 
     def due_ns(self, now_ns: int) -> int:
-        """When ``on_time`` has something to say again."""
+        """When ``on_time`` or ``hand_over`` has something to do again."""
         hello_ns = max(self._hello_ns, now_ns) if self._is_stranger(now_ns) else now_ns + SILENCE_NS
-        return min(self._probe_due_ns(), hello_ns)
+        times = [self._probe_due_ns(), hello_ns]
+        if self._coming is not None:
+            ready_ns = self._coming.ready_ns(now_ns)
+            over_ns = self._acting.timeline.lease_until_ns or now_ns
+            times.append(over_ns if ready_ns is None else min(over_ns, ready_ns))
+        return min(times)
+
+    def hand_over(self, now_ns: int) -> bool:
+        """Obey the later controller from now on, if it is time: its first slice begins, or no lease runs."""
+        coming = self._coming
+        if coming is None:
+            return False
+        ready_ns = coming.ready_ns(now_ns)
+        if (ready_ns is None or now_ns < ready_ns) and not self._acting.timeline.lease_over(now_ns):
+            return False
+        self._acting, self._coming = coming, None
+        self._note("follow", f"controller {(self.follows() or b'').hex()[:12]}")
+        return True
+
+    def _session_of(self, controller: Controller, now_ns: int, line: int) -> Session | None:
+        """Return who is meant by what a controller says; None for one whose time is over."""
+        acting, coming = self._acting, self._coming
+        if coming is not None:
+            if controller == coming.controller:
+                return coming
+            if coming.controller is None or not is_later(controller, coming.controller):
+                return None
+        elif (
+            acting.controller is None
+            or controller == acting.controller
+            or acting.timeline.lease_over(now_ns)
+            or not is_later(controller, acting.controller)
+        ):
+            return acting
+        self._coming = Session(acting.timeline.successor(), controller, now_ns, line)
+        self._probe_ns = self._hello_ns = now_ns
+        self._heard_ns = now_ns
+        text = (
+            f"controller {controller.incarnation.hex()[:12]} speaks; the former plan is kept up to its lease"
+        )
+        self._note("hand_over", text)
+        return self._coming
+
+    def _obey_at_once(self, message: DownMessage) -> bool:
+        """Obey what a coming controller wants thawed at once."""
+        if not isinstance(message, ThawNow):
+            return False
+        if message.jobs is None:
+            self._acting.timeline.give_up()
+        elif message.jobs:
+            self._acting.timeline.latch(message.jobs)
+        return message.jobs != ()
 
     def _probe_due_ns(self) -> int:
         """When to probe the clock even if nothing else is to be said."""
-        if self._heard_ns is None or not self._was_trusted:
+        if self._heard_ns is None or not self._newest.was_trusted:
             return self._probe_ns
         return max(self._probe_ns, min(self._probe_ns, self._heard_ns) + PROBE_SLACK_NS)
+
+    def _is_silent(self, now_ns: int) -> bool:
+        return self._heard_ns is None or now_ns - self._heard_ns > SILENCE_NS
 
     def _is_stranger(self, now_ns: int) -> bool:
         """Whether the controller that speaks may not know us (any more)."""
         known = self.follows()
-        silent = self._heard_ns is None or now_ns - self._heard_ns > SILENCE_NS
-        return silent or self._welcome is None or (known is not None and known != self._welcome)
+        return (
+            self._is_silent(now_ns) or self._welcome is None or (known is not None and known != self._welcome)
+        )
 
     def _on_pong(self, pong: Pong, now_ns: int) -> bool:
-        jumps = self._clock.jumps
-        self._offset_until_ns = 0
-        self._clock = self._clock.on_probe(pong.agent_ns, pong.received_ns, pong.sent_ns, now_ns)
-        trusted = self._clock.trusted(now_ns)
-        if self._clock.jumps != jumps:
+        session = self._newest
+        if pong.agent_ns < session.since_ns:  # of the former controller's clock
+            return False
+        jumps = session.clock.jumps
+        session.on_probe(pong.agent_ns, pong.received_ns, pong.sent_ns, now_ns)
+        trusted = session.clock.trusted(now_ns)
+        if session.clock.jumps != jumps:
             self._note(
                 "clock_jump", "the controller's clock, or ours, has jumped; the new offset is in force"
             )
         if not trusted:
             self._probe_ns = min(self._probe_ns, now_ns + PROBE_FAST_NS)
-        if trusted is not self._was_trusted:
-            self._was_trusted = trusted
-            offset = self._clock.at(now_ns)
+        if trusted is not session.was_trusted:
+            session.was_trusted = trusted
+            offset = session.clock.at(now_ns)
             self._note(
                 "clock_trusted" if trusted else "clock_doubted",
                 "" if offset is None else f"offset {offset.offset_ns} ns, bound {offset.bound_ns} ns",
             )
-        return self._take_waiting(now_ns) if trusted else False
+        if not trusted:
+            return False
+        changed = self._take_waiting(session, now_ns)
+        return self.hand_over(now_ns) or changed
 
-    def _take_waiting(self, now_ns: int) -> bool:
+    def _take_waiting(self, session: Session, now_ns: int) -> bool:
         changed = False
-        while self._waiting and (offset := self.offset(now_ns)) is not None:
-            frames, arrival_ns = self._waiting.popleft()
-            changed = self._accept(frames, arrival_ns, offset.offset_ns, now_ns) or changed
+        while session.waiting and (offset := session.offset(now_ns)) is not None:
+            message, arrival_ns = session.waiting.popleft()
+            changed = self._accept(session, message, arrival_ns, offset.offset_ns, now_ns) or changed
         return changed
 
-    def _accept(self, frames: Sequence[bytes], arrival_ns: int, offset_ns: int, now_ns: int) -> bool:
-        follows = self.follows()
+    def _accept(
+        self, session: Session, message: DownMessage, arrival_ns: int, offset_ns: int, now_ns: int
+    ) -> bool:
+        """Let a session judge a message; returns whether what is obeyed may differ."""
+        follows, acting = session.timeline.controller, session is self._acting
         try:
-            self.timeline.accept(decode_down(frames, self.node), arrival_ns, offset_ns)
+            session.timeline.accept(message, arrival_ns, offset_ns)
         except WireError as error:
             if isinstance(error, ForeignControllerError):
                 self.foreign += 1
             if isinstance(error, MissedPlanError):
-                self._ask_again(now_ns)
+                self._ask_again(session, now_ns)
             self._note(error.kind, str(error))
-            if self.follows() == follows:
-                return isinstance(error, MissedPlanError)
-            self._doubt_clock(follows, now_ns)
-            return True
+            if session.timeline.controller == follows:
+                return acting and isinstance(error, MissedPlanError)
+            self._doubt_clock(session, follows, now_ns)
+            return acting
         self._heard_ns = now_ns
-        if self.follows() != follows:
+        session.controller = session.timeline.controller
+        if session.timeline.controller != follows and acting:
             self._note("follow", f"controller {(self.follows() or b'').hex()[:12]}")
-            self._doubt_clock(follows, now_ns)
-        return True
+            self._doubt_clock(session, follows, now_ns)
+        return acting
 
-    def _doubt_clock(self, earlier: bytes | None, now_ns: int) -> None:
+    def _doubt_clock(self, session: Session, earlier: Controller | None, now_ns: int) -> None:
         """Probe anew before anything is held for a later controller: it may have another clock."""
+        session.controller = session.timeline.controller
         if earlier is None:
             return
-        self._clock = OffsetEstimate(jumps=self._clock.jumps)
-        self._offset, self._offset_until_ns, self._was_trusted = None, 0, False
+        session.doubt(now_ns)
         self._probe_ns = now_ns
 
-    def _ask_again(self, now_ns: int) -> None:
+    def _ask_again(self, session: Session, now_ns: int) -> None:
         if now_ns >= self._resend_ns:
             self._resend_ns = now_ns + RESEND_NS
-            self.outbox.append(Resend(node=self.node, have_epoch=self.timeline.epoch))
+            self.outbox.append(Resend(node=self.node, have_epoch=session.timeline.epoch))
 
     def _note(self, kind: str, text: str) -> None:
         self.events.append(Happened(kind, text))

@@ -240,6 +240,8 @@ class Node:
     def on_time(self, now_ns: int) -> None:
         """Do what is due at ``now_ns``."""
         self.talk.on_time(now_ns)
+        if self.talk.hand_over(now_ns):
+            self.on_plan(now_ns)
         if self._collect_ns is not None and now_ns >= self._collect_ns:
             self._collect(now_ns)
         if self.checks.due_ns is not None and now_ns >= self.checks.due_ns and self.checks.on_time(now_ns):
@@ -306,9 +308,13 @@ class Node:
                 (*self.memory.dying_at(now_ns), *exempt.never_freeze, *exempt.opt_out, *exempt.suspended)
             )
         )
-        if timeline.epoch is None or timeline.controller != self._follows:
-            self._current = None  # every controller counts its slices anew
+        if timeline.epoch is None:
+            self._current = None
         if timeline.controller != self._follows:
+            self.switch.prepare()
+            # Every controller counts its slices anew, and one of them may run already.
+            offset = self.talk.offset(now_ns)
+            self._current = None if offset is None else timeline.slice_at(now_ns + offset.offset_ns)
             self.book.on_launched(self.table.launched)
         self._follows = timeline.controller
 

@@ -105,9 +105,8 @@ class Timeline:
             It builds on a plan that never came; the plans are void now.
         """
         if self.controller is not None and message.controller != self.controller:
-            known = (self.controller.started_ns, self.controller.incarnation)
-            earlier = (message.controller.started_ns, message.controller.incarnation) < known
-            if earlier and not self.lease_over(arrival_ns):
+            later = is_later(message.controller, self.controller)
+            if not later and not self.lease_over(arrival_ns):
                 raise ForeignControllerError(f"{self.node}: an earlier controller is still speaking")
             self._follow(message.controller)
         seq = self._seqs.get(message.controller, -1)
@@ -121,6 +120,24 @@ class Timeline:
         if message.node is not None:
             sent_ns = min(arrival_ns, message.sent_ns - offset_ns)
             self._lease_until_ns = max(self._lease_until_ns or 0, sent_ns + message.lease_ns)
+
+    def successor(self) -> Timeline:
+        """Return the timeline of a later controller, which knows nothing yet but whom never to freeze."""
+        later = Timeline(self.node)
+        later._seqs = dict(list(self._seqs.items())[-REMEMBERED_CONTROLLERS:])
+        later._latched = self._latched
+        later._exempt_now()
+        return later
+
+    def latch(self, jobs: tuple[int, ...]) -> None:
+        """Never freeze these jobs again, until they are gone from here."""
+        self._latched |= frozenset(jobs)
+        self._exempt_now()
+
+    def give_up(self) -> None:
+        """Hold nothing any more, as after a thaw of all."""
+        self._void()
+        self._lease_until_ns = None
 
     def greet(self, controller: Controller, now_ns: int) -> None:
         """Count a controller's messages anew that welcomes the agent while no lease runs.
@@ -249,11 +266,9 @@ class Timeline:
                 raise self._missed(message.epoch)
             self.horizon = max(self.horizon, message.horizon)
         elif message.jobs is None:
-            self._void()
-            self._lease_until_ns = None
+            self.give_up()
         else:
-            self._latched |= frozenset(message.jobs)
-            self._exempt_now()
+            self.latch(message.jobs)
 
     def _check_final(self, message: SlicePlan | PlanChange) -> None:
         names = [track.track for track in message.tracks]
@@ -314,3 +329,8 @@ def _sets(track: Track, number: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if not 0 <= place < len(track.slices):
         return (), ()
     return track.slices[place].run, track.slices[place].held
+
+
+def is_later(one: Controller, other: Controller) -> bool:
+    """Whether a controller is later than another: of two that speak, the later one is followed."""
+    return (one.started_ns, one.incarnation) > (other.started_ns, other.incarnation)

@@ -7,7 +7,7 @@ import pytest
 
 from gangd.agent.strangers import DYING_NS
 from gangd.freezer.model import StepKey, StepState
-from gangd.wire import Bounds, Controller, Hello, Refused, Resend, encode
+from gangd.wire import Bounds, Controller, Hello, Refused, Resend, ThawNow, encode
 from gangd.wire.down import Exempt
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
 
@@ -277,7 +277,7 @@ def test_later_controller_is_greeted_and_followed(agent: SimulatedAgent) -> None
     hellos = sum(isinstance(message, Hello) for message in agent.sent)
     agent.controller = Controller(b"d" * 16, 2)
     agent.rotate((2,), (2,))
-    assert agent.held() == set()
+    assert agent.held() == {1}, "the former plan is kept until the later one's first slice"
     agent.run(2 * SECOND)
     assert agent.held() == {2}
     assert sum(isinstance(message, Hello) for message in agent.sent) > hellos
@@ -289,10 +289,65 @@ def test_clock_of_a_later_controller_is_probed_anew(agent: SimulatedAgent) -> No
     agent.run(SECOND)
     assert agent.node.talk.offset(agent.now_ns) is not None
     agent.controller = Controller(b"d" * 16, 2)
-    agent.rotate((2,), (2,))
-    assert agent.node.talk.offset(agent.now_ns) is None
+    agent.skew_ns += 7 * SECOND  # it is on another host
+    agent.zero_ns = agent.controller_ns()
+    agent.rotate((2,), (1,))
+    agent.held_in.clear()
+    agent.run(SECOND)
+    offset = agent.node.talk.offset(agent.now_ns)
+    assert offset is not None
+    assert offset.offset_ns == agent.skew_ns
+    assert [agent.held_in[number] for number in (3, 4, 5, 6)] == [{1}, {2}, {1}, {2}]
+
+
+def test_a_quick_change_of_controllers_thaws_nothing(agent: SimulatedAgent) -> None:
+    agent.rotate((1,), (1,))
+    agent.run(SECOND)
+    agent.talking = False
+    agent.run(500 * MS)
+    agent.controller, agent.zero_ns, agent.epoch = Controller(b"d" * 16, 2), agent.controller_ns(), 0
+    agent.say(ThawNow(**{**agent.head(), "node": None}, jobs=(), reason="it begins"))  # type: ignore[arg-type]
+    for _ in range(300):
+        agent.run(MS)
+        assert agent.held() == {1}
+    assert agent.reports[-1].follows == b"d" * 16
+    agent.talking = True
+    agent.rotate((1,), (1,))
+    for _ in range(2000):
+        agent.run(MS)
+        assert agent.held() == {1}
+    assert agent.node.talk.timeline.controller == agent.controller
+
+
+def test_a_former_plan_is_kept_up_to_its_lease_and_the_former_cannot_renew_it(agent: SimulatedAgent) -> None:
+    agent.rotate((1,), (1,))
+    agent.run(SECOND)
+    former = agent.controller
+    agent.controller = Controller(b"d" * 16, 2)
+    agent.say(ThawNow(**{**agent.head(), "node": None}, jobs=(), reason="it begins"))  # type: ignore[arg-type]
+    agent.controller = former  # it speaks on, as one that was stopped and wakes up
+    agent.run(1_800 * MS)
+    assert agent.held() == {1}
+    agent.run(300 * MS)
+    assert agent.held() == set()
+    agent.run(3 * SECOND)
+    assert agent.held() == set()
+    assert any(report.foreign_controllers for report in agent.reports)
+
+
+@pytest.mark.parametrize("jobs", [None, (1,)])
+def test_a_later_controller_can_have_all_thawed_at_once(
+    agent: SimulatedAgent, jobs: tuple[int, ...] | None
+) -> None:
+    agent.freezer.members[ONE] = (100,)
+    agent.rotate((1,), (1,))
+    agent.run(SECOND)
+    agent.controller = Controller(b"d" * 16, 2)
+    agent.thaw_now(jobs)
+    assert agent.held() == set()
+    agent.rotate((1,), (1,))
     agent.run(2 * SECOND)
-    assert agent.node.talk.offset(agent.now_ns) is not None
+    assert agent.held() == (set() if jobs else {1})
 
 
 def test_slices_of_a_later_controller_count_anew_although_its_plan_comes_first(agent: SimulatedAgent) -> None:
