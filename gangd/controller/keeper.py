@@ -6,12 +6,15 @@ import fcntl
 import os
 import secrets
 from pathlib import Path
+from typing import Annotated, Literal
 
 import msgspec
 
 from gangd.control.requests import Order
 from gangd.control.server import ControlServer
+from gangd.core import Remembered
 from gangd.wire import Controller
+from gangd.wire.fields import NodeName
 from osub.errors import HostError, OutputError
 from osub.trust import make_folder, open_own, read_file, write_file
 
@@ -32,12 +35,21 @@ class State(msgspec.Struct, kw_only=True):
         ``GangScheduler.limits_state()``.
     orders
         What operators ordered.
+    gangs
+        ``GangScheduler.memory()``: demand and virtual times.
+    nodes
+        Cores of the nodes that are known: their agents are welcome before Slurm has answered.
+    joined
+        Nodes with an agent.
     """
 
-    version: int = 1
+    version: Literal[1] = 1
     started_ns: int = 0
     limits: dict[str, dict[str, float]] = {}
     orders: list[Order] = []
+    gangs: list[Remembered] = []
+    nodes: dict[NodeName, Annotated[int, msgspec.Meta(ge=1, le=1 << 16)]] = {}
+    joined: list[NodeName] = []
 
 
 class Keeper:

@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
 import msgspec
@@ -18,6 +18,7 @@ import zmq
 
 from gangd.config import Config
 from gangd.controller.alarms import alarm_of, alarms_of
+from gangd.controller.comeback import ANNOUNCE_NS, Comeback
 from gangd.controller.fanout import Fanout
 from gangd.controller.keeper import Keeper
 from gangd.controller.lines import Lines
@@ -29,6 +30,7 @@ from gangd.controller.sayings import policy_of
 from gangd.controller.slicelog import SliceLog
 from gangd.controller.slurm_worker import Answer, Checked, Failed, Looked, SlurmWorker
 from gangd.controller.status import Status, Vitals, describe
+from gangd.controller.unread import Unread, unplaced
 from gangd.controller.uplink import Times, Uplink
 from gangd.controller.view import ClusterView
 from gangd.core import (
@@ -50,7 +52,7 @@ from gangd.wire.cadence import next_look
 from gangd.wire.sockets import ControllerSockets, Received
 from osub.errors import OsubError
 from osub.notify import Notifier
-from osub.slurm import SlurmClient, UnreadableJob
+from osub.slurm import SlurmClient
 
 log = logging.getLogger("gangd")
 
@@ -66,7 +68,8 @@ BEATS_A_LEASE = 4
 STATUS_EVERY_NS = 1_000_000_000
 SAVE_EVERY_NS = 10_000_000_000
 FAREWELLS = 3
-MOST_NAMED = 10  # of the jobs that cannot be read, in one look: users make them by the thousand
+MOST_REMEMBERED = 20_000
+"""Gangs that are remembered all along; more, which would take too long of a slice, when it leaves."""
 SHARED_TEXT = "one key may speak for every node: make one for each (gangd keys --agents), remove _shared.key"
 
 
@@ -113,9 +116,12 @@ class ControllerLoop:
         self._reload = reload
         self._clock = clock
         self._wall = wall
-        self._cores = CoreMap()
+        self._cores = CoreMap(keeper.state.nodes)
         self._view = ClusterView(self._cores, policy_of(config))
-        self._scheduler = GangScheduler(settings, now_ns, self._cores, keeper.state.limits)
+        self._scheduler = GangScheduler(
+            settings, now_ns, self._cores, keeper.state.limits, keeper.state.gangs
+        )
+        self._comeback = Comeback(keeper.state.joined, now_ns, settings.lease_ns)
         self._fanout = Fanout(
             self.controller, self._cores, self._scheduler.time, settings.lease_ns, config.bounds()
         )
@@ -130,6 +136,7 @@ class ControllerLoop:
         )
         self._orders = Orders(self._scheduler, self._fanout, sockets, self._worker, self._slices, clock)
         self._orders.dry_run = dry_run
+        self._orders.held_back = self._comeback.waits
         self._orders.move_ends = config.move_ends
         self._control = keeper.control()
         self._operators = Operators(
@@ -138,18 +145,20 @@ class ControllerLoop:
         self._view.book = self._operators.book
         self._looked: Looked | None = None
         self._looked_ns: int | None = None
-        self._unreadable: frozenset[UnreadableJob] = frozenset()
+        self._unread = Unread()
         self._tick_ns = self._beat_ns = self._status_ns = self._save_ns = now_ns
         self._tick_us, self._look_ns = 0, now_ns
         self.metrics = ControllerMetrics(clock)
         self._slurm_failures = 0
+        self._quiet = False
+        self._nodes: dict[str, int] = {}
         self._pending: Config | None = None
         self._notifier = Notifier()
         self._expected: set[str] = set()
         self._heard: set[str] = set()
 
     def run(self) -> None:
-        """Serve until SIGTERM or SIGINT; then everything is thawed."""
+        """Serve until SIGTERM or SIGINT, then everything is thawed; or SIGUSR2, then nothing is."""
         poller = zmq.Poller()
         poller.register(self._sockets.reports, zmq.POLLIN)
         poller.register(self._worker.fd, zmq.POLLIN)
@@ -157,7 +166,7 @@ class ControllerLoop:
         pipe, pipe_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         poller.register(pipe, zmq.POLLIN)
         old_fd = signal.set_wakeup_fd(pipe_in, warn_on_full_buffer=False)
-        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
         old = {number: signal.signal(number, lambda *_: None) for number in numbers}
         self._worker.start()
         self._notifier.ready()
@@ -190,6 +199,12 @@ class ControllerLoop:
                     self._read_config()
                 elif number == signal.SIGUSR1:
                     self._save_ns = self._clock()
+                elif number == signal.SIGUSR2:
+                    self._quiet = True
+                    log.info(
+                        "SIGUSR2: leaving; agents hold their plan up to its lease for the next controller"
+                    )
+                    return
                 else:
                     log.info("%s: thawing everything and leaving", signal.Signals(number).name)
                     return
@@ -209,7 +224,9 @@ class ControllerLoop:
     def _on_time(self) -> None:
         now_ns = soon_ns = self._clock()
         self._notifier.alive(now_ns)
-        if now_ns >= self._tick_ns or self._all_reported(now_ns):
+        if self._orders.held_back and self._is_held_back(now_ns):
+            self._tick_ns = self._beat_ns = now_ns + ANNOUNCE_NS
+        elif now_ns >= self._tick_ns or self._all_reported(now_ns):
             soon_ns = now_ns + SLACK_NS
             if now_ns >= self._look_ns:
                 self._expected, self._heard = self._heard, set()
@@ -233,6 +250,16 @@ class ControllerLoop:
         if now_ns >= self._save_ns:
             self._save_ns = now_ns + SAVE_EVERY_NS
             self._orders.attempt("save state", self._save)
+
+    def _is_held_back(self, now_ns: int) -> bool:
+        """Announce this controller while plans are held back; False once they go out."""
+        looked = self._looked is not None
+        self._orders.held_back = self._comeback.look(now_ns, looked, self._scheduler.agent_state)
+        if self._orders.held_back:
+            self._orders.publish([self._fanout.announce(now_ns)])
+        else:
+            self._tick_ns = now_ns
+        return self._orders.held_back
 
     def _all_reported(self, now_ns: int) -> bool:
         """Whether every node that reported slices before the last tick has done so since, for this look."""
@@ -285,12 +312,13 @@ class ControllerLoop:
         if isinstance(answer, Looked):
             if answer.nodes is not None:
                 self._view.know_nodes(answer.nodes)
+                self._nodes = {node.name: node.cores for node in answer.nodes if node.cores}
             self._operators.see(answer.snapshot)
             self._looked, self._looked_ns = answer, self._clock()
             self._orders.alarm(Alarm("slurm", "slurm", "Slurm answers again", cleared=True))
-            self._orders.alarm(self._unread(answer.snapshot.unreadable))
+            self._orders.alarm(self._unread.look(answer.snapshot.unreadable))
             self._tell_jobs(answer)
-            self._orders.alarm(self._unplaced())
+            self._orders.alarm(unplaced(self._view.unusable))
         elif isinstance(answer, Failed):
             self._slurm_failures += 1
             self._orders.alarm(Alarm("slurm", "slurm", f"cannot {answer.what}: {answer.why}"))
@@ -311,35 +339,6 @@ class ControllerLoop:
         self._view.forget_views()
         if self._looked is not None:
             self._tell_jobs(self._looked)
-
-    def _unplaced(self) -> Alarm:
-        unusable = self._view.unusable
-        if not unusable:
-            return Alarm("placement", "jobs", "all jobs are on cores that are known", cleared=True)
-        return Alarm(
-            "placement",
-            "jobs",
-            f"{len(unusable)} jobs are on cores that are not known, such as job {unusable[0]}",
-        )
-
-    def _unread(self, unreadable: Sequence[UnreadableJob]) -> Alarm:
-        """Log jobs that cannot be read as they come, the first few by name, and return the alarm for all."""
-        if not unreadable:
-            self._unreadable = frozenset()
-            return Alarm("unreadable", "jobs", "every job can be read again", cleared=True)
-        news = [one for one in unreadable if one not in self._unreadable]
-        for one in news[:MOST_NAMED]:
-            log.warning("not managed, for its record cannot be read: %s", one)
-        if len(news) > MOST_NAMED:
-            log.warning("not managed, for their records cannot be read: %d more", len(news) - MOST_NAMED)
-        self._unreadable = frozenset(unreadable)
-        return Alarm(
-            "unreadable",
-            "jobs",
-            f"not managed, for it cannot be read: {unreadable[0]}"
-            if len(unreadable) == 1
-            else f"{len(unreadable)} jobs cannot be read and are not managed, such as {unreadable[0]}",
-        )
 
     def _read_config(self) -> None:
         """Read the configuration again; Slurm is asked what it bears by the thread that talks to it."""
@@ -437,14 +436,28 @@ class ControllerLoop:
             self._slices.flush()
         if self._looked_ns is not None:  # before that the accounts of running jobs are not complete
             self._keeper.state.limits = self._scheduler.limits_state()
+            if not self._orders.held_back:
+                self._remember()
         self._keeper.state.orders = list(self._operators.book.orders)
         self._keeper.save()
 
+    def _remember(self) -> None:
+        """Have the state folder tell the next controller how this one's gangs stand."""
+        state, scheduler = self._keeper.state, self._scheduler
+        if len(scheduler.gangs) > MOST_REMEMBERED and not self._quiet:
+            state.gangs = []
+        else:
+            state.gangs = scheduler.memory()
+        state.nodes = dict(self._nodes)
+        state.joined = [name for name in self._cores if scheduler.agent_state(name) is AgentState.JOINED]
+
     def _leave(self) -> None:
-        for _ in range(FAREWELLS):
-            self._orders.publish([self._fanout.thaw_all(self._clock(), "the controller leaves")])
-        self._orders.tell(Shutdown(self._clock()))
+        if not self._quiet:
+            for _ in range(FAREWELLS):
+                self._orders.publish([self._fanout.thaw_all(self._clock(), "the controller leaves")])
         self._orders.attempt("save state", self._save)
+        if not self._quiet:
+            self._orders.tell(Shutdown(self._clock()))
         if self._slices is not None:
             self._slices.close()
         self._control.close()

@@ -45,6 +45,8 @@ class Orders:
         Whether ends are moved.
     dry_run
         Whether agents and Slurm are told nothing.
+    held_back
+        Whether what nodes are to be told waits (``comeback``).
     ends_moved, ends_refused
         How many ends of jobs were moved, and Slurm refused to move.
     """
@@ -62,6 +64,7 @@ class Orders:
         self.dropped: Counter[str] = Counter()
         self.move_ends = True
         self.dry_run = False
+        self.held_back = False
         self.ends_moved = self.ends_refused = 0
         self._scheduler = scheduler
         self._fanout = fanout
@@ -77,7 +80,8 @@ class Orders:
 
     def flush(self) -> None:
         """Publish what nodes have not been told yet."""
-        self.publish(self._fanout.messages(self._clock(), self._scheduler.horizon))
+        if not self.held_back:
+            self.publish(self._fanout.messages(self._clock(), self._scheduler.horizon))
 
     def publish(self, messages: Iterable[DownMessage]) -> None:
         """Send messages down; a node that does not keep up loses some, and asks for what it missed."""

@@ -63,6 +63,7 @@ from gangd.core.events import (
     Tick,
 )
 from gangd.core.faults import CoreError, InvalidEvent, InvalidSettings, InvalidTransition
+from gangd.core.remembered import Remembered
 from gangd.core.scheduler import GangScheduler
 from gangd.core.settings import Settings
 from gangd.core.states import AgentState, GangState
@@ -96,6 +97,7 @@ __all__ = [
     "Publish",
     "Record",
     "Reload",
+    "Remembered",
     "Sample",
     "Settings",
     "Shutdown",

@@ -34,6 +34,9 @@ class Level(StrEnum):
     IDLE = "idle"
 
 
+_LEVELS = {level.value: level for level in Level}
+
+
 class Demand:
     """Demand class of one gang."""
 
@@ -59,6 +62,18 @@ class Demand:
         self._multi = False
         self._open: dict[int, list[float]] = {}
         self._alone: dict[tuple[int, int], float] = {}
+
+    def describe(self) -> tuple[str, int, int, bool]:
+        """Return what ``recall`` needs: level, history, flaps, whether there are several processes."""
+        return self.level.value, self._history, self._flaps, self._multi
+
+    def recall(self, level: str, history: int, flaps: int, *, multi: bool) -> None:
+        """Begin with what was known before; a level that is none leaves what is presumed."""
+        if level in _LEVELS:
+            self.level = _LEVELS[level]
+            self._history = min(max(history, 0), LONG_HISTORY)
+            self._flaps = min(max(flaps, 0), MOST_FLAPS)
+            self._multi = multi
 
     def sample(self, number: int, share: float, tasks: int, places: int, settings: Settings) -> bool:
         """Take in what one place saw in slice ``number``; True if the level changed.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gangd.core.agents import Agents
@@ -11,6 +11,7 @@ from gangd.core.cores import CoreSet
 from gangd.core.events import JobView
 from gangd.core.gang import Gang
 from gangd.core.limits import Limits
+from gangd.core.remembered import Remembered
 from gangd.core.rotation import Rotation
 from gangd.core.whereabouts import Place, Whereabouts
 
@@ -42,11 +43,24 @@ class Population:
         self._rotation = rotation
         self._limits = limits
         self._agents = agents
+        self._memory: dict[int, Remembered] = {}
         self._views: dict[int, JobView] = {}
         self._free: list[int] = []
         self._leaving: list[int] = []
         self._on_node: dict[int, set[int]] = {}
         self._whereabouts = Whereabouts()
+
+    def remember(self, memory: Iterable[Remembered]) -> None:
+        """Take in what an earlier controller knew; it counts for gangs that run still when they are seen."""
+        self._memory = {one.gang: one for one in memory}
+
+    def _recall(self, gang: Gang) -> None:
+        known = self._memory.pop(gang.gang, None)
+        if known is None or dict(known.jobs) != {job: view.start_s for job, view in gang.views.items()}:
+            return
+        gang.demand.recall(known.level, known.history, known.flaps, multi=known.multi)
+        gang.launched = known.launched
+        self._rotation.recall(gang.slot, known.lead, known.wait)
 
     def gang_of(self, job: int) -> Gang | None:
         """Return the gang that a job belongs to; None if no snapshot knows the job."""
@@ -141,6 +155,7 @@ class Population:
             self.by_slot[slot] = gang
         self.gangs[number] = gang
         self._rotation.enter(slot, number, gang.weight, gang.quantum_ns, takes_turns=gang.needs_turns)
+        self._recall(gang)
         self._inhabit(gang)
         return gang
 

@@ -24,6 +24,7 @@ from gangd.core.group import Block, Bools, Group, Ints, by_block, settle, states
 FIRST_SLICES = 4  # composed at once for a group that is new
 STEP_SLICES = 2  # composed at most at a tick for a large group that goes on, if ticks are a slice apart
 AHEAD_SLICES = 16  # composed ahead at most: then the group is published anew
+MOST_LEAD, MOST_WAIT = 1 << 40, 1 << 16  # of what is remembered: it may be damaged
 COMPOSE_BUDGET = 20_000  # gang-slices at once: a small system finds its repetition at the first attempt
 _BY_SLOT = (
     "held_ns", "_gang", "_charge", "_lead", "_debt", "_left", "_wait", "_turn_ns", "_stay", "_woken"
@@ -81,6 +82,7 @@ class Rotation:
         self._stay: Ints = np.zeros(0, dtype=np.int64)
         self._woken: Bools = np.zeros(0, dtype=np.bool_)
         self._dirty: set[int] = set()
+        self._recalled: set[int] = set()
         self._first = 0
         self._windows: dict[int, Group] = {}
         self._all: dict[int, Group] = {}
@@ -102,6 +104,7 @@ class Rotation:
         if slot in self._used:
             self._lead[slot] = self._debt[slot] = self._left[slot] = self.held_ns[slot] = 0
         self._used.add(slot)
+        self._recalled.discard(slot)
         self.reweigh(slot, weight, quantum_ns, takes_turns=takes_turns)
 
     def reweigh(self, slot: int, weight: float, quantum_ns: int = 0, *, takes_turns: bool = True) -> None:
@@ -110,6 +113,23 @@ class Rotation:
         self._turn_ns[slot] = quantum_ns
         self._turns[slot] = takes_turns
         self._dirty.add(slot)
+
+    def stand(self, slot: int, number: int) -> tuple[int, int]:
+        """Return a gang's lead before slice ``number``, and how long it had waited."""
+        group = self.groups[slot]
+        if group is None:
+            crowded = max(2, int(self.graph.crowd[slot]))
+            return max(0, int(self._lead[slot]) - (number - int(self._left[slot])) * UNIT // crowded), 0
+        row, block = group.state_row(number), group.block
+        mine = slice(group.begin, group.end)
+        place = group.begin + int(np.flatnonzero(group.slots == slot)[0])
+        return int(block.times[row, place] - block.times[row, mine].min()), int(block.waits[row, place])
+
+    def recall(self, slot: int, lead: int, wait: int) -> None:
+        """Let a gang that begins stand where it stood under an earlier controller."""
+        self._lead[slot] = min(max(lead, 0), MOST_LEAD)
+        self._wait[slot] = min(max(wait, 0), MOST_WAIT)
+        self._recalled.add(slot)
 
     def want(self, slot: int, wants: bool, shares: bool, *, woke_for: int | None = None) -> None:
         """Say whether a gang wants its cores, and may be held for others.
@@ -293,6 +313,10 @@ class Rotation:
         if not entrants:
             return
         slots = np.array(sorted(entrants), dtype=np.int64)
+        recalled = [slot for slot in entrants if slot in self._recalled]
+        self._recalled.difference_update(recalled)
+        self._left[recalled] = first  # no time has passed for whom nobody scheduled
+        waits = self._wait[recalled]
         crowded = np.maximum(2, self.graph.crowd[slots])
         melted = self._lead[slots] - (first - self._left[slots]) * UNIT // crowded
         own = np.maximum(0, melted) + self._debt[slots]
@@ -303,6 +327,7 @@ class Rotation:
             for place, slot in enumerate(slots.tolist()):
                 last[place] = min((lead[other] for other in neighbours[slot] if other in others), default=0)
         self._wait[slots] = self._stay[slots] = 0
+        self._wait[recalled] = waits
         self._woken[slots] &= own - last < crowded * self._charge[slots]
         self._lead[slots] = np.maximum(own, last)
 

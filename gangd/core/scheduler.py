@@ -9,7 +9,7 @@ Time line of a change: it comes with an event and marks gangs as touched. The ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -48,6 +48,7 @@ from gangd.core.limits import Limits, State
 from gangd.core.pace import Pace
 from gangd.core.population import Population
 from gangd.core.record import slice_rows
+from gangd.core.remembered import Remembered
 from gangd.core.rotation import Rotation
 from gangd.core.settings import SECOND, Settings
 from gangd.core.states import GANG_TABLE, AgentInput, AgentState, GangInput, GangState, transition
@@ -71,6 +72,10 @@ class GangScheduler:
         Numbers of nodes and cores; whoever makes ``JobView``s adds nodes to it as they become known.
     limits
         ``limits_state()`` of an earlier scheduler, so that ends are moved on and not anew.
+    memory
+        ``memory()`` of an earlier scheduler, so that its gangs go on with what was known of them. Then the
+        first slice that is decided is the next: agents go by a former plan, and the sooner they have another
+        the better.
 
     Attributes
     ----------
@@ -90,6 +95,7 @@ class GangScheduler:
         start_ns: int,
         cores: CoreMap,
         limits: Mapping[str, Mapping[str, float]] | None = None,
+        memory: Iterable[Remembered] = (),
     ) -> None:
         self.settings = settings
         self.cores = cores
@@ -103,6 +109,9 @@ class GangScheduler:
         self._rotation = Rotation(self._graph, settings.quantum_ns)
         self._limits = Limits(limits)
         self._people = Population(self._graph, self._rotation, self._limits, self.agents)
+        kept = tuple(memory)
+        self._people.remember(kept)
+        self._in_haste = bool(kept)
         self._accounts = Accounts(self._rotation, self._limits, start_ns)
         self._young: dict[int, Gang] = {}
         self._launches = Launches()
@@ -190,12 +199,25 @@ class GangScheduler:
         """Return what the next controller needs to move ends on and not anew; JSON can hold it."""
         return self._limits.state()
 
+    def memory(self) -> list[Remembered]:
+        """Return what the next controller needs to go on with the gangs."""
+        number = max(self.horizon, self.time.slice_at(self.now_ns))
+        return [self._remembered(gang, number) for gang in self.gangs.values()]
+
+    def _remembered(self, gang: Gang, number: int) -> Remembered:
+        level, history, flaps, multi = gang.demand.describe()
+        jobs = tuple([(job, view.start_s) for job, view in gang.views.items()])
+        launched = gang.state not in (GangState.NEW, GangState.FREE) or gang.launched
+        stand = self._rotation.stand(gang.slot, number)
+        return Remembered(gang.gang, jobs, level, history, flaps, multi, launched, *stand)
+
     # Events
 
     def _tick(self) -> None:
         number = self.time.slice_at(self.now_ns)
         self._adapt()
-        first = max(self.horizon, number + self.pace.lookahead)
+        first = max(self.horizon, number + (1 if self._in_haste else self.pace.lookahead))
+        self._in_haste = False
         for node in self.agents.silent(self.now_ns, self.settings.lease_ns):
             self._agent(self.cores.name(node), AgentInput.SILENCE, "it does not report")
         settings = self.settings
@@ -259,7 +281,7 @@ class GangScheduler:
             self._apply(gang, GangInput.VANISH)
         for gang in update.new:
             self._young[gang.gang] = gang
-            gang.launched = self._launches.complete(gang)
+            gang.launched = gang.launched or self._launches.complete(gang)
         for gang in [gang for gang in self.gangs.values() if gang.is_suspect]:
             gang.slurm_answered(snapshot.asked_ns, self.settings.lease_ns)
             self._settle(gang)
