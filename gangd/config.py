@@ -63,6 +63,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         Key folder, see ``gangd keys``.
     state
         Folder for state that outlives the controller, its lock, and ``status.json``.
+    takeover_ms
+        Controllers share the state folder, and one of them takes over when the one that leads has said
+        nothing for this long; 200 to 60,000. None: there is one controller.
     slurm_conf
         ``slurm.conf`` of the cluster; None for the environment's.
     record
@@ -128,6 +131,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     reports: str = "tcp://*:7322"
     keys: Path = Path("/etc/gangd/keys")
     state: Path = Path("/var/lib/gangd")
+    takeover_ms: Annotated[float, msgspec.Meta(ge=200, le=60_000)] | None = None
     slurm_conf: Path | None = None
     record: Path | None = None
     record_mib: Annotated[float, msgspec.Meta(gt=0, le=1 << 20)] = 256

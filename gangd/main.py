@@ -7,15 +7,15 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from gangd.config import Config, load_config
 from gangd.controller.examine import examine
-from gangd.controller.keeper import Keeper
 from gangd.controller.loop import ControllerLoop
 from gangd.controller.memory import calm_collector
 from gangd.controller.sayings import policy_of
+from gangd.controller.standby import take_the_lead
 from gangd.keys import SHARED_AGENT, load_controller_keys, make_keys
 from gangd.monitor.hand_out import handed_out
 from gangd.monitor.table import CONTROLLER
@@ -101,17 +101,21 @@ def serve(config: Config, reload: Callable[[], Config], *, dry_run: bool) -> Non
     for warning in found.warnings:
         log.warning("%s", warning)
     keys = load_controller_keys(config.keys)
-    keeper = Keeper(config.state)
-    keeper.status_mode = config.mode_of_status(hides_jobs=found.hides_jobs)
     try:
         calm_collector()
         with ControllerSockets(keys, config.publish, config.reports) as sockets:
-            loop = ControllerLoop(config, client, sockets, keeper, reload, found.partitions, dry_run=dry_run)
-            with handed_out(config.metrics_address(), config.metrics_token, CONTROLLER, loop.metrics):
-                loop.run()
+            keeper = take_the_lead(config, sockets)
+            if keeper is None:
+                return
+            keeper.status_mode = config.mode_of_status(hides_jobs=found.hides_jobs)
+            with closing(keeper):
+                loop = ControllerLoop(
+                    config, client, sockets, keeper, reload, found.partitions, dry_run=dry_run
+                )
+                with handed_out(config.metrics_address(), config.metrics_token, CONTROLLER, loop.metrics):
+                    loop.run()
     finally:
         client.close()
-        keeper.close()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -18,10 +18,13 @@ from gangd.agent.decide import Limits
 from gangd.agent.gate import Gate, Lease
 from gangd.agent.hammer import state_files, thaw_recorded
 from gangd.agent.jsonlog import JsonLog
+from gangd.agent.line import Lines
 from gangd.agent.loop import Loop
 from gangd.agent.metrics import AgentMetrics
 from gangd.agent.native import NativeSwitch, load
 from gangd.agent.node import Node
+from gangd.agent.options import KEYS_DIR
+from gangd.agent.reach import Asked, Reach, read_reach
 from gangd.agent.realtime import (
     SWITCH_PRIORITY,
     name_thread,
@@ -45,13 +48,11 @@ from gangd.guardian.registry import forget_folder, note_folder
 from gangd.guardian.statefile import StateFile
 from gangd.hold.both import BothWays
 from gangd.hold.choose import Slurm, Way, choose_way, make_yielder
-from gangd.keys import load_agent_keys
 from gangd.monitor.address import Address
 from gangd.monitor.hand_out import handed_out
 from gangd.monitor.table import AGENT
 from gangd.openfiles import allow_open_files
 from gangd.wire import Hello
-from gangd.wire.sockets import AgentSockets, connect_agent
 from osub.errors import HostError, OsubError
 from osub.slurm import CommandSlurm
 from osub.slurm.conf_file import check_conf
@@ -64,15 +65,15 @@ class Settings:
 
     node: str
     state_dir: Path
-    keys_dir: Path
-    publish: str
-    reports: str
+    keys_dir: Path | None = None
+    controllers: tuple[str, ...] = ()
+    config: Path | None = None
     freezer: str = "auto"
     root: Path | None = None
     hold_by: str = "auto"
     cpu_root: Path | None = None
     slurm_conf: Path | None = None
-    hold_extern: bool = True
+    extern: str | None = None
     realtime: bool = True
     native: bool = True
     dry_run: bool = False
@@ -93,7 +94,7 @@ def serve(settings: Settings) -> int:
     """
     log = JsonLog(2, settings.node)
     lock_fd = _lock(settings)
-    keys = load_agent_keys(settings.keys_dir, settings.node)
+    reach = _reach(settings)
     _thaw_what_is_left(settings, log)
     slurm = _slurm(settings)
     choice = choose(settings.freezer, settings.root, slurm.proctrack)
@@ -119,8 +120,7 @@ def serve(settings: Settings) -> int:
         dry_run=settings.dry_run,
         **standing.as_fields(),
     )
-    sockets = connect_agent(keys, settings.node, settings.publish, settings.reports)
-    loop = _assemble(settings, (choice, way), (holder, real), state, sockets, log)
+    loop = _assemble(settings, (choice, way), (holder, real), state, reach, log)
     rest_collector()
     try:
         with handed_out(settings.metrics, settings.metrics_token, AGENT, loop.metrics):
@@ -145,7 +145,7 @@ def _assemble(
     chosen: tuple[Choice, Way],
     holders: tuple[Holder, Holder],
     state: StateFile,
-    sockets: AgentSockets,
+    reach: Reach,
     log: JsonLog,
 ) -> Loop:
     (choice, way), (holder, real) = chosen, holders
@@ -176,8 +176,8 @@ def _assemble(
         checks=Checks(gate, table, memory, book),
         memory=memory,
         book=book,
-        limits=Limits(hold_extern=settings.hold_extern),
-        ways=Ways(holder if isinstance(holder, BothWays) else None, hold_extern=settings.hold_extern),
+        limits=Limits(hold_extern=reach.hold_extern),
+        ways=Ways(holder if isinstance(holder, BothWays) else None, hold_extern=reach.hold_extern),
         guarded=False,
     )
     folders = inner.folders if inner is not None else list
@@ -185,7 +185,8 @@ def _assemble(
     metrics = AgentMetrics(hello)
     bell = _bell(settings, log)
     census = Census(settings.node)
-    return Loop(node, sockets, switch, state, watch, folders, unknown, log, census, metrics, bell)
+    lines = Lines(settings.node, reach, lambda: _reach(settings))
+    return Loop(node, lines, switch, state, watch, folders, unknown, log, census, metrics, bell)
 
 
 def _bell(settings: Settings, log: JsonLog) -> Bell | None:
@@ -199,6 +200,11 @@ def _bell(settings: Settings, log: JsonLog) -> Bell | None:
     except OSError as error:
         log("no_bell", text=f"prolog and epilog are not heard: {error.strerror}")
         return None
+
+
+def _reach(settings: Settings) -> Reach:
+    asked = Asked(settings.node, settings.config, settings.controllers, settings.keys_dir, settings.extern)
+    return read_reach(asked, KEYS_DIR)
 
 
 def _thaw_what_is_left(settings: Settings, log: JsonLog) -> None:

@@ -153,12 +153,8 @@ class Conversation:
         if isinstance(reply, Pong):
             return self._on_pong(reply, now_ns)
         if isinstance(reply, Welcome):
-            self._welcome = reply.controller.incarnation
-            self._newest.timeline.greet(reply.controller, now_ns)
-            self._newest.line = line
-            self._heard_ns = now_ns
-            self._note("welcomed", f"by controller {reply.controller.incarnation.hex()[:12]}")
-        elif isinstance(reply, Refused):
+            return self._on_welcome(reply, now_ns, line)
+        if isinstance(reply, Refused):
             # Who was welcome says hello again at once; who was not may be refused for long. Reports are
             # refused, too: not each refusal may put off the next hello, or one that was lost is the last.
             if self._welcome is not None:
@@ -168,6 +164,24 @@ class Conversation:
             self._welcome, self._hello_open = None, False
             self._note("refused", reply.reason)
         return False
+
+    def connect_anew(self) -> None:
+        """Begin to speak over other lines: nobody is known there yet."""
+        self._acting.line = None
+        if self._coming is not None:
+            self._coming.line = None
+        self._welcome, self._hello_ns, self._probe_ns = None, 0, 0
+
+    def _on_welcome(self, welcome: Welcome, now_ns: int, line: int) -> bool:
+        session = self._session_of(welcome.controller, now_ns, line)
+        if session is None:
+            return False
+        self._welcome = welcome.controller.incarnation
+        session.timeline.greet(welcome.controller, now_ns)
+        session.line = line
+        self._heard_ns = now_ns
+        self._note("welcomed", f"by controller {welcome.controller.incarnation.hex()[:12]}")
+        return self.hand_over(now_ns)
 
     def on_unsent(self, message: Message, now_ns: int) -> None:
         """Note that no connection took a message: a hello is worth another attempt soon."""
@@ -216,16 +230,13 @@ class Conversation:
                 return coming
             if coming.controller is None or not is_later(controller, coming.controller):
                 return None
-        elif (
-            acting.controller is None
-            or controller == acting.controller
-            or acting.timeline.lease_over(now_ns)
-            or not is_later(controller, acting.controller)
-        ):
+        elif acting.controller is None or controller == acting.controller:
+            acting.controller = controller
             return acting
+        elif not is_later(controller, acting.controller) and not acting.timeline.lease_over(now_ns):
+            return None
         self._coming = Session(acting.timeline.successor(), controller, now_ns, line)
-        self._probe_ns = self._hello_ns = now_ns
-        self._heard_ns = now_ns
+        self._probe_ns = self._hello_ns = self._heard_ns = now_ns
         text = (
             f"controller {controller.incarnation.hex()[:12]} speaks; the former plan is kept up to its lease"
         )

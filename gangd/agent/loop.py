@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import signal
@@ -11,12 +10,11 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-import zmq
-
 from gangd.agent.bell import Bell
 from gangd.agent.census import Census
 from gangd.agent.conversation import GOOD_NEWS
 from gangd.agent.jsonlog import JsonLog
+from gangd.agent.line import Lines
 from gangd.agent.metrics import AgentMetrics, Told
 from gangd.agent.node import Node
 from gangd.agent.switch import SwitchThread
@@ -25,29 +23,26 @@ from gangd.agent.watch import FolderWatch
 from gangd.freezer.recognise import MOST_TOLD, Unknown
 from gangd.guardian.spawn import Guardian
 from gangd.guardian.statefile import StateFile
-from gangd.wire import Farewell, Message, encode, topic
-from gangd.wire.sockets import AgentSockets
-from osub.errors import HostError
+from gangd.wire import Farewell, Message
+from osub.errors import HostError, OsubError
 from osub.notify import Notifier
 
 GUARDIAN_LOOK_NS = 1_000_000_000
 SLACK_NS = 300_000_000
 GUARDIAN_RETRY_NS = 5_000_000_000
-DEAF_NS = 5_000_000_000
-"""A socket on which nothing for this node came so long is connected anew; a sound one has it each second."""
 _LEAVE = (signal.SIGTERM, signal.SIGINT)
 
 
 @dataclass
 class Loop:
-    """Runs one node's agent until it is told to leave.
+    """Runs one node's agent until it is told to leave; SIGHUP has it read keys and settings again.
 
     Parameters
     ----------
     node
         The agent's mind.
-    sockets
-        To the controller.
+    lines
+        To the controllers that there may be: one, or an active one and its standbys.
     switch
         The thread that switches.
     state
@@ -69,7 +64,7 @@ class Loop:
     """
 
     node: Node
-    sockets: AgentSockets
+    lines: Lines
     switch: SwitchThread
     state: StateFile
     watch: FolderWatch | None
@@ -83,8 +78,6 @@ class Loop:
     _unseen: Unseen = field(default_factory=Unseen)
     _guardian: Guardian | None = None
     _guardian_ns: int = 0
-    _plans_ns: int = field(default_factory=time.monotonic_ns)
-    _replies_ns: int = field(default_factory=time.monotonic_ns)
     _signals: tuple[int, int] = (-1, -1)
     _poller: select.poll = field(default_factory=select.poll)
     _socket_fds: set[int] = field(default_factory=set)
@@ -94,9 +87,8 @@ class Loop:
         """Serve until SIGTERM or SIGINT; everything is thawed on every way out. Returns the exit code."""
         self._signals = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         old = signal.set_wakeup_fd(self._signals[1])
-        for number in _LEAVE:
+        for number in (*_LEAVE, signal.SIGHUP):
             signal.signal(number, lambda *_: None)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         reason = "failed"
         try:
             self._start_guardian(time.monotonic_ns())
@@ -116,7 +108,7 @@ class Loop:
 
     def _serve(self) -> str:
         poller = self._poller
-        self._socket_fds = {_option(socket, zmq.FD) for socket in (self.sockets.plans, self.sockets.reports)}
+        self._socket_fds = self.lines.fds()
         readers = [self.switch.alarm_fd, self._signals[0], *self._socket_fds]
         if self.watch is not None:
             readers.append(self.watch.fd)
@@ -132,10 +124,34 @@ class Loop:
             wait_ns = min(self.node.due_ns(now_ns), seldom_ns) - now_ns
             ready = {fd for fd, _ in poller.poll(max(0.0, wait_ns / 1e6))}
             if self._signals[0] in ready:
-                return signal.Signals(int(os.read(self._signals[0], 16)[-1])).name
+                told = os.read(self._signals[0], 64)
+                leave = next((number for number in told if number in _LEAVE), None)
+                if leave is not None:
+                    return signal.Signals(leave).name
+                self._reload()
             if self._guardian is not None and self._guardian.pidfd in ready:
                 self._guardian_ns = -SLACK_NS
             self._turn(time.monotonic_ns(), ready)
+
+    def _reload(self) -> None:
+        """Read keys and settings again; what is held stays held, up to the lease of the plan."""
+        self._notifier.reloading(time.monotonic_ns())
+        try:
+            anew = self.lines.reload()
+        except OsubError as error:
+            self.log("reload_refused", text=str(error))
+            self.node.book.on_fault("reload_refused", str(error))
+        else:
+            self.node.hold_extern(wanted=self.lines.reach.hold_extern)
+            if anew:
+                for fd in self._socket_fds:
+                    self._poller.unregister(fd)
+                self._socket_fds = self.lines.fds()
+                for fd in self._socket_fds:
+                    self._poller.register(fd, select.POLLIN)
+                self.node.talk.connect_anew()
+            self.log("reloaded", connected_anew=anew, controllers=len(self.lines.reach.controllers))
+        self._notifier.ready()
 
     def _turn(self, now_ns: int, ready: set[int]) -> None:
         """Take in what waits, then do what is due."""
@@ -155,7 +171,7 @@ class Loop:
         if now_ns >= self._guardian_ns:
             self._look_after_switch(now_ns)
             self._look_after_guardian(now_ns)
-            self._look_after_lines(now_ns)
+            self.lines.look_after(now_ns, self.node.talk.line)
             if self.metrics.is_served:
                 self.metrics.tell(self._told(now_ns))
         if now_ns >= self.census.due_ns:
@@ -202,19 +218,11 @@ class Loop:
     def _receive(self) -> bool:
         """Take in every message that waits; returns whether the schedule, exemptions or lease may differ."""
         talk, changed = self.node.talk, False
-        own = topic(talk.node)
-        while _option(self.sockets.plans, zmq.EVENTS) & zmq.POLLIN:
-            frames = self.sockets.plans.recv_multipart(zmq.NOBLOCK)
-            now_ns = time.monotonic_ns()
-            if (
-                frames[0] == own
-            ):  # of two subscriptions one may be lost on its way: what goes to all proves little
-                self._plans_ns = now_ns
-            changed = talk.on_down(frames, now_ns) or changed
-        while _option(self.sockets.reports, zmq.EVENTS) & zmq.POLLIN:
-            body = self.sockets.reports.recv_multipart(zmq.NOBLOCK)[-1]
-            self._replies_ns = time.monotonic_ns()
-            changed = talk.on_reply(body, self._replies_ns) or changed
+        for place, line in enumerate(self.lines):
+            for frames in line.plans():
+                changed = talk.on_down(frames, time.monotonic_ns(), place) or changed
+            for body in line.replies():
+                changed = talk.on_reply(body, time.monotonic_ns(), place) or changed
         return changed
 
     def _send(self) -> None:
@@ -222,29 +230,17 @@ class Loop:
         while outbox:
             self._send_one(outbox.popleft())
         # Sending may swallow the sign that a message has come: descriptors tell of changes only.
-        if self._readable():
+        if any(line.is_readable() for line in self.lines):
             self._take_messages()
 
     def _send_one(self, message: Message) -> None:
-        with contextlib.suppress(zmq.Again):  # no controller: what it misses it asks for, or it is too old
-            self.sockets.reports.send(encode(message), zmq.NOBLOCK)
-
-    def _readable(self) -> bool:
-        """Whether a message waits."""
-        sockets = (self.sockets.plans, self.sockets.reports)
-        return any(_option(socket, zmq.EVENTS) & zmq.POLLIN for socket in sockets)
+        """Send over the line of the controller that is obeyed; over all, while nobody is known to listen."""
+        sent = [line.send(message) for line in self.lines.in_use(self.node.talk.line)]
+        if not any(sent):
+            self.node.talk.on_unsent(message, time.monotonic_ns())
 
     def _writable(self) -> bool:
-        return bool(_option(self.sockets.reports, zmq.EVENTS) & zmq.POLLOUT)
-
-    def _look_after_lines(self, now_ns: int) -> None:
-        """Connect a socket anew on which nothing comes: the library may have given it up."""
-        if now_ns - self._plans_ns > DEAF_NS:
-            self._plans_ns = now_ns
-            self.sockets.connect_plans()
-        if now_ns - self._replies_ns > DEAF_NS:
-            self._replies_ns = now_ns
-            self.sockets.connect_reports()
+        return any(line.is_writable() for line in self.lines.in_use(self.node.talk.line))
 
     def _look_after_switch(self, now_ns: int) -> None:
         """Leave, with everything thawed, if the thread that switches is dead or stuck."""
@@ -341,12 +337,8 @@ class Loop:
                 self._guardian.farewell()
         self.log("left", reason=reason)
         self.switch.stop()
-        self.sockets.close()
+        self.lines.close()
         if self.bell is not None:
             self.bell.close()
         for fd in self._signals:
             os.close(fd)
-
-
-def _option(socket: zmq.Socket[bytes], option: int) -> int:
-    return int(socket.getsockopt(option))

@@ -30,23 +30,27 @@ def _run(command_line: argparse.ArgumentParser, options: argparse.Namespace) -> 
     from gangd.monitor.address import read_address
 
     try:
-        publish, reports = endpoints(options.controller)
+        controllers = tuple(options.controller or ())
+        for address in controllers:
+            endpoints(address)
         metrics = None if options.metrics is None else read_address(options.metrics)
     except (ValueError, UsageError) as error:
         command_line.error(str(error))
+    if not controllers and options.config is None:
+        command_line.error("--controller is needed, or --config with controllers")
     return serve(
         Settings(
             node=options.node,
             state_dir=options.state,
             keys_dir=options.keys,
-            publish=publish,
-            reports=reports,
+            controllers=controllers,
+            config=options.config,
             freezer=options.freezer,
             root=options.root,
             hold_by=options.hold_by,
             cpu_root=options.cpu_root,
             slurm_conf=options.slurm_conf,
-            hold_extern=options.extern == "hold",
+            extern=options.extern,
             realtime=not options.no_realtime,
             native=not options.no_native,
             dry_run=options.dry_run,

@@ -107,6 +107,11 @@ class Node:
             recording.expect(self.jobs(now_ns))
         self.act(now_ns)
 
+    def hold_extern(self, *, wanted: bool) -> None:
+        """Hold ``step_extern`` from the next decision on, or let it run."""
+        self.limits = replace(self.limits, hold_extern=wanted)
+        self.ways.hold_extern = wanted
+
     def on_switches(self, now_ns: int) -> None:
         """Take in the switches that were made, prepare those to come, and plan a look at everything."""
         self._take_switches(now_ns)

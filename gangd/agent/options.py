@@ -29,11 +29,17 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--controller",
         metavar="ADDR",
-        required=True,
+        action="append",
         help=f"HOST, HOST:PORT (default port {PUBLISH_PORT}; reports go to the next port), or two ZeroMQ "
-        "endpoints: PUBLISH,REPORTS",
+        "endpoints: PUBLISH,REPORTS; again for a standby",
     )
-    run.add_argument("--keys", type=Path, default=KEYS_DIR, metavar="DIR", help="key folder (%(default)s)")
+    run.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="TOML file with controllers, keys and extern, which options override; SIGHUP reads it again",
+    )
+    run.add_argument("--keys", type=Path, metavar="DIR", help=f"key folder ({KEYS_DIR})")
     run.add_argument("--freezer", choices=KINDS, default="auto", help="way of freezing (%(default)s)")
     run.add_argument("--root", type=Path, metavar="DIR", help="mount of the freezer's cgroup hierarchy")
     run.add_argument(
@@ -41,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--cpu-root", type=Path, metavar="DIR", help="mount of the cpu hierarchy, to yield by")
     run.add_argument("--slurm-conf", type=Path, metavar="FILE", help="slurm.conf to ask for ProctrackType")
-    run.add_argument("--extern", choices=("hold", "run"), default="hold", help="step_extern (%(default)s)")
+    run.add_argument("--extern", choices=("hold", "run"), help="step_extern (hold)")
     run.add_argument(
         "--metrics",
         metavar="ADDR",

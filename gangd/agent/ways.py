@@ -40,7 +40,7 @@ class Ways:
         self.yielding: frozenset[int] = frozenset()
         self.newcomers: Mapping[int, int] = {}
         self._both = both
-        self._hold_extern = hold_extern
+        self.hold_extern = hold_extern
         self._since_ns: int | None = None
         self._reach: frozenset[int] = frozenset()
 
@@ -74,7 +74,7 @@ class Ways:
             return False
         keys: dict[int, list[StepKey]] = {}
         for key in table.keys_of(self._reach):
-            if self._hold_extern or key.step != "extern":
+            if self.hold_extern or key.step != "extern":
                 keys.setdefault(key.job, []).append(key)
         jobs = {job: partial(self._pids, steps) for job, steps in keys.items()}
         return self._both.gather(jobs, table.gate.alone)

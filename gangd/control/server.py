@@ -104,14 +104,15 @@ class ControlServer:
         for guest in [one for one in self._guests.values() if now_ns - one.since_ns > PATIENCE_NS]:
             self._close(guest)
 
-    def close(self) -> None:
-        """End it all."""
+    def close(self, *, unlink: bool = True) -> None:
+        """End it all; without ``unlink`` the name stays, for it is another controller's by now."""
         for guest in list(self._guests.values()):
             self._close(guest)
         self._poll.close()
         self._listener.close()
-        with suppress(OSError):
-            os.unlink(SOCKET_NAME, dir_fd=self._folder_fd)
+        if unlink:
+            with suppress(OSError):
+                os.unlink(SOCKET_NAME, dir_fd=self._folder_fd)
 
     def _accept(self, now_ns: int) -> None:
         try:

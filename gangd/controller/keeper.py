@@ -12,6 +12,7 @@ import msgspec
 
 from gangd.control.requests import Order
 from gangd.control.server import ControlServer
+from gangd.controller.lead import Alone, Lead
 from gangd.core import Remembered
 from gangd.wire import Controller
 from gangd.wire.fields import NodeName
@@ -57,6 +58,8 @@ class Keeper:
 
     Attributes
     ----------
+    lead
+        The lead among controllers that share the folder.
     status_mode
         Mode of the status: who may read which jobs run where.
 
@@ -70,8 +73,9 @@ class Keeper:
         It cannot be made or written.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, lead: Lead | Alone | None = None) -> None:
         self.folder = folder
+        self.lead = lead or Alone()
         self.status_mode = PRIVATE
         try:
             self._fd, _ = make_folder(folder, 0o755)
@@ -80,7 +84,8 @@ class Keeper:
         try:
             self._lock = open_own(self._fd, LOCK_NAME, os.O_RDWR | os.O_CREAT)
             try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                kind = fcntl.LOCK_EX if lead is None else fcntl.LOCK_SH
+                fcntl.flock(self._lock, kind | fcntl.LOCK_NB)
                 self.state = self._read()
             except BaseException:
                 os.close(self._lock)
@@ -113,6 +118,7 @@ class Keeper:
 
     def close(self) -> None:
         """Let another controller use the folder."""
+        self.lead.resign()
         os.close(self._lock)
         os.close(self._fd)
 

@@ -191,9 +191,12 @@ class ControllerLoop:
             os.close(pipe_in)
 
     def _serve(self, poller: zmq.Poller, pipe: int) -> None:
+        lead = self._keeper.lead
         while True:
-            wait_ns = min(self._tick_ns, self._beat_ns, self._status_ns, self._save_ns) - self._clock()
+            wait_ns = min(self._tick_ns, self._beat_ns, self._status_ns, self._save_ns, lead.due_ns)
+            wait_ns -= self._clock()
             poller.poll(max(0, -(-wait_ns // 1_000_000)))
+            lead.look(self._clock())
             for number in _taken(pipe):
                 if number == signal.SIGHUP:
                     self._read_config()
@@ -452,15 +455,18 @@ class ControllerLoop:
         state.joined = [name for name in self._cores if scheduler.agent_state(name) is AgentState.JOINED]
 
     def _leave(self) -> None:
-        if not self._quiet:
+        """Leave in order; one that has lost the lead has nothing to say any more, and nothing to write."""
+        lost = self._keeper.lead.is_lost
+        if not (self._quiet or lost):
             for _ in range(FAREWELLS):
                 self._orders.publish([self._fanout.thaw_all(self._clock(), "the controller leaves")])
-        self._orders.attempt("save state", self._save)
-        if not self._quiet:
+        if not lost:
+            self._orders.attempt("save state", self._save)
+        if not (self._quiet or lost):
             self._orders.tell(Shutdown(self._clock()))
         if self._slices is not None:
             self._slices.close()
-        self._control.close()
+        self._control.close(unlink=not lost)
         self._worker.stop()
 
 

@@ -24,9 +24,9 @@ from tests.fixtures.tier import examples
 
 CORES = 4
 core_sets = st.sets(st.integers(0, CORES - 1), min_size=1, max_size=CORES)
-gangs = st.lists(
-    st.tuples(core_sets, st.sampled_from([1.0, 1.0, 2.0, 0.5]), st.booleans()), min_size=2, max_size=6
-)
+weights = st.sampled_from([1.0, 1.0, 2.0, 0.5])
+gangs = st.lists(st.tuples(core_sets, weights, st.booleans()), min_size=2, max_size=6)
+Wanted = list[tuple[set[int], float, bool]]
 
 
 class Line:

@@ -40,7 +40,7 @@ def precious(tmp_path: Path) -> Path:
 
 
 def test_nothing_is_kept_where_others_may_write(open_to_all: Path) -> None:
-    settings = Settings(node="n1", state_dir=open_to_all / "a", keys_dir=open_to_all, publish="", reports="")
+    settings = Settings(node="n1", state_dir=open_to_all / "a", keys_dir=open_to_all, controllers=("h",))
     with pytest.raises(TrustError):
         Keeper(open_to_all / "state")
     with pytest.raises(TrustError):
@@ -71,7 +71,7 @@ def test_links_in_the_place_of_files_lead_nowhere(tmp_path: Path, precious: Path
     with pytest.raises(TrustError, match="is a link"):
         SliceLog(record, 0.0, 0)
     with pytest.raises(TrustError, match="is a link"):
-        _lock(Settings(node="n1", state_dir=agents, keys_dir=agents, publish="", reports=""))
+        _lock(Settings(node="n1", state_dir=agents, keys_dir=agents, controllers=("h",)))
     (state / "controller.lock").unlink()
     for name in ("status.json", ".status.json.new", "controller.json"):
         (state / name).symlink_to(precious)

@@ -1,0 +1,142 @@
+"""An agent's lines to its controllers: two sockets each, what comes over them, whether they are sound."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import zmq
+
+from gangd.agent.reach import Reach
+from gangd.wire import Message, encode, topic
+from gangd.wire.sockets import AgentSockets, connect_agent
+
+DEAF_NS = 5_000_000_000
+"""A socket on which nothing for this node came so long is connected anew; a sound one has it each second."""
+
+
+class Line:
+    """The sockets to one controller."""
+
+    def __init__(self, sockets: AgentSockets, node: str) -> None:
+        self.sockets = sockets
+        self._own = topic(node)
+        self._plans_ns = self._replies_ns = time.monotonic_ns()
+
+    def fds(self) -> tuple[int, int]:
+        """Return the descriptors that tell of messages."""
+        return _option(self.sockets.plans, zmq.FD), _option(self.sockets.reports, zmq.FD)
+
+    def plans(self) -> Iterator[list[bytes]]:
+        """Yield what the controller published, as far as it waits."""
+        while _option(self.sockets.plans, zmq.EVENTS) & zmq.POLLIN:
+            frames = self.sockets.plans.recv_multipart(zmq.NOBLOCK)
+            if frames[0] == self._own:
+                # Of two subscriptions one may be lost on its way: what goes to all proves little.
+                self._plans_ns = time.monotonic_ns()
+            yield frames
+
+    def replies(self) -> Iterator[bytes]:
+        """Yield its answers, as far as they wait."""
+        while _option(self.sockets.reports, zmq.EVENTS) & zmq.POLLIN:
+            body = self.sockets.reports.recv_multipart(zmq.NOBLOCK)[-1]
+            self._replies_ns = time.monotonic_ns()
+            yield body
+
+    def send(self, message: Message) -> bool:
+        """Send a message; False without a controller: what it misses it asks for, or it is too old."""
+        try:
+            self.sockets.reports.send(encode(message), zmq.NOBLOCK)
+        except zmq.Again:
+            return False
+        return True
+
+    def is_readable(self) -> bool:
+        """Whether a message waits."""
+        sockets = (self.sockets.plans, self.sockets.reports)
+        return any(_option(socket, zmq.EVENTS) & zmq.POLLIN for socket in sockets)
+
+    def is_writable(self) -> bool:
+        """Whether a report would be taken."""
+        return bool(_option(self.sockets.reports, zmq.EVENTS) & zmq.POLLOUT)
+
+    def look_after(self, now_ns: int, *, speaks: bool) -> None:
+        """Connect a socket anew on which nothing comes: the library may have given it up.
+
+        Who is not meant to speak (a standby) may be silent.
+        """
+        if not speaks:
+            self._plans_ns = self._replies_ns = now_ns
+        if now_ns - self._plans_ns > DEAF_NS:
+            self._plans_ns = now_ns
+            self.sockets.connect_plans()
+        if now_ns - self._replies_ns > DEAF_NS:
+            self._replies_ns = now_ns
+            self.sockets.connect_reports()
+
+    def close(self) -> None:
+        """Close both."""
+        self.sockets.close()
+
+
+class Lines:
+    """The lines to all controllers that there may be: an active one and its standbys.
+
+    Parameters
+    ----------
+    node
+        Slurm's name of the node.
+    reach
+        How they are reached.
+    read
+        Reads that again, for SIGHUP; raises ``OsubError``.
+    """
+
+    def __init__(self, node: str, reach: Reach, read: Callable[[], Reach]) -> None:
+        self._node = node
+        self._read = read
+        self.reach = reach
+        self._all = self._connected()
+
+    def __iter__(self) -> Iterator[Line]:
+        return iter(self._all)
+
+    def fds(self) -> set[int]:
+        """Return the descriptors that tell of messages."""
+        return {fd for line in self._all for fd in line.fds()}
+
+    def in_use(self, place: int | None) -> list[Line]:
+        """Return the line of the controller that is spoken with; all of them where that is not known."""
+        return self._all if place is None else self._all[place : place + 1]
+
+    def look_after(self, now_ns: int, place: int | None) -> None:
+        """Connect anew what is not sound."""
+        for number, line in enumerate(self._all):
+            line.look_after(now_ns, speaks=place in (None, number))
+
+    def reload(self) -> bool:
+        """Read keys and addresses again; True if they are others, and all is connected anew.
+
+        Raises ``OsubError`` and changes nothing where they cannot be used.
+        """
+        reach, before = self._read(), self.reach
+        self.reach = reach
+        if (reach.keys, reach.controllers) == (before.keys, before.controllers):
+            return False
+        former, self._all = self._all, self._connected()
+        for line in former:
+            line.close()
+        return True
+
+    def close(self) -> None:
+        """Close all."""
+        for line in self._all:
+            line.close()
+
+    def _connected(self) -> list[Line]:
+        keys, node = self.reach.keys, self._node
+        return [Line(connect_agent(keys, node, *where), node) for where in self.reach.controllers]
+
+
+def _option(socket: zmq.Socket[bytes], option: int) -> int:
+    return int(socket.getsockopt(option))

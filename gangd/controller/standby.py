@@ -1,0 +1,125 @@
+"""Taking the lead: at once where there is one controller, else when the one that leads is gone.
+
+A standby has its sockets bound, so that agents are connected to it before they need it, and answers nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+import time
+from pathlib import Path
+
+import zmq
+
+from gangd.config import MS, Config
+from gangd.controller.keeper import Keeper
+from gangd.controller.lead import Candidate, Lead, LeadFile
+from gangd.wire import WireError
+from gangd.wire.sockets import ControllerSockets
+from osub.errors import OsubError, OutputError
+from osub.notify import Notifier
+from osub.trust import make_folder
+
+log = logging.getLogger("gangd")
+
+LOOKS = 10
+"""A standby looks so many times in the time after which it takes over."""
+
+
+def take_the_lead(config: Config, sockets: ControllerSockets) -> Keeper | None:
+    """Wait until this controller may lead, and return the state folder; None if it is told to leave before.
+
+    Raises
+    ------
+    HostError
+        Another controller uses the folder, and it is not shared.
+    OutputError, TrustError
+        The folder cannot be written, or others may write to it.
+    """
+    if config.takeover_ms is None:
+        return Keeper(config.state)
+    takeover_ns = round(config.takeover_ms * MS)
+    try:
+        folder_fd, _ = make_folder(config.state, 0o755)
+    except OSError as error:
+        raise OutputError(f"cannot write to state folder {config.state}: {error.strerror}") from error
+    file = LeadFile(folder_fd, config.state)
+    lead = _wait(file, takeover_ns, sockets, config.state)
+    if lead is None:
+        os.close(folder_fd)
+        return None
+    return Keeper(config.state, lead)
+
+
+def _wait(file: LeadFile, takeover_ns: int, sockets: ControllerSockets, folder: Path) -> Lead | None:
+    candidate, notifier = Candidate(takeover_ns), Notifier()
+    pipe, pipe_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    old_fd = signal.set_wakeup_fd(pipe_in, warn_on_full_buffer=False)
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+    old = {number: signal.signal(number, lambda *_: None) for number in numbers}
+    poller = zmq.Poller()
+    poller.register(sockets.reports, zmq.POLLIN)
+    poller.register(pipe, select.POLLIN)
+    told = False
+    try:
+        while True:
+            now_ns = time.monotonic_ns()
+            try:
+                leader = file.read()
+                if candidate.may_lead(leader, now_ns):
+                    mine = file.claim(leader)
+                    if mine is not None:
+                        log.info("term %d: this controller leads", mine.term)
+                        return Lead(file, mine, takeover_ns, now_ns)
+            except (OSError, OsubError) as error:  # the shared file system may be away for a while
+                log.warning("cannot look who leads in %s: %s", folder, error)
+            else:
+                if not told and leader is not None:
+                    told = True
+                    log.info("standby: %s, process %d, leads (term %d)", leader.host, leader.pid, leader.term)
+                    notifier.ready()
+                    notifier.status(f"standby; {leader.host} leads")
+            notifier.alive(now_ns)
+            poller.poll(max(1, takeover_ns // LOOKS // MS))
+            for number in _taken(pipe):
+                if number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+                    notifier.leaving()
+                    return None
+                if number == signal.SIGHUP:
+                    _read_keys(sockets)
+            _drop(sockets)
+    finally:
+        notifier.close()
+        signal.set_wakeup_fd(old_fd)
+        for number, handler in old.items():
+            signal.signal(number, handler)
+        os.close(pipe)
+        os.close(pipe_in)
+
+
+def _drop(sockets: ControllerSockets) -> None:
+    """Read what agents say and forget it: what waits when this controller leads would be out of date."""
+    sockets.door.turned()
+    for _ in range(10_000):
+        try:
+            if sockets.receive() is None:
+                return
+        except WireError:
+            continue
+
+
+def _read_keys(sockets: ControllerSockets) -> None:
+    try:
+        sockets.reload_keys()
+    except OsubError as error:
+        log.error("keys not reloaded: %s", error)
+
+
+def _taken(pipe: int) -> bytes:
+    try:
+        return os.read(pipe, 64)
+    except BlockingIOError:
+        return b""
