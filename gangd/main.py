@@ -50,8 +50,8 @@ def parser() -> argparse.ArgumentParser:
         "run",
         help="serve the cluster",
         description="Run the controller. SIGHUP reads the configuration again, SIGUSR1 has state and slice "
-        "record written now, SIGTERM thaws everything and leaves. Options take precedence over "
-        "the configuration.",
+        "record written now, SIGTERM thaws everything and leaves, SIGUSR2 leaves without a word: agents "
+        "keep their plan up to its lease. Options take precedence over the configuration.",
     )
     run.add_argument("--config", type=Path, metavar="FILE", help="TOML file; docs/gangd.md lists its keys")
     run.add_argument("--keys", type=Path, metavar="DIR", help="key folder")

@@ -40,6 +40,8 @@ RESEND_NS = 50_000_000  # agents ask half as often
 MOST_FAULT_KINDS = 64
 """Kinds of faults of an agent that are counted by themselves; what comes beyond is counted together."""
 OTHER = "other"
+COMING_OVER_NS = 1_000_000_000
+"""So long after its hello an agent may still report as one of the former controller's."""
 
 
 class UnknownAgentError(WireError):
@@ -61,6 +63,7 @@ class AgentInfo:
     faults: Counter[str] = field(default_factory=Counter)
     leaked_us: int = 0
     resent_ns: int | None = None
+    hello_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +178,7 @@ class Uplink:
             alarm = f"agent {hello.pid} of {hello.node} takes over from agent {known.hello.pid}"
         if known is None or known.hello.incarnation != hello.incarnation:
             shown = msgspec.structs.replace(hello, freezer=printable(hello.freezer))
-            self.agents[hello.node] = AgentInfo(shown)
+            self.agents[hello.node] = AgentInfo(shown, hello_ns=now_ns)
         welcome = Welcome(
             controller=self.controller,
             node=hello.node,
@@ -209,7 +212,8 @@ class Uplink:
                 fault.count
             )
         info.leaked_us += sum(leak.cpu_us for leak in report.leaks)
-        if report.follows not in (None, self.controller.incarnation):
+        others = report.follows not in (None, self.controller.incarnation)
+        if others and now_ns - info.hello_ns > COMING_OVER_NS:
             text = f"agent of {report.node} obeys another controller: stop one of the two"
             lost = AgentLost(now_ns, report.node, "it obeys another controller")
             return Reaction((lost,), alarm=text, foreign=foreign)

@@ -16,7 +16,8 @@ from gangd.agent.options import parser, with_command
 from gangd.config import Config, load_config
 
 FOLDER = Path(deploy.__file__).parent / "systemd"
-NEEDS_A_VALUE = {"slurm_conf", "record", "status_mode", "pairing"}
+NEEDS_A_VALUE = {"slurm_conf", "takeover_ms", "record", "status_mode", "pairing"}
+NEEDS_A_VALUE |= {"metrics", "metrics_token"}
 """Keys whose default is that they are not set: the file shows an example."""
 
 
@@ -78,5 +79,5 @@ def test_commands_of_the_units_are_ones_that_the_daemons_take() -> None:
     default = (FOLDER / "gang-agent.default").read_text()
     options = shlex.split(re.search(r'(?m)^OPTIONS="(.*)"$', default)[1])  # type: ignore[index]
     parsed = parser().parse_args(with_command(["run", *options]))
-    assert parsed.controller == "controller"
+    assert parsed.controller == ["controller"]
     parser().parse_args(["thaw", "--expired"])

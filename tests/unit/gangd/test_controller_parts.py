@@ -16,7 +16,7 @@ from gangd.controller.policy import Policy, Rule, Rules
 from gangd.controller.preflight import check_slurm
 from gangd.controller.slicefiles import NAME
 from gangd.controller.slicelog import SliceLog, read_slices
-from gangd.controller.uplink import Times, UnknownAgentError, Uplink
+from gangd.controller.uplink import COMING_OVER_NS, Times, UnknownAgentError, Uplink
 from gangd.controller.view import ClusterView
 from gangd.core import (
     AgentJoined,
@@ -406,7 +406,11 @@ def test_an_agent_whose_rival_fell_silent_is_told_to_say_hello() -> None:
 
 
 def test_an_agent_that_obeys_another_controller_is_lost() -> None:
-    reaction = uplink().on_message(report(follows=b"x" * 16), 0, 10, TIMES, JOINED)
+    link, others = uplink(), report(follows=b"x" * 16)
+    reaction = link.on_message(others, 0, 10, TIMES, JOINED)
+    assert [type(event) for event in reaction.events] == [NodeReport], "it is just coming over"
+    later = msgspec.structs.replace(others, seq=others.seq + 1)
+    reaction = link.on_message(later, 0, COMING_OVER_NS + 10, TIMES, JOINED)
     assert [type(event) for event in reaction.events] == [AgentLost]
     assert reaction.alarm is not None
     reaction = uplink().on_message(report(foreign_controllers=3), 0, 10, TIMES, JOINED)

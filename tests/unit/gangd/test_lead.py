@@ -1,0 +1,140 @@
+"""Who leads of several controllers that share a state folder: one at a time; who was deposed is silent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gangd.config import Config, load_config
+from gangd.controller.keeper import Keeper
+from gangd.controller.lead import LEADER_NAME, Candidate, Lead, Leader, LeadFile
+from osub.errors import HostError, TrustError, UsageError
+
+SECOND = 1_000_000_000
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[LeadFile]:
+    fd = os.open(tmp_path, os.O_DIRECTORY)
+    yield LeadFile(fd, tmp_path)
+    os.close(fd)
+
+
+def leader(**more: object) -> Leader:
+    return Leader(**{"term": 1, "host": "h", "pid": 1, **more})  # type: ignore[arg-type]
+
+
+def test_where_nobody_leads_the_first_takes_the_lead() -> None:
+    assert Candidate(SECOND).may_lead(None, 0)
+
+
+def test_a_standby_waits_for_as_long_as_the_leader_counts() -> None:
+    candidate = Candidate(SECOND)
+    for number in range(20):
+        assert not candidate.may_lead(leader(count=number), number * SECOND * 9 // 10)
+    assert not candidate.may_lead(leader(count=19), 18 * SECOND)
+    assert candidate.may_lead(leader(count=19), 19 * SECOND)
+
+
+def test_a_standby_that_was_stopped_itself_does_not_take_an_old_look_for_silence() -> None:
+    candidate = Candidate(SECOND)
+    assert not candidate.may_lead(leader(count=1), 0)
+    assert not candidate.may_lead(leader(count=500), 90 * SECOND)
+
+
+def test_a_leader_that_resigned_is_waited_for_no_more() -> None:
+    assert Candidate(SECOND).may_lead(leader(resigned=True), 0)
+
+
+def test_each_claim_is_of_the_next_term(file: LeadFile) -> None:
+    first = file.claim(None)
+    assert first is not None
+    assert first.term == 1
+    assert file.read() == first
+    second = file.claim(file.read())
+    assert second is not None
+    assert second.term == 2
+
+
+def test_of_two_that_claim_a_term_one_gets_it(
+    file: LeadFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert file.claim(None) is not None
+    monkeypatch.setattr("gangd.controller.lead.names_in", lambda _: [])  # it had looked before
+    assert file.claim(None) is None
+    assert sorted(path.name for path in tmp_path.iterdir()) == [LEADER_NAME, "term-1"]
+
+
+def test_who_claimed_and_died_before_he_said_so_is_followed_by_the_next(file: LeadFile) -> None:
+    first = file.claim(None)
+    (file._folder / "term-2").touch(0o600)
+    third = file.claim(first)
+    assert third is not None
+    assert third.term == 3
+    assert not (file._folder / "term-2").exists()
+
+
+def test_a_deposed_leader_is_told_before_it_speaks_and_writes_nothing(file: LeadFile) -> None:
+    mine = file.claim(None)
+    assert mine is not None
+    lead = Lead(file, mine, SECOND, 0)
+    lead.look(0)
+    assert file.read() == Leader(term=1, count=1, host=mine.host, pid=mine.pid)
+    theirs = file.claim(file.read())
+    lead.look(SECOND // 5)  # it is not time yet
+    with pytest.raises(HostError, match=r"taken over \(term 2\)"):
+        lead.look(SECOND)
+    lead.resign()
+    assert lead.is_lost
+    assert file.read() == theirs
+
+
+def test_a_leader_that_cannot_renew_leaves_before_another_takes_over(
+    file: LeadFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = file.claim(None)
+    assert mine is not None
+    lead = Lead(file, mine, SECOND, 0)
+
+    def full(_: Leader) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(file, "write", full)
+    lead.look(0)
+    lead.look(SECOND // 4)
+    with pytest.raises(HostError, match="cannot be renewed"):
+        lead.look(SECOND * 3 // 4)
+    assert lead.is_lost
+
+
+def test_a_lease_that_others_may_write_is_not_believed(file: LeadFile, tmp_path: Path) -> None:
+    (tmp_path / LEADER_NAME).write_bytes(b"{")
+    assert file.read() is None
+    (tmp_path / LEADER_NAME).chmod(0o666)
+    with pytest.raises(TrustError):
+        file.read()
+
+
+def test_a_controller_that_shares_the_folder_keeps_one_that_does_not_away(
+    file: LeadFile, tmp_path: Path
+) -> None:
+    mine = file.claim(None)
+    assert mine is not None
+    shared = Keeper(tmp_path, Lead(file, mine, SECOND, 0))
+    standby = Keeper(tmp_path, Lead(file, mine, SECOND, 0))
+    with pytest.raises(HostError, match="another gangd uses"):
+        Keeper(tmp_path)
+    standby.close()
+    shared.close()
+    Keeper(tmp_path).close()
+
+
+def test_the_time_after_which_a_standby_takes_over_has_bounds(tmp_path: Path) -> None:
+    assert Config().takeover_ms is None
+    path = tmp_path / "gangd.toml"
+    path.write_text("takeover_ms = 100\n")
+    with pytest.raises(UsageError):
+        load_config(path)
