@@ -150,13 +150,6 @@ class ComposeCluster:
                 raise
             return new
 
-    def client(self, engine: Engine, state: ComposeState, *, tries: int = 1) -> CommandSlurm:
-        """Return a client of the cluster's Slurm, whose commands run in the controller's container."""
-        controllers = of_role(list_containers(engine, state.home, state.cluster), "controller")
-        if not controllers or controllers[0].state != "running":
-            raise SlurmUnreachableError("the controller's container does not run")
-        return CommandSlurm(tries=tries, timeout_s=10.0, runner=_Inside(engine, controllers[0].id).run)
-
     def status(self) -> ComposeStatus:
         """Look at containers, nodes and jobs; Slurm being away is part of the answer.
 
@@ -171,7 +164,7 @@ class ComposeCluster:
         nodes: tuple[Node, ...] | None = None
         jobs: JobSnapshot | None = None
         with suppress(SlurmUnreachableError, SlurmRefusedError):
-            client = self.client(engine, state)
+            client = _client(engine, containers)
             nodes, jobs = tuple(client.nodes()), client.jobs()
         failures = {one.name: last_words(engine, one) for one in containers if not one.is_alive}
         return ComposeStatus(state, containers, nodes, jobs, failures)
@@ -235,19 +228,22 @@ class ComposeCluster:
 
     def _wait(self, engine: Engine, state: ComposeState, say: Callable[[str], None]) -> None:
         deadline_s = time.monotonic() + _UP_WITHIN_S
-        looks, found = 0, ""
+        looks, found, containers = 0, "", list_containers(engine, state.home, state.cluster)
         while True:
             if looks % _LOOK_EVERY == 0:
                 containers = list_containers(engine, state.home, state.cluster)
                 _refuse_failed(engine, containers)
-                self._forget_gone(engine, state, containers)
+                _forget_gone(engine, containers)
             looks += 1
             with suppress(SlurmUnreachableError, SlurmRefusedError):
-                nodes = self.client(engine, state).nodes()
-                up = sum(node.is_up for node in nodes)
-                found = f"{up} of {state.shape.nodes} nodes are idle"
-                if up == len(nodes) == state.shape.nodes and _agents_joined(engine, state):
-                    return
+                nodes = _client(engine, containers).nodes()
+                up, wanted = sum(node.is_up for node in nodes), state.shape.nodes
+                found = f"{up} of {wanted} nodes are idle"
+                if up == len(nodes) == wanted:
+                    joined = wanted if state.shape.gang is not Gang.OSUB else _joined(engine, containers)
+                    if joined >= wanted:
+                        return
+                    found = f"{joined} of {wanted} agents have joined"
             say(found or "waiting for Slurm")
             if time.monotonic() > deadline_s:
                 raise ClusterError(
@@ -256,20 +252,6 @@ class ComposeCluster:
                     f"`osub cluster status --state {self.folder}` says more"
                 )
             time.sleep(_POLL_S)
-
-    def _forget_gone(self, engine: Engine, state: ComposeState, containers: Sequence[Container]) -> None:
-        """Let Slurm forget nodes whose containers are gone: it would wait for them, and send them jobs."""
-        with suppress(SlurmUnreachableError, SlurmRefusedError):
-            there = {one.name for one in of_role(containers, "node")}
-            known = [node.name for node in self.client(engine, state).nodes()]
-            gone = [name for name in known if name not in there and find_name([name]) is not None]
-            if gone:
-                controller = of_role(containers, "controller")[0]
-                engine.run("exec", controller.id, "sh", "-c", _FORGET.format(nodes=" ".join(gone)))
-                for node in of_role(containers, "node"):
-                    words = ("python", "-P", "-m", "deploy.compose.inside", "clear", *gone)
-                    if node.state == "running" and engine.run("exec", node.id, *words).returncode == 0:
-                        break
 
 
 class _Inside:
@@ -304,14 +286,34 @@ def _refuse_failed(engine: Engine, containers: Sequence[Container]) -> None:
             raise ClusterError(f"{one.name} does not live: {why}")
 
 
-def _agents_joined(engine: Engine, state: ComposeState) -> bool:
-    if state.shape.gang is not Gang.OSUB:
-        return True
-    controllers = of_role(list_containers(engine, state.home, state.cluster), "controller")
-    if not controllers:
-        return False
-    answer = engine.run("exec", controllers[0].id, "cat", "/var/lib/gangd/state/status.json", within_s=10.0)
+def _client(engine: Engine, containers: Sequence[Container]) -> CommandSlurm:
+    """Return a client of the cluster's Slurm, whose commands run in the controller's container."""
+    controllers = of_role(containers, "controller")
+    if not controllers or controllers[0].state != "running":
+        raise SlurmUnreachableError("the controller's container does not run")
+    return CommandSlurm(tries=1, timeout_s=10.0, runner=_Inside(engine, controllers[0].id).run)
+
+
+def _forget_gone(engine: Engine, containers: Sequence[Container]) -> None:
+    """Let Slurm forget nodes whose containers are gone: it would wait for them, and send them jobs."""
+    with suppress(SlurmUnreachableError, SlurmRefusedError):
+        there = {one.name for one in of_role(containers, "node")}
+        known = [node.name for node in _client(engine, containers).nodes()]
+        gone = [name for name in known if name not in there and find_name([name]) is not None]
+        if not gone:
+            return
+        controller = of_role(containers, "controller")[0]
+        engine.run("exec", controller.id, "sh", "-c", _FORGET.format(nodes=" ".join(gone)))
+        for node in of_role(containers, "node"):
+            words = ("python", "-P", "-m", "deploy.compose.inside", "clear", *gone)
+            if node.state == "running" and engine.run("exec", node.id, *words).returncode == 0:
+                break
+
+
+def _joined(engine: Engine, containers: Sequence[Container]) -> int:
+    """Return how many agents gangd has heard from."""
+    controller = of_role(containers, "controller")[0]
+    answer = engine.run("exec", controller.id, "cat", "/var/lib/gangd/state/status.json", within_s=10.0)
     with suppress(ValueError, KeyError, TypeError):
-        agents = [node["agent"].lower() for node in json.loads(answer.stdout)["nodes"]]
-        return agents.count("joined") >= state.shape.nodes
-    return False
+        return [node["agent"].lower() for node in json.loads(answer.stdout)["nodes"]].count("joined")
+    return 0

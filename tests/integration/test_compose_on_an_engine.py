@@ -77,7 +77,7 @@ class Contained:
         return dict(line.split() for line in told.splitlines())
 
     def up(self) -> None:
-        self.cluster.up(EngineName.DOCKER, SHAPE, Options())
+        self.cluster.up(EngineName.DOCKER, SHAPE, Options(build=True))
 
 
 @pytest.fixture(scope="module")
