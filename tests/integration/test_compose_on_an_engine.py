@@ -77,7 +77,7 @@ class Contained:
         return dict(line.split() for line in told.splitlines())
 
     def up(self) -> None:
-        self.cluster.up(EngineName.DOCKER, SHAPE, Options(build=True))
+        self.cluster.up(EngineName.DOCKER, SHAPE, Options())
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def contained() -> Iterator[Contained]:
     with docker_engine() as (engine, daemon), empty_folder() as folder:
         cluster = ComposeCluster(folder / "c")
         begun_s = time.monotonic()
-        cluster.up(EngineName.DOCKER, SHAPE, Options())
+        cluster.up(EngineName.DOCKER, SHAPE, Options(build=True))  # of these very sources
         print(f"up after {time.monotonic() - begun_s:.0f} s, images included")
         state = cluster.state()
         try:
