@@ -62,6 +62,9 @@ def thesis_7(
         int | None, typer.Option(min=1, max=5, help="Trials of everything; without: as the budget allows.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be run, and end.")] = False,
+    judge: Annotated[
+        bool, typer.Option("--judge", help="Judge the replays that are there, and make no more.")
+    ] = False,
     html: Annotated[
         Path | None, typer.Option("--html", help="Page to write (OUT/report.html).", metavar="FILE")
     ] = None,
@@ -108,11 +111,11 @@ def thesis_7(
         else:
             _show_plan(prepared)
         return
-    busy = busy_warning() if prepared.lacking else None
+    busy = busy_warning() if prepared.lacking and not judge else None
     if busy is not None:
         typer.echo(f"osub: {busy}", err=True)
     with _ended_by_sigterm(), _simulating() as done:
-        found = study.run(_follow, done)
+        found = study.judge(done) if judge else study.run(_follow, done)
     page = html or out / "report.html"
     from simulator.experiments.page import write_page
 

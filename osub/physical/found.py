@@ -80,7 +80,9 @@ def verdict(results: Results) -> list[str]:
 
 
 def _evidence(results: Results) -> str:
-    replays = sum(map(len, results.real.values())) + sum(map(len, results.pairs.values()))
+    made = sum(map(len, results.real.values())) + sum(map(len, results.pairs.values()))
+    done, whole = made + (results.places is not None), len(results.plan.items())
+    replays = f"{done}" if done >= whole else f"{done} of {whole}"
     if not results.unfit:
         known = f", {results.unwatched} of them without a watch on the host" if results.unwatched else ""
         return f"Evidence: {replays} replays{known}; none is known to be disturbed by others' work."

@@ -163,15 +163,32 @@ class PhysicalStudy:
                 known = Study(plan=plan, trace_name=self._log.name, trace_sha256=self.sha256)
                 folder.begin(known)
             self._check_same(known)
-            plan, layouts = known.plan, known_layouts(known.plan)
-            if folder.lacking(plan) or embedded is not None:
-                self._replay(plan, folder, follow)
-            full = simulate_full_size(self.day, FULL_SEEDS, done)
-            results = gather(plan, folder, layouts, full, done)
+            if folder.lacking(known.plan) or embedded is not None:
+                self._replay(known.plan, folder, follow)
+            return self._judged(known.plan, folder, done)
+
+    def judge(self, done: Callable[[str], None] = lambda _: None) -> Findings:
+        """Judge the replays that are there, and make none.
+
+        Raises
+        ------
+        UsageError
+            No study was begun in the folder.
+        """
+        folder = StudyFolder(self._asked.out) if self._asked.out.exists() else None
+        known = None if folder is None else folder.study()
+        if folder is None or known is None:
+            raise UsageError(f"{self._asked.out} holds no study: leave --judge out to begin one")
+        with folder.locked():
+            self._check_same(known)
+            return self._judged(known.plan, folder, done)
+
+    def _judged(self, plan: Plan, folder: StudyFolder, done: Callable[[str], None]) -> Findings:
+        full = simulate_full_size(self.day, FULL_SEEDS, done)
+        results = gather(plan, folder, known_layouts(plan), full, done)
         for why in results.unsimulated:
             self._say(f"not simulated: {why}")
-        seed = plan.draws[0] if plan.draws else 1
-        return findings(results, self._first, self.day(seed))
+        return findings(results, self._first, self.day(plan.draws[0] if plan.draws else 1))
 
     def _replay(self, plan: Plan, folder: StudyFolder, follow: Follow) -> None:
         layouts = known_layouts(plan)

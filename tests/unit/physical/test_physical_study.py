@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local import Gang, Queues
+from osub.claims import Verdict
 from osub.errors import InputError, UsageError
 from osub.physical.folder import Study, StudyFolder
 from osub.physical.layouts import GANGD, NAIVE, SLURM_GANG, layout_found, layouts_of
@@ -94,6 +95,18 @@ def test_other_options_than_the_study_was_begun_with_are_refused(tmp_path: Path)
     with pytest.raises(UsageError, match=r"planned otherwise.*--force"):
         PhysicalStudy(asked(tmp_path, budget_s=3600.0)).prepare()
     assert PhysicalStudy(asked(tmp_path, budget_s=3600.0), force=True).prepare().is_new
+
+
+@needs_log
+@pytest.mark.slow
+def test_what_is_there_can_be_judged_and_nothing_is_no_study(tmp_path: Path) -> None:
+    study = PhysicalStudy(asked(tmp_path))
+    with pytest.raises(UsageError, match="holds no study"):
+        study.judge()
+    begin(tmp_path, plan_of=study)
+    found = study.judge()
+    assert len({row.id.split()[0] for row in found.claims}) == 28
+    assert any(row.id == "R25 sim" and row.verdict is Verdict.HOLDS for row in found.claims)
 
 
 @needs_log
