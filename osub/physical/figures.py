@@ -28,7 +28,8 @@ def drawings(results: Results, day: SwfTrace) -> list[Drawing]:
     """Return every figure; ``day`` is the whole day at the thesis's size."""
     keys = [key for key in results.layouts if key in results.real]
     here = f"N{results.plan.nodes}C{results.plan.cores}"
-    return [
+    pair = ("Table 7.4: speed of two coupled jobs, alone and together", pairs(results))
+    rest = [
         ("Figure 7.1: phases, and cores asked for on N12C12", phases(day)),
         (
             f"Figure 7.5: longest wait on {here}, real",
@@ -49,9 +50,10 @@ def drawings(results: Results, day: SwfTrace) -> list[Drawing]:
             distribution(results, keys, "degradation", "run/dedicated"),
         ),
         (f"Figure 7.11: simulated and real under gangd on {here}", simulated_and_real(results)),
-        ("Figures 7.5 and 7.7 at the thesis's size, simulated", full_size(results)),
-        ("Table 7.4: speed of two coupled jobs, alone and together", pairs(results)),
+        ("Table 7.6 at the thesis's size, simulated", full_size(results)),
     ]
+    # The first one is the page's picture: what gang scheduling is for, where that was measured.
+    return [pair, *rest] if results.pairs.get(DEDICATED.key) else [*rest, pair]
 
 
 def phases(day: SwfTrace) -> go.Figure:
