@@ -1,6 +1,6 @@
 """What keeping harmful pairs apart makes of jobs on a real Slurm; asserts no time.
 
-Run it on a calm host, five minutes a round::
+Run it on a calm host, four minutes an order::
 
     pytest -m benchmark -s tests/benchmarks/test_pairing_on_slurm.py
 
@@ -12,8 +12,8 @@ seed draws, and are replayed (``osub replay``) under three rules, one after the 
 * ``no twins``: applications of one family never share (``--pairing``);
 * ``apart``: nobody shares with whom it loses, or makes lose, more than 0.6, as measured.
 
-``OSUB_PAIR_ROUNDS`` (2), ``OSUB_PAIR_JOBS`` (16), ``OSUB_PAIR_S`` (6): orders, jobs of each, their seconds
-alone. Runs alone of each application bracket each round.
+``OSUB_PAIR_ORDERS`` (0,1), ``OSUB_PAIR_JOBS`` (12), ``OSUB_PAIR_S`` (4): seeds of the orders, jobs of each,
+their seconds alone. Runs alone of each application bracket each order.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from tests.fixtures.voice import say
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.slurm, pytest.mark.timeout(3600)]
 
-ROUNDS = int(os.environ.get("OSUB_PAIR_ROUNDS", "2"))
-JOBS = int(os.environ.get("OSUB_PAIR_JOBS", "16"))
-ALONE_S = float(os.environ.get("OSUB_PAIR_S", "6"))
+ORDERS = [int(word) for word in os.environ.get("OSUB_PAIR_ORDERS", "0,1").split(",")]
+JOBS = int(os.environ.get("OSUB_PAIR_JOBS", "12"))
+ALONE_S = float(os.environ.get("OSUB_PAIR_S", "4"))
 # Half of the jobs lose their cache to most others; who takes it, and who cares for none, are the rest.
-MIX = {"chase.2048K": 8, "stream.98304K": 3, "integer": 3, "lu.W": 2}
+MIX = {"chase.2048K": 6, "stream.98304K": 2, "integer": 2, "lu.W": 2}
 SLURM, TWINS, APART = "as Slurm has it", "no twins", "apart beyond 0.6"
 MOST = 0.6
 
@@ -92,7 +92,7 @@ def replay(
 
 def alone(cluster: LocalCluster, folder: Path) -> dict[str, float]:
     """Return how long each application takes alone; two at once, a node each."""
-    gap_s = 3 * ALONE_S + 6
+    gap_s = 2 * ALONE_S + 6
     jobs = [(gap_s * (number // 2), name) for number, name in enumerate(MIX)]
     rows = replay(cluster, folder, jobs)
     return {name: length_s(row) for (_, name), row in zip(jobs, rows, strict=True)}
@@ -127,11 +127,11 @@ def test_losses_with_and_without(cluster: LocalCluster, tmp_path: Path) -> None:
     base = [alone(cluster, tmp_path / "alone-0")]
     say(f"alone: {', '.join(f'{name} {seconds:.1f} s' for name, seconds in base[0].items())}")
     rows: dict[tuple[int, str], tuple[list[str], list[dict[str, object]]]] = {}
-    for number in range(ROUNDS):
+    for number, seed in enumerate(ORDERS):
         names = [name for name, count in MIX.items() for _ in range(round(count * JOBS / sum(MIX.values())))]
-        random.Random(number).shuffle(names)
+        random.Random(seed).shuffle(names)
         jobs = [(0.5 * at, name) for at, name in enumerate(names)]
-        order = list(rules)[number % len(rules) :] + list(rules)[: number % len(rules)]
+        order = list(rules)[seed % len(rules) :] + list(rules)[: seed % len(rules)]
         for rule in order:
             folder = tmp_path / f"{number}-{list(rules).index(rule)}"
             rows[number, rule] = names, replay(cluster, folder, jobs, *rules[rule])
@@ -140,7 +140,7 @@ def test_losses_with_and_without(cluster: LocalCluster, tmp_path: Path) -> None:
         own = {name: (base[number][name] + base[number + 1][name]) / 2 for name in MIX}
         outcome = outcome_of(names, found, own)
         made[rule].append(outcome)
-        say(f"order {number}, {rule}: {told(outcome)}  [load {os.getloadavg()[0]:.1f}]")
+        say(f"order {ORDERS[number]}, {rule}: {told(outcome)}  [load {os.getloadavg()[0]:.1f}]")
     say("\n| rule | mean loss | 95% lose at most | worst | mean wait (s) | jobs an hour |")
     say("| --- | --- | --- | --- | --- | --- |")
     for rule, outcomes in made.items():
