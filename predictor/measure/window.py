@@ -136,9 +136,24 @@ def measure(
         Pace(last.steps - first.steps, last.last_s - first.last_s, last.busy_s - first.busy_s, cpu_s)
         for first, last, cpu_s in zip(before, after, used_s, strict=True)
     ]
-    # On several CPUs nothing tells whom the others kept waiting.
-    taken = share_taken(lasted_s, foreign_s + steal_s, whole) if len(set(cpus)) == 1 else 0.0
-    return Window(started, lasted_s, tuple(replace(pace, taken=taken) for pace in whole), foreign_s, steal_s)
+    ranks = sum(program.application.ranks for program in programs)
+    taken = shares_taken(lasted_s, foreign_s + steal_s, whole, len(set(cpus)), ranks)
+    paces = tuple(replace(pace, taken=share) for pace, share in zip(whole, taken, strict=True))
+    return Window(started, lasted_s, paces, foreign_s, steal_s)
+
+
+def shares_taken(
+    seconds: float, others_s: float, paces: Sequence[Pace], cpus: int, ranks: int
+) -> list[float]:
+    """Return ``share_taken`` of each program: of all on one CPU, or of each on a CPU of its own.
+
+    Where jobs of several ranks share CPUs nothing tells whom the others kept waiting: 0.
+    """
+    if cpus == 1:
+        return [share_taken(seconds, others_s, paces)] * len(paces)
+    if cpus == ranks == len(paces):
+        return [share_taken(seconds, others_s, [pace]) for pace in paces]
+    return [0.0] * len(paces)
 
 
 def share_taken(seconds: float, others_s: float, paces: Sequence[Pace]) -> float:

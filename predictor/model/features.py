@@ -54,6 +54,20 @@ OF_THE_HOST = ("os:run_delay", "os:switches_involuntary")
 """What a run alone has of these tells what else the host did, not what the application is."""
 
 
+CPU = "os:cpu"
+_CPU_PARTS = ("os:cpu_user", "os:cpu_system")
+"""CPU seconds a second: the share of a core that a program uses alone. One that sleeps loses less to others,
+in whichever mode it computes; so their sum is the counter."""
+
+
+def with_cpu(values: Mapping[str, float]) -> dict[str, float]:
+    """Return an application's counters, by name, as a model knows them: with ``CPU`` for its two parts."""
+    if not all(part in values for part in _CPU_PARTS):
+        return dict(values)
+    rest = {name: value for name, value in values.items() if name not in _CPU_PARTS}
+    return rest | {CPU: sum(values[part] for part in _CPU_PARTS)}
+
+
 def logarithms(values: Floats, floors: Sequence[float]) -> Floats:
     """Return values of counters as a model sees them; shapes (..., K) and (K,)."""
     scaled: Floats = np.log10(values + np.asarray(floors))
@@ -80,7 +94,7 @@ def features_of(counters: pl.DataFrame, applications: Sequence[str]) -> Features
     """
     known = counters.filter(pl.col("application").is_in(list(applications)) & pl.col("value").is_not_null())
     known = known.with_columns(name=pl.col("source") + ":" + pl.col("counter"))
-    known = known.filter(~pl.col("name").is_in(OF_THE_HOST))
+    known = _with_cpu(known.filter(~pl.col("name").is_in(OF_THE_HOST)))
     often = known.group_by("name", "per").len().sort("name", "per")
     most = int(often["len"].max() or 0)  # type: ignore[arg-type]
     kept = often.filter(2 * pl.col("len") > most)
@@ -111,3 +125,16 @@ def features_of(counters: pl.DataFrame, applications: Sequence[str]) -> Features
         values=values[:, differ],
         left_out=dict(sorted(left_out.items())),
     )
+
+
+def _with_cpu(known: pl.DataFrame) -> pl.DataFrame:
+    """Return rows of counters (application, name, per, value), as ``with_cpu`` has them."""
+    rows = known.select("application", "name", "per", "value")
+    is_part = pl.col("name").is_in(_CPU_PARTS)
+    parts = rows.filter(is_part)
+    whole = parts.group_by("application").agg(
+        pl.lit(CPU).alias("name"), pl.col("per").first(), pl.col("value").sum(), pl.len().alias("parts")
+    )
+    whole = whole.filter(pl.col("parts") == len(_CPU_PARTS)).drop("parts")
+    both = pl.col("application").is_in(whole["application"].to_list())
+    return pl.concat((rows.filter(~(is_part & both)), whole))

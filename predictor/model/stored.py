@@ -15,7 +15,7 @@ from osub.errors import InputError
 from osub.one_line import one_line
 from osub.whole_file import write_whole
 from predictor.dataset import Host, Kind
-from predictor.model.features import Floats
+from predictor.model.features import Floats, with_cpu
 
 MODEL_VERSION = 1
 LONGEST_MODEL = 1 << 24
@@ -165,6 +165,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         InputError
             One that the model needs is not there.
         """
+        values = with_cpu(values)
         missing = [name for name in self.counters if name not in values]
         if missing:
             raise InputError(

@@ -31,7 +31,7 @@ from predictor.measure.run import Measurement, Settings, places
 from predictor.measure.running import ProgramError, Running, weigh_session
 from predictor.measure.store import Store
 from predictor.measure.turns import Turns
-from predictor.measure.window import Pace, measure, share_taken
+from predictor.measure.window import Pace, measure, share_taken, shares_taken
 from predictor.programs import compiled
 from predictor.programs.catalogue import ALL, Application, applications_named
 from tests.fixtures.tier import examples
@@ -123,6 +123,11 @@ def test_what_others_take_of_the_core_is_not_laid_to_the_pair() -> None:
     assert share_taken(1.0, 0.4, [sleeper]) == 0.0
     # One that waits for a disk as long as it computes: nobody took that.
     assert share_taken(1.0, 0.0, [Pace(steps=9, wall_s=1.0, busy_s=1.0, cpu_s=0.5)]) == 0.0
+    # On a CPU of its own each has lost what it wanted and did not get; of jobs of two ranks nobody knows.
+    half = Pace(steps=100, wall_s=1.0, busy_s=1.0, cpu_s=0.5)
+    assert shares_taken(1.0, 0.6, [half, always], 1, 2) == [pytest.approx(0.1)] * 2
+    assert shares_taken(1.0, 0.6, [half, always], 2, 2) == [pytest.approx(0.5), pytest.approx(0.6)]
+    assert shares_taken(1.0, 0.6, [half, always], 2, 4) == [0.0, 0.0]
     # A count that cannot be leaves a tenth.
     assert share_taken(1.0, 5.0, [Pace(steps=9, wall_s=1.0, busy_s=1.0, cpu_s=0.0)]) == pytest.approx(0.9)
 

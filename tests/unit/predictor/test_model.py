@@ -22,7 +22,7 @@ from predictor.model import Model, read_model, write_model
 from predictor.model.clusters import cluster
 from predictor.model.curves import curves_of, predict_unseen
 from predictor.model.evaluate import KindReport, evaluate_kind, rank_of
-from predictor.model.features import features_of
+from predictor.model.features import features_of, with_cpu
 from predictor.model.fit import fit_model
 from predictor.model.folds import at_random, by_application, by_pair, each_application, each_family
 from predictor.model.linear import cut_of
@@ -430,6 +430,19 @@ def test_what_the_host_did_meanwhile_is_no_feature(pairs: Pairs) -> None:
     found = features_of(more, pairs.applications["application"].to_list())
     assert "os:switches_voluntary" in found.counters
     assert not {"os:run_delay", "os:switches_involuntary"} & set(found.counters)
+
+
+def test_who_sleeps_is_known_by_the_share_of_a_core_that_it_uses() -> None:
+    rows = [
+        {"application": name, "source": "os", "counter": counter, "per": "second", "value": value}
+        for name, user, system in (("a", 0.3, 0.2), ("b", 0.9, 0.1), ("c", 0.5, 0.4))
+        for counter, value in (("cpu_user", user), ("cpu_system", system))
+    ]
+    found = features_of(COUNTERS.frame(rows), ["a", "b", "c"])
+    assert found.counters == ("os:cpu",)
+    assert 10 ** found.values[:, 0] - found.floors[0] == pytest.approx([0.5, 1.0, 0.9])
+    assert with_cpu({"os:cpu_user": 0.3, "os:cpu_system": 0.2, "x": 1.0}) == {"x": 1.0, "os:cpu": 0.5}
+    assert with_cpu({"os:cpu_user": 0.3}) == {"os:cpu_user": 0.3}
 
 
 def test_the_pairs_and_the_model_that_come_along_answer() -> None:

@@ -15,6 +15,7 @@ from osub.errors import UsageError
 from predictor.measure.running import ProgramError, Running
 from predictor.measure.window import measure
 from predictor.programs.catalogue import applications_named, known_applications
+from tests.integration.waiting import wait_until
 from workloads.meter import make_meter, read_meter
 
 # Prints as NPB 3.4 does: LU, BT and SP the first time step and each twentieth, MG the first and each fifth.
@@ -122,7 +123,7 @@ def test_it_has_a_speed_in_a_window_and_is_gone_afterwards(folder: Path, tmp_pat
         assert measure([running], [cpu], 0.0, 0.1).paces[0].speed > 0
     finally:
         running.close()
-    assert all(is_over(pid) for pid in pids)
+    wait_until(lambda: all(is_over(pid) for pid in pids), 30, "all are over")
 
 
 @pytest.mark.slow
