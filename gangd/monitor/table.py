@@ -104,6 +104,8 @@ DROPPED = (
     OTHER,
 )
 FAULTS = (
+    "bell",
+    "reload_refused",
     "clock_doubted",
     "clock_jump",
     "foreign_controller",
