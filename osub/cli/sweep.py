@@ -20,10 +20,12 @@ from osub.cli.application import application
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console, roughly
 from osub.errors import OsubError, UsageError
+from osub.live.cluster import conf_in
 from osub.one_line import one_line
 from osub.sweep.measure import measure
 from osub.sweep.points import point_of
 from osub.sweep.run import Standing, Sweep, run_sweep
+from osub.sweep.slurm_jobs import JobsWanted, SlurmJobs
 from osub.sweep.spec import Parameters, read_spec
 from osub.sweep.store import FAILED, TABLE, Store
 from osub.sweep.tell import SHOWN, best_rows, figure
@@ -67,6 +69,21 @@ def run_command(
     dask: Annotated[
         str | None, typer.Option(metavar="ADDRESS|FILE", help="Run on the Dask cluster of this scheduler.")
     ] = None,
+    slurm: Annotated[
+        int | None,
+        typer.Option(metavar="JOBS", min=1, max=10_000, help="Run in so many Slurm jobs of one core."),
+    ] = None,
+    cluster: Annotated[
+        Path | None,
+        typer.Option(help="With --slurm: folder with slurm.conf. [default: the environment's Slurm]"),
+    ] = None,
+    slurm_partition: Annotated[str | None, typer.Option(help="With --slurm: partition of the jobs.")] = None,
+    slurm_account: Annotated[str | None, typer.Option(help="With --slurm: account of the jobs.")] = None,
+    slurm_memory_mib: Annotated[int, typer.Option(min=100, help="With --slurm: memory of each job.")] = 2000,
+    slurm_limit_min: Annotated[int, typer.Option(min=1, help="With --slurm: limit of each job.")] = 240,
+    slurm_host: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="With --slurm: address of this host for the nodes.")
+    ] = None,
     tries: Annotated[int, typer.Option(min=1, max=10, help="Of a point whose process dies.")] = 2,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be run, and run nothing.")
@@ -76,8 +93,10 @@ def run_command(
     as_json: AsJson = False,
 ) -> None:
     """Simulate every point of a sweep that is not done yet; write a table, and a page if wanted."""
-    if dask is not None and workers is not None:
-        raise UsageError("--workers are this host's; a Dask cluster has its own")
+    if sum(choice is not None for choice in (workers, dask, slurm)) > 1:
+        raise UsageError("--workers, --dask and --slurm are three ways to run the points: say one")
+    if slurm is None and cluster is not None:
+        raise UsageError("--cluster says where --slurm JOBS run; say both")
     check_free(html, force)
     asked = read_spec(spec)
     points = [point_of(parameters) for parameters in asked.combinations()]
@@ -86,7 +105,22 @@ def run_command(
         known = len(store.finished(points))
         typer.echo(f"{len(points):,} points, {known:,} of them done; {len(points) - known:,} to run")
         return
-    team: Workers = Dask(measure, dask) if dask is not None else Processes(measure, workers or _cpus())
+    team: Workers
+    if slurm is not None:
+        wanted = JobsWanted(
+            jobs=slurm,
+            slurm_conf=None if cluster is None else conf_in(cluster),
+            memory_mib=slurm_memory_mib,
+            limit_min=slurm_limit_min,
+            partition=slurm_partition,
+            account=slurm_account,
+            host=slurm_host,
+        )
+        team = SlurmJobs(measure, wanted, out.resolve())
+    elif dask is not None:
+        team = Dask(measure, dask)
+    else:
+        team = Processes(measure, workers or _cpus())
     with _bar(len(points)) as watch:
         sweep = run_sweep(points, store, team, tries=tries, watch=watch)
     if html is not None:

@@ -24,6 +24,21 @@ def find_cluster(folder: Path | None) -> tuple[CommandSlurm, ClusterState | None
     """
     if folder is None:
         return CommandSlurm(), None
+    conf = conf_in(folder)
+    folder = conf.parent
+    return CommandSlurm(conf), read_state(folder) if (folder / FILE).exists() else None
+
+
+def conf_in(folder: Path) -> Path:
+    """Return the slurm.conf in ``folder``, or ``folder`` itself if it is one.
+
+    Raises
+    ------
+    ClusterError
+        There is none.
+    TrustError
+        It is in the hands of somebody who is neither root nor Slurm's own user nor the caller.
+    """
     if folder.name == _CONF and folder.is_file():
         folder = folder.parent
     if folder.is_file():
@@ -36,4 +51,4 @@ def find_cluster(folder: Path | None) -> tuple[CommandSlurm, ClusterState | None
             f"{folder} has no slurm.conf: name the folder of an embedded cluster (`osub cluster up "
             "--state DIR` makes one), or leave --cluster out for this host's own Slurm"
         ) from error
-    return CommandSlurm(conf), read_state(folder) if (folder / FILE).exists() else None
+    return conf

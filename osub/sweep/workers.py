@@ -7,7 +7,6 @@ point at a time, and whoever dies is replaced.
 from __future__ import annotations
 
 import json
-import os
 import queue
 import subprocess
 import sys
@@ -189,24 +188,10 @@ class Dask:
 
     def run(self, points: Sequence[Point]) -> Iterator[Ended]:
         """Yield each point as it ends."""
-        from distributed import KilledWorker, as_completed
+        from osub.sweep.dask_points import gather
 
         with _client(self._address) as client:
-            # Keys of this run's own: results of an earlier one that Dask still has are not taken for it.
-            run = os.urandom(4).hex()
-            futures = {
-                client.submit(self._work, point.parameters, key=f"{point.key}-{run}", pure=False): point
-                for point in points
-            }
-            for future in as_completed(futures, loop=client.loop):  # type: ignore[no-untyped-call]
-                failure = future.exception()
-                if failure is None:
-                    yield futures[future], future.result()
-                elif isinstance(failure, KilledWorker):
-                    yield futures[future], KILLED
-                else:
-                    why = one_line(f"{type(failure).__name__}: {failure}")
-                    yield futures[future], Failure(why, again=not isinstance(failure, OsubError))
+            yield from gather(client, self._work, points)
 
 
 def _client(address: str) -> Client:

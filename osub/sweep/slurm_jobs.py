@@ -1,0 +1,143 @@
+"""Who runs the points: jobs of a Slurm cluster, each a worker of Dask (dask-jobqueue).
+
+The scheduler lives in the process of the sweep and takes connections by TLS only, with a certificate made
+for this one sweep: whoever can open a connection to a scheduler of Dask can run code as its owner.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from osub.errors import ClusterError, UsageError
+from osub.one_line import one_line
+from osub.sweep.dask_points import gather
+from osub.sweep.points import Point
+from osub.sweep.workers import Ended, Work
+
+if TYPE_CHECKING:
+    from dask_jobqueue.slurm import SLURMCluster
+
+# A worker that has not heard of its sweep for as long ends its job.
+_FORGOTTEN_S = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsWanted:
+    """Which jobs run a sweep's points.
+
+    Parameters
+    ----------
+    jobs
+        How many, of one core each.
+    slurm_conf
+        Configuration of the cluster; ``None`` takes the environment's.
+    memory_mib, limit_min
+        What each asks for.
+    partition, account
+        Where to, if not the cluster's and the user's defaults.
+    host
+        Address of this host that the nodes reach; ``None`` takes that of its name.
+    """
+
+    jobs: int
+    slurm_conf: Path | None = None
+    memory_mib: int = 2000
+    limit_min: int = 240
+    partition: str | None = None
+    account: str | None = None
+    host: str | None = None
+
+
+class SlurmJobs:
+    """Jobs of Slurm, as many as wanted at a time; they end with the sweep.
+
+    Parameters
+    ----------
+    work
+        What runs a point; osub must be installed where the nodes see it, and files be where they are here.
+    wanted
+        The jobs.
+    folder
+        Folder that every node sees: the jobs' certificates and logs lie there.
+
+    Raises
+    ------
+    UsageError
+        Dask, dask-jobqueue or cryptography is not installed.
+    """
+
+    def __init__(self, work: Work, wanted: JobsWanted, folder: Path) -> None:
+        try:
+            import cryptography  # noqa: F401
+            import dask_jobqueue  # noqa: F401
+        except ImportError as error:
+            raise UsageError("--slurm needs Dask: pip install 'osub[sweep]'") from error
+        self._work = work
+        self._wanted = wanted
+        self._folder = folder
+
+    def run(self, points: Sequence[Point]) -> Iterator[Ended]:
+        """Yield each point as it ends.
+
+        Raises
+        ------
+        ClusterError
+            Slurm takes no jobs.
+        """
+        from distributed import Client
+
+        with _jobs(self._wanted, self._folder) as cluster:
+            cluster.scale(jobs=min(self._wanted.jobs, len(points)))  # type: ignore[no-untyped-call]
+            with Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
+                yield from gather(client, self._work, points)
+
+
+@contextmanager
+def _jobs(wanted: JobsWanted, folder: Path) -> Iterator[SLURMCluster]:
+    """Begin a scheduler whose workers are jobs; the jobs are cancelled at the end."""
+    from dask_jobqueue.slurm import SLURMCluster
+
+    secrets = folder / "slurm"
+    secrets.mkdir(mode=0o700, parents=True, exist_ok=True)
+    scheduler: dict[str, Any] = {"dashboard": False}
+    if wanted.host is not None:
+        scheduler["host"] = wanted.host
+    before = os.environ.get("SLURM_CONF")
+    if wanted.slurm_conf is not None:
+        os.environ["SLURM_CONF"] = str(wanted.slurm_conf)
+    try:
+        try:
+            cluster = SLURMCluster(
+                cores=1,
+                processes=1,
+                memory=f"{wanted.memory_mib} MiB",
+                job_mem=f"{wanted.memory_mib}M",
+                walltime=f"{wanted.limit_min}",
+                queue=wanted.partition,
+                account=wanted.account,
+                job_name="osub-sweep",
+                python=sys.executable,
+                death_timeout=_FORGOTTEN_S,
+                local_directory=str(secrets),
+                log_directory=str(secrets),
+                shared_temp_directory=str(secrets),
+                scheduler_options=scheduler,
+                security=True,
+            )
+            with cluster:
+                yield cluster
+        except (RuntimeError, OSError, ValueError) as error:
+            raise ClusterError(
+                f"the sweep's jobs could not be started: {one_line(str(error), 300)}"
+            ) from error
+    finally:
+        if before is None:
+            os.environ.pop("SLURM_CONF", None)
+        else:
+            os.environ["SLURM_CONF"] = before
