@@ -7,6 +7,7 @@ for this one sweep: whoever can open a connection to a scheduler of Dask can run
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -93,14 +94,28 @@ class SlurmJobs:
         from distributed import Client
 
         with _jobs(self._wanted, self._folder) as cluster:
+            _ask(cluster.job_script())
             cluster.scale(jobs=min(self._wanted.jobs, len(points)))  # type: ignore[no-untyped-call]
             with Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
                 yield from gather(client, self._work, points)
 
 
+def _ask(script: str) -> None:
+    """Ask Slurm whether it would take such a job: Dask itself would wait for ever for one that is refused."""
+    try:
+        asked = subprocess.run(
+            ["sbatch", "--test-only"], input=script, capture_output=True, text=True, check=False, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ClusterError(f"sbatch does not answer: {one_line(str(error), 200)}") from error
+    if asked.returncode != 0:
+        raise ClusterError(f"Slurm takes no such job: {one_line(' '.join(asked.stderr.split()), 300)}")
+
+
 @contextmanager
 def _jobs(wanted: JobsWanted, folder: Path) -> Iterator[SLURMCluster]:
     """Begin a scheduler whose workers are jobs; the jobs are cancelled at the end."""
+    import dask
     from dask_jobqueue.slurm import SLURMCluster
 
     secrets = folder / "slurm"
@@ -112,7 +127,7 @@ def _jobs(wanted: JobsWanted, folder: Path) -> Iterator[SLURMCluster]:
     if wanted.slurm_conf is not None:
         os.environ["SLURM_CONF"] = str(wanted.slurm_conf)
     try:
-        try:
+        with dask.config.set({"temporary-directory": str(secrets)}):
             cluster = SLURMCluster(
                 cores=1,
                 processes=1,
