@@ -94,7 +94,7 @@ class SlurmJobs:
         from distributed import Client
 
         with _jobs(self._wanted, self._folder) as cluster:
-            _ask(cluster.job_script())
+            _ask(cluster.job_script())  # type: ignore[no-untyped-call]
             cluster.scale(jobs=min(self._wanted.jobs, len(points)))  # type: ignore[no-untyped-call]
             with Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
                 yield from gather(client, self._work, points)
@@ -147,10 +147,8 @@ def _jobs(wanted: JobsWanted, folder: Path) -> Iterator[SLURMCluster]:
             )
             with cluster:
                 yield cluster
-        except (RuntimeError, OSError, ValueError) as error:
-            raise ClusterError(
-                f"the sweep's jobs could not be started: {one_line(str(error), 300)}"
-            ) from error
+    except (RuntimeError, OSError, ValueError) as error:
+        raise ClusterError(f"the sweep's jobs could not be started: {one_line(str(error), 300)}") from error
     finally:
         if before is None:
             os.environ.pop("SLURM_CONF", None)
