@@ -30,6 +30,8 @@ from workloads.swf import write_swf
 
 # A setting's cluster starts and ends in so many seconds of its share of the time.
 _AROUND_S = 7.0
+# A replay is no shorter, for less says nothing: a demo of a minute then takes up to a minute and a half.
+_LEAST_S = 20.0
 # Slurm's gang scheduler has slices of 5 s at least and may stall launches: it needs long replays.
 _LONG_S = 300.0
 # Replays on a busy host may take longer than planned, all together by this factor.
@@ -71,7 +73,7 @@ def demo(
         trace,
         nodes,
         cores,
-        max(20.0 if trace else 0.0, seconds / len(settings) - _AROUND_S),
+        max(_LEAST_S, seconds / len(settings) - _AROUND_S),
         seed,
         lenient=lenient,
     )

@@ -90,13 +90,17 @@ def choose_trace(
     """
     if path is None and nodes * cores > 1:
         mix = coupled_mix(nodes * cores, seconds, seed)
-        story = (
-            f"{mix.blocks} times the same {JOBS_A_BLOCK} jobs: two MPI jobs of {mix.procs} ranks that wait "
-            f"for each other all the time (LU of class {COUPLED_CLASS}, {mix.run_s:g} s on their own cores); "
-            f"then an interactive job ({INTERACTIVE_S:g} s, mostly idle) and two more such MPI jobs. "
-            "`--trace FILE` replays a real day instead."
+        then = (
+            f"; then an interactive job ({INTERACTIVE_S:g} s, mostly idle) and two more such MPI jobs"
+            if mix.block_jobs == JOBS_A_BLOCK
+            else ""
         )
-        return Chosen(mix.trace, story, mix.coupled, JOBS_A_BLOCK)
+        story = (
+            f"{mix.blocks} times the same {mix.block_jobs} jobs: two MPI jobs of {mix.procs} ranks that wait "
+            f"for each other all the time (LU of class {COUPLED_CLASS}, {mix.run_s:g} s on their own cores)"
+            f"{then}. `--trace FILE` replays a real day instead."
+        )
+        return Chosen(mix.trace, story, mix.coupled, mix.block_jobs)
     if path is not None:
         original, origin = read_swf(path, strict=not lenient), f"the trace {path.name}"
     else:

@@ -5,6 +5,9 @@ the second waits for the first; two a core, and each rank waits for ranks that a
 both jobs take turns as wholes. When they should be done a short interactive job comes, idle for most of its
 time, and with it two more coupled ones, which must wait for it unless cores are shared. Every block has the
 same jobs, so a setting that is good by chance in one is not in all.
+
+Where the time is too short for three such blocks, a block is two coupled jobs and nothing else, shorter ones:
+there are more of them then, and three blocks or more are what an interval takes.
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ from osub.errors import UsageError
 from workloads.swf import SwfComment, SwfHeader, SwfJob, SwfTrace
 from workloads.trace.interactive import embed_patterns
 
-JOBS_A_BLOCK = 5
-USUAL_S, SHORTEST_S = 2.9, 1.2
+JOBS_A_BLOCK, JOBS_A_PAIR = 5, 2
+LEAST_BLOCKS = 3
+USUAL_S, USUAL_OF_A_PAIR_S, SHORTEST_S = 2.9, 1.6, 1.2
 """Lengths of a coupled job on dedicated cores; longer replays have more blocks, not longer jobs."""
 INTERACTIVE_S = 1.5
 """Length of an interactive job on dedicated cores."""
@@ -44,6 +48,8 @@ class CoupledMix:
         How long each of them runs on dedicated cores.
     blocks
         How often the mixture is repeated.
+    block_jobs
+        Jobs of a block: ``JOBS_A_BLOCK``, or ``JOBS_A_PAIR`` where the time is short.
     """
 
     trace: SwfTrace
@@ -51,6 +57,7 @@ class CoupledMix:
     procs: int
     run_s: float
     blocks: int
+    block_jobs: int = JOBS_A_BLOCK
 
 
 def coupled_mix(procs: int, target_s: float, seed: int = 1) -> CoupledMix:
@@ -73,33 +80,44 @@ def coupled_mix(procs: int, target_s: float, seed: int = 1) -> CoupledMix:
     if procs < 2:
         raise UsageError("jobs whose ranks wait for each other need two processors; this host has one")
     wide = 1 << (procs.bit_length() - 1)
-    blocks = max(1, int(target_s / _block_s(USUAL_S)))
-    run_s = (target_s / blocks - JOBS_A_BLOCK * START_S - INTERACTIVE_S) / _COUPLED_A_BLOCK
+    blocks = int(target_s / _block_s(USUAL_S))
+    block_jobs = JOBS_A_BLOCK if blocks >= LEAST_BLOCKS else JOBS_A_PAIR
+    if block_jobs == JOBS_A_BLOCK:
+        run_s = (target_s / blocks - JOBS_A_BLOCK * START_S - INTERACTIVE_S) / _COUPLED_A_BLOCK
+    else:
+        blocks = max(LEAST_BLOCKS, int(target_s / _pair_s(USUAL_OF_A_PAIR_S)))
+        run_s = target_s / blocks / JOBS_A_PAIR - START_S
     if run_s < SHORTEST_S:
         raise UsageError(
             f"a replay of {target_s:.0f} s is too short for jobs that show anything; it takes "
-            f"{_block_s(SHORTEST_S):.0f} s at least"
+            f"{LEAST_BLOCKS * _pair_s(SHORTEST_S):.0f} s at least"
         )
     run_s = round(run_s, 1)
-    first = SwfTrace(_header(procs), tuple(_block(run_s, wide)), "coupled-mix")
+    length_s = _block_s(run_s) if block_jobs == JOBS_A_BLOCK else _pair_s(run_s)
+    first = SwfTrace(_header(procs), tuple(_block(run_s, wide)[:block_jobs]), "coupled-mix")
     first = embed_patterns(first, INTERACTIVE_QUEUE, seed)
     jobs = tuple(
         replace(
             job,
-            job_number=block * JOBS_A_BLOCK + job.job_number,
-            submit_s=round(block * _block_s(run_s) + job.submit_s, 1),
+            job_number=block * block_jobs + job.job_number,
+            submit_s=round(block * length_s + job.submit_s, 1),
         )
         for block in range(blocks)
         for job in first.jobs
     )
-    trace = first.with_jobs(jobs, f"{blocks} times the same {JOBS_A_BLOCK} jobs")
+    trace = first.with_jobs(jobs, f"{blocks} times the same {block_jobs} jobs")
     return CoupledMix(
         trace=trace,
         coupled=tuple(job.job_number for job in trace.jobs if job.queue == BATCH_QUEUE),
         procs=wide,
         run_s=run_s,
         blocks=blocks,
+        block_jobs=block_jobs,
     )
+
+
+def _pair_s(run_s: float) -> float:
+    return JOBS_A_PAIR * (run_s + START_S)
 
 
 def _block_s(run_s: float) -> float:

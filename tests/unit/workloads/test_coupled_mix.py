@@ -10,6 +10,8 @@ from workloads.trace.coupled_mix import (
     BATCH_QUEUE,
     INTERACTIVE_QUEUE,
     JOBS_A_BLOCK,
+    JOBS_A_PAIR,
+    LEAST_BLOCKS,
     SHORTEST_S,
     START_S,
     coupled_mix,
@@ -21,10 +23,19 @@ from workloads.trace.miniature import fcfs_makespan_s
 @pytest.mark.parametrize("target_s", [13.0, 25.0, 53.0, 300.0])
 def test_one_job_a_core_takes_about_the_time_asked_for(procs: int, target_s: float) -> None:
     mix = coupled_mix(procs, target_s)
-    assert len(mix.trace.jobs) == JOBS_A_BLOCK * mix.blocks
+    assert len(mix.trace.jobs) == mix.block_jobs * mix.blocks
+    assert mix.blocks >= LEAST_BLOCKS
+    assert (mix.block_jobs == JOBS_A_BLOCK) == (target_s > 52.8)
     assert mix.run_s >= SHORTEST_S
     took_s = fcfs_makespan_s(mix.trace.jobs, mix.procs, START_S)
     assert 0.85 * target_s <= took_s <= 1.05 * target_s
+
+
+def test_a_short_replay_has_pairs_alone_and_enough_of_them_for_an_interval() -> None:
+    mix = coupled_mix(2, 20.0)
+    assert (mix.blocks, mix.block_jobs, mix.run_s) == (4, JOBS_A_PAIR, 1.6)
+    assert {job.procs for job in mix.trace.jobs} == {2}
+    assert [job.submit_s for job in mix.trace.jobs] == [0.0, 0.1, 5.0, 5.1, 10.0, 10.1, 15.0, 15.1]
 
 
 def described(job: SwfJob, begin_s: float) -> tuple[float, object]:
@@ -45,18 +56,18 @@ def test_every_block_has_the_same_jobs_at_the_same_distances() -> None:
 
 
 def test_coupled_jobs_have_a_power_of_two_of_ranks_and_interactive_ones_are_mostly_idle() -> None:
-    mix = coupled_mix(6, 60.0)
+    mix = coupled_mix(6, 90.0)
     coupled = [job for job in mix.trace.jobs if job.job_number in mix.coupled]
     assert {job.procs for job in coupled} == {4}
     assert {job.queue for job in coupled} == {BATCH_QUEUE}
     others = [job for job in mix.trace.jobs if job.job_number not in mix.coupled]
     assert {job.queue for job in others} == {INTERACTIVE_QUEUE}
     assert all(job.pattern is not None for job in others)
-    assert coupled_mix(6, 60.0, seed=1).trace == mix.trace
+    assert coupled_mix(6, 90.0, seed=1).trace == mix.trace
 
 
 def test_too_little_time_or_one_processor_is_refused_in_one_line() -> None:
-    with pytest.raises(UsageError, match="too short for jobs that show anything; it takes 11 s at least"):
+    with pytest.raises(UsageError, match="too short for jobs that show anything; it takes 13 s at least"):
         coupled_mix(2, 5.0)
     with pytest.raises(UsageError, match="need two processors"):
         coupled_mix(1, 60.0)
