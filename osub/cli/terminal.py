@@ -9,6 +9,7 @@ from typing import Any
 import rich.console
 from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.status import Status
 
 PIPED_WIDTH = 1_000
 """Where nobody looks at the lines they are for another program, and none is broken."""
@@ -24,6 +25,12 @@ class Console(rich.console.Console):
         super().__init__(stderr=stderr, emoji=False, **settings)
         if not self.is_terminal and "width" not in settings and "COLUMNS" not in os.environ:
             self.width = PIPED_WIDTH
+
+    def status(self, status: RenderableType, **settings: Any) -> Status:
+        """Return a spinner; where nobody looks it says nothing, and leaves no empty line."""
+        if self.is_terminal:
+            return super().status(status, **settings)
+        return rich.console.Console(quiet=True).status(status, **settings)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Yield the segments of a renderable, with nothing in their texts that a terminal obeys."""

@@ -78,3 +78,12 @@ def test_what_goes_to_a_pipe_is_not_broken_into_lines(monkeypatch: pytest.Monkey
     out = io.StringIO()
     Console(file=out).print("word " * 100)
     assert max(map(len, out.getvalue().splitlines())) <= 40
+
+
+def test_a_spinner_leaves_nothing_in_a_pipe() -> None:
+    out = io.StringIO()
+    console = Console(file=out)
+    with console.status("starting") as spinner:
+        spinner.update("going on")
+    console.print("done")
+    assert out.getvalue() == "done\n"
