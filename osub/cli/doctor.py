@@ -1,8 +1,9 @@
-"""``osub doctor``: what this host offers."""
+"""``osub doctor``: what this host offers, or how a live Slurm is set up."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -11,12 +12,38 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.local.examine import examine_host
+from osub.cli.doctor_cluster import doctor_cluster
 from osub.cli.job_folders import job_folders
 from osub.cli.terminal import Console
+from osub.errors import UsageError
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Say what this host offers: Slurm, MPI, freezer, cgroup, PMU, CPUs. Exit code 1 if Slurm is missing."""
+def doctor(
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR|environment",
+            help="Say how a live Slurm is set up: of a folder with a slurm.conf, or the environment's.",
+        ),
+    ] = None,
+    gangd: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="gangd.toml whose freeze_cap_ms and lease_ms count, with --cluster."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what this host offers: Slurm, MPI, freezer, cgroup, PMU, CPUs. Exit code 1 if Slurm is missing.
+
+    With --cluster: how a live Slurm is set up for jobs that share cores, and the lines to write where it is
+    not. Exit code 1 if gangd cannot do its work there.
+    """
+    if cluster is not None:
+        doctor_cluster(cluster, gangd, as_json=as_json)
+        return
+    if gangd is not None:
+        raise UsageError("--gangd goes with --cluster: name the cluster, or `environment`")
     findings = [*examine_host(), job_folders()]
     if as_json:
         typer.echo(json.dumps({finding.what: msgspec.to_builtins(finding) for finding in findings}))

@@ -46,6 +46,7 @@ def read_nodes(text: str) -> list[Node]:
             reason=reason.group(1) if reason else None,
             address=keys.get("NodeAddr"),
             sockets=max(1, sockets),
+            version=keys.get("Version"),
         )
         found.setdefault(node.name, node)
     return list(found.values())
@@ -74,6 +75,9 @@ def _partitions(text: str) -> Iterator[Partition]:
             priority_tier=_count(keys.get("PriorityTier", "1")),
             most_time_s=_time_s(keys.get("MaxTime", "")),
             most_nodes=_count(keys.get("MaxNodes", "")) or None,
+            default_memory=bool(
+                _count(keys.get("DefMemPerCPU", "")) or _count(keys.get("DefMemPerNode", ""))
+            ),
         )
 
 

@@ -200,7 +200,8 @@ class JobSnapshot:
 class Node:
     """One node: ``states`` is the set of state and flags, such as {"IDLE", "DRAIN"}.
 
-    ``cores`` are those of all its sockets, numbered through.
+    ``cores`` are those of all its sockets, numbered through. ``version`` is its slurmd's, None while it is
+    away.
     """
 
     name: str
@@ -213,6 +214,7 @@ class Node:
     reason: str | None = None
     address: str | None = None
     sockets: int = 1
+    version: str | None = None
 
     @property
     def cores_per_socket(self) -> int:
@@ -232,7 +234,8 @@ class Partition:
 
     ``multiplicity`` is the cap on allocated jobs a core (OverSubscribe=FORCE:M or YES:M), 1
     where cores are not shared; ``forced`` tells FORCE from YES. ``most_time_s`` and ``most_nodes`` limit each
-    job; None where there is no limit.
+    job; None where there is no limit. ``default_memory`` tells whether a job that asks for no memory gets
+    less than all of its nodes', by the partition's own setting.
     """
 
     name: str
@@ -245,6 +248,7 @@ class Partition:
     priority_tier: int = 1
     most_time_s: int | None = None
     most_nodes: int | None = None
+    default_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
-"""What a look at a thousand jobs costs: time, CPU of Slurm's command, and what other threads lose.
+"""What a look at many jobs costs: time, CPU of Slurm's command, and what other threads lose.
 
 Run with ``scripts/test -m benchmark -s tests/benchmarks/test_slurm_snapshot.py``; prints, asserts nothing.
+``OSUB_JOBS`` (1000,10000) says how many jobs. The C library's figures need a pyslurm (docs/slurm.md).
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ import pytest
 
 from deploy.local import LocalCluster, Shape
 from deploy.local.host import find_program
+from osub.slurm import JobSnapshot
+from osub.slurm.apart import ApartSlurm
 from osub.slurm.command import CommandSlurm
 from osub.slurm.json_jobs import JsonReader
+from osub.slurm.library import is_installed
 from osub.slurm.nodebook import NodeBook
 from osub.slurm.sources import JsonSource, TextSource
 from tests.fixtures.voice import say
@@ -108,4 +112,63 @@ def test_a_look_at_a_thousand_jobs(tmp_path: Path) -> None:
             plain.read(book)
         measure("plain text", lambda: plain.read(book))
     finally:
+        cluster.down()
+
+
+COUNTS = tuple(int(number) for number in os.environ.get("OSUB_JOBS", "1000,10000").split(","))
+
+
+def submit_held(slurm: Hostile, first: int, last: int) -> None:
+    """Submit held jobs, by one shell: a record each."""
+    slurm.run(
+        *("sh", "-c"),
+        f"i={first}; while [ $i -lt {last} ]; do "
+        "sbatch --quiet --hold -n1 --job-name=job$i --comment='a comment' --wrap 'sleep 9' || exit 1; "
+        "i=$((i+1)); done >/dev/null",
+        timeout_s=600,
+    )
+
+
+def test_sources_against_each_other(tmp_path: Path) -> None:
+    """Held jobs and a few that run; looks of all sources by turns, so that a slow minute is everybody's."""
+    cluster = LocalCluster(tmp_path / "c")
+    cluster.up(Shape(nodes=8, cores=8, virtual=True, multiplicity=4))
+    apart = None
+    try:
+        slurm = Hostile(cluster)
+        for _ in range(100):
+            slurm.submit(Words(comment=b"a comment"), "-n1")
+        client = CommandSlurm(slurm.conf)
+        book = NodeBook(client.nodes)
+        json, text = JsonSource(client._ask), TextSource(client._ask, os.getuid())
+        looks: dict[str, Callable[[], JobSnapshot]] = {
+            "JSON": lambda: json.read(book),
+            "plain text": lambda: text.read(book),
+        }
+        if is_installed():
+            apart = ApartSlurm(slurm.conf, source="pyslurm")
+            looks["pyslurm"] = apart.jobs
+        have = 100
+        for count in COUNTS:
+            submit_held(slurm, have, count)
+            have = count
+            walls: dict[str, list[float]] = {name: [] for name in looks}
+            for turn in range(2 + 10):
+                for name, look in looks.items():
+                    began = time.monotonic()
+                    found = look()
+                    if turn >= 2:
+                        walls[name].append(1000 * (time.monotonic() - began))
+                    assert len(found.jobs) == count, name
+            medians = {name: statistics.median(took) for name, took in walls.items()}
+            texts = walls["plain text"]
+            told = ", ".join(
+                f"{name} {middle:.1f} ms (least {min(walls[name]):.1f}, text/it "
+                f"{statistics.median(t / o for t, o in zip(texts, walls[name], strict=True)):.1f})"
+                for name, middle in medians.items()
+            )
+            say(f"{count} jobs, load {os.getloadavg()[0]:.1f}: {told}")
+    finally:
+        if apart is not None:
+            apart.close()
         cluster.down()

@@ -55,10 +55,17 @@ class Hostile:
         self.conf = cluster.state().layout.conf
         self.environment = {"PATH": os.environ["PATH"], "SLURM_CONF": str(self.conf), "TZ": "UTC"}
 
-    def run(self, *words: str | bytes, stdin: str = "") -> subprocess.CompletedProcess[bytes]:
+    def run(
+        self, *words: str | bytes, stdin: str = "", timeout_s: float = 60
+    ) -> subprocess.CompletedProcess[bytes]:
         """Run a command of Slurm in an environment that says nothing else."""
         return subprocess.run(
-            words, env=self.environment, input=stdin.encode(), capture_output=True, timeout=60, check=False
+            words,
+            env=self.environment,
+            input=stdin.encode(),
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
         )
 
     def submit(self, words: Words, *options: str, body: str = SLEEP) -> int | None:

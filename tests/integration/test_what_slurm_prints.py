@@ -146,7 +146,7 @@ def test_who_forges_the_record_of_a_job_of_his_own_gains_nothing(slurm: Hostile)
 def jobs_of_every_kind(slurm: Hostile) -> dict[str, int]:
     """Submit them, wait until each is what it is to be, and return their numbers."""
     kinds = {
-        "across": running(slurm, "-N2", "-n4", "--ntasks-per-node=2", "-t", "1-02:04").job_id,
+        "across": running(slurm, "-N2", "-n2", "--ntasks-per-node=1", "-t", "1-02:04").job_id,
         "endless": running(slurm, "-N1", "-n1").job_id,
         "failed": slurm.submit(Words(), "-n1", body="exit 3"),
         "killed": slurm.submit(Words(), "-n1", body="kill -9 $$"),

@@ -1,0 +1,83 @@
+"""What is known of a live configuration, and what is said of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+from osub.slurm import Node, Partition
+
+
+class Grade(StrEnum):
+    """How a setting does: as it should be; works, with a loss that is named; does not work."""
+
+    GOOD = "good"
+    WARNING = "warning"
+    BAD = "bad"
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """One thing: how it does, what was found, why that matters, and the lines to write ("" for none)."""
+
+    what: str
+    grade: Grade
+    found: str
+    why: str
+    write: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """A live configuration.
+
+    Attributes
+    ----------
+    values
+        ``scontrol show config``, cgroup.conf's part of it included.
+    partitions, nodes
+        All of them.
+    freeze_cap_s
+        Longest time for which gangd would freeze a job without a pause.
+    lease_s
+        How long agents hold jobs without a word from gangd.
+    """
+
+    values: Mapping[str, str]
+    partitions: Sequence[Partition]
+    nodes: Sequence[Node]
+    freeze_cap_s: float = 5.0
+    lease_s: float = 2.0
+
+    def value(self, key: str) -> str:
+        """Return a value; "" where it is not set or this Slurm does not know it."""
+        text = self.values.get(key, "")
+        return "" if text in {"(null)", "N/A"} else text
+
+    def words(self, key: str) -> frozenset[str]:
+        """Return the words of a list, in capital letters."""
+        return frozenset(word.upper() for word in re.split(r"[,\s]+", self.value(key)) if word)
+
+    def number(self, key: str) -> float | None:
+        """Return the number that a value begins with, such as 10 of ``10 sec``; None for none."""
+        found = re.match(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(?: |$)", self.value(key))
+        return None if found is None else float(found[1])
+
+    @property
+    def release(self) -> tuple[int, int] | None:
+        """Year and month of slurmctld's release; None where it does not say."""
+        return release_of(self.value("SLURM_VERSION"))
+
+    @property
+    def sharing(self) -> tuple[Partition, ...]:
+        """The partitions whose cores may be shared."""
+        return tuple(one for one in self.partitions if one.multiplicity > 1)
+
+
+def release_of(version: str) -> tuple[int, int] | None:
+    """Return year and month of a release, such as (22, 5) of ``22.05.8``; None for no version."""
+    found = re.match(r"([0-9]{2})\.([0-9]{2})(?:\.|$)", version)
+    return None if found is None else (int(found[1]), int(found[2]))
