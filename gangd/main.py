@@ -96,7 +96,7 @@ def parser() -> argparse.ArgumentParser:
 
 def serve(config: Config, reload: Callable[[], Config], *, dry_run: bool) -> None:
     """Check Slurm, open everything, and serve until told to leave."""
-    client = ApartSlurm(_checked_conf(config), held_only=True, source=config.jobs_from)
+    client = ApartSlurm(_checked_conf(config), alive_only=True, source=config.jobs_from)
     found = examine(client, config)
     for warning in found.warnings:
         log.warning("%s", warning)

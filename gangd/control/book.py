@@ -74,6 +74,11 @@ class OrderBook:
         return len(self._orders)
 
     @property
+    def is_about_jobs(self) -> bool:
+        """Whether an order is about a single job."""
+        return any(order.target.kind == "job" for order in self._orders.values())
+
+    @property
     def orders(self) -> tuple[Order, ...]:
         """All of them, the oldest first."""
         return tuple(sorted(self._orders.values(), key=lambda one: (one.since_s, one.target)))

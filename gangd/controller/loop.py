@@ -316,6 +316,8 @@ class ControllerLoop:
             if answer.nodes is not None:
                 self._view.know_nodes(answer.nodes)
                 self._nodes = {node.name: node.cores for node in answer.nodes if node.cores}
+            if answer.reservations is not None:
+                self._view.know_reservations(answer.reservations)
             self._operators.see(answer.snapshot)
             self._looked, self._looked_ns = answer, self._clock()
             self._orders.alarm(Alarm("slurm", "slurm", "Slurm answers again", cleared=True))

@@ -58,7 +58,7 @@ class Operators:
         self._own_uid = own_uid
         self._wall_s = wall_s
         self._changed = changed
-        self._jobs: dict[str, Job] | None = None
+        self._named: dict[str, Job] | None = None
         self._seen: JobSnapshot | None = None
         self._surveyed: Survey | None = None
 
@@ -66,11 +66,17 @@ class Operators:
         """Take in which jobs there are; orders about jobs that are over end with them."""
         if self._seen is snapshot:
             return
-        self._seen, self._surveyed = snapshot, None
-        self._jobs = by_name(snapshot.jobs)
-        if not snapshot.unreadable:
-            for order in self.book.forget(self._jobs):
+        self._seen, self._surveyed, self._named = snapshot, None, None
+        if self.book.is_about_jobs and not snapshot.unreadable:
+            for order in self.book.forget(self._jobs or {}):
                 log.info("order: %s %s by %s ends with the job", order.what, order.target, order.by)
+
+    @property
+    def _jobs(self) -> dict[str, Job] | None:
+        """The jobs by name, once somebody asks: there may be many. None before Slurm has answered."""
+        if self._named is None and self._seen is not None:
+            self._named = by_name(self._seen.jobs)
+        return self._named
 
     def survey(self) -> Survey:
         """Say which orders stand and what becomes of the jobs."""

@@ -24,7 +24,7 @@ from gangd.config import Config
 from gangd.controller.examine import examine
 from gangd.threads import Death, WatchedThread
 from osub.errors import OsubError
-from osub.slurm import Job, JobSnapshot, Node, SlurmClient
+from osub.slurm import Job, JobSnapshot, Node, Reservation, SlurmClient
 
 NODES_EVERY_S = 60.0
 SLOWEST_S = 5.0
@@ -36,11 +36,15 @@ MOVE_AGAIN_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """Slurm answered: all jobs, and the nodes if they were asked for too. Instants on CLOCK_MONOTONIC."""
+    """Slurm answered: all jobs; nodes and reservations if they were asked for too.
+
+    Instants are on CLOCK_MONOTONIC.
+    """
 
     asked_ns: int
     snapshot: JobSnapshot
     nodes: Sequence[Node] | None
+    reservations: Sequence[Reservation] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +196,12 @@ class SlurmWorker:
 
     def _look(self, with_nodes: bool) -> Looked:
         nodes = self._client.nodes() if with_nodes else None
+        reservations = self._client.reservations() if with_nodes else None
         asked_ns = self._clock()
         snapshot = self._client.jobs()
         holding = [job for job in snapshot.jobs if job.cores]
         self._news, self._seen = holding != self._seen, holding
-        return Looked(asked_ns, snapshot, nodes)
+        return Looked(asked_ns, snapshot, nodes, reservations)
 
     def _checked(self, config: Config) -> Checked:
         try:

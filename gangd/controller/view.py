@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from gangd.control.book import OrderBook
 from gangd.controller.apart import Seat, Seats
 from gangd.controller.policy import Policy
+from gangd.controller.reserved import latest_end
 from gangd.core import CoreMap, Hold, InvalidEvent, JobState, JobView
-from osub.slurm import Job, JobSnapshot, Node
+from osub.slurm import Job, JobSnapshot, Node, Reservation
 from osub.slurm import JobState as SlurmState
 
 STATES = {
@@ -40,6 +41,7 @@ class ClusterView:
         self.unusable: tuple[int, ...] = ()
         self._cores = cores
         self._views: dict[int, tuple[Job | None, JobView]] = {}
+        self._reserved: tuple[Reservation, ...] = ()
         self._seats = Seats()
         self._seats.set_rule(policy.pairing)
         self._seated: Mapping[int, Seat] = {}
@@ -50,6 +52,12 @@ class ClusterView:
         renumbered = [node.name for node in nodes if node.cores and self._cores.add(node.name, node.cores)]
         if renumbered:
             self._views.clear()
+
+    def know_reservations(self, reservations: Sequence[Reservation]) -> None:
+        """Make reservations known: ends of jobs don't move into them."""
+        if tuple(reservations) != self._reserved:
+            self._reserved = tuple(reservations)
+            self.forget_views()
 
     def set_policy(self, policy: Policy) -> None:
         """Apply another policy from the next call on."""
@@ -110,6 +118,7 @@ class ClusterView:
             state=STATES[job.state],
             start_s=float(job.start_time or 0),
             end_s=float(job.end_time) if limited and job.end_time is not None else None,
+            latest_s=latest_end(job, self._reserved),
             weight=standing.weigh(self.policy.weight(job)),
             # Who must not run beside another may not go on with what the other leaves: it leaves cores.
             hold=Hold.FREEZE if seats else self.policy.way(job),

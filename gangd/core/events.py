@@ -40,6 +40,8 @@ class JobView:
         Wall-clock start in seconds; another start under the same id is another run (a requeue).
     end_s
         Wall-clock end that Slurm enforces, None if unlimited.
+    latest_s
+        Instant beyond which its end must not be moved: what it is owed is not given then. None for none.
     weight
         Share relative to others; 2 gets twice the slices of 1 where they contend.
     opt_out
@@ -56,6 +58,7 @@ class JobView:
     state: JobState = JobState.RUNNING
     start_s: float = 0.0
     end_s: float | None = None
+    latest_s: float | None = None
     weight: float = 1.0
     opt_out: bool = False
     hold: Hold = Hold.FREEZE

@@ -3,7 +3,8 @@
 Slurm counts that time as run time. A job's end is therefore moved later by what it has lost, once that is
 worth a call. Near its end it is lent what it is going to lose, at its pace of late, until the next move is
 allowed: it must not be killed in between. What is lent is used up before more is given. Moves are monotone
-and rare. The end that Slurm had before, or that an operator sets, is the *base*; the credit on top is ours.
+and rare, and stop where a reservation of the job's nodes begins. The end that Slurm had before, or that an
+operator sets, is the *base*; the credit on top is ours.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class Account:
         How much time it lost.
     asked_ns
         When we last moved it.
+    latest_s
+        Where its end must stop, whatever it is owed; None for nowhere.
     """
 
     start_s: float
@@ -53,6 +56,7 @@ class Account:
     asked_s: float | None = None
     lost_s: float = 0.0
     asked_ns: int | None = None
+    latest_s: float | None = None
 
     def left_s(self, wall_s: float) -> float:
         """How far off its end is, as far as is known."""
@@ -82,6 +86,8 @@ class Limits:
             self._accounts[view.job] = self._open(view, view.end_s)
         else:
             account.see(view.end_s)
+        if view.job in self._accounts:
+            self._accounts[view.job].latest_s = view.latest_s
 
     def forget(self, job: int) -> None:
         """Close the account of a job that is gone."""
@@ -119,6 +125,8 @@ class Limits:
         near = left_s <= settings.move_near_ns / SECOND_NS
         lent_s = lost_share * (settings.move_interval_ns / SECOND_NS + MARGIN_S) if near else 0.0
         owed_s = account.lost_s + lent_s - account.credit_s
+        if account.latest_s is not None:  # a reservation: the job ends before it, and is owed the rest
+            owed_s = min(owed_s, account.latest_s - account.base_s - account.credit_s)
         if owed_s < (LEAST_MOVE_S if near else max(WORTH_S, WORTH_SHARE * left_s)):
             return None
         due_s = account.base_s + account.credit_s

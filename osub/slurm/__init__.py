@@ -9,7 +9,16 @@ it does not believe, is in ``sources`` and in docs/slurm.md.
 from osub.slurm.client import Receiver, SlurmClient, SubmitRequest
 from osub.slurm.command import CommandSlurm
 from osub.slurm.fake import FakeSlurm
-from osub.slurm.types import Job, JobSnapshot, JobState, Node, NodeCores, Partition, UnreadableJob
+from osub.slurm.types import (
+    Job,
+    JobSnapshot,
+    JobState,
+    Node,
+    NodeCores,
+    Partition,
+    Reservation,
+    UnreadableJob,
+)
 
 __all__ = [
     "CommandSlurm",
@@ -21,6 +30,7 @@ __all__ = [
     "NodeCores",
     "Partition",
     "Receiver",
+    "Reservation",
     "SlurmClient",
     "SubmitRequest",
     "UnreadableJob",

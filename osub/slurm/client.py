@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from osub.slurm.types import AccountingNames, Job, JobSnapshot, Node, Partition
+from osub.slurm.types import AccountingNames, Job, JobSnapshot, Node, Partition, Reservation
 
 
 class Receiver(StrEnum):
@@ -118,6 +118,14 @@ class SlurmClient(Protocol):
 
     def partitions(self) -> Sequence[Partition]:
         """Return every partition."""
+        ...
+
+    def reservations(self) -> Sequence[Reservation]:
+        """Return the reservations of nodes, those to come included."""
+        ...
+
+    def mark(self, job_id: int, text: str) -> None:
+        """Write a job's AdminComment (operators only); a job that has ended already is no error."""
         ...
 
     def accounting_names(self) -> AccountingNames:

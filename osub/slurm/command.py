@@ -23,9 +23,9 @@ from osub.slurm.nodebook import NodeBook
 from osub.slurm.pulse import QuietSource
 from osub.slurm.run import Answer, Runner, run_command
 from osub.slurm.sbatch import sbatch_options
-from osub.slurm.site_text import read_config, read_nodes, read_partitions
+from osub.slurm.site_text import read_config, read_nodes, read_partitions, read_reservations
 from osub.slurm.sources import ChosenSource, JobSource, JsonSource, TextSource
-from osub.slurm.types import AccountingNames, Job, JobSnapshot, Node, Partition
+from osub.slurm.types import AccountingNames, Job, JobSnapshot, Node, Partition, Reservation
 
 # Slurm's words for a controller that is away or restarting: nothing was done, so one may try again.
 _NEVER_ARRIVED = (
@@ -148,6 +148,14 @@ class CommandSlurm:
     def partitions(self) -> Sequence[Partition]:
         """Return every partition."""
         return read_partitions(self._ask("scontrol", "show", "-o", "partition"))
+
+    def reservations(self) -> Sequence[Reservation]:
+        """Return the reservations of nodes, those to come included."""
+        return read_reservations(self._ask("scontrol", "show", "-o", "reservation"))
+
+    def mark(self, job_id: int, text: str) -> None:
+        """Write a job's AdminComment; see :class:`SlurmClient`."""
+        self._tell("scontrol", "update", f"JobId={job_id}", f"AdminComment={text}")
 
     def accounting_names(self) -> AccountingNames:
         """Return which QOS and accounts slurmdbd knows."""

@@ -26,6 +26,7 @@ from osub.slurm.types import (
     Node,
     NodeCores,
     Partition,
+    Reservation,
     UnreadableJob,
 )
 
@@ -92,6 +93,8 @@ class FakeSlurm:
         Jobs of somebody else, whom nobody but he may tell anything.
     down
         Nodes that take no jobs.
+    reserved
+        Reservations, which nobody but who asks for them respects.
     """
 
     def __init__(
@@ -119,6 +122,7 @@ class FakeSlurm:
         self.on_signal: Callable[[Job], float | None] = lambda _: None
         self.others: set[int] = set()
         self.down: set[str] = set()
+        self.reserved: list[Reservation] = []
         self._uid = uid
         self._threads = threads
         self._forced = multiplicity > 1 if forced is None else forced
@@ -145,6 +149,18 @@ class FakeSlurm:
             "SelectTypeParameters": "CR_CORE_MEMORY,CR_LLN",
             "KillWait": "30 sec",
         }
+
+    def reservations(self) -> Sequence[Reservation]:
+        """Return ``reserved``."""
+        self._reach()
+        return tuple(self.reserved)
+
+    def mark(self, job_id: int, text: str) -> None:
+        """Write a job's AdminComment."""
+        self._reach()
+        entry = self._entries.get(job_id)
+        if entry is not None:
+            entry.job = replace(entry.job, admin_comment=text)
 
     def accounting_names(self) -> AccountingNames:
         """Return the names of a cluster whose accounting has only what every one has."""

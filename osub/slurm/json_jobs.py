@@ -144,6 +144,7 @@ def _job(record: Record, find: FindNode) -> Job:
         batch_host=record.batch_host or None,
         account=record.account or None,
         qos=record.qos or None,
+        reservation=record.resv_name or None,
     )
 
 

@@ -116,6 +116,7 @@ class Record(msgspec.Struct, frozen=True):
     features: str | None = None
     account: str | None = None
     qos: str | None = None
+    resv_name: str | None = None
     job_resources: Resources | None = None
 
 

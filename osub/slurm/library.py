@@ -62,6 +62,7 @@ class LibraryJob(Protocol):
     batch_host: str | None
     account: str | None
     qos: str | None
+    reservation: str | None
 
     def get_resource_layout_per_node(self) -> Mapping[str, Mapping[str, object]]:
         """Return ``cpu_ids`` (of cores, whatever threads they have) and ``memory`` (MiB) by node."""
@@ -222,6 +223,7 @@ def library_job(record: LibraryJob, find: FindNode, user_name: Callable[[int], s
         batch_host=record.batch_host,
         account=record.account,
         qos=record.qos,
+        reservation=record.reservation,
     )
 
 

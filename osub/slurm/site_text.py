@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import datetime
 
 from osub.slurm.hosts import expand_hosts
-from osub.slurm.types import Node, Partition
+from osub.slurm.types import Node, Partition, Reservation
 
 _PAIR = re.compile(r"(?:^| )([A-Za-z]+)=([^ ]*)")
 _LIMIT = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,9}):([0-9]{1,2}):([0-9]{1,2})")
@@ -55,6 +56,31 @@ def read_nodes(text: str) -> list[Node]:
 def read_partitions(text: str) -> list[Partition]:
     """Return the partitions in ``scontrol show -o partition`` output."""
     return list(_partitions(text))
+
+
+def read_reservations(text: str) -> list[Reservation]:
+    """Return the reservations in ``scontrol show -o reservation`` output, printed under TZ=UTC.
+
+    One whose times cannot be read is left out; one of no nodes (of licences, say) concerns no job's end.
+    """
+    found = []
+    for line in text.split("\n"):
+        keys = _first_values(line, "ReservationName=")
+        start_s, end_s = (_instant(keys.get(key, "")) for key in ("StartTime", "EndTime"))
+        nodes = keys.get("Nodes", "(null)")
+        if start_s is None or end_s is None or nodes in {"", "(null)"}:
+            continue
+        found.append(Reservation(keys["ReservationName"], start_s, end_s, frozenset(expand_hosts(nodes))))
+    return found
+
+
+def _instant(text: str) -> int | None:
+    if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}", text):
+        return None
+    try:
+        return int(datetime.fromisoformat(f"{text}+00:00").timestamp())
+    except ValueError:
+        return None
 
 
 def _partitions(text: str) -> Iterator[Partition]:

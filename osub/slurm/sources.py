@@ -86,7 +86,7 @@ class JsonSource:
 
 
 class TextSource:
-    """``squeue -O`` for all jobs, and six more calls for each job that has cores, once in its run.
+    """``squeue -O`` for all jobs, and seven more calls for each job that has cores, once in its run.
 
     Parameters
     ----------
@@ -156,6 +156,7 @@ class TextSource:
                     features=self._of(address, "Feature"),
                     account=self._of(address, "Account"),
                     qos=self._of(address, "QOS"),
+                    reservation=self._of(address, "Reservation"),
                 )
         cores = self._cores.get(run, ())
         if isinstance(cores, BadRecordError):

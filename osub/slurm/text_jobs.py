@@ -67,6 +67,7 @@ class Written:
     features: str | None = None
     account: str | None = None
     qos: str | None = None
+    reservation: str | None = None
 
 
 def facts_words() -> tuple[str, ...]:
@@ -135,6 +136,7 @@ def job_of(
         admin_comment=written.admin_comment,
         account=written.account,
         qos=written.qos,
+        reservation=written.reservation,
         batch_host=None if facts["BatchHost"] in _ABSENT else _word(facts, "BatchHost"),
     )
 

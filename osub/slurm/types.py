@@ -104,7 +104,8 @@ class Job:
     and whole, as Slurm stamps them; None where Slurm says Unknown. ``time_limit_s`` is None for UNLIMITED.
     ``array_job_id`` and ``het_job_id`` are None for jobs that are neither. ``exit_code`` is the batch
     script's, ``exit_signal`` the signal that ended it (None for none). ``preempt_time`` is known from when
-    Slurm preempts the job until it is back in the queue, and not by every source.
+    Slurm preempts the job until it is back in the queue, and not by every source. ``reservation`` is the one
+    that the job runs in.
     """
 
     job_id: int
@@ -134,6 +135,7 @@ class Job:
     batch_host: str | None = None
     account: str | None = None
     qos: str | None = None
+    reservation: str | None = None
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -226,6 +228,16 @@ class Node:
         """Whether the node can take a job, now or when it has room."""
         bad = {"DOWN", "DRAIN", "FAIL", "FAILING", "UNKNOWN", "NOT_RESPONDING", "FUTURE", "MAINT"}
         return not self.states & bad
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Nodes that are set aside for a while, for maintenance or for somebody; times in epoch seconds."""
+
+    name: str
+    start_s: int
+    end_s: int
+    nodes: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,8 +47,8 @@ class ApartSlurm(CommandSlurm):
     ----------
     conf
         The cluster's ``slurm.conf``; None takes the environment's.
-    held_only
-        Whether jobs that hold no cores are left out: there are many, and not everybody needs them.
+    alive_only
+        Whether jobs that are over are left out.
     source
         ``any``: what is best; ``pyslurm`` or ``commands``: this alone.
     words
@@ -64,7 +64,7 @@ class ApartSlurm(CommandSlurm):
         self,
         conf: Path | None = None,
         *,
-        held_only: bool = False,
+        alive_only: bool = False,
         source: str = "any",
         answer_s: float = LONGEST_ANSWER_S,
         words: Sequence[str] | None = None,
@@ -75,7 +75,7 @@ class ApartSlurm(CommandSlurm):
         self._apart_environment = command_environment(os.environ, conf)
         self._words = [sys.executable, "-P", "-m", _PROCESS] if words is None else [*words]
         self._words += [] if conf is None else ["--conf", str(conf)]
-        self._words += ["--held"] if held_only else []
+        self._words += ["--alive"] if alive_only else []
         self._wanted = source
         self._answer_s = answer_s
         self._clock = clock
@@ -88,7 +88,7 @@ class ApartSlurm(CommandSlurm):
         self._nodes: list[Node] = []
 
     def jobs(self) -> JobSnapshot:
-        """Return every job, or those that hold cores; one that is as it was is the same object."""
+        """Return every job, or those that are not over; one that is as it was is the same object."""
         return self._look(Look())
 
     def nodes(self) -> Sequence[Node]:

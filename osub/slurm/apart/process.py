@@ -51,7 +51,7 @@ class Reader:
     book
         The cluster's nodes, for the source.
     all_jobs
-        Whether also jobs are told of that hold no cores.
+        Whether also jobs are told of that are over.
     """
 
     def __init__(self, source: ChosenSource, book: NodeBook, *, all_jobs: bool = True) -> None:
@@ -65,7 +65,7 @@ class Reader:
         snapshot = self._source.read(self._book)
         if nodes is not None:
             _send(to, parts(nodes, Nodes, lambda _: None))
-        now = {job.job_id: job for job in snapshot.jobs if self._all or job.cores or job.state.holds_cores}
+        now = {job.job_id: job for job in snapshot.jobs if self._all or not job.state.is_over}
         unread = [*snapshot.unreadable[:MOST_UNREADABLE]]
 
         def leave_out(job: Job) -> None:
@@ -123,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the process."""
     parser = argparse.ArgumentParser(prog="osub.slurm.apart.process", description=__doc__)
     parser.add_argument("--conf", type=Path, help="slurm.conf; without it the environment's Slurm")
-    parser.add_argument("--held", action="store_true", help="tell of jobs only that hold cores")
+    parser.add_argument("--alive", action="store_true", help="tell of no jobs that are over")
     parser.add_argument("--source", choices=("any", LIBRARY, COMMANDS), default="any")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who asks ends us
@@ -137,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sources[LIBRARY] = LibrarySource(lambda: fitting_load(client.version))
     if options.source != LIBRARY:
         sources[COMMANDS] = client.source
-    reader = Reader(ChosenSource(sources), client.book, all_jobs=not options.held)
+    reader = Reader(ChosenSource(sources), client.book, all_jobs=not options.alive)
     looks: queue.SimpleQueue[Look] = queue.SimpleQueue()
     threading.Thread(target=take_looks, args=(looks,), daemon=True).start()
     try:

@@ -148,6 +148,31 @@ def test_the_end_moves_by_the_lost_time_and_rarely() -> None:
         assert WALL_S + 120 + 100 <= ends[number] <= WALL_S + 120 + 100 + 60
 
 
+def test_an_end_stops_where_a_reservation_begins_and_goes_on_when_that_is_gone() -> None:
+    bench = holding()
+    base_s = WALL_S + 120
+    ends = {1: base_s, 2: base_s}
+    bound_s: float | None = base_s + 20
+    for tick in range(4 * 260):
+        if tick == 4 * 180:
+            assert base_s + 14 <= ends[1] <= base_s + 20  # owed much more: half of 180 s
+            assert ends[2] > base_s + 60
+            bound_s = None
+        bench.jobs[1] = replace(bench.jobs[1], end_s=ends[1], latest_s=bound_s)
+        bench.jobs[2] = replace(bench.jobs[2], end_s=ends[2])
+        for move in only(bench.tick(), MoveEnd):
+            assert move.end_s > ends[move.job]
+            ends[move.job] = move.end_s
+    assert ends[1] >= base_s + 90
+
+
+def test_an_end_that_is_in_a_reservation_already_stays() -> None:
+    bench = holding()
+    for _ in range(4 * 100):
+        bench.jobs[1] = replace(bench.jobs[1], end_s=WALL_S + 120, latest_s=WALL_S + 30)
+        assert [move for move in only(bench.tick(), MoveEnd) if move.job == 1] == []
+
+
 def test_moved_ends_survive_a_restart() -> None:
     bench = holding()
     end_s = WALL_S + 120

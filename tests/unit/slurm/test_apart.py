@@ -111,10 +111,13 @@ def test_only_what_changed_is_sent() -> None:
     assert answer(one) == [Jobs([job(2, comment="new"), job(3)]), Gone([1]), Unread([bad]), Done(2, "told")]
 
 
-def test_jobs_that_hold_no_cores_are_left_out_where_nobody_needs_them() -> None:
+def test_jobs_that_are_over_are_left_out_where_nobody_needs_them() -> None:
     source = Told()
     source.snapshot = JobSnapshot((job(1), job(2, JobState.PENDING), job(3, JobState.COMPLETED)))
-    assert answer(reader(source, all_jobs=False)) == [Jobs([job(1)]), Done(1, "told")]
+    assert answer(reader(source, all_jobs=False)) == [
+        Jobs([job(1), job(2, JobState.PENDING)]),
+        Done(2, "told"),
+    ]
 
 
 def test_a_part_is_small_however_many_jobs_there_are() -> None:
@@ -293,14 +296,12 @@ def slurm_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.slow
 def test_the_process_says_what_the_commands_say(slurm_commands: Path) -> None:
     here, apart = CommandSlurm(), ApartSlurm(source="commands")
-    held = ApartSlurm(source="commands", held_only=True)
+    held = ApartSlurm(source="commands", alive_only=True)
     try:
         assert set(apart.jobs().jobs) == set(here.jobs().jobs)
         assert apart.nodes() == here.nodes()
         assert apart.config() == here.config()
-        assert set(held.jobs().jobs) == {
-            each for each in here.jobs().jobs if each.state.holds_cores or each.cores
-        }
+        assert set(held.jobs().jobs) == {each for each in here.jobs().jobs if not each.state.is_over}
     finally:
         apart.close()
         held.close()

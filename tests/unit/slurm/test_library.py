@@ -54,6 +54,7 @@ class Record:
     batch_host: str | None = "n1"
     account: str | None = "physics"
     qos: str | None = None
+    reservation: str | None = None
 
     def __init__(self, **values: object) -> None:
         self.constraints: list[str] = []
