@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import pytest
 from click.testing import CliRunner
-from deploy.local.shape import Gang
 
-from deploy.local import LocalCluster, Shape
+from deploy.local import Gang, LocalCluster, Shape
 from osub.cli.main import root
 
 pytestmark = [pytest.mark.slurm, pytest.mark.beside]
