@@ -319,6 +319,8 @@ class ControllerLoop:
             if answer.reservations is not None:
                 self._view.know_reservations(answer.reservations)
             self._operators.see(answer.snapshot)
+            if self._slices is not None:
+                self._slices.know(answer.snapshot.jobs)
             self._looked, self._looked_ns = answer, self._clock()
             self._orders.alarm(Alarm("slurm", "slurm", "Slurm answers again", cleared=True))
             self._orders.alarm(self._unread.look(answer.snapshot.unreadable))

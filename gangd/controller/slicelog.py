@@ -20,9 +20,11 @@ from gangd.controller.slicefiles import NAME, Retention, open_record, prune, rot
 from gangd.core import SliceRow
 from osub.errors import InputError, OutputError
 from osub.records import SliceRecord, SliceRole
+from osub.slurm import Job
 from osub.trust import make_folder, open_own
 
 SECOND_NS = 1_000_000_000
+_NEVER = -1
 
 
 class Anchor(msgspec.Struct, frozen=True, tag_field="type", tag="anchor", kw_only=True):
@@ -31,6 +33,20 @@ class Anchor(msgspec.Struct, frozen=True, tag_field="type", tag="anchor", kw_onl
     version: int = 1
     wall_ms: float
     monotonic_ns: int
+
+
+class Whose(msgspec.Struct, frozen=True, tag_field="type", tag="job", kw_only=True):
+    """Whose a job is, and how many cores it has on which node: told in each file before its first row.
+
+    ``account`` may be anything that a user writes where Slurm has no accounting.
+    """
+
+    job: int
+    start_s: int | None
+    user: str
+    account: str | None
+    partition: str
+    cores: dict[str, int]
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):
@@ -79,6 +95,8 @@ class SliceLog:
         self._retention = retention or Retention()
         self._clock, self._wall = clock, wall
         self._encoder = msgspec.json.Encoder()
+        self._jobs: dict[int, Job] = {}
+        self._told: dict[int, int | None] = {}
         try:
             self._folder_fd, _ = make_folder(folder, 0o755)
             try:
@@ -111,25 +129,46 @@ class SliceLog:
             The disk is full, or no new file can be begun; this one is written on then.
         """
         encode = self._encoder.encode
-        self._write(
-            [
-                encode(
-                    (
-                        row.number,
-                        row.start_ns,
-                        row.length_ns,
-                        row.job,
-                        row.node,
-                        row.role,
-                        row.cpu_us,
-                        row.skew_us,
-                        row.freeze_us,
-                    )
+        rows = tuple(rows)
+        lines = [encode(whose) for whose in self._untold({row.job for row in rows})]
+        lines += [
+            encode(
+                (
+                    row.number,
+                    row.start_ns,
+                    row.length_ns,
+                    row.job,
+                    row.node,
+                    row.role,
+                    row.cpu_us,
+                    row.skew_us,
+                    row.freeze_us,
                 )
-                for row in rows
-            ]
-        )
+            )
+            for row in rows
+        ]
+        self._write(lines)
         self._rotate()
+
+    def know(self, jobs: Iterable[Job]) -> None:
+        """Take in the jobs that hold cores: whose they are is told before the first row of each run."""
+        self._jobs = {job.job_id: job for job in jobs if job.cores}
+        self._told = {number: start_s for number, start_s in self._told.items() if number in self._jobs}
+
+    def _untold(self, numbers: Iterable[int]) -> Iterator[Whose]:
+        for number in sorted(numbers):
+            job = self._jobs.get(number)
+            if job is None or self._told.get(number, _NEVER) == job.start_time:
+                continue
+            self._told[number] = job.start_time
+            yield Whose(
+                job=number,
+                start_s=job.start_time,
+                user=job.user,
+                account=job.account,
+                partition=job.partition,
+                cores={held.node: len(held.cores) for held in job.cores},
+            )
 
     def flush(self) -> None:
         """Hand everything to the operating system."""
@@ -151,6 +190,7 @@ class SliceLog:
     def _begin(self, wall_ms: float, monotonic_ns: int) -> None:
         """Begin with an anchor, after the end of a line that a kill may have torn."""
         self._since_ns = monotonic_ns
+        self._told.clear()
         anchor = self._encoder.encode(Anchor(wall_ms=wall_ms, monotonic_ns=monotonic_ns))
         self._write([b"", anchor] if self._file.tell() else [anchor])
         self.flush()
@@ -195,6 +235,19 @@ def read_slices(path: Path, t0_epoch_s: float, jobs: Container[int] | None = Non
     InputError
         The record cannot be read, or a file of it does not begin with an anchor.
     """
+    return (row for row, _ in read_rows(path, t0_epoch_s, jobs))
+
+
+def read_rows(
+    path: Path, t0_epoch_s: float, jobs: Container[int] | None = None
+) -> Iterator[tuple[SliceRecord, Whose | None]]:
+    """Yield rows as ``read_slices`` does, each with whose its job is, where the record tells.
+
+    Raises
+    ------
+    InputError
+        As ``read_slices``.
+    """
     for stream in open_record(path) if path.is_dir() else _one(path):
         lines = SliceLines(str(path))
         for line in stream:
@@ -203,7 +256,7 @@ def read_slices(path: Path, t0_epoch_s: float, jobs: Container[int] | None = Non
                 continue
             row, wall_s = found
             if wall_s >= t0_epoch_s:
-                yield _record(row, wall_s - t0_epoch_s)
+                yield _record(row, wall_s - t0_epoch_s), lines.whose.get(row.job)
 
 
 class SliceLines:
@@ -213,11 +266,17 @@ class SliceLines:
     ----------
     name
         What the file is called in an error.
+
+    Attributes
+    ----------
+    whose
+        Whose the jobs are of the rows so far, as far as the file says.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._anchors, self._rows = msgspec.json.Decoder(Anchor), msgspec.json.Decoder(Row)
+        self.whose: dict[int, Whose] = {}
+        self._heads, self._rows = msgspec.json.Decoder(Anchor | Whose), msgspec.json.Decoder(Row)
         self._anchor: Anchor | None = None
 
     def take(self, line: bytes) -> tuple[Row, float] | None:
@@ -230,7 +289,11 @@ class SliceLines:
         """
         try:
             if line.startswith(b"{"):
-                self._anchor = self._anchors.decode(line)
+                head = self._heads.decode(line)
+                if isinstance(head, Anchor):
+                    self._anchor = head
+                else:
+                    self.whose[head.job] = head
                 return None
             row = self._rows.decode(line)
         except msgspec.DecodeError:
