@@ -84,6 +84,11 @@ def submitted_row(planned: PlannedJob, submission: Submission, origin: float) ->
     )
 
 
+def row_state(state: JobState) -> RowState | None:
+    """Return the state of a row for a state of Slurm's; None for a job that is not over."""
+    return _STATES.get(state)
+
+
 def waits(job: Job) -> bool:
     """Whether a job is in the queue, for the first time or again."""
     return job.state in _WAITS
@@ -120,7 +125,9 @@ def progressed(entry: JobEntry, job: Job, stamps_of: StampsOf, origin: float) ->
     return with_life(entry, placement_of(job), life, start, None, stamps_of, origin)
 
 
-def ended(entry: JobEntry, job: Job | None, stamps_of: StampsOf, origin: float) -> JobEntry | None:
+def ended(
+    entry: JobEntry, job: Job | None, stamps_of: StampsOf, origin: float, *, accounted: bool = False
+) -> JobEntry | None:
     """Return the last entry of a submitted job, or None where it has not ended.
 
     Parameters
@@ -133,8 +140,12 @@ def ended(entry: JobEntry, job: Job | None, stamps_of: StampsOf, origin: float) 
         The job's own files.
     origin
         Epoch second of the run's second 0.
+    accounted
+        Whether ``job`` is accounting's word, which tells no cores: who has run for a second has begun.
     """
     life, stamps, ran = _last_life(entry, job, stamps_of)
+    if accounted and job is not None:
+        ran = ran or (job.start_time or 0) < (job.end_time or 0)
     state = _final_state(job, stamps)
     if state is None:
         return None

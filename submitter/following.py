@@ -15,10 +15,12 @@ import msgspec
 from osub.errors import ClusterError
 from osub.records import JobEntry, JobRecord, RunWriter
 from osub.slurm import Job, SlurmClient
+from osub.slurm.accounting import Accounted
 from submitter.copies import choose_copy, forbid, own_jobs
 from submitter.follow import began_again, ended, lost, progressed, reopened, stamps_due, waits
 from submitter.lives import StampsOf
 from submitter.poll import Answer
+from submitter.reconcile import job_of
 from submitter.stamps import JOBS_FOLDER, look_again, read_stamps
 from submitter.stuck import Blocked, Hope, StuckJobs, hope_of, nodes_up
 from submitter.timing import Timing
@@ -27,6 +29,7 @@ from submitter.timing import Timing
 _LONGEST_STEP_S = 5.0
 # A job is gone only where several answers in a row have been without it.
 _LEAST_ABSENCES = 3
+_ACCOUNTING_EVERY_S = 5.0
 
 
 class Following:
@@ -75,6 +78,9 @@ class Following:
         self._stuck = StuckJobs(timing)
         self._answered_at: float | None = None
         self._ended_s: dict[int, float] = {}
+        self._accounting: Mapping[int, Accounted] | None = {}
+        """What accounting told last of jobs that Slurm has forgotten; None where there is no accounting."""
+        self._accounting_s = float("-inf")
         self._absent: dict[int, tuple[int, float]] = {}
         self._told: set[tuple[str, int | None, object]] = set()
 
@@ -227,6 +233,13 @@ class Following:
         if last is not None:
             self._end(key, last, stamps_of)
             return
+        told = self._accounted(self.entries[key].job.job_id)
+        if told is not None:
+            last = ended(self.entries[key], told, stamps_of, self._origin, accounted=True)
+            if last is not None:
+                self._writer.event("by accounting", trace_job=key, job_id=told.job_id, state=str(told.state))
+                self._end(key, last, stamps_of)
+                return
         if absent_s < self._timing.gone_s:
             return
         entry = lost(self.entries[key], stamps_of, self._origin)
@@ -235,6 +248,19 @@ class Following:
         self.reasons[key] = why
         self.forbid(key)
         self.keep(entry)
+
+    def _accounted(self, job_id: int | None) -> Job | None:
+        """Return a job that slurmctld has forgotten as accounting has it, if it has its end."""
+        now_s = self._answered_at or 0.0
+        if self._accounting is not None and now_s >= self._accounting_s + _ACCOUNTING_EVERY_S:
+            self._accounting_s = now_s
+            missing = [self.entries[key].job.job_id for key in self._absent]
+            try:
+                self._accounting = self._client.accounted([one for one in missing if one is not None])
+            except ClusterError:
+                self._accounting = {}
+        told = None if job_id is None else (self._accounting or {}).get(job_id)
+        return job_of(told) if told is not None and told.state.is_over else None
 
     def _drop(self, spare: Collection[Job]) -> None:
         """Cancel second copies that wait; one that has started finds that it has nothing to do, and ends."""

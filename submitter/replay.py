@@ -8,7 +8,7 @@ import resource
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from submitter.options import ReplayOptions, restored
 from submitter.pace import Submissions
 from submitter.plan import Plan, PlannedJob
 from submitter.poll import Poll
+from submitter.reconcile import disagreements
 from submitter.request import submit_request
 from submitter.resume import recover_rows, wait_for_orphans
 from submitter.slices import HeldTime
@@ -72,6 +73,7 @@ class Progress:
 
 
 _LEFT_ANEW_S = 1.0
+_MOST_DISAGREEMENTS = 100  # that are told one by one
 Watch = Callable[[Progress], Wish]
 # Tells what others recorded (time slices) of some of Slurm's jobs since an epoch second.
 Collect = Callable[[Collection[int], float], Iterable[SliceRecord]]
@@ -256,6 +258,7 @@ class Replay:
                     self._drain(submissions)
             if collect is not None:
                 self._collect(collect)
+            self._reconcile()
             usage = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
             self._writer.finish(
                 wall_s=self._clock.monotonic() - self._began,
@@ -387,6 +390,27 @@ class Replay:
         for job_id, held_s in held.by_job().items():
             row = msgspec.structs.replace(rows[job_id], frozen_s=round(held_s, 6))
             self._writer.append_job(row)
+
+    def _reconcile(self) -> None:
+        """Hold the rows against Slurm's accounting, where there is one, and record where they differ."""
+        rows = [entry.job for entry in self._following.entries.values()]
+        try:
+            told = self._client.accounted([row.job_id for row in rows if row.job_id is not None])
+        except OsubError as error:
+            self._writer.event("not reconciled", why=str(error))
+            return
+        if told is None:
+            return
+        found = disagreements(rows, told, self._origin)
+        for one in found[:_MOST_DISAGREEMENTS]:
+            self._writer.event("disagreement", **asdict(one))
+        self._writer.event("reconciled", jobs=len(told), disagreements=len(found))
+        if found:
+            first = found[0]
+            self.remark = (
+                f"accounting differs in {len(found)} places, such as {first.field} of job {first.job_id}: "
+                f"{first.run} here, {first.accounting} there (events `disagreement` in log.jsonl)"
+            )
 
     def _progress(self, submissions: Submissions) -> Progress:
         following = self._following

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from osub.slurm.accounting import Accounted
 from osub.slurm.types import AccountingNames, Job, JobSnapshot, Node, Partition, Reservation
 
 
@@ -122,6 +123,10 @@ class SlurmClient(Protocol):
 
     def reservations(self) -> Sequence[Reservation]:
         """Return the reservations of nodes, those to come included."""
+        ...
+
+    def accounted(self, job_ids: Iterable[int]) -> Mapping[int, Accounted] | None:
+        """Return what accounting has of jobs, the last life of each; None where there is no accounting."""
         ...
 
     def mark(self, job_id: int, text: str) -> None:

@@ -8,7 +8,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from osub.errors import HostError
 from osub.one_line import one_line
+from osub.slurm.accounting import MOST_AT_ONCE as MOST_ACCOUNTED
+from osub.slurm.accounting import Accounted, accounting_words, read_accounting
 from osub.slurm.client import Receiver, SubmitRequest
 from osub.slurm.ends import moving_script, read_outcomes
 from osub.slurm.environment import command_environment, submit_environment
@@ -152,6 +155,17 @@ class CommandSlurm:
     def reservations(self) -> Sequence[Reservation]:
         """Return the reservations of nodes, those to come included."""
         return read_reservations(self._ask("scontrol", "show", "-o", "reservation"))
+
+    def accounted(self, job_ids: Iterable[int]) -> Mapping[int, Accounted] | None:
+        """Return what accounting has of jobs; None where there is none (no slurmdbd, no ``sacct``)."""
+        ids, found = list(job_ids), dict[int, Accounted]()
+        for first in range(0, len(ids), MOST_ACCOUNTED):
+            words = accounting_words(ids[first : first + MOST_ACCOUNTED])
+            try:
+                found |= read_accounting(self._ask(*words))
+            except (SlurmRefusedError, HostError):
+                return None
+        return found
 
     def mark(self, job_id: int, text: str) -> None:
         """Write a job's AdminComment; see :class:`SlurmClient`."""

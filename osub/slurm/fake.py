@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from osub.slurm.accounting import Accounted
 from osub.slurm.client import Receiver, SubmitRequest
 from osub.slurm.faults import (
     SlurmRefusedError,
@@ -50,6 +51,19 @@ class _Entry:
     ends_at: float | None = None
     eligible_at: float = 0.0
     held: bool = False
+
+
+def account_of(job: Job) -> Accounted:
+    """Return what accounting has of a job, if it has it as it was."""
+    return Accounted(
+        job_id=job.job_id,
+        state=job.state,
+        exit_code=job.exit_code or 0,
+        exit_signal=job.exit_signal,
+        submit_time=job.submit_time,
+        start_time=job.start_time,
+        end_time=job.end_time,
+    )
 
 
 class FakeSlurm:
@@ -93,6 +107,8 @@ class FakeSlurm:
         Jobs of somebody else, whom nobody but he may tell anything.
     down
         Nodes that take no jobs.
+    accounting
+        Returns what accounting has of a job (``account_of``); None where there is no accounting.
     reserved
         Reservations, which nobody but who asks for them respects.
     """
@@ -123,6 +139,7 @@ class FakeSlurm:
         self.others: set[int] = set()
         self.down: set[str] = set()
         self.reserved: list[Reservation] = []
+        self.accounting: Callable[[Job], Accounted | None] | None = None
         self._uid = uid
         self._threads = threads
         self._forced = multiplicity > 1 if forced is None else forced
@@ -154,6 +171,14 @@ class FakeSlurm:
         """Return ``reserved``."""
         self._reach()
         return tuple(self.reserved)
+
+    def accounted(self, job_ids: Iterable[int]) -> Mapping[int, Accounted] | None:
+        """Return what accounting has of jobs, by ``accounting``; None where that is None."""
+        self._reach()
+        if self.accounting is None:
+            return None
+        known = (self._entries[key].job for key in job_ids if key in self._entries)
+        return {job.job_id: told for job in known if (told := self.accounting(job)) is not None}
 
     def mark(self, job_id: int, text: str) -> None:
         """Write a job's AdminComment."""

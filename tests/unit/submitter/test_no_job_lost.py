@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from osub.errors import ClusterError, HostError
 from osub.records import load_run
 from osub.slurm import Job, JobSnapshot, JobState, SubmitRequest, UnreadableJob
-from osub.slurm.fake import SubmitFault
+from osub.slurm.accounting import Accounted
+from osub.slurm.fake import SubmitFault, account_of
 from osub.slurm.faults import SlurmUnreachableError
 from submitter.follow import Submission
 from submitter.replay import Progress, Wish
@@ -264,6 +266,51 @@ def test_a_job_that_slurm_forgot_and_that_left_nothing_is_lost_with_a_reason(
     assert {row["state"] for row in rows(run)} == {"LOST"}
     assert all("Slurm has not known it for" in str(event["why"]) for event in events(run, "lost"))
     assert world.now - START > world.timing.gone_s
+
+
+def test_a_job_that_slurm_forgot_is_not_lost_where_accounting_has_it(trace: Path, tmp_path: Path) -> None:
+    world = make_world(tmp_path)
+    world.loses_stamps = lambda _: True
+    world.slurm.accounting = account_of
+    snapshots(world, Changes(world, ["gone"]))
+    run = world.replay(trace)
+    assert {row["state"] for row in rows(run)} == {"COMPLETED"}
+    assert all(row["start_s"] is not None and row["end_s"] is not None for row in rows(run))
+    assert len(events(run, "by accounting")) == len(JOBS)
+    assert events(run, "lost") == []
+    [reconciled] = events(run, "reconciled")
+    assert (reconciled["jobs"], reconciled["disagreements"]) == (len(JOBS), 0)
+
+
+def test_a_job_that_accounting_does_not_have_either_is_lost(trace: Path, tmp_path: Path) -> None:
+    world = make_world(tmp_path)
+    world.loses_stamps = lambda _: True
+    world.slurm.accounting = lambda _: None
+    snapshots(world, Changes(world, ["gone"]))
+    run = world.replay(trace)
+    assert {row["state"] for row in rows(run)} == {"LOST"}
+
+
+def test_where_accounting_says_something_else_that_is_told(trace: Path, tmp_path: Path) -> None:
+    world = make_world(tmp_path)
+
+    def differs(job: Job) -> Accounted | None:
+        told = account_of(job)
+        assert told.end_time is not None
+        if job.job_id % 2:
+            return replace(told, end_time=told.end_time + 60)
+        return replace(told, state=JobState.TIMEOUT)
+
+    world.slurm.accounting = differs
+    session = world.begin(trace)
+    assert session.run()
+    run = load_run(world.out)
+    assert {row["state"] for row in rows(run)} == {"COMPLETED"}
+    told = events(run, "disagreement")
+    assert {event["field"] for event in told} <= {"state", "end_s"}
+    assert len(told) == len(JOBS)
+    assert session.remark is not None
+    assert f"accounting differs in {len(JOBS)} places" in session.remark
 
 
 def test_cancelling_reaches_jobs_that_slurm_may_have(trace: Path, tmp_path: Path) -> None:
