@@ -27,9 +27,9 @@ Follow = Callable[[Replay, str, Collect | None, float, Look], bool]
 """Carries one replay out under a title, for so many seconds at most; False if the user ended it."""
 Rerun = Callable[[Item, Bed], None]
 _TRIES = 2
-_MOST = 4.0
+_MOST = 5.0
 """A replay that takes so many times as long as it should is given up, and its jobs are cancelled."""
-_LEAST_MOST_S = 180.0
+_LEAST_MOST_S = 300.0
 
 
 class InterruptedStudyError(ClusterError):
@@ -111,7 +111,7 @@ class Replays:
         InterruptedStudyError
             The user ended it.
         OsubError
-            It could not be made.
+            It could not be made, or a job of the dedicated layout did not complete.
         """
         trace, table, label = self._of(item)
         swf, apps = self._files(item, trace, table)
@@ -131,6 +131,13 @@ class Replays:
         if not self._follow(session, f"{item.workload}, {label}, trial {item.trial}", collect, most_s, look):
             raise InterruptedStudyError(
                 "the study was interrupted; its finished runs are kept, the same command goes on"
+            )
+        unfinished = len(session.plan.jobs) - session.states().get("COMPLETED", 0)
+        if unfinished and item.layout == DEDICATED.key:
+            self._folder.remove_run(self._folder.run(item))
+            raise ClusterError(
+                f"{unfinished} of {len(session.plan.jobs)} jobs of {item.name} did not complete, so nobody "
+                "knows their work: this host is too busy, or jobs fail on it; the same command tries again"
             )
         if item.layout == DEDICATED.key and draw_of(item) not in self._folder.work():
             ranks = {job.job_number: job.procs or 1 for job in trace.jobs}

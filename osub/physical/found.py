@@ -53,9 +53,9 @@ def claims(results: Results) -> list[Row]:
 def verdict(results: Results) -> list[str]:
     """Return what came of it in a few sentences."""
     lines = []
-    if results.real.get(NAIVE.key) and results.real.get(DEDICATED.key):
-        waits = {key: results.values(key, longest_wait("interactive")) for key in (DEDICATED.key, GANGD.key)}
-        shared = waits[GANGD.key] or results.values(NAIVE.key, longest_wait("interactive"))
+    waits = {key: results.values(key, longest_wait("interactive")) for key in (DEDICATED.key, GANGD.key)}
+    shared = waits[GANGD.key] or results.values(NAIVE.key, longest_wait("interactive"))
+    if waits[DEDICATED.key] and shared:
         shares = [results.values(key, Outcome.waited) for key in (DEDICATED.key, NAIVE.key, GANGD.key)]
         lines.append(
             f"Of the interactive jobs {_percent(shares[0])} wait with M=1, {_percent(shares[1])} with M=2 "
@@ -80,9 +80,11 @@ def verdict(results: Results) -> list[str]:
 
 
 def _evidence(results: Results) -> str:
-    made = sum(map(len, results.real.values())) + sum(map(len, results.pairs.values()))
-    done, whole = made + (results.places is not None), len(results.plan.items())
-    replays = f"{done}" if done >= whole else f"{done} of {whole}"
+    whole = len(results.plan.items())
+    replays = f"{results.made}" if results.made >= whole else f"{results.made} (of {whole} planned)"
+    failed = sum(outcome.failed for of in results.real.values() for outcome in of.values())
+    if failed:
+        replays += f" in which {failed} jobs did not complete"
     if not results.unfit:
         known = f", {results.unwatched} of them without a watch on the host" if results.unwatched else ""
         return f"Evidence: {replays} replays{known}; none is known to be disturbed by others' work."

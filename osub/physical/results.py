@@ -42,6 +42,8 @@ class Results:
         Why replays are unfit to judge by, such as others' load on the host.
     unwatched
         Replays of which nobody knows who used the host.
+    made
+        How many replays there are.
     unsimulated
         Why runs have no simulation.
     """
@@ -56,15 +58,17 @@ class Results:
     unsimulated: Sequence[str] = field(default_factory=tuple)
     unfit: Mapping[str, str] = field(default_factory=dict)
     unwatched: int = 0
+    made: int = 0
 
     def values(self, layout: str, value: Callable[[Outcome], float]) -> list[float]:
-        """Return a value of each replay of a layout."""
-        return [value(outcome) for outcome in self.real.get(layout, {}).values()]
+        """Return a value of each replay of a layout in which every job completed."""
+        return [value(outcome) for outcome in self.real.get(layout, {}).values() if not outcome.failed]
 
     def differences(self, more: str, less: str, value: Callable[[Outcome], float]) -> list[float]:
         """Return by how much a value is larger under one layout, replay by replay of the same jobs."""
         mine, other = self.real.get(more, {}), self.real.get(less, {})
-        return [value(mine[key]) - value(other[key]) for key in mine if key in other]
+        both = [key for key in mine if key in other and not (mine[key].failed or other[key].failed)]
+        return [value(mine[key]) - value(other[key]) for key in both]
 
     def label(self, layout: str) -> str:
         """Return a layout's name for people."""
@@ -86,12 +90,13 @@ def gather(
     work = folder.work()
     why_not: list[str] = []
     unfit: dict[str, str] = {}
-    unwatched = 0
+    unwatched = count = 0
     for item in plan.items():
         if not folder.is_done(item):
             continue
         run = load_run(folder.run(item))
         use = host_use(run)
+        count += 1
         unwatched += use.samples == 0
         if use.unfit is not None:
             unfit[item.name] = use.unfit
@@ -112,7 +117,19 @@ def gather(
             except OsubError as error:
                 why_not.append(f"{run.info.label}: {error}")
         done(item.name)
-    return Results(plan, layouts, real, simulated, pairs, places, full, tuple(why_not), unfit, unwatched)
+    return Results(
+        plan=plan,
+        layouts=layouts,
+        real=real,
+        simulated=simulated,
+        pairs=pairs,
+        places=places,
+        full=full,
+        unsimulated=tuple(why_not),
+        unfit=unfit,
+        unwatched=unwatched,
+        made=count,
+    )
 
 
 def _alike(work: Mapping[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:

@@ -62,6 +62,17 @@ def test_a_job_that_failed_fails_the_last_claim() -> None:
     assert (row.verdict, row.ours) == (Verdict.FAILS, "25 jobs completed, 1 did not")
 
 
+def test_a_replay_with_jobs_that_did_not_complete_decides_nothing_else() -> None:
+    real = {key: dict(of) for key, of in results().real.items()}
+    real["sq-m1"] = {key: outcome([("batch", 0.0)], failed=9) for key in real["sq-m1"]}
+    rows = judged(results(real=real))
+    assert {rows[claim].verdict for claim in ("R4", "R5", "R8")} == {Verdict.NOT_COMPARABLE}
+    assert rows["R28"].verdict is Verdict.FAILS
+    said = verdict(results(real=real))
+    assert not any("wait is" in line for line in said)
+    assert any("27 jobs did not complete" in line for line in said)
+
+
 def test_places_on_slurm_are_held_against_those_of_the_simulation() -> None:
     row = judged(results(places=REAL_PLACES))["R22"]
     assert (row.verdict, row.ours) == (Verdict.HOLDS, "13 of 15")
