@@ -21,11 +21,13 @@ from osub.analysis.report import write_report
 from osub.analysis.table import metrics_tables
 from osub.analysis.verdict import verdict_of
 from osub.analysis.verdict.show import verdict_lines
-from osub.cli.demo_run import SETTINGS, Stage, choose_trace, make_out, replay_under, scratch_folder
-from osub.cli.demo_simulate import NOTES, simulate_all
+from osub.cli.replay_watch import watch_replay
 from osub.cli.terminal import Console
 from osub.cli.trace_files import Lenient
+from osub.demo.run import SETTINGS, Stage, choose_trace, make_out, replay_under, scratch_folder
+from osub.demo.simulated import NOTES, simulate_all
 from osub.records import Run, load_run
+from submitter.replay import Collect, Look, Replay
 from workloads.swf import write_swf
 
 # A setting's cluster starts and ends in so many seconds of its share of the time.
@@ -90,7 +92,7 @@ def demo(
             left_s = _MOST * seconds - (time.monotonic() - began)
             # What an earlier setting did not use, a later one may.
             most_s = max(seconds / len(settings), left_s / (len(settings) - number))
-            made = replay_under(setting, stage, steps, most_s)
+            made = replay_under(setting, stage, steps, most_s, _watch)
             # What the first one makes of the time is every other's work.
             steps = steps or made
             runs.append(load_run(out / setting.folder))
@@ -134,3 +136,7 @@ def demo(
     console.print(
         f"{time.monotonic() - began:.0f} s in all. Report: {page.resolve()}", markup=False, highlight=False
     )
+
+
+def _watch(session: Replay, label: str, collect: Collect | None, most_s: float, look: Look) -> bool:
+    return watch_replay(session, label, collect, most_s=most_s, outlives_us=False, look=look)

@@ -135,7 +135,8 @@ def evict(
     given = _given({"--overlap": overlap, "--skip": skip})
     if given:
         raise UsageError(f"{given} is for a table of jobs")
-    from osub.cli.evict_live import Wanted, evict_live, read_known
+    from osub.cli.evict_live import Wanted, evict_live
+    from osub.live.eviction import read_known
     from simulator.eviction.running import Rules
 
     if signal not in {one.name.removeprefix("SIG") for one in Signals}:

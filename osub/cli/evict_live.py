@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,15 +20,13 @@ from osub.cli.evict_show import facts_of, show_answers
 from osub.cli.terminal import Console
 from osub.errors import ClusterError, UsageError
 from osub.live.cluster import find_cluster
-from osub.one_line import one_line
+from osub.live.eviction import check_program, look_at, orders_of
 from osub.slurm import SlurmClient
 from osub.slurm.run import Answer as CommandAnswer
 from osub.slurm.run import run_command
-from simulator.eviction import Answer, Choice, Solver
-from simulator.eviction.jobs_file import read_cells
+from simulator.eviction import Answer, Solver
 from simulator.eviction.live import LiveAnswers, answer_world
-from simulator.eviction.problem import MOST_LOSS, MOST_MINUTES
-from simulator.eviction.running import Known, Rules, Running, World, look
+from simulator.eviction.running import Rules, World
 from submitter.eviction.carry_out import Eviction
 from submitter.eviction.orders import Fate, Order, Ways, commands
 
@@ -70,27 +67,6 @@ def surroundings(cluster: Path | None) -> Surroundings:
     return Surroundings(client=find_cluster(cluster)[0])
 
 
-def read_known(path: Path, *, has_system: bool) -> dict[str, Known]:
-    """Read what is known of single jobs: CSV with ``job`` and any of ``loss``, ``ts_min`` and ``ta_min``.
-
-    ``ts_min`` counts only where there is a command to checkpoint a job from outside.
-    """
-    return {
-        cells.name: Known(
-            loss=cells.number("loss", MOST_LOSS),
-            ts_min=cells.number("ts_min", MOST_MINUTES) if has_system else None,
-            ta_min=cells.number("ta_min", MOST_MINUTES),
-        )
-        for cells in read_cells(path, ("job",), ("loss", "ts_min", "ta_min"))
-    }
-
-
-def check_program(name: str) -> None:
-    """Raise UsageError for a program that does not exist, before a job is ended without a checkpoint."""
-    if shutil.which(name) is None:
-        raise UsageError(f"--system-command: there is no program {one_line(name)} that could be run")
-
-
 def evict_live(wanted: Wanted) -> None:
     """Show what to evict from a live Slurm, and evict it if that is wanted."""
     if wanted.execute and not wanted.yes and (wanted.as_json or not sys.stdin.isatty()):
@@ -98,7 +74,7 @@ def evict_live(wanted: Wanted) -> None:
     if wanted.execute and wanted.ways.system_command:
         check_program(wanted.ways.system_command[0])
     around = surroundings(wanted.cluster)
-    world = _look(around, wanted.rules)
+    world = look_at(around.client, around.now(), wanted.rules)
     found = answer_world(world, wanted.free_nodes, wanted.deadline_min, wanted.step_min, wanted.solver)
     orders = orders_of(world, found)
     facts = _facts(wanted, world, found)
@@ -124,35 +100,6 @@ def evict_live(wanted: Wanted) -> None:
             show_outcomes(eviction.outcomes)
     if wanted.execute:
         _check_freed(wanted, world, eviction)
-
-
-def orders_of(world: World, found: LiveAnswers) -> list[Order]:
-    """Return what is to be done for the last deadline, kills first."""
-    choices, question = found.answers[-1].choices, found.question
-    orders = [
-        Order(
-            spec=running.spec,
-            job_id=running.job_id,
-            start_time=running.start_time,
-            fate=Fate(choices[running.spec].value),
-            planned_s=60 * question.minutes_of(question.steps_of(_minutes(running, choices)) or 0),
-        )
-        for running in world.jobs
-        if running.spec in choices
-    ]
-    return sorted(orders, key=lambda order: order.fate is not Fate.KILL)
-
-
-def _minutes(running: Running, choices: Mapping[str, Choice]) -> float | None:
-    return running.job.minutes(choices[running.spec])
-
-
-def _look(around: Surroundings, rules: Rules) -> World:
-    partitions = around.client.partitions()
-    if rules.partition is not None and rules.partition not in {part.name for part in partitions}:
-        raise UsageError(f"--partition: this Slurm has no partition {rules.partition}")
-    nodes = around.client.nodes()
-    return look(around.client.jobs(), nodes, partitions, around.now(), rules)
 
 
 def _facts(wanted: Wanted, world: World, found: LiveAnswers) -> list[str]:

@@ -17,7 +17,6 @@ from deploy.local.busy import busy_warning
 from deploy.local.state import ClusterState
 from deploy.local.watch import HostWatch
 from osub.cli.out_file import Force, clear_run
-from osub.cli.replay_fit import fitting
 from osub.cli.replay_pairing import check_beside, danger_of
 from osub.cli.replay_watch import watch_replay
 from osub.cli.trace_files import Lenient
@@ -30,6 +29,7 @@ from osub.slurm.sbatch import check_options
 from osub.units import counted
 from submitter.begin import DrawnUp, draw_up
 from submitter.dry_run import dry_run as scripts
+from submitter.fitted import fitting
 from submitter.options import ReplayOptions
 from submitter.plan import Oversize, left_out
 from submitter.replay import Replay

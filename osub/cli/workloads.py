@@ -25,13 +25,11 @@ from osub.cli.workloads_kinds import (
     Speedup,
     Stored,
     Trace,
-    batch_jobs,
-    kinds_named,
-    lone_jobs,
 )
-from osub.cli.workloads_sample import fit_kind, try_out
 from osub.errors import HostError, UsageError
+from osub.live.alone import batch_jobs, kinds_named, lone_jobs
 from osub.whole_file import write_whole
+from submitter.samples import fit_kind, try_out
 from workloads.rrba.assign import NAMES, draw_arguments
 from workloads.swf import read_swf
 

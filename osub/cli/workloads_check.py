@@ -18,10 +18,9 @@ from osub.cli.workloads_kinds import (
     Json,
     Speedup,
     Stored,
-    batch_jobs,
-    lone_jobs,
 )
 from osub.errors import UsageError
+from osub.live.alone import batch_jobs, lone_jobs
 from submitter.plan import PlannedJob
 from workloads.rrba.kinds import Kind, target_of
 

@@ -1,26 +1,11 @@
-"""What the commands of ``osub workloads`` share: their options, a trace's kinds, a cluster for lone jobs."""
+"""What the commands of ``osub workloads`` share: their options."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
-
-from osub.cli.workloads_run import LoneJobs
-from osub.live.cluster import find_cluster
-from osub.live.gang import AUTO, find_gang
-from submitter.apps import read_apps
-from submitter.begin import prepare_trace
-from submitter.options import ReplayOptions
-from submitter.plan import RRBA, PlannedJob, make_plan
-from submitter.target import look_at_target
-from workloads.rrba.application import APPLICATIONS
-from workloads.rrba.kinds import Kind, kind_from_words, kind_of
-from workloads.swf import read_swf
 
 Cluster = Annotated[Path, typer.Option("--cluster", help="Folder with slurm.conf (an embedded cluster's).")]
 Stored = Annotated[Path, typer.Option("--calibration", help="File of stored step times.")]
@@ -29,49 +14,3 @@ Apps = Annotated[Path | None, typer.Option("--apps", help="CSV trace_job,app,arg
 Speedup = Annotated[float, typer.Option(help="Divide every time of the trace by this.")]
 InteractiveQueue = Annotated[int, typer.Option(help="SWF queue of interactive jobs; -1: there are none.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-def kinds_named(names: list[str], ranks: list[int], nodes: int, npb: list[str]) -> set[Kind]:
-    """Return the kinds of all ``names`` (``lu``, ``lu.A``) on all ``ranks``."""
-    kinds = set()
-    for name in names:
-        application, _, grid_class = name.partition(".")
-        kinds |= {kind_from_words(application, grid_class or None, count, nodes, npb) for count in ranks}
-    return kinds
-
-
-def batch_jobs(
-    cluster: Path, trace: Path, apps: Path | None, speedup: float, interactive_queue: int
-) -> list[tuple[PlannedJob, Kind]]:
-    """Return the rrba jobs that a replay of the trace would submit, with their kinds."""
-    client, embedded = find_cluster(cluster)
-    target = look_at_target(client)
-    options = ReplayOptions(
-        speedup=speedup,
-        interactive_queue=None if interactive_queue < 0 else interactive_queue,
-        gang=find_gang(AUTO, embedded, client.config(), target.node_names).settings,
-    )
-    plan = make_plan(
-        prepare_trace(read_swf(trace), options),
-        target,
-        options.plan_options(target.batch.multiplicity, target.interactive.multiplicity),
-        read_apps(apps) if apps else None,
-    )
-    return [(job, kind_of(job.args, job.cores, job.nodes)) for job in plan.jobs if job.app == RRBA]
-
-
-@contextmanager
-def lone_jobs(cluster: Path) -> Iterator[LoneJobs]:
-    """Give a runner of lone jobs on the cluster; its files are gone afterwards."""
-    client, embedded = find_cluster(cluster)
-    pin = embedded is not None and not embedded.shape.virtual and embedded.shape.cores > 1
-    if any(application.classes for application in APPLICATIONS.values()):
-        from workloads.rrba.solvers.compiled import compile_all
-
-        compile_all()
-    # In the cluster's own folder, which every node sees; what a kill leaves there goes with the cluster.
-    place = cluster.resolve() if embedded is None else Path(embedded.layout.state, "scratch")
-    with tempfile.TemporaryDirectory(prefix="workloads-", dir=place) as folder:
-        jobs = LoneJobs(client, look_at_target(client), Path(folder), pin=pin)
-        jobs.check_idle()
-        yield jobs

@@ -28,7 +28,7 @@ import pytest
 
 from deploy.local import Gang
 from osub.cli.workloads_check import CheckRow
-from osub.cli.workloads_kinds import batch_jobs
+from osub.live.alone import batch_jobs
 from tests.fixtures.gang_trials import PYTHON, cluster_of, noise
 from tests.fixtures.voice import say
 from workloads.rrba.kinds import Kind

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from osub.cli.demo_run import choose_trace, clear_run, make_out, scratch_folder
+from osub.demo.run import choose_trace, clear_run, make_out, scratch_folder
 from osub.errors import OutputError, TrustError
 from tests.fixtures.real_runs import Row, real_run
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from osub.cli.demo_run import SETTINGS
-from osub.cli.demo_simulate import simulate_all
+from osub.demo.run import SETTINGS
+from osub.demo.simulated import simulate_all
 from osub.records import GangSettings, Run
 from tests.fixtures.real_runs import Row, real_run
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from osub.cli.workloads_run import Outcome
-from osub.cli.workloads_sample import Sampled, fit_kind
 from osub.errors import HostError
+from submitter.lone_jobs import Outcome
+from submitter.samples import Sampled, fit_kind
 from workloads.rrba.calibrate import load_calibrations
 from workloads.rrba.kinds import Kind, kind_of
 

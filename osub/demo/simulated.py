@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from osub.cli.demo_run import SETTINGS, Setting, clear_run
+from osub.demo.run import SETTINGS, Setting, clear_run
 from osub.errors import OsubError
 from osub.records import Run, load_run
 

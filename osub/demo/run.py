@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,17 +13,18 @@ from statistics import median
 
 from deploy.local import Gang, LocalCluster, Shape
 from deploy.local.watch import HostWatch
-from osub.cli.replay_watch import watch_replay
 from osub.errors import ClusterError, OutputError
 from osub.live.gang import AUTO, collector_of, find_gang
 from osub.trust import refuse_for_root
 from submitter.options import ReplayOptions
-from submitter.replay import Replay
+from submitter.replay import Collect, Look, Replay
 from workloads.swf import SwfTrace, read_swf
 from workloads.trace.coupled_mix import INTERACTIVE_S, JOBS_A_BLOCK, coupled_mix
 from workloads.trace.generate import generate_trace
 from workloads.trace.miniature import make_miniature
 
+Watch = Callable[[Replay, str, Collect | None, float, Look], bool]
+"""Carries a replay out under a name, for so many seconds at most; whether it finished."""
 LISTING = ".osub-demo"
 """Names of the runs that demos made in a folder."""
 _GENERATED_JOBS = 4000
@@ -144,7 +145,9 @@ class Stage:
     cores: int
 
 
-def replay_under(setting: Setting, stage: Stage, steps: Mapping[int, int], most_s: float) -> dict[int, int]:
+def replay_under(
+    setting: Setting, stage: Stage, steps: Mapping[int, int], most_s: float, watch: Watch
+) -> dict[int, int]:
     """Replay under one setting on a cluster of its own; returns how many steps each coupled job made.
 
     The RUN is the setting's folder in ``stage.out``. Jobs in ``steps`` make so many, whoever shares their
@@ -177,7 +180,7 @@ def replay_under(setting: Setting, stage: Stage, steps: Mapping[int, int], most_
         session = Replay.begin(stage.swf, path, client, options, apps)
         collect = collector_of(gang.slices, client.config())
         look = HostWatch(cluster.state(), os.getpid())
-        if not watch_replay(session, setting.label, collect, most_s=most_s, outlives_us=False, look=look):
+        if not watch(session, setting.label, collect, most_s, look):
             raise ClusterError("the demo was interrupted; its clusters are gone, its finished runs are kept")
     finally:
         cluster.down()

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from osub.cli.workloads_run import Outcome
 from osub.errors import HostError
+from submitter.lone_jobs import Outcome
 from workloads.rrba.calibrate import Calibration, Key, store_calibration
 from workloads.rrba.kinds import Kind
 from workloads.rrba.samples import Line, Sample, fit_line, sample_lengths
