@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -13,13 +13,10 @@ from osub.cli.application import application
 from osub.cli.experiment_physical import thesis_7
 from osub.cli.experiment_show import note, progress, show_table
 from osub.cli.out_file import Force, check_free
-from osub.errors import InputError, UsageError
+from osub.errors import UsageError
 
 if TYPE_CHECKING:
-    from simulator.experiments.study import Study
     from simulator.experiments.tables import ExperimentTable
-    from simulator.options import Setting
-    from simulator.system import System
 
 app = application()
 
@@ -38,9 +35,6 @@ AnyTrace = Annotated[
     bool, typer.Option("--any-trace", help="Run it on another trace than the thesis's; compares nothing.")
 ]
 
-_JOBS = 51_871
-"""Of the thesis's trace, UniLu-Gaia-2014-1 (Table 5.1); data sets made of it differ by what was added."""
-_ALIKE = 0.05
 _MARKED = "* differs from the thesis by more than a fifth; docs/experiments.md tells the causes"
 
 
@@ -66,11 +60,12 @@ def thesis_5(
     from simulator.experiments import kit as kit_numbers
     from simulator.experiments import thesis5
     from simulator.experiments.study import run_all
+    from simulator.experiments.thesis_run import Rules, about_trace, facts_of, kit_study, study_of
 
-    rules = _Rules(policy, placement, thesis5.OVERHEAD)
-    study = _study(trace, rules, thesis5.SYSTEM, patterns=False, examples=thesis5.EXAMPLES)
-    remarks = _about_trace(study, any_trace=any_trace)
-    other = None if kit is None else _kit_study(kit, rules, kit_queue)
+    rules = Rules(policy, placement, thesis5.OVERHEAD)
+    study = study_of(trace, rules, thesis5.SYSTEM, patterns=False, examples=thesis5.EXAMPLES)
+    remarks = about_trace(study, any_trace=any_trace)
+    other = None if kit is None else kit_study(kit, rules, kit_queue)
     cases = thesis5.cases()
     more = [] if other is None else kit_numbers.cases()
     with progress() as bar:
@@ -91,7 +86,12 @@ def thesis_5(
         figures = figures_5(list(outcomes.values()), "(a)", thesis5.WAITED)
         if other is not None:
             figures += figures_5(list(kit_outcomes.values()), "(b)", kit_numbers.WAITED)
-        facts = [*remarks, _facts(study, rules), *([] if other is None else [_facts(other, rules)]), _MARKED]
+        facts = [
+            *remarks,
+            facts_of(study, rules),
+            *([] if other is None else [facts_of(other, rules)]),
+            _MARKED,
+        ]
         write_page(html, "Chapter 5 again", facts, tables, figures)
     _print(tables, [*outcomes.values(), *kit_outcomes.values()], remarks, as_json=as_json)
 
@@ -127,11 +127,12 @@ def thesis_6(
     from simulator.experiments.study import run_all
     from simulator.experiments.survey import SHARES, survey_tables
     from simulator.experiments.survey import survey as find_best
+    from simulator.experiments.thesis_run import Rules, about_trace, facts_of, study_of
 
     chosen = _data_sets(survey, len(DATA_SETS))
-    rules = _Rules(policy, placement, thesis6.OVERHEAD)
-    plain = _study(trace, rules, thesis6.SYSTEM, patterns=True)
-    remarks = _about_trace(plain, any_trace=any_trace)
+    rules = Rules(policy, placement, thesis6.OVERHEAD)
+    plain = study_of(trace, rules, thesis6.SYSTEM, patterns=True)
+    remarks = about_trace(plain, any_trace=any_trace)
     if interleaved:
         plain = plain.with_trace(in_blocks(plain.trace))
     sets = [with_interactive_jobs(plain.trace, DATA_SETS[number - 1], seed) for number in chosen]
@@ -152,60 +153,9 @@ def thesis_6(
         from simulator.experiments.charts import figures_6
         from simulator.experiments.page import write_page
 
-        facts = [*remarks, f"{_facts(study, rules)} Seed {seed}.", _MARKED]
+        facts = [*remarks, f"{facts_of(study, rules)} Seed {seed}.", _MARKED]
         write_page(html, "Chapter 6 again", facts, tables, figures_6(list(outcomes.values()), found))
     _print(tables, [*outcomes.values(), *found], remarks, as_json=as_json)
-
-
-class _Rules(NamedTuple):
-    """The words for the rules of an experiment."""
-
-    policy: str
-    placement: str
-    overhead: str
-
-
-def _study(
-    trace: Path, rules: _Rules, system: System, *, patterns: bool, examples: tuple[int, ...] = ()
-) -> Study:
-    from simulator.experiments.datasets import cleaned
-    from simulator.experiments.study import Study
-    from workloads.swf import load_columns
-
-    columns = cleaned(load_columns(trace), system.cores)
-    return Study(columns, system, _setting(rules, system).rules, patterns, examples)
-
-
-def _kit_study(trace: Path, rules: _Rules, queue: int | None) -> Study:
-    from simulator.experiments import kit
-    from simulator.experiments.datasets import cleaned
-    from simulator.experiments.study import Study
-    from workloads.swf import load_columns
-
-    columns = load_columns(trace)
-    queue = kit.smaller_queue(columns) if queue is None else queue
-    columns = cleaned(columns, None, queue)
-    return Study(
-        columns, kit.SYSTEM, _setting(rules, kit.SYSTEM).rules, patterns=False, interactive_queue=queue
-    )
-
-
-def _setting(rules: _Rules, system: System) -> Setting:
-    from simulator.choices import Words, setting_of
-
-    return setting_of(
-        Words(system=str(system), policy=rules.policy, overhead=rules.overhead, placement=rules.placement)
-    )
-
-
-def _facts(study: Study, rules: _Rules) -> str:
-    frame = study.trace.frame
-    interactive = int((frame["queue"] == study.interactive_queue).sum())
-    return (
-        f"{study.trace.name}: {frame.height:,} jobs, {interactive:,} interactive (queue "
-        f"{study.interactive_queue}), {frame['user'].drop_nulls().n_unique()} users, on {study.system}. "
-        f"Policy {rules.policy}, placement {rules.placement}, C_o = {rules.overhead}."
-    )
 
 
 def _data_sets(text: str, most: int) -> list[int]:
@@ -221,17 +171,6 @@ def _data_sets(text: str, most: int) -> list[int]:
     if not all(1 <= number <= most for number in numbers):
         raise UsageError(f"--survey: there are data sets 1 to {most}")
     return numbers
-
-
-def _about_trace(study: Study, *, any_trace: bool) -> list[str]:
-    """Return what is to be said where the trace is not the thesis's; refuse it unless ``any_trace``."""
-    jobs = study.trace.frame.height
-    if abs(jobs - _JOBS) <= _ALIKE * _JOBS:
-        return []
-    what = f"{study.trace.name} is not the thesis's trace: {jobs:,} jobs that run, not {_JOBS:,}"
-    if any_trace:
-        return [f"{what}; the thesis's numbers stand beside those of another machine and mean nothing here."]
-    raise InputError(f"{what} (UniLu-Gaia-2014-1); --any-trace runs the experiment all the same")
 
 
 def _print(

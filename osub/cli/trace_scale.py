@@ -32,21 +32,18 @@ from osub.cli.trace_tables import duration, kinds_table
 from osub.errors import UsageError
 from simulator.system import System
 from workloads.swf import SwfTrace
+from workloads.trace.chosen_window import known_procs, source_of
 from workloads.trace.clock import TraceClock
 from workloads.trace.experiment import (
     THESIS,
     Experiment,
     Source,
     Target,
-    is_gaia,
     make_experiment,
-    window_of_day,
 )
 from workloads.trace.kinds import THESIS_TABLE_7_2, summarize_kinds
-from workloads.trace.window import Window, find_window
 
 THESIS_SYSTEM = System(12, 12)
-WINDOWS = ("auto", "thesis", "busy", "all")
 
 
 def scale(
@@ -124,14 +121,14 @@ def scale(
     size = parse_system(system)
     original = load(trace, lenient)
     queue = queue_of(interactive_queue)
-    source = _source(original, window, start, hours, first_hour, warm_up, cool_down, queue)
+    source = source_of(original, window, start, hours, first_hour, warm_up, cool_down, queue)
     if interactive_day is not None:
         source = replace(source, interactive_day=parse_date(interactive_day, "--interactive-day"))
     source = replace(
         source,
         drop_wider_than=source.drop_wider_than if drop_wider_than is None else drop_wider_than or None,
         longest_run_s=source.longest_run_s if longest_run is None else longest_run,
-        from_procs=_from_procs(original, source) if from_procs is None else from_procs,
+        from_procs=known_procs(original, source) if from_procs is None else from_procs,
     )
     target = Target(
         size.nodes,
@@ -173,49 +170,6 @@ def parse_date(text: str, option: str) -> date:
         return date.fromisoformat(text)
     except ValueError as error:
         raise UsageError(f"{option} takes a date such as 2014-06-05, not {text!r}") from error
-
-
-def _source(
-    trace: SwfTrace,
-    window: str,
-    start: float | None,
-    hours: float | None,
-    first_hour: float,
-    warm_up: float,
-    cool_down: float,
-    queue: int | None,
-) -> Source:
-    length_s = 3600 * (24.0 if hours is None else hours)
-    if not 0 < length_s < float("inf"):
-        raise UsageError(f"--hours must be above 0, not {hours}")
-    if start is not None:
-        if window != "auto":
-            raise UsageError("--start and --window exclude each other: give one of them")
-        return Source(Window(start, start, start + length_s, start + length_s, "as asked for"))
-    if window == "thesis" or (window == "auto" and is_gaia(trace)):
-        if not is_gaia(trace):
-            raise UsageError(f"--window thesis is for UniLu-Gaia-2014-1; {trace.name} is another trace")
-        return THESIS
-    if window in ("auto", "busy"):
-        return Source(find_window(trace, queue, 3600 * warm_up, 3600 * cool_down))
-    if window == "all":
-        submits = [job.submit_s for job in trace.jobs]
-        first_s, end_s = min(submits), max(submits) + 1
-        return Source(Window(first_s, first_s, end_s, end_s, "the whole trace"))
-    try:
-        day = date.fromisoformat(window)
-    except ValueError as error:
-        raise UsageError(f"--window takes {', '.join(WINDOWS)} or a date, not {window!r}") from error
-    if hours is None:
-        return Source(find_window(trace, queue, 3600 * warm_up, 3600 * cool_down, day=day))
-    return Source(window_of_day(trace, day, first_hour, length_s))
-
-
-def _from_procs(trace: SwfTrace, source: Source) -> int:
-    known = source.from_procs or trace.header.system_procs
-    if known is None:
-        raise UsageError(f"the header of {trace.name} does not tell its system's size: give --from-procs")
-    return known
 
 
 def _document(
