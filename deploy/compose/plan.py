@@ -57,7 +57,6 @@ def compose_environment(state: ComposeState) -> dict[str, str]:
     )
     return to_environment(settings) | {
         "OSUB_NODES": str(state.shape.nodes),
-        "OSUB_NODE_PREFIX": f"{state.cluster}-node-",
         "OSUB_HOME": state.home,
         "OSUB_IMAGE": image_of(state.debian),
         "OSUB_DATABASE_IMAGE": database_image_of(state.debian),

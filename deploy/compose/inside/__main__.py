@@ -6,7 +6,7 @@ import os
 import sys
 
 from deploy.compose.inside import accounting, cgroups, controller, keys, node
-from deploy.compose.inside.settings import Settings, read_settings
+from deploy.compose.inside.settings import read_settings
 from deploy.compose.inside.waiting import say
 from osub.errors import OsubError
 
@@ -26,16 +26,12 @@ def main(words: list[str]) -> int:
     try:
         settings = read_settings(os.environ)
         if words[0] == "keys":
-            _make_keys(settings)
+            keys.make_all(settings.cluster, settings.shape.nodes)
             return 0
         return 0 if _ROLES[words[0]](settings) else 1
     except OsubError as error:
         say(str(error))
         return error.exit_code
-
-
-def _make_keys(settings: Settings) -> None:
-    keys.make_all(os.environ.get("OSUB_NODE_PREFIX", f"{settings.cluster}-node-"), settings.shape.nodes)
 
 
 if __name__ == "__main__":

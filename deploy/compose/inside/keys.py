@@ -20,13 +20,18 @@ PASSWORD = Path("/keys/database/password")
 OWN = Path("/etc/gangd/keys")
 
 
-def make_all(prefix: str, most_nodes: int) -> None:
+def agent_names(project: str, most_nodes: int) -> str:
+    """Return the names that nodes may have: compose puts hyphens into them, older ones underscores."""
+    return f"{project}-node-[1-{most_nodes}],{project}_node_[1-{most_nodes}]"
+
+
+def make_all(project: str, most_nodes: int) -> None:
     """Make what is missing.
 
     Parameters
     ----------
-    prefix
-        What comes before a node's number in its name.
+    project
+        Compose's project, with which the nodes' names begin.
     most_nodes
         For so many nodes.
 
@@ -44,7 +49,7 @@ def make_all(prefix: str, most_nodes: int) -> None:
         make_secret(MUNGE, secrets.token_bytes(1024), munge.pw_uid)
     if PASSWORD.parent.is_dir():
         make_secret(PASSWORD, secrets.token_hex(24).encode(), 0)
-    names = f"{prefix}[1-{most_nodes}]"
+    names = agent_names(project, most_nodes)
     made = subprocess.run(
         ["gangd", "keys", "--dir", str(CURVE), "--agents", names], capture_output=True, text=True, check=False
     )

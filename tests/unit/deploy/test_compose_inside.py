@@ -22,6 +22,7 @@ from deploy.compose.inside.slurm_says import read_addresses
 from deploy.compose.inside.supervise import Daemon, Supervisor
 from deploy.compose.inside.waiting import wait_for
 from osub.errors import ClusterError, HostError, OsubError, UsageError
+from osub.slurm.hosts import expand_hosts
 
 
 def test_settings_come_back_as_they_were_sent() -> None:
@@ -156,6 +157,12 @@ def test_a_key_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
     keys.make_secret(path, b"second", os.geteuid())
     assert path.read_bytes() == b"first"
     assert stat.S_IMODE(path.stat().st_mode) == 0o400
+
+
+def test_keys_are_made_for_the_names_of_every_compose() -> None:
+    names = expand_hosts(keys.agent_names("osub-abcde", 12))
+    assert len(names) == 24
+    assert {find_name([name]) for name in names} == {NodeName(name, int(name[16:])) for name in names}
 
 
 def test_a_node_copies_its_own_keys_and_no_other(tmp_path: Path) -> None:
