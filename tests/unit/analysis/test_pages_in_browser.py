@@ -123,7 +123,7 @@ def test_the_verdict_comes_first_then_naive_beside_gangd_and_where_it_ran_last(
     tab.look()
     tab.open(comparison, everything=False)
     names = tab.run("[...document.querySelectorAll('main > section')].map((one) => one.id)")
-    assert names[:3] == ["verdict", "schedule", "metrics"]
+    assert names[:3] == ["verdict", "schedule", "differences"]
     assert names[-1] == "where"
     script = "[...document.querySelectorAll('#schedule h3')].map((one) => one.innerText)"
     assert tab.run(script) == ["M=2 naive", "M=2 gangd"]
