@@ -41,6 +41,7 @@ from gangd.wire import (
     decode_reply,
 )
 from gangd.wire.timeline import Timeline, is_later
+from gangd.wire.versions import OLDEST, VERSION, common
 
 PROBE_FAST_NS = 20_000_000
 PROBE_LOST_NS = 500_000_000
@@ -49,6 +50,8 @@ PROBE_SLACK_NS = 600_000_000
 """So long a probe waits for a report to travel with, while the controller was heard as lately."""
 HELLO_NS = 1_000_000_000
 HELLO_UNSENT_NS = 50_000_000
+OLDER_EVERY = 3
+"""Of so many hellos without an answer one is in the version before: the controller may be older."""
 REFUSED_NS = 5_000_000_000
 RESEND_NS = 100_000_000
 SILENCE_NS = 2_000_000_000
@@ -78,6 +81,8 @@ class Conversation:
         Messages to send, oldest first; the caller empties it.
     events
         What happened since the caller last emptied it.
+    speaks
+        The version of the protocol in which to say what is in the outbox.
     foreign
         Messages of other controllers dropped since the caller last set it to 0.
     """
@@ -91,6 +96,8 @@ class Conversation:
         self._acting = Session(Timeline(hello.node), None, 0)
         self._coming: Session | None = None
         self._welcome: bytes | None = None
+        self._greetings = 0
+        self.speaks = VERSION
         self._hello_ns = 0
         self._hello_open = False
         self._probe_ns = 0
@@ -157,6 +164,7 @@ class Conversation:
         if isinstance(reply, Refused):
             # Who was welcome says hello again at once; who was not may be refused for long. Reports are
             # refused, too: not each refusal may put off the next hello, or one that was lost is the last.
+            self._greetings = 0  # it was understood
             if self._welcome is not None:
                 self._hello_ns = now_ns
             elif self._hello_open:
@@ -176,7 +184,8 @@ class Conversation:
         session = self._session_of(welcome.controller, now_ns, line)
         if session is None:
             return False
-        self._welcome = welcome.controller.incarnation
+        self._welcome, self._greetings = welcome.controller.incarnation, 0
+        self.speaks = common(welcome.version)
         session.timeline.greet(welcome.controller, now_ns)
         session.line = line
         self._heard_ns = now_ns
@@ -187,6 +196,7 @@ class Conversation:
         """Note that no connection took a message: a hello is worth another attempt soon."""
         if isinstance(message, Hello):
             self._hello_ns = min(self._hello_ns, now_ns + HELLO_UNSENT_NS)
+            self._greetings = 0
 
     def on_time(self, now_ns: int, *, reporting: bool = False) -> None:
         """Put into the outbox what is due; ``reporting`` if a report leaves at the same time."""
@@ -198,6 +208,8 @@ class Conversation:
             self.outbox.append(Ping(node=self.node, agent_ns=now_ns))
         if now_ns >= self._hello_ns and self._is_stranger(now_ns):
             self._hello_ns, self._hello_open = now_ns + HELLO_NS, True
+            self._greetings += 1
+            self.speaks = VERSION if self._greetings % OLDER_EVERY else OLDEST
             self.outbox.append(self.hello)
 
     def due_ns(self, now_ns: int) -> int:

@@ -43,10 +43,10 @@ class Line:
             self._replies_ns = time.monotonic_ns()
             yield body
 
-    def send(self, message: Message) -> bool:
+    def send(self, message: Message, version: int) -> bool:
         """Send a message; False without a controller: what it misses it asks for, or it is too old."""
         try:
-            self.sockets.reports.send(encode(message), zmq.NOBLOCK)
+            self.sockets.reports.send(encode(message, version), zmq.NOBLOCK)
         except zmq.Again:
             return False
         return True

@@ -235,7 +235,8 @@ class Loop:
 
     def _send_one(self, message: Message) -> None:
         """Send over the line of the controller that is obeyed; over all, while nobody is known to listen."""
-        sent = [line.send(message) for line in self.lines.in_use(self.node.talk.line)]
+        talk = self.node.talk
+        sent = [line.send(message, talk.speaks) for line in self.lines.in_use(talk.line)]
         if not any(sent):
             self.node.talk.on_unsent(message, time.monotonic_ns())
 

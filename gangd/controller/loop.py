@@ -50,6 +50,7 @@ from gangd.threads import Death
 from gangd.wire import WireError, decode_up
 from gangd.wire.cadence import next_look
 from gangd.wire.sockets import ControllerSockets, Received
+from gangd.wire.versions import common
 from osub.errors import OsubError
 from osub.notify import Notifier
 from osub.slurm import SlurmClient
@@ -136,6 +137,7 @@ class ControllerLoop:
         )
         self._orders = Orders(self._scheduler, self._fanout, sockets, self._worker, self._slices, clock)
         self._orders.dry_run = dry_run
+        self._orders.version_of = self._uplink.version
         self._orders.held_back = self._comeback.waits
         self._orders.move_ends = config.move_ends
         self._control = keeper.control()
@@ -298,7 +300,7 @@ class ControllerLoop:
         state = self._scheduler.agent_state(node)
         reaction = self._uplink.on_message(message, received_ns, self._clock(), times, state)
         for reply in reaction.replies:
-            self._orders.reply(taken.connection, reply)
+            self._orders.reply(taken.connection, reply, common(message.version))
         if reaction.alarm is not None:
             self._orders.alarm(Alarm("agent", node, reaction.alarm))
         if reaction.foreign:

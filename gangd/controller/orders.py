@@ -26,6 +26,7 @@ from gangd.core import (
 from gangd.core.events import Event
 from gangd.wire import DownMessage, ReplyMessage, encode_down
 from gangd.wire.sockets import ControllerSockets
+from gangd.wire.versions import OLDEST, VERSION
 from osub.errors import OsubError
 
 log = logging.getLogger("gangd")
@@ -45,6 +46,8 @@ class Orders:
         Whether ends are moved.
     dry_run
         Whether agents and Slurm are told nothing.
+    version_of
+        The version of the protocol in which to speak to a node.
     held_back
         Whether what nodes are to be told waits (``comeback``).
     ends_moved, ends_refused
@@ -65,6 +68,7 @@ class Orders:
         self.move_ends = True
         self.dry_run = False
         self.held_back = False
+        self.version_of: Callable[[str], int] = lambda _: VERSION
         self.ends_moved = self.ends_refused = 0
         self._scheduler = scheduler
         self._fanout = fanout
@@ -87,11 +91,12 @@ class Orders:
         """Send messages down; a node that does not keep up loses some, and asks for what it missed."""
         if not self.dry_run:
             for message in messages:
-                self._sockets.publish.send_multipart(encode_down(message))
+                version = OLDEST if message.node is None else self.version_of(message.node)
+                self._sockets.publish.send_multipart(encode_down(message, version))
 
-    def reply(self, connection: bytes, reply: ReplyMessage) -> None:
-        """Answer an agent; one that cannot be reached now asks again."""
-        if not self._sockets.reply(connection, reply):
+    def reply(self, connection: bytes, reply: ReplyMessage, version: int) -> None:
+        """Answer an agent in a version; one that cannot be reached now asks again."""
+        if not self._sockets.reply(connection, reply, version):
             self.dropped["unsent_reply"] += 1
 
     def drop(self, kind: str, text: str) -> None:

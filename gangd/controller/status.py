@@ -21,6 +21,7 @@ from gangd.controller.uplink import AgentInfo
 from gangd.core import CoreMap, GangScheduler, Hold
 from gangd.core.gang import Gang
 from gangd.core.states import GangState
+from gangd.wire.fields import printable
 from osub.errors import InputError
 
 MOST_GANGS = 2_000
@@ -58,6 +59,8 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     rtt_us: int | None = None
     leaked_us: int = 0
     faults: dict[str, int] = {}
+    protocol: int | None = None
+    agent_version: str | None = None
 
 
 class AlarmStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -252,6 +255,8 @@ def _node(name: str, scheduler: GangScheduler, info: AgentInfo | None) -> NodeSt
         rtt_us=info.rtt_us,
         leaked_us=info.leaked_us,
         faults=dict(info.faults),
+        protocol=info.hello.version,
+        agent_version=printable(info.hello.agent_version),
     )
 
 

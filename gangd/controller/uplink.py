@@ -34,6 +34,7 @@ from gangd.wire import (
 )
 from gangd.wire.faults import ReplayedError
 from gangd.wire.fields import printable
+from gangd.wire.versions import VERSION, common
 
 SLICE_SLACK_NS = 1_000_000_000
 RESEND_NS = 50_000_000  # agents ask half as often
@@ -119,6 +120,11 @@ class Uplink:
         self._time = time
         self._place = place
 
+    def version(self, node: str) -> int:
+        """Return the version of the protocol in which to speak to a node."""
+        info = self.agents.get(node)
+        return VERSION if info is None else common(info.hello.version)
+
     def on_message(
         self, message: UpMessage, received_ns: int, now_ns: int, times: Times, state: AgentState
     ) -> Reaction:
@@ -187,7 +193,10 @@ class Uplink:
             lease_ns=times.lease_ns,
             lookahead=times.lookahead,
         )
-        resend = self._may_have_plan(self.agents[hello.node], now_ns)
+        info = self.agents[hello.node]
+        if info.hello.version != hello.version:
+            info.hello = msgspec.structs.replace(info.hello, version=hello.version)
+        resend = self._may_have_plan(info, now_ns)
         return Reaction((AgentJoined(now_ns, hello.node),), (welcome,), resend=resend, alarm=alarm)
 
     def _on_report(self, report: Report, now_ns: int, state: AgentState) -> Reaction:

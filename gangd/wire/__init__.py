@@ -37,7 +37,6 @@ from gangd.wire.faults import (
 )
 from gangd.wire.frames import (
     ALL_NODES_TOPIC,
-    VERSION,
     decode_down,
     decode_reply,
     decode_up,
@@ -63,6 +62,7 @@ from gangd.wire.up import (
     UpMessage,
     Welcome,
 )
+from gangd.wire.versions import VERSION
 
 __all__ = [
     "ALL_NODES_TOPIC",

@@ -10,17 +10,18 @@ below the horizon never changes. A job that no track holds runs.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
 from gangd.wire import fields as f
+from gangd.wire.versions import VERSION
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", kw_only=True):
-    """Root of every message: ``version`` is the protocol's, checked before anything else."""
+    """Root of every message: ``version`` is the protocol's, see ``versions``."""
 
-    version: Literal[2] = 2
+    version: Annotated[int, msgspec.Meta(ge=1, le=255)] = VERSION
 
 
 class Controller(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):

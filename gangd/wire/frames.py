@@ -15,8 +15,8 @@ from gangd.wire.down import DownMessage, Message
 from gangd.wire.faults import MalformedError, VersionError, WrongNodeError
 from gangd.wire.fields import MAX_FRAME_BYTES, printable
 from gangd.wire.up import ReplyMessage, UpMessage
+from gangd.wire.versions import NEWEST, OLDEST, VERSION
 
-VERSION = 2
 ALL_NODES_TOPIC = b"*/"
 """Every agent subscribes to this topic and to its own."""
 
@@ -41,14 +41,16 @@ def topic(node: str | None) -> bytes:
     return ALL_NODES_TOPIC if node is None else node.encode("ascii") + b"/"
 
 
-def encode(message: Message) -> bytes:
-    """Body of a message."""
+def encode(message: Message, version: int = VERSION) -> bytes:
+    """Body of a message, as it is said in a version."""
+    if message.version != version:
+        message = msgspec.structs.replace(message, version=version)
     return _encoder.encode(message)
 
 
-def encode_down(message: DownMessage) -> list[bytes]:
+def encode_down(message: DownMessage, version: int = VERSION) -> list[bytes]:
     """Frames ``[topic, body]`` of a message of the controller."""
-    return [topic(message.node), _encoder.encode(message)]
+    return [topic(message.node), encode(message, version)]
 
 
 def decode_down(frames: Sequence[bytes], node: str) -> DownMessage:
@@ -61,7 +63,7 @@ def decode_down(frames: Sequence[bytes], node: str) -> DownMessage:
     """
     if len(frames) != 2:
         raise MalformedError(f"expected topic and body, got {len(frames)} frames")
-    message: DownMessage = _decode(_down, frames[1])
+    message: DownMessage = _decode(_down, frames[1], VERSION)
     if message.node not in (None, node) or frames[0] != topic(message.node):
         raise WrongNodeError(
             f"{node}: got a message for {message.node or 'all nodes'}, topic {frames[0][:64]!r}"
@@ -74,7 +76,7 @@ def decode_up(body: bytes, sender: str | None) -> UpMessage:
 
     Raises as ``decode_down``.
     """
-    message: UpMessage = _decode(_up, body)
+    message: UpMessage = _decode(_up, body, NEWEST)
     if sender is not None and message.node != sender:
         raise WrongNodeError(f"the key of {sender} speaks for node {message.node}")
     return message
@@ -82,28 +84,35 @@ def decode_up(body: bytes, sender: str | None) -> UpMessage:
 
 def decode_reply(body: bytes, node: str) -> ReplyMessage:
     """Answer of the controller to the agent of ``node``; raises as ``decode_down``."""
-    message: ReplyMessage = _decode(_reply, body)
+    message: ReplyMessage = _decode(_reply, body, VERSION)
     if message.node != node:
         raise WrongNodeError(f"{node}: got an answer for node {message.node}")
     return message
 
 
-def _decode(decoder: msgspec.msgpack.Decoder[Any], body: bytes) -> Any:
+def _decode(decoder: msgspec.msgpack.Decoder[Any], body: bytes, newest: int) -> Any:
     if len(body) > MAX_FRAME_BYTES:
         raise MalformedError(f"body of {len(body)} bytes; at most {MAX_FRAME_BYTES} are allowed")
     try:
-        return decoder.decode(body)
+        message = decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _reason(body, error) from error
+        raise _reason(body, error, newest) from error
+    if not OLDEST <= message.version <= newest:
+        raise _far(message.version)
+    return message
 
 
-def _reason(body: bytes, error: Exception) -> MalformedError | VersionError:
+def _far(version: int) -> VersionError:
+    return VersionError(f"protocol version {version}, this side speaks {VERSION}: upgrade the older one")
+
+
+def _reason(body: bytes, error: Exception, newest: int) -> MalformedError | VersionError:
     """Tell a message of another protocol version from one that is plainly wrong."""
     why = printable(str(error)[:200])  # it may quote the message
     try:
         version = _peek.decode(body).version
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return MalformedError(f"not a message: {why}")
-    if version != VERSION:
-        return VersionError(f"protocol version {version}, this side speaks {VERSION}: upgrade the older one")
+    if not OLDEST <= version <= newest:
+        return _far(version)
     return MalformedError(f"not a message: {why}")

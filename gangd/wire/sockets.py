@@ -37,6 +37,7 @@ from gangd.wire.faults import MalformedError, WrongNodeError
 from gangd.wire.fields import MAX_FRAME_BYTES
 from gangd.wire.frames import ALL_NODES_TOPIC, encode, topic
 from gangd.wire.up import ReplyMessage
+from gangd.wire.versions import VERSION
 from osub.errors import HostError
 
 PUBLISH_QUEUE = 2_000
@@ -159,10 +160,10 @@ class ControllerSockets:
             raise WrongNodeError("the key of a removed agent speaks")
         return Received(frames[0].bytes, owner, frames[1].bytes)
 
-    def reply(self, connection: bytes, reply: ReplyMessage) -> bool:
+    def reply(self, connection: bytes, reply: ReplyMessage, version: int = VERSION) -> bool:
         """Answer over the connection on which a message came; False if it cannot be reached now."""
         try:
-            self.reports.send_multipart([connection, encode(reply)], zmq.NOBLOCK)
+            self.reports.send_multipart([connection, encode(reply, version)], zmq.NOBLOCK)
         except zmq.ZMQError:
             return False
         return True

@@ -14,7 +14,7 @@ from gangd.wire import fields as f
 from gangd.wire.down import Controller, Message
 
 
-class Hello(Message, frozen=True, kw_only=True, tag="hello"):
+class Hello(Message, frozen=True, kw_only=True, forbid_unknown_fields=False, tag="hello"):
     """Agent to controller, at start and after every change of controller: who I am, what I can do."""
 
     node: f.NodeName
@@ -45,14 +45,14 @@ class Refused(Message, frozen=True, kw_only=True, tag="refused"):
     reason: f.Text
 
 
-class Resend(Message, frozen=True, kw_only=True, tag="resend"):
+class Resend(Message, frozen=True, kw_only=True, forbid_unknown_fields=False, tag="resend"):
     """Agent to controller: I lack the plan of the epoch that is beaten; publish the whole plan again."""
 
     node: f.NodeName
     have_epoch: f.Epoch | None
 
 
-class Ping(Message, frozen=True, kw_only=True, tag="ping"):
+class Ping(Message, frozen=True, kw_only=True, forbid_unknown_fields=False, tag="ping"):
     """Agent to controller: clock probe. ``agent_ns`` is on the agent's CLOCK_MONOTONIC."""
 
     node: f.NodeName
@@ -71,7 +71,7 @@ class Pong(Message, frozen=True, kw_only=True, tag="pong"):
     sent_ns: f.InstantNs
 
 
-class JobSample(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+class JobSample(msgspec.Struct, frozen=True, array_like=True):
     """What a job did on this node in a slice in which it was not frozen.
 
     Parameters
@@ -98,7 +98,7 @@ class JobSample(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_l
     held_us: f.LengthUs = 0
 
 
-class SliceReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+class SliceReport(msgspec.Struct, frozen=True, array_like=True):
     """One slice as it was applied on this node.
 
     ``applied_ns`` is the instant at which the last write was done, on the controller's clock as the agent
@@ -116,7 +116,7 @@ class SliceReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array
     yielding: f.Jobs = ()
 
 
-class FoundState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+class FoundState(msgspec.Struct, frozen=True, array_like=True):
     """A job whose freeze state is not the one that the agent left: somebody else suspends or resumes it."""
 
     job: f.JobId
@@ -124,14 +124,14 @@ class FoundState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_
     found: f.Word
 
 
-class Leak(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+class Leak(msgspec.Struct, frozen=True, array_like=True):
     """CPU time that a held job consumed (a step born while it was held, a fork during a freeze)."""
 
     job: f.JobId
     cpu_us: f.LengthUs
 
 
-class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+class Fault(msgspec.Struct, frozen=True, array_like=True):
     """An error that the agent met, counted since its last report; ``job`` if it concerns one."""
 
     kind: f.Word
@@ -140,7 +140,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=
     job: f.JobId | None = None
 
 
-class Report(Message, frozen=True, kw_only=True, tag="report"):
+class Report(Message, frozen=True, kw_only=True, forbid_unknown_fields=False, tag="report"):
     """Agent to controller, at least once a slice while jobs are shared, else once a second.
 
     ``alone`` is what jobs did that no slice names. ``follows`` is the controller that the agent obeys,
@@ -168,7 +168,7 @@ class Report(Message, frozen=True, kw_only=True, tag="report"):
     foreign_controllers: f.Count = 0  # messages of other controllers dropped since the last report
 
 
-class Farewell(Message, frozen=True, kw_only=True, tag="farewell"):
+class Farewell(Message, frozen=True, kw_only=True, forbid_unknown_fields=False, tag="farewell"):
     """Agent to controller: everything is thawed here and I leave."""
 
     node: f.NodeName

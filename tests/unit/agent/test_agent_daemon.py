@@ -36,7 +36,9 @@ class Daemon:
     def __init__(self, puppet: Puppet, folder: Path, *words: str) -> None:
         self.state_dir = folder / "state"
         self.log_path = folder / f"agent-{time.monotonic_ns()}.log"
-        common = ["--node", "a", "--controller", puppet.address, "--keys", str(puppet.keys)]
+        common = ["--node", "a"]
+        if "--config" not in words:
+            common += ["--controller", puppet.address, "--keys", str(puppet.keys)]
         with self.log_path.open("wb") as log:
             self.child = subprocess.Popen(
                 [sys.executable, "-m", "gangd.agent.main", *common, "--state", str(self.state_dir), *words],
@@ -460,3 +462,38 @@ def test_task_that_comes_late_in_a_held_job_is_held_and_let_go(
     finally:
         daemon.end()
         until(lambda: not guardian_lives(daemon), what="end of the guardian")
+
+
+def test_sighup_reads_keys_and_controllers_again_and_thaws_nothing(stage: Stage, tmp_path: Path) -> None:
+    config = tmp_path / "agent.toml"
+
+    def write(puppet: Puppet, more: str = "") -> None:
+        config.write_text(
+            f"controllers = [{json.dumps(puppet.address)}]\nkeys = {json.dumps(str(puppet.keys))}\n{more}"
+        )
+
+    write(stage.puppet)
+    stage.puppet.rotate((1,), (1,))
+    daemon = stage.start("--config", str(config))
+    stage.held(1)
+    config.write_text("controllers = 7\n")
+    daemon.child.send_signal(signal.SIGHUP)
+    until(lambda: bool(daemon.log("reload_refused")), 30, "what cannot be used is refused")
+    assert stage.state(1) == "FROZEN"
+    (tmp_path / "other").mkdir()
+    other = Puppet(tmp_path / "other")
+    try:
+        other.rotate((2,), (2,))
+        write(other, 'extern = "run"\n')
+        daemon.child.send_signal(signal.SIGHUP)
+        until(lambda: bool(daemon.log("reloaded")), 30, "keys and controllers are read again")
+        stage.held(2)
+        stage.held(2)
+        assert daemon.log("reloaded")[0]["connected_anew"] is True
+        daemon.child.send_signal(signal.SIGHUP)
+        until(lambda: len(daemon.log("reloaded")) == 2, 30, "they are read once more")
+        assert daemon.log("reloaded")[1]["connected_anew"] is False
+        assert daemon.child.poll() is None
+    finally:
+        daemon.end()
+        other.close()

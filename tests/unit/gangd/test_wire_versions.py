@@ -1,0 +1,228 @@
+"""Agents and controllers of adjacent protocol versions: the one before as it was, one after as it may be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gangd.agent.conversation import OLDER_EVERY, Conversation
+from gangd.wire import (
+    Beat,
+    Bounds,
+    Controller,
+    DownMessage,
+    Farewell,
+    Fault,
+    FoundState,
+    Hello,
+    JobHold,
+    JobSample,
+    Leak,
+    MalformedError,
+    Message,
+    Ping,
+    PlanChange,
+    Pong,
+    Refused,
+    ReplyMessage,
+    Report,
+    Resend,
+    SlicePlan,
+    SliceReport,
+    SliceSets,
+    ThawNow,
+    Track,
+    UpMessage,
+    VersionError,
+    Welcome,
+    decode_down,
+    decode_reply,
+    decode_up,
+    encode,
+    encode_down,
+)
+from gangd.wire.down import Exempt
+from gangd.wire.versions import NEWEST, OLDEST, VERSION, common
+from tests.fixtures.gang_loop import ScriptedAgent, Stage, two_jobs
+from tests.fixtures.wire2 import frames as wire2
+from tests.fixtures.wire2.faults import VersionError as OldVersionError
+
+CONTROLLER = Controller(b"c" * 16, 7)
+LEASE_NS = 2_000_000_000
+HEAD: dict[str, Any] = {"controller": CONTROLLER, "epoch": 3, "seq": 9, "sent_ns": 5, "lease_ns": LEASE_NS}
+TRACK = Track(1, 10, True, (SliceSets((1,), (2,)), SliceSets((2,), (1,))), (JobHold(1, "yield"),))
+PLAN = SlicePlan(
+    **HEAD, node="n1", first_slice=10, first_start_ns=0, quantum_ns=250_000_000, horizon=10,
+    bounds=Bounds(5_000_000_000, 200_000_000, newcomers_yield=True), tracks=(TRACK,),
+    exempt=Exempt((4,), (5,), (6,)),
+)  # fmt: skip
+CHANGE = PlanChange(**HEAD, node="n1", base_epoch=2, first_slice=11, horizon=11, tracks=(TRACK,), drop=(7,))
+DOWN: list[DownMessage] = [
+    PLAN,
+    CHANGE,
+    Beat(**HEAD, node="n1", horizon=12),
+    ThawNow(**{**HEAD, "epoch": 0}, node=None, jobs=(), reason="announcement"),
+    ThawNow(**HEAD, node="n1", jobs=None, reason="the controller leaves"),
+]
+HELLO = Hello(node="n1", incarnation=b"a" * 16, boot_id="b", pid=1, agent_version="1", freezer="cgroup2")
+SAMPLE = JobSample(1, 2, 3, 4, 5, 6)
+REPORT = Report(
+    node="n1", incarnation=b"a" * 16, follows=b"c" * 16, seq=1, offset_ns=-3, rtt_us=4,
+    slices=(SliceReport(9, 3, 5, 6, 7, (1,), (SAMPLE,), (2,)),),
+    born=(1,), launched=(1,), ended=(2,), dying=(3,),
+    alone=(SAMPLE,), found=(FoundState(1, "frozen", "thawed"),), leaks=(Leak(1, 2),),
+    faults=(Fault("late_switch", 1, "late", 1),), foreign_controllers=1,
+)  # fmt: skip
+UP: list[UpMessage] = [
+    HELLO,
+    REPORT,
+    Ping(node="n1", agent_ns=1),
+    Resend(node="n1", have_epoch=None),
+    Farewell(node="n1", incarnation=b"a" * 16, reason="bye"),
+]
+REPLIES: list[ReplyMessage] = [
+    Welcome(
+        controller=CONTROLLER, node="n1", now_ns=1, quantum_ns=250_000_000, lease_ns=LEASE_NS, lookahead=2
+    ),
+    Refused(node="n1", reason="no"),
+    Pong(node="n1", agent_ns=1, received_ns=2, sent_ns=3),
+]
+
+
+def raw(message: object) -> Any:
+    return msgspec.to_builtins(message)
+
+
+def pack(fields: object) -> bytes:
+    return msgspec.msgpack.encode(fields)
+
+
+def test_the_version_before_is_the_one_that_is_kept_as_it_was() -> None:
+    assert (OLDEST, wire2.VERSION, VERSION, NEWEST) == (2, 2, 3, 4)
+    assert [common(theirs) for theirs in (2, 3, 4)] == [2, 3, 3]
+
+
+@pytest.mark.parametrize("message", DOWN, ids=lambda one: type(one).__name__)
+def test_an_agent_of_the_version_before_understands_what_it_is_told(message: DownMessage) -> None:
+    told = wire2.decode_down(encode_down(message, OLDEST), "n1")
+    assert {**raw(told), "version": VERSION} == raw(message)
+    assert decode_down(wire2.encode_down(told), "n1") == msgspec.structs.replace(message, version=OLDEST)
+    with pytest.raises(OldVersionError):
+        wire2.decode_down(encode_down(message), "n1")
+
+
+@pytest.mark.parametrize("message", UP, ids=lambda one: type(one).__name__)
+def test_agents_of_both_versions_are_understood_by_controllers_of_both(message: UpMessage) -> None:
+    said = wire2.decode_up(encode(message, OLDEST), "n1")
+    assert {**raw(said), "version": VERSION} == raw(message)
+    assert decode_up(wire2.encode(said), "n1") == msgspec.structs.replace(message, version=OLDEST)
+
+
+@pytest.mark.parametrize("message", REPLIES, ids=lambda one: type(one).__name__)
+def test_answers_are_understood_by_agents_of_both_versions(message: ReplyMessage) -> None:
+    said = wire2.decode_reply(encode(message, OLDEST), "n1")
+    assert {**raw(said), "version": VERSION} == raw(message)
+    assert decode_reply(wire2.encode(said), "n1") == msgspec.structs.replace(message, version=OLDEST)
+
+
+@pytest.mark.parametrize("message", UP, ids=lambda one: type(one).__name__)
+def test_what_an_agent_of_the_version_after_adds_is_ignored(message: UpMessage) -> None:
+    fields = msgspec.msgpack.decode(encode(message, NEWEST))
+    fields["temperature"] = [{"cpu": 90}]
+    for row in fields.get("slices", ()):
+        row.append("more")
+        for sample in row[6]:
+            sample.append(7)
+    assert decode_up(pack(fields), "n1") == msgspec.structs.replace(message, version=NEWEST)
+
+
+@pytest.mark.parametrize("message", [*DOWN, *REPLIES], ids=lambda one: type(one).__name__)
+def test_what_a_controller_adds_is_refused_for_it_may_change_who_is_frozen(message: Message) -> None:
+    fields = {**msgspec.msgpack.decode(encode(message)), "freeze_also": [1]}
+    with pytest.raises(MalformedError, match="freeze_also"):
+        read(message, fields)
+    del fields["freeze_also"]
+    with pytest.raises(VersionError, match="upgrade the older one"):
+        read(message, {**fields, "version": NEWEST})
+
+
+def read(message: Message, fields: dict[str, Any]) -> object:
+    if isinstance(message, DownMessage):
+        return decode_down([encode_down(message)[0], pack(fields)], "n1")
+    return decode_reply(pack(fields), "n1")
+
+
+def test_a_track_with_more_than_is_known_is_refused() -> None:
+    fields = msgspec.msgpack.decode(encode(PLAN))
+    fields["tracks"][0].append([1])
+    with pytest.raises(MalformedError):
+        read(PLAN, fields)
+
+
+@pytest.mark.parametrize("version", [OLDEST - 1, NEWEST + 1])
+def test_two_versions_apart_nobody_is_understood(version: int) -> None:
+    for message in UP:
+        with pytest.raises(VersionError):
+            decode_up(pack({**msgspec.msgpack.decode(encode(message)), "version": version}), "n1")
+
+
+class OldAgent(ScriptedAgent):
+    """An agent of the version before: it says what that version says, and understands nothing else."""
+
+    def encoded(self, message: Message) -> bytes:
+        body = encode(message, OLDEST)
+        wire2.decode_up(body, self.node)
+        return body
+
+    def understood(self, frames: list[bytes]) -> list[bytes]:
+        wire2.decode_down(frames, self.node)
+        return frames
+
+
+def test_agents_of_two_versions_take_turns_under_one_controller(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, two_jobs())
+    one = stage.agent("n1")
+    two = OldAgent("n2", stage.keys, stage.sockets.publish_endpoint, stage.sockets.report_endpoint)
+    stage.agents.append(two)
+
+    def scene() -> None:
+        for agent in (one, two):
+            stage.welcome(agent)
+        stage.until(lambda: bool(one.timeline.held(one.timeline.horizon)))
+        first = one.timeline.horizon
+        stage.until(lambda: min(one.timeline.horizon, two.timeline.horizon) > first + 20)
+        turns = [[agent.timeline.held(first + ahead) for ahead in range(2, 8)] for agent in (one, two)]
+        assert turns[0] == turns[1]
+        assert set().union(*turns[0]) == {1, 2}
+        stage.until(lambda: (status := stage.status()) is not None and status.shared_jobs == 2)
+        status = stage.status()
+        assert status is not None
+        assert {node.node: node.protocol for node in status.nodes} == {"n1": VERSION, "n2": OLDEST}
+        assert not status.dropped.get("version")
+
+    with stage.play(scene):
+        pass
+
+
+def test_an_agent_finds_the_version_of_a_controller_of_the_version_before() -> None:
+    talk = Conversation(HELLO)
+    now_ns, welcomed_ns = 10**12, None
+    for _ in range(1000):
+        now_ns += 10_000_000
+        talk.on_time(now_ns)
+        while talk.outbox:
+            message = talk.outbox.popleft()
+            try:
+                said = wire2.decode_up(encode(message, talk.speaks), "n1")
+            except OldVersionError:
+                continue
+            if type(said).__name__ == "Hello" and welcomed_ns is None:
+                welcomed_ns = now_ns
+                assert not talk.on_reply(encode(REPLIES[0], OLDEST), now_ns)
+    assert welcomed_ns is not None
+    assert welcomed_ns - 10**12 <= (OLDER_EVERY + 1) * 1_000_000_000
+    assert talk.speaks == OLDEST
+    assert any(event.kind == "welcomed" for event in talk.events)
