@@ -129,10 +129,6 @@ class SlurmClient(Protocol):
         """Return what accounting has of jobs, the last life of each; None where there is no accounting."""
         ...
 
-    def mark(self, job_id: int, text: str) -> None:
-        """Write a job's AdminComment (operators only); a job that has ended already is no error."""
-        ...
-
     def accounting_names(self) -> AccountingNames:
         """Return which QOS and accounts there are; raises where there is no accounting."""
         ...

@@ -167,10 +167,6 @@ class CommandSlurm:
                 return None
         return found
 
-    def mark(self, job_id: int, text: str) -> None:
-        """Write a job's AdminComment; see :class:`SlurmClient`."""
-        self._tell("scontrol", "update", f"JobId={job_id}", f"AdminComment={text}")
-
     def accounting_names(self) -> AccountingNames:
         """Return which QOS and accounts slurmdbd knows."""
         words = ("sacctmgr", "--noheader", "--parsable2", "show")

@@ -180,13 +180,6 @@ class FakeSlurm:
         known = (self._entries[key].job for key in job_ids if key in self._entries)
         return {job.job_id: told for job in known if (told := self.accounting(job)) is not None}
 
-    def mark(self, job_id: int, text: str) -> None:
-        """Write a job's AdminComment."""
-        self._reach()
-        entry = self._entries.get(job_id)
-        if entry is not None:
-            entry.job = replace(entry.job, admin_comment=text)
-
     def accounting_names(self) -> AccountingNames:
         """Return the names of a cluster whose accounting has only what every one has."""
         self._reach()
