@@ -1,4 +1,4 @@
-"""A real slurmdbd with a real MariaDB, wholly below a temporary folder: what it has of jobs that Slurm forgot."""
+"""A real slurmdbd with a real MariaDB, wholly below a temporary folder, and jobs that Slurm forgot."""
 
 from __future__ import annotations
 
