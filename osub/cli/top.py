@@ -25,6 +25,7 @@ from deploy.local.state import read_state
 from gangd.controller.status import Status, read_status
 from osub.cli.terminal import Console
 from osub.cli.top_frame import Pulse, Screen, frame
+from osub.cli.top_job import about
 from osub.cli.top_queue import QueueEye
 from osub.errors import ClusterError, UsageError
 from osub.slurm import CommandSlurm
@@ -45,6 +46,10 @@ def top(
         Path | None,
         typer.Option("--gangd", help="State folder of a gangd (with status.json).", metavar="DIR"),
     ] = None,
+    job: Annotated[
+        int | None,
+        typer.Option("--job", "-j", min=1, help="Only this job and who shares its cores.", metavar="ID"),
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Print one picture and leave.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON and leave.")] = False,
 ) -> None:
@@ -53,7 +58,7 @@ def top(
     Printed once (also where the output is no terminal) it exits with 1 if the controller writes no more.
     """
     folder, conf = find_gangd(state, gangd)
-    status = read_status(folder)
+    status = about(read_status(folder), job)
     console = Console()
     eye = QueueEye(CommandSlurm(conf, tries=1, timeout_s=SLURM_S).jobs)
     if as_json:
@@ -61,7 +66,7 @@ def top(
     elif once or not console.is_terminal:
         console.print(frame(status, pulse_of(status), Screen(console.width), eye.once(), time.time()))
     else:
-        _watch(folder, console, eye)
+        _watch(folder, console, eye, job)
         return
     raise typer.Exit(1 if pulse_of(status).is_stale else 0)
 
@@ -107,7 +112,7 @@ def pulse_of(status: Status) -> Pulse:
     return Pulse(max(0.0, time.time() - status.time_ms / 1000), psutil.pid_exists(status.pid))
 
 
-def _watch(folder: Path, console: Console, eye: QueueEye) -> None:
+def _watch(folder: Path, console: Console, eye: QueueEye, job: int | None) -> None:
     with (
         suppress(KeyboardInterrupt),
         eye,
@@ -115,7 +120,7 @@ def _watch(folder: Path, console: Console, eye: QueueEye) -> None:
         Live(console=console, screen=True, auto_refresh=False) as live,
     ):
         while True:
-            status = read_status(folder)
+            status = about(read_status(folder), job)
             screen = Screen(console.width, console.height)
             live.update(frame(status, pulse_of(status), screen, eye.latest, time.time()), refresh=True)
             if _asked_to_leave(keys):
