@@ -27,6 +27,7 @@ from osub.errors import OsubError
 from osub.slurm import Job, JobSnapshot, Node, Reservation, SlurmClient
 
 NODES_EVERY_S = 60.0
+NODES_SOON_S = 5.0  # while nodes come and go: agents of a node that is not known are refused
 SLOWEST_S = 5.0
 SLOWER = 1.5
 LEAST_PAUSE_S = 0.1
@@ -117,6 +118,8 @@ class SlurmWorker:
         self._leaving = False
         self._pause_s = every_s
         self._seen: list[Job] | None = None
+        self._names: frozenset[str] | None = None
+        self._nodes_come = True
         self._news = True
         self._thread = WatchedThread("slurm", self._run, self._put)
 
@@ -182,7 +185,8 @@ class SlurmWorker:
             if moves and not self._answer(f"move the ends of {len(moves)} jobs", partial(self._move, moves)):
                 self._put_back(moves)
             if pause_s <= 0:
-                with_nodes = time.monotonic() >= nodes_s + NODES_EVERY_S
+                nodes_every_s = NODES_SOON_S if self._nodes_come else NODES_EVERY_S
+                with_nodes = time.monotonic() >= nodes_s + nodes_every_s
                 answered = self._answer("ask for jobs", partial(self._look, with_nodes))
                 looked_s = time.monotonic()
                 if answered and with_nodes:
@@ -196,6 +200,9 @@ class SlurmWorker:
 
     def _look(self, with_nodes: bool) -> Looked:
         nodes = self._client.nodes() if with_nodes else None
+        if nodes is not None:
+            names = frozenset(node.name for node in nodes)
+            self._nodes_come, self._names = names != self._names, names
         reservations = self._client.reservations() if with_nodes else None
         asked_ns = self._clock()
         snapshot = self._client.jobs()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import pytest
 import zmq
 
 from gangd.controller.slurm_worker import MOVES_A_CALL, Answer, Failed, Looked, Moved, SlurmWorker
@@ -164,3 +165,19 @@ def test_an_end_that_slurm_refuses_to_move_does_not_keep_others() -> None:
     [moved] = [one for one in moved_by(worker, 1) if isinstance(one, Moved)]
     assert moved.ends_s == {1: 5001.0}
     assert "not running" in moved.refused[2]
+
+
+def test_nodes_that_come_are_known_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gangd.controller.slurm_worker.NODES_SOON_S", 0.05)
+    worker = SlurmWorker(FakeSlurm(), every_s=0.01)
+    worker.start()
+
+    def with_nodes(taken: list[Answer]) -> list[Looked]:
+        return [one for one in taken if isinstance(one, Looked) and one.nodes is not None]
+
+    try:
+        taken = answers_of(worker, lambda taken: len(with_nodes(taken)) >= 2)
+        taken += answers_of(worker, lambda taken: len(taken) >= 4)
+    finally:
+        worker.stop()
+    assert len(with_nodes(taken)) == 2, "nobody came or went since: a minute will do"
