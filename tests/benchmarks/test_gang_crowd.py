@@ -1,6 +1,7 @@
 """Ten thousand agents at one controller: ``pytest -m benchmark -s tests/benchmarks/test_gang_crowd.py``.
 
-The real controller over an in-memory Slurm with 100,000 jobs of which some end and begin all the time; agents
+``-k deciding`` has what decisions cost without agents, as CPU time, which a busy host does not change. Else
+the real controller over an in-memory Slurm with 100,000 jobs of which some end and begin all the time; agents
 over CURVE sockets of their own (``tests.fixtures.gang_crowd``) in several processes on the same host, which
 takes most of its CPUs. ``OSUB_CROWD`` sets the number of nodes (ten jobs each), ``OSUB_CROWD_QUANTUM_MS`` the
 slice, ``OSUB_CROWD_CHURN`` the jobs that end a second, ``OSUB_CROWD_PROCESSES`` the processes.
@@ -22,10 +23,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gangd.config import Config
+from gangd.controller.fanout import Fanout
+from gangd.controller.memory import calm_collector
+from gangd.controller.sayings import policy_of
 from gangd.controller.status import read_status
+from gangd.controller.view import ClusterView
+from gangd.core import AgentJoined, CoreMap, Exempt, GangScheduler, Publish, SlurmSnapshot, Tick
 from gangd.keys import SHARED_AGENT, make_keys
+from gangd.wire import Bounds, Controller, encode_down
 from gangd.wire.sockets import RESERVED_FILES
 from osub.errors import InputError
+from tests.fixtures.gang_crowd_controller import CORES, Crowd
 from tests.fixtures.gang_host import until
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
@@ -60,6 +69,44 @@ def threads_cpu_s(pid: int) -> dict[str, float]:
         name, fields = text[text.find("(") + 1 : text.rfind(")")], text[text.rfind(")") + 2 :].split()
         found[name] = found.get(name, 0.0) + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     return found
+
+
+def test_cost_of_deciding() -> None:
+    crowd = Crowd(NODES, CHURN)
+    cores = CoreMap({f"n{number}": CORES for number in range(NODES)})
+    view = ClusterView(cores, policy_of(Config()))
+    settings = Config(quantum_ms=QUANTUM_MS).settings()
+    scheduler = GangScheduler(settings, 0, cores)
+    bounds = Bounds(settings.freeze_cap_ns, 0)
+    fanout = Fanout(Controller(b"c" * 16, 1), cores, scheduler.time, settings.lease_ns, bounds)
+    calm_collector()
+    for node in cores:
+        scheduler.handle(AgentJoined(0, node))
+    looks: list[float] = []
+    decisions: list[float] = []
+    for number in range(1, 80):
+        now_ns = number * settings.quantum_ns + 1
+        began_s = time.process_time()
+        seen = SlurmSnapshot(now_ns, now_ns, 0.0, view.views(crowd.jobs()))
+        commands = list(scheduler.handle(seen))
+        looked_s = time.process_time()
+        scheduler.agents._heard_ns[:] = now_ns  # every agent has reported
+        commands += scheduler.handle(Tick(now_ns))
+        for command in commands:
+            if isinstance(command, Publish):
+                fanout.publish(command)
+            elif isinstance(command, Exempt):
+                fanout.exempt(command)
+        for message in fanout.messages(now_ns, scheduler.horizon):
+            encode_down(message)
+        looks.append(1000 * (looked_s - began_s))
+        decisions.append(1000 * (time.process_time() - looked_s))
+    print(f"\n{len(crowd.all)} jobs on {NODES} nodes, {CHURN} end and begin in each slice; CPU time, ms")
+    print(f"  first decision, everybody told {decisions[0]:.0f}; first look {looks[0]:.0f}")
+    for what, values in (("decision", decisions[10:]), ("look at Slurm's answer", looks[10:])):
+        print(
+            f"  {what}: p50 {share(values, 0.5):.0f}, p99 {share(values, 0.99):.0f}, most {max(values):.0f}"
+        )
 
 
 def test_very_many_agents(tmp_path: Path) -> None:

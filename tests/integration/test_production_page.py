@@ -76,7 +76,7 @@ class Page:
             section = self._left.pop(0)
             for where, text in _BLOCK.findall(section):
                 self._do(where, text)
-            if section.startswith(f"## {heading}"):
+            if re.match(rf"## [0-9]+\. {re.escape(heading)}\n", section):
                 return
         pytest.fail(f"the page has no section {heading}")
 
@@ -97,12 +97,12 @@ class Page:
 def test_the_page_leads_there_and_back(cluster: MachineCluster) -> None:
     machine, page = cluster.machine, Page(cluster)
     try:
-        page.follow("3. The nodes")
+        page.follow("The nodes")
         machine.until(
             "systemctl status gangd --no-pager | grep -q '1 of 1 nodes'", SLOW_S, "the agent has joined"
         )
         machine.must("systemctl is-enabled gangd gang-agent")
-        page.follow("4. A partition that shares")
+        page.follow("A partition that shares")
         machine.until("sinfo -h -p shared -o %t | grep -q idle", SLOW_S, "the partition is there")
         two = [
             cluster.submit(name, "gangd-weight=0.5" * (name == "second"), "shared")
@@ -113,9 +113,9 @@ def test_the_page_leads_there_and_back(cluster: MachineCluster) -> None:
         )
         for job in two:  # each of them yields to the other now and then
             machine.until(f"grep -qx 1 {idle_file(job)}", SLOW_S, f"job {job} yields")
-        page.follow("5. Is it well?")
+        page.follow("Is it well?")
         machine.must('! journalctl -q --no-pager -u gang-agent | grep -q \'"event": "fault"\'')
-        page.follow("6. And back")
+        page.follow("And back")
         # Beside jobs that compute on the one core, what follows a stop may be too slow for systemd.
         assert not {"active", "activating"} & set(
             machine.run("systemctl is-active gangd gang-agent").text.split()
