@@ -193,8 +193,10 @@ def library_job(record: LibraryJob, find: FindNode, user_name: Callable[[int], s
         raise UnknownFormatError("pyslurm tells limits in another form")
     begun = state.holds_cores or state.is_over
     endless = limit_minutes is None and not state.is_over
-    code, signal = _exit(record, state)
-    waits_as_array = record.array_tasks_waiting is not None
+    # Each field costs half a microsecond, and most jobs wait: what those have not is not asked for.
+    code, signal = _exit(record, state) if begun else (0, None)
+    array, het = record.array_id, record.heterogeneous_id
+    waits_as_array = array is not None and record.array_tasks_waiting is not None
     return Job(
         job_id=record.id,
         name=record.name,
@@ -205,10 +207,10 @@ def library_job(record: LibraryJob, find: FindNode, user_name: Callable[[int], s
         reason=one_line(record.state_reason or "None"),
         num_nodes=record.num_nodes or 0,
         cores=_cores(record, state, find) if begun else (),
-        array_job_id=record.array_id,
-        array_task_id=None if record.array_id is None or waits_as_array else record.array_task_id or 0,
-        het_job_id=record.heterogeneous_id,
-        het_job_offset=None if record.heterogeneous_id is None else record.heterogeneous_offset or 0,
+        array_job_id=array,
+        array_task_id=None if array is None or waits_as_array else record.array_task_id or 0,
+        het_job_id=het,
+        het_job_offset=None if het is None else record.heterogeneous_offset or 0,
         submit_time=record.submit_time,
         start_time=record.start_time if begun else None,
         end_time=record.end_time if begun and not endless else None,
@@ -220,7 +222,7 @@ def library_job(record: LibraryJob, find: FindNode, user_name: Callable[[int], s
         features=",".join(record.constraints) or None,
         comment=record.comment,
         admin_comment=record.admin_comment,
-        batch_host=record.batch_host,
+        batch_host=record.batch_host if begun else None,
         account=record.account,
         qos=record.qos,
         reservation=record.reservation,
