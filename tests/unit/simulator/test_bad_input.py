@@ -60,7 +60,7 @@ def refused(words: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> 
         ("fine", "--queues mq --interactive-nodes 2", USAGE, "so that either queue has a node"),
         ("fine", "--queues mq --interactive-share 150%", USAGE, "write it as 5% or 0.05"),
         ("fine", "--interactive-share 5%", USAGE, "go with --queues mq"),
-        ("fine", "--placement best", USAGE, "choose lln, thesis, lln-paired or FILE.py:NAME"),
+        ("fine", "--placement best", USAGE, "choose lln, thesis, lln-paired, lln-apart or FILE.py:NAME"),
         ("fine", "--overhead 0.5", USAGE, "C_o is at least 1"),
         ("fine", "--speedup 0", USAGE, "--speedup divides"),
         ("fine", "--memory-gib 0", USAGE, "--memory-gib must be positive"),
