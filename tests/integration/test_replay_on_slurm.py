@@ -64,6 +64,15 @@ def test_both_applications_run_across_nodes_and_report(shared_cluster: LocalClus
     assert all(row["cpu_s"] is not None for row in rows.values())
     assert len(rows[1]["placement"]) == 2
     assert all(row["end_s"] - row["start_s"] >= 0.9 * row["dedicated_s"] for row in rows.values())
+    for number in (1, 4):  # rrba tells its pace
+        assert rows[number]["steps"] > 0
+        assert rows[number]["step_s"] > 0
+        assert 0 < rows[number]["steps_cpu_s"] <= rows[number]["cpu_s"]
+    assert run.host is not None
+    own_s, used_s = run.host["own_s"].sum(), run.host["used_s"].sum()
+    assert run.host["own_s"].null_count() == 0
+    # Of what the jobs used, what ended unseen between two looks may be missing.
+    assert 0.5 * float(run.jobs["cpu_s"].sum()) <= float(own_s) <= 1.1 * float(used_s) + 1.0
 
 
 def test_killed_at_random_instants_no_job_is_lost_or_doubled(
@@ -93,6 +102,8 @@ def test_killed_at_random_instants_no_job_is_lost_or_doubled(
     assert run.complete
     assert run.jobs.sort("trace_job")["trace_job"].to_list() == list(range(1, 31))
     assert states(run) == ["COMPLETED"] * 30
+    assert run.host is not None
+    assert (run.host["at_s"].diff().drop_nulls() > 0).all()
     assert "bf_interval=1," in (run.info.slurm_config or {})["SchedulerParameters"]
     run_id = run.info.options["run_id"]
     jobs = shared_cluster.client().jobs().jobs
