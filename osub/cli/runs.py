@@ -39,7 +39,12 @@ def list_(
         return
     table = Table(box=SIMPLE_HEAD)
     for heading in ("run", "label", "trace", "kind", "started", "state", "MB"):
-        table.add_column(heading, justify="right" if heading == "MB" else "left", overflow="fold")
+        table.add_column(
+            heading,
+            justify="right" if heading == "MB" else "left",
+            overflow="fold",
+            no_wrap=heading == "run",  # a path that is cut can't be copied
+        )
     for one in found:
         table.add_row(*map(Text, _cells(one)))
     Console().print(table)

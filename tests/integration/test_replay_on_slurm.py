@@ -285,7 +285,7 @@ def one_line_error(done: subprocess.CompletedProcess[str], code: int, complaint:
 
 def test_every_bad_input_is_one_line_and_leaves_nothing(shared_cluster: LocalCluster, tmp_path: Path) -> None:
     good, out = swf(tmp_path / "good.swf", (1, 0, 1, 1, 1)), tmp_path / "run"
-    big = swf(tmp_path / "big.swf", (1, 0, 1, 1, 1), (2, 0, 1, 3, 1))
+    big = swf(tmp_path / "big.swf", (1, 0, 1, 3, 1), (2, 0, 1, 3, 1))
     one_line_error(osub(*words(big, shared_cluster, out)), 1, "--oversize")
     one_line_error(osub(*words(tmp_path / "no.swf", shared_cluster, out)), 1, "no.swf")
     one_line_error(osub(*words(good, shared_cluster, out, "--speedup", "0")), 2, "--speedup")

@@ -92,7 +92,10 @@ def test_other_folders_and_links_are_no_runs(tmp_path: Path) -> None:
     assert (tmp_path / "one" / "run.json").exists()
 
 
-def test_the_command_lists_and_removes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_lists_and_removes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
     path = made(tmp_path / "one")
     assert run(["runs", "list", str(tmp_path), "--json"]) == 0
     (facts,) = json.loads(capsys.readouterr().out)

@@ -52,7 +52,7 @@ def test_arrivals_and_jobs_can_have_factors_of_their_own() -> None:
 
 @pytest.mark.parametrize("speedup", [0, -1, float("inf"), float("nan")])
 def test_impossible_speedup_is_a_usage_error(speedup: float) -> None:
-    with pytest.raises(UsageError, match="speed-up"):
+    with pytest.raises(UsageError, match="--speedup"):
         compress(trace(JOB), speedup)
 
 
