@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
@@ -14,9 +13,9 @@ from deploy.compose.engine import EngineName
 from deploy.local.belongings import FileName
 from deploy.local.home import Home
 from deploy.local.layout import names_of
+from deploy.local.state import read_kept
 from deploy.shape import Shape
 from osub.errors import InputError, OsubError
-from osub.trust import open_folder, place_of, read_file
 
 FILE: FileName = "compose.json"
 
@@ -53,20 +52,7 @@ def read_compose_state(folder: Path) -> ComposeState | None:
     TrustError
         Somebody else could have written it.
     """
-    try:
-        fd = open_folder(folder, own=False)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise InputError(f"cannot read {folder}: {error.strerror}") from error
-    try:
-        return decode_state(read_file(fd, FILE), Path(place_of(fd)))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise InputError(f"cannot read {folder / FILE}: {error.strerror}") from error
-    finally:
-        os.close(fd)
+    return read_kept(folder, FILE, decode_state)
 
 
 def write_compose_state(home: Home, state: ComposeState) -> None:

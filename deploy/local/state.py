@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -16,6 +18,7 @@ from osub.errors import ClusterError, InputError, OsubError
 from osub.trust import open_folder, place_of, read_file
 
 FILE: FileName = "cluster.json"
+Kept = TypeVar("Kept")
 
 
 class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +41,14 @@ def read_state(folder: Path) -> ClusterState | None:
     TrustError
         Somebody else could have written it.
     """
+    return read_kept(folder, FILE, _decoded)
+
+
+def read_kept(folder: Path, name: FileName, decode: Callable[[bytes, Path], Kept]) -> Kept | None:
+    """Return what ``decode`` makes of the state in ``folder`` and of its true place; None without.
+
+    Raises as ``read_state``.
+    """
     try:
         fd = open_folder(folder, own=False)
     except (FileNotFoundError, NotADirectoryError):
@@ -45,11 +56,11 @@ def read_state(folder: Path) -> ClusterState | None:
     except OSError as error:
         raise InputError(f"cannot read {folder}: {error.strerror}") from error
     try:
-        return _decoded(read_file(fd, FILE), Path(place_of(fd)))
+        return decode(read_file(fd, name), Path(place_of(fd)))
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise InputError(f"cannot read {folder / FILE}: {error.strerror}") from error
+        raise InputError(f"cannot read {folder / name}: {error.strerror}") from error
     finally:
         os.close(fd)
 
