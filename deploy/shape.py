@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 
 # A backslash at the end would join the next line to it, and a "#" would end it.
 _SETTING = re.compile(r"[A-Za-z][A-Za-z0-9_]*=[^\x00-\x1f\x7f#]*[^\x00-\x20\x7f#\\]")

@@ -8,13 +8,13 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from foundation.config import load_toml
+from foundation.errors import UsageError
+from foundation.trust import read_trusted
 from gangd.controller.slicefiles import HOUR_NS, MIB, Retention
 from gangd.core import InvalidSettings, Settings
 from gangd.monitor.address import Address, read_address
 from gangd.wire import Bounds
-from osub.config import load_toml
-from osub.errors import UsageError
-from osub.trust import read_trusted
 
 MS = 1_000_000
 SECOND = 1_000_000_000

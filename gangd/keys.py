@@ -17,8 +17,8 @@ from pathlib import Path
 
 import zmq.auth
 
-from osub.errors import InputError, OutputError, UsageError
-from osub.trust import make_folder, read_trusted
+from foundation.errors import InputError, OutputError, UsageError
+from foundation.trust import make_folder, read_trusted
 
 CONTROLLER = "controller"
 SHARED_AGENT = "_shared"

@@ -10,6 +10,12 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
+from foundation.errors import ClusterError, OsubError, UsageError
+from foundation.one_line import LONGEST_MESSAGE, one_line
+from foundation.slurm import CommandSlurm
+from foundation.slurm.apart import ApartSlurm
+from foundation.slurm.conf_file import check_conf
+from foundation.slurm.hosts import expand_hosts
 from gangd.config import Config, load_config
 from gangd.controller.examine import examine
 from gangd.controller.loop import ControllerLoop
@@ -21,12 +27,6 @@ from gangd.monitor.hand_out import handed_out
 from gangd.monitor.table import CONTROLLER
 from gangd.openfiles import allow_open_files
 from gangd.wire.sockets import ControllerSockets
-from osub.errors import ClusterError, OsubError, UsageError
-from osub.one_line import LONGEST_MESSAGE, one_line
-from osub.slurm import CommandSlurm
-from osub.slurm.apart import ApartSlurm
-from osub.slurm.conf_file import check_conf
-from osub.slurm.hosts import expand_hosts
 
 log = logging.getLogger("gangd")
 

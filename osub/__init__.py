@@ -6,7 +6,7 @@
     run.metrics().kinds["all"].wait_s.mean
 
 Its names are in ``__all__`` and imported when they are first used, so that the import itself costs nothing.
-The package is also where the shared vocabulary of the rooms lives: errors, units, records, Slurm, analysis.
+It stands above every room, and no room imports it: what they share is in ``foundation`` and ``analysis``.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from osub.version import VERSION
+from foundation.version import VERSION
 
 if TYPE_CHECKING:
+    from foundation.errors import OsubError as OsubError
     from osub.api import Comparison as Comparison
     from osub.api import Run as Run
     from osub.api import Trace as Trace
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from osub.api import load_trace as load_trace
     from osub.api import report as report
     from osub.api import simulate as simulate
-    from osub.errors import OsubError as OsubError
 
 __version__ = VERSION
 __all__ = ["Comparison", "OsubError", "Run", "Trace", "compare", "load", "load_trace", "report", "simulate"]
@@ -35,7 +35,7 @@ def __getattr__(name: str) -> object:
     """Import what is asked for; AttributeError for any other name."""
     if name not in __all__:
         raise AttributeError(f"module 'osub' has no attribute {name!r}; it offers {', '.join(__all__)}")
-    return getattr(import_module("osub.errors" if name == "OsubError" else "osub.api"), name)
+    return getattr(import_module("foundation.errors" if name == "OsubError" else "osub.api"), name)
 
 
 def __dir__() -> list[str]:

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import sys
 
+_OWN = frozenset(
+    ["osub", "foundation", "analysis", "workloads", "submitter", "gangd", "simulator", "predictor", "deploy"]
+)
+
 
 def main() -> None:
     """Run the command line and exit with its code."""
     try:
         from osub.cli.main import main as run
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] in {"osub", "workloads", "submitter", "gangd", "simulator"}:
+        if (error.name or "").partition(".")[0] in {
+            "osub",
+            "foundation",
+            "analysis",
+            "workloads",
+            "submitter",
+            "gangd",
+            "simulator",
+        }:
             raise
         print(
             f"osub: this installation is for gangd or gang-agent alone ({error.name} is missing): "

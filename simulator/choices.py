@@ -8,8 +8,8 @@ from typing import cast
 
 import numpy as np
 
-from osub.errors import UsageError
-from osub.units import seconds_to_us
+from foundation.errors import UsageError
+from foundation.units import seconds_to_us
 from simulator.engine.build_lives import AFTER_FAILURE
 from simulator.engine.rules import Rules
 from simulator.job_lives import JobLives

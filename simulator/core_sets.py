@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from osub.records import format_cores
+from foundation.records import format_cores
 from simulator.engine.cluster import members
 from simulator.engine.records import Ints
 

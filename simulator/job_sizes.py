@@ -16,7 +16,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Protocol
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from simulator.job import Sizes
 from simulator.speedup import amdahl, downey, downey_speedup
 

@@ -14,8 +14,8 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from osub.errors import InputError
-from osub.units import seconds_to_us
+from foundation.errors import InputError
+from foundation.units import seconds_to_us
 from simulator.engine.records import Ints
 from simulator.periods import Periods, merged
 from simulator.simulate import Result

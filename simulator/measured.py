@@ -10,9 +10,9 @@ from statistics import median
 
 import polars as pl
 
-from osub.analysis.host_use import pace_of
-from osub.errors import InputError
-from osub.records import Run, load_run, parse_cores
+from analysis.host_use import pace_of
+from foundation.errors import InputError
+from foundation.records import Run, load_run, parse_cores
 from simulator.latency import Latencies, read_latencies
 
 _ENOUGH = 3

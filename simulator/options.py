@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from simulator.engine.rules import Rules
 from simulator.pairing.table import PairTable
 from simulator.system import Queues, System

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from osub.errors import InputError, UsageError
-from osub.units import US_PER_S, seconds_to_us
+from foundation.errors import InputError, UsageError
+from foundation.units import US_PER_S, seconds_to_us
 from simulator.engine.state import FAR_US
 from simulator.system import node_names
 

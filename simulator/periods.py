@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from osub.errors import InputError
-from osub.units import US_PER_S
+from foundation.errors import InputError
+from foundation.units import US_PER_S
 from simulator.engine.records import Ints
 from workloads.swf import InteractivePattern
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from osub.errors import InputError, UsageError
+from foundation.errors import InputError, UsageError
 
 NOTHING: Mapping[str, object] = {}
 """No settings."""

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from osub.records import SLICES, PlacementArrays, RunInfo, format_cores, write_run
-from osub.units import US_PER_S
+from foundation.records import SLICES, PlacementArrays, RunInfo, format_cores, write_run
+from foundation.units import US_PER_S
 from simulator.engine.cluster import members
 from simulator.engine.records import Ints
 from simulator.record_lives import allocation_frame, life_columns

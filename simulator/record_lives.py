@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from osub.records import PlacementArrays
-from osub.units import US_PER_S
+from foundation.records import PlacementArrays
+from foundation.units import US_PER_S
 from simulator.core_sets import core_sets
 from simulator.engine.life_log import Stretches
 from simulator.engine.life_state import CAUSES

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import msgspec
 
+from foundation.records import TRACE_NAME, GangSettings, HostInfo, RunInfo, utc_now
+from foundation.records.folder import read_info
+from foundation.records.run_info import HoldKind
 from gangd.core import Hold
-from osub.records import TRACE_NAME, GangSettings, HostInfo, RunInfo, utc_now
-from osub.records.folder import read_info
-from osub.records.run_info import HoldKind
 from simulator.choices import Words, life_options, most_jobs_a_core, prepared, setting_of, takes_whole_nodes
 from simulator.latency import Latencies, delayed, undelayed
 from simulator.options import Cleaning

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from simulator.engine.records import Ints
 from simulator.options import Oversize
 from simulator.system import Pool, Queues

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from simulator.engine.invariants import Invariants
 from simulator.engine.outcome import PoolRun
 from simulator.engine.pool_run import PoolWork, run_pools

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from osub.errors import InputError, UsageError
+from foundation.errors import InputError, UsageError
 from simulator.job import Sizes
 from simulator.speedup import amdahl
 from workloads.exchange.sizes import HEADER, size_lines

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 
 ASKED = 1 << 14
 """The rate at the size that a job asks for, where the speed-up is not linear."""

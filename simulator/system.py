@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 
 MOST_MULTIPLICITY = 8
 _SYSTEM = re.compile(r"N([1-9]\d{0,6})C([1-9]\d{0,6})")

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from osub.errors import InputError
-from osub.units import US_PER_S, checked_speedup
+from foundation.errors import InputError
+from foundation.units import US_PER_S, checked_speedup
 from simulator.engine.build import PoolJobs
 from simulator.engine.records import Ints
 from simulator.job_lives import JobLives

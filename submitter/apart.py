@@ -17,9 +17,9 @@ from pathlib import Path
 
 import msgspec
 
-from osub.errors import InputError, UsageError
-from osub.one_line import one_line
-from osub.whole_file import write_whole
+from foundation.errors import InputError, UsageError
+from foundation.one_line import one_line
+from foundation.whole_file import write_whole
 from submitter.plan import Plan, PlannedJob
 from submitter.target import Pool, Target
 

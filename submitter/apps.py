@@ -10,7 +10,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from osub.errors import InputError, UsageError
+from foundation.errors import InputError, UsageError
 
 COLUMNS = ("trace_job", "app", "args")
 NAME_COLUMN = "application"

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from osub.errors import ClusterError, OutputError, UsageError
-from osub.records import TRACE_NAME, HostInfo, RunInfo, RunWriter
-from osub.slurm import SlurmClient
-from osub.slurm.faults import SlurmRefusedError
-from osub.slurm.scheduling import scheduling_config
-from osub.units import checked_speedup
+from foundation.errors import ClusterError, OutputError, UsageError
+from foundation.records import TRACE_NAME, HostInfo, RunInfo, RunWriter
+from foundation.slurm import SlurmClient
+from foundation.slurm.faults import SlurmRefusedError
+from foundation.slurm.scheduling import scheduling_config
+from foundation.units import checked_speedup
 from submitter.apart import Apart, Danger, applications_of, apply, keep_apart, read_apart, write_apart
 from submitter.apps import read_apps
 from submitter.options import ReplayOptions

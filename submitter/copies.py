@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from osub.slurm import Job
+from foundation.slurm import Job
 
 # What the claim of a job says that nobody may run any more.
 _NOBODY = "nobody"

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from osub.one_line import one_line
-from osub.slurm.sbatch import sbatch_options
+from foundation.one_line import one_line
+from foundation.slurm.sbatch import sbatch_options
 from submitter.options import ReplayOptions
 from submitter.plan import Plan
 from submitter.request import submit_request

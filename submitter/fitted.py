@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from osub.errors import UsageError
-from osub.units import counted
+from foundation.errors import UsageError
+from foundation.units import counted
 from submitter.target import Target
 from workloads.swf import read_swf, write_swf
 from workloads.trace.miniature import make_miniature

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from osub.records import JobEntry, JobRecord, Placement
-from osub.records.rows import JobState as RowState
-from osub.slurm import Job, JobState
+from foundation.records import JobEntry, JobRecord, Placement
+from foundation.records.rows import JobState as RowState
+from foundation.slurm import Job, JobState
 from submitter.lives import StampsOf, instant, put_back, since, with_life
 from submitter.plan import PlannedJob, quoted
 from submitter.stamps import Stamps

@@ -12,10 +12,10 @@ from functools import cache, partial
 
 import msgspec
 
-from osub.errors import ClusterError
-from osub.records import JobEntry, JobRecord, RunWriter
-from osub.slurm import Job, SlurmClient
-from osub.slurm.accounting import Accounted
+from foundation.errors import ClusterError
+from foundation.records import JobEntry, JobRecord, RunWriter
+from foundation.slurm import Job, SlurmClient
+from foundation.slurm.accounting import Accounted
 from submitter.copies import choose_copy, forbid, own_jobs
 from submitter.follow import began_again, ended, lost, progressed, reopened, stamps_due, waits
 from submitter.lives import StampsOf

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from osub.records import JobEntry
+from foundation.records import JobEntry
 from submitter.plan import PlannedJob
 
 _ENOUGH = 0.05

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from osub.records import AllocationCause, AllocationRecord, JobEntry, Placement
-from osub.slurm import Job
+from foundation.records import AllocationCause, AllocationRecord, JobEntry, Placement
+from foundation.slurm import Job
 from submitter.stamps import Stamps
 
 StampsOf = Callable[[int], Stamps]

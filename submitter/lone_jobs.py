@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from osub.errors import ClusterError, HostError
-from osub.slurm import SlurmClient, SubmitRequest
+from foundation.errors import ClusterError, HostError
+from foundation.slurm import SlurmClient, SubmitRequest
 from submitter.plan import RRBA, PlannedJob
 from submitter.script import batch_script
 from submitter.stamps import read_stamps

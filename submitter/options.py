@@ -7,9 +7,9 @@ import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from osub.errors import InputError
-from osub.records import GangSettings, RunInfo
-from osub.records.run_info import Option
+from foundation.errors import InputError
+from foundation.records import GangSettings, RunInfo
+from foundation.records.run_info import Option
 from submitter.plan import Oversize, PlanOptions
 from submitter.target import Wanted
 from submitter.timing import PATIENCE_S, Timing
@@ -46,7 +46,7 @@ class ReplayOptions:
     wanted
         Which part of the cluster to use.
     account, qos, reservation, sbatch_options
-        As ``sbatch`` has them; ``osub.slurm.sbatch.check_options`` has seen the last.
+        As ``sbatch`` has them; ``foundation.slurm.sbatch.check_options`` has seen the last.
     no_requeue
         Whether Slurm may never start a job again.
     patience_s

@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from osub.errors import ClusterError, OsubError
-from osub.slurm import SlurmClient, SubmitRequest
-from osub.slurm.faults import SlurmRefusedError, SlurmUnreachableError, SubmitUncertainError
+from foundation.errors import ClusterError, OsubError
+from foundation.slurm import SlurmClient, SubmitRequest
+from foundation.slurm.faults import SlurmRefusedError, SlurmUnreachableError, SubmitUncertainError
 from submitter.copies import own_jobs
 from submitter.follow import Submission
 from submitter.plan import PlannedJob

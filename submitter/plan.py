@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from osub.errors import InputError, UsageError
-from osub.units import counted, kib_to_mib, seconds_to_minutes_up
+from foundation.errors import InputError, UsageError
+from foundation.units import counted, kib_to_mib, seconds_to_minutes_up
 from submitter.apps import AppChoice
 from submitter.target import Pool, Target
 from workloads.job_shape import JobShape

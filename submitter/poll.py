@@ -6,8 +6,8 @@ import queue
 import threading
 from dataclasses import dataclass
 
-from osub.errors import ClusterError
-from osub.slurm import JobSnapshot, Node, SlurmClient
+from foundation.errors import ClusterError
+from foundation.slurm import JobSnapshot, Node, SlurmClient
 from submitter.timing import Clock, Timing
 
 # A cluster with very many jobs is asked less often: at most a fifth of the time.

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from osub.records import JobRecord
-from osub.slurm import Job
-from osub.slurm.accounting import Accounted
+from foundation.records import JobRecord
+from foundation.slurm import Job
+from foundation.slurm.accounting import Accounted
 from submitter.follow import row_state
 
 CLOSE_S = 2.0

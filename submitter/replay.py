@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from osub.errors import InputError, OsubError
-from osub.records import HostRecord, JobEntry, JobRecord, RunWriter, SliceRecord
-from osub.slurm import SlurmClient
+from foundation.errors import InputError, OsubError
+from foundation.records import HostRecord, JobEntry, JobRecord, RunWriter, SliceRecord
+from foundation.slurm import SlurmClient
 from submitter.apart import Danger, read_apart
 from submitter.begin import begin_run, origin_of, plan_again
 from submitter.copies import CLAIM

@@ -8,7 +8,7 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
-from osub.slurm import SubmitRequest
+from foundation.slurm import SubmitRequest
 from submitter.copies import job_name
 from submitter.options import ReplayOptions
 from submitter.plan import RRBA, PlannedJob

@@ -16,9 +16,9 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from osub.errors import ClusterError
-from osub.records import JobRecord
-from osub.slurm import Job
+from foundation.errors import ClusterError
+from foundation.records import JobRecord
+from foundation.slurm import Job
 from submitter.copies import choose_copy, job_name, own_jobs
 from submitter.follow import planned_row
 from submitter.plan import PlannedJob

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from osub.errors import HostError
+from foundation.errors import HostError
 from submitter.lone_jobs import Outcome
 from workloads.rrba.calibrate import Calibration, Key, store_calibration
 from workloads.rrba.kinds import Kind

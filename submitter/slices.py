@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from osub.records import SliceRecord
+from foundation.records import SliceRecord
 
 
 class HeldTime:

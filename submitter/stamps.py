@@ -13,7 +13,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from osub.one_line import one_line
+from foundation.one_line import one_line
 
 _T = TypeVar("_T")
 _MS = Annotated[int, msgspec.Meta(ge=0, le=10**14)]

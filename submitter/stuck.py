@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from osub.slurm import Job, JobState, Node
+from foundation.slurm import Job, JobState, Node
 from submitter.timing import Timing
 
 # A reason that Slurm gives for a moment, before it has looked at a job, is none.

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from osub.errors import ClusterError, UsageError
-from osub.slurm import Node, Partition, SlurmClient
+from foundation.errors import ClusterError, UsageError
+from foundation.slurm import Node, Partition, SlurmClient
 from workloads.job_shape import JobShape, job_shape
 
 INTERACTIVE_PARTITION = "interactive"

@@ -7,7 +7,7 @@ import threading
 from contextlib import suppress
 from typing import Protocol
 
-from osub.errors import ClusterError, OsubError
+from foundation.errors import ClusterError, OsubError
 
 
 class Worker(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import NoReturn
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 
 
 class LineParser(argparse.ArgumentParser):

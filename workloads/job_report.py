@@ -12,9 +12,9 @@ import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from osub.errors import OutputError
-from osub.version import VERSION
-from osub.whole_file import write_whole
+from foundation.errors import OutputError
+from foundation.version import VERSION
+from foundation.whole_file import write_whole
 
 COMPLETED = "completed"
 TERMINATED = "terminated"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from osub.errors import HostError
+from foundation.errors import HostError
 
 METER_VARIABLE = "OSUB_METER"
 METER_BYTES = 4096

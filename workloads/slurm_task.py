@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
-from osub.slurm import Node, Partition
+from foundation.slurm import Node, Partition
 
 
 class Grade(StrEnum):

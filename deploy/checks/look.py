@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deploy.checks.configuration import Configuration
-from osub.slurm import SlurmClient
+from foundation.slurm import SlurmClient
 
 
 def look(client: SlurmClient, freeze_cap_s: float, lease_s: float) -> Configuration:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from deploy.checks.configuration import Advice, Configuration, Grade
-from osub.slurm import Node, Partition
+from foundation.slurm import Node, Partition
 
 LEAST_MIB = 1
 

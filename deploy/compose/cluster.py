@@ -28,11 +28,11 @@ from deploy.local.cluster import Ended
 from deploy.local.home import Home, take_home
 from deploy.local.layout import names_of
 from deploy.shape import Gang, Shape
-from osub.errors import ClusterError, InputError, OsubError
-from osub.one_line import one_line
-from osub.slurm import CommandSlurm, JobSnapshot, Node
-from osub.slurm.faults import SlurmRefusedError, SlurmUnreachableError
-from osub.slurm.run import Answer, run_command
+from foundation.errors import ClusterError, InputError, OsubError
+from foundation.one_line import one_line
+from foundation.slurm import CommandSlurm, JobSnapshot, Node
+from foundation.slurm.faults import SlurmRefusedError, SlurmUnreachableError
+from foundation.slurm.run import Answer, run_command
 
 _UP_WITHIN_S = 300.0
 _COMPOSE_WITHIN_S = 600.0

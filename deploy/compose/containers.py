@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from deploy.compose.engine import Engine
-from osub.errors import ClusterError
+from foundation.errors import ClusterError
 
 HOME = "osub.home"
 CLUSTER = "osub.cluster"

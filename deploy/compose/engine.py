@@ -15,9 +15,9 @@ from enum import StrEnum
 from typing import Any
 
 from deploy.compose.inside.conf import Hierarchy
-from osub.errors import ClusterError, HostError
-from osub.one_line import one_line
-from osub.slurm.run import Answer, run_command
+from foundation.errors import ClusterError, HostError
+from foundation.one_line import one_line
+from foundation.slurm.run import Answer, run_command
 
 _ANSWER_S = 30.0
 _START_INTERVAL_API = (1, 44)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from deploy.compose.containers import HOME
 from deploy.compose.engine import EngineName
-from osub.errors import OsubError
-from osub.slurm.run import run_command
+from foundation.errors import OsubError
+from foundation.slurm.run import run_command
 
 _LOOK_S = 5.0
 _PATH = re.compile(r"/[^\x00-\x1f\x7f]{0,4000}")

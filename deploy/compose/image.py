@@ -13,13 +13,23 @@ from pathlib import Path
 
 from deploy.compose.engine import Engine, EngineName
 from deploy.compose.plan import database_image_of, image_of
-from osub.errors import ClusterError, HostError
-from osub.one_line import one_line
+from foundation.errors import ClusterError, HostError
+from foundation.one_line import one_line
 
 ROOT = Path(__file__).parents[2]
 _FILES = ("pyproject.toml", "README.md", "LICENSE", "hatch_build.py")
 _LOCKS = ("requirements-controller.lock", "requirements-agent.lock", "requirements.lock")
-_FOLDERS = ("osub", "workloads", "submitter", "gangd", "simulator", "predictor", "deploy")
+_FOLDERS = (
+    "osub",
+    "foundation",
+    "analysis",
+    "workloads",
+    "submitter",
+    "gangd",
+    "simulator",
+    "predictor",
+    "deploy",
+)
 _CONTAINERFILE = Path("deploy/compose/Containerfile")
 _SITE = Path("deploy/compose/site")
 _IGNORED = shutil.ignore_patterns("__pycache__", "_switch.so*", "*.pem", "pip.conf")

@@ -9,7 +9,7 @@ from deploy.compose.engine import Facts
 from deploy.compose.inside.settings import Settings, to_environment
 from deploy.compose.state import ComposeState
 from deploy.shape import Shape
-from osub.version import VERSION
+from foundation.version import VERSION
 
 FOLDER = Path(__file__).parent
 FEWEST_KEYS = 64

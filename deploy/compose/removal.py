@@ -14,7 +14,7 @@ from deploy.compose.containers import Container, list_containers, list_others, o
 from deploy.compose.engine import Engine
 from deploy.compose.plan import image_of
 from deploy.local.cgroups import remove_all, thaw_all
-from osub.errors import ClusterError
+from foundation.errors import ClusterError
 
 FREEZER = Path("/sys/fs/cgroup/freezer")
 _CANCEL = "for state in PENDING RUNNING SUSPENDED; do timeout 5 scancel --state=$state; done"

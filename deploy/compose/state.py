@@ -15,7 +15,7 @@ from deploy.local.home import Home
 from deploy.local.layout import names_of
 from deploy.local.state import read_kept
 from deploy.shape import Shape
-from osub.errors import InputError, OsubError
+from foundation.errors import InputError, OsubError
 
 FILE: FileName = "compose.json"
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal, get_args
 
-from osub.trust import DIRECTORY, names_in
+from foundation.trust import DIRECTORY, names_in
 
 FileName = Literal[
     "cluster.json", "compose.json", "slurm.conf", "cgroup.conf", "munge.key", "job-completions.log"

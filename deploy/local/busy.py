@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 
-from osub.cpu_time import CpuTime, cpu_time
+from foundation.cpu_time import CpuTime, cpu_time
 
 LOOK_S = 0.4
 CALM = 0.2

@@ -28,9 +28,9 @@ from deploy.local.members import MARK, is_daemon, kin_of, living_members
 from deploy.local.ready import wait_for_agents, wait_for_nodes, wait_for_port, wait_for_socket
 from deploy.local.state import ClusterState, read_own_state, require_state, write_state
 from deploy.shape import Gang, Shape, pin_cpus
-from osub.errors import ClusterError, OsubError, OutputError
-from osub.slurm import CommandSlurm, JobSnapshot, Node
-from osub.slurm.faults import SlurmUnreachableError
+from foundation.errors import ClusterError, OsubError, OutputError
+from foundation.slurm import CommandSlurm, JobSnapshot, Node
+from foundation.slurm.faults import SlurmUnreachableError
 
 _UP_TRIES = 3
 _FOLDERS: tuple[FolderName, ...] = ("log", "run", "spool", "slurmctld", "scratch")

@@ -15,7 +15,7 @@ from deploy.local.layout import names_of
 from deploy.local.members import Kin, is_daemon, kin_of, living_members, pin_all
 from deploy.local.processes import Facts, end
 from deploy.local.shared_memory import mapped_segments, remove_ledgers, remove_segments
-from osub.errors import ClusterError
+from foundation.errors import ClusterError
 
 _GANG = ("gangd.main", "gangd.agent.main")
 _SLURM = ("slurmctld", "slurmd")

@@ -11,7 +11,7 @@ from pathlib import Path
 from deploy.local.members import MARK
 from deploy.local.processes import Facts, all_facts
 from deploy.local.state import ClusterState, read_state
-from osub.errors import OsubError
+from foundation.errors import OsubError
 
 _CONF = "SLURM_CONF"
 

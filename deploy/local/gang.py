@@ -13,8 +13,8 @@ from pathlib import Path
 from deploy.local.host import Host
 from deploy.local.layout import Layout
 from deploy.shape import Shape
-from osub.errors import ClusterError
-from osub.slurm.hosts import fold_hosts
+from foundation.errors import ClusterError
+from foundation.slurm.hosts import fold_hosts
 
 _CONTROLLER = [sys.executable, "-P", "-m", "gangd.main"]
 _AGENT = [sys.executable, "-P", "-m", "gangd.agent.main"]

@@ -1,7 +1,7 @@
 """A cluster's home: a folder that `up` made or found empty, marked, and furnished with what is listed.
 
-Only a home to which its user alone can write is believed (``osub.trust``), and of that only the names in
-``belongings``: what is removed is listed in the mark *and* in this program.
+Only a home to which its user alone can write is believed (``foundation.trust``), and of that only the names
+in ``belongings``: what is removed is listed in the mark *and* in this program.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 from deploy.local.belongings import FILES, FOLDERS, SHORT, FileName, FolderName, remove_file, remove_folder
 from deploy.local.mark import NAMES, Made, Mark, take_mark
 from deploy.local.short import make_short, open_short, remove_short
-from osub.errors import ClusterError, OutputError
-from osub.trust import make_folder, names_in, open_below, open_folder, place_of, read_file, write_file
+from foundation.errors import ClusterError, OutputError
+from foundation.trust import make_folder, names_in, open_below, open_folder, place_of, read_file, write_file
 
 _MOST_BYTES = 1 << 20
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from osub.errors import HostError
+from foundation.errors import HostError
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scancel", "scontrol", "srun", "taskset", "nice")
 _PACKAGES = "slurmctld slurmd slurm-client munge util-linux"

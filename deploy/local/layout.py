@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from deploy.shape import Shape
-from osub.errors import HostError, UsageError
+from foundation.errors import HostError, UsageError
 
 # Below Linux's ephemeral range (32768 on), so that no outgoing connection holds one of them.
 _PORTS = range(20_000, 32_000)

@@ -17,8 +17,8 @@ import msgspec
 
 from deploy.local.belongings import FileName, FolderName
 from deploy.local.short import Short
-from osub.errors import ClusterError
-from osub.trust import names_in, open_entry, open_own, place_of
+from foundation.errors import ClusterError
+from foundation.trust import names_in, open_entry, open_own, place_of
 
 NAMES = (".osub-cluster", ".osub-cluster.new")
 _NAME, _FRESH = NAMES

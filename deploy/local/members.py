@@ -22,8 +22,8 @@ from pathlib import Path
 
 from deploy.local.layout import Names
 from deploy.local.processes import Facts, Pinned, all_facts, pin
-from osub.errors import ClusterError
-from osub.in_memory import live_folder, stand_in
+from foundation.errors import ClusterError
+from foundation.in_memory import live_folder, stand_in
 
 MARK = "OSUB_CLUSTER"
 _GUARDIAN = "gangd.guardian.main"

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from deploy.local.daemons import Daemon, find_process
 from deploy.local.gang import agents_joined
 from deploy.local.layout import Layout
-from osub.errors import ClusterError
-from osub.slurm import CommandSlurm
-from osub.slurm.faults import SlurmUnreachableError
+from foundation.errors import ClusterError
+from foundation.slurm import CommandSlurm
+from foundation.slurm.faults import SlurmUnreachableError
 
 _DEADLINE_S = 60.0
 _POLL_S = 0.02

@@ -16,9 +16,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from deploy.local.processes import PROC
-from osub.errors import TrustError
-from osub.in_memory import SHM
-from osub.trust import names_in, open_folder
+from foundation.errors import TrustError
+from foundation.in_memory import SHM
+from foundation.trust import names_in, open_folder
 
 SEGMENT = "mpich_shm_"
 _LEDGER = "agent-*.state"

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from osub.errors import HostError, TrustError
-from osub.trust import folder_of, names_in, open_folder, read_file, write_file
+from foundation.errors import HostError, TrustError
+from foundation.trust import folder_of, names_in, open_folder, read_file, write_file
 
 # A Unix socket's path has at most 107 bytes, and slurmstepd appends a node, a job and a step to the spool.
 LONGEST_PATH = 44

@@ -14,8 +14,8 @@ from deploy.local.daemons import Daemon
 from deploy.local.home import Home
 from deploy.local.layout import Layout, names_of
 from deploy.shape import Shape
-from osub.errors import ClusterError, InputError, OsubError
-from osub.trust import open_folder, place_of, read_file
+from foundation.errors import ClusterError, InputError, OsubError
+from foundation.trust import open_folder, place_of, read_file
 
 FILE: FileName = "cluster.json"
 Kept = TypeVar("Kept")

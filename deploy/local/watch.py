@@ -13,8 +13,8 @@ from deploy.local.members import find_members, kin_of
 from deploy.local.own_time import OwnTime, ProcessTime, read_process_times
 from deploy.local.processes import read_facts
 from deploy.local.state import ClusterState
-from osub.cpu_time import CpuTime, cpu_time
-from osub.records import HostRecord
+from foundation.cpu_time import CpuTime, cpu_time
+from foundation.records import HostRecord
 
 SAMPLE_S = 1.0
 LOOK_S = 0.45

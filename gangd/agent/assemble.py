@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from foundation.errors import HostError, OsubError
+from foundation.slurm import CommandSlurm
+from foundation.slurm.conf_file import check_conf
+from foundation.trust import make_folder, open_own
 from gangd.agent.bell import Bell, bell_name
 from gangd.agent.census import Census
 from gangd.agent.checks import Checks
@@ -53,10 +57,6 @@ from gangd.monitor.hand_out import handed_out
 from gangd.monitor.table import AGENT
 from gangd.openfiles import allow_open_files
 from gangd.wire import Hello
-from osub.errors import HostError, OsubError
-from osub.slurm import CommandSlurm
-from osub.slurm.conf_file import check_conf
-from osub.trust import make_folder, open_own
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+from foundation.errors import HostError, OsubError
+from foundation.notify import Notifier
 from gangd.agent.bell import Bell
 from gangd.agent.census import Census
 from gangd.agent.conversation import GOOD_NEWS
@@ -24,8 +26,6 @@ from gangd.freezer.recognise import MOST_TOLD, Unknown
 from gangd.guardian.spawn import Guardian
 from gangd.guardian.statefile import StateFile
 from gangd.wire import Farewell, Message
-from osub.errors import HostError, OsubError
-from osub.notify import Notifier
 
 GUARDIAN_LOOK_NS = 1_000_000_000
 SLACK_NS = 300_000_000

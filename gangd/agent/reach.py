@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from foundation.config import load_toml
+from foundation.errors import UsageError
+from foundation.trust import read_trusted
 from gangd.agent.options import endpoints
 from gangd.keys import AgentKeys, load_agent_keys
-from osub.config import load_toml
-from osub.errors import UsageError
-from osub.trust import read_trusted
 
 MOST_CONTROLLERS = 4
 Address = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]

@@ -20,8 +20,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import ceil
 
+from foundation.slurm import Job
 from gangd.control.requests import Kind, Order, Request, Target
-from osub.slurm import Job
 
 MOST_ORDERS = 20_000
 STOPS = frozenset({"pause", "drain"})

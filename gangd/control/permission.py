@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from foundation.slurm import Job
 from gangd.control.book import KINDS, MOST_ORDERS
 from gangd.control.requests import JobName, Request, Target
-from osub.slurm import Job
 
 _JOB = re.compile(JobName)
 

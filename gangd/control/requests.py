@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 
 MOST_TARGETS = 4_096
 MOST_BYTES = 192 << 10

@@ -20,10 +20,10 @@ from pathlib import Path
 
 import msgspec
 
+from foundation.errors import OutputError, TrustError, UsageError
+from foundation.one_line import one_line
 from gangd.control.permission import Peer
 from gangd.control.requests import MOST_BYTES, Answer, Request, read_request
-from osub.errors import OutputError, TrustError, UsageError
-from osub.one_line import one_line
 
 SOCKET_NAME = "control.sock"
 MODE = 0o666

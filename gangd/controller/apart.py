@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 
-from osub.errors import InputError
-from osub.one_line import one_line
-from osub.slurm import Job
-from osub.trust import read_trusted
+from foundation.errors import InputError
+from foundation.one_line import one_line
+from foundation.slurm import Job
+from foundation.trust import read_trusted
 
 APP_WORD = "gangd-app="
 _MOST_BYTES = 16 << 20

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from foundation.records import SliceRecord
 from gangd.controller.slicelog import Whose
-from osub.records import SliceRecord
 
 _HELD = ("held", "leftover")
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from foundation.errors import ClusterError
+from foundation.slurm import SlurmClient
 from gangd.config import Config, Saying
 from gangd.controller.preflight import check_slurm, hides_jobs
-from osub.errors import ClusterError
-from osub.slurm import SlurmClient
 
 FREE_TO_NAME = (
     "accounts has rules, and Slurm does not enforce accounts (AccountingStorageEnforce): "

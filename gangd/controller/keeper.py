@@ -10,14 +10,14 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from foundation.errors import HostError, OutputError
+from foundation.trust import make_folder, open_own, read_file, write_file
 from gangd.control.requests import Order
 from gangd.control.server import ControlServer
 from gangd.controller.lead import Alone, Lead
 from gangd.core import Remembered
 from gangd.wire import Controller
 from gangd.wire.fields import NodeName
-from osub.errors import HostError, OutputError
-from osub.trust import make_folder, open_own, read_file, write_file
 
 STATE_NAME = "controller.json"
 LOCK_NAME = "controller.lock"

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import msgspec
 
-from osub.errors import HostError, OutputError
-from osub.trust import names_in, read_file, write_file
+from foundation.errors import HostError, OutputError
+from foundation.trust import names_in, read_file, write_file
 
 LEADER_NAME = "leader.json"
 _TERM = re.compile(r"term-([0-9]{1,15})")

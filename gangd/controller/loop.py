@@ -16,6 +16,9 @@ from collections.abc import Set as AbstractSet
 import msgspec
 import zmq
 
+from foundation.errors import OsubError
+from foundation.notify import Notifier
+from foundation.slurm import SlurmClient
 from gangd.config import Config
 from gangd.controller.alarms import alarm_of, alarms_of
 from gangd.controller.comeback import ANNOUNCE_NS, Comeback
@@ -51,9 +54,6 @@ from gangd.wire import WireError, decode_up
 from gangd.wire.cadence import next_look
 from gangd.wire.sockets import ControllerSockets, Received
 from gangd.wire.versions import common
-from osub.errors import OsubError
-from osub.notify import Notifier
-from osub.slurm import SlurmClient
 
 log = logging.getLogger("gangd")
 

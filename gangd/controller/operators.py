@@ -6,14 +6,14 @@ import logging
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 
+from foundation.errors import OsubError
+from foundation.one_line import LONGEST_MESSAGE, one_line
+from foundation.slurm import Job, JobSnapshot
 from gangd.control.book import OrderBook, Survey, by_name, told_of
 from gangd.control.permission import Facts, Peer, refusal
 from gangd.control.requests import MOST_TOLD, Answer, Order, Request
 from gangd.controller.keeper import Keeper
 from gangd.core import CoreMap
-from osub.errors import OsubError
-from osub.one_line import LONGEST_MESSAGE, one_line
-from osub.slurm import Job, JobSnapshot
 
 log = logging.getLogger("gangd")
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
+from foundation.errors import OsubError
 from gangd.controller.alarms import AlarmBoard
 from gangd.controller.fanout import Fanout
 from gangd.controller.slicelog import SliceLog
@@ -27,7 +28,6 @@ from gangd.core.events import Event
 from gangd.wire import DownMessage, ReplyMessage, encode_down
 from gangd.wire.sockets import ControllerSockets
 from gangd.wire.versions import OLDEST, VERSION
-from osub.errors import OsubError
 
 log = logging.getLogger("gangd")
 

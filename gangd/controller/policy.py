@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
 
+from foundation.slurm import Job
 from gangd.controller.apart import PairRule
 from gangd.core import Hold
-from osub.slurm import Job
 
 WEIGHT_WORD = "gangd-weight="
 HOLD_WORD = "gangd-hold="

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from foundation.errors import ClusterError
+from foundation.slurm import Partition
 from gangd.core import Settings
-from osub.errors import ClusterError
-from osub.slurm import Partition
 
 CLASHING = ("GANG", "SUSPEND")
 MS = 1_000_000

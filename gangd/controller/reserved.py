@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from osub.slurm import Job, Reservation
+from foundation.slurm import Job, Reservation
 
 
 def latest_end(job: Job, reservations: Iterable[Reservation]) -> float | None:

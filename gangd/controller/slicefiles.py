@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from osub.errors import InputError
-from osub.trust import open_entry
+from foundation.errors import InputError
+from foundation.trust import open_entry
 
 NAME = "slices.jsonl"
 _PART = re.compile(r"slices\.([0-9]{10})\.jsonl")

@@ -13,10 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from foundation.errors import InputError
+from foundation.trust import open_entry
 from gangd.controller.slicefiles import NAME, part_name, parts_in
 from gangd.controller.slicelog import Row, SliceLines
-from osub.errors import InputError
-from osub.trust import open_entry
 
 
 class SliceFollower:

@@ -16,12 +16,12 @@ from typing import IO
 
 import msgspec
 
+from foundation.errors import InputError, OutputError
+from foundation.records import SliceRecord, SliceRole
+from foundation.slurm import Job
+from foundation.trust import make_folder, open_own
 from gangd.controller.slicefiles import NAME, Retention, open_record, prune, rotate, size_of_parts
 from gangd.core import SliceRow
-from osub.errors import InputError, OutputError
-from osub.records import SliceRecord, SliceRole
-from osub.slurm import Job
-from osub.trust import make_folder, open_own
 
 SECOND_NS = 1_000_000_000
 _NEVER = -1

@@ -20,11 +20,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from foundation.errors import OsubError
+from foundation.slurm import Job, JobSnapshot, Node, Reservation, SlurmClient
 from gangd.config import Config
 from gangd.controller.examine import examine
 from gangd.threads import Death, WatchedThread
-from osub.errors import OsubError
-from osub.slurm import Job, JobSnapshot, Node, Reservation, SlurmClient
 
 NODES_EVERY_S = 60.0
 NODES_SOON_S = 5.0  # while nodes come and go: agents of a node that is not known are refused

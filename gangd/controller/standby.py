@@ -14,14 +14,14 @@ from pathlib import Path
 
 import zmq
 
+from foundation.errors import OsubError, OutputError
+from foundation.notify import Notifier
+from foundation.trust import make_folder
 from gangd.config import MS, Config
 from gangd.controller.keeper import Keeper
 from gangd.controller.lead import Candidate, Lead, LeadFile
 from gangd.wire import WireError
 from gangd.wire.sockets import ControllerSockets
-from osub.errors import OsubError, OutputError
-from osub.notify import Notifier
-from osub.trust import make_folder
 
 log = logging.getLogger("gangd")
 

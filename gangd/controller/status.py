@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from foundation.errors import InputError
 from gangd.control.book import Survey
 from gangd.control.requests import MOST_TOLD, Order
 from gangd.controller.alarms import Raised
@@ -22,7 +23,6 @@ from gangd.core import CoreMap, GangScheduler, Hold
 from gangd.core.gang import Gang
 from gangd.core.states import GangState
 from gangd.wire.fields import printable
-from osub.errors import InputError
 
 MOST_GANGS = 2_000
 HoldKind = Literal["freeze", "yield"]

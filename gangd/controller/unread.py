@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from foundation.slurm import UnreadableJob
 from gangd.core import Alarm
-from osub.slurm import UnreadableJob
 
 log = logging.getLogger("gangd")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from foundation.slurm import Job, JobSnapshot, Node, Reservation
+from foundation.slurm import JobState as SlurmState
 from gangd.control.book import OrderBook
 from gangd.controller.apart import Seat, Seats
 from gangd.controller.policy import Policy
 from gangd.controller.reserved import latest_end
 from gangd.core import CoreMap, Hold, InvalidEvent, JobState, JobView
-from osub.slurm import Job, JobSnapshot, Node, Reservation
-from osub.slurm import JobState as SlurmState
 
 STATES = {
     SlurmState.RUNNING: JobState.RUNNING,

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from foundation.errors import HostError
+from foundation.trust import open_below, open_entry
 from gangd.freezer.layout import find_steps, slurm_roots, watched_folders
 from gangd.freezer.model import Account, Did, Ledger, Outcome, Step, StepKey, StepState, Write
 from gangd.freezer.recognise import Unknown, unknown_folders
 from gangd.freezer.tree import CGROUP1, Dialect, is_gone, read_anew, subdirectories
-from osub.errors import HostError
-from osub.trust import open_below, open_entry
 
 LIST_EVERY = 8
 

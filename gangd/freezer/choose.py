@@ -11,12 +11,12 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from foundation.errors import UsageError
 from gangd.freezer.cgroup import CgroupFreezer
 from gangd.freezer.model import Holder, Ledger
 from gangd.freezer.recording import RecordingFreezer
 from gangd.freezer.signals import SignalFreezer
 from gangd.freezer.tree import CGROUP1, CGROUP2
-from osub.errors import UsageError
 
 KINDS = ("auto", "cgroup1", "cgroup2", "signals", "recording")
 CGROUP_MOUNT = Path("/sys/fs/cgroup")

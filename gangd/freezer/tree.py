@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from osub.trust import open_below, open_entry
+from foundation.trust import open_below, open_entry
 
 _STEP = r"step_(?P<step>[a-z]+|[0-9]+(?:\+[0-9]+)?)"
 JOB2 = r"(?:job_(?P<job>[0-9]+)|s[0-9A-F][0-9A-HJKMNP-TV-Z]{12})"

@@ -1,7 +1,7 @@
 """Where an agent's state file lives: in the folder that the site names, but in memory.
 
-The switch thread stores into the mapped file, and must not wait for a disk (``osub.in_memory``): where the
-folder is on one, the file is kept in a stand-in, a folder of this user alone.
+The switch thread stores into the mapped file, and must not wait for a disk (``foundation.in_memory``): where
+the folder is on one, the file is kept in a stand-in, a folder of this user alone.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import os
 import stat
 from pathlib import Path
 
-from osub.errors import HostError, TrustError
-from osub.in_memory import MOUNTS, SHM, live_folder, stand_in
-from osub.trust import make_folder
+from foundation.errors import HostError, TrustError
+from foundation.in_memory import MOUNTS, SHM, live_folder, stand_in
+from foundation.trust import make_folder
 
 STATE_DIR = Path("/run/gangd")
 """Where an agent's state file lives unless the site says otherwise."""

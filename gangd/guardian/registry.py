@@ -15,9 +15,9 @@ import secrets
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from osub.errors import HostError, TrustError
-from osub.in_memory import SHM
-from osub.trust import make_folder, names_in, open_folder, read_file, write_file
+from foundation.errors import HostError, TrustError
+from foundation.in_memory import SHM
+from foundation.trust import make_folder, names_in, open_folder, read_file, write_file
 
 _LONGEST_PATH = 4096
 

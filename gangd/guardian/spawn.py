@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 import gangd
+from foundation.errors import HostError
 from gangd.guardian.statefile import StateFile, Word
 from gangd.guardian.watch import BEAT_NS
-from osub.errors import HostError
 
 START_TIMEOUT_S = 5.0
 ASLEEP_NS = 3 * BEAT_NS
@@ -113,7 +113,7 @@ class Guardian:
 
 def _import_path() -> str:
     """Return the folders that hold ``gangd`` and ``osub``: the guardian runs without site-packages."""
-    from osub import version
+    from foundation import version
 
     folders = {str(Path(module.__file__).parent.parent) for module in (gangd, version) if module.__file__}
     return ":".join(sorted(folders))

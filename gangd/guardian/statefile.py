@@ -33,8 +33,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from foundation.errors import HostError
 from gangd.freezer.procfs import PROC, boot_id, read_stat
-from osub.errors import HostError
 
 MAGIC = b"osubgang"
 LAYOUT = 1

@@ -12,6 +12,7 @@ import resource
 from dataclasses import dataclass
 from pathlib import Path
 
+from foundation.errors import UsageError
 from gangd.freezer.choose import CGROUP_MOUNT
 from gangd.freezer.model import Ledger
 from gangd.freezer.procfs import PROC, scan
@@ -22,7 +23,6 @@ from gangd.hold.own_groups import OwnGroups
 from gangd.hold.places import cpu_group
 from gangd.hold.policy import has_cap_nice
 from gangd.hold.sched_idle import SchedIdle
-from osub.errors import UsageError
 
 WAYS = ("auto", "cgroup2", "cgroup1", "cgroup1-slurm", "sched-idle", "freeze")
 AUTOGROUP = Path("sys/kernel/sched_autogroup_enabled")

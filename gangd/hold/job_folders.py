@@ -20,13 +20,13 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 
+from foundation.errors import HostError
+from foundation.trust import open_below, open_entry
 from gangd.freezer.model import Did, Ledger, Step, StepKey, Write
 from gangd.freezer.tree import is_gone
 from gangd.hold.cpu_group import CpuGroup, Turner, note
 from gangd.hold.knob import Knob
 from gangd.hold.model import Alone, Pids, Yielded
-from osub.errors import HostError
-from osub.trust import open_below, open_entry
 
 
 class JobFolders:

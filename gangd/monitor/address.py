@@ -9,8 +9,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from osub.errors import InputError, TrustError, UsageError
-from osub.trust import read_trusted
+from foundation.errors import InputError, TrustError, UsageError
+from foundation.trust import read_trusted
 
 LOOPBACK = "127.0.0.1"
 LEAST_TOKEN, MOST_TOKEN = 16, 1_024

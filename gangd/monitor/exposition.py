@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from foundation.errors import UsageError
 from gangd.monitor.figures import Figures, Values, complete
 from gangd.monitor.histogram import Buckets
 from gangd.monitor.table import Kind, Metric
-from osub.errors import UsageError
 
 try:
     from prometheus_client import CollectorRegistry, ProcessCollector

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from foundation.errors import HostError
 from gangd.monitor.address import Address
 from gangd.monitor.requests import BAD, END, MOST_BYTES, TOO_LONG, Health, answer, parse, text
 from gangd.threads import Death, WatchedThread
-from osub.errors import HostError
 
 MOST = 32
 PATIENCE_S = 5.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from osub.errors import PeerError
+from foundation.errors import PeerError
 
 
 class WireError(PeerError):

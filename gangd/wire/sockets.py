@@ -31,6 +31,7 @@ from typing import Self
 
 import zmq
 
+from foundation.errors import HostError
 from gangd.keys import SHARED_AGENT, AgentKeys, ControllerKeys
 from gangd.wire.door import Allowance, Door
 from gangd.wire.faults import MalformedError, WrongNodeError
@@ -38,7 +39,6 @@ from gangd.wire.fields import MAX_FRAME_BYTES
 from gangd.wire.frames import ALL_NODES_TOPIC, encode, topic
 from gangd.wire.up import ReplyMessage
 from gangd.wire.versions import VERSION
-from osub.errors import HostError
 
 PUBLISH_QUEUE = 2_000
 SUBSCRIPTION_QUEUE = 100

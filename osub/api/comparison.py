@@ -11,9 +11,9 @@ from osub.api.words import PathText, as_path, speaks_of_parameters
 if TYPE_CHECKING:
     import polars as pl
 
-    from osub.analysis.compared import Compared
-    from osub.analysis.metrics import RunMetrics
-    from osub.analysis.verdict import Verdict
+    from analysis.compared import Compared
+    from analysis.metrics import RunMetrics
+    from analysis.verdict import Verdict
 
 
 class Comparison:
@@ -42,7 +42,7 @@ class Comparison:
 
     def gains(self) -> pl.DataFrame:
         """Return the jobs that completed in the reference and the last run, the greatest gain first."""
-        from osub.analysis.verdict.gains import gains
+        from analysis.verdict.gains import gains
 
         return gains(self._found.runs[0], self._found.runs[-1])
 
@@ -53,7 +53,7 @@ class Comparison:
         return target
 
     def __str__(self) -> str:
-        from osub.analysis.verdict.show import verdict_lines
+        from analysis.verdict.show import verdict_lines
 
         return "\n".join(str(line) for line in verdict_lines(self.verdict))
 
@@ -84,7 +84,7 @@ def compare(reference: Run | PathText, *others: Run | PathText) -> Comparison:
     InputError
         A path is no RUN.
     """
-    from osub.analysis.compared import compared
+    from analysis.compared import compared
 
     return Comparison(compared([as_run(run).record for run in (reference, *others)]))
 

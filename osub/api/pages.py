@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from foundation.errors import UsageError
 from osub.api.comparison import as_run
 from osub.api.run import Run
 from osub.api.words import PathText, as_path, speaks_of_parameters
-from osub.errors import UsageError
 
 
 @speaks_of_parameters
@@ -29,8 +29,8 @@ def report(runs: Run | PathText | Sequence[Run | PathText], path: PathText) -> P
     InputError, OutputError
         A path is no RUN; the page cannot be written.
     """
-    from osub.analysis.labels import told_apart
-    from osub.analysis.report import write_report
+    from analysis.labels import told_apart
+    from analysis.report import write_report
 
     several = list(runs) if isinstance(runs, Sequence) and not isinstance(runs, str) else [runs]
     if not several:

@@ -8,16 +8,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from foundation.errors import OutputError, UsageError
 from osub.api.words import PathText, as_path, speaks_of_parameters
-from osub.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
     import polars as pl
 
-    from osub.analysis.metrics import RunMetrics
-    from osub.records import Run as Record
-    from osub.records import RunInfo
+    from analysis.metrics import RunMetrics
+    from foundation.records import Run as Record
+    from foundation.records import RunInfo
 
 WAIT_THRESHOLD_S, BETA_S = 5.0, 10.0
 
@@ -49,7 +49,7 @@ class Run:
     @cached_property
     def record(self) -> Record:
         """The run as the rooms of the toolkit take it."""
-        from osub.records import load_run
+        from foundation.records import load_run
 
         return load_run(self.path)
 
@@ -80,13 +80,13 @@ class Run:
 
     @cached_property
     def _measured(self) -> pl.DataFrame:
-        from osub.analysis.derived import with_derived
+        from analysis.derived import with_derived
 
         return with_derived(self.jobs, held=self._held)
 
     @cached_property
     def _held(self) -> pl.DataFrame:
-        from osub.analysis.lives import stretches
+        from analysis.lives import stretches
 
         return stretches(self.jobs, self.allocations)
 
@@ -104,8 +104,8 @@ class Run:
         beta_s
             Least dedicated time in the bounded slowdown.
         """
-        from osub.analysis.derived import MetricOptions
-        from osub.analysis.metrics import measure
+        from analysis.derived import MetricOptions
+        from analysis.metrics import measure
 
         return measure(self.record, MetricOptions(wait_threshold_s=wait_threshold_s, beta_s=beta_s))
 
@@ -148,7 +148,7 @@ class Run:
         """Return the metrics that a reader looks at first, as a table."""
         import html
 
-        from osub.analysis.rows import metric_rows
+        from analysis.rows import metric_rows
 
         rows = [row for row in metric_rows([self.metrics()]) if not row.detail]
         lines = "".join(
@@ -173,7 +173,7 @@ class Plots:
         UsageError
             No job of the run has a place.
         """
-        from osub.analysis.gantt import gantt
+        from analysis.gantt import gantt
 
         run = self._run
         chart = gantt(run._measured, run.info, held=run._held)  # noqa: SLF001
@@ -183,25 +183,25 @@ class Plots:
 
     def waits(self) -> go.Figure:
         """How many jobs waited how long."""
-        from osub.analysis.curves import wait_chart
-        from osub.analysis.derived import MetricOptions
+        from analysis.curves import wait_chart
+        from analysis.derived import MetricOptions
 
         return wait_chart([self._curve()], MetricOptions()).figure
 
     def slowdowns(self) -> go.Figure:
         """How many jobs were slowed down how much."""
-        from osub.analysis.curves import slowdown_chart
+        from analysis.curves import slowdown_chart
 
         return slowdown_chart([self._curve()]).figure
 
     def completion(self) -> go.Figure:
         """How much of the work was done when."""
-        from osub.analysis.curves import completion_chart
+        from analysis.curves import completion_chart
 
         return completion_chart([self._curve()]).figure
 
     def _curve(self) -> Any:
-        from osub.analysis.curves import Measured
+        from analysis.curves import Measured
 
         run = self._run
         return Measured(run.label, run._measured, 0, run.info.kind == "simulated")  # noqa: SLF001

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from foundation.errors import OutputError, UsageError
 from osub.api.run import Run
 from osub.api.trace import Trace
 from osub.api.words import PathText, as_path
-from osub.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
     from simulator.fit.parameters import Fit

@@ -65,7 +65,7 @@ def load_trace(path: PathText, *, lenient: bool = False) -> Trace:
     InputError
         It cannot be read, or breaks a rule of the format.
     """
-    from osub.records import TRACE_NAME
+    from foundation.records import TRACE_NAME
     from workloads.swf import load_columns
 
     file = as_path(path, "path")

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from osub.errors import OsubError, UsageError
+from foundation.errors import OsubError, UsageError
 
 PathText = str | PathLike[str]
 """A path, or its text."""

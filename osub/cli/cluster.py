@@ -19,11 +19,11 @@ from deploy.local import Gang, Hold, LocalCluster, Queues, Scheduler, Shape, nat
 from deploy.local.cluster import Status
 from deploy.local.found import live_clusters
 from deploy.local.host import look_at_host
+from foundation.errors import UsageError
 from osub.cli import containers
 from osub.cli.application import application
 from osub.cli.terminal import Console
 from osub.cli.unreadable import job_counts, unreadable_lines
-from osub.errors import UsageError
 
 app = application("A real Slurm on this host, for experiments.")
 

@@ -8,17 +8,17 @@ from typing import Annotated
 import msgspec
 import typer
 
-from osub.analysis.compared import compared
-from osub.analysis.comparison import error_tables, job_table
-from osub.analysis.derived import BETA_S, MOST_SPREAD, MOST_TAKEN, WAIT_THRESHOLD_S, MetricOptions
-from osub.analysis.table import metrics_tables
-from osub.analysis.verdict.gains import gain_table
-from osub.analysis.verdict.show import verdict_lines
+from analysis.compared import compared
+from analysis.comparison import error_tables, job_table
+from analysis.derived import BETA_S, MOST_SPREAD, MOST_TAKEN, WAIT_THRESHOLD_S, MetricOptions
+from analysis.table import metrics_tables
+from analysis.verdict.gains import gain_table
+from analysis.verdict.show import verdict_lines
+from foundation.records import load_run
 from osub.cli.metric_options import Beta, Full, MostSpread, MostTaken, Page, WaitThreshold
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console
 from osub.cli.waiting import waiting
-from osub.records import load_run
 
 
 def compare(

@@ -9,7 +9,7 @@ import click
 import typer
 from click.shell_completion import get_completion_class
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 
 VARIABLE = "_OSUB_COMPLETE"
 

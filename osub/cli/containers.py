@@ -18,9 +18,9 @@ from deploy.compose.engine import EngineName
 from deploy.compose.found import live_folders
 from deploy.compose.state import FILE, read_compose_state
 from deploy.shape import Shape
+from foundation.errors import OsubError
 from osub.cli.terminal import Console
 from osub.cli.unreadable import job_counts, unreadable_lines
-from osub.errors import OsubError
 
 
 def holds_one(folder: Path) -> bool:

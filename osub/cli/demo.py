@@ -11,22 +11,22 @@ from typing import Annotated
 import msgspec
 import typer
 
+from analysis.comparison import error_tables
+from analysis.comparison_page import comparison_section
+from analysis.job_by_job import run_errors
+from analysis.report import write_report
+from analysis.table import metrics_tables
+from analysis.verdict import verdict_of
+from analysis.verdict.show import verdict_lines
 from deploy.local import natural_shape
 from deploy.local.busy import busy_warning
 from deploy.local.host import look_at_host
-from osub.analysis.comparison import error_tables
-from osub.analysis.comparison_page import comparison_section
-from osub.analysis.job_by_job import run_errors
-from osub.analysis.report import write_report
-from osub.analysis.table import metrics_tables
-from osub.analysis.verdict import verdict_of
-from osub.analysis.verdict.show import verdict_lines
+from foundation.records import Run, load_run
 from osub.cli.replay_watch import watch_replay
 from osub.cli.terminal import Console
 from osub.cli.trace_files import Lenient
 from osub.demo.run import SETTINGS, Stage, choose_trace, make_out, replay_under, scratch_folder
 from osub.demo.simulated import NOTES, simulate_all
-from osub.records import Run, load_run
 from submitter.replay import Collect, Look, Replay
 from workloads.swf import write_swf
 

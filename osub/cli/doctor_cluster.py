@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.checks import Advice, Grade, judge, look
+from foundation.one_line import one_line
 from gangd.config import Config, load_config
 from osub.cli.terminal import Console
 from osub.live.cluster import find_cluster
-from osub.one_line import one_line
 
 ENVIRONMENT = "environment"
 _COLOURS = {Grade.GOOD: "green", Grade.WARNING: "yellow", Grade.BAD: "red"}

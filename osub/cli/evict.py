@@ -10,10 +10,10 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from foundation.errors import UsageError
+from foundation.slurm import Receiver
 from osub.cli.evict_show import show_answers, to_json
 from osub.cli.out_file import Force, check_free
-from osub.errors import UsageError
-from osub.slurm import Receiver
 from simulator.eviction import Question, Solver, solve
 from simulator.eviction.jobs_file import read_jobs
 from simulator.eviction.solve import LIMIT_S

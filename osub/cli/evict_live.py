@@ -15,15 +15,15 @@ from pathlib import Path
 import msgspec
 import typer
 
+from foundation.errors import ClusterError, UsageError
+from foundation.slurm import SlurmClient
+from foundation.slurm.run import Answer as CommandAnswer
+from foundation.slurm.run import run_command
 from osub.cli.evict_orders import conf_of, show_commands, show_outcomes, told
 from osub.cli.evict_show import facts_of, show_answers
 from osub.cli.terminal import Console
-from osub.errors import ClusterError, UsageError
 from osub.live.cluster import find_cluster
 from osub.live.eviction import check_program, look_at, orders_of
-from osub.slurm import SlurmClient
-from osub.slurm.run import Answer as CommandAnswer
-from osub.slurm.run import run_command
 from simulator.eviction import Answer, Solver
 from simulator.eviction.live import LiveAnswers, answer_world
 from simulator.eviction.running import Rules, World

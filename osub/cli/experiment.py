@@ -16,7 +16,7 @@ import msgspec
 import typer
 from typer.core import TyperGroup
 
-from osub.claims.table import claims_table, tally
+from analysis.claims.table import claims_table, tally
 from osub.cli import experiment_thesis
 from osub.cli.application import application
 from osub.cli.experiment_show import note, progress, show_table

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from osub.claims.table import claims_table, tally
+from analysis.claims.table import claims_table, tally
 from osub.cli.experiment_show import note, progress, show_table
 from osub.cli.out_file import check_free
 from osub.cli.terminal import Console, roughly

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from foundation.errors import UsageError
 from osub.cli.application import application
 from osub.cli.experiment_physical import thesis_7
 from osub.cli.experiment_show import note, progress, show_table
 from osub.cli.out_file import Force, check_free
-from osub.errors import UsageError
 
 if TYPE_CHECKING:
     from simulator.experiments.tables import ExperimentTable

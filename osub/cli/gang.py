@@ -12,6 +12,8 @@ from typing import Annotated
 import msgspec
 import typer
 
+from foundation.errors import ClusterError, UsageError
+from foundation.slurm.hosts import expand_hosts
 from gangd.control.ask import ask
 from gangd.control.requests import Request, Target, Verb
 from gangd.controller.status import Status, read_status
@@ -20,8 +22,6 @@ from osub.cli.gang_accounts import accounts
 from osub.cli.terminal import Console
 from osub.cli.top import find_status, pulse_of
 from osub.cli.top_frame import told_order
-from osub.errors import ClusterError, UsageError
-from osub.slurm.hosts import expand_hosts
 
 app = application("Control the gang scheduler while it runs: pause, resume, drain, weigh; sum what it held.")
 app.command()(accounts)

@@ -12,13 +12,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from foundation.errors import UsageError
+from foundation.one_line import one_line
 from gangd.controller.cpu_hours import Hours, hours_by_job, summed
 from gangd.controller.slicelog import read_rows
 from gangd.controller.status import read_status
 from osub.cli.terminal import Console
 from osub.cli.top import find_status
-from osub.errors import UsageError
-from osub.one_line import one_line
 
 By = Literal["job", "user", "account"]
 USUAL_STATE = Path("/var/lib/gangd")

@@ -13,10 +13,10 @@ import sys
 import click
 import typer
 
+from foundation.errors import OsubError
+from foundation.one_line import LONGEST_MESSAGE, one_line
+from foundation.version import VERSION
 from osub.cli.application import application
-from osub.errors import OsubError
-from osub.one_line import LONGEST_MESSAGE, one_line
-from osub.version import VERSION
 
 # The order of `osub --help`: what a newcomer tries first comes first.
 COMMANDS = {

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from osub.errors import OutputError
+from foundation.errors import OutputError
 
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist already.")]
 
@@ -25,8 +25,8 @@ def clear_run(out: Path, force: bool) -> None:
     if not force:
         return
     # Tables are slow to import, and a file needs none of it.
-    from osub.records.folder import INFO_NAME
-    from osub.records.found import remove_run
+    from foundation.records.folder import INFO_NAME
+    from foundation.records.found import remove_run
 
     if (out / INFO_NAME).is_file():
         left = remove_run(out)

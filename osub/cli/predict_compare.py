@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from foundation.errors import InputError, UsageError
 from osub.cli.predict_data import kind_of, pairs_of
 from osub.cli.terminal import Console
-from osub.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from predictor.dataset import Kind, Pairs

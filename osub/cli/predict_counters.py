@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from foundation.errors import UsageError
 from osub.cli.terminal import Console
-from osub.errors import UsageError
 from predictor.counters import Count, offers, provider_of
 from predictor.dataset import Source
 

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from osub.errors import HostError, InputError, UsageError
-from osub.one_line import one_line
+from foundation.errors import HostError, InputError, UsageError
+from foundation.one_line import one_line
 
 if TYPE_CHECKING:
     from predictor.dataset import Kind, Pairs

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from foundation.errors import InputError
 from osub.cli.out_file import Force, check_free
 from osub.cli.predict_data import kind_of, needs_learning, pairs_of
 from osub.cli.terminal import Console
-from osub.errors import InputError
 
 if TYPE_CHECKING:
     from predictor.model.evaluate import KindReport

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from foundation.errors import OutputError
 from osub.cli.out_file import Force
 from osub.cli.terminal import Console
-from osub.errors import OutputError
 from predictor.dataset import write_pairs
 from predictor.dataset.dcslab import read_dcslab
 

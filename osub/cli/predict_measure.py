@@ -16,8 +16,8 @@ import polars as pl
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from foundation.errors import UsageError
 from osub.cli.terminal import Console
-from osub.errors import UsageError
 from predictor.counters import provider_of
 from predictor.dataset import Kind, Pairs, Source, read_pairs
 from predictor.measure.count import count_all

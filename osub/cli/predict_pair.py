@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from foundation.errors import InputError, UsageError
+from foundation.one_line import one_line
+from foundation.whole_file import write_whole
 from osub.cli.out_file import Force, check_free
 from osub.cli.predict_data import kind_of, pairs_of
 from osub.cli.terminal import Console
-from osub.errors import InputError, UsageError
-from osub.one_line import one_line
-from osub.whole_file import write_whole
 
 if TYPE_CHECKING:
     from predictor.model import Model

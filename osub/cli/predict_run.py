@@ -10,9 +10,9 @@ from typing import Annotated
 import polars as pl
 import typer
 
+from foundation.errors import HostError, InputError, UsageError
+from foundation.one_line import one_line
 from osub.cli.predict_data import pairs_of
-from osub.errors import HostError, InputError, UsageError
-from osub.one_line import one_line
 from predictor.programs.catalogue import known_applications
 
 _MOST_STEPS = 10**15

@@ -16,17 +16,17 @@ import typer
 from deploy.local.busy import busy_warning
 from deploy.local.state import ClusterState
 from deploy.local.watch import HostWatch
+from foundation.errors import ClusterError, InputError, UsageError
+from foundation.slurm import CommandSlurm
+from foundation.slurm.faults import SlurmRefusedError
+from foundation.slurm.sbatch import check_options
+from foundation.units import counted
 from osub.cli.out_file import Force, clear_run
 from osub.cli.replay_pairing import check_beside, danger_of
 from osub.cli.replay_watch import watch_replay
 from osub.cli.trace_files import Lenient
-from osub.errors import ClusterError, InputError, UsageError
 from osub.live.cluster import find_cluster
 from osub.live.gang import AUTO, FoundGang, collector_of, find_gang
-from osub.slurm import CommandSlurm
-from osub.slurm.faults import SlurmRefusedError
-from osub.slurm.sbatch import check_options
-from osub.units import counted
 from submitter.begin import DrawnUp, draw_up
 from submitter.dry_run import dry_run as scripts
 from submitter.fitted import fitting

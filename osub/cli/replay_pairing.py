@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from foundation.errors import UsageError
 from osub.cli.predict_data import warn_of_other_cpu
-from osub.errors import UsageError
 from simulator.pairing import read_pair_table
 from submitter.apart import Danger, checked_threshold
 

@@ -8,19 +8,19 @@ from typing import Annotated
 import msgspec
 import typer
 
-from osub.analysis.derived import BETA_S, MOST_SPREAD, MOST_TAKEN, WAIT_THRESHOLD_S, MetricOptions
-from osub.analysis.labels import told_apart
-from osub.analysis.metrics import measure
-from osub.analysis.metrics_csv import metrics_csv
-from osub.analysis.table import metrics_tables
-from osub.analysis.verdict import verdict_of
-from osub.analysis.verdict.show import verdict_lines
+from analysis.derived import BETA_S, MOST_SPREAD, MOST_TAKEN, WAIT_THRESHOLD_S, MetricOptions
+from analysis.labels import told_apart
+from analysis.metrics import measure
+from analysis.metrics_csv import metrics_csv
+from analysis.table import metrics_tables
+from analysis.verdict import verdict_of
+from analysis.verdict.show import verdict_lines
+from foundation.records import load_run
+from foundation.whole_file import write_whole
 from osub.cli.metric_options import Beta, Full, MostSpread, MostTaken, Page, WaitThreshold
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console
 from osub.cli.waiting import waiting
-from osub.records import load_run
-from osub.whole_file import write_whole
 
 
 def report(
@@ -58,7 +58,7 @@ def report(
             metrics = [measure(run, options) for run in loaded]
         else:
             # The chart library is slow to import, and a table needs none of it.
-            from osub.analysis.report import write_report
+            from analysis.report import write_report
 
             metrics = write_report(loaded, html, options)
     if csv is not None:

@@ -11,13 +11,13 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from foundation.errors import UsageError
+from foundation.records.folder import INFO_NAME
+from foundation.records.found import FoundRun, find_runs, remove_run
+from foundation.units import counted
 from osub.cli.application import application
 from osub.cli.terminal import Console
 from osub.cli.waiting import waiting
-from osub.errors import UsageError
-from osub.records.folder import INFO_NAME
-from osub.records.found import FoundRun, find_runs, remove_run
-from osub.units import counted
 
 app = application("RUN folders: list them, and remove them safely.")
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]

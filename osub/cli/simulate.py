@@ -12,12 +12,12 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from foundation.errors import UsageError
 from osub.api.run import Run
 from osub.cli.out_file import Force, clear_run
 from osub.cli.predict_data import warn_of_other_cpu
 from osub.cli.simulate_several import multiplicities, simulate_several
 from osub.cli.waiting import waiting
-from osub.errors import UsageError
 
 
 def _list_policies(wanted: bool) -> None:
@@ -252,8 +252,8 @@ def simulate(
 
 
 def _tell(figures: dict[str, Any], system: str, out: Path) -> None:
-    from osub.analysis.verdict.sentences import duration
-    from osub.units import counted
+    from analysis.verdict.sentences import duration
+    from foundation.units import counted
 
     skipped = {f"malformed lines ({reason})": count for reason, count in figures["skipped_lines"].items()}
     left_out = ", ".join(f"{count} {reason}" for reason, count in (figures["left_out"] | skipped).items())

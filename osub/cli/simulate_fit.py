@@ -8,9 +8,9 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from foundation.errors import UsageError
+from foundation.records import load_run
 from osub.cli.terminal import Console
-from osub.errors import UsageError
-from osub.records import load_run
 from simulator.fit.fit import fit_run
 from simulator.fit.parameters import Fit, Parameter
 from simulator.policies.slurm_family import FAMILY

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import typer
 
+from foundation.errors import OutputError, UsageError
 from osub.api.run import Run
 from osub.cli.terminal import Console
 from osub.cli.waiting import waiting
-from osub.errors import OutputError, UsageError
 
 
 def multiplicities(word: str) -> list[int]:
@@ -64,7 +64,7 @@ def simulate_several(
     OsubError
         As a simulation raises; those before it are kept.
     """
-    from osub.analysis.compared import compared
+    from analysis.compared import compared
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OutputError(f"{out} exists already: choose another folder for the runs")
@@ -79,8 +79,8 @@ def simulate_several(
         told = {"verdict": msgspec.to_builtins(found.verdict), "metrics": msgspec.to_builtins(metrics)}
         typer.echo(json.dumps({"runs": [str(run.path) for run in runs], **told}))
         return
-    from osub.analysis.table import metrics_tables
-    from osub.analysis.verdict.show import verdict_lines
+    from analysis.table import metrics_tables
+    from analysis.verdict.show import verdict_lines
 
     console = Console()
     for line in verdict_lines(found.verdict):

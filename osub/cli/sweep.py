@@ -16,12 +16,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from typer.core import TyperGroup
 
+from foundation.errors import OsubError, UsageError
+from foundation.one_line import one_line
 from osub.cli.application import application
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console, roughly
-from osub.errors import OsubError, UsageError
 from osub.live.cluster import conf_in
-from osub.one_line import one_line
 from osub.sweep.measure import measure
 from osub.sweep.points import point_of
 from osub.sweep.run import Standing, Sweep, run_sweep

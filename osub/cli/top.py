@@ -22,13 +22,13 @@ from deploy.local import Gang
 from deploy.local.found import live_clusters
 from deploy.local.gang import status_folder
 from deploy.local.state import read_state
+from foundation.errors import ClusterError, UsageError
+from foundation.slurm import CommandSlurm
 from gangd.controller.status import Status, read_status
 from osub.cli.terminal import Console
 from osub.cli.top_frame import Pulse, Screen, frame
 from osub.cli.top_job import about
 from osub.cli.top_queue import QueueEye
-from osub.errors import ClusterError, UsageError
-from osub.slurm import CommandSlurm
 
 LOOK_S = 0.25
 SLURM_S = 3.0

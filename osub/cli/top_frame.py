@@ -11,14 +11,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from foundation.errors import ClusterError
+from foundation.one_line import one_line
+from foundation.slurm.hosts import fold_hosts
+from foundation.units import counted
 from gangd.controller.status import AlarmStatus, JobStatus, NodeStatus, OrderStatus, Status
 from gangd.core.demand import Level
 from gangd.core.states import AgentState
 from osub.cli.top_queue import Queue, Told
-from osub.errors import ClusterError
-from osub.one_line import one_line
-from osub.slurm.hosts import fold_hosts
-from osub.units import counted
 
 STALE_S = 3.0
 """The controller writes once a second; older than this it is in trouble, or dead."""

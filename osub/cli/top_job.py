@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from foundation.errors import ClusterError
 from gangd.controller.status import JobStatus, Status
-from osub.errors import ClusterError
 
 
 def about(status: Status, job: int | None) -> Status:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
-from osub.errors import OsubError
-from osub.slurm import JobSnapshot, JobState
+from foundation.errors import OsubError
+from foundation.slurm import JobSnapshot, JobState
 
 ASK_EVERY_S = 2.0
 _APPLICATION = re.compile(r"(?:^|\s)gangd-app=([A-Za-z0-9][A-Za-z0-9._+-]{0,62})(?=\s|$)")

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import typer
 
+from foundation.errors import UsageError
 from osub.cli.trace_files import (
     AsJson,
     Force,
@@ -21,7 +22,6 @@ from osub.cli.trace_files import (
     working,
 )
 from osub.cli.trace_scale import parse_system
-from osub.errors import UsageError
 from workloads.importers.assemble import INTERACTIVE, ImportOptions
 from workloads.importers.detect import STDIN, read_any
 from workloads.swf import SwfTrace

@@ -11,10 +11,10 @@ from typing import Annotated
 
 import typer
 
+from foundation.errors import InputError, UsageError
+from foundation.whole_file import write_pieces, write_whole
 from osub.cli.trace_files import AsJson, Force, Lenient, check_free, print_json, working
 from osub.cli.trace_scale import parse_system
-from osub.errors import InputError, UsageError
-from osub.whole_file import write_pieces, write_whole
 from workloads.exchange.batsim_write import batsim_pieces
 from workloads.exchange.carried import Left, fitting, header_lines
 from workloads.exchange.elastisim_write import write_elastisim
@@ -154,7 +154,7 @@ def _export_trace(
 
 
 def _export_run(source: Path, out: Path, system: str | None, unit: Unit) -> Exported:
-    from osub.records import load_run
+    from foundation.records import load_run
     from workloads.exchange.jobs_csv_write import jobs_csv_pieces
 
     with working(f"reading {source}"):

@@ -13,10 +13,10 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from foundation.errors import UsageError
 from osub.cli.out_file import Force as Force
 from osub.cli.out_file import check_free as check_free
 from osub.cli.terminal import Console
-from osub.errors import UsageError
 from workloads.swf import SwfTrace, read_swf, write_swf
 
 TraceFile = Annotated[Path, typer.Argument(help="SWF file, plain or gzip.", metavar="TRACE")]

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from foundation.units import counted
 from osub.cli.trace_files import AsJson, Force, OutFile, Seed, check_free, deliver, print_json, working
 from osub.cli.trace_scale import parse_system
-from osub.units import counted
 from workloads.trace.generate import generate_trace
 from workloads.trace.kinds import summarize_kinds
 

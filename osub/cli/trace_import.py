@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from foundation.errors import InputError, UsageError
+from foundation.whole_file import write_pieces
 from osub.cli.trace_export import ExchangeFormat, Format, Hosts
 from osub.cli.trace_files import AsJson, Force, Lenient, check_free, print_json, working
 from osub.cli.trace_scale import parse_system
-from osub.errors import InputError, UsageError
-from osub.whole_file import write_pieces
 from workloads.exchange.application_model import Models
 from workloads.exchange.batsim_read import batsim_jobs, look_at_batsim, machines_of
 from workloads.exchange.carried import Left, trace_pieces

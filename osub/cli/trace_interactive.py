@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from foundation.errors import UsageError
 from osub.cli.terminal import Console
 from osub.cli.trace_files import (
     AsJson,
@@ -23,7 +24,6 @@ from osub.cli.trace_files import (
     working,
 )
 from osub.cli.trace_tables import behaviour_table
-from osub.errors import UsageError
 from workloads.behaviour.library import NEAREST, EmbedReport, embed_recordings, read_library
 from workloads.behaviour.model import THRESHOLD_CORES
 from workloads.behaviour.statistics import PUBLISHED, behaviour_statistics

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from foundation.errors import InputError, UsageError
 from osub.cli.terminal import Console
 from osub.cli.trace_files import AsJson, Force, Seed, check_free, deliver, print_json, working
 from osub.cli.trace_tables import behaviour_table
-from osub.errors import InputError, UsageError
 from workloads.behaviour.library import pattern_trace, read_library
 from workloads.behaviour.model import THRESHOLD_CORES
 from workloads.behaviour.statistics import PUBLISHED, behaviour_statistics

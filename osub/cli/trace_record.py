@@ -14,9 +14,9 @@ from typing import Annotated
 
 import typer
 
+from foundation.errors import InputError, OutputError, UsageError
 from osub.cli.terminal import Console
 from osub.cli.trace_files import AsJson, Force, check_free, print_json
-from osub.errors import InputError, OutputError, UsageError
 from workloads.behaviour.model import THRESHOLD_CORES, busy_idle
 from workloads.behaviour.record import Sample, record
 from workloads.behaviour.series import HEADING, SAMPLE_S, UtilisationSeries, series_row

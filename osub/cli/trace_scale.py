@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 
 from deploy.shape import natural_shape
+from foundation.errors import UsageError
 from osub.cli.terminal import Console
 from osub.cli.trace_files import (
     AsJson,
@@ -29,7 +30,6 @@ from osub.cli.trace_files import (
     queue_of,
 )
 from osub.cli.trace_tables import duration, kinds_table
-from osub.errors import UsageError
 from simulator.system import System
 from workloads.swf import SwfTrace
 from workloads.trace.chosen_window import known_procs, source_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from osub.slurm import JobSnapshot
+from foundation.slurm import JobSnapshot
 
 MOST_UNREADABLE = 10
 

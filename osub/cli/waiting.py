@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from osub.one_line import one_line
+from foundation.one_line import one_line
 
 _CLEAR = "\r\x1b[K"
 

@@ -13,6 +13,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from foundation.errors import HostError, UsageError
+from foundation.whole_file import write_whole
 from osub.cli.application import application
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console
@@ -26,9 +28,7 @@ from osub.cli.workloads_kinds import (
     Stored,
     Trace,
 )
-from osub.errors import HostError, UsageError
 from osub.live.alone import batch_jobs, kinds_named, lone_jobs
-from osub.whole_file import write_whole
 from submitter.samples import fit_kind, try_out
 from workloads.rrba.assign import NAMES, draw_arguments
 from workloads.swf import read_swf

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from foundation.errors import UsageError
 from osub.cli.terminal import Console
 from osub.cli.workloads_kinds import (
     Apps,
@@ -19,7 +20,6 @@ from osub.cli.workloads_kinds import (
     Speedup,
     Stored,
 )
-from osub.errors import UsageError
 from osub.live.alone import batch_jobs, lone_jobs
 from submitter.plan import PlannedJob
 from workloads.rrba.kinds import Kind, target_of

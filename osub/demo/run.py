@@ -13,9 +13,9 @@ from statistics import median
 
 from deploy.local import Gang, LocalCluster, Shape
 from deploy.local.watch import HostWatch
-from osub.errors import ClusterError, OutputError
+from foundation.errors import ClusterError, OutputError
+from foundation.trust import refuse_for_root
 from osub.live.gang import AUTO, collector_of, find_gang
-from osub.trust import refuse_for_root
 from submitter.options import ReplayOptions
 from submitter.replay import Collect, Look, Replay
 from workloads.swf import SwfTrace, read_swf

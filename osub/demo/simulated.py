@@ -12,9 +12,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from foundation.errors import OsubError
+from foundation.records import Run, load_run
 from osub.demo.run import SETTINGS, Setting, clear_run
-from osub.errors import OsubError
-from osub.records import Run, load_run
 
 SUFFIX = " (sim)"
 _SLURM_SLICE_MS = 5000.0

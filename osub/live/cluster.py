@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from deploy.local.state import FILE, ClusterState, read_state
-from osub.errors import ClusterError
-from osub.slurm import CommandSlurm
-from osub.slurm.conf_file import check_conf
+from foundation.errors import ClusterError
+from foundation.slurm import CommandSlurm
+from foundation.slurm.conf_file import check_conf
 
 _CONF = "slurm.conf"
 

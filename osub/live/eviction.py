@@ -6,9 +6,9 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from osub.errors import UsageError
-from osub.one_line import one_line
-from osub.slurm import SlurmClient
+from foundation.errors import UsageError
+from foundation.one_line import one_line
+from foundation.slurm import SlurmClient
 from simulator.eviction import Choice
 from simulator.eviction.jobs_file import read_cells
 from simulator.eviction.live import LiveAnswers

@@ -17,16 +17,16 @@ import msgspec
 from deploy.local import Gang
 from deploy.local.gang import record_folder
 from deploy.local.state import ClusterState
+from foundation.errors import ClusterError, InputError, OsubError
+from foundation.records import GangSettings, SliceRecord
+from foundation.trust import folder_of, open_own, read_trusted
+from foundation.trust.owners import Owners
 from gangd.config import Config
 from gangd.controller.keeper import STATUS_NAME
 from gangd.controller.slicefiles import NAME as SLICES_NAME
 from gangd.controller.slicefiles import parts_in
 from gangd.controller.slicelog import read_slices
 from gangd.controller.status import Status
-from osub.errors import ClusterError, InputError, OsubError
-from osub.records import GangSettings, SliceRecord
-from osub.trust import folder_of, open_own, read_trusted
-from osub.trust.owners import Owners
 from submitter.replay import Collect
 
 AUTO, NONE = "auto", "none"

@@ -12,14 +12,14 @@ from typing import Protocol
 
 from deploy.local import LocalCluster, Shape
 from deploy.local.state import ClusterState
-from osub.errors import ClusterError, UsageError
+from foundation.errors import ClusterError, UsageError
+from foundation.slurm import CommandSlurm
 from osub.live.cluster import find_cluster
 from osub.live.gang import AUTO, FoundGang, find_gang
 from osub.physical.folder import StudyFolder
 from osub.physical.layouts import DEDICATED, Layout, layout_found
 from osub.physical.places import SHAPE
 from osub.physical.plan import PLACES
-from osub.slurm import CommandSlurm
 from submitter.target import Target, look_at_target
 
 Say = Callable[[str], None]

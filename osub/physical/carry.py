@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from deploy.local.watch import HostWatch
-from osub.errors import ClusterError, OsubError
+from foundation.errors import ClusterError, OsubError
+from foundation.whole_file import write_whole
 from osub.live.gang import collector_of
 from osub.physical.beds import Bed, Beds, Say
 from osub.physical.folder import INPUTS, StudyFolder
@@ -18,7 +19,6 @@ from osub.physical.jobs import applications, apps_table, pair_table, pair_trace,
 from osub.physical.layouts import DEDICATED, Layout
 from osub.physical.places import places_trace
 from osub.physical.plan import DAY, FIRST, PAIR, PLACES, Item, Plan, fitted_trace
-from osub.whole_file import write_whole
 from submitter.options import ReplayOptions
 from submitter.replay import Collect, Look, Replay
 from workloads.swf import SwfTrace, write_swf

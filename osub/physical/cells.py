@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import mean
 
-from osub.claims.estimate import estimate
+from analysis.claims.estimate import estimate
 from osub.physical.outcome import Outcome
 from osub.physical.plan import DAY, FIRST
 from osub.physical.results import Results

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from osub.claims import Claim, Judgement, Row, direction, not_comparable, over_settings
-from osub.claims.estimate import estimate
+from analysis.claims import Claim, Judgement, Row, direction, not_comparable, over_settings
+from analysis.claims.estimate import estimate
 from osub.physical.layouts import DEDICATED, GANGD, NAIVE, SLURM_GANG
 from osub.physical.results import Pair, Results
 from osub.physical.tables_jobs import pair_losses

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from statistics import mean, median
 
-from osub.claims import Claim, Judgement, Row, direction, fact, magnitude, no_difference, not_comparable
-from osub.claims import over_settings as settings_rule
-from osub.claims.estimate import estimate
-from osub.claims.rules import ONE_SEED
+from analysis.claims import Claim, Judgement, Row, direction, fact, magnitude, no_difference, not_comparable
+from analysis.claims import over_settings as settings_rule
+from analysis.claims.estimate import estimate
+from analysis.claims.rules import ONE_SEED
 from osub.physical import published
 from osub.physical.cells import largest_slowdown, longest_wait, percentile
 from osub.physical.layouts import DEDICATED, GANGD, NAIVE

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import msgspec
 
-from osub.errors import InputError, OutputError
+from foundation.errors import InputError, OutputError
+from foundation.records.folder import INFO_NAME, is_finished
+from foundation.trust import refuse_for_root
+from foundation.whole_file import write_whole
 from osub.physical.plan import Item, Plan
-from osub.records.folder import INFO_NAME, is_finished
-from osub.trust import refuse_for_root
-from osub.whole_file import write_whole
 
 STUDY, LISTING, INPUTS = "study.json", "runs", "inputs"
 _WORK, _SCRATCH = "work.json", "cluster-folder"

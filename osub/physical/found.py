@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import mean
 
-from osub.claims import Row
-from osub.claims.estimate import estimate
+from analysis.claims import Row
+from analysis.claims.estimate import estimate
 from osub.physical import published
 from osub.physical.cells import longest_wait
 from osub.physical.claims_full import full_rows

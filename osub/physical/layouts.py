@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deploy.local import Gang, Queues, Shape
-from osub.records import GangSettings
+from foundation.records import GangSettings
 from submitter.target import Target
 
 INTERACTIVE_CAP = 4

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from osub.analysis.derived import with_derived
-from osub.analysis.slice_metrics import USED, numbered_once
-from osub.records import Run
+from analysis.derived import with_derived
+from analysis.slice_metrics import USED, numbered_once
+from foundation.records import Run
 
 REAL_WAIT_S = 2.0
 """A job of a compressed replay that waits longer did not start at once: Slurm itself takes up to a second."""

@@ -13,7 +13,7 @@ from dataclasses import replace
 import polars as pl
 
 from deploy.local import Shape
-from osub.records import parse_cores
+from foundation.records import parse_cores
 from workloads.swf import SwfHeader, SwfJob, SwfTrace
 from workloads.trace.thesis_days import BATCH_QUEUE, CORES, FIRST_JOBS, NODES
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from osub.physical.layouts import Layout, layouts_of
 from workloads.swf import SwfTrace
 from workloads.trace.kept_share import Room, keep_shares

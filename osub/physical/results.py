@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from osub.analysis.host_use import host_use
-from osub.errors import OsubError
+from analysis.host_use import host_use
+from foundation.errors import OsubError
+from foundation.records import Run, load_run
+from foundation.records.folder import is_finished
 from osub.physical.carry import draw_of
 from osub.physical.folder import StudyFolder
 from osub.physical.full_size import OVERHEAD, FullSize
@@ -14,8 +16,6 @@ from osub.physical.layouts import DEDICATED, INTERACTIVE_CAP, Layout
 from osub.physical.outcome import Outcome, outcome_of_run, speeds
 from osub.physical.places import places_of
 from osub.physical.plan import PAIR, PLACES, Item, Plan
-from osub.records import Run, load_run
-from osub.records.folder import is_finished
 
 Pair = tuple[float, float]
 Key = tuple[str, int]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from osub.errors import InputError, UsageError
+from foundation.errors import InputError, UsageError
 from osub.physical.beds import (
     Beds,
     ConfiguredBeds,

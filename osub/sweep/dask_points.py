@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from osub.errors import OsubError
-from osub.one_line import one_line
+from foundation.errors import OsubError
+from foundation.one_line import one_line
 from osub.sweep.points import Point
 from osub.sweep.workers import KILLED, Ended, Failure, Work
 

@@ -6,7 +6,7 @@ import math
 import time
 from typing import TYPE_CHECKING, Any
 
-from osub.errors import OsubError
+from foundation.errors import OsubError
 from osub.sweep.spec import SETTING, Parameters
 
 if TYPE_CHECKING:

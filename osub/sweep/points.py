@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from osub.sweep.spec import FILES, Parameters
 
-_ROOMS = ("simulator", "osub", "workloads", "predictor", "gangd")
+_ROOMS = ("simulator", "osub", "foundation", "analysis", "workloads", "predictor", "gangd")
+_ELSEWHERE = {("osub", "cli"), ("osub", "sweep"), ("foundation", "slurm")}
 _PIECE = 1 << 20
 
 
@@ -53,7 +54,7 @@ def code_version() -> str:
         folder = Path(found.origin).parent
         for path in sorted(folder.rglob("*.py")):
             parts = path.relative_to(folder).parts
-            if room == "osub" and parts[0] in {"cli", "sweep", "slurm"}:
+            if (room, parts[0]) in _ELSEWHERE:
                 continue
             digest.update(f"{room}/{'/'.join(parts)}\0".encode())
             digest.update(hashlib.sha256(path.read_bytes()).digest())

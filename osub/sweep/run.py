@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from osub.one_line import one_line
+from foundation.one_line import one_line
 from osub.sweep.points import Point
 from osub.sweep.store import Store
 from osub.sweep.workers import Ended, Failure, Workers

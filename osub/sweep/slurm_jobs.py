@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from osub.errors import ClusterError, UsageError
-from osub.one_line import one_line
+from foundation.errors import ClusterError, UsageError
+from foundation.one_line import one_line
 from osub.sweep.dask_points import gather
 from osub.sweep.points import Point
 from osub.sweep.workers import Ended, Work

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from osub.errors import InputError, UsageError
-from osub.one_line import one_line
+from foundation.errors import InputError, UsageError
+from foundation.one_line import one_line
 
 Value = str | int | float | bool
 Parameters = dict[str, Value]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import polars as pl
 
-from osub.errors import InputError, OutputError
+from foundation.errors import InputError, OutputError
+from foundation.whole_file import write_whole
 from osub.sweep.measure import Outcome
 from osub.sweep.points import Point
-from osub.whole_file import write_whole
 
 MARK = ".osub-sweep"
 TABLE = "points.parquet"

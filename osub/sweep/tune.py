@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from osub.errors import InputError, UsageError
+from foundation.errors import InputError, UsageError
 from osub.sweep.measure import Outcome
 from osub.sweep.points import point_of
 from osub.sweep.spec import Parameters

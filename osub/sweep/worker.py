@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 
-from osub.errors import OsubError
+from foundation.errors import OsubError
 
 
 def main() -> int:

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from osub.errors import OsubError, UsageError
-from osub.one_line import one_line
+from foundation.errors import OsubError, UsageError
+from foundation.one_line import one_line
 from osub.sweep.measure import Outcome
 from osub.sweep.points import Point
 from osub.sweep.spec import Parameters

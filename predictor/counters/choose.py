@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from osub.errors import HostError
+from foundation.errors import HostError
 from predictor.counters.cachegrind import CachegrindCounters
 from predictor.counters.perf import PerfCounters
 from predictor.counters.provider import Provider

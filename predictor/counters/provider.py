@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from osub.errors import HostError
-from osub.one_line import one_line
+from foundation.errors import HostError
+from foundation.one_line import one_line
 from predictor.dataset import Source
 
 Per = Literal["instruction", "second"]

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from osub.errors import HostError
+from foundation.errors import HostError
 from predictor.counters.cachegrind import CachegrindCounters, counts_of
 from predictor.counters.provider import Count, run_whole
 from predictor.dataset import Source

@@ -8,8 +8,8 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 
-from osub.errors import HostError
-from osub.one_line import one_line
+from foundation.errors import HostError
+from foundation.one_line import one_line
 from predictor.counters.provider import Count
 from predictor.dataset import Source
 

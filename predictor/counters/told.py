@@ -7,8 +7,8 @@ from typing import Annotated
 
 import msgspec
 
-from osub.errors import InputError
-from osub.one_line import one_line
+from foundation.errors import InputError
+from foundation.one_line import one_line
 from predictor.counters.provider import Per
 from predictor.dataset import Source
 

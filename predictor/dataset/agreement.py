@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from predictor.dataset.folder import Pairs
 from predictor.dataset.loss import Kind
 

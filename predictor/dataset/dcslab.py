@@ -24,9 +24,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from osub.errors import InputError
-from osub.one_line import one_line
-from osub.version import VERSION
+from foundation.errors import InputError
+from foundation.one_line import one_line
+from foundation.version import VERSION
 from predictor.dataset.about import FORMAT_VERSION, About, Host
 from predictor.dataset.folder import Pairs
 from predictor.dataset.loss import Kind, ideal_loss

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from osub.errors import InputError, OutputError
-from osub.one_line import one_line
-from osub.whole_file import write_whole
+from foundation.errors import InputError, OutputError
+from foundation.one_line import one_line
+from foundation.whole_file import write_whole
 from predictor.dataset.about import About
 from predictor.dataset.tables import APPLICATIONS, COUNTERS, PAIRS, SOLO, TABLES, TRIALS, Table
 

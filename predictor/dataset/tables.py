@@ -8,8 +8,8 @@ from typing import Final
 
 import polars as pl
 
-from osub.errors import InputError
-from osub.one_line import one_line
+from foundation.errors import InputError
+from foundation.one_line import one_line
 from predictor.dataset.loss import Kind
 
 STRESSOR: Final = "stressor"

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from osub.errors import HostError
+from foundation.errors import HostError
 from predictor.counters.provider import Count, Provider
 from predictor.counters.steady import rows_of, simulated_counts, system_counts
 from predictor.dataset import Source

@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
-from osub.claims.estimate import estimate
-from osub.errors import InputError, OutputError
-from osub.one_line import one_line
+from analysis.claims.estimate import estimate
+from foundation.errors import InputError, OutputError
+from foundation.one_line import one_line
 from predictor.dataset import PAIRS, SOLO, TRIALS, Kind, Table, ideal_loss
 from predictor.measure.pairing import Row
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from osub.claims.estimate import estimate
+from analysis.claims.estimate import estimate
 from predictor.dataset import STRESSOR
 from predictor.measure.pairing import Row
 from predictor.programs.catalogue import Application

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from osub.errors import HostError
+from foundation.errors import HostError
 from predictor.measure.running import ProgramError, Running
 from predictor.programs.catalogue import Application
 from workloads.host_memory import available_bytes

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from osub.errors import HostError, UsageError
+from foundation.errors import HostError, UsageError
 from predictor.dataset import Kind
 from predictor.measure.host import thread_siblings
 from predictor.measure.pairing import Bench, Lengths, Place

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import psutil
 
-from osub.errors import HostError
-from osub.one_line import one_line
+from foundation.errors import HostError
+from foundation.one_line import one_line
 from predictor.programs.catalogue import Application
 from predictor.programs.parent import with_parent
 from workloads.meter import METER_VARIABLE, Reading, make_meter, read_meter

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import polars as pl
 
-from osub.errors import OutputError, UsageError
-from osub.version import VERSION
+from foundation.errors import OutputError, UsageError
+from foundation.version import VERSION
 from predictor.dataset import (
     APPLICATIONS,
     COUNTERS,

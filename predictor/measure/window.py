@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from osub.cpu_time import CpuTime, cpu_time
-from osub.errors import HostError
+from foundation.cpu_time import CpuTime, cpu_time
+from foundation.errors import HostError
 from predictor.measure.running import ProgramError, Running
 from predictor.measure.turns import PassTime, Turns
 from workloads.meter import Reading

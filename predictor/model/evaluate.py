@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.stats import spearmanr
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from predictor.model.clusters import THESIS_K, Clustering, cluster
 from predictor.model.curves import Curves, predict_unseen
 from predictor.model.features import Floats

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from osub.errors import InputError
+from foundation.errors import InputError
 
 Floats = npt.NDArray[np.float64]
 

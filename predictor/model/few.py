@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from predictor.dataset import STRESSOR, Kind, Pairs
 from predictor.model.clusters import THESIS_K, groups_of
 from predictor.model.evaluate import is_enough, rank_of

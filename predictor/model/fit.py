@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 
-from osub.version import VERSION
+from foundation.version import VERSION
 from predictor.dataset import Kind, Pairs
 from predictor.model.clusters import cluster
 from predictor.model.evaluate import COST, check_enough, judge_unseen

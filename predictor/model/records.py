@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from predictor.dataset import STRESSOR, Kind, Pairs
 from predictor.model.features import Features, Floats, features_of
 

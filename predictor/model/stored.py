@@ -11,9 +11,9 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from osub.errors import InputError
-from osub.one_line import one_line
-from osub.whole_file import write_whole
+from foundation.errors import InputError
+from foundation.one_line import one_line
+from foundation.whole_file import write_whole
 from predictor.dataset import Host, Kind
 from predictor.model.features import Floats, with_cpu
 

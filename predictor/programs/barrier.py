@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import mpi4py
 
-from osub.errors import OsubError
+from foundation.errors import OsubError
 from workloads.meter import Meter
 from workloads.rrba.segments import clear_the_way
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from osub.errors import HostError, InputError, UsageError
-from osub.one_line import one_line
+from foundation.errors import HostError, InputError, UsageError
+from foundation.one_line import one_line
 from predictor.dataset import STRESSOR
 from predictor.programs.compiled import kernels_program
 from predictor.programs.npb import ITERATIONS

@@ -9,9 +9,9 @@ import shlex
 import subprocess
 from pathlib import Path
 
-from osub.errors import HostError
-from osub.kernel_cache import usable_cache
-from osub.one_line import one_line
+from foundation.errors import HostError
+from foundation.kernel_cache import usable_cache
+from foundation.one_line import one_line
 
 SOURCE = Path(__file__).with_name("kernels.c")
 FLAGS = ("-O3", "-std=gnu11")

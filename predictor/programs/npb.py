@@ -16,8 +16,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from osub.errors import HostError, OsubError, UsageError
-from osub.one_line import one_line
+from foundation.errors import HostError, OsubError, UsageError
+from foundation.one_line import one_line
 from predictor.programs.parent import with_parent
 from workloads.meter import Meter
 from workloads.npb.inputs import input_file

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from simulator.engine import lives, owners, resizing, timers
 from simulator.engine.bits import WORD_BITS
 from simulator.engine.cluster import members, words_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from simulator.engine.bits import full_set
 from simulator.engine.build_lives import MOST_UNITS, most_nodes, sizes_of
 from simulator.engine.life_state import Lives

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from simulator.engine.bits import full_set
 from simulator.engine.life_state import (
     LifeRecord,

@@ -140,7 +140,7 @@ def _dispatcher(function: Callable[..., Any]) -> Any:
     """Return what numba calls; every kernel declared by now is known to it."""
     import numba
 
-    from osub.kernel_cache import usable_cache
+    from foundation.kernel_cache import usable_cache
     from simulator.engine.kernel_files import keep_in
 
     _make_known(len(_kernels))
@@ -167,7 +167,7 @@ def _make_known(count: int) -> None:
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
     """Hold the lock of the cache, if there is one."""
-    from osub.kernel_cache import usable_cache
+    from foundation.kernel_cache import usable_cache
 
     if not usable_cache(cache_folder()):
         yield

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from simulator.engine.build import PoolJobs
 from simulator.engine.life_books import Books, books_of
 from simulator.engine.life_log import Stretches, joined

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from osub.errors import OsubError
+from foundation.errors import OsubError
 from simulator.engine import lives, owners
 from simulator.engine.actions import Actions
 from simulator.engine.agenda import present

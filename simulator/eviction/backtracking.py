@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from simulator.engine.compile import kernel
 from simulator.engine.records import Ints
 from simulator.eviction.greedy import BY_APP, BY_SYSTEM, KEEP, KILLED, NEVER, Columns, chosen

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from simulator.eviction.problem import MOST_LOSS, MOST_MINUTES, MOST_NODES, EvictableJob
 
 REQUIRED = ("job", "nodes", "loss", "ts_min", "ta_min")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from simulator.eviction.groups import MOST_TOGETHER, group_items
 from simulator.eviction.problem import Answer, Question
 from simulator.eviction.running import World

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 
 FINEST_LOSS = 1_000_000
 """Parts of a node-hour in which losses are counted, where their sum leaves room for it."""

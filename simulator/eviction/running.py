@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from osub.slurm import Job, JobSnapshot, JobState, Node, Partition
+from foundation.slurm import Job, JobSnapshot, JobState, Node, Partition
 from simulator.eviction.problem import MOST_MINUTES, EvictableJob
 
 _S_PER_H, _S_PER_MIN = 3600.0, 60.0

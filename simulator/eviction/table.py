@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from simulator.engine.compile import kernel
 from simulator.engine.records import Ints
 from simulator.eviction.items import Item

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from osub.claims import LEAST_SEEDS, Row
-from osub.errors import UsageError
+from analysis.claims import LEAST_SEEDS, Row
+from foundation.errors import UsageError
 
 if TYPE_CHECKING:
     from simulator.experiments.page import Drawing

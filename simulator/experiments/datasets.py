@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from simulator.engine.records import Ints
 from workloads.swf import InteractivePattern, SwfColumns, procs_column
 from workloads.swf.pattern import RESERVED_COLUMNS

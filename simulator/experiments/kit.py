@@ -6,7 +6,7 @@ responsive (HRR) jobs is not said; it is the one with fewer of them, 2,349 of 11
 
 from __future__ import annotations
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from simulator.experiments.compared import done_table, waited_table
 from simulator.experiments.outcome import Outcome
 from simulator.experiments.study import Case, mq_cases, sq

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from osub.units import US_PER_S
+from foundation.units import US_PER_S
 from simulator.engine.records import Ints
 from simulator.workload import Workload
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 
-from osub.analysis.charts import Chart, arrange
-from osub.analysis.pages.content import Block, Cell, Grid, Page, Section, Told
-from osub.analysis.pages.frame import write_page as write_framed
-from osub.claims.page import TONES, claims_grid
-from osub.claims.row import Row, Verdict
+from analysis.charts import Chart, arrange
+from analysis.claims.page import TONES, claims_grid
+from analysis.claims.row import Row, Verdict
+from analysis.pages.content import Block, Cell, Grid, Page, Section, Told
+from analysis.pages.frame import write_page as write_framed
 from simulator.experiments.tables import NOTABLE, ExperimentTable
 
 Drawing = tuple[str, go.Figure]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from simulator.choices import Words, setting_of
 from simulator.experiments import kit
 from simulator.experiments.datasets import cleaned

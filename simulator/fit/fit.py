@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from osub.errors import InputError, UsageError
-from osub.records import Run
+from foundation.errors import InputError, UsageError
+from foundation.records import Run
 from simulator.fit.configured import Configured, Stated, configured
 from simulator.fit.estimates import estimate, middle, period, phase, with_interval
 from simulator.fit.gaps import Gaps, ends_seem_to_wait, parts

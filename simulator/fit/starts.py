@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from osub.analysis.lives import stretches
-from osub.records import Run, parse_cores
+from analysis.lives import stretches
+from foundation.records import Run, parse_cores
 
 Floats = npt.NDArray[np.float64]
 Slot = tuple[str, int]

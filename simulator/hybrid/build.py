@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from osub.units import US_PER_S
+from foundation.units import US_PER_S
 from simulator.engine.bits import full_set
 from simulator.engine.build import PoolJobs
 from simulator.engine.records import Ints, Maker

@@ -14,7 +14,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from osub.units import US_PER_S
+from foundation.units import US_PER_S
 from simulator.engine.records import Ints
 from simulator.hybrid.daly import job_interval_s
 from simulator.job import PLAIN_LIFE, Life, Sizes

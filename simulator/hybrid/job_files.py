@@ -12,8 +12,8 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from osub.errors import InputError
-from osub.units import seconds_to_us
+from foundation.errors import InputError
+from foundation.units import seconds_to_us
 from simulator.hybrid.generate import Draw, linear_sizes
 from simulator.job import PLAIN_LIFE, Life, Sizes
 from simulator.job_lives import JobLives

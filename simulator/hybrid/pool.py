@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from osub.errors import InputError, UsageError
+from foundation.errors import InputError, UsageError
 from simulator.engine.life_books import Books
 from simulator.engine.life_log import Stretches
 from simulator.engine.outcome import PoolRun

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from simulator.engine.bits import WORD_BITS, full_set
 from simulator.engine.build import PoolJobs
 from simulator.engine.cluster import words_of

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from osub.errors import InputError, UsageError
-from osub.one_line import one_line
+from foundation.errors import InputError, UsageError
+from foundation.one_line import one_line
 from simulator.engine.records import Ints
 
 _MOST_LINES = 10_000_000

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from osub.errors import InputError
-from osub.one_line import one_line
-from osub.whole_file import write_whole
+from foundation.errors import InputError
+from foundation.one_line import one_line
+from foundation.whole_file import write_whole
 
 LARGEST_LOSS = 0.95
 """A victim that loses more is taken to lose this: a job that never ends can't be simulated."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from simulator.policies.rule import QueuePolicy
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from osub.errors import UsageError
-from osub.units import seconds_to_us
+from foundation.errors import UsageError
+from foundation.units import seconds_to_us
 from simulator.hybrid.build import Mechanism
 from simulator.hybrid.generate import MIXES, Draw, draw_lives
 from simulator.hybrid.job_files import read_lives

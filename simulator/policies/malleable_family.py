@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from osub.errors import UsageError
-from osub.units import seconds_to_us
+from foundation.errors import UsageError
+from foundation.units import seconds_to_us
 from simulator.job import Sizes
 from simulator.job_lives import JobLives
 from simulator.job_sizes import Amdahl, Conversion, Downey, Efficiencies, Fractions

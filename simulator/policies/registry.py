@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from simulator.policies import hybrid_family, malleable_family, slurm_family, timeshare_family
 from simulator.policies.family import Family, Option
 from simulator.policies.ncs_plain import EasyNcs

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
-from osub.errors import OsubError
+from foundation.errors import OsubError
 from simulator.job import Job
 from simulator.placement.rule import Cores
 from simulator.policies.events import Event, NodeState, Timer

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from osub.units import US_PER_S, seconds_to_us
+from foundation.units import US_PER_S, seconds_to_us
 from simulator.policies.family import Family, Option, Value
 from simulator.policies.slurm import Slurm
 

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
-from osub.units import US_PER_S
+from foundation.units import US_PER_S
 from simulator.job import Job
 
 _FIRST_WINDOW_US = 30 * US_PER_S

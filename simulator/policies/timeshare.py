@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from osub.errors import InputError, UsageError
+from foundation.errors import InputError, UsageError
 from simulator.engine.bits import full_set
 from simulator.engine.build import PoolJobs
 from simulator.engine.outcome import PoolRun

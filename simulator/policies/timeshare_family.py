@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from osub.units import seconds_to_us
+from foundation.units import seconds_to_us
 from simulator.policies.family import Family, Option, Value
 from simulator.policies.timeshare import TimeSharing
 from simulator.timeshare.memory import MEDIAN, SPREAD

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from simulator.engine.state import ONE
 from simulator.job import Job
 from simulator.sharing.model import SharingTables

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from simulator.engine.state import ONE
 from simulator.job import Job
 from simulator.sharing.model import SharingTables

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from foundation.errors import UsageError
 from gangd.core import Hold, InvalidSettings, Settings
-from osub.errors import UsageError
 from simulator.job import Job
 from simulator.sharing.proportional import Proportional
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from osub.errors import ClusterError, OsubError
-from osub.one_line import one_line
-from osub.slurm import Job, JobState, SlurmClient
-from osub.slurm.faults import SlurmRefusedError, SlurmUnreachableError, UnreadableJobError
-from osub.slurm.run import Answer
+from foundation.errors import ClusterError, OsubError
+from foundation.one_line import one_line
+from foundation.slurm import Job, JobState, SlurmClient
+from foundation.slurm.faults import SlurmRefusedError, SlurmUnreachableError, UnreadableJobError
+from foundation.slurm.run import Answer
 from submitter.eviction.orders import Fate, Order, Requeue, Ways, system_words
 
 POLL_S = 1.0

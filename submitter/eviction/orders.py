@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from osub.errors import UsageError
-from osub.slurm import Receiver
-from osub.slurm.command import cancel_words, put_back_words, signal_words
+from foundation.errors import UsageError
+from foundation.slurm import Receiver
+from foundation.slurm.command import cancel_words, put_back_words, signal_words
 
 PLACE = "{job}"
 

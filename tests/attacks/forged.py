@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from foundation.errors import PeerError, TrustError
+from foundation.records import RunWriter
 from gangd.config import load_config
 from gangd.controller.slicelog import SliceLog
 from gangd.guardian.statefile import StateFile
 from gangd.keys import make_keys
-from osub.errors import PeerError, TrustError
-from osub.records import RunWriter
 from tests.attacks.attack import STRANGER, Scene, attack, refused
 from tests.fixtures.records import make_info, make_trace
 from workloads.eiba.inbox import Inbox

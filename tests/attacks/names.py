@@ -11,9 +11,9 @@ from pathlib import Path
 
 from deploy.local import LocalCluster, Shape
 from deploy.local.layout import names_of
+from foundation.in_memory import SHM, stand_in
+from foundation.slurm import SubmitRequest
 from gangd.controller.status import read_status
-from osub.in_memory import SHM, stand_in
-from osub.slurm import SubmitRequest
 from tests.attacks.attack import STRANGER, Scene, attack
 from tests.integration.waiting import wait_until
 
@@ -115,7 +115,8 @@ def kernel_cache(scene: Scene) -> None:
         sys.executable,
         "-P",
         "-c",
-        "from osub.kernel_cache import usable_cache; from simulator.engine.compile import cache_folder; "
+        "from foundation.kernel_cache import usable_cache; "
+        "from simulator.engine.compile import cache_folder; "
         "print(usable_cache(cache_folder()))",
         NUMBA_CACHE_DIR=str(cache),
     )

@@ -15,7 +15,7 @@ SCRIPT = """\
 import os, sys, encodings.idna
 from pathlib import Path
 from deploy.local import *
-from osub.slurm import *
+from foundation.slurm import *
 # The interpreter may lie in root's home: everything is loaded before the change of user.
 os.setgroups([]); os.setgid({account}); os.setuid({account})
 cluster = LocalCluster(Path({home!r}))

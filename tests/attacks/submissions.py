@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from osub.slurm import SubmitRequest
+from foundation.slurm import SubmitRequest
 from tests.attacks.attack import Scene, attack
 from tests.attacks.names import wait_for_looks
 from tests.attacks.plain import users_cluster

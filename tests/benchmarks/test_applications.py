@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from tests.fixtures.voice import say
 from workloads.rrba.application import APPLICATIONS
 

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from foundation.in_memory import live_folder
 from gangd.freezer.cgroup import CgroupFreezer
 from gangd.freezer.model import NoLedger, StepKey, StepState
 from gangd.freezer.tree import CGROUP1, CGROUP2, Dialect
 from gangd.guardian.place import state_path
 from gangd.guardian.statefile import StateFile, Word
-from osub.in_memory import live_folder
 from tests.fixtures.gang_host import SPIN, V1_MOUNT, V2_MOUNTS, RealCgroups, until
 from tests.fixtures.gang_puppet import Puppet
 from tests.fixtures.gang_trials import guardian_pid, threads_of

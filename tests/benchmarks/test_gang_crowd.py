@@ -23,6 +23,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from foundation.errors import InputError
 from gangd.config import Config
 from gangd.controller.fanout import Fanout
 from gangd.controller.memory import calm_collector
@@ -33,7 +34,6 @@ from gangd.core import AgentJoined, CoreMap, Exempt, GangScheduler, Publish, Slu
 from gangd.keys import SHARED_AGENT, make_keys
 from gangd.wire import Bounds, Controller, encode_down
 from gangd.wire.sockets import RESERVED_FILES
-from osub.errors import InputError
 from tests.fixtures.gang_crowd_controller import CORES, Crowd
 from tests.fixtures.gang_host import until
 

@@ -26,9 +26,9 @@ from pathlib import Path
 
 import pytest
 
+from analysis.slice_metrics import SliceMetrics, measure_slices
 from deploy.local import Gang, Hold, LocalCluster
-from osub.analysis.slice_metrics import SliceMetrics, measure_slices
-from osub.records import load_run
+from foundation.records import load_run
 from tests.fixtures.gang_compared import LAUNCH_S, SHARED_S, TRIALS, Compared, Trial, alone, side_by_side
 from tests.fixtures.gang_trials import (
     PYTHON,

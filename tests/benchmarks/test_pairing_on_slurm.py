@@ -33,7 +33,7 @@ import numpy as np
 import pytest
 
 from deploy.local import LocalCluster, Shape
-from osub.records import load_run
+from foundation.records import load_run
 from simulator.experiments.pairing.measured import family
 from simulator.pairing import PairTable, read_pair_table, write_pair_table
 from tests.fixtures.validation_runs import write_trace

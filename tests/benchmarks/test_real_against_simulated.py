@@ -28,10 +28,10 @@ import msgspec
 import polars as pl
 import pytest
 
+from analysis.job_by_job import pair, run_errors
 from deploy.local import Gang, Shape
 from deploy.shape import Scheduler
-from osub.analysis.job_by_job import pair, run_errors
-from osub.records import Run, load_run
+from foundation.records import Run, load_run
 from submitter.options import ReplayOptions
 from tests.fixtures.slurm_decisions import SETTINGS, Places
 from tests.fixtures.validation_runs import FOLDER, arrivals, child, replay, write_apps, write_trace

@@ -19,7 +19,7 @@ PREPARE = """
 import resource, sys, time
 from pathlib import Path
 import numpy as np, polars as pl
-from osub.records import *
+from foundation.records import *
 from tests.fixtures.records import make_ended, make_info, make_trace
 
 folder, jobs_count, nodes_each = Path(sys.argv[1]), 300_000, int(sys.argv[2])
@@ -69,8 +69,8 @@ print(f"jobs.parquet has {(folder / 'RUN' / 'jobs.parquet').stat().st_size / 1e6
 """
 
 PAGE = """
-from osub.analysis.metrics import measure
-from osub.analysis.report import write_report
+from analysis.metrics import measure
+from analysis.report import write_report
 measure(run)
 report("measure")
 write_report([run], folder / "report.html")

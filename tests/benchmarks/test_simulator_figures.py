@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from osub.units import US_PER_S
+from foundation.units import US_PER_S
 from simulator.choices import Words, setting_of
 from simulator.experiments.datasets import cleaned, with_interactive_jobs, with_patterns
 from simulator.options import Cleaning, Setting

@@ -26,9 +26,9 @@ import numpy.typing as npt
 import polars as pl
 import pytest
 
+from analysis.job_by_job import pair
 from deploy.local import Shape
-from osub.analysis.job_by_job import pair
-from osub.records import Run, load_run
+from foundation.records import Run, load_run
 from submitter.options import ReplayOptions
 from tests.fixtures.validation_runs import FOLDER, arrivals, child, replay, write_apps, write_trace
 from tests.fixtures.voice import say

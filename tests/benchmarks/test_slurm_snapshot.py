@@ -19,13 +19,13 @@ import pytest
 
 from deploy.local import LocalCluster, Shape
 from deploy.local.host import find_program
-from osub.slurm import JobSnapshot
-from osub.slurm.apart import ApartSlurm
-from osub.slurm.command import CommandSlurm
-from osub.slurm.json_jobs import JsonReader
-from osub.slurm.library import is_installed
-from osub.slurm.nodebook import NodeBook
-from osub.slurm.sources import JsonSource, TextSource
+from foundation.slurm import JobSnapshot
+from foundation.slurm.apart import ApartSlurm
+from foundation.slurm.command import CommandSlurm
+from foundation.slurm.json_jobs import JsonReader
+from foundation.slurm.library import is_installed
+from foundation.slurm.nodebook import NodeBook
+from foundation.slurm.sources import JsonSource, TextSource
 from tests.fixtures.voice import say
 from tests.integration.hostile import Hostile, Words
 

@@ -16,7 +16,7 @@ import pytest
 
 from deploy.local import LocalCluster, Shape
 from deploy.local.host import find_program
-from osub.records import load_run
+from foundation.records import load_run
 from submitter.options import ReplayOptions
 from submitter.replay import Replay
 

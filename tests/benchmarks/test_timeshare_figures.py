@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from osub.units import US_PER_S
+from foundation.units import US_PER_S
 from simulator.experiments.timesharing.edison import DAYS, NODES, Edison
 from simulator.timeshare.state import Demands
 from tests.fixtures.voice import say

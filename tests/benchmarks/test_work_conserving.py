@@ -29,7 +29,7 @@ import pytest
 
 from deploy.local import Gang, LocalCluster
 from deploy.shape import Hold
-from osub.slurm import JobState
+from foundation.slurm import JobState
 from tests.fixtures.gang_trials import Bench, Figures, cluster_of, middle, noise, wait_slowly
 from tests.fixtures.voice import say
 from workloads.swf import InteractivePattern

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from osub.errors import OsubError
+from foundation.errors import OsubError
 from tests.chaos.broken import Broken, wait_for
 from tests.chaos.fault import Fault
 from tests.chaos.stage import ALLOWANCE_S, Stage

@@ -24,12 +24,12 @@ from deploy.local import Hold, LocalCluster, Shape
 from deploy.local.daemons import Daemon, end_daemons, find_process, start_daemon
 from deploy.local.gang import gang_daemons, keys_folder, prepare_gang, status_folder
 from deploy.local.host import CgroupVersion, look_at_host
+from foundation.errors import OsubError
+from foundation.slurm import CommandSlurm
 from gangd.controller.status import Status, read_status
 from gangd.guardian.place import state_path
 from gangd.guardian.statefile import StateFile, Word
 from gangd.keys import make_keys
-from osub.errors import OsubError
-from osub.slurm import CommandSlurm
 from tests.chaos.broken import Broken, wait_for
 from tests.chaos.forger import Recorder
 from tests.chaos.proxy import Proxy, ProxyThread

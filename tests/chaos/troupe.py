@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from osub.slurm import Job, JobState, SubmitRequest
+from foundation.slurm import Job, JobState, SubmitRequest
 from tests.chaos.broken import Broken, wait_for
 from tests.chaos.stage import MULTIPLICITY, Stage
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.local import LocalCluster
-from osub.slurm import Job, JobSnapshot
-from osub.slurm.faults import SlurmRefusedError
-from osub.slurm.nodebook import NodeBook
-from osub.slurm.site_text import read_nodes
-from osub.slurm.sources import TextSource
+from foundation.slurm import Job, JobSnapshot
+from foundation.slurm.faults import SlurmRefusedError
+from foundation.slurm.nodebook import NodeBook
+from foundation.slurm.site_text import read_nodes
+from foundation.slurm.sources import TextSource
 
 SLEEP = "sleep 100000"
 

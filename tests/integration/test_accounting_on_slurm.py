@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from deploy.local import LocalCluster, Shape
-from osub.slurm import CommandSlurm, JobState, SubmitRequest
-from osub.slurm.faults import SlurmUnreachableError
+from foundation.slurm import CommandSlurm, JobState, SubmitRequest
+from foundation.slurm.faults import SlurmUnreachableError
 from tests.integration.waiting import wait_until
 
 PROGRAMS = ("mariadbd", "mariadb-install-db", "mariadb", "slurmdbd", "sacct", "sacctmgr")

@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from deploy.local import LocalCluster, Shape
-from osub.slurm import CommandSlurm, Job, JobState
-from osub.slurm.run import Answer, run_command
+from foundation.slurm import CommandSlurm, Job, JobState
+from foundation.slurm.run import Answer, run_command
 from submitter.eviction.carry_out import End, Eviction
 from submitter.eviction.orders import Fate, Order, Ways
 from tests.fixtures import saver

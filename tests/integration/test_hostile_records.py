@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from deploy.local import LocalCluster, Shape
-from osub.slurm import CommandSlurm, Job, JobState
-from osub.slurm.nodebook import NodeBook
-from osub.slurm.sources import TextSource
+from foundation.slurm import CommandSlurm, Job, JobState
+from foundation.slurm.nodebook import NodeBook
+from foundation.slurm.sources import TextSource
 from tests.fixtures.tier import choose
 from tests.integration.conftest import end_cluster, quick_to_kill
 from tests.integration.hostile import ATTACKS, Hostile, Words, by_id, filled, plain_text, read_as

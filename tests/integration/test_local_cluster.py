@@ -15,8 +15,8 @@ import pytest
 from deploy.local import LocalCluster, Queues, Shape
 from deploy.local.cgroups import node_cgroups
 from deploy.local.daemons import find_process
-from osub.errors import ClusterError
-from osub.slurm import CommandSlurm, JobSnapshot, JobState, SubmitRequest
+from foundation.errors import ClusterError
+from foundation.slurm import CommandSlurm, JobSnapshot, JobState, SubmitRequest
 from tests.fixtures.marked import marked_processes
 from tests.integration.waiting import wait_until
 
@@ -191,7 +191,7 @@ def test_a_plain_user_has_a_cluster_too(tmp_path: Path) -> None:
     folder = Path("/tmp") / f"osub-nobody-{os.getpid()}"
     script = (
         "import os, time, encodings.idna; from pathlib import Path\n"
-        "from deploy.local import *; from osub.slurm import *\n"
+        "from deploy.local import *; from foundation.slurm import *\n"
         # The interpreter may lie in root's home: everything is loaded before the change of user.
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         f"c = LocalCluster(Path({str(folder)!r}))\n"

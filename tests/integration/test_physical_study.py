@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from osub.claims import Verdict
+from analysis.claims import Verdict
 from osub.physical.beds import EmbeddedBeds
 from osub.physical.carry import InterruptedStudyError, Replays, carry_out
 from osub.physical.folder import StudyFolder

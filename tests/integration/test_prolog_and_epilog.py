@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from deploy.local import LocalCluster, Shape
+from foundation.slurm import JobState, SubmitRequest
 from gangd.agent.bell import Bell, bell_name
-from osub.slurm import JobState, SubmitRequest
 from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.beside]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local import LocalCluster
-from osub.records import load_run
+from foundation.records import load_run
 from workloads.swf import write_swf
 from workloads.trace.generate import generate_trace
 

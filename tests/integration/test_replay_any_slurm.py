@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from deploy.local import LocalCluster, Shape
-from osub.records import Run, load_run
-from osub.slurm import CommandSlurm, JobSnapshot, SubmitRequest
+from foundation.records import Run, load_run
+from foundation.slurm import CommandSlurm, JobSnapshot, SubmitRequest
 from submitter.options import ReplayOptions
 from submitter.replay import Progress, Replay, Wish
 from submitter.timing import Timing

@@ -17,9 +17,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from analysis.metrics import measure
 from deploy.local import LocalCluster, Shape
-from osub.analysis.metrics import measure
-from osub.records import Run, load_run
+from foundation.records import Run, load_run
 from tests.integration.waiting import REVOKED_S, wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.beside]

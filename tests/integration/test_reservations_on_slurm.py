@@ -7,8 +7,8 @@ import time
 import pytest
 
 from deploy.local import LocalCluster
+from foundation.slurm import Job, JobState, SubmitRequest
 from gangd.controller.reserved import latest_end
-from osub.slurm import Job, JobState, SubmitRequest
 from tests.integration.hostile import Hostile
 from tests.integration.waiting import wait_until
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from osub.errors import HostError
+from foundation.errors import HostError
 from tests.fixtures.machine.boot import Machine
 from tests.fixtures.machine.root import cached_root, why_not
 from tests.fixtures.machine.slurm import LEASE_S, MachineCluster, binds

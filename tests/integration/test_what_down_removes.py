@@ -19,7 +19,7 @@ import pytest
 from deploy.local import LocalCluster, Shape
 from deploy.local.cgroups import cluster_cgroups
 from deploy.local.layout import names_of
-from osub.errors import ClusterError, InputError, OutputError
+from foundation.errors import ClusterError, InputError, OutputError
 from tests.fixtures.marked import marked_processes
 from tests.fixtures.tier import choose
 from tests.integration.conftest import empty_folder

@@ -15,11 +15,11 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from deploy.local import LocalCluster, Shape
-from osub.slurm import CommandSlurm, Job, JobState, SubmitRequest
-from osub.slurm.apart import ApartSlurm
-from osub.slurm.faults import SlurmRefusedError, SlurmUnreachableError
-from osub.slurm.library import is_installed, release
-from osub.slurm.sources import TextSource
+from foundation.slurm import CommandSlurm, Job, JobState, SubmitRequest
+from foundation.slurm.apart import ApartSlurm
+from foundation.slurm.faults import SlurmRefusedError, SlurmUnreachableError
+from foundation.slurm.library import is_installed, release
+from foundation.slurm.sources import TextSource
 from tests.integration.conftest import end_cluster, quick_to_kill
 from tests.integration.hostile import ATTACKS, RECORD, Hostile, Words, by_id, filled, plain_text, read_as
 from tests.integration.waiting import wait_until

@@ -5,15 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osub.analysis.completion import completion_by_cpu_time, completion_by_jobs
-from osub.analysis.derived import MetricOptions, with_derived
-from osub.analysis.lives import stretches
-from osub.analysis.metrics import quantity
-from osub.analysis.occupancy import core_entries, occupancy
-from osub.analysis.percentiles import nearest_rank
-from osub.analysis.slice_metrics import busy_slices, jain_index, usage_intervals
-from osub.records import JOBS, SLICES, JobRecord, Placement, SliceRecord
-from osub.records.tables import frame_of
+from analysis.completion import completion_by_cpu_time, completion_by_jobs
+from analysis.derived import MetricOptions, with_derived
+from analysis.lives import stretches
+from analysis.metrics import quantity
+from analysis.occupancy import core_entries, occupancy
+from analysis.percentiles import nearest_rank
+from analysis.slice_metrics import busy_slices, jain_index, usage_intervals
+from foundation.records import JOBS, SLICES, JobRecord, Placement, SliceRecord
+from foundation.records.tables import frame_of
 from tests.fixtures.records import make_ended
 
 SECONDS = ["due_s", "submit_s", "start_s", "end_s", "dedicated_s", "busy_s", "cpu_s"]

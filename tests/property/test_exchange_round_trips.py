@@ -16,10 +16,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from osub.errors import InputError
-from osub.records import JOBS, JobRecord, JobState, Placement, load_run, write_run
-from osub.records.checks import check_record
-from osub.records.tables import frame_of, rows_of
+from foundation.errors import InputError
+from foundation.records import JOBS, JobRecord, JobState, Placement, load_run, write_run
+from foundation.records.checks import check_record
+from foundation.records.tables import frame_of, rows_of
 from tests.fixtures.exchange import osub
 from tests.fixtures.records import make_info, make_trace
 from tests.fixtures.tier import examples

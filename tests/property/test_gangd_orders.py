@@ -8,10 +8,10 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation.slurm import Job as SlurmJob
+from foundation.slurm import JobState, NodeCores
 from gangd.control.book import OrderBook
 from gangd.control.requests import Request, Target, Verb
-from osub.slurm import Job as SlurmJob
-from osub.slurm import JobState, NodeCores
 from tests.fixtures.tier import examples
 from tests.property.test_gangd_schedule import MS, Job, World, churn
 

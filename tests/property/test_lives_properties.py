@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osub.analysis.derived import with_derived
-from osub.analysis.lanes import bars
-from osub.analysis.lives import stretches
-from osub.analysis.load_map import HEAT_COLUMNS, mean_load
-from osub.analysis.metrics import measure
-from osub.analysis.occupancy import core_lists, node_entries, occupancy
-from osub.analysis.use_chart import use_over_time
-from osub.records import Run, parse_cores
-from osub.records.agreement import check_agreement
+from analysis.derived import with_derived
+from analysis.lanes import bars
+from analysis.lives import stretches
+from analysis.load_map import HEAT_COLUMNS, mean_load
+from analysis.metrics import measure
+from analysis.occupancy import core_lists, node_entries, occupancy
+from analysis.use_chart import use_over_time
+from foundation.records import Run, parse_cores
+from foundation.records.agreement import check_agreement
 from tests.fixtures.lives_world import LivesWorld, lives_world
 from tests.fixtures.tier import examples
 

@@ -7,8 +7,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osub.errors import InputError
-from osub.records import (
+from foundation.errors import InputError
+from foundation.records import (
     JOBS,
     JobEntry,
     JobJournal,
@@ -18,8 +18,8 @@ from osub.records import (
     job_frames,
     parse_cores,
 )
-from osub.records.checks import check_record, check_table
-from osub.records.tables import frame_of, read_table, rows_of, write_table
+from foundation.records.checks import check_record, check_table
+from foundation.records.tables import frame_of, read_table, rows_of, write_table
 from tests.fixtures.tier import examples
 
 seconds = st.none() | st.floats(-1, 1e9) | st.sampled_from([0.0, float("nan"), float("inf")])

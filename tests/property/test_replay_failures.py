@@ -15,9 +15,9 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from osub.records import load_run
-from osub.slurm import Job, JobSnapshot, JobState, SubmitRequest, UnreadableJob
-from osub.slurm.fake import SubmitFault
+from foundation.records import load_run
+from foundation.slurm import Job, JobSnapshot, JobState, SubmitRequest, UnreadableJob
+from foundation.slurm.fake import SubmitFault
 from submitter.follow import _STATES
 from submitter.options import ReplayOptions
 from submitter.replay import Progress, Wish

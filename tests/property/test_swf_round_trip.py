@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from tests.fixtures.tier import examples
 from workloads.swf import (
     SWF_FIELDS,

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from tests.fixtures.tier import examples
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace
 from workloads.trace.compress import compress, compress_apart

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from osub.records import RunWriter, load_run
+from foundation.records import RunWriter, load_run
 from tests.fixtures.records import make_ended, make_info, make_trace
 
 WRITER = """
 import sys
 from pathlib import Path
-from osub.records import RunWriter
+from foundation.records import RunWriter
 from tests.fixtures.records import make_ended
 with RunWriter.reopen(Path(sys.argv[1])) as writer:
     for number in range(int(sys.argv[2]), 1_000_000):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from osub.errors import InputError, UsageError
+from foundation.errors import InputError, UsageError
 from workloads.behaviour.model import THRESHOLD_CORES, busy_idle
 from workloads.behaviour.series import read_series
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace, read_swf

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from itertools import groupby
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.behaviour.series import SAMPLE_S, UtilisationSeries
 from workloads.swf import InteractivePattern
 from workloads.trace.durations import to_ms, to_s

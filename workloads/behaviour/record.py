@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.behaviour.series import SAMPLE_S
 from workloads.behaviour.usage import Usage
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
-from osub.errors import InputError, OutputError
+from foundation.errors import InputError, OutputError
 
 SAMPLE_S = 5.0
 """Seconds between two samples (thesis section 6.2.2)."""

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from osub.errors import HostError, UsageError
+from foundation.errors import HostError, UsageError
 from workloads.swf import InteractivePattern
 from workloads.trace.durations import stretch, to_ms, to_s
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import psutil
 
-from osub.errors import HostError, UsageError
+from foundation.errors import HostError, UsageError
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 _DEPTH = 7

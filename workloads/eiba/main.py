@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-from osub.errors import HostError, OsubError, UsageError
+from foundation.errors import HostError, OsubError, UsageError
 from workloads import job_report
 from workloads.eiba.busy import load_libraries, make_kernel
 from workloads.eiba.inbox import Inbox

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
-from osub.errors import OsubError, PeerError
+from foundation.errors import OsubError, PeerError
 
 Message = dict[str, Any]
 # Quoted: generic to the type checker, not when it runs.

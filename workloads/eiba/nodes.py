@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.eiba.inbox import Inbox
 from workloads.eiba.messages import Channel, Message, last_words, send
 from workloads.eiba.rendezvous import join_hub, open_hub

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.command_line import LineParser
 from workloads.eiba.busy import KERNELS, Load
 from workloads.eiba.periods import Periods, parse_periods

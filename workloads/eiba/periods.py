@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 
 FORM = "expected N t0 t1 t2 ...: the number of periods, then each one's seconds, idle first"
 

@@ -20,8 +20,8 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from pathlib import Path
 
-from osub.errors import OsubError, PeerError
-from osub.whole_file import write_whole
+from foundation.errors import OsubError, PeerError
+from foundation.whole_file import write_whole
 from workloads.eiba.inbox import Inbox
 from workloads.eiba.messages import Channel, PeerGoneError, receive, send
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.eiba.periods import Periods
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Pipe
 from typing import NoReturn
 
-from osub.errors import HostError
+from foundation.errors import HostError
 from workloads.eiba.busy import Kernel, consume
 from workloads.eiba.inbox import Inbox
 from workloads.eiba.messages import Channel, Message, PeerGoneError, Terminated, receive, send

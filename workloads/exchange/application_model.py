@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from workloads.exchange.fields import shown
 from workloads.exchange.formula import evaluate
 

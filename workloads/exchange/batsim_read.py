@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from osub.errors import InputError
-from osub.one_line import one_line
+from foundation.errors import InputError
+from foundation.one_line import one_line
 from workloads.exchange.carried import Left, given_back, header_of
 from workloads.exchange.fields import Fields, Numbering, record, shown
 from workloads.exchange.json_stream import members

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from workloads.exchange.fields import Fields, shown
 from workloads.exchange.machines import Machines
 from workloads.swf import SwfComment, SwfHeader, SwfJob

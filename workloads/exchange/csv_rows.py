@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from osub.errors import InputError
-from osub.one_line import one_line
+from foundation.errors import InputError
+from foundation.one_line import one_line
 from workloads.exchange.fields import Fields, shown
 
 ALIASES = {

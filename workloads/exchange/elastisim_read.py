@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from workloads.exchange.application_model import Models, NotToldError, run_time
 from workloads.exchange.carried import Left, given_back, header_of
 from workloads.exchange.fields import Fields, Numbering, record, shown

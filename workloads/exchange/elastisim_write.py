@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from osub.errors import InputError
-from osub.records.folder import new_folder
-from osub.whole_file import write_pieces, write_whole
+from foundation.errors import InputError
+from foundation.records.folder import new_folder
+from foundation.whole_file import write_pieces, write_whole
 from workloads.exchange.carried import carried
 from workloads.exchange.machines import Machines
 from workloads.exchange.platform_write import elastisim_platform

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from osub.errors import InputError
-from osub.one_line import one_line
+from foundation.errors import InputError
+from foundation.one_line import one_line
 from workloads.swf.line import LARGEST
 
 LONGEST_NAME = 4096

@@ -10,7 +10,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 
-from osub.one_line import one_line
+from foundation.one_line import one_line
 
 LONGEST = 1_000
 _BINARY: dict[type[ast.operator], Callable[[float, float], float]] = {

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from osub.errors import InputError
-from osub.records import JobRecord, Placement
-from osub.records.checks import check_record
+from foundation.errors import InputError
+from foundation.records import JobRecord, Placement
+from foundation.records.checks import check_record
 from workloads.exchange.csv_rows import csv_rows
 from workloads.exchange.fields import Fields, Numbering, record, shown
 from workloads.exchange.intervals import parse_intervals

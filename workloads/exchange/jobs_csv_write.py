@@ -14,11 +14,11 @@ from typing import Any
 
 import polars as pl
 
-from osub.errors import InputError
-from osub.one_line import one_line
-from osub.records import JOBS, Run, parse_cores
-from osub.records.checks import check_placements
-from osub.records.tables import ROWS_A_GROUP
+from foundation.errors import InputError
+from foundation.one_line import one_line
+from foundation.records import JOBS, Run, parse_cores
+from foundation.records.checks import check_placements
+from foundation.records.tables import ROWS_A_GROUP
 from workloads.exchange.fields import shown
 from workloads.exchange.intervals import format_intervals
 from workloads.exchange.machines import Machines, Unit

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from osub.errors import InputError
-from osub.one_line import one_line
+from foundation.errors import InputError
+from foundation.one_line import one_line
 from workloads.swf.source import STREAM_FAULTS, open_trace, stream_fault
 
 PIECE = 1 << 18

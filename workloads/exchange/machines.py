@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from osub.errors import InputError
+from foundation.errors import InputError
 
 _SYSTEM = re.compile(r"N([1-9]\d{0,6})C([1-9]\d{0,6})")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.parsers import expat
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from workloads.exchange.fields import shown
 from workloads.exchange.machines import Machines, Unit
 

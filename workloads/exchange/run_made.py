@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from osub.records import JOBS, JobRecord, PlacementArrays, RunInfo, format_cores, utc_now, write_run
-from osub.records.tables import ROWS_A_PIECE, frame_of
-from osub.whole_file import write_pieces
+from foundation.records import JOBS, JobRecord, PlacementArrays, RunInfo, format_cores, utc_now, write_run
+from foundation.records.tables import ROWS_A_PIECE, frame_of
+from foundation.whole_file import write_pieces
 from workloads.exchange.carried import trace_pieces
 from workloads.exchange.jobs_csv_read import csv_jobs
 from workloads.exchange.machines import Machines

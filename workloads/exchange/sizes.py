@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from workloads.exchange.fields import shown
 
 HEADER = ("trace_job", "min_nodes", "preferred_nodes", "max_nodes", "parallel")

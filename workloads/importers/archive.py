@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 
 ARCHIVE = "https://www.cs.huji.ac.il/labs/parallel/workload"
 

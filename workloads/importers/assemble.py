@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from zoneinfo import ZoneInfo
 
-from osub.errors import InputError, UsageError
+from foundation.errors import InputError, UsageError
 from workloads.importers.accounting import AccountingJob, AccountingLog
 from workloads.importers.slurm_words import REQUEUED, UNFINISHED, swf_status
 from workloads.swf import ReadReport, SwfComment, SwfHeader, SwfJob, SwfTrace

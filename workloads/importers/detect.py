@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from workloads.importers.assemble import ImportOptions, assemble
 from workloads.importers.jobcomp import is_completion_line, read_completions
 from workloads.importers.sacct_json import read_json

@@ -14,8 +14,8 @@ from typing import Protocol
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from osub.errors import HostError, InputError, OutputError
-from osub.version import VERSION
+from foundation.errors import HostError, InputError, OutputError
+from foundation.version import VERSION
 from workloads.importers.archive import ARCHIVE, ArchiveLog
 from workloads.swf import load_columns
 from workloads.swf.source import STREAM_FAULTS, open_trace, stream_fault

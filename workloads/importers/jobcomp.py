@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import tzinfo
 from pathlib import Path
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from workloads.importers.accounting import AccountingJob, AccountingLog
 from workloads.importers.slurm_words import instant_s, is_absent, length_s, resources, state_word
 

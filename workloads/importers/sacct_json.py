@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from workloads.importers.accounting import AccountingJob, AccountingLog
 
 KIB_PER_MIB, BYTES_PER_KIB = 1024, 1024

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import tzinfo
 from pathlib import Path
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from workloads.importers.accounting import AccountingJob, AccountingLog
 from workloads.importers.slurm_words import instant_s, is_absent, length_s, memory_kib, resources, state_word
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.rrba.grid import Grid
 from workloads.rrba.solvers.classes import BT_CLASSES, LU_CLASSES, MG_CLASSES, SP_CLASSES
 

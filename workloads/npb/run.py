@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from osub.errors import HostError, InputError, UsageError
+from foundation.errors import HostError, InputError, UsageError
 from workloads import job_report
 from workloads.job_report import COMPLETED, FAILED, TERMINATED, JobReport
 from workloads.npb.inputs import benchmark_grid, input_file

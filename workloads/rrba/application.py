@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.rrba.grid import Grid, default_grid, slab_of
 from workloads.rrba.solvers.boxes import check_boxes
 from workloads.rrba.solvers.classes import BT_CLASSES, LU_CLASSES, MG_CLASSES, SP_CLASSES

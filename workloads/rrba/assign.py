@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.rrba.application import application_named
 
 NAMES = ("lu", "bt", "mg", "sp")

@@ -14,8 +14,8 @@ import platform
 from dataclasses import dataclass
 from pathlib import Path
 
-from osub.errors import InputError, OutputError
-from osub.whole_file import write_whole
+from foundation.errors import InputError, OutputError
+from foundation.whole_file import write_whole
 from workloads.rrba.grid import Grid
 
 SCHEMA = 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 
 # A step of 64 cubed is about a millisecond on one core of 2020s hardware: long against the exchange of
 # planes, short against a scheduler's time slice.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.rrba.application import application_named
 from workloads.rrba.grid import Grid
 from workloads.rrba.options import parse_options

@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 
-from osub.errors import HostError, OsubError
+from foundation.errors import HostError, OsubError
 from workloads.pinning import apply_pin, apply_pins, choose_pin
 from workloads.process_clock import ProcessStart, process_start
 from workloads.rrba.options import RrbaOptions, parse_options

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from osub.errors import HostError
+from foundation.errors import HostError
 from workloads.host_memory import MEMORY, available_bytes
 from workloads.rrba.grid import Grid
 

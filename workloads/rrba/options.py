@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.command_line import LineParser
 from workloads.rrba.application import APPLICATIONS, Application, application_named
 from workloads.rrba.grid import Grid, parse_grid

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from mpi4py import MPI
 
-from osub.errors import HostError, OsubError, UsageError
+from foundation.errors import HostError, OsubError, UsageError
 from workloads import job_report
 from workloads.job_report import COMPLETED, FAILED, TERMINATED, JobReport
 from workloads.pinning import Pin

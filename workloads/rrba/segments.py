@@ -20,7 +20,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from osub.errors import HostError
+from foundation.errors import HostError
 
 SHM = Path("/dev/shm")  # noqa: S108
 SEGMENTS = f"{SHM}/mpich_shm_"

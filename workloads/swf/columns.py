@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from workloads.swf.header import SwfComment, SwfHeader
 from workloads.swf.job import SWF_FIELDS
 from workloads.swf.line import FIELD_COUNT, LARGEST, LineFaultError, parse_line

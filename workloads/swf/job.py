@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from workloads.swf.pattern import InteractivePattern
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from osub.errors import InputError
+from foundation.errors import InputError
 
 RESERVED_COLUMNS = 3
 """Columns 19 to 21, which Table 6.1 leaves free."""

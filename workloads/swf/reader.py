@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from workloads.swf.header import SwfComment, SwfHeader
 from workloads.swf.job import SwfJob
 from workloads.swf.line import LineFaultError, parse_line

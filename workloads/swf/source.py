@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from osub.errors import InputError
+from foundation.errors import InputError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

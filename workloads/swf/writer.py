@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from osub.errors import OutputError
+from foundation.errors import OutputError
 from workloads.swf.header import SwfHeader
 from workloads.swf.job import SwfJob
 from workloads.swf.trace import SwfTrace

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.swf import SwfTrace
 from workloads.trace.durations import to_ms
 from workloads.trace.links import with_sound_links

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.swf import SwfTrace
 from workloads.trace.experiment import THESIS, Source, is_gaia, window_of_day
 from workloads.trace.window import Window, find_window

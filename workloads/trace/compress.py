@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from osub.errors import UsageError
-from osub.units import checked_speedup
+from foundation.errors import UsageError
+from foundation.units import checked_speedup
 from workloads.swf import SwfJob, SwfTrace
 from workloads.trace.durations import stretch, to_ms, to_s
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.swf import SwfComment, SwfHeader, SwfJob, SwfTrace
 from workloads.trace.interactive import embed_patterns
 

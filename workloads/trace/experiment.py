@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.swf import SwfTrace
 from workloads.trace.clock import DAY_S, TraceClock
 from workloads.trace.compress import compress

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.swf import SwfComment, SwfHeader, SwfJob, SwfTrace
 from workloads.trace.clock import DAY_S
 from workloads.trace.interactive import sample_sessions_s, synthesize_patterns

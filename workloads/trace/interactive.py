@@ -20,7 +20,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.swf import InteractivePattern, SwfJob, SwfTrace
 from workloads.trace.durations import to_ms, to_s
 

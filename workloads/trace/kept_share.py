@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.job_shape import job_shape
 from workloads.swf import SwfJob, SwfTrace
 from workloads.trace.run_times import with_run_time

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.swf import SwfJob, SwfTrace
 from workloads.trace.interactive import interactive_flags
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.swf import SwfJob, SwfTrace
 from workloads.trace.durations import to_ms, to_s
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.swf import SwfJob, SwfTrace
 from workloads.trace.compress import compress_apart
 from workloads.trace.interactive import embed_patterns, interactive_flags, tag_interactive

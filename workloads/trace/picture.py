@@ -8,9 +8,9 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from osub.analysis.charts import KIND_COLOURS, MUTED, RUN_COLOURS, Chart, arrange
-from osub.analysis.pages.content import Block, Grid, Page, Section, Told
-from osub.analysis.pages.frame import write_page
+from analysis.charts import KIND_COLOURS, MUTED, RUN_COLOURS, Chart, arrange
+from analysis.pages.content import Block, Grid, Page, Section, Told
+from analysis.pages.frame import write_page
 from workloads.swf import SwfJob, SwfTrace
 from workloads.trace.experiment import Experiment
 from workloads.trace.interactive import interactive_flags

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.swf import SwfJob, SwfTrace
 from workloads.trace.durations import stretch, to_ms, to_s
 

@@ -24,7 +24,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.swf import SwfJob, SwfTrace
 from workloads.trace.durations import to_ms
 from workloads.trace.interactive import interactive_flags

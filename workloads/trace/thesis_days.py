@@ -22,7 +22,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from workloads.swf import InteractivePattern, SwfJob, SwfTrace
 from workloads.trace.experiment import THESIS, Experiment, Target, is_gaia, make_experiment
 from workloads.trace.interactive import synthesize_patterns

@@ -13,7 +13,7 @@ from datetime import date
 import numpy as np
 from numpy.typing import NDArray
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.swf import SwfTrace
 from workloads.trace.clock import DAY_S, LocalTimes, TraceClock
 from workloads.trace.durations import to_ms, to_s

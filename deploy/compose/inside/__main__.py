@@ -8,7 +8,7 @@ import sys
 from deploy.compose.inside import accounting, cgroups, controller, keys, node
 from deploy.compose.inside.settings import read_settings
 from deploy.compose.inside.waiting import say
-from osub.errors import OsubError
+from foundation.errors import OsubError
 
 _ROLES = {"controller": controller.run, "node": node.run, "accounting": accounting.run}
 

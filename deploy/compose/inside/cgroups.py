@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from deploy.compose.inside.conf import Hierarchy
-from osub.errors import HostError
+from foundation.errors import HostError
 
 ROOT = Path("/sys/fs/cgroup")
 _LEAF = "init"

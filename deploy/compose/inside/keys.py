@@ -12,7 +12,7 @@ import secrets
 import subprocess
 from pathlib import Path
 
-from osub.errors import ClusterError
+from foundation.errors import ClusterError
 
 MUNGE = Path("/keys/munge/munge.key")
 CURVE = Path("/keys/curve")

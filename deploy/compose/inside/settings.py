@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from deploy.shape import Gang, Hold, Queues, Scheduler, Shape
-from osub.errors import UsageError
+from foundation.errors import UsageError
 
 T = TypeVar("T", bound=StrEnum)
 

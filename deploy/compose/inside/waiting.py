@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from osub.errors import ClusterError
+from foundation.errors import ClusterError
 
 T = TypeVar("T")
 _POLL_S = 0.1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from osub.claims import Judgement, Row, Verdict, fact, not_comparable
+from analysis.claims import Judgement, Row, Verdict, fact, not_comparable
 from simulator.experiments.eviction.claims_loss import loss_rows
 from simulator.experiments.eviction.claims_time import growth_row, time_rows
 from simulator.experiments.eviction.scenarios import NODES

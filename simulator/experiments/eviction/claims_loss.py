@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from msgspec.structs import replace
 
-from osub.claims import Judgement, Row, Verdict, direction, estimate, over_settings
-from osub.claims.estimate import figures
+from analysis.claims import Judgement, Row, Verdict, direction, estimate, over_settings
+from analysis.claims.estimate import figures
 from simulator.experiments.eviction.measure import Measured
 from simulator.experiments.eviction.scenarios import NEEDS
 from simulator.experiments.eviction.survey import FILE_SYSTEMS_GB_S, SETTINGS, Setting, Survey

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from osub.claims import Row, Verdict, direction, estimate, fact, magnitude, over_settings
-from osub.claims.estimate import figures
+from analysis.claims import Row, Verdict, direction, estimate, fact, magnitude, over_settings
+from analysis.claims.estimate import figures
 from simulator.experiments.eviction.measure import Measured
 from simulator.experiments.eviction.survey import SETTINGS, Survey
 from simulator.experiments.eviction.words import by_setting, claim, means

@@ -6,8 +6,8 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from osub.analysis.charts import arrange, run_style
-from osub.claims.estimate import figures
+from analysis.charts import arrange, run_style
+from analysis.claims.estimate import figures
 from simulator.experiments.eviction.scenarios import JOBS, NEEDS
 from simulator.experiments.eviction.survey import Setting, Survey
 from simulator.experiments.page import Drawing

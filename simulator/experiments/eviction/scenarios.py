@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from simulator.eviction.checkpoints import Checkpoints, Storage
 from simulator.eviction.problem import EvictableJob, Question
 from workloads.swf import SwfColumns

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from osub.claims import Verdict, direction, estimate
-from osub.claims.estimate import figures
+from analysis.claims import Verdict, direction, estimate
+from analysis.claims.estimate import figures
 from simulator.experiments.eviction.measure import Measured
 from simulator.experiments.eviction.survey import SETTINGS, Survey
 from simulator.experiments.tables import ExperimentTable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from osub.claims import Claim, estimate
+from analysis.claims import Claim, estimate
 from simulator.experiments.eviction.measure import Measured
 from simulator.experiments.eviction.survey import SETTINGS, Setting, Survey
 

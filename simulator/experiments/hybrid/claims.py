@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from osub.claims import Judgement, Row
+from analysis.claims import Judgement, Row
 from simulator.experiments.hybrid.claims_base import base_rows
 from simulator.experiments.hybrid.claims_instant import instant_rows
 from simulator.experiments.hybrid.claims_mechanisms import mechanism_rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from osub.claims import Judgement, Row, magnitude, over_settings
+from analysis.claims import Judgement, Row, magnitude, over_settings
 from simulator.experiments.hybrid.measure import Measured
 from simulator.experiments.hybrid.survey import Survey
 from simulator.experiments.hybrid.words import OTHER_TRACE, Value, against_base, by_setting, claim, spread

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from msgspec.structs import replace
 
-from osub.claims import Row, direction, fact, magnitude, no_difference, not_comparable
-from osub.claims.estimate import estimate, figures
+from analysis.claims import Row, direction, fact, magnitude, no_difference, not_comparable
+from analysis.claims.estimate import estimate, figures
 from simulator.experiments.hybrid.survey import MECHANISMS, Survey
 from simulator.experiments.hybrid.words import (
     OTHER_TRACE,

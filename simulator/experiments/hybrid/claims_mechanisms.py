@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from osub.claims import Row, best_of, no_difference, over_settings
+from analysis.claims import Row, best_of, no_difference, over_settings
 from simulator.experiments.hybrid.measure import Measured
 from simulator.experiments.hybrid.survey import MECHANISMS, STRATEGIES, Survey
 from simulator.experiments.hybrid.words import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from osub.claims import Judgement, Row, best_of, over_settings
+from analysis.claims import Judgement, Row, best_of, over_settings
 from simulator.experiments.hybrid.measure import Measured
 from simulator.experiments.hybrid.survey import EVEN, MECHANISMS, Survey
 from simulator.experiments.hybrid.words import Value, claim, less, pairs, together, values_of

@@ -8,8 +8,8 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from osub.analysis.charts import arrange, run_style
-from osub.claims import estimate
+from analysis.charts import arrange, run_style
+from analysis.claims import estimate
 from simulator.experiments.hybrid.measure import Measured
 from simulator.experiments.hybrid.survey import EVEN, MECHANISMS, OVERHEAD, Survey
 from simulator.experiments.page import Drawing

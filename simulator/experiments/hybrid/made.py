@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from osub.units import US_PER_S
+from foundation.units import US_PER_S
 from simulator.engine.records import Ints
 from simulator.periods import Periods
 from simulator.workload import Workload

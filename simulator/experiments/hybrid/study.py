@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from osub.claims import estimate
-from osub.claims.estimate import figures
+from analysis.claims import estimate
+from analysis.claims.estimate import figures
 from simulator.experiments.claim_study import Findings, Request
 from simulator.experiments.hybrid.claims import claim_rows
 from simulator.experiments.hybrid.made import made_workload

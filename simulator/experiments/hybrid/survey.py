@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from osub.units import US_PER_S
+from foundation.units import US_PER_S
 from simulator.engine.build import PoolJobs
 from simulator.experiments.hybrid.measure import Measured, measure
 from simulator.hybrid.build import Mechanism

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from osub.claims import Claim, Judgement, Verdict, estimate
-from osub.claims.estimate import figures
+from analysis.claims import Claim, Judgement, Verdict, estimate
+from analysis.claims.estimate import figures
 from simulator.experiments.hybrid.measure import Measured
 from simulator.experiments.hybrid.survey import MECHANISMS, Survey
 from simulator.hybrid.generate import MIXES

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from osub.claims import Judgement, Row, not_comparable
+from analysis.claims import Judgement, Row, not_comparable
 from simulator.experiments.malleable import claims_all, claims_many_jobs, claims_theta
 from simulator.experiments.malleable.runs import Outcomes
 from simulator.experiments.malleable.said import OF_ALL, OF_ONE, THETA

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from statistics import fmean
 
-from osub.claims import best_of, fact, over_settings
+from analysis.claims import best_of, fact, over_settings
 from simulator.experiments.malleable.judging import (
     ALL,
     AVG,

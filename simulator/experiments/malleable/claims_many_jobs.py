@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from osub.claims import best_of, direction, fact, no_difference, over_settings
+from analysis.claims import best_of, direction, fact, no_difference, over_settings
 from simulator.experiments.malleable.judging import (
     ALL,
     AVG,

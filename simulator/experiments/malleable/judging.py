@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from statistics import fmean
 
-from osub.claims import Judgement, Verdict, estimate, over_settings
+from analysis.claims import Judgement, Verdict, estimate, over_settings
 from simulator.experiments.malleable.runs import SHARES, STRATEGIES, Outcomes
 
 NAMES = {

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from osub.units import US_PER_S
+from foundation.units import US_PER_S
 from simulator.experiments.malleable.window import Window, with_limits
 from simulator.periods import Periods
 from simulator.system import System

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from osub.units import US_PER_S
+from foundation.units import US_PER_S
 from simulator.engine.life_state import BY_RESIZE
 from simulator.engine.outcome import PoolRun
 from simulator.engine.records import Ints

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from osub.claims import Claim
+from analysis.claims import Claim
 
 HASWELL, KNL, EAGLE, THETA = SYSTEMS = ("HASWELL", "KNL", "EAGLE", "THETA")
 

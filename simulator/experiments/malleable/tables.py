@@ -6,7 +6,7 @@ from statistics import fmean
 
 import numpy as np
 
-from osub.claims import estimate
+from analysis.claims import estimate
 from simulator.experiments.malleable.judging import ALL, NAMES, RIGID_SHARE, value_text
 from simulator.experiments.malleable.runs import RIGID, SHARES, STRATEGIES, Case, Outcomes
 from simulator.experiments.tables import ABSENT, ExperimentTable

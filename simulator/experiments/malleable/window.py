@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from osub.errors import InputError
-from osub.units import US_PER_S
+from foundation.errors import InputError
+from foundation.units import US_PER_S
 from simulator.options import Cleaning
 from simulator.system import System, single_queue
 from simulator.workload import Workload, make_workload

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from osub.claims import Claim, Row, direction, fact, not_comparable
+from analysis.claims import Claim, Row, direction, fact, not_comparable
 from predictor.model.three_folds import accuracy_of
 from simulator.experiments.pairing import parallel
 from simulator.experiments.pairing.beside_thesis import UNFIT, Folds

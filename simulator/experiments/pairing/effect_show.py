@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from osub.claims import estimate
+from analysis.claims import estimate
 from simulator.experiments.pairing.effect import RANDOM, Effect
 from simulator.experiments.tables import ExperimentTable
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from osub.claims import Claim, Row, direction, not_comparable
+from analysis.claims import Claim, Row, direction, not_comparable
 from predictor.dataset import Kind
 from simulator.experiments.pairing.measured import Floats, Measured
 from simulator.experiments.tables import ExperimentTable

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import plotly.graph_objects as go
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from predictor.data import FOLDER
 from predictor.dataset import Kind
 from predictor.model.page import calibration_chart, map_chart

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from osub.claims import Judgement, Row, Verdict, no_difference, not_comparable
+from analysis.claims import Judgement, Row, Verdict, no_difference, not_comparable
 from simulator.experiments.timesharing.edison import Floats
 from simulator.experiments.timesharing.outcome import SPANS_A_DAY, Outcome, Setting
 from simulator.experiments.timesharing.survey import BATCH, OVERHEADS, SHARE, Survey

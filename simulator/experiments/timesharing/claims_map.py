@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from osub.claims import Row, not_comparable
+from analysis.claims import Row, not_comparable
 from simulator.experiments.timesharing.bins import FEWEST, Counts, crossing_s
 from simulator.experiments.timesharing.edison import Floats
 from simulator.experiments.timesharing.outcome import Setting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from osub.claims import Claim, Judgement, Row, Verdict, fact, no_difference
+from analysis.claims import Claim, Judgement, Row, Verdict, fact, no_difference
 from simulator.experiments.timesharing.bins import FEWEST
 from simulator.experiments.timesharing.claims_map import ALL, crossings_h
 from simulator.experiments.timesharing.outcome import LONG_S, Outcome, Setting

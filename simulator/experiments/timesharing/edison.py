@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from osub.units import US_PER_S
+from foundation.units import US_PER_S
 from simulator.timeshare.memory import draw_memory
 from simulator.timeshare.state import Demands
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from osub.units import US_PER_S
+from foundation.units import US_PER_S
 from simulator.experiments.timesharing.bins import (
     BINS,
     LARGE_FROM,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from osub.claims import estimate
+from analysis.claims import estimate
 from simulator.experiments.tables import ExperimentTable
 from simulator.experiments.timesharing.bins import SIZE_EDGES
 from simulator.experiments.timesharing.survey import (

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from osub.errors import InputError
-from osub.units import US_PER_S
+from foundation.errors import InputError
+from foundation.units import US_PER_S
 from simulator.engine.records import Ints
 from simulator.experiments.timesharing.edison import DAY_S, LOAD, NODES, Edison
 from simulator.options import Cleaning

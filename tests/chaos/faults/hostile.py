@@ -8,13 +8,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from foundation.slurm import JobState
 from gangd.agent.hammer import thaw_recorded
 from gangd.freezer.cgroup import CgroupFreezer
 from gangd.freezer.model import StepKey
 from gangd.freezer.tree import CGROUP2
 from gangd.guardian.place import state_path
 from gangd.guardian.statefile import StateFile
-from osub.slurm import JobState
 from tests.chaos.broken import Broken, wait_for
 from tests.chaos.fault import Fault
 from tests.chaos.stage import Stage

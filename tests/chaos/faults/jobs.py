@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import ClassVar
 
-from osub.slurm import JobState
+from foundation.slurm import JobState
 from tests.chaos.broken import Broken, wait_for
 from tests.chaos.fault import Fault
 from tests.chaos.faults.slurm import SlurmFault

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from osub.slurm import JobState
+from foundation.slurm import JobState
 from tests.integration.gang.frozen import processes_of
 from tests.integration.gang.stage import SPIN, Stage
 from tests.integration.hostile import ATTACKS, filled

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from deploy.local import Gang, LocalCluster, Shape
+from foundation.errors import ClusterError
+from foundation.slurm import JobState
 from gangd.config import Config
 from gangd.controller.preflight import check_slurm
-from osub.errors import ClusterError
-from osub.slurm import JobState
 from tests.integration.gang.stage import SPIN, Stage, gangd
 from tests.integration.waiting import wait_until
 

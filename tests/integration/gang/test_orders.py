@@ -14,7 +14,7 @@ import pytest
 
 from deploy.local.daemons import find_process
 from deploy.local.gang import status_folder
-from osub.slurm import JobState
+from foundation.slurm import JobState
 from tests.integration.gang.frozen import processes_of
 from tests.integration.gang.stage import SPIN, TURN_S, Stage
 from tests.integration.waiting import wait_until

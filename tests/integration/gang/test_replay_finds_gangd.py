@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.gang import status_folder
-from osub.records import load_run
+from foundation.records import load_run
 from tests.integration.gang.stage import Stage
 
 pytestmark = [pytest.mark.slurm, pytest.mark.beside]

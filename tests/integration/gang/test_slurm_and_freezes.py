@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from osub.slurm import JobState
+from foundation.slurm import JobState
 from tests.integration.gang.frozen import cpu_s, is_frozen, processes_of
 from tests.integration.gang.stage import SPIN, Stage
 from tests.integration.waiting import wait_until

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from osub.records import SliceRecord
-from osub.slurm import JobState
+from foundation.records import SliceRecord
+from foundation.slurm import JobState
 from tests.integration.gang.frozen import is_frozen, processes_of
 from tests.integration.gang.stage import SPIN, Stage
 from tests.integration.waiting import wait_until

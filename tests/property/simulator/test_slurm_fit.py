@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osub.records import Run
+from foundation.records import Run
 from simulator.fit.configured import configured
 from simulator.fit.estimates import longest_wait, period, phase, shortest
 from simulator.fit.fit import fit_run

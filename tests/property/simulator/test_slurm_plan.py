@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osub.units import US_PER_S
+from foundation.units import US_PER_S
 from simulator.job import Job
 from simulator.policies.slurm_plan import Node, Plan, windows
 from tests.fixtures.tier import examples

@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 import zmq
 
+from foundation.in_memory import live_folder
 from gangd.freezer.procfs import read_stat
 from gangd.guardian.place import state_path
 from gangd.guardian.statefile import StateFile, Word
 from gangd.wire.down import Exempt
-from osub.in_memory import live_folder
 from tests.fixtures.gang_host import SPIN, TICK, RealCgroups, runs, stands, until
 from tests.fixtures.gang_puppet import Puppet, farewells
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from foundation.errors import HostError
+from foundation.in_memory import live_folder
 from gangd.agent.assemble import Settings, serve
 from gangd.guardian.place import make_private, state_path
 from gangd.guardian.statefile import StateFile, Word
 from gangd.keys import make_keys
-from osub.errors import HostError
-from osub.in_memory import live_folder
 from tests.fixtures.gang_host import FakeV1
 
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from foundation.errors import HostError
 from gangd.freezer.cgroup import CgroupFreezer
 from gangd.freezer.model import Did, NoLedger, StepKey, StepState
 from gangd.freezer.tree import CGROUP1
-from osub.errors import HostError
 from tests.fixtures.gang_host import SLEEP, SPIN, FakeV1, RealCgroups, runs, stands, until
 
 BATCH = StepKey(12, "batch")

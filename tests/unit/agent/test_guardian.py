@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from foundation.errors import HostError
 from gangd.freezer.procfs import read_stat
 from gangd.guardian.spawn import Guardian
 from gangd.guardian.statefile import StateFile, Word
-from osub.errors import HostError
 from tests.fixtures.gang_host import SPIN, TICK, RealCgroups, runs, stands, until
 
 pytestmark = pytest.mark.slow

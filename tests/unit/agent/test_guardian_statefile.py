@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from foundation.errors import HostError
 from gangd.guardian.revive import thaw_held
 from gangd.guardian.statefile import RECORDS, StateFile, Word
-from osub.errors import HostError
 from tests.fixtures.gang_host import FakeV1
 
 

@@ -9,14 +9,14 @@ import msgspec
 import polars as pl
 import pytest
 
-from osub.analysis.derived import MetricOptions
-from osub.analysis.host_use import host_use, pace_of
-from osub.analysis.job_by_job import run_errors
-from osub.analysis.metrics import measure
-from osub.analysis.rows import metric_rows
-from osub.analysis.verdict import verdict_of
-from osub.records import HOST, GangSettings, HostRecord, Run
-from osub.records.tables import frame_of
+from analysis.derived import MetricOptions
+from analysis.host_use import host_use, pace_of
+from analysis.job_by_job import run_errors
+from analysis.metrics import measure
+from analysis.rows import metric_rows
+from analysis.verdict import verdict_of
+from foundation.records import HOST, GangSettings, HostRecord, Run
+from foundation.records.tables import frame_of
 from tests.unit.analysis.test_verdict import made_run
 
 

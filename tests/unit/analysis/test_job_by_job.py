@@ -10,11 +10,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from osub.analysis.comparison import error_curve, short_place
-from osub.analysis.job_by_job import pair, places, run_errors
+from analysis.comparison import error_curve, short_place
+from analysis.job_by_job import pair, places, run_errors
+from foundation.errors import UsageError
+from foundation.records import Run, RunInfo, load_run, write_run
 from osub.cli.compare import compare
-from osub.errors import UsageError
-from osub.records import Run, RunInfo, load_run, write_run
 
 app = typer.Typer()
 app.command()(compare)

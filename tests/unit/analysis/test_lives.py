@@ -8,15 +8,15 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from osub.analysis.derived import with_derived
-from osub.analysis.gantt import gantt
-from osub.analysis.job_by_job import pair, run_errors
-from osub.analysis.lives import stretches
-from osub.analysis.metrics import RunMetrics, measure
-from osub.analysis.report import write_report
-from osub.analysis.slice_metrics import attained_shares, busy_slices
-from osub.analysis.table import metrics_tables
-from osub.records import (
+from analysis.derived import with_derived
+from analysis.gantt import gantt
+from analysis.job_by_job import pair, run_errors
+from analysis.lives import stretches
+from analysis.metrics import RunMetrics, measure
+from analysis.report import write_report
+from analysis.slice_metrics import attained_shares, busy_slices
+from analysis.table import metrics_tables
+from foundation.records import (
     ALLOCATIONS,
     JOBS,
     SLICES,
@@ -28,8 +28,8 @@ from osub.records import (
     load_run,
     write_run,
 )
-from osub.records.rows import AllocationCause, SliceRole
-from osub.records.tables import frame_of
+from foundation.records.rows import AllocationCause, SliceRole
+from foundation.records.tables import frame_of
 from tests.fixtures.records import make_ended, make_info, make_trace
 
 INFO = make_info(system="N3C4", node_names=("n1", "n2", "n3"), multiplicity=1)

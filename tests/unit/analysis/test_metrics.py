@@ -5,13 +5,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from osub.analysis.derived import MetricOptions, with_derived
-from osub.analysis.metrics import RunMetrics, measure
-from osub.records import JOBS, Placement, Run, SliceRecord, write_run
-from osub.records.columns import SLICES, Row
-from osub.records.reader import load_run
-from osub.records.rows import JobRecord
-from osub.records.tables import frame_of
+from analysis.derived import MetricOptions, with_derived
+from analysis.metrics import RunMetrics, measure
+from foundation.records import JOBS, Placement, Run, SliceRecord, write_run
+from foundation.records.columns import SLICES, Row
+from foundation.records.reader import load_run
+from foundation.records.rows import JobRecord
+from foundation.records.tables import frame_of
 from tests.fixtures.records import make_ended, make_info, make_job, make_trace
 
 HAND = [

@@ -8,11 +8,11 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from osub.analysis.comparison import job_rows, job_table
-from osub.analysis.metrics import RunMetrics, measure
-from osub.analysis.rows import metric_rows, number
-from osub.analysis.table import metrics_tables
-from osub.records import load_run
+from analysis.comparison import job_rows, job_table
+from analysis.metrics import RunMetrics, measure
+from analysis.rows import metric_rows, number
+from analysis.table import metrics_tables
+from foundation.records import load_run
 from tests.fixtures.example_runs import example_run
 
 

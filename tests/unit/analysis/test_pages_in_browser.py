@@ -12,11 +12,11 @@ import plotly.graph_objects as go
 import polars as pl
 import pytest
 
-from osub.analysis.charts import Chart, arrange
-from osub.analysis.compared import compared
-from osub.analysis.pages.content import Block, Cell, Grid, Page, Section, Told
-from osub.analysis.pages.frame import write_page
-from osub.records import Run, load_run
+from analysis.charts import Chart, arrange
+from analysis.compared import compared
+from analysis.pages.content import Block, Cell, Grid, Page, Section, Told
+from analysis.pages.frame import write_page
+from foundation.records import Run, load_run
 from tests.fixtures.browser import Browser, Tab, needs_chromium
 from tests.fixtures.example_runs import Setting, example_run
 

@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from plotly.offline import get_plotlyjs
 
-from osub.analysis.pages.plotly_script import LETTERS, packed_plotly
+from analysis.pages.plotly_script import LETTERS, packed_plotly
 
 
 def test_what_is_packed_is_plotlys_script_and_no_markup_begins_in_it() -> None:
@@ -21,5 +21,5 @@ def test_what_is_packed_is_plotlys_script_and_no_markup_begins_in_it() -> None:
 
 def test_the_page_unpacks_with_the_same_letters() -> None:
     assert (len(LETTERS), len(set(LETTERS))) == (85, 85)
-    script = (files("osub.analysis.pages") / "assets" / "figures.js").read_text(encoding="utf-8")
+    script = (files("analysis.pages") / "assets" / "figures.js").read_text(encoding="utf-8")
     assert f'const letters = "{LETTERS}";' in script

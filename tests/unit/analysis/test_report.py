@@ -8,11 +8,11 @@ import msgspec
 import polars as pl
 import pytest
 
-from osub.analysis.labels import told_apart
-from osub.analysis.report import write_report
-from osub.errors import OutputError
-from osub.records import JOBS, Run, RunWriter, load_run, write_run
-from osub.records.tables import frame_of
+from analysis.labels import told_apart
+from analysis.report import write_report
+from foundation.errors import OutputError
+from foundation.records import JOBS, Run, RunWriter, load_run, write_run
+from foundation.records.tables import frame_of
 from tests.fixtures.example_runs import example_run
 from tests.fixtures.records import make_ended, make_info, make_job, make_trace
 

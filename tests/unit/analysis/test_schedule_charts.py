@@ -6,14 +6,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from osub.analysis.curves import scale
-from osub.analysis.derived import with_derived
-from osub.analysis.gantt import gantt
-from osub.analysis.lanes import Bar, bars
-from osub.analysis.load_map import HEAT_COLUMNS, mean_load
-from osub.analysis.slice_charts import excerpt_chart, interval_rows
-from osub.records import JOBS, SLICES, Placement, SliceRecord, load_run
-from osub.records.tables import frame_of
+from analysis.curves import scale
+from analysis.derived import with_derived
+from analysis.gantt import gantt
+from analysis.lanes import Bar, bars
+from analysis.load_map import HEAT_COLUMNS, mean_load
+from analysis.slice_charts import excerpt_chart, interval_rows
+from foundation.records import JOBS, SLICES, Placement, SliceRecord, load_run
+from foundation.records.tables import frame_of
 from tests.fixtures.example_runs import example_run
 from tests.fixtures.records import make_ended, make_info
 

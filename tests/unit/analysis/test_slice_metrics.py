@@ -3,7 +3,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from osub.analysis.slice_metrics import (
+from analysis.slice_metrics import (
     attained_shares,
     busy_slices,
     jain_index,
@@ -11,8 +11,8 @@ from osub.analysis.slice_metrics import (
     spread,
     usage_intervals,
 )
-from osub.records import JOBS, SLICES, Placement, SliceRecord, SliceRole
-from osub.records.tables import frame_of
+from foundation.records import JOBS, SLICES, Placement, SliceRecord, SliceRole
+from foundation.records.tables import frame_of
 from tests.fixtures.records import make_ended
 
 ROLES: dict[str, SliceRole] = {"r": "run", "h": "held", "i": "idle", "f": "free"}

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osub.analysis.compared import compared
-from osub.analysis.verdict import Verdict, verdict_of
-from osub.analysis.verdict.gains import gain_rows, gains
-from osub.analysis.verdict.paired import batch_means, welch
-from osub.analysis.verdict.sentences import duration
-from osub.errors import UsageError
-from osub.records import JOBS, GangSettings, JobRecord, Run, RunInfo, load_run, write_run
-from osub.records.tables import frame_of
+from analysis.compared import compared
+from analysis.verdict import Verdict, verdict_of
+from analysis.verdict.gains import gain_rows, gains
+from analysis.verdict.paired import batch_means, welch
+from analysis.verdict.sentences import duration
+from foundation.errors import UsageError
+from foundation.records import JOBS, GangSettings, JobRecord, Run, RunInfo, load_run, write_run
+from foundation.records.tables import frame_of
 from tests.fixtures.example_runs import example_run
 from tests.fixtures.tier import examples
 

@@ -12,12 +12,12 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 import simulator.experiments.studies
+from foundation.errors import OutputError, UsageError
 from osub.cli.experiment import app
-from osub.errors import OutputError, UsageError
 from simulator.experiments.claim_study import study_names
 
 SOURCE = """
-from osub.claims import Claim, Row, direction, not_comparable
+from analysis.claims import Claim, Row, direction, not_comparable
 from simulator.experiments.claim_study import ClaimStudy, Findings
 from simulator.experiments.tables import ExperimentTable
 

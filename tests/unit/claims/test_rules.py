@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osub.claims import (
+from analysis.claims import (
     Verdict,
     best_of,
     direction,

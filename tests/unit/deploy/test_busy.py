@@ -10,7 +10,7 @@ import pytest
 
 from deploy.local import busy
 from deploy.local.busy import busy_share, busy_warning
-from osub.cpu_time import CpuTime, cpu_time
+from foundation.cpu_time import CpuTime, cpu_time
 
 
 class _Cpu(NamedTuple):

@@ -21,8 +21,8 @@ from deploy.compose.inside.settings import read_settings, to_environment
 from deploy.compose.inside.slurm_says import read_addresses
 from deploy.compose.inside.supervise import Daemon, Supervisor
 from deploy.compose.inside.waiting import wait_for
-from osub.errors import ClusterError, HostError, OsubError, UsageError
-from osub.slurm.hosts import expand_hosts
+from foundation.errors import ClusterError, HostError, OsubError, UsageError
+from foundation.slurm.hosts import expand_hosts
 
 
 def test_settings_come_back_as_they_were_sent() -> None:

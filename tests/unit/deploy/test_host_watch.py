@@ -12,7 +12,7 @@ from deploy.local.own_time import ProcessTime
 from deploy.local.state import ClusterState
 from deploy.local.watch import HostWatch
 from deploy.shape import Shape
-from osub.cpu_time import CpuTime
+from foundation.cpu_time import CpuTime
 
 
 class Host:

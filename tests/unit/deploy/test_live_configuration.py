@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from deploy.checks import Advice, Configuration, Grade, judge
-from osub.slurm import Node, Partition
-from osub.slurm.site_text import read_config, read_nodes, read_partitions
+from foundation.slurm import Node, Partition
+from foundation.slurm.site_text import read_config, read_nodes, read_partitions
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "slurm"
 

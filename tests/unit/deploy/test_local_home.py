@@ -15,7 +15,7 @@ import pytest
 
 from deploy.local.belongings import FolderName
 from deploy.local.home import Home, take_home
-from osub.errors import ClusterError, OutputError, TrustError
+from foundation.errors import ClusterError, OutputError, TrustError
 from tests.fixtures.tier import choose
 
 ALL: tuple[FolderName, ...] = ("log", "run", "spool", "slurmctld", "scratch", "gang")

@@ -13,7 +13,7 @@ from deploy.local.conf import cgroup_conf, slurm_conf
 from deploy.local.host import CgroupVersion, Host, _host_name, _user_name, usable_cgroup
 from deploy.local.layout import free_ports, make_layout
 from deploy.shape import Gang, Queues, Shape, natural_shape, pin_cpus
-from osub.errors import HostError, UsageError
+from foundation.errors import HostError, UsageError
 
 HOST = Host("host1", "alice", False, (0, 1, 2, 3), 16_000, CgroupVersion.NONE, {})
 ROOT = Host("host1", "root", True, (0, 1, 2, 3), 16_000, CgroupVersion.V1, {})

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from osub.errors import HostError, UsageError
-from osub.slurm import FakeSlurm, Job, JobState, Receiver, SubmitRequest
-from osub.slurm.run import Answer
+from foundation.errors import HostError, UsageError
+from foundation.slurm import FakeSlurm, Job, JobState, Receiver, SubmitRequest
+from foundation.slurm.run import Answer
 from submitter.eviction.carry_out import END_PATIENCE_S, End, Eviction, Outcome
 from submitter.eviction.orders import Fate, Order, Requeue, Ways, commands, read_template
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from foundation.slurm import FakeSlurm, JobState, SubmitRequest
 from osub.cli import evict_live
-from osub.slurm import FakeSlurm, JobState, SubmitRequest
 from tests.unit.eviction.test_evict_command import call
 
 HOSTILE = "$(reboot); <b>x</b> \x1b[2J ts_min=0"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from simulator.eviction import Choice, EvictableJob, Question, Solver, cheapest, solve
 from simulator.eviction.greedy import Columns
 from simulator.eviction.items import job_items

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osub.errors import UsageError
-from osub.slurm import Job, JobSnapshot, JobState, Node, NodeCores, Partition, UnreadableJob
+from foundation.errors import UsageError
+from foundation.slurm import Job, JobSnapshot, JobState, Node, NodeCores, Partition, UnreadableJob
 from simulator.eviction import Choice, Solver
 from simulator.eviction.groups import MOST_TOGETHER, group_items
 from simulator.eviction.live import answer_world

@@ -15,10 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from foundation.errors import InputError
 from gangd.controller.status import Status, read_status
 from gangd.keys import make_keys
 from gangd.wire import Welcome
-from osub.errors import InputError
 from tests.fixtures.gang_loop import ScriptedAgent
 from tests.fixtures.tier import choose
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from foundation.slurm import JobSnapshot
 from gangd.control.ask import ask
 from gangd.control.requests import Answer, Request, Target
 from gangd.controller.keeper import STATE_NAME
@@ -17,7 +18,6 @@ from gangd.controller.slicelog import read_slices
 from gangd.keys import SHARED_AGENT
 from gangd.main import main
 from gangd.wire import Ping, Pong, Report
-from osub.slurm import JobSnapshot
 from tests.fixtures.gang_loop import Stage, no_jobs, submit_two, two_jobs
 
 pytestmark = pytest.mark.slow

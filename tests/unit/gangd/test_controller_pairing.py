@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation.errors import InputError, TrustError
+from foundation.slurm import FakeSlurm, JobSnapshot, SubmitRequest
 from gangd.controller.apart import PairRule, read_pairs
 from gangd.controller.policy import Policy
 from gangd.controller.view import ClusterView
 from gangd.core import CoreMap, Hold, JobView
-from osub.errors import InputError, TrustError
-from osub.slurm import FakeSlurm, JobSnapshot, SubmitRequest
 from tests.fixtures.tier import examples
 
 

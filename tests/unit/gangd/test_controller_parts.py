@@ -7,6 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from foundation.errors import ClusterError, HostError, InputError, UsageError
+from foundation.records import SliceRecord
+from foundation.slurm import FakeSlurm, JobSnapshot, Partition, SubmitRequest, UnreadableJob
+from foundation.slurm import JobState as SlurmState
 from gangd.agent.node import REPORT_NS
 from gangd.config import Config, Saying, load_config
 from gangd.controller.alarms import AlarmBoard, alarms_of
@@ -53,10 +57,6 @@ from gangd.wire import (
 )
 from gangd.wire.doorkeeper import Denied
 from gangd.wire.faults import ReplayedError
-from osub.errors import ClusterError, HostError, InputError, UsageError
-from osub.records import SliceRecord
-from osub.slurm import FakeSlurm, JobSnapshot, Partition, SubmitRequest, UnreadableJob
-from osub.slurm import JobState as SlurmState
 
 MAIN = Rules({"main": Rule(weight=4.0)})
 SHORT = Settings(freeze_cap_ns=5_000_000_000)

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from foundation.slurm import Job, JobSnapshot, JobState, Node, NodeCores, Reservation
+from foundation.slurm.site_text import read_reservations
 from gangd.controller.policy import Policy
 from gangd.controller.reserved import latest_end
 from gangd.controller.view import ClusterView
 from gangd.core import CoreMap
-from osub.slurm import Job, JobSnapshot, JobState, Node, NodeCores, Reservation
-from osub.slurm.site_text import read_reservations
 
 JOB = Job(
     job_id=1,

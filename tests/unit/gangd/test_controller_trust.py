@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import zmq
 
+from foundation.slurm import FakeSlurm, SubmitRequest
 from gangd.keys import load_agent_keys
 from gangd.wire import Fault, FoundState, JobSample, Leak, Ping, Pong, Report, SliceReport, encode
-from osub.slurm import FakeSlurm, SubmitRequest
 from tests.chaos.forger import client
 from tests.fixtures.gang_loop import ScriptedAgent, Stage
 

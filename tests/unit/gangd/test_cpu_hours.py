@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from foundation.slurm import Job, JobState, NodeCores
 from gangd.controller.cpu_hours import hours_by_job, summed
 from gangd.controller.slicefiles import Retention
 from gangd.controller.slicelog import SliceLog, read_rows
 from gangd.core import SliceRow
 from osub.cli.main import root
-from osub.slurm import Job, JobState, NodeCores
 
 SECOND_NS = 1_000_000_000
 

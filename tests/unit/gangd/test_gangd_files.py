@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from foundation.errors import TrustError, UsageError
+from foundation.in_memory import live_folder, stand_in
 from gangd.agent.assemble import Settings, _lock
 from gangd.agent.hammer import thaw_recorded
 from gangd.config import Config, load_config
@@ -15,8 +17,6 @@ from gangd.controller.preflight import hides_jobs
 from gangd.controller.slicelog import SliceLog
 from gangd.guardian.place import ledger_folders, state_path
 from gangd.keys import load_agent_keys, load_controller_keys, make_keys
-from osub.errors import TrustError, UsageError
-from osub.in_memory import live_folder, stand_in
 
 OTHER = 61_234
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to somebody else")

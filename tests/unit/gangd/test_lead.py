@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from foundation.errors import HostError, TrustError, UsageError
 from gangd.config import Config, load_config
 from gangd.controller.keeper import Keeper
 from gangd.controller.lead import LEADER_NAME, Candidate, Lead, Leader, LeadFile
-from osub.errors import HostError, TrustError, UsageError
 
 SECOND = 1_000_000_000
 

@@ -16,6 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation.errors import ClusterError, OutputError, TrustError, UsageError
+from foundation.slurm import FakeSlurm, Job, JobSnapshot, JobState, SubmitRequest
 from gangd.control.ask import ask
 from gangd.control.book import OrderBook, by_name
 from gangd.control.permission import Facts, Peer, refusal
@@ -35,8 +37,6 @@ from gangd.controller.operators import Operators
 from gangd.controller.policy import Policy
 from gangd.controller.view import ClusterView
 from gangd.core import CoreMap
-from osub.errors import ClusterError, OutputError, TrustError, UsageError
-from osub.slurm import FakeSlurm, Job, JobSnapshot, JobState, SubmitRequest
 
 ROOT, GANGD, ALICE, BOB = 0, 990, 1000, 1001
 ROOT_PEER = Peer(ROOT, 7, "root")

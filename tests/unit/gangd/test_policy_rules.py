@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from foundation.errors import ClusterError, UsageError
+from foundation.slurm import FakeSlurm, Job, JobSnapshot, Partition, SubmitRequest
 from gangd.config import Config, Saying, load_config
 from gangd.controller.examine import enforces, examine, unknown_names
 from gangd.controller.policy import Policy, Rule, Rules
@@ -15,8 +17,6 @@ from gangd.controller.preflight import check_slurm
 from gangd.controller.sayings import policy_of
 from gangd.controller.view import ClusterView
 from gangd.core import CoreMap, Hold
-from osub.errors import ClusterError, UsageError
-from osub.slurm import FakeSlurm, Job, JobSnapshot, Partition, SubmitRequest
 
 
 def job(**more: Any) -> Job:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from foundation.errors import InputError, OutputError
 from gangd.controller.slicefiles import HOUR_NS, NAME, Retention, part_name
 from gangd.controller.slicefollow import SliceFollower
 from gangd.controller.slicelog import SliceLog, read_slices
 from gangd.core import SliceRow
-from osub.errors import InputError, OutputError
 from tests.fixtures.gang_host import until
 from tests.fixtures.tier import choose
 

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 import pytest
 import zmq
 
+from foundation.slurm import FakeSlurm, JobSnapshot, SubmitRequest
+from foundation.slurm.faults import SlurmUnreachableError
 from gangd.controller.slurm_worker import MOVES_A_CALL, Answer, Failed, Looked, Moved, SlurmWorker
 from gangd.threads import Death
-from osub.slurm import FakeSlurm, JobSnapshot, SubmitRequest
-from osub.slurm.faults import SlurmUnreachableError
 
 
 def request(**more: int) -> SubmitRequest:

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from foundation.errors import ClusterError, TrustError
 from gangd.controller.slicelog import SliceLog
 from gangd.controller.status import NodeStatus, Status
 from osub.cli.main import run
-from osub.errors import ClusterError, TrustError
 from osub.live.gang import AUTO, NONE, collector_of, find_gang
 
 CONFIG = {"PreemptMode": "OFF", "SlurmUser": f"slurm({os.geteuid()})"}

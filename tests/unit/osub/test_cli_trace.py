@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from foundation.errors import InputError
 from osub.cli.trace import app
-from osub.errors import InputError
 
 TRACE = b"""\
 ; Installation: Lab [bold]\x1b[31m

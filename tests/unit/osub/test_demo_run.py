@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from foundation.errors import OutputError, TrustError
 from osub.demo.run import choose_trace, clear_run, make_out, scratch_folder
-from osub.errors import OutputError, TrustError
 from tests.fixtures.real_runs import Row, real_run
 
 JOBS: list[Row] = [("batch", 0, 0.2, 1.2, 12.2, 10, "0")]

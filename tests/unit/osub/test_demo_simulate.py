@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from foundation.records import GangSettings, Run
 from osub.demo.run import SETTINGS
 from osub.demo.simulated import simulate_all
-from osub.records import GangSettings, Run
 from tests.fixtures.real_runs import Row, real_run
 
 pytestmark = pytest.mark.slow

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from foundation.records import load_run
 from osub.cli.main import run
-from osub.records import load_run
 
 
 @pytest.fixture

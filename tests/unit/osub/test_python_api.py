@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import osub
+from foundation.errors import InputError, OutputError, UsageError
 from osub.api import Comparison, Run, Trace
 from osub.api.words import parameters
-from osub.errors import InputError, OutputError, UsageError
 from workloads.swf import write_swf
 from workloads.trace.generate import generate_trace
 

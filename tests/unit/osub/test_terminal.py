@@ -9,10 +9,10 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
+from foundation.one_line import one_line
 from gangd.main import OneLineEach
 from osub.cli.main import run
 from osub.cli.terminal import Console
-from osub.one_line import one_line
 
 EVIL = "a\x1b[31mb\x1b]0;title\x07\x9b2J\u202ec[/x][link=http://x]d"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from foundation.errors import ClusterError
 from osub.cli.top_job import about
-from osub.errors import ClusterError
 from tests.unit.osub.test_cli_top import status
 
 

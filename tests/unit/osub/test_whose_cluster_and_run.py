@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from osub.errors import ClusterError, TrustError
+from foundation.errors import ClusterError, TrustError
+from foundation.records import RunWriter
 from osub.live.cluster import find_cluster
-from osub.records import RunWriter
 from submitter.plan import PlannedJob
 from submitter.script import batch_script
 from tests.fixtures.records import make_info, make_trace

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from osub.errors import ClusterError, UsageError
+from foundation.errors import ClusterError, UsageError
 from osub.physical import beds as rooms
 from osub.physical.beds import Bed, ConfiguredBeds, Given, Looked, recognise
 from osub.physical.layouts import DEDICATED, GANGD, NAIVE, Layout

@@ -9,12 +9,12 @@ from typing import cast
 
 import pytest
 
-from osub.errors import ClusterError, InputError, OutputError
+from foundation.errors import ClusterError, InputError, OutputError
+from foundation.records.columns import JOBS
 from osub.physical.beds import Bed
 from osub.physical.carry import InterruptedStudyError, carry_out
 from osub.physical.folder import Study, StudyFolder
 from osub.physical.plan import PLACES, Item, Plan
-from osub.records.columns import JOBS
 from tests.unit.physical.made import small_plan
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from osub.claims import Row, Verdict
+from analysis.claims import Row, Verdict
 from osub.physical.claims_full import full_rows
 from osub.physical.found import claims, findings, verdict
 from osub.physical.outcome import Outcome

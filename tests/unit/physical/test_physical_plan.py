@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from osub.physical.layouts import DEDICATED, layouts_of
 from osub.physical.plan import (
     DAY,

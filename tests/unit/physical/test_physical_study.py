@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from analysis.claims import Verdict
 from deploy.local import Gang, Queues
-from osub.claims import Verdict
-from osub.errors import InputError, UsageError
+from foundation.errors import InputError, UsageError
+from foundation.records import GangSettings
 from osub.physical.folder import Study, StudyFolder
 from osub.physical.layouts import GANGD, NAIVE, SLURM_GANG, layout_found, layouts_of
 from osub.physical.study import Asked, PhysicalStudy, budget_s
-from osub.records import GangSettings
 from submitter.target import Pool, Target
 from workloads.swf import SwfHeader, SwfJob, SwfTrace, write_swf
 

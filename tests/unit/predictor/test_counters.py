@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation.errors import HostError
 from osub.cli.main import run
-from osub.errors import HostError
 from predictor.counters import Count, offers, provider_of
 from predictor.counters.cachegrind import CachegrindCounters, counts_of, last_level, parse_summary
 from predictor.counters.perf import Event, PerfCounters, parse_stat

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import predictor
-from osub.errors import InputError, OutputError
+from foundation.errors import InputError, OutputError
 from predictor.dataset import (
     APPLICATIONS,
     COUNTERS,

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from foundation.errors import InputError
 from osub.cli.predict import app
-from osub.errors import InputError
 from predictor.dataset import Kind, read_pairs, write_pairs
 from predictor.dataset.dcslab import read_dcslab
 from predictor.model.few import few_of

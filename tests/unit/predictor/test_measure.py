@@ -19,9 +19,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation.errors import HostError, InputError, UsageError
 from osub.cli.main import run
 from osub.cli.predict_measure import seconds_of
-from osub.errors import HostError, InputError, UsageError
 from predictor.dataset import SOLO, TRIALS, Kind, read_pairs
 from predictor.measure.host import describe_host, siblings
 from predictor.measure.journal import JOURNAL_NAME, Journal, pair_frame

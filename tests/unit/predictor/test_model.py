@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from foundation.errors import InputError
 from osub.cli.predict import app
-from osub.errors import InputError
 from predictor.dataset import APPLICATIONS, COUNTERS, PAIRS, STRESSOR, Kind, Pairs, write_pairs
 from predictor.model import Model, read_model, write_model
 from predictor.model.clusters import cluster

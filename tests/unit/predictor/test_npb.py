@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from foundation.errors import UsageError
 from osub.cli.main import run
-from osub.errors import UsageError
 from predictor.measure.running import ProgramError, Running
 from predictor.measure.window import measure
 from predictor.programs.catalogue import applications_named, known_applications

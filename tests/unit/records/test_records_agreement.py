@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from osub.errors import InputError
-from osub.records import (
+from foundation.errors import InputError
+from foundation.records import (
     ALLOCATIONS,
     JOBS,
     AllocationRecord,
@@ -20,9 +20,9 @@ from osub.records import (
     load_run,
     write_run,
 )
-from osub.records.agreement import check_agreement
-from osub.records.rows import AllocationCause
-from osub.records.tables import frame_of, write_table
+from foundation.records.agreement import check_agreement
+from foundation.records.rows import AllocationCause
+from foundation.records.tables import frame_of, write_table
 from tests.fixtures.records import make_ended, make_info, make_job, make_trace
 
 PLACE = (Placement("n1", (0, 1, 3)),)

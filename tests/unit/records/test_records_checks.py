@@ -6,11 +6,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from osub.errors import InputError
-from osub.records import ALLOCATIONS, JOBS, SLICES, AllocationRecord, JobRecord, Placement, SliceRecord
-from osub.records.checks import check_record, check_table
-from osub.records.columns import Row
-from osub.records.tables import complete, frame_of
+from foundation.errors import InputError
+from foundation.records import ALLOCATIONS, JOBS, SLICES, AllocationRecord, JobRecord, Placement, SliceRecord
+from foundation.records.checks import check_record, check_table
+from foundation.records.columns import Row
+from foundation.records.tables import complete, frame_of
 from tests.fixtures.records import make_ended, make_job
 
 BROKEN: list[tuple[str, Mapping[str, object], str]] = [

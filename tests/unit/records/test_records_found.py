@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from foundation.errors import InputError, OutputError
+from foundation.records import RunWriter
+from foundation.records.found import find_runs, remove_run
 from osub.cli.main import run
-from osub.errors import InputError, OutputError
-from osub.records import RunWriter
-from osub.records.found import find_runs, remove_run
 from tests.fixtures.records import make_ended, make_info, make_trace
 
 

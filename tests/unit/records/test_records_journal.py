@@ -4,9 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from osub.errors import InputError, OutputError
-from osub.records import JOBS, AllocationRecord, JobEntry, JobJournal, Placement, job_frames, read_entries
-from osub.records.journal import AppendFile, frame, good_length, read_frames
+from foundation.errors import InputError, OutputError
+from foundation.records import (
+    JOBS,
+    AllocationRecord,
+    JobEntry,
+    JobJournal,
+    Placement,
+    job_frames,
+    read_entries,
+)
+from foundation.records.journal import AppendFile, frame, good_length, read_frames
 from tests.fixtures.records import make_ended, make_job
 
 PAYLOADS = [b"alpha", b"b", b"gamma" * 10]

@@ -5,9 +5,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from osub.errors import InputError
-from osub.records import JOBS, RunWriter, load_run, write_run
-from osub.records.tables import frame_of
+from foundation.errors import InputError
+from foundation.records import JOBS, RunWriter, load_run, write_run
+from foundation.records.tables import frame_of
 from tests.fixtures.records import make_ended, make_info, make_job, make_trace
 
 

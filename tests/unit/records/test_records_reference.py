@@ -4,16 +4,16 @@ import sys
 from pathlib import Path
 from subprocess import run
 
-from osub.records.columns import TABLES, columns_of
-from osub.records.reference import reference
-from osub.records.run_info import GangSettings, HostInfo, RunInfo
+from foundation.records.columns import TABLES, columns_of
+from foundation.records.reference import reference
+from foundation.records.run_info import GangSettings, HostInfo, RunInfo
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "records.md"
 
 
 def test_the_record_reference_says_what_the_code_says() -> None:
     assert DOCUMENT.read_text(encoding="utf-8") == reference(), (
-        "python -m osub.records.reference > docs/records.md"
+        "python -m foundation.records.reference > docs/records.md"
     )
 
 
@@ -24,5 +24,5 @@ def test_every_column_and_field_has_a_meaning() -> None:
 
 
 def test_reading_records_does_not_load_the_charts() -> None:
-    program = "import sys, osub.records; sys.exit('plotly' in sys.modules or 'jinja2' in sys.modules)"
+    program = "import sys, foundation.records; sys.exit('plotly' in sys.modules or 'jinja2' in sys.modules)"
     assert run([sys.executable, "-c", program], check=False).returncode == 0

@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from osub.errors import InputError, OutputError
-from osub.records import (
+from foundation.errors import InputError, OutputError
+from foundation.records import (
     ALLOCATIONS,
     JOBS,
     SLICES,
@@ -24,7 +24,7 @@ from osub.records import (
     parse_cores,
     write_run,
 )
-from osub.records.tables import frame_of, rows_of
+from foundation.records.tables import frame_of, rows_of
 from tests.fixtures.records import make_ended, make_info, make_trace
 
 JOB_COUNT = 70_000
@@ -83,7 +83,7 @@ def test_the_same_jobs_give_the_same_bytes_in_any_order_and_form(tmp_path: Path,
 def test_the_number_of_threads_does_not_change_the_bytes(tmp_path: Path, trace: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from tests.unit.records.test_records_tables import many_jobs;"
-        "from tests.fixtures.records import make_info; from osub.records import write_run;"
+        "from tests.fixtures.records import make_info; from foundation.records import write_run;"
         "jobs, placements = many_jobs();"
         "write_run(Path(sys.argv[1]), make_info(), Path(sys.argv[2]), jobs, placements=placements)"
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from osub.errors import InputError, OutputError
-from osub.records import (
+from foundation.errors import InputError, OutputError
+from foundation.records import (
     AllocationRecord,
     HostRecord,
     JobEntry,

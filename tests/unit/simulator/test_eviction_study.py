@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from osub.claims import Row, Verdict
-from osub.errors import InputError
+from analysis.claims import Row, Verdict
+from foundation.errors import InputError
 from simulator.eviction.checkpoints import Checkpoints, Storage
 from simulator.experiments.eviction import scenarios
 from simulator.experiments.eviction.claims import claim_rows

@@ -12,8 +12,8 @@ import pytest
 from click.testing import Result as Outcome
 from typer.testing import CliRunner
 
+from foundation.errors import InputError, UsageError
 from osub.cli.experiment import app
-from osub.errors import InputError, UsageError
 from simulator.choices import Words, setting_of
 from simulator.engine.rules import Rules
 from simulator.experiments import kit, thesis5, thesis6

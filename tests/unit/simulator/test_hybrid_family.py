@@ -7,8 +7,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from foundation.records.folder import read_info
 from osub.cli.main import run
-from osub.records.folder import read_info
 from simulator.hybrid import job_files
 
 Job = tuple[int, int, int, int]  # number, submit, run, nodes

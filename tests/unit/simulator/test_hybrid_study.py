@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from osub.claims import Row, Verdict
+from analysis.claims import Row, Verdict
 from simulator.experiments.claim_study import study_of
 from simulator.experiments.hybrid.claims import claim_rows
 from simulator.experiments.hybrid.figures import drawings

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from simulator.job_sizes import Amdahl, Conversion, Downey, Efficiencies, Fractions, parallel_share
 from simulator.speedup import ASKED, downey_speedup
 from tests.fixtures.tier import examples

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from osub.errors import InputError
-from osub.records import ALLOCATIONS, AllocationRecord, GangSettings, Placement, load_run
-from osub.records.tables import frame_of
+from foundation.errors import InputError
+from foundation.records import ALLOCATIONS, AllocationRecord, GangSettings, Placement, load_run
+from foundation.records.tables import frame_of
 from simulator.latency import Latencies, read_latencies
 from simulator.measured import latencies_of, measure_latencies, measure_overhead, overhead_of
 from tests.fixtures.real_runs import Row, real_run

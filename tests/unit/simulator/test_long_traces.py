@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from simulator.choices import Words, setting_of
 from simulator.options import Cleaning
 from simulator.simulate import Result, simulate

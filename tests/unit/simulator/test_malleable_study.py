@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from osub.claims import Verdict
+from analysis.claims import Verdict
+from foundation.errors import InputError
 from osub.cli.main import run
-from osub.errors import InputError
 from simulator.experiments.malleable.claims import claim_rows
 from simulator.experiments.malleable.made_windows import (
     EAGLE,

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from osub.errors import InputError, UsageError
+from foundation.errors import InputError, UsageError
 from simulator.engine.state import FAR_US
 from simulator.outages import Failing, Outage, read_outages
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import osub
+from foundation.errors import InputError, UsageError
 from osub.cli.main import run
-from osub.errors import InputError, UsageError
 from predictor.dataset import Kind, write_pairs
 from predictor.model import write_model
 from predictor.model.fit import fit_model

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from osub.claims import Verdict
+from analysis.claims import Verdict
 from osub.cli.main import run
 from predictor.dataset import PAIRS, Kind
 from simulator.experiments.pairing import parallel

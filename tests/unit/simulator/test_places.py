@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osub.errors import InputError
-from osub.records import PlacementArrays
+from foundation.errors import InputError
+from foundation.records import PlacementArrays
 from simulator.engine.places import Places
 from tests.fixtures.tier import examples
 

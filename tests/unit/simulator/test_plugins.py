@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from osub.errors import InputError, UsageError
+from foundation.errors import InputError, UsageError
 from simulator.choices import Words, setting_of
 from simulator.options import Cleaning
 from simulator.simulate import Result, simulate

@@ -10,9 +10,9 @@ import typer
 from click.testing import Result as Outcome
 from typer.testing import CliRunner
 
+from foundation.errors import InputError, OsubError, OutputError, UsageError
+from foundation.records import load_run
 from osub.cli.simulate import simulate
-from osub.errors import InputError, OsubError, OutputError, UsageError
-from osub.records import load_run
 
 LINES = [
     "1 5 -1 100 4 -1 -1 4 100 -1 1 7 1 -1 1 -1 -1 -1",

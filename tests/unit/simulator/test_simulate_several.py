@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from foundation.errors import UsageError
+from foundation.records import load_run
 from osub.cli.main import run
 from osub.cli.simulate_several import multiplicities
-from osub.errors import UsageError
-from osub.records import load_run
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from osub.errors import UsageError
-from osub.records import GangSettings, load_run
+from foundation.errors import UsageError
+from foundation.records import GangSettings, load_run
 from simulator.choices import Words, setting_of
 from simulator.options import Cleaning
 from simulator.record import slice_frame, tables_of

@@ -11,10 +11,10 @@ import msgspec
 import polars as pl
 import pytest
 
+from foundation.errors import InputError, UsageError
+from foundation.records import ALLOCATIONS, AllocationRecord, GangSettings, Placement, Run, load_run
+from foundation.records.tables import frame_of
 from osub.cli.main import run as osub
-from osub.errors import InputError, UsageError
-from osub.records import ALLOCATIONS, AllocationRecord, GangSettings, Placement, Run, load_run
-from osub.records.tables import frame_of
 from simulator.fit.configured import configured
 from simulator.fit.fit import fit_run
 from simulator.fit.parameters import Parameter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from simulator.speedup import ASKED, amdahl, downey, from_table, linear
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from simulator.choices import Words, setting_of
 from simulator.system import System, multiple_queues, nodes_of_share
 

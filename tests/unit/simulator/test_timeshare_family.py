@@ -11,9 +11,9 @@ import typer
 from click.testing import Result as Outcome
 from typer.testing import CliRunner
 
+from foundation.errors import InputError, OsubError, UsageError
+from foundation.records import load_run
 from osub.cli.simulate import simulate
-from osub.errors import InputError, OsubError, UsageError
-from osub.records import load_run
 
 app = typer.Typer()
 app.command()(simulate)

@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from osub.errors import InputError
-from osub.units import US_PER_S
+from foundation.errors import InputError
+from foundation.units import US_PER_S
 from simulator.experiments.timesharing.bins import BINS, Grid, binned, crossing_s
 from simulator.experiments.timesharing.claims_load import load_rows, trace_rows
 from simulator.experiments.timesharing.claims_map import map_rows, scaling_rows

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from osub.errors import InputError, UsageError
+from foundation.errors import InputError, UsageError
 from simulator.options import Cleaning, Limits, Oversize, ZeroLength
 from simulator.system import Queues, System, multiple_queues, single_queue
 from simulator.workload import Workload, make_workload, without_patterns

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from osub.slurm import CommandSlurm, Job, JobSnapshot, JobState, Node, NodeCores, UnreadableJob
-from osub.slurm.apart import ApartSlurm
-from osub.slurm.apart.frames import (
+from foundation.slurm import CommandSlurm, Job, JobSnapshot, JobState, Node, NodeCores, UnreadableJob
+from foundation.slurm.apart import ApartSlurm
+from foundation.slurm.apart.frames import (
     MOST_BYTES,
     PART_BYTES,
     Answer,
@@ -25,15 +25,15 @@ from osub.slurm.apart.frames import (
     Jobs,
     Unread,
 )
-from osub.slurm.apart.process import Reader
-from osub.slurm.faults import (
+from foundation.slurm.apart.process import Reader
+from foundation.slurm.faults import (
     AnswerTooLongError,
     SlurmRefusedError,
     SlurmUnreachableError,
     UnknownFormatError,
 )
-from osub.slurm.nodebook import NodeBook
-from osub.slurm.sources import ChosenSource
+from foundation.slurm.nodebook import NodeBook
+from foundation.slurm.sources import ChosenSource
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "slurm"
 
@@ -180,8 +180,8 @@ Make = Callable[..., ApartSlurm]
 PRELUDE = """
 import os, sys, time
 from pathlib import Path
-from osub.slurm import Job, JobState, Node
-from osub.slurm.apart.frames import Decoder, Done, Fault, Gone, Jobs, Look, Nodes, encode
+from foundation.slurm import Job, JobState, Node
+from foundation.slurm.apart.frames import Decoder, Done, Fault, Gone, Jobs, Look, Nodes, encode
 started = Path(sys.argv[1]); started.write_text(started.read_text() + "x" if started.exists() else "x")
 starts = len(started.read_text())
 def say(*messages):

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osub.errors import ClusterError
-from osub.slurm.hosts import MOST_HOSTS, expand_hosts, expand_ids, fold_hosts
+from foundation.errors import ClusterError
+from foundation.slurm.hosts import MOST_HOSTS, expand_hosts, expand_ids, fold_hosts
 
 NAMES = st.lists(
     st.from_regex(r"\A[a-z]{1,3}-?(0[0-9]|[1-9][0-9]{0,2})\Z"), min_size=1, max_size=30, unique=True

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from osub.slurm import JobState, Node, NodeCores
-from osub.slurm.faults import UnknownFormatError
-from osub.slurm.library import LibrarySource, fitting_load, release
-from osub.slurm.nodebook import NodeBook
+from foundation.slurm import JobState, Node, NodeCores
+from foundation.slurm.faults import UnknownFormatError
+from foundation.slurm.library import LibrarySource, fitting_load, release
+from foundation.slurm.nodebook import NodeBook
 
 NODES = [
     Node(

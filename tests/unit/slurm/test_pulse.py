@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from osub.slurm import Job, JobSnapshot, JobState
-from osub.slurm.faults import AnswerTooLongError, SlurmUnreachableError
-from osub.slurm.nodebook import NodeBook
-from osub.slurm.pulse import FULL_EVERY_S, QuietSource
+from foundation.slurm import Job, JobSnapshot, JobState
+from foundation.slurm.faults import AnswerTooLongError, SlurmUnreachableError
+from foundation.slurm.nodebook import NodeBook
+from foundation.slurm.pulse import FULL_EVERY_S, QuietSource
 
 
 def snapshot(state: JobState = JobState.RUNNING) -> JobSnapshot:

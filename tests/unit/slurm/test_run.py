@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from osub.errors import HostError, UsageError
-from osub.slurm.run import run_command
+from foundation.errors import HostError, UsageError
+from foundation.slurm.run import run_command
 
 PATH = {"PATH": "/bin:/usr/bin"}
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from osub.errors import UsageError
-from osub.slurm import SubmitRequest
-from osub.slurm.sbatch import check_options, sbatch_options
+from foundation.errors import UsageError
+from foundation.slurm import SubmitRequest
+from foundation.slurm.sbatch import check_options, sbatch_options
 
 
 def test_what_a_site_asks_for_is_passed_on() -> None:

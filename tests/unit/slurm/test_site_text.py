@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from osub.errors import ClusterError
-from osub.slurm.scheduling import scheduling_config
-from osub.slurm.site_text import read_config, read_nodes, read_partitions
+from foundation.errors import ClusterError
+from foundation.slurm.scheduling import scheduling_config
+from foundation.slurm.site_text import read_config, read_nodes, read_partitions
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "slurm"
 NODES = (FIXTURES / "nodes.txt").read_text()

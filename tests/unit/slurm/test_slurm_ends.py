@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osub.slurm import CommandSlurm
-from osub.slurm.ends import moving_script, read_outcomes
-from osub.slurm.faults import SlurmUnreachableError
-from osub.slurm.run import Answer
+from foundation.slurm import CommandSlurm
+from foundation.slurm.ends import moving_script, read_outcomes
+from foundation.slurm.faults import SlurmUnreachableError
+from foundation.slurm.run import Answer
 
 ENDS = {7: 1_000_000_000, 5: 1_000_000_060}
 DONE = "invalid keyword: end-of-7\ninvalid keyword: end-of-5\n"

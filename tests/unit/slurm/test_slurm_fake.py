@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from osub.slurm import FakeSlurm, JobState, SubmitRequest
-from osub.slurm.faults import SlurmRefusedError, SlurmUnreachableError, SubmitUncertainError
+from foundation.slurm import FakeSlurm, JobState, SubmitRequest
+from foundation.slurm.faults import SlurmRefusedError, SlurmUnreachableError, SubmitUncertainError
 
 
 def request(

@@ -11,13 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from osub.slurm import Job, JobSnapshot, JobState
-from osub.slurm.faults import AnswerTooLongError, SlurmRefusedError, SlurmUnreachableError, UnknownFormatError
-from osub.slurm.json_jobs import JsonReader
-from osub.slurm.nodebook import NodeBook
-from osub.slurm.site_text import read_nodes
-from osub.slurm.sources import ChosenSource, JsonSource, TextSource
-from osub.slurm.text_jobs import FACTS, read_facts
+from foundation.slurm import Job, JobSnapshot, JobState
+from foundation.slurm.faults import (
+    AnswerTooLongError,
+    SlurmRefusedError,
+    SlurmUnreachableError,
+    UnknownFormatError,
+)
+from foundation.slurm.json_jobs import JsonReader
+from foundation.slurm.nodebook import NodeBook
+from foundation.slurm.site_text import read_nodes
+from foundation.slurm.sources import ChosenSource, JsonSource, TextSource
+from foundation.slurm.text_jobs import FACTS, read_facts
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "slurm"
 FACTS_TEXT = (FIXTURES / "facts.txt").read_text()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from osub.errors import ClusterError, UsageError
-from osub.records import load_run
-from osub.slurm import FakeSlurm, Node, Partition, SubmitRequest
+from foundation.errors import ClusterError, UsageError
+from foundation.records import load_run
+from foundation.slurm import FakeSlurm, Node, Partition, SubmitRequest
 from submitter.options import ReplayOptions, restored
 from submitter.plan import Oversize, PlanOptions, make_plan
 from submitter.replay import Wish

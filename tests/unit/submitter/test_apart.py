@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foundation.errors import InputError, UsageError
 from osub.cli.replay_pairing import check_beside, danger_of
-from osub.errors import InputError, UsageError
 from submitter.apart import (
     PAIRING_NAME,
     Danger,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from osub.slurm import FakeSlurm
+from foundation.slurm import FakeSlurm
 from submitter.begin import draw_up
 from submitter.dry_run import dry_run
 from submitter.options import ReplayOptions

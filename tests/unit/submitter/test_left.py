@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from osub.records import JobEntry, JobRecord
+from foundation.records import JobEntry, JobRecord
 from submitter.left import time_left_s
 from submitter.plan import PlannedJob
 

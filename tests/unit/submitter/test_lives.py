@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from osub.analysis.metrics import measure
-from osub.records import load_run
-from osub.slurm import JobState
+from analysis.metrics import measure
+from foundation.records import load_run
+from foundation.slurm import JobState
 from submitter.replay import Progress, Wish
 from submitter.timing import Timing
 from tests.fixtures.replay_world import START, World, events, make_world, rows, write_trace

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from osub.records import Run
-from osub.slurm import Job, JobSnapshot, JobState
+from foundation.records import Run
+from foundation.slurm import Job, JobSnapshot, JobState
 from submitter.options import ReplayOptions
 from submitter.replay import Progress, Wish
 from submitter.stuck import Hope, StuckJobs, hope_of

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from osub.errors import ClusterError, HostError
-from osub.records import load_run
-from osub.slurm import Job, JobSnapshot, JobState, SubmitRequest, UnreadableJob
-from osub.slurm.accounting import Accounted
-from osub.slurm.fake import SubmitFault, account_of
-from osub.slurm.faults import SlurmUnreachableError
+from foundation.errors import ClusterError, HostError
+from foundation.records import load_run
+from foundation.slurm import Job, JobSnapshot, JobState, SubmitRequest, UnreadableJob
+from foundation.slurm.accounting import Accounted
+from foundation.slurm.fake import SubmitFault, account_of
+from foundation.slurm.faults import SlurmUnreachableError
 from submitter.follow import Submission
 from submitter.replay import Progress, Wish
 from submitter.workers import WorkerThread

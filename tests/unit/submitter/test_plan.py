@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osub.errors import InputError, UsageError
-from osub.records import GangSettings
+from foundation.errors import InputError, UsageError
+from foundation.records import GangSettings
 from submitter.apps import AppChoice, read_apps
 from submitter.options import ReplayOptions
 from submitter.plan import Oversize, PlanOptions, left_out, make_plan

@@ -13,9 +13,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from osub.errors import ClusterError, InputError, OutputError
-from osub.records import HostRecord, load_run
-from osub.slurm import FakeSlurm, JobSnapshot, JobState, SubmitRequest
+from foundation.errors import ClusterError, InputError, OutputError
+from foundation.records import HostRecord, load_run
+from foundation.slurm import FakeSlurm, JobSnapshot, JobState, SubmitRequest
 from submitter.options import ReplayOptions
 from submitter.replay import Progress, Replay, Wish
 from submitter.timing import Timing

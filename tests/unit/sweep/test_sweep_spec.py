@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osub.errors import InputError, OsubError, UsageError
+from foundation.errors import InputError, OsubError, UsageError
 from osub.sweep.points import point_of
 from osub.sweep.spec import Parameters, Spec, read_spec
 from osub.sweep.store import Store

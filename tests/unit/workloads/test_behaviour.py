@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from osub.errors import InputError, OutputError, UsageError
+from foundation.errors import InputError, OutputError, UsageError
 from workloads.behaviour.library import Recording, embed_recordings, read_library
 from workloads.behaviour.model import busy_idle, sampled
 from workloads.behaviour.series import UtilisationSeries, read_series, write_series

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from foundation.errors import HostError, UsageError
 from osub.cli.main import run
-from osub.errors import HostError, UsageError
 from workloads.behaviour.record import Sample, record
 from workloads.behaviour.series import read_series
 from workloads.behaviour.usage import CgroupsUsage, CgroupUsage, TreeUsage, job_cgroups

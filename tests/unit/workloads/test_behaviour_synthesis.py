@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from foundation.errors import HostError, UsageError
 from osub.cli.main import run
-from osub.errors import HostError, UsageError
 from workloads.behaviour.library import pattern_trace, read_library
 from workloads.behaviour.model import sampled
 from workloads.behaviour.series import write_series

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from osub.errors import HostError
+from foundation.errors import HostError
 from submitter.lone_jobs import Outcome
 from submitter.samples import Sampled, fit_kind
 from workloads.rrba.calibrate import load_calibrations

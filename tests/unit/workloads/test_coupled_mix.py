@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.swf import SwfJob
 from workloads.trace.coupled_mix import (
     BATCH_QUEUE,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from osub.records import JOBS, Placement, load_run, write_run
-from osub.records.tables import frame_of
+from foundation.records import JOBS, Placement, load_run, write_run
+from foundation.records.tables import frame_of
 from tests.fixtures.exchange import CSV, osub
 from tests.fixtures.records import make_ended, make_info, make_job, make_trace
 from workloads.exchange.jobs_csv_write import COLUMNS
@@ -174,7 +174,7 @@ def test_times_that_are_not_there_are_told(table: Path) -> None:
 
 
 def test_an_unfinished_run_is_refused(tmp_path: Path) -> None:
-    from osub.records import RunWriter
+    from foundation.records import RunWriter
 
     with RunWriter.create(tmp_path / "r", make_info(), make_trace(tmp_path)) as writer:
         writer.append_job(make_job())

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from workloads.exchange.machines import Machines, Unit
 from workloads.exchange.platform_read import read_platform
 

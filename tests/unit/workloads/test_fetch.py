@@ -13,8 +13,8 @@ from urllib.error import URLError
 
 import pytest
 
+from foundation.errors import HostError, InputError, OutputError, UsageError
 from osub.cli.main import run
-from osub.errors import HostError, InputError, OutputError, UsageError
 from workloads.importers.archive import LOGS, ArchiveLog, find_log
 from workloads.importers.fetch import Body, cache_folder, fetch_log, open_address
 

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from osub.errors import InputError, UsageError
+from foundation.errors import InputError, UsageError
 from workloads.importers.assemble import ImportOptions
 from workloads.importers.detect import LogKind, read_any
 from workloads.importers.slurm_words import instant_s, length_s, memory_kib, swf_status

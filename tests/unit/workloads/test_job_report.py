@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from osub.errors import OutputError
-from osub.whole_file import write_whole
+from foundation.errors import OutputError
+from foundation.whole_file import write_whole
 from workloads.job_report import JobReport, check_writable, publish
 
 REPORT = JobReport(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from osub.errors import InputError, UsageError
+from foundation.errors import InputError, UsageError
 from workloads.npb.inputs import input_file
 from workloads.npb.output import Result, read_result
 from workloads.npb.run import find_binary

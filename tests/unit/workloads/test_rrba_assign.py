@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.rrba.assign import draw_arguments, legal_applications
 from workloads.rrba.kinds import kind_of, target_of
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from osub.errors import InputError, OutputError
+from foundation.errors import InputError, OutputError
 from workloads.rrba.calibrate import (
     Calibration,
     Key,

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.rrba.application import APPLICATIONS
 from workloads.rrba.grid import Grid
 from workloads.rrba.solvers.boxes import box_of, rank_box

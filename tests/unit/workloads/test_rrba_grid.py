@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from osub.errors import HostError, UsageError
+from foundation.errors import HostError, UsageError
 from workloads.rrba.application import APPLICATIONS, application_named
 from workloads.rrba.grid import Grid, default_grid, parse_grid, slab_of
 from workloads.rrba.memory import check_fits

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.rrba.grid import Grid
 from workloads.rrba.kinds import kind_from_words, kind_of, target_of
 from workloads.rrba.options import parse_options

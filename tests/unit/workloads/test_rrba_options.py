@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.process_clock import ProcessStart
 from workloads.rrba.main import launch_s
 from workloads.rrba.options import parse_options

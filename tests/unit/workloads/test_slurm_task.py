@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.slurm_task import slurm_task
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from workloads.swf import InteractivePattern, SwfJob
 
 EXAMPLE = (-1, -1, -1, 5, 5, 2, 5, 20, 15)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from osub.errors import InputError
+from foundation.errors import InputError
 from workloads.swf import SwfJob, SwfTrace, iter_swf, load_columns, procs_column, read_swf
 
 HEAD = b"; Version: 2.2\n; MaxProcs: 8\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from osub.errors import OutputError
+from foundation.errors import OutputError
 from workloads.swf import SwfHeader, SwfJob, SwfTrace, read_swf, write_swf
 
 PADDED = b"""\
@@ -78,7 +78,7 @@ def test_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> No
     program = (
         "import resource, sys\n"
         "from pathlib import Path\n"
-        "from osub.errors import OutputError\n"
+        "from foundation.errors import OutputError\n"
         "from workloads.swf import SwfHeader, SwfJob, SwfTrace, write_swf\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
         "try:\n"

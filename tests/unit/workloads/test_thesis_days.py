@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from osub.errors import InputError, UsageError
+from foundation.errors import InputError, UsageError
 from workloads.swf import SwfHeader, SwfJob, SwfTrace, read_swf
 from workloads.trace.kept_share import Room, keep_shares
 from workloads.trace.kinds import THESIS_TABLE_7_2, summarize_kinds

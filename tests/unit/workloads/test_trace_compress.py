@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace
 from workloads.trace.compress import compress, compress_apart
 from workloads.trace.durations import stretch

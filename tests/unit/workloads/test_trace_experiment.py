@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from osub.errors import OutputError, UsageError
+from foundation.errors import OutputError, UsageError
 from workloads.swf import SwfHeader, SwfJob, SwfTrace
 from workloads.trace.experiment import Source, Target, is_gaia, make_experiment, window_of_day
 from workloads.trace.kinds import summarize_kinds

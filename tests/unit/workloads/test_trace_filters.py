@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.swf import SwfHeader, SwfJob, SwfTrace
 from workloads.trace.arrivals import scale_arrivals
 from workloads.trace.filters import Selection, select_jobs

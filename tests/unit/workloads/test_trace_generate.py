@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.swf import read_swf, write_swf
 from workloads.trace.generate import generate_trace
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.swf import SwfHeader, SwfJob, SwfTrace
 from workloads.trace.interactive import embed_patterns, interactive_flags, tag_interactive, utilisation
 

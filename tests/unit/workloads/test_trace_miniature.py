@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.swf import SwfHeader, SwfJob, SwfTrace
 from workloads.trace.durations import to_ms
 from workloads.trace.generate import generate_trace

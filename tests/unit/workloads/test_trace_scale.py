@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.swf import SwfHeader, SwfJob, SwfTrace
 from workloads.trace.scale import scale_trace
 from workloads.trace.sizes import OTHER, POWER_OF_TWO, SERIAL, halved, kind_of, nearest_of_kind

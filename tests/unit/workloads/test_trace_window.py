@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.swf import SwfComment, SwfHeader, SwfJob, SwfTrace
 from workloads.trace.clock import DAY_S
 from workloads.trace.window import THESIS_WINDOW, cut_window, find_window

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from osub.errors import HostError, PeerError
-from osub.kernel_cache import usable_cache
-from osub.whole_file import write_whole
+from foundation.errors import HostError, PeerError
+from foundation.kernel_cache import usable_cache
+from foundation.whole_file import write_whole
 from workloads.eiba.inbox import Inbox
 from workloads.eiba.rendezvous import join_hub
 from workloads.rrba.segments import check_mapped, clear_the_way
@@ -110,7 +110,7 @@ def test_a_stranger_who_took_the_name_is_refused_by_a_user() -> None:
 
 def _clear_as_a_user(host: FakeHost) -> str:
     script = (
-        "import os; from pathlib import Path; from osub.errors import HostError\n"
+        "import os; from pathlib import Path; from foundation.errors import HostError\n"
         "from workloads.rrba.segments import clear_the_way\n"
         f"os.setuid({OTHER + 1})\n"
         f"try: clear_the_way({ENVIRONMENT!r}, Path({str(host.shm)!r}), Path({str(host.proc)!r}))\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from osub.errors import UsageError
+from foundation.errors import UsageError
 from workloads.rrba.grid import Grid
 
 Triple = tuple[int, int, int]

@@ -1,0 +1,35 @@
+"""What a paper claims, what we measure over several seeds, and the verdict; for terminal, page and JSON.
+
+``estimate`` makes a mean with its interval, ``rules`` says when a claim holds, ``row`` is one line of the
+table, ``table`` and ``page`` show it.
+"""
+
+from analysis.claims.estimate import Estimate, estimate
+from analysis.claims.row import Claim, Judgement, Row, Verdict
+from analysis.claims.rules import (
+    LEAST_SEEDS,
+    best_of,
+    direction,
+    fact,
+    magnitude,
+    no_difference,
+    not_comparable,
+    over_settings,
+)
+
+__all__ = [
+    "LEAST_SEEDS",
+    "Claim",
+    "Estimate",
+    "Judgement",
+    "Row",
+    "Verdict",
+    "best_of",
+    "direction",
+    "estimate",
+    "fact",
+    "magnitude",
+    "no_difference",
+    "not_comparable",
+    "over_settings",
+]

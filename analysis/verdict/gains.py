@@ -1,0 +1,87 @@
+"""The jobs that a setting helped most and harmed most, against another one."""
+
+from __future__ import annotations
+
+import polars as pl
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from analysis.derived import with_derived
+from analysis.lives import stretches
+from analysis.rows import ABSENT, number
+from analysis.verdict.sentences import duration
+from foundation.records import Run
+
+COLUMNS = ("job", "kind", "cores", "done after", "other", "change", "wait", "other", "degradation", "other")
+_KEPT = ("kind", "cores", "turnaround_s", "wait_s", "degradation")
+
+
+def gains(reference: Run, other: Run) -> pl.DataFrame:
+    """Return one row for each job that completed in both, the greatest gain first.
+
+    ``gain_s`` is how much sooner after its submission the job was done under the other setting, below zero
+    where it was later; ``turnaround_s``, ``wait_s``, ``degradation`` are the reference's, with ``_other`` the
+    other run's.
+    """
+    one, two = (_measured(run) for run in (reference, other))
+    joined = one.join(two, on="trace_job", how="inner", suffix="_other")
+    return (
+        joined.with_columns(gain_s=pl.col("turnaround_s") - pl.col("turnaround_s_other"))
+        .drop_nulls("gain_s")
+        .sort("gain_s", "trace_job", descending=[True, False])
+    )
+
+
+def _measured(run: Run) -> pl.DataFrame:
+    jobs = with_derived(run.jobs, held=stretches(run.jobs, run.allocations))
+    return (
+        jobs.filter(pl.col("state") == "COMPLETED")
+        .with_columns(turnaround_s=pl.col("end_s") - pl.col("submit_s"))
+        .select("trace_job", *_KEPT)
+    )
+
+
+def gain_rows(reference: Run, other: Run, most: int) -> list[list[str]]:
+    """Return a row of texts for each of the ``most`` jobs that gained or lost most, half of each."""
+    found = gains(reference, other)
+    won = found.filter(pl.col("gain_s") > 0).head(most - most // 2)
+    lost = found.filter(pl.col("gain_s") < 0).tail(most // 2)
+    return [_cells(row) for row in pl.concat([won, lost]).iter_rows(named=True)]
+
+
+def _cells(row: dict[str, object]) -> list[str]:
+    gain = row["gain_s"]
+    change = ABSENT
+    if isinstance(gain, float):
+        change = f"{duration(abs(gain))} {'sooner' if gain > 0 else 'later'}"
+    return [
+        str(row["trace_job"]),
+        str(row["kind"]),
+        f"{row['cores']:,}",
+        *(_time(row[name]) for name in ("turnaround_s", "turnaround_s_other")),
+        change,
+        *(_time(row[name]) for name in ("wait_s", "wait_s_other")),
+        *(_number(row[name]) for name in ("degradation", "degradation_other")),
+    ]
+
+
+def gain_table(reference: Run, other: Run, most: int) -> Table:
+    """Return the jobs for a terminal."""
+    title = f"Jobs that gained and lost most: {other.info.label} against {reference.info.label}"
+    table = Table(
+        title=Text(title), title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
+    )
+    for name in COLUMNS:
+        table.add_column(Text(name), justify="left" if name == "kind" else "right", overflow="fold")
+    for cells in gain_rows(reference, other, most):
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def _time(value: object) -> str:
+    return duration(value) if isinstance(value, float) else ABSENT
+
+
+def _number(value: object) -> str:
+    return number(value) if isinstance(value, float) else ABSENT

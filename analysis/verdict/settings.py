@@ -1,0 +1,83 @@
+"""Which runs are of one setting: repetitions, or a real run and its simulation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from foundation.records import GangSettings, Run, RunInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Repetitions of one setting, at least one; ``label`` is what they have in common, or the first one's."""
+
+    label: str
+    runs: tuple[Run, ...]
+
+    @property
+    def info(self) -> RunInfo:
+        """What the first of them says of itself."""
+        return self.runs[0].info
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether jobs may share cores."""
+        return max(self.info.multiplicity, self.info.multiplicity_interactive or 1) > 1
+
+
+Key = tuple[object, ...]
+_ADDED = re.compile(r"( \([^()]*\))?( #\d+)?$")
+
+
+def layout_key(info: RunInfo) -> Key:
+    """Return what two runs of one layout have in common: all but how jobs take turns, and where they ran."""
+    return (
+        info.trace_sha256 or info.trace_name,
+        info.system,
+        info.queues,
+        info.multiplicity,
+        info.multiplicity_interactive,
+        info.interactive_nodes,
+        info.speedup,
+    )
+
+
+def setting_key(info: RunInfo) -> Key:
+    """Return what repetitions have in common; a simulated run is none of a real one."""
+    options = tuple(sorted((name, str(value)) for name, value in info.options.items()))
+    simulated = (info.policy, options) if info.kind == "simulated" else ()
+    return (*layout_key(info), info.kind, turns(info.gang), *simulated)
+
+
+def turns(gang: GangSettings) -> Key:
+    """Return how jobs take turns."""
+    return (gang.kind, gang.quantum_ms, gang.hold)
+
+
+def grouped(runs: Sequence[Run]) -> list[Group]:
+    """Return the settings in the order in which the runs name them first."""
+    found: dict[Key, list[Run]] = {}
+    for run in runs:
+        found.setdefault(setting_key(run.info), []).append(run)
+    names = _names([[run.info.label for run in members] for members in found.values()])
+    return [Group(name, tuple(members)) for name, members in zip(names, found.values(), strict=True)]
+
+
+def _names(labels: Sequence[Sequence[str]]) -> list[str]:
+    """Return a name for each setting: its runs' label without what ``told_apart`` added, where that tells."""
+    stems = [{_ADDED.sub("", label) for label in some} for some in labels]
+    common = [
+        next(iter(stem)) if len(some) > 1 and len(stem) == 1 else some[0]
+        for some, stem in zip(labels, stems, strict=True)
+    ]
+    return common if len(set(common)) == len(common) else [some[0] for some in labels]
+
+
+def are_errors(reference: RunInfo, other: RunInfo) -> bool:
+    """Whether differences between two runs are errors: of a simulation, or of a repetition."""
+    alike = layout_key(reference)[1:] == layout_key(other)[1:]
+    if reference.kind != other.kind:
+        return alike
+    return setting_key(reference) == setting_key(other)

@@ -1,0 +1,1 @@
+"""What every room stands on: errors, units, records of runs, Slurm, and whose files are believed."""

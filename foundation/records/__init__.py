@@ -1,0 +1,93 @@
+"""The RUN directory: what a real and a simulated run leave behind, validated on write and on read.
+
+A replay writes with `RunWriter`, a simulation with `write_run`; everything else reads with `load_run`.
+The columns are fixed by the structs in ``rows.py`` and ``run_info.py``.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from foundation.records.rows import (
+    AllocationCause,
+    AllocationRecord,
+    Elasticity,
+    HostRecord,
+    JobKind,
+    JobRecord,
+    JobState,
+    Placement,
+    SliceRecord,
+    SliceRole,
+)
+from foundation.records.run_info import SCHEMA_VERSION, GangSettings, HostInfo, RunInfo
+from foundation.records.trace_copy import TRACE_NAME, trace_sha256
+
+if TYPE_CHECKING:
+    from foundation.records.bulk import write_run
+    from foundation.records.columns import ALLOCATIONS, HOST, JOBS, SLICES
+    from foundation.records.job_journal import JobEntry, JobJournal, job_frames, read_entries
+    from foundation.records.placement import PLACEMENT_DTYPE, PlacementArrays, format_cores, parse_cores
+    from foundation.records.reader import Run, load_run
+    from foundation.records.row_journal import RowJournal, read_journal
+    from foundation.records.writer import RunWriter, utc_now
+
+__all__ = [
+    "ALLOCATIONS",
+    "HOST",
+    "JOBS",
+    "PLACEMENT_DTYPE",
+    "SCHEMA_VERSION",
+    "SLICES",
+    "TRACE_NAME",
+    "AllocationCause",
+    "AllocationRecord",
+    "Elasticity",
+    "GangSettings",
+    "HostInfo",
+    "HostRecord",
+    "JobEntry",
+    "JobJournal",
+    "JobKind",
+    "JobRecord",
+    "JobState",
+    "Placement",
+    "PlacementArrays",
+    "RowJournal",
+    "Run",
+    "RunInfo",
+    "RunWriter",
+    "SliceRecord",
+    "SliceRole",
+    "format_cores",
+    "job_frames",
+    "load_run",
+    "parse_cores",
+    "read_entries",
+    "read_journal",
+    "trace_sha256",
+    "utc_now",
+    "write_run",
+]
+
+_TABLES = {
+    **dict.fromkeys(("ALLOCATIONS", "HOST", "JOBS", "SLICES"), "columns"),
+    **dict.fromkeys(("JobEntry", "JobJournal", "job_frames", "read_entries"), "job_journal"),
+    **dict.fromkeys(("PLACEMENT_DTYPE", "PlacementArrays", "format_cores", "parse_cores"), "placement"),
+    **dict.fromkeys(("Run", "load_run"), "reader"),
+    **dict.fromkeys(("RowJournal", "read_journal"), "row_journal"),
+    **dict.fromkeys(("RunWriter", "utc_now"), "writer"),
+    "write_run": "bulk",
+}
+"""What needs polars, by its module: imported when first used, for gangd writes slices without tables."""
+
+
+def __getattr__(name: str) -> object:
+    """Import what is asked for; AttributeError for any other name."""
+    module = _TABLES.get(name)
+    if module is None:
+        raise AttributeError(f"module 'foundation.records' has no attribute {name!r}")
+    found = getattr(import_module(f"foundation.records.{module}"), name)
+    globals()[name] = found
+    return found

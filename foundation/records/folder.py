@@ -1,0 +1,176 @@
+"""The RUN folder: its files, made whole or not at all, written by one process at a time."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from foundation.errors import InputError, OutputError
+from foundation.records.columns import JOBS, Table
+from foundation.records.journal import output_error
+from foundation.records.run_info import SCHEMA_VERSION, RunInfo
+from foundation.records.trace_copy import copy_trace
+from foundation.trust import refuse_for_root
+
+INFO_NAME = "run.json"
+LOG_NAME = "log.jsonl"
+
+
+def journal_path(folder: Path, table: Table) -> Path:
+    """Return where the rows of ``table`` wait while the run goes on."""
+    return folder / f"{table.name}.journal"
+
+
+def is_finished(folder: Path) -> bool:
+    """Return whether the run in ``folder`` is finished: its jobs are a table and no longer a journal."""
+    return (folder / JOBS.file_name).exists()
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Give a temporary folder beside ``path``; it becomes ``path`` if all went well, else nothing is left.
+
+    Raises
+    ------
+    OutputError
+        ``path`` holds something already or cannot be made.
+    TrustError
+        Root was to make it where another user may write.
+    """
+    refuse_existing(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        refuse_for_root(path)
+        made = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent))
+    except OSError as error:
+        raise output_error("create", path, error) from error
+    try:
+        made.chmod(0o755)
+        yield made
+        made.rename(path)
+    except (InputError, OutputError) as error:
+        raise type(error)(str(error).replace(str(made), str(path))) from error
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            refuse_existing(path)
+        raise output_error("create", path, error) from error
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def refuse_existing(path: Path) -> None:
+    """Fail if ``path`` is anything but absent or an empty folder."""
+    if (path / INFO_NAME).exists():
+        raise OutputError(f"{path} already holds a run; use --resume or another folder")
+    if path.is_dir():
+        if any(path.iterdir()):
+            raise OutputError(f"{path} is a folder with other files in it; choose another folder")
+    elif path.exists() or path.is_symlink():
+        raise OutputError(f"{path} is not a folder; choose another name")
+
+
+def write_start(folder: Path, info: RunInfo, trace: Path) -> RunInfo:
+    """Write the trace and ``run.json``, and return ``info`` with the trace's hash in it."""
+    digest = copy_trace(trace, folder)
+    if info.trace_sha256 not in (None, digest):
+        raise InputError(f"trace {trace} is not the one that the run is about: its SHA-256 is {digest}")
+    info = msgspec.structs.replace(info, trace_sha256=digest)
+    write_info(folder, info)
+    return info
+
+
+def write_info(folder: Path, info: RunInfo) -> None:
+    """Write ``run.json`` whole or not at all."""
+    path = folder / INFO_NAME
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        data = msgspec.json.format(msgspec.json.encode(check_info(info, str(path))), indent=2)
+        with partial.open("wb") as stream:
+            stream.write(data + b"\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise output_error("write", path, error) from error
+
+
+def check_info(info: RunInfo, source: str) -> RunInfo:
+    """Return ``info`` with exact types.
+
+    Raises
+    ------
+    InputError
+        A value has the wrong type or is out of range, or the settings contradict each other.
+    """
+    try:
+        info = msgspec.convert(msgspec.to_builtins(info), RunInfo)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise InputError(f"{source}: {error}") from error
+    if info.queues == "mq" and info.interactive_nodes is None:
+        raise InputError(f"{source}: queues is mq, but interactive_nodes is null")
+    return info
+
+
+def read_info(folder: Path) -> RunInfo:
+    """Read ``run.json``.
+
+    Raises
+    ------
+    InputError
+        ``folder`` is not a RUN, or the file is not valid; the message says where.
+    """
+    path = folder / INFO_NAME
+    if not folder.is_dir():
+        what = "it is a file" if folder.exists() else "there is no such folder"
+        raise InputError(f"{folder} is not a RUN folder: {what}")
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{folder} is not a RUN folder: it has no {INFO_NAME}") from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    try:
+        version = msgspec.json.decode(data, type=_Versioned).schema_version
+        if version != SCHEMA_VERSION:
+            raise InputError(
+                f"{path} has schema version {version} and this osub reads version {SCHEMA_VERSION};"
+                " use the osub that wrote it"
+            )
+        info = msgspec.json.decode(data, type=RunInfo)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not a valid run description: {error}") from error
+    return check_info(info, str(path))
+
+
+class _Versioned(msgspec.Struct):
+    schema_version: int
+
+
+class FolderLock:
+    """Keeps a second process from writing the same RUN; the kernel releases it when the holder dies."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            self._fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise output_error("open", folder, error) from error
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._fd)
+            raise OutputError(f"another process is writing {folder}; wait for it or end it") from error
+
+    def release(self) -> None:
+        """Let others write; twice is allowed."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

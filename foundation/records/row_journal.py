@@ -1,0 +1,130 @@
+"""Journals of typed rows, and of events, on top of the byte journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+import polars as pl
+
+from foundation.errors import InputError
+from foundation.records.checks import check_record
+from foundation.records.columns import Row, Table
+from foundation.records.journal import SYNC_EVERY_S, AppendFile, frame, good_length, read_frames
+from foundation.records.tables import frame_of
+
+_ROWS_A_PIECE = 50_000
+
+
+class RowJournal:
+    """An append-only file of checked rows of one table.
+
+    Parameters
+    ----------
+    path
+        The file; if it exists, a torn last row is cut off and the others stay.
+    table
+        Whose rows they are.
+    sync_every_s
+        Least time between two waits for the disk.
+
+    Raises
+    ------
+    InputError
+        The file exists and is damaged.
+    OutputError
+        The file cannot be opened.
+    """
+
+    def __init__(self, path: Path, table: Table, *, sync_every_s: float = SYNC_EVERY_S) -> None:
+        self.table = table
+        self._file = AppendFile(
+            path, good_bytes=good_length(path) if path.exists() else None, sync_every_s=sync_every_s
+        )
+        self._encoder = msgspec.msgpack.Encoder()
+
+    def append(self, *rows: Row) -> None:
+        """Append rows, all or none; when this returns a kill can no longer lose them.
+
+        Raises
+        ------
+        InputError
+            A row breaks a rule.
+        OutputError
+            The disk is full or the file cannot be written.
+        """
+        checked = [check_record(row, str(self._file.path)) for row in rows]
+        self._file.append(b"".join(frame(self._encoder.encode(row)) for row in checked))
+
+    def sync(self) -> None:
+        """Wait until the disk has everything."""
+        self._file.sync()
+
+    def close(self) -> None:
+        """Sync and close."""
+        self._file.close()
+
+
+def read_rows(path: Path, table: Table) -> Iterator[Row]:
+    """Yield the rows of a journal in the order of writing; none if there is no such file.
+
+    Raises
+    ------
+    InputError
+        The journal is damaged or its rows are not of ``table``.
+    """
+    decoder = msgspec.msgpack.Decoder(table.row)
+    for _, payload in read_frames(path):
+        try:
+            yield decoder.decode(payload)
+        except msgspec.DecodeError as error:
+            raise InputError(f"{path} has a row that is not one of {table.name}: {error}") from error
+
+
+def read_journal(path: Path, table: Table) -> pl.DataFrame:
+    """Return the rows of a journal as a sorted frame."""
+    return frame_in_pieces(read_rows(path, table), table)
+
+
+def frame_in_pieces(rows: Iterable[Row], table: Table) -> pl.DataFrame:
+    """Return rows as a sorted frame, made piece by piece so that few are objects at a time."""
+    source = iter(rows)
+    pieces: list[pl.DataFrame] = [frame_of([], table)]
+    while piece := list(islice(source, _ROWS_A_PIECE)):
+        pieces.append(frame_of(piece, table))
+    return pl.concat(pieces).sort(table.sort, maintain_order=True)
+
+
+def good_lines_length(path: Path) -> int:
+    """Return the number of bytes up to the end of the last whole line."""
+    try:
+        return path.read_bytes().rfind(b"\n") + 1
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+
+
+def read_events(path: Path) -> Iterator[dict[str, object]]:
+    """Yield the events of a ``log.jsonl``; a torn last line is passed over.
+
+    Raises
+    ------
+    InputError
+        A whole line is not an event.
+    """
+    try:
+        with path.open("rb") as stream:
+            for number, line in enumerate(stream, start=1):
+                if not line.endswith(b"\n"):
+                    return
+                try:
+                    yield msgspec.json.decode(line, type=dict[str, object])
+                except msgspec.DecodeError as error:
+                    raise InputError(f"{path} line {number} is not an event: {error}") from error
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error

@@ -1,0 +1,219 @@
+"""Tables on disk: rows to frames, frames to Parquet files of reproducible bytes, and back."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from polars.io.plugins import register_io_source
+
+from foundation.errors import InputError, OutputError
+from foundation.records.checks import check_table
+from foundation.records.columns import Column, Row, Table
+from foundation.records.journal import output_error
+from foundation.records.placement import PLACEMENT_DTYPE, PlacementArrays, format_cores, parse_cores
+from foundation.records.rows import Placement
+
+ROWS_A_GROUP = 4_096
+ROWS_A_PIECE = 512
+"""Rows made at once; the file does not depend on it, the peak memory of a large run does."""
+
+
+def frame_of(rows: Iterable[Row], table: Table) -> pl.DataFrame:
+    """Return rows as a frame with the columns and types of ``table``."""
+    return pl.DataFrame([_cells(row) for row in rows], schema=table.schema, orient="row")
+
+
+def _cells(row: Row) -> list[object]:
+    cells = [getattr(row, name) for name in row.__struct_fields__]
+    return [
+        [{"node": entry.node, "cores": format_cores(entry.cores)} for entry in cell]
+        if isinstance(cell, tuple)
+        else cell
+        for cell in cells
+    ]
+
+
+def rows_of(frame: pl.DataFrame, table: Table) -> Iterator[Row]:
+    """Yield the rows of a frame as structs; a Python object a row, so not for large tables."""
+    for cells in frame.select(table.schema.names()).iter_rows(named=True):
+        placement = cells.get("placement")
+        if placement is not None:
+            cells["placement"] = [
+                Placement(entry["node"], parse_cores(entry["cores"])) for entry in placement
+            ]
+        yield msgspec.convert(
+            list(cells.values()) if table.row.__struct_config__.array_like else cells,
+            table.row,
+            from_attributes=True,
+        )
+
+
+def complete(frame: pl.DataFrame, table: Table, source: str) -> pl.DataFrame:
+    """Return ``frame`` with the columns of ``table`` in order.
+
+    Columns that may be null or have a default can be absent. Whole numbers of any width, columns of nulls and
+    categorical texts get the table's types; nothing else is converted.
+
+    Raises
+    ------
+    InputError
+        A required column is missing or there is an unknown one.
+    """
+    for name in frame.columns:
+        if name not in table.schema:
+            raise InputError(f"{source}: unknown column {name}; known columns are {', '.join(table.schema)}")
+    return frame.select(_completed(frame.schema, column, source) for column in table.columns)
+
+
+def _completed(schema: pl.Schema, column: Column, source: str) -> pl.Expr:
+    dtype = schema.get(column.name)
+    if dtype is None:
+        if column.default is None and not column.nullable:
+            raise InputError(f"{source}: column {column.name} is missing")
+        return pl.lit(column.default).cast(column.dtype).alias(column.name)
+    value = pl.col(column.name)
+    whole = column.dtype == pl.Int64 and dtype.is_integer()
+    text = column.dtype == pl.String and isinstance(dtype, pl.Categorical | pl.Enum)
+    listed = column.dtype == PLACEMENT_DTYPE and isinstance(dtype, pl.List)
+    return value.cast(column.dtype) if whole or text or listed or dtype == pl.Null else value
+
+
+def write_table(
+    frame: pl.DataFrame,
+    table: Table,
+    folder: Path,
+    *,
+    placements: PlacementArrays | None = None,
+    finished: bool = True,
+) -> None:
+    """Check the rows and write them, sorted, as ``folder/table.parquet``: whole or not at all.
+
+    The same rows give the same bytes, in any order, with any number of threads. With ``placements`` (one
+    entry for each row of ``frame``, in its order) the placement column is made in pieces, so that it never
+    is in memory whole.
+
+    Raises
+    ------
+    InputError
+        A row breaks a rule.
+    OutputError
+        The file cannot be written.
+    """
+    path = folder / table.file_name
+    frame = complete(frame, table, str(path))
+    check_table(frame, table, str(path), finished=finished)
+    order: npt.NDArray[np.integer] | None = None
+    if placements is not None:
+        frame, order = _in_order(frame, placements, table, str(path))
+    else:
+        frame = frame.sort(table.sort, maintain_order=True)
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        _sink(_pieces(frame, placements, order), table, partial)
+        with partial.open("rb") as stream:
+            os.fsync(stream.fileno())
+        partial.replace(path)
+    except OSError as error:
+        raise output_error("write", path, error) from error
+    except pl.exceptions.PolarsError as error:
+        if "No space left" in str(error):  # Polars wraps the writer's own errors in texts
+            raise output_error("write", path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))) from error
+        raise OutputError(f"cannot write {path}: {error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _in_order(
+    frame: pl.DataFrame, placements: PlacementArrays, table: Table, source: str
+) -> tuple[pl.DataFrame, npt.NDArray[np.integer] | None]:
+    """Return the sorted rows, and for each of them its place before; None if they were sorted already."""
+    if len(placements) != frame.height:
+        raise InputError(f"{source}: {len(placements)} placements for {frame.height} jobs")
+    placements.check(source)
+    order = frame.select(pl.arg_sort_by(table.sort, maintain_order=True)).to_series().to_numpy()
+    if (order == np.arange(len(order))).all():
+        return frame, None
+    return frame[order], order
+
+
+def _pieces(
+    frame: pl.DataFrame, placements: PlacementArrays | None, order: npt.NDArray[np.integer] | None
+) -> Iterator[pl.DataFrame]:
+    for first in range(0, max(frame.height, 1), ROWS_A_PIECE):
+        piece = frame.slice(first, ROWS_A_PIECE)
+        if placements is not None:
+            if order is None:
+                column = placements.column(first, first + piece.height)
+            else:  # a piece at a time: the whole in another order would be in memory twice
+                column = placements.reorder(order[first : first + piece.height]).column()
+            piece = piece.with_columns(column.alias("placement"))
+        # Gathering every row gives all pieces one layout in memory, and so the file the same bytes however
+        # the frame came about; rechunk() leaves the buffers of a slice as they are.
+        yield piece.select(pl.all().gather(pl.int_range(pl.len())))
+
+
+def _sink(pieces: Iterator[pl.DataFrame], table: Table, path: Path) -> None:
+    def source(
+        with_columns: list[str] | None,
+        predicate: pl.Expr | None,  # noqa: ARG001 - the sink has none
+        n_rows: int | None,  # noqa: ARG001
+        batch_size: int | None,  # noqa: ARG001
+    ) -> Iterator[pl.DataFrame]:
+        for piece in pieces:
+            yield piece if with_columns is None else piece.select(with_columns)
+
+    register_io_source(source, schema=table.schema).sink_parquet(
+        path,
+        compression="zstd",
+        compression_level=3,
+        statistics=True,
+        row_group_size=ROWS_A_GROUP,
+        maintain_order=True,
+    )
+
+
+def read_table(
+    folder: Path, table: Table, *, placement: bool = True, finished: bool = True
+) -> pl.DataFrame | None:
+    """Read and check ``folder/table.parquet``; None if there is none.
+
+    Parameters
+    ----------
+    folder
+        The RUN.
+    table
+        Which table.
+    placement
+        Whether to read the ``placement`` column, by far the largest of a large run.
+    finished
+        Whether every job must have a state.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or is not such a table; the message names the file and the column.
+    """
+    path = folder / table.file_name
+    if not path.exists():
+        return None
+    if not placement:
+        table = table.without("placement")
+    try:
+        schema = pl.read_parquet_schema(path)
+        if not placement:
+            schema.pop("placement", None)
+        frame = pl.read_parquet(path, columns=list(schema))
+    except (OSError, pl.exceptions.PolarsError) as error:
+        first = str(error).splitlines()[0]
+        raise InputError(f"cannot read {path}: {first}; the file is damaged or not Parquet") from error
+    dtypes = {name: table.schema[name] for name in table.later if name not in frame.columns}
+    frame = frame.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in dtypes.items())
+    check_table(frame, table, str(path), finished=finished)
+    return frame

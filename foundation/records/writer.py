@@ -1,0 +1,266 @@
+"""Writes a RUN as it happens; a kill at any instant loses no row that was reported as written.
+
+While a run goes on its rows are in journals: ``jobs.journal`` (each job with its allocations in one entry),
+``slices.journal`` and ``host.journal``. ``finish`` turns them into Parquet tables; ``jobs.parquet`` appears
+last, in one rename, and from then on the run is finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+import polars as pl
+
+from foundation.errors import InputError, OutputError
+from foundation.records.columns import ALLOCATIONS, HOST, JOBS, SLICES, TABLES
+from foundation.records.folder import (
+    LOG_NAME,
+    FolderLock,
+    is_finished,
+    journal_path,
+    new_folder,
+    read_info,
+    write_info,
+    write_start,
+)
+from foundation.records.job_journal import JobEntry, JobJournal, job_frames, read_entries
+from foundation.records.journal import AppendFile
+from foundation.records.row_journal import RowJournal, good_lines_length, read_journal
+from foundation.records.rows import HostRecord, JobRecord, SliceRecord
+from foundation.records.run_info import RunInfo
+from foundation.records.tables import write_table
+from foundation.trust import refuse_others
+
+_SLICES_AT_ONCE = 10_000
+
+
+def utc_now() -> str:
+    """Return this instant in ISO 8601, UTC, with milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class RunWriter:
+    """A RUN that is being written; made by ``create`` or ``reopen``, a context manager that closes it.
+
+    Leaving the context without ``finish`` keeps the journals, and ``reopen`` goes on from there.
+
+    Parameters
+    ----------
+    path
+        The RUN, which has its ``run.json``.
+    info
+        What is in it.
+    lock
+        The lock on it, which this object now owns.
+    now
+        Clock for the log, an ISO 8601 text.
+    """
+
+    def __init__(
+        self, path: Path, info: RunInfo, lock: FolderLock, *, now: Callable[[], str] = utc_now
+    ) -> None:
+        self.path = path
+        self.info = info
+        self._lock = lock
+        self._now = now
+        self._jobs: JobJournal | None = None
+        self._slices: RowJournal | None = None
+        self._host: RowJournal | None = None
+        self._log: AppendFile | None = None
+
+    @classmethod
+    def create(cls, path: Path, info: RunInfo, trace: Path, *, now: Callable[[], str] = utc_now) -> RunWriter:
+        """Make the RUN with its ``run.json`` and its copy of ``trace``, both or nothing.
+
+        Raises
+        ------
+        InputError
+            The trace cannot be read, or ``info`` is not valid.
+        OutputError
+            ``path`` holds something already, cannot be made, or the disk is full.
+        """
+        with new_folder(path) as made:
+            info = write_start(made, info, trace)
+            lock = FolderLock(made)
+        return cls(path, info, lock, now=now)
+
+    @classmethod
+    def reopen(cls, path: Path, *, now: Callable[[], str] = utc_now) -> RunWriter:
+        """Open a RUN that was not finished, to go on with it.
+
+        Raises
+        ------
+        InputError
+            ``path`` is not a RUN, or a journal is damaged.
+        OutputError
+            The run is finished, or another process is writing it.
+        TrustError
+            It is another user's: going on with it means to run the commands that it holds.
+        """
+        info = read_info(path)
+        refuse_others(path)
+        lock = FolderLock(path)
+        if is_finished(path):
+            lock.release()
+            raise OutputError(f"the run in {path} is finished; there is nothing to resume")
+        return cls(path, info, lock, now=now)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def jobs(self) -> dict[int, JobRecord]:
+        """Return the jobs written so far by ``trace_job``; of rows with the same key, the last."""
+        return {key: entry.job for key, entry in self.entries().items()}
+
+    def entries(self) -> dict[int, JobEntry]:
+        """Return the jobs written so far by ``trace_job``, each with what it has held."""
+        return read_entries(journal_path(self.path, JOBS))
+
+    def append_job(self, *records: JobRecord) -> None:
+        """Append jobs; a job written again (same ``trace_job``) replaces what was written before.
+
+        What was written of its allocations stands.
+
+        Raises
+        ------
+        InputError
+            A row breaks a rule; nothing is written.
+        OutputError
+            The disk is full; nothing is written.
+        """
+        self.append_entry(*map(JobEntry, records))
+
+    def append_entry(self, *entries: JobEntry) -> None:
+        """Append jobs, each with all of its allocations: both are written, or neither; raises as above."""
+        self._job_journal().append(*entries)
+
+    def append_slice(self, *records: SliceRecord) -> None:
+        """Append time slices, best all rows of a slice in one call; raises as ``append_job`` does."""
+        self._slice_journal().append(*records)
+
+    def append_host(self, *records: HostRecord) -> None:
+        """Append samples of who used the host; raises as ``append_job`` does."""
+        if self._host is None:
+            self._host = RowJournal(journal_path(self.path, HOST), HOST)
+        self._host.append(*records)
+
+    def replace_slices(self, records: Iterable[SliceRecord]) -> None:
+        """Write time slices instead of all those written before, so that a repetition doubles none.
+
+        Raises
+        ------
+        InputError, OutputError
+            As ``append_job``; also what ``records`` raises. Some of the slices may have been written.
+        """
+        if self._slices is not None:
+            self._slices.close()
+            self._slices = None
+        journal_path(self.path, SLICES).unlink(missing_ok=True)
+        source = iter(records)
+        while part := list(islice(source, _SLICES_AT_ONCE)):
+            self.append_slice(*part)
+
+    def event(self, kind: str, **fields: object) -> None:
+        """Append an event to ``log.jsonl``: ``at`` (UTC), ``kind`` and the fields.
+
+        Raises
+        ------
+        InputError
+            A field is not plain data.
+        OutputError
+            The disk is full.
+        """
+        path = self.path / LOG_NAME
+        if self._log is None:
+            self._log = AppendFile(path, good_bytes=good_lines_length(path))
+        try:
+            line = msgspec.json.encode({"at": self._now(), "kind": kind, **fields})
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{path}: event {kind} has a field that JSON cannot hold: {error}") from error
+        self._log.append(line + b"\n")
+
+    def update_info(self, **changes: Any) -> None:
+        """Change fields of ``run.json``, such as ``slurm_version`` once it is known."""
+        self.info = msgspec.structs.replace(self.info, **changes)
+        write_info(self.path, self.info)
+
+    def sync(self) -> None:
+        """Wait until the disk has every row and event."""
+        for file in self._open_files():
+            file.sync()
+
+    def finish(
+        self,
+        *,
+        wall_s: float,
+        cpu_s: float | None = None,
+        engine_cpu_s: float | None = None,
+        slices: pl.DataFrame | None = None,
+    ) -> None:
+        """Turn the journals into tables, complete ``run.json``, and close.
+
+        Parameters
+        ----------
+        wall_s, cpu_s, engine_cpu_s
+            See ``RunInfo``.
+        slices
+            Slices that another process recorded, instead of those appended here.
+
+        Raises
+        ------
+        InputError
+            A job has no state, or a table breaks a rule.
+        OutputError
+            The disk is full. The journals are still there: ``reopen`` and ``finish`` again.
+        """
+        self._close_files()
+        jobs, allocations = job_frames(journal_path(self.path, JOBS))
+        if allocations is not None:
+            write_table(allocations, ALLOCATIONS, self.path)
+        if slices is None and journal_path(self.path, SLICES).exists():
+            slices = read_journal(journal_path(self.path, SLICES), SLICES)
+        if slices is not None:
+            write_table(slices, SLICES, self.path)
+        if journal_path(self.path, HOST).exists():
+            write_table(read_journal(journal_path(self.path, HOST), HOST), HOST, self.path)
+        self.update_info(wall_s=wall_s, cpu_s=cpu_s, engine_cpu_s=engine_cpu_s)
+        write_table(jobs, JOBS, self.path)
+        for table in TABLES:
+            journal_path(self.path, table).unlink(missing_ok=True)
+        self.close()
+
+    def close(self) -> None:
+        """Close the files and let other processes write; closing twice is allowed."""
+        try:
+            self._close_files()
+        finally:
+            self._lock.release()
+
+    def _job_journal(self) -> JobJournal:
+        if self._jobs is None:
+            self._jobs = JobJournal(journal_path(self.path, JOBS))
+        return self._jobs
+
+    def _slice_journal(self) -> RowJournal:
+        if self._slices is None:
+            self._slices = RowJournal(journal_path(self.path, SLICES), SLICES)
+        return self._slices
+
+    def _open_files(self) -> list[JobJournal | RowJournal | AppendFile]:
+        return [file for file in (self._jobs, self._slices, self._host, self._log) if file is not None]
+
+    def _close_files(self) -> None:
+        for file in self._open_files():
+            file.close()
+        self._jobs = self._slices = self._host = self._log = None

@@ -1,0 +1,37 @@
+"""The one view of Slurm: jobs with node and core ids, nodes, partitions, and the few verbs we need.
+
+``SlurmClient`` (in ``client``) is the protocol that everything else is written against.
+``CommandSlurm`` speaks to a live cluster through Slurm's commands; what it reads from which of them, and what
+it does not believe, is in ``sources`` and in docs/slurm.md.
+``FakeSlurm`` is an in-memory cluster for tests that refuses what it does not know.
+"""
+
+from foundation.slurm.client import Receiver, SlurmClient, SubmitRequest
+from foundation.slurm.command import CommandSlurm
+from foundation.slurm.fake import FakeSlurm
+from foundation.slurm.types import (
+    Job,
+    JobSnapshot,
+    JobState,
+    Node,
+    NodeCores,
+    Partition,
+    Reservation,
+    UnreadableJob,
+)
+
+__all__ = [
+    "CommandSlurm",
+    "FakeSlurm",
+    "Job",
+    "JobSnapshot",
+    "JobState",
+    "Node",
+    "NodeCores",
+    "Partition",
+    "Receiver",
+    "Reservation",
+    "SlurmClient",
+    "SubmitRequest",
+    "UnreadableJob",
+]

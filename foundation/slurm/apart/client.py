@@ -1,0 +1,194 @@
+"""Our side of a reader's process: a ``SlurmClient`` that has jobs and nodes read there."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from foundation.errors import HostError
+from foundation.slurm.apart.frames import (
+    Answer,
+    BrokenPipe,
+    Decoder,
+    Done,
+    Fault,
+    Gone,
+    Jobs,
+    Look,
+    Nodes,
+    Unread,
+    encode,
+)
+from foundation.slurm.command import CommandSlurm
+from foundation.slurm.environment import command_environment
+from foundation.slurm.faults import SlurmUnreachableError
+from foundation.slurm.types import Job, JobSnapshot, Node, UnreadableJob
+
+LONGEST_ANSWER_S = 90.0
+"""The commands of a look may take 20 s and are tried three times."""
+
+LIBRARY_AGAIN_S = 600.0
+_PROCESS = "foundation.slurm.apart.process"
+
+
+class ApartSlurm(CommandSlurm):
+    """A live Slurm whose jobs and nodes are read by a process of its own.
+
+    For one thread. The process is started by the first look, and anew after it has died; one that died while
+    it read through Slurm's C library is followed by one that leaves it alone for ten minutes.
+
+    Parameters
+    ----------
+    conf
+        The cluster's ``slurm.conf``; None takes the environment's.
+    alive_only
+        Whether jobs that are over are left out.
+    source
+        ``any``: what is best; ``pyslurm`` or ``commands``: this alone.
+    words
+        The process's command; tests put their own here.
+
+    Attributes
+    ----------
+    read_from
+        Where the last answer was read from.
+    """
+
+    def __init__(
+        self,
+        conf: Path | None = None,
+        *,
+        alive_only: bool = False,
+        source: str = "any",
+        answer_s: float = LONGEST_ANSWER_S,
+        words: Sequence[str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(conf)
+        self.read_from: str | None = None
+        self._apart_environment = command_environment(os.environ, conf)
+        self._words = [sys.executable, "-P", "-m", _PROCESS] if words is None else [*words]
+        self._words += [] if conf is None else ["--conf", str(conf)]
+        self._words += ["--alive"] if alive_only else []
+        self._wanted = source
+        self._answer_s = answer_s
+        self._clock = clock
+        self._no_library_until_s = float("-inf")
+        self._with_library = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
+        self._decoder = Decoder(Answer)
+        self._jobs: dict[int, Job] = {}
+        self._nodes: list[Node] = []
+
+    def jobs(self) -> JobSnapshot:
+        """Return every job, or those that are not over; one that is as it was is the same object."""
+        return self._look(Look())
+
+    def nodes(self) -> Sequence[Node]:
+        """Return every node."""
+        self._look(Look(nodes=True))
+        return self._nodes
+
+    def close(self) -> None:
+        """End the process, if there is one, and start none any more."""
+        self._closed = True
+        self._end()
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+        try:
+            process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _look(self, look: Look) -> JobSnapshot:
+        process = self._process or self._begin()
+        try:
+            return self._answer_of(process, look)
+        except (BrokenPipe, OSError) as error:
+            self._end()
+            code = process.returncode
+            if self._with_library:
+                self._no_library_until_s = self._clock() + LIBRARY_AGAIN_S
+            raise SlurmUnreachableError(
+                f"the process that reads Slurm's jobs failed: {error} (exit code {code}); it is started again"
+            ) from error
+
+    def _begin(self) -> subprocess.Popen[bytes]:
+        barred = self._clock() < self._no_library_until_s and self._wanted == "any"
+        if self._closed:
+            raise SlurmUnreachableError("Slurm's jobs are not read any more")
+        source = "commands" if barred else self._wanted
+        self._with_library = source != "commands"
+        self._decoder = Decoder(Answer)
+        self._jobs, self._nodes = {}, []
+        try:
+            self._process = subprocess.Popen(
+                [*self._words, "--source", source],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=self._apart_environment,
+                bufsize=0,
+            )
+        except OSError as error:
+            raise HostError(
+                f"the process that reads Slurm's jobs cannot be started: {error.strerror}"
+            ) from error
+        return self._process
+
+    def _answer_of(self, process: subprocess.Popen[bytes], look: Look) -> JobSnapshot:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        os.write(process.stdin.fileno(), encode(look))
+        deadline_s = self._clock() + self._answer_s
+        jobs, unread, nodes = dict(self._jobs), list[UnreadableJob](), list[Node]()
+        fault: Fault | None = None
+        done: Done | None = None
+        while done is None and fault is None:
+            match self._next(process.stdout.fileno(), deadline_s):
+                case Jobs(jobs=part):
+                    jobs.update((job.job_id, job) for job in part)
+                case Gone(ids=ids):
+                    for key in ids:
+                        jobs.pop(key, None)
+                case Unread(jobs=some):
+                    unread += some
+                case Nodes(nodes=more):
+                    nodes += more
+                case Fault() as told:
+                    fault = told
+                case Done() as told:
+                    done = told
+                case other:
+                    raise BrokenPipe(f"it sent {type(other).__name__}")
+        if fault is not None:
+            raise fault.error()
+        assert done is not None
+        if done.jobs != len(jobs):
+            raise BrokenPipe(f"it told of {len(jobs)} jobs, and says that there are {done.jobs}")
+        self._jobs, self.read_from = jobs, done.source
+        if look.nodes:
+            self._nodes = nodes
+        return JobSnapshot(tuple(jobs.values()), tuple(unread))
+
+    def _next(self, fd: int, deadline_s: float) -> object:
+        while (message := self._decoder.take()) is None:
+            left_s = deadline_s - self._clock()
+            if left_s <= 0 or not select.select([fd], [], [], left_s)[0]:
+                raise BrokenPipe(f"it did not answer within {self._answer_s:g} s")
+            self._decoder.feed(fd)
+        return message

@@ -1,0 +1,117 @@
+"""Slurm's host lists (``n[1-3,7]``) and id lists (``0-3,7``), by a strict grammar with bounds.
+
+What is read here came out of another program, and users may have had a hand in it. So a text is never
+handed to a library that knows more than lists (ClusterShell runs a shell to look up ``@group``), and the
+size of what it stands for is known before any of it is made: a few characters can mean millions of names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import product
+from math import prod
+
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
+
+from foundation.errors import ClusterError
+
+MOST_HOSTS = 65_536
+"""Names that a list may stand for. Slurm's own bound of one bracket is as large (hostlist.c, MAX_RANGE)."""
+
+MOST_IDS = 65_536
+"""Every id in a list is below this: Slurm counts the CPUs of a node in 16 bits."""
+
+_LONGEST_TEXT = 1 << 20
+_RANGE = r"[0-9]{1,9}(?:-[0-9]{1,9})?+"
+_RANGES = rf"{_RANGE}(?:,{_RANGE})*+"
+_IDS = re.compile(_RANGES)
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
+_ITEM = re.compile(rf"(?:[A-Za-z0-9_.-]++|\[{_RANGES}\])++(?:,(?!\Z)|\Z)")
+_PIECE = re.compile(rf"([A-Za-z0-9_.-]++)|\[({_RANGES})\]")
+
+
+def expand_hosts(text: str, most: int = MOST_HOSTS) -> tuple[str, ...]:
+    """Return the host names in a Slurm host list, in its order, each once; none for ``(null)`` and no text.
+
+    A name has letters, digits, ``_``, ``.`` and ``-``, begins with none of the last two, and may hold several
+    brackets of numbers and ranges, padded with zeros or not.
+
+    Raises
+    ------
+    ClusterError
+        The text is no such list, or stands for more than ``most`` names.
+    """
+    if text in {"", "(null)"}:
+        return ()
+    if len(text) > _LONGEST_TEXT:
+        raise _unreadable("a host list", text, f"it has {len(text)} characters")
+    names: dict[str, None] = {}
+    named = position = 0
+    while position < len(text):
+        item = _ITEM.match(text, position)
+        if item is None:
+            raise _unreadable("a host list", text, f"it is none from character {position + 1} on")
+        position = item.end()
+        pieces = [(literal, _spans(ranges, text)) for literal, ranges in _PIECE.findall(item.group())]
+        named += prod(sum(len(numbers) for numbers, _ in spans) for literal, spans in pieces if not literal)
+        if named > most:
+            raise _unreadable("a host list", text, f"it stands for more than {most} names")
+        spelled = [(literal,) if literal else _spell(spans) for literal, spans in pieces]
+        names.update(dict.fromkeys("".join(parts) for parts in product(*spelled)))
+    for name in names:
+        if _NAME.fullmatch(name) is None:
+            raise _unreadable("a host list", text, f"{name[:80]!r} is no host name")
+    return tuple(names)
+
+
+def fold_hosts(names: Iterable[str]) -> str:
+    """Return host names folded into one host list.
+
+    Raises
+    ------
+    ClusterError
+        One of them is no host name.
+    """
+    checked = list(names)
+    for name in checked:
+        if _NAME.fullmatch(name) is None:
+            raise _unreadable("a host name", name, "it has other characters than letters, digits, _ . and -")
+    return str(NodeSet.fromlist(checked, resolver=RESOLVER_NOGROUP))
+
+
+def expand_ids(text: str, below: int = MOST_IDS) -> tuple[int, ...]:
+    """Return the numbers in a list such as ``0-3,7``, ascending.
+
+    Raises
+    ------
+    ClusterError
+        The text is no such list, or a number is not less than ``below``.
+    """
+    if len(text) > _LONGEST_TEXT or _IDS.fullmatch(text) is None:
+        raise _unreadable("an id list", text, "it is made of other things than numbers and ranges")
+    ranges = [numbers for numbers, _ in _spans(text, text)]
+    if max(numbers[-1] for numbers in ranges) >= below or sum(map(len, ranges)) > below:
+        raise _unreadable("an id list", text, f"it goes beyond the {below} ids that there are")
+    return tuple(sorted({number for numbers in ranges for number in numbers}))
+
+
+def _spans(ranges: str, text: str) -> list[tuple[range, int]]:
+    """Return the numbers of each range, and how many digits they are padded to."""
+    spans = []
+    for part in ranges.split(",") if ranges else ():
+        first, _, last = part.partition("-")
+        numbers = range(int(first), int(last or first) + 1)
+        if not numbers:
+            raise _unreadable("a list", text, f"{part} ends before it begins")
+        spans.append((numbers, len(first)))
+    return spans
+
+
+def _spell(spans: list[tuple[range, int]]) -> list[str]:
+    return [f"{number:0{digits}}" for numbers, digits in spans for number in numbers]
+
+
+def _unreadable(what: str, text: str, why: str) -> ClusterError:
+    shown = text if len(text) <= 80 else text[:80] + "..."
+    return ClusterError(f"{shown!r} cannot be read as {what}: {why}")

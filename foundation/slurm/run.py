@@ -1,0 +1,145 @@
+"""Running one of Slurm's commands: for so long, and for so many bytes, at most."""
+
+from __future__ import annotations
+
+import errno
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO
+
+from foundation.errors import HostError, UsageError
+
+MOST_BYTES = 64 << 20
+"""Bytes of an answer that are read. Users make jobs by the thousand, and comments by the kilobyte."""
+
+_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one command printed.
+
+    Attributes
+    ----------
+    returncode
+        None where it was killed: it took too long, or ``too_long``.
+    stdout, stderr
+        UTF-8; what is none has U+FFFD in its place. Line ends are as they were written.
+    too_long
+        It printed more than was to be read.
+    """
+
+    returncode: int | None
+    stdout: str
+    stderr: str
+    too_long: bool = False
+
+
+Runner = Callable[[Sequence[str], str | None, Mapping[str, str], float], Answer]
+
+
+def run_command(
+    words: Sequence[str],
+    stdin: str | None,
+    environment: Mapping[str, str],
+    timeout_s: float,
+    most_bytes: int = MOST_BYTES,
+    *,
+    own_group: bool = False,
+) -> Answer:
+    """Run one command to its end, for ``timeout_s`` seconds or ``most_bytes`` of output at most.
+
+    With ``own_group`` what it has started meanwhile is killed with it, if it has to be.
+
+    Raises
+    ------
+    HostError
+        It is not installed, or this host has no room for another process.
+    UsageError
+        A word, or the environment, is nothing that a command can be given.
+    """
+    try:
+        told = None if stdin is None else stdin.encode()
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL if told is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(environment),
+            process_group=0 if own_group else None,
+        )
+    except FileNotFoundError as error:
+        raise HostError(f"{words[0]} is not installed here; `osub doctor` says what is missing") from error
+    except ValueError as error:  # a NUL, or what is no Unicode
+        raise UsageError(f"{words[0]} cannot be given these words: {error}") from error
+    except OSError as error:
+        if error.errno == errno.E2BIG:
+            raise UsageError(f"{words[0]} cannot be given these words: they are too long") from error
+        raise HostError(f"{words[0]} cannot be run: {error.strerror}") from error
+    with process:
+        answer = None
+        try:
+            answer = _communicate(process, told or b"", timeout_s, most_bytes)
+            return answer
+        finally:
+            if own_group and (answer is None or answer.returncode is None):
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            if process.poll() is None:
+                process.kill()
+
+
+def _communicate(process: subprocess.Popen[bytes], stdin: bytes, timeout_s: float, most_bytes: int) -> Answer:
+    deadline_s = time.monotonic() + timeout_s
+    said: dict[int, list[bytes]] = {}
+    left, count = memoryview(stdin), 0
+    with selectors.DefaultSelector() as selector:
+        for pipe in (process.stdout, process.stderr):
+            assert pipe is not None
+            said[pipe.fileno()] = []
+            selector.register(pipe, selectors.EVENT_READ)
+        if process.stdin is not None:
+            os.set_blocking(process.stdin.fileno(), False)
+            selector.register(process.stdin, selectors.EVENT_WRITE)
+        while selector.get_map():
+            left_s = deadline_s - time.monotonic()
+            ready = selector.select(left_s) if left_s > 0 else []
+            if not ready:
+                return Answer(None, "", f"no answer within {timeout_s:g} s")
+            for key, _ in ready:
+                if key.fileobj is process.stdin:
+                    left = _write(process.stdin, left)
+                    if not left:
+                        selector.unregister(process.stdin)
+                        with suppress(BrokenPipeError):
+                            process.stdin.close()
+                    continue
+                part = os.read(key.fd, _CHUNK)
+                count += len(part)
+                if count > most_bytes:
+                    return Answer(None, "", f"it printed more than {most_bytes >> 20} MiB", too_long=True)
+                if part:
+                    said[key.fd].append(part)
+                else:
+                    selector.unregister(key.fileobj)
+    try:
+        code = process.wait(max(0.0, deadline_s - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return Answer(None, "", f"no end within {timeout_s:g} s")
+    out, err = (b"".join(parts).decode(errors="replace") for parts in said.values())
+    return Answer(code, out, err)
+
+
+def _write(pipe: IO[bytes], left: memoryview) -> memoryview:
+    try:
+        return left[os.write(pipe.fileno(), left[:_CHUNK]) :]
+    except BlockingIOError:
+        return left
+    except BrokenPipeError:  # it does not want to hear the rest
+        return left[:0]

@@ -1,0 +1,55 @@
+"""Files and folders that may be believed: nobody else could put them there, nobody else can change them.
+
+A daemon that runs as root must not be sent elsewhere by a link, and must not read what another user wrote.
+So a path is opened folder by folder from ``/``, without following links, and every folder on the way is
+looked at through the descriptor that is then used. Rules, for the effective user:
+
+* A folder on the way belongs to root or to the user, and nobody else may write to it; or it is sticky, as
+  ``/tmp`` is: what stands in a sticky folder can be renamed and removed by its owner alone.
+* A link on the way is followed if it belongs to root or to the user and stands in a folder that nobody else
+  may write to. The last component is never a link.
+* A folder to keep things in belongs to the user, and nobody else may write to it.
+* A file is a plain file of root's or of the user's own that nobody else may write to. It is reached by its
+  name in an open folder, and replaced as a whole.
+
+The members of a group are others, but for the group that a user has to himself. Standard library only: the
+guardian of an agent uses this room too.
+"""
+
+from foundation.trust.files import open_own, read_file, read_trusted, write_file
+from foundation.trust.folders import (
+    DIRECTORY,
+    behind_links,
+    folder_of,
+    make_folder,
+    names_in,
+    open_below,
+    open_entry,
+    open_folder,
+    open_parent,
+    place_of,
+    refuse_for_root,
+    refuse_others,
+)
+from foundation.trust.owners import is_closed_to_others, user_name
+
+__all__ = [
+    "DIRECTORY",
+    "behind_links",
+    "folder_of",
+    "is_closed_to_others",
+    "make_folder",
+    "names_in",
+    "open_below",
+    "open_entry",
+    "open_folder",
+    "open_own",
+    "open_parent",
+    "place_of",
+    "read_file",
+    "read_trusted",
+    "refuse_for_root",
+    "refuse_others",
+    "user_name",
+    "write_file",
+]

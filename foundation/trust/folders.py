@@ -1,0 +1,270 @@
+"""Opening folders, one below the other, each checked through the descriptor that is then used."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from foundation.errors import TrustError
+from foundation.trust.owners import ROOT, Owners, is_known_owner, others_write, user_name
+
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Flags that open a folder and nothing else, not through a link (the kernel then says ``ENOTDIR``)."""
+_STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_LINKS = 40
+
+
+def open_below(folder_fd: int, path: str) -> int:
+    """Descriptor of the folder ``path`` below an open one, no component of it a link; the caller closes it.
+
+    Owners are not looked at: for trees whose owner is known, such as a cgroup hierarchy.
+
+    Raises
+    ------
+    OSError
+        ``ENOENT`` if it is gone; ``ENOTDIR`` if a component is a link or no folder.
+    """
+    fd = os.dup(folder_fd)
+    for part in path.split("/"):
+        try:
+            inner = os.open(part, DIRECTORY, dir_fd=fd)
+        finally:
+            os.close(fd)
+        fd = inner
+    return fd
+
+
+def open_entry(folder_fd: int, name: str, flags: int, mode: int = 0) -> int:
+    """Descriptor of the file ``name`` in an open folder; ``ELOOP`` if it is a link."""
+    return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=folder_fd)
+
+
+def open_folder(path: Path, *, own: bool = True) -> int:
+    """Open a folder that may be believed; the caller closes the descriptor.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    own
+        Whether it must belong to the user; else root's will do.
+
+    Raises
+    ------
+    FileNotFoundError
+        It is not there.
+    TrustError
+        Somebody else could have put it there, or can change what is in it; the message says who and where.
+    OSError
+        It cannot be opened.
+    """
+    path = _absolute(path)
+    with folder_of(path) as parent:
+        return _enter(parent, path, own=own)
+
+
+def make_folder(path: Path, mode: int = 0o755) -> tuple[int, bool]:
+    """Open a folder of the user's own, made where it is missing, with the folders above it.
+
+    Returns
+    -------
+    tuple
+        Its descriptor, which the caller closes, and whether it was made.
+
+    Raises
+    ------
+    TrustError, OSError
+        As ``open_folder``.
+    """
+    path = _absolute(path)
+    parent = open_parent(path, make=True)
+    try:
+        made = True
+        try:
+            os.mkdir(path.name, mode, dir_fd=parent)
+        except FileExistsError:
+            made = False
+        return _enter(parent, path, own=True), made
+    finally:
+        os.close(parent)
+
+
+def refuse_for_root(path: Path) -> None:
+    """Refuse a folder that may not be believed, or the place of one that is to be made, for root alone.
+
+    A plain user may share a folder with his colleagues, and answers for it; root answers for everybody.
+
+    Raises
+    ------
+    TrustError
+        See ``open_folder``.
+    OSError
+        It cannot be opened.
+    """
+    if os.geteuid() == ROOT:
+        with contextlib.suppress(FileNotFoundError):
+            os.close(open_folder(path))
+            return
+        os.close(open_parent(path))
+
+
+def refuse_others(path: Path) -> None:
+    """Refuse a folder that belongs to another user, and for root one that may not be believed.
+
+    Raises
+    ------
+    TrustError
+        It is another user's; or see ``open_folder``.
+    OSError
+        It cannot be opened.
+    """
+    owner = path.stat().st_uid
+    if owner != os.geteuid():
+        raise TrustError(f"{path} belongs to {user_name(owner)}, and you are {user_name(os.geteuid())}")
+    refuse_for_root(path)
+
+
+def behind_links(path: Path, also: Owners = frozenset()) -> Path:
+    """Return the file that ``path`` leads to, where a site may keep it behind links of its own.
+
+    Raises
+    ------
+    FileNotFoundError
+        Something on the way is not there.
+    TrustError
+        A link is a stranger's, or stands where others may write.
+    OSError
+        There are too many links.
+    """
+    path = _absolute(path)
+    for _ in range(_MOST_LINKS):
+        with folder_of(path, also) as parent:
+            try:
+                target = _target(parent, path.name, os.fstat(parent), also)
+            except NotADirectoryError:  # no link
+                return path
+        path = path.parent.joinpath(*reversed(target))
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+
+
+@contextlib.contextmanager
+def folder_of(path: Path, also: Owners = frozenset()) -> Iterator[int]:
+    """Give a descriptor of the folder in which ``path`` stands; raises as ``open_parent``."""
+    parent = open_parent(path, also=also)
+    try:
+        yield parent
+    finally:
+        os.close(parent)
+
+
+def open_parent(path: Path, *, make: bool = False, also: Owners = frozenset()) -> int:
+    """Open the folder in which ``path`` stands, each folder above it checked; raises as ``open_folder``.
+
+    The descriptor is good for names below it, not for reading the folder. With ``make`` folders that are
+    missing are made, for everybody to read; folders and links of the users ``also`` are believed, too.
+    """
+    path = _absolute(path)
+    if path.name in ("", ".."):
+        raise TrustError(f"{path} names no file or folder: name one")
+    return _walk(list(path.parent.parts), path, make=make, also=also)
+
+
+def names_in(folder_fd: int) -> list[str]:
+    """Return the names of what an open folder holds, sorted."""
+    with os.scandir(folder_fd) as entries:
+        return sorted(entry.name for entry in entries)
+
+
+def _absolute(path: Path) -> Path:
+    return path if path.is_absolute() else Path.cwd() / path
+
+
+def place_of(fd: int) -> str:
+    """Return the path of what is open, for a message."""
+    return str(Path(f"/proc/self/fd/{fd}").readlink())
+
+
+def _enter(parent: int, path: Path, *, own: bool) -> int:
+    """Open the last component of a path: a folder to keep things in."""
+    try:
+        fd = os.open(path.name, DIRECTORY, dir_fd=parent)
+    except NotADirectoryError as error:
+        if stat.S_ISLNK(os.stat(path.name, dir_fd=parent, follow_symlinks=False).st_mode):
+            raise TrustError(f"{path} is a link: name the folder that it leads to") from error
+        raise
+    try:
+        found = os.fstat(fd)
+        if found.st_uid != os.geteuid() and (own or found.st_uid != ROOT):
+            raise TrustError(f"{path} belongs to {user_name(found.st_uid)}: choose a folder of your own")
+        if others_write(found):
+            raise TrustError(f"others may write to {path}: `chmod go-w {path}`, or choose another folder")
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _walk(parts: list[str], path: Path, *, make: bool, also: Owners) -> int:
+    """Open folders one below the other from ``/`` on and check each; returns a descriptor of the last."""
+    fd = os.open("/", _STEP)
+    todo, links = parts[::-1], 0
+    try:
+        while True:
+            here = os.fstat(fd)
+            _check_passage(here, fd, path, also)
+            if not todo:
+                return fd
+            name = todo.pop()
+            try:
+                inner = _step(fd, name, make=make)
+            except NotADirectoryError:
+                links += 1
+                if links > _MOST_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
+                todo += _target(fd, name, here, also)  # an absolute one begins with "/" again
+                continue
+            os.close(fd)
+            fd = inner
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def _step(fd: int, name: str, *, make: bool) -> int:
+    try:
+        return os.open(name, _STEP, dir_fd=fd)
+    except FileNotFoundError:
+        if not make:
+            raise
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, 0o755, dir_fd=fd)
+    return os.open(name, _STEP, dir_fd=fd)
+
+
+def _target(fd: int, name: str, here: os.stat_result, also: Owners) -> list[str]:
+    """Return where a link on the way leads, last component first; raises if it may not be followed."""
+    found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+    if not stat.S_ISLNK(found.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), name)
+    if not is_known_owner(found, also) or others_write(here):
+        who = user_name(found.st_uid)
+        raise TrustError(f"{Path(place_of(fd), name)} is a link that {who} made: name the folder itself")
+    return list(Path(os.readlink(name, dir_fd=fd)).parts)[::-1]
+
+
+def _check_passage(found: os.stat_result, fd: int, path: Path, also: Owners) -> None:
+    """Refuse a folder in which others can put something in the place of what is on the way."""
+    if not is_known_owner(found, also):
+        raise TrustError(
+            f"{path} is in the hands of {user_name(found.st_uid)}, to whom {place_of(fd)} belongs: "
+            "choose a folder of your own"
+        )
+    if others_write(found) and not found.st_mode & stat.S_ISVTX:
+        raise TrustError(
+            f"{path} is in the hands of everybody who may write to {place_of(fd)}: "
+            f"`chmod go-w {place_of(fd)}`, or choose another folder"
+        )

@@ -1,0 +1,48 @@
+"""Conversions between the units that travel: seconds, milliseconds, microseconds, MiB, KiB.
+
+Simulated time is an integer count of microseconds; the one rounding is here: half to even,
+as Python's ``round`` does it.
+"""
+
+from __future__ import annotations
+
+from foundation.errors import UsageError
+
+US_PER_S = 1_000_000
+KIB_PER_MIB = 1024
+LEAST_SPEEDUP, MOST_SPEEDUP = 1e-3, 1e6
+"""Beyond them no second of a trace is one that a run can have."""
+
+
+def seconds_to_us(seconds: float) -> int:
+    """Return ``seconds`` as a whole number of microseconds, rounded half to even."""
+    return round(seconds * US_PER_S)
+
+
+def us_to_seconds(us: int) -> float:
+    """Return ``us`` microseconds in seconds."""
+    return us / US_PER_S
+
+
+def kib_to_mib(kib: float) -> int:
+    """Return ``kib`` KiB in whole MiB, rounded up: a memory request is never made smaller."""
+    return -(-int(kib) // KIB_PER_MIB)
+
+
+def seconds_to_minutes_up(seconds: float) -> int:
+    """Return ``seconds`` in whole minutes, rounded up and at least 1: Slurm's limits are in minutes."""
+    return max(1, -(-round(seconds * 1000) // 60_000))
+
+
+def checked_speedup(speedup: float) -> float:
+    """Return what the times of a trace are divided by; raises UsageError if it is no factor for that."""
+    if not LEAST_SPEEDUP <= speedup <= MOST_SPEEDUP:
+        raise UsageError(
+            f"--speedup divides times by {LEAST_SPEEDUP:g} to {MOST_SPEEDUP:,.0f}, not by {speedup:g}"
+        )
+    return speedup
+
+
+def counted(number: int, thing: str) -> str:
+    """Return a number with what it counts: 1 job, 1,200 jobs."""
+    return f"{number:,} {thing}" + ("" if number == 1 else "s")
