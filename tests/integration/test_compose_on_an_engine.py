@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
 import pytest
 
@@ -22,13 +21,13 @@ from deploy.compose.engine import Engine, EngineName
 from deploy.compose.removal import FREEZER
 from deploy.local import Gang, Hold, LocalCluster, Shape
 from tests.fixtures.container_engine import Daemon, docker_engine
+from tests.fixtures.golden import small
 from tests.integration.conftest import empty_folder
 from workloads.swf import iter_swf
 
 pytestmark = [pytest.mark.long, pytest.mark.alone, pytest.mark.timeout(2400)]
 
-SHARED = Path(os.environ.get("OSUB_SHARED", Path(__file__).resolve().parents[2].parent / "shared"))
-TRACE = SHARED / "traces" / "KTH-SP2-1996-2.1-cln.swf.gz"
+TRACE = small("KTH-SP2-1996-2.1-cln.swf.gz")
 JOBS = 50
 NODES = 3
 SHAPE = Shape(
@@ -125,8 +124,6 @@ def until(what: str, done: Callable[[], bool], within_s: float = 120.0) -> None:
 
 def jobs_of_the_trace() -> list[tuple[float, int, float]]:
     """Return the first jobs of a real trace as (due, nodes, run), squeezed to half a minute and 3 nodes."""
-    if not TRACE.exists():
-        pytest.skip(f"needs {TRACE.name} in OSUB_SHARED/traces")
     found = [job for job in islice(iter_swf(TRACE), 400) if job.run_s and job.allocated_procs][:JOBS]
     first, last = found[0].submit_s, found[-1].submit_s
     squeeze = max(1.0, (last - first) / 30)

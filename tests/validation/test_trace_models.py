@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.fixtures.golden import named, small_and_whole, whole_or_small
 from workloads.swf import load_columns
 from workloads.trace.interactive import sample_sessions_s, synthesize_patterns, utilisation
 from workloads.trace.lublin import (
@@ -23,8 +23,7 @@ from workloads.trace.lublin import (
     slot_weights,
 )
 
-SHARED = Path(os.environ.get("OSUB_SHARED", Path(__file__).resolve().parents[2].parent / "shared"))
-LUBLIN_256 = SHARED / "traces" / "lublin_256.swf.gz"
+LUBLIN_256 = "lublin_256.swf.gz"
 
 Sample = NDArray[np.float64] | NDArray[np.int64]
 
@@ -46,9 +45,9 @@ def critical(one: Sample, other: Sample) -> float:
     return 1.95 * float(np.sqrt(1 / len(one) + 1 / len(other)))
 
 
-@pytest.mark.skipif(not LUBLIN_256.exists(), reason="needs lublin_256.swf.gz in OSUB_SHARED/traces")
-def test_lublin_model_draws_from_the_distributions_of_its_authors_program() -> None:
-    reference = load_columns(LUBLIN_256).frame
+@pytest.mark.parametrize("log", small_and_whole(LUBLIN_256), ids=named)
+def test_lublin_model_draws_from_the_distributions_of_its_authors_program(log: Path) -> None:
+    reference = load_columns(log).frame
     rng = np.random.default_rng(20)
     sizes = sample_sizes(TYPELESS, 20_000, 256, rng)
     runs_s = sample_runs_s(TYPELESS, sizes, rng)
@@ -66,17 +65,16 @@ def test_lublin_model_draws_from_the_distributions_of_its_authors_program() -> N
     assert all(found < limit for found, limit in report.values()), report
 
 
-@pytest.mark.skipif(not LUBLIN_256.exists(), reason="needs lublin_256.swf.gz in OSUB_SHARED/traces")
 def test_lublin_model_follows_the_course_of_the_day_of_its_authors_program() -> None:
     # arrivals come in bursts, so the day's course varies much more than independent arrivals would: what the
     # model's own samples differ among each other is the measure
-    submits_s = load_columns(LUBLIN_256).frame["submit_s"].to_numpy()
+    submits_s = load_columns(whole_or_small(LUBLIN_256)).frame["submit_s"].to_numpy()
     # the authors' program drops the fraction of a second at every arrival while its day goes on in full,
     # so its arrivals drift by half a second each
     reference = (submits_s + 0.5 * np.arange(len(submits_s))) % 86_400
     samples = []
     for seed in range(12):
-        gaps = sample_gaps(TYPELESS, 10_000, np.random.default_rng(seed))
+        gaps = sample_gaps(TYPELESS, len(submits_s), np.random.default_rng(seed))
         samples.append(follow_the_day(np.cumsum(gaps), slot_weights(TYPELESS)) % 86_400)
     among = [distance(one, other) for place, one in enumerate(samples) for other in samples[:place]]
     to_reference = [distance(sample, reference) for sample in samples]

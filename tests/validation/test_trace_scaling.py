@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.fixtures.golden import TRACES, named, small, small_and_whole
 from workloads.swf import SwfTrace, read_swf, swf_lines, write_swf
 from workloads.trace.clock import TraceClock
 from workloads.trace.experiment import THESIS, Target, is_gaia, make_experiment
@@ -17,21 +17,29 @@ from workloads.trace.miniature import make_miniature
 from workloads.trace.scale import scale_trace
 from workloads.trace.window import THESIS_WINDOW, cut_window, find_window
 
-SHARED = Path(os.environ.get("OSUB_SHARED", Path(__file__).resolve().parents[2].parent / "shared"))
-TRACES = SHARED / "traces"
-GAIA = TRACES / "UniLu-Gaia-2014-1.swf.gz"
-
-needs_gaia = pytest.mark.skipif(
-    not GAIA.exists(), reason="needs UniLu-Gaia-2014-1.swf.gz in OSUB_SHARED/traces"
-)
+GAIA = "UniLu-Gaia-2014-1.swf.gz"
+SMALL_LOGS = (GAIA, "KTH-SP2-1996-2.1-cln.swf.gz", "lublin_256.swf.gz")
+LOGS = [
+    *(
+        path
+        for name in (GAIA, "KTH-SP2-1996-2.1-cln.swf.gz", "lublin_256.swf.gz")
+        for path in small_and_whole(name)
+    ),
+    *TRACES.glob("theta_2022.swf.gz"),
+]
 
 
 @pytest.fixture(scope="module")
 def gaia() -> SwfTrace:
-    return read_swf(GAIA)
+    """The days that the thesis replays."""
+    return read_swf(small(GAIA))
 
 
-@needs_gaia
+@pytest.fixture(scope="module", params=small_and_whole(GAIA), ids=named)
+def any_gaia(request: pytest.FixtureRequest) -> SwfTrace:
+    return read_swf(request.param)
+
+
 def test_thesis_window_starts_with_job_2814_on_a_thursday(gaia: SwfTrace) -> None:
     window = cut_window(gaia, THESIS_WINDOW.start_s, THESIS_WINDOW.length_s)
     assert window.jobs[0].job_number == 2814
@@ -40,7 +48,6 @@ def test_thesis_window_starts_with_job_2814_on_a_thursday(gaia: SwfTrace) -> Non
     assert date.isoformat() == "2014-06-05T11:42:14+02:00"
 
 
-@needs_gaia
 @pytest.mark.parametrize("seed", range(5))
 def test_thesis_window_scaled_to_its_cluster_keeps_its_character(gaia: SwfTrace, seed: int) -> None:
     window = cut_window(gaia, THESIS_WINDOW.start_s, THESIS_WINDOW.length_s)
@@ -60,33 +67,25 @@ def test_thesis_window_scaled_to_its_cluster_keeps_its_character(gaia: SwfTrace,
     assert report.arrival_distance < 0.12
 
 
-@needs_gaia
-def test_busy_day_of_gaia_becomes_a_minute_on_two_cores(gaia: SwfTrace) -> None:
-    small = make_miniature(gaia, 2, 1, 70)
+def test_busy_day_of_gaia_becomes_a_minute_on_two_cores(any_gaia: SwfTrace) -> None:
+    small = make_miniature(any_gaia, 2, 1, 70)
     assert small.makespan_s <= 70
     assert len(small.trace.jobs) >= 10
     assert small.made_interactive == 0
     assert small.clipping.raised <= 0.25 * len(small.trace.jobs)
 
 
-@needs_gaia
-def test_a_busy_weekday_is_found(gaia: SwfTrace) -> None:
-    window = find_window(gaia)
-    date = TraceClock.of(gaia.header, 0).date(window.active_start_s)
+def test_a_busy_weekday_is_found(any_gaia: SwfTrace) -> None:
+    window = find_window(any_gaia)
+    date = TraceClock.of(any_gaia.header, 0).date(window.active_start_s)
     assert date is not None
     assert date.weekday() < 5
     assert 7 <= date.hour <= 15
     assert 4 * 3600 <= window.active_end_s - window.active_start_s <= 12 * 3600
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["UniLu-Gaia-2014-1", "KTH-SP2-1996-2.1-cln", "theta_2022", "lublin_256"],
-)
-def test_real_traces_come_back_byte_for_byte(name: str, tmp_path: Path) -> None:
-    source = TRACES / f"{name}.swf.gz"
-    if not source.exists():
-        pytest.skip(f"needs {name}.swf.gz in OSUB_SHARED/traces")
+@pytest.mark.parametrize("source", LOGS, ids=named)
+def test_real_traces_come_back_byte_for_byte(source: Path, tmp_path: Path) -> None:
     trace = read_swf(source)
     write_swf(tmp_path / "copy.swf", trace)
     assert (tmp_path / "copy.swf").read_bytes() == gzip.decompress(source.read_bytes())
@@ -96,7 +95,6 @@ def test_real_traces_come_back_byte_for_byte(name: str, tmp_path: Path) -> None:
     )
 
 
-@needs_gaia
 def test_interactive_jobs_of_the_experiment_are_those_of_table_7_2(gaia: SwfTrace) -> None:
     experiment = make_experiment(gaia, THESIS, Target(12, 12))
     assert is_gaia(gaia)
@@ -109,7 +107,6 @@ def test_interactive_jobs_of_the_experiment_are_those_of_table_7_2(gaia: SwfTrac
     assert found["batch"].jobs == pytest.approx(published["batch"].jobs, abs=12)
 
 
-@needs_gaia
 def test_no_interactive_job_follows_until_8_the_next_morning(gaia: SwfTrace) -> None:
     """As the thesis says below its Figure 7.3: so the day is the one it took."""
     day = cut_window(gaia, THESIS_WINDOW.start_s + 6 * 86_400, 86_400)

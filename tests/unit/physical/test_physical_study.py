@@ -19,12 +19,10 @@ from osub.physical.folder import Study, StudyFolder
 from osub.physical.layouts import GANGD, NAIVE, SLURM_GANG, layout_found, layouts_of
 from osub.physical.study import Asked, PhysicalStudy, budget_s
 from submitter.target import Pool, Target
+from tests.fixtures.golden import small
 from workloads.swf import SwfHeader, SwfJob, SwfTrace, write_swf
 
-LOG = Path(os.environ.get("OSUB_SHARED", Path(__file__).parents[4] / "shared")) / (
-    "traces/UniLu-Gaia-2014-1.swf.gz"
-)
-needs_log = pytest.mark.skipif(not LOG.exists(), reason=f"needs {LOG.name} in OSUB_SHARED/traces")
+LOG = small("UniLu-Gaia-2014-1.swf.gz")
 
 
 def asked(tmp_path: Path, trace: Path = LOG, **more: object) -> Asked:
@@ -67,7 +65,6 @@ def test_another_trace_is_refused(tmp_path: Path) -> None:
         PhysicalStudy(asked(tmp_path, path))
 
 
-@needs_log
 @pytest.mark.slow
 def test_preparing_writes_nothing(tmp_path: Path) -> None:
     prepared = PhysicalStudy(asked(tmp_path)).prepare()
@@ -76,7 +73,6 @@ def test_preparing_writes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-@needs_log
 @pytest.mark.slow
 def test_a_study_in_the_folder_goes_on_with_its_own_plan(tmp_path: Path) -> None:
     first = PhysicalStudy(asked(tmp_path, budget_s=900.0))
@@ -88,7 +84,6 @@ def test_a_study_in_the_folder_goes_on_with_its_own_plan(tmp_path: Path) -> None
     assert PhysicalStudy(asked(tmp_path, budget_s=900.0)).prepare().plan == plan
 
 
-@needs_log
 @pytest.mark.slow
 def test_other_options_than_the_study_was_begun_with_are_refused(tmp_path: Path) -> None:
     begin(tmp_path, plan_of=PhysicalStudy(asked(tmp_path, budget_s=900.0)))
@@ -97,7 +92,6 @@ def test_other_options_than_the_study_was_begun_with_are_refused(tmp_path: Path)
     assert PhysicalStudy(asked(tmp_path, budget_s=3600.0), force=True).prepare().is_new
 
 
-@needs_log
 @pytest.mark.slow
 def test_what_is_there_can_be_judged_and_nothing_is_no_study(tmp_path: Path) -> None:
     study = PhysicalStudy(asked(tmp_path))
@@ -109,7 +103,6 @@ def test_what_is_there_can_be_judged_and_nothing_is_no_study(tmp_path: Path) -> 
     assert any(row.id == "R25 sim" and row.verdict is Verdict.HOLDS for row in found.claims)
 
 
-@needs_log
 @pytest.mark.slow
 def test_a_study_of_another_file_is_refused(tmp_path: Path) -> None:
     begin(tmp_path, plan_of=PhysicalStudy(asked(tmp_path)), sha256="0")
@@ -124,7 +117,6 @@ def begin(tmp_path: Path, *, plan_of: PhysicalStudy, sha256: str | None = None) 
     StudyFolder(tmp_path / "out").begin(known)
 
 
-@needs_log
 @pytest.mark.slow
 def test_the_command_shows_its_plan_and_runs_nothing(tmp_path: Path) -> None:
     done = osub(str(LOG), "--dry-run", "--json", "--budget", "1h", home=tmp_path)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import csv
-import os
-from pathlib import Path
 
 import pytest
 
 from foundation.errors import InputError, UsageError
+from tests.fixtures.golden import small
 from workloads.swf import SwfHeader, SwfJob, SwfTrace, read_swf
 from workloads.trace.kept_share import Room, keep_shares
 from workloads.trace.kinds import THESIS_TABLE_7_2, summarize_kinds
@@ -22,16 +21,12 @@ from workloads.trace.thesis_days import (
     with_busy_time,
 )
 
-SHARED = Path(os.environ.get("OSUB_SHARED", Path(__file__).parents[4] / "shared"))
 THESIS = Room(12, 12, 12)
 
 
 @pytest.fixture(scope="module")
 def log() -> SwfTrace:
-    path = SHARED / "traces" / "UniLu-Gaia-2014-1.swf.gz"
-    if not path.exists():
-        pytest.skip(f"needs {path.name} in OSUB_SHARED/traces")
-    return read_swf(path)
+    return read_swf(small("UniLu-Gaia-2014-1.swf.gz"))
 
 
 def job(number: int, run_s: float, procs: int, queue: int = 1) -> SwfJob:
@@ -55,10 +50,7 @@ def share_of(one: SwfJob, procs: int) -> float:
 
 
 def test_the_first_jobs_are_those_of_table_7_8() -> None:
-    golden = SHARED / "golden" / "thesis_table_7_8.csv"
-    if not golden.exists():
-        pytest.skip(f"no golden schedule {golden}")
-    with golden.open(newline="") as stream:
+    with small("thesis_table_7_8.csv").open(newline="") as stream:
         rows = [
             (
                 int(row["trace_job"]),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import os
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +14,15 @@ from simulator.choices import Words, setting_of
 from simulator.options import Cleaning
 from simulator.simulate import simulate
 from simulator.workload import make_workload
+from tests.fixtures.golden import SHARED, SMALL, small
 from workloads.swf import load_columns
 
-SHARED = Path(os.environ.get("OSUB_SHARED", Path(__file__).parents[4] / "shared"))
+KTH, KTH_PROCS = "KTH-SP2-1996-2.1-cln", 100
+WHOLE = [
+    (KTH, KTH_PROCS, "easy_KTH-SP2_100", 28_467),
+    ("UniLu-Gaia-2014-1", 1800, "easy_Gaia-1_1800", 51_859),
+]
+"""The whole logs, which only some hosts have: trace, processors, schedule, its jobs."""
 
 
 def simulated_starts(trace: Path, procs: int) -> dict[int, int]:
@@ -29,21 +34,49 @@ def simulated_starts(trace: Path, procs: int) -> dict[int, int]:
     return dict(zip(workload.number.tolist(), (starts_us // 1_000_000).tolist(), strict=True))
 
 
+def golden_starts(schedule: Path) -> dict[int, int]:
+    with gzip.open(schedule, "rt") as stream:
+        return {int(row["trace_job"]): int(row["start_s"]) for row in csv.DictReader(stream)}
+
+
 @pytest.mark.parametrize(
     ("trace", "procs", "golden", "jobs"),
-    [
-        ("KTH-SP2-1996-2.1-cln", 100, "easy_KTH-SP2_100", 28_467),
-        ("UniLu-Gaia-2014-1", 1800, "easy_Gaia-1_1800", 51_859),
-    ],
+    [one for one in WHOLE if (SHARED / "golden" / f"{one[2]}.csv.gz").exists()],
 )
 def test_every_job_starts_as_in_the_golden_schedule(trace: str, procs: int, golden: str, jobs: int) -> None:
-    schedule = SHARED / "golden" / f"{golden}.csv.gz"
-    if not schedule.exists():
-        pytest.skip(f"no golden schedule {schedule}")
-    with gzip.open(schedule, "rt") as stream:
-        expected = {int(row["trace_job"]): int(row["start_s"]) for row in csv.DictReader(stream)}
+    expected = golden_starts(SHARED / "golden" / f"{golden}.csv.gz")
     assert len(expected) == jobs
     assert simulated_starts(SHARED / "traces" / f"{trace}.swf.gz", procs) == expected
+
+
+def test_every_job_of_the_small_set_starts_as_in_its_golden_schedule() -> None:
+    expected = golden_starts(small("easy_KTH-SP2_100.csv.gz"))
+    starts = simulated_starts(small(f"{KTH}.swf.gz"), KTH_PROCS)
+    assert len(expected) > 2_900
+    assert {number: starts[number] for number in expected} == expected
+
+
+@pytest.mark.parametrize(("trace", "procs"), [(KTH, KTH_PROCS), ("UniLu-Gaia-2014-1", 600)])
+def test_every_job_of_the_small_set_starts_as_the_written_rules_say(trace: str, procs: int) -> None:
+    path = SMALL / f"{trace}.swf.gz"
+    starts = simulated_starts(path, procs)
+    assert len(starts) > 2_500
+    assert starts == flat_easy(pool_jobs(path, procs), procs)
+
+
+def pool_jobs(trace: Path, procs: int) -> list[tuple[int, int, int, int, int]]:
+    """Return the jobs of a log as (number, submit, run, processors, requested), cleaned by the rules."""
+    found = []
+    with gzip.open(trace, "rt") as stream:
+        for line in stream:
+            if line.startswith(";"):
+                continue
+            fields = [int(float(word)) for word in line.split()]
+            width = fields[7] if fields[7] > 0 else fields[4]
+            run = fields[3]
+            if run >= 1 and 1 <= width <= procs:
+                found.append((fields[0], fields[1], run, width, max(run, fields[8])))
+    return found
 
 
 def shadow_of(wanted: int, free: int, now: int, running: list[tuple[int, int, int, int]]) -> tuple[int, int]:
