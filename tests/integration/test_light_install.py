@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.fixtures.installed import ROOT, build, run
+
 MOST_MB = {"agent": 60, "controller": 150}
 COMMANDS = {
     "agent": (["gang-agent", "--help"], ["gang-agent", "thaw", "--expired"]),
@@ -20,28 +18,9 @@ COMMANDS = {
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
-def run(*words: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    done = subprocess.run([*map(str, words)], capture_output=True, text=True, env=clean, cwd="/", check=False)
-    assert not check or done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
-    return done
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    copy = tmp_path_factory.mktemp("source") / "osub"
-    ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", "osub-demo", ".*_cache", "_switch.so")
-    shutil.copytree(ROOT, copy, ignore=ignored)
-    out = tmp_path_factory.mktemp("wheel")
-    done = subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)],
-        cwd=copy,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return next(out.glob("*.whl"))
+    return build(tmp_path_factory.mktemp("release")).wheel
 
 
 def megabytes(folder: Path) -> float:
