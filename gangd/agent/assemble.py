@@ -19,9 +19,10 @@ from gangd.agent.census import Census
 from gangd.agent.checks import Checks
 from gangd.agent.conversation import Conversation
 from gangd.agent.decide import Limits
-from gangd.agent.gate import Gate, Lease
+from gangd.agent.gate import Gate
 from gangd.agent.hammer import state_files, thaw_recorded
 from gangd.agent.jsonlog import JsonLog
+from gangd.agent.lease import Lease
 from gangd.agent.line import Lines
 from gangd.agent.loop import Loop
 from gangd.agent.metrics import AgentMetrics
@@ -42,10 +43,9 @@ from gangd.agent.strangers import Memory
 from gangd.agent.switch import SwitchThread
 from gangd.agent.watch import FileWatch, FolderWatch
 from gangd.agent.ways import Ways
-from gangd.freezer.cgroup import CgroupFreezer
 from gangd.freezer.choose import Choice, choose, make_freezer
 from gangd.freezer.dry import DryFreezer
-from gangd.freezer.model import Holder, Planner
+from gangd.freezer.model import Holder
 from gangd.freezer.procfs import boot_id
 from gangd.guardian.place import discard, make_private, state_path
 from gangd.guardian.registry import forget_folder, note_folder
@@ -107,9 +107,8 @@ def serve(settings: Settings) -> int:
     state = StateFile.create(path, settings.node, str(choice.root or "/"), str(way.root or ""))
     real = make_freezer(choice, settings.node, state)
     yielder = None if settings.dry_run else make_yielder(way, settings.node, state)
-    holder: Holder = DryFreezer(real) if settings.dry_run else real
-    if yielder is not None:
-        holder = BothWays(real, yielder)
+    both = None if yielder is None else BothWays(real, yielder)
+    holder: Holder = both or (DryFreezer(real) if settings.dry_run else real)
     log(
         "start",
         freezer=choice.kind,
@@ -120,7 +119,7 @@ def serve(settings: Settings) -> int:
         dry_run=settings.dry_run,
         **standing.as_fields(),
     )
-    loop = _assemble(settings, (choice, way), (holder, real), state, reach, log)
+    loop = _assemble(settings, (choice, way), (holder, both), state, reach, log)
     rest_collector()
     try:
         with handed_out(settings.metrics, settings.metrics_token, AGENT, loop.metrics):
@@ -143,12 +142,12 @@ def serve(settings: Settings) -> int:
 def _assemble(
     settings: Settings,
     chosen: tuple[Choice, Way],
-    holders: tuple[Holder, Holder],
+    holders: tuple[Holder, BothWays | None],
     state: StateFile,
     reach: Reach,
     log: JsonLog,
 ) -> Loop:
-    (choice, way), (holder, real) = chosen, holders
+    (choice, way), (holder, both) = chosen, holders
     hello = Hello(
         node=settings.node,
         incarnation=secrets.token_bytes(16),
@@ -160,14 +159,14 @@ def _assemble(
         dry_run=settings.dry_run,
     )
     lease = Lease(state)
-    inner = real if isinstance(real, CgroupFreezer) else None
-    files = None if inner is None else FileWatch()
-    native = _native(settings, holder, state, files)
+    in_folders = holder.traits.in_folders
+    files = FileWatch() if in_folders else None
+    native = _native(settings, state, files)
     log("switch", native=native is not None)
     gate = Gate(holder, lease, watch=files, native=native)
     switch = SwitchThread(gate, lambda: _begin_switching(settings))
     table, memory, book = StepTable(gate), Memory(), SliceBook()
-    watch = None if inner is None else FolderWatch()
+    watch = FolderWatch() if in_folders else None
     node = Node(
         talk=Conversation(hello),
         gate=gate,
@@ -177,16 +176,14 @@ def _assemble(
         memory=memory,
         book=book,
         limits=Limits(hold_extern=reach.hold_extern),
-        ways=Ways(holder if isinstance(holder, BothWays) else None, hold_extern=reach.hold_extern),
+        ways=Ways(both, hold_extern=reach.hold_extern),
         guarded=False,
     )
-    folders = inner.folders if inner is not None else list
-    unknown = inner.unknown if inner is not None else list
     metrics = AgentMetrics(hello)
     bell = _bell(settings, log)
     census = Census(settings.node)
     lines = Lines(settings.node, reach, lambda: _reach(settings))
-    return Loop(node, lines, switch, state, watch, folders, unknown, log, census, metrics, bell)
+    return Loop(node, lines, switch, state, watch, log, census, metrics, bell)
 
 
 def _bell(settings: Settings, log: JsonLog) -> Bell | None:
@@ -226,14 +223,10 @@ def _thaw_what_is_left(settings: Settings, log: JsonLog) -> None:
             )
 
 
-def _native(
-    settings: Settings, holder: Holder, state: StateFile, files: FileWatch | None
-) -> tuple[NativeSwitch, Planner] | None:
-    """Native code for the switch, where there is any and the holder's work can be listed for it."""
-    library = load() if settings.native else None
-    if library is None or files is None or not isinstance(holder, Planner):
-        return None
-    return NativeSwitch(library, state, files.fd), holder
+def _native(settings: Settings, state: StateFile, files: FileWatch | None) -> NativeSwitch | None:
+    """Native code for the switch, where there is any and something that it could write."""
+    library = load() if settings.native and not settings.dry_run else None
+    return None if library is None or files is None else NativeSwitch(library, state, files.fd)
 
 
 def _begin_switching(settings: Settings) -> None:

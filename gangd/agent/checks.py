@@ -53,7 +53,7 @@ class Checks:
         self._settling: dict[StepKey, Settling] = {}
         self._settled: set[StepKey] = set()
         self._doubts: dict[StepKey, int] = {}
-        self._sees_stops = gate.holder.name.startswith("cgroup")
+        self._sees_stops = gate.holder.traits.stops_are_strange
 
     def stuck_at(self, now_ns: int) -> frozenset[StepKey]:
         """Return the steps that must not be frozen at ``now_ns``."""

@@ -3,7 +3,7 @@
 Both threads come through here, so a thaw for a dying job and the switch thread's prepared freeze can't
 cross. The ledger learns of a freeze before it is written (the holder sees to that).
 
-Switches that are nothing but writes may be made by native code (``native``), under the same lock. What it has
+Switches that are nothing but writes may be made by native code (``ahead``), under the same lock. What it has
 made is noted by whoever comes here next, before anything else; whatever is done here voids what it was to do.
 """
 
@@ -14,107 +14,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Protocol
 
+from gangd.agent.ahead import Ahead, Applied, Made, Prepared
+from gangd.agent.lease import Lease
 from gangd.agent.native import NativeSwitch
 from gangd.agent.watch import FileWatch
-from gangd.freezer.model import Account, Did, Holder, Outcome, Planner, Step, StepKey, Write
-from gangd.guardian.statefile import StateFile, Word
-
-
-class Lease:
-    """How long anything may be held, in the state file where the guardian sees it too."""
-
-    def __init__(self, state: StateFile | None) -> None:
-        self._state = state
-        self._until_ns = 0
-
-    def until_ns(self) -> int:
-        """Instant (agent's clock) at which everything must be thawed; 0 for at once."""
-        return self._until_ns
-
-    def set_until(self, until_ns: int) -> None:
-        """Renew or end the lease."""
-        self._until_ns = until_ns
-        if self._state is not None:
-            self._state.set_word(Word.LEASE_NS, until_ns)
-
-    def paused_until_ns(self) -> int:
-        """Instant before which the operator wants nothing frozen."""
-        return 0 if self._state is None else self._state.word(Word.PAUSED_UNTIL_NS)
-
-    def trips(self) -> int:
-        """How often somebody thawed behind our back (guardian, operator)."""
-        return 0 if self._state is None else self._state.word(Word.GUARDIAN_TRIPS)
-
-    def valid(self, now_ns: int) -> bool:
-        """Whether anything may be held at ``now_ns``."""
-        return now_ns < self._until_ns and now_ns >= self.paused_until_ns()
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """One pass through the gate: its instants (agent's clock), and every outcome but ``NOTHING``.
-
-    ``begin_ns`` before the first write, ``frozen_ns`` after the last freeze, ``end_ns`` after the last thaw.
-    ``refused`` if the lease did not allow the freezes. ``used_ns`` is what the jobs that yield, and were held
-    or let go, had used by the end, where there is an account of it.
-    """
-
-    begin_ns: int
-    frozen_ns: int
-    end_ns: int
-    outcomes: tuple[Outcome, ...]
-    refused: bool
-    used_ns: Mapping[int, int] = field(default_factory=dict)
-
-
-class Due(Protocol):
-    """What is to be done at an instant (agent's clock): freeze, then thaw."""
-
-    @property
-    def instant_ns(self) -> int:
-        """When."""
-
-    @property
-    def freeze(self) -> tuple[StepKey, ...]:
-        """Steps to freeze."""
-
-    @property
-    def thaw(self) -> tuple[StepKey, ...]:
-        """Steps to thaw."""
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """What native code has made: what was due, what came of it, jobs that are held since, and its turn.
-
-    Its outcomes are not listed: all was written.
-    """
-
-    due: Due
-    applied: Applied
-    held: frozenset[int]
-    turn: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    """What native code is to make: steps that are not barred, their writes, and accounts by job."""
-
-    due: Due
-    freeze: tuple[StepKey, ...]
-    writes: tuple[Write, ...]
-    accounts: tuple[tuple[int, Account], ...]
-
-    def used_ns(self, read: Iterable[int | None]) -> dict[int, int]:
-        """Return what the jobs had used, from what was read of the accounts."""
-        used: dict[int, int] = {}
-        for (job, _), used_ns in zip(self.accounts, read, strict=True):
-            if used_ns is not None:
-                used[job] = used.get(job, 0) + used_ns
-        return used
+from gangd.freezer.model import Did, Holder, Outcome, Step, StepKey, Write
 
 
 class Gate:
@@ -145,7 +50,7 @@ class Gate:
     watch
         See above.
     native
-        Native code that can make switches, if there is any, and the holder that lists the writes for it.
+        Native code that makes those switches for which the holder lists the writes; None for none.
     """
 
     def __init__(
@@ -154,7 +59,7 @@ class Gate:
         lease: Lease,
         clock: Callable[[], int] = time.monotonic_ns,
         watch: FileWatch | None = None,
-        native: tuple[NativeSwitch, Planner] | None = None,
+        native: NativeSwitch | None = None,
     ) -> None:
         self.holder = holder
         self.lease = lease
@@ -166,23 +71,17 @@ class Gate:
         self._strange: set[StepKey] = set()
         self._clock = clock
         self.yielding: frozenset[int] = frozenset()
-        self.native: NativeSwitch | None = None
-        self._planner: Planner | None = None
-        if native is not None:
-            self.native, self._planner = native
+        self.native = native
+        self._ahead = None if native is None else Ahead(native, holder)
         self.changes = 0
-        self._planned: collections.deque[_Planned] = collections.deque()
         self._made: collections.deque[Made] = collections.deque()
-        self._noted = 0
         self._begun: frozenset[int] = frozenset()
         self._lock: threading.Lock | NativeSwitch = self.native or threading.Lock()
 
     @property
     def held(self) -> Mapping[StepKey, int]:
         """See the class."""
-        if self.native is not None and self.native.made != self._noted:
-            with self._alone(changes=False):
-                pass
+        self._take_note()
         return self._shown
 
     @property
@@ -193,13 +92,11 @@ class Gate:
     @property
     def has_made(self) -> bool:
         """Whether ``take_made`` has something to return."""
-        return bool(self._made) or (self.native is not None and self.native.made != self._noted)
+        return bool(self._made) or (self._ahead is not None and self._ahead.is_ahead)
 
     def take_made(self) -> list[Made]:
         """Return what native code has made since the last call, oldest first."""
-        if self.native is not None and self.native.made != self._noted:
-            with self._alone(changes=False):
-                pass
+        self._take_note()
         made = []
         while self._made:
             made.append(self._made.popleft())
@@ -223,7 +120,7 @@ class Gate:
         with self._alone():
             yield
 
-    def plan(self, choose: Callable[[], Sequence[Due]]) -> int:
+    def plan(self, choose: Callable[[], Sequence[Prepared]]) -> int:
         """Let native code make what is due, soonest first, up to the first that is more than writes.
 
         ``choose`` is called when nothing can be made meanwhile, and returns what is due. Returned are the
@@ -231,24 +128,18 @@ class Gate:
         """
         with self._alone():
             queue = choose()
-            if self.native is not None and not self._strange:
-                self._plan(self.native, queue)
+            if self._ahead is not None and not self._strange:
+                self._plan(self._ahead, queue)
             return self.changes
 
-    def _plan(self, native: NativeSwitch, queue: Sequence[Due]) -> None:
+    def _plan(self, ahead: Ahead, queue: Sequence[Prepared]) -> None:
         held, ours = set(self._held), dict[int, bool]()
-        for place, due in enumerate(queue):
-            freeze = tuple(key for key in due.freeze if key.job not in self._barred)
-            writes = self._writes(freeze, due.thaw, ours)
-            if writes is None:
-                return
-            accounts = self._accounts(writes, (*freeze, *due.thaw))
-            held = held.union(freeze).difference(due.thaw)
+        for place, prepared in enumerate(queue):
+            freeze = tuple(key for key in prepared.freeze if key.job not in self._barred)
+            held = held.union(freeze).difference(prepared.thaw)
             following_ns = queue[place + 1].instant_ns if place + 1 < len(queue) else 0
-            read = [account for _, account in accounts]
-            if not native.push(due.instant_ns, following_ns, writes, read, held_after=bool(held)):
+            if not ahead.push(prepared, freeze, following_ns, ours, self.yielding, held_after=bool(held)):
                 return
-            self._planned.append(_Planned(due, freeze, tuple(writes), accounts))
 
     def apply(
         self,
@@ -351,75 +242,52 @@ class Gate:
     def _alone(self, *, changes: bool = True) -> Iterator[None]:
         """Take the lock, note what native code has made, and void what it was to make if that ``changes``."""
         with self._lock:
-            if self.native is not None:
-                self._catch_up(self.native)
+            if self._ahead is not None:
+                self._catch_up(self._ahead)
             if changes:
                 self._void()
             yield
 
     def _void(self) -> None:
         self.changes += 1
-        if self.native is not None:
-            self.native.clear()
-            self._planned.clear()
+        if self._ahead is not None:
+            self._ahead.clear()
 
-    def _catch_up(self, native: NativeSwitch) -> None:
-        before = self._noted
-        while self._noted != native.made:
-            planned = self._planned.popleft()
-            done = native.done(self._noted, len(planned.accounts))
-            self._noted += 1
+    def _take_note(self) -> None:
+        """Let what native code has made be noted, if it has made anything."""
+        if self._ahead is not None and self._ahead.is_ahead:
+            with self._alone(changes=False):
+                pass
+
+    def _catch_up(self, ahead: Ahead) -> None:
+        changed = False
+        for planned, done in ahead.made():
+            changed = True
             self.turn += 1
             for key in planned.freeze:
                 self._held.setdefault(key, done.begin_ns)
-            for key in planned.due.thaw:
+            for key in planned.prepared.thaw:
                 self._held.pop(key, None)
             self._note(planned.writes, done.begin_ns)
-            instants = (done.begin_ns, done.frozen_ns, done.end_ns)
-            applied = Applied(*instants, (), refused=False, used_ns=planned.used_ns(done.used_ns))
             held = frozenset(key.job for key in self._held)
-            self._made.append(Made(planned.due, applied, held, self.turn))
-        part = native.partial()
-        if part:  # it has come to us in the middle, and whoever is here goes on from there
-            begun = self._planned[0].writes[:part]
+            self._made.append(Made(planned.prepared, planned.applied(done), held, self.turn))
+        begun = ahead.begun()
+        if begun:  # it has come to us in the middle, and whoever is here goes on from there
             self._note(begun, self._clock())
             self._begun = frozenset(write.key.job for write in begun)
             self._void()
-        if part or self._noted != before:
+        if begun or changed:
             self._shown = self._held.copy()
             if self.watch is not None:
-                ended = native.ended_watches()
+                ended = ahead.native.ended_watches()
                 if ended:
                     self.watch.take(ended)
 
     def _note(self, writes: Iterable[Write], now_ns: int) -> None:
-        assert self._planner is not None
         for write in writes:
-            self._planner.note(write)
+            self.holder.note(write)
             if write.holds:
                 self._held.setdefault(write.key, now_ns)
-
-    def _writes(
-        self, freeze: Iterable[StepKey], thaw: Iterable[StepKey], ours: dict[int, bool]
-    ) -> list[Write] | None:
-        assert self._planner is not None
-        writes: list[Write] = []
-        for keys, holds in ((freeze, True), (thaw, False)):
-            for key in keys:
-                planned = self._planner.plan(key, ours, holds=holds)
-                if planned is None:
-                    return None
-                writes += planned
-        return writes
-
-    def _accounts(
-        self, writes: Iterable[Write], keys: tuple[StepKey, ...]
-    ) -> tuple[tuple[int, Account], ...]:
-        """List what ``_used_ns`` reads after these writes, and of which job each is."""
-        assert self._planner is not None
-        jobs = {write.key.job for write in writes} & self.yielding
-        found = ((key.job, self._planner.account(key)) for key in dict.fromkeys(keys) if key.job in jobs)
-        return tuple((job, account) for job, account in found if account is not None)
 
     def _used_ns(self, outcomes: Iterable[Outcome]) -> Mapping[int, int]:
         """CPU time so far of the jobs that yield and were held or let go just now."""

@@ -6,7 +6,6 @@ import os
 import select
 import signal
 import time
-from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -22,7 +21,7 @@ from gangd.agent.node import Node
 from gangd.agent.switch import SwitchThread
 from gangd.agent.unseen import Unseen
 from gangd.agent.watch import FolderWatch
-from gangd.freezer.recognise import MOST_TOLD, Unknown
+from gangd.freezer.recognise import MOST_TOLD
 from gangd.guardian.spawn import Guardian
 from gangd.guardian.statefile import StateFile
 from gangd.wire import Farewell, Message
@@ -49,10 +48,6 @@ class Loop:
         The state file that the guardian shares.
     watch
         Slurm's folders; None without cgroups.
-    folders
-        Names the folders to watch now.
-    unknown
-        Names the folders of Slurm's that cannot be recognised.
     log
         Where events go.
     census
@@ -68,8 +63,6 @@ class Loop:
     switch: SwitchThread
     state: StateFile
     watch: FolderWatch | None
-    folders: Callable[[], list[str]]
-    unknown: Callable[[], list[Unknown]]
     log: JsonLog
     census: Census
     metrics: AgentMetrics
@@ -190,7 +183,7 @@ class Loop:
         """Look, and look again while looking finds folders that were not watched yet."""
         self.node.look(now_ns)
         for _ in range(4):
-            if self.watch is None or not self.watch.set_folders(self.folders()):
+            if self.watch is None or not self.watch.set_folders(self.node.gate.holder.folders()):
                 break
             self.node.look(now_ns)
         self.node.told = self.watch is not None and self.watch.complete
@@ -315,7 +308,7 @@ class Loop:
             book.on_fault("stray", text)
             self.log("stray", uid=uid, pids=pids[:8])
         self._without_steps = len(unseen)
-        odd = {one.path: f"{one.path} has processes and {one.why}" for one in self.unknown()}
+        odd = {one.path: f"{one.path} has processes and {one.why}" for one in self.node.gate.holder.unknown()}
         odd |= {
             f"slurmstepd {pid}": f"slurmstepd {pid} is called {line!r}, which tells no step"
             for pid, line in found.unread.items()

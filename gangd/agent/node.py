@@ -10,10 +10,11 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 
+from gangd.agent.ahead import Applied
 from gangd.agent.checks import REST_OF_SLICE_NS, Checks
 from gangd.agent.conversation import Conversation
 from gangd.agent.decide import Limits, Situation, Verdict, Why, decide
-from gangd.agent.gate import Applied, Gate
+from gangd.agent.gate import Gate
 from gangd.agent.meters import JobMeters
 from gangd.agent.prepare import switches_to_look
 from gangd.agent.samples import sample_slices
@@ -23,7 +24,6 @@ from gangd.agent.strangers import Memory
 from gangd.agent.switch import Switch, Switched
 from gangd.agent.ways import Ways
 from gangd.freezer.model import Did
-from gangd.freezer.recording import RecordingFreezer
 from gangd.wire import Controller, JobSample
 from gangd.wire.cadence import next_look
 
@@ -102,9 +102,7 @@ class Node:
         suspended = frozenset(self.talk.timeline.exempt.suspended)
         if suspended:
             self.gate.disown(self.table.keys_of(suspended))
-        recording = self.gate.holder
-        if isinstance(recording, RecordingFreezer):
-            recording.expect(self.jobs(now_ns))
+        self.gate.holder.expect(self.jobs(now_ns))
         self.act(now_ns)
 
     def hold_extern(self, *, wanted: bool) -> None:
@@ -167,7 +165,7 @@ class Node:
     def _refresh(self, now_ns: int) -> None:
         began_ns = time.thread_time_ns()
         changes = self.table.refresh(now_ns)
-        share = SCAN_SHARE if self.gate.holder.name == "signals" else LIST_SHARE
+        share = SCAN_SHARE if self.gate.holder.traits.searches_processes else LIST_SHARE
         rest_ns = (time.thread_time_ns() - began_ns) * share
         if self._is_told() and not self._has_young(now_ns):
             rest_ns = max(rest_ns, REFRESH_NS)

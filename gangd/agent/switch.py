@@ -17,10 +17,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gangd.agent.gate import Applied, Gate
+from gangd.agent.ahead import Applied, Prepared
+from gangd.agent.gate import Gate
 from gangd.agent.kernel import Alarm
 from gangd.agent.native import NativeSwitch
-from gangd.freezer.model import StepKey
 
 RETRY_NS = 50_000_000
 """What could not be thawed at the lease's end is tried again so soon."""
@@ -28,17 +28,6 @@ OVERDUE_NS = 1_000_000_000
 """What is due for so long, although the thread was seen to be late before, will never be done."""
 _END_S = 2.0
 _SAME_NS = 10_000_000  # less than any quantum: instants of one slice, as the clock's offset is refined
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A switch to come: slice ``number`` of plan ``epoch`` begins at ``instant_ns`` (agent's clock)."""
-
-    number: int
-    epoch: int
-    instant_ns: int
-    freeze: tuple[StepKey, ...]
-    thaw: tuple[StepKey, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +133,11 @@ class Switch:
     def _absorb(self) -> None:
         """Take note of the switches that native code has made."""
         for made in self._gate.take_made() if self._gate.has_made else ():
-            if isinstance(made.due, Prepared):
-                last = made.due
-                with self._lock:
-                    self._last = last
-                    self._queue = tuple(each for each in self._queue if not _is_over(each, last))
-                self._done.append(Switched(last, made.applied, made.held, made.turn))
+            last = made.prepared
+            with self._lock:
+                self._last = last
+                self._queue = tuple(each for each in self._queue if not _is_over(each, last))
+            self._done.append(Switched(last, made.applied, made.held, made.turn))
 
 
 class SwitchThread(Switch):

@@ -18,8 +18,19 @@ from pathlib import Path
 from foundation.errors import HostError
 from foundation.trust import open_below, open_entry
 from gangd.freezer.layout import find_steps, slurm_roots, watched_folders
-from gangd.freezer.model import Account, Did, Ledger, Outcome, Step, StepKey, StepState, Write
-from gangd.freezer.recognise import Unknown, unknown_folders
+from gangd.freezer.model import (
+    Account,
+    Did,
+    Ledger,
+    Outcome,
+    Step,
+    StepKey,
+    StepState,
+    Traits,
+    Unknown,
+    Write,
+)
+from gangd.freezer.recognise import unknown_folders
 from gangd.freezer.tree import CGROUP1, Dialect, is_gone, read_anew, subdirectories
 
 LIST_EVERY = 8
@@ -40,6 +51,10 @@ class _Handle:
     slot: int | None
     ours: bool = False
     owed: bool = False
+
+    def note(self, write: Write) -> None:
+        """See ``Target``."""
+        self.ours = write.holds
 
     def close(self) -> None:
         for fd in {self.control_fd, self.state_fd, self.procs_fd}:
@@ -85,6 +100,8 @@ class CgroupFreezer:
     HostError
         ``root`` is no directory.
     """
+
+    traits = Traits(in_folders=True, stops_are_strange=True)
 
     def __init__(
         self,
@@ -140,12 +157,15 @@ class CgroupFreezer:
         self._found = find_steps(self.root, self.dialect, self._bases, self._sluids)
         return self._found
 
+    def expect(self, jobs: Iterable[int]) -> None:
+        """See ``Holder``: steps are found, not expected."""
+
     def folders(self) -> list[str]:
-        """Folders in which jobs and steps come and go, as of the last listing; for inotify."""
+        """See ``Holder``."""
         return [str(path) for path in self._folders]
 
     def unknown(self) -> list[Unknown]:
-        """Folders of Slurm's in which something runs that belongs to no job that we know of."""
+        """See ``Holder``."""
         bases = slurm_roots(self.root, self.dialect, self._node)
         return list(unknown_folders(self.root, self.dialect, bases, self._sluids))
 
@@ -176,7 +196,7 @@ class CgroupFreezer:
         return self._write(key, ours=False)
 
     def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:
-        """See ``Planner``."""
+        """See ``Holder``."""
         known = self._known.get(key)
         if known is None:
             return None
@@ -191,12 +211,11 @@ class CgroupFreezer:
         return writes
 
     def note(self, write: Write) -> None:
-        """See ``Planner``."""
-        if isinstance(write.target, _Handle):
-            write.target.ours = write.holds
+        """See ``Holder``."""
+        write.target.note(write)
 
     def account(self, key: StepKey) -> Account | None:
-        """See ``Planner``."""
+        """See ``Holder``."""
         known = self._known.get(key)
         if known is None or known.usage_fd is None:
             return None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gangd.freezer.model import Did, Holder, Outcome, Step, StepKey, StepState
+from gangd.freezer.model import Did, Holder, Outcome, Step, StepKey, StepState, Unknown, WithoutFolders
 
 
-class DryFreezer:
+class DryFreezer(WithoutFolders):
     """Wraps ``inner``; ``freeze`` and ``thaw`` change a set in memory and nothing on the host.
 
     ``state`` shows a step as frozen while we pretend to hold it, so that the agent above behaves as it would.
@@ -13,6 +13,7 @@ class DryFreezer:
 
     def __init__(self, inner: Holder) -> None:
         self.name = inner.name
+        self.traits = inner.traits
         self._inner = inner
         self._held: set[StepKey] = set()
         self._known: set[StepKey] = set()
@@ -53,10 +54,13 @@ class DryFreezer:
         """See ``Holder``."""
         return self._inner.cpu_ns(key)
 
-    def control_files(self, key: StepKey) -> tuple[str, ...]:
-        """See ``Holder``: what others write is of no concern to somebody who writes nothing."""
-        del key
-        return ()
+    def folders(self) -> list[str]:
+        """See ``Holder``."""
+        return self._inner.folders()
+
+    def unknown(self) -> list[Unknown]:
+        """See ``Holder``."""
+        return self._inner.unknown()
 
     def close(self) -> None:
         """See ``Holder``."""

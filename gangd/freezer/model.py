@@ -10,8 +10,9 @@ meanwhile is a value (``StepState.GONE``, ``Did.GONE``), never an exception.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -32,6 +33,14 @@ class Step:
     key: StepKey
     uid: int | None
     paths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A folder of Slurm's with processes that is no step of a known job, and why not."""
+
+    path: str
+    why: str
 
 
 class StepState(enum.Enum):
@@ -61,6 +70,13 @@ class Outcome:
     text: str | None = None
 
 
+class Target(Protocol):
+    """What a planned write is about: it knows what follows from its having been made."""
+
+    def note(self, write: Write) -> None:
+        """Take note that a planned write was made, its mark in the ledger included."""
+
+
 @dataclass(frozen=True, slots=True)
 class Write:
     """One write of a switch.
@@ -76,7 +92,7 @@ class Write:
     slot
         Its mark in the ledger: set before a write that holds, taken back after one that releases.
     target
-        Whose state this is, for the holder.
+        Whose state this is.
     completes
         Whether this is the last write of its release: only then the mark is taken back.
     yields
@@ -88,7 +104,7 @@ class Write:
     fd: int
     data: bytes
     slot: int
-    target: object
+    target: Target
     completes: bool = True
     yields: bool = False
 
@@ -137,15 +153,48 @@ class Ledger(Protocol):
         """Give the slot back: what it named is gone."""
 
 
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What those who use a holder have to know of it.
+
+    Attributes
+    ----------
+    in_folders
+        Steps are found in folders, where inotify tells of what comes, goes and is written.
+    searches_processes
+        A look goes through all processes of the host, and so costs more than one at folders.
+    stops_are_strange
+        It never stops a task: one that is stopped (state T) was stopped by somebody else.
+    """
+
+    in_folders: bool = False
+    searches_processes: bool = False
+    stops_are_strange: bool = False
+
+
 class Holder(Protocol):
     """One way of holding steps.
 
     Two threads share a holder: one looks, adopts and reads, the other only holds and releases at
-    a slice's instant. ``look``, ``state``, ``pids`` and ``cpu_ns`` change nothing and may take milliseconds;
-    everything else is called under one lock and is quick.
+    a slice's instant. ``look``, ``folders``, ``unknown``, ``expect``, ``state``, ``pids`` and ``cpu_ns``
+    change nothing on the host and may take milliseconds; everything else is called under one lock and is
+    quick.
+
+    Holds and releases that are writes to open files can be listed beforehand (``plan``). What was listed is
+    dropped before anything else is called under the lock, or closed.
     """
 
     name: str
+    traits: Traits
+
+    def expect(self, jobs: Iterable[int]) -> None:
+        """Learn which jobs the schedule names; of use only to who pretends that they have steps."""
+
+    def folders(self) -> list[str]:
+        """Folders in which jobs and steps come and go, as of the last look; for inotify."""
+
+    def unknown(self) -> list[Unknown]:
+        """Folders of Slurm's in which something runs that belongs to no job that we know of."""
 
     def look(self) -> tuple[Step, ...]:
         """Find the steps that exist now; changes nothing."""
@@ -177,18 +226,6 @@ class Holder(Protocol):
     def control_files(self, key: StepKey) -> tuple[str, ...]:
         """Absolute paths of the files whose modification by others matters (empty if there are none)."""
 
-    def close(self) -> None:
-        """Release file descriptors; what is held stays held, and in the ledger."""
-
-
-@runtime_checkable
-class Planner(Protocol):
-    """A holder whose holds and releases are writes to open files, so that they can be listed beforehand.
-
-    All is called under the same lock as ``hold`` and ``release``; what was listed is dropped before anything
-    else is called under it, or closed.
-    """
-
     def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:
         """List what ``hold`` or ``release`` would write; None if it is more than that.
 
@@ -207,6 +244,39 @@ class Planner(Protocol):
 
     def account(self, key: StepKey) -> Account | None:
         """Return the file that ``cpu_ns`` reads; None where it tells nothing."""
+
+    def close(self) -> None:
+        """Release file descriptors; what is held stays held, and in the ledger."""
+
+
+class WithoutFolders:
+    """What a holder answers that finds its steps in no folders and writes to no files."""
+
+    def expect(self, jobs: Iterable[int]) -> None:
+        """See ``Holder``: steps are found, not expected."""
+
+    def folders(self) -> list[str]:
+        """See ``Holder``: there are none."""
+        return []
+
+    def unknown(self) -> list[Unknown]:
+        """See ``Holder``: there are none."""
+        return []
+
+    def control_files(self, key: StepKey) -> tuple[str, ...]:  # noqa: ARG002
+        """See ``Holder``: there are none."""
+        return ()
+
+    def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:  # noqa: ARG002
+        """See ``Holder``: it is always more than writes."""
+        return None
+
+    def note(self, write: Write) -> None:
+        """See ``Holder``: nothing was planned."""
+
+    def account(self, key: StepKey) -> Account | None:  # noqa: ARG002
+        """See ``Holder``: there is none."""
+        return None
 
 
 class NoLedger:

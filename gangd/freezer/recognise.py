@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gangd.freezer.layout import find_steps, nodes_with_scopes, slurm_roots
+from gangd.freezer.model import Unknown
 from gangd.freezer.procfs import PROC
 from gangd.freezer.tree import CGROUP1, CGROUP2, JOB2, Dialect, subdirectories
 
@@ -21,14 +22,6 @@ _NUMBERED = re.compile(r"job_[0-9]+")
 _JOB2 = re.compile(JOB2)
 _NOT_JOBS = frozenset({"system", "slurmd"})
 """Slurm's own places beside the jobs: where slurmstepds wait (``cgroup_v2.c``), and the daemon's."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """A folder with processes that is no step of a known job, and why not."""
-
-    path: str
-    why: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gangd.freezer.model import Did, Outcome, Step, StepKey, StepState
+from gangd.freezer.model import Did, Outcome, Step, StepKey, StepState, Traits, WithoutFolders
 
 
-class RecordingFreezer:
+class RecordingFreezer(WithoutFolders):
     """Steps that exist because the caller says so (``steps`` may be changed at any time).
 
     Attributes
@@ -24,6 +24,7 @@ class RecordingFreezer:
     """
 
     name = "recording"
+    traits = Traits()
 
     def __init__(self, steps: Iterable[StepKey] = ()) -> None:
         self.steps: set[StepKey] = set(steps)
@@ -34,7 +35,7 @@ class RecordingFreezer:
         self._known: set[StepKey] = set()
 
     def expect(self, jobs: Iterable[int]) -> None:
-        """Pretend that exactly these jobs have a step here each."""
+        """See ``Holder``: pretend that exactly these jobs have a step here each."""
         self.steps = {StepKey(job, "0") for job in jobs}
 
     def look(self) -> tuple[Step, ...]:
@@ -89,10 +90,6 @@ class RecordingFreezer:
     def cpu_ns(self, key: StepKey) -> int | None:  # noqa: ARG002
         """See ``Holder``: nothing runs, so nothing is known."""
         return None
-
-    def control_files(self, key: StepKey) -> tuple[str, ...]:  # noqa: ARG002
-        """See ``Holder``: there are none."""
-        return ()
 
     def close(self) -> None:
         """See ``Holder``."""

@@ -24,7 +24,7 @@ from gangd.freezer.membership import (
     claim_of,
     step_of_title,
 )
-from gangd.freezer.model import Did, Ledger, Outcome, Step, StepKey, StepState
+from gangd.freezer.model import Did, Ledger, Outcome, Step, StepKey, StepState, Traits, WithoutFolders
 from gangd.freezer.procfs import (
     PROC,
     ProcStat,
@@ -63,7 +63,7 @@ def send_signal(pidfd: int, number: signal.Signals) -> str | None:
     return None
 
 
-class SignalFreezer:
+class SignalFreezer(WithoutFolders):
     """Stops and continues the processes of the steps of ``node``.
 
     Parameters
@@ -79,6 +79,7 @@ class SignalFreezer:
     """
 
     name = "signals"
+    traits = Traits(searches_processes=True)
 
     def __init__(
         self,
@@ -211,10 +212,6 @@ class SignalFreezer:
     def cpu_ns(self, key: StepKey) -> int | None:  # noqa: ARG002
         """See ``Holder``: there is no account of ended processes."""
         return None
-
-    def control_files(self, key: StepKey) -> tuple[str, ...]:  # noqa: ARG002
-        """See ``Holder``: there are none."""
-        return ()
 
     def close(self) -> None:
         """See ``Holder``."""

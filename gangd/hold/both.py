@@ -6,11 +6,11 @@ reach by ``gather``. A job whose way changes while it is held is held the new wa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 
-from gangd.freezer.model import Account, Did, Holder, Outcome, Planner, Step, StepKey, StepState, Write
-from gangd.hold.model import Alone, Pids, Yielded, Yielder, YieldPlanner
+from gangd.freezer.model import Account, Did, Holder, Outcome, Step, StepKey, StepState, Unknown, Write
+from gangd.hold.model import Alone, Pids, Yielded, Yielder
 
 
 class BothWays:
@@ -26,17 +26,27 @@ class BothWays:
 
     def __init__(self, freezer: Holder, yielder: Yielder) -> None:
         self.name = freezer.name
+        self.traits = freezer.traits
         self.freezer = freezer
         self.yielder = yielder
         self.yielding: frozenset[int] = frozenset()
         self._frozen: set[StepKey] = set()
         self._low: set[int] = set()
-        self._freezes = freezer if isinstance(freezer, Planner) else None
-        self._yields = yielder if isinstance(yielder, YieldPlanner) else None
 
     def gather(self, jobs: Mapping[int, Pids], alone: Alone = nullcontext) -> bool:
         """Bring exactly these jobs within reach of yielding; whether anything new was found. Not locked."""
         return self.yielder.gather(jobs, alone)
+
+    def expect(self, jobs: Iterable[int]) -> None:
+        """See ``Holder``: where jobs really yield, nothing is pretended."""
+
+    def folders(self) -> list[str]:
+        """See ``Holder``."""
+        return self.freezer.folders()
+
+    def unknown(self) -> list[Unknown]:
+        """See ``Holder``."""
+        return self.freezer.unknown()
 
     def look(self) -> tuple[Step, ...]:
         """See ``Holder``."""
@@ -84,28 +94,22 @@ class BothWays:
         self.freezer.disown(key)
 
     def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:
-        """See ``Planner``: of steps that were not held the other way before."""
+        """See ``Holder``: of steps that were not held the other way before."""
         if key.job not in self.yielding:
-            if key.job in self._low or self._freezes is None:
-                return None
-            return self._freezes.plan(key, ours, holds=holds)
-        if key in self._frozen or self._yields is None:
-            return None
-        return self._yields.plan(key, ours, holds=holds)
+            return None if key.job in self._low else self.freezer.plan(key, ours, holds=holds)
+        return None if key in self._frozen else self.yielder.plan(key, ours, holds=holds)
 
     def note(self, write: Write) -> None:
-        """See ``Planner``."""
-        if not write.yields and self._freezes is not None:
-            self._freezes.note(write)
+        """See ``Holder``."""
+        write.target.note(write)
+        if not write.yields:
             (self._frozen.add if write.holds else self._frozen.discard)(write.key)
-        elif self._yields is not None:
-            self._yields.note(write)
-            if write.completes:
-                (self._low.add if write.holds else self._low.discard)(write.key.job)
+        elif write.completes:
+            (self._low.add if write.holds else self._low.discard)(write.key.job)
 
     def account(self, key: StepKey) -> Account | None:
-        """See ``Planner``."""
-        return None if self._freezes is None else self._freezes.account(key)
+        """See ``Holder``."""
+        return self.freezer.account(key)
 
     def state(self, key: StepKey) -> StepState:
         """See ``Holder``: what the freezer sees, for a job that yields stands still for others only."""

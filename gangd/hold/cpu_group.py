@@ -39,6 +39,12 @@ class CpuGroup:
     low: bool = False
     torn: bool = False
 
+    def note(self, write: Write) -> None:
+        """See ``Target``."""
+        self.torn = not write.completes
+        if write.completes:
+            self.low = write.holds
+
     def close(self) -> None:
         """Close the files."""
         for fd in self.fds.values():
@@ -90,7 +96,7 @@ class Turner:
     def plan(
         self, group: CpuGroup, key: StepKey, ours: dict[int, bool], *, holds: bool
     ) -> list[Write] | None:
-        """List what ``turn`` would write; see ``Planner``."""
+        """List what ``turn`` would write; see ``Holder``."""
         if group.slot is None or group.torn:
             return None
         if ours.get(group.slot, group.low) is holds:
@@ -110,12 +116,3 @@ class Turner:
             )
             for place, (file, data) in enumerate(writes, 1)
         ]
-
-
-def note(write: Write) -> None:
-    """Take note that a planned write was made; see ``Planner``."""
-    group = write.target
-    if isinstance(group, CpuGroup):
-        group.torn = not write.completes
-        if write.completes:
-            group.low = write.holds

@@ -24,7 +24,7 @@ from foundation.errors import HostError
 from foundation.trust import open_below, open_entry
 from gangd.freezer.model import Did, Ledger, Step, StepKey, Write
 from gangd.freezer.tree import is_gone
-from gangd.hold.cpu_group import CpuGroup, Turner, note
+from gangd.hold.cpu_group import CpuGroup, Turner
 from gangd.hold.knob import Knob
 from gangd.hold.model import Alone, Pids, Yielded
 
@@ -110,13 +110,9 @@ class JobFolders:
             return self._turn_job(job, low=False)
 
     def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:
-        """See ``YieldPlanner``. A user's folder (v1) follows all of his jobs: that is more than a list."""
+        """See ``Yielder``. A user's folder (v1) follows all of his jobs: that is more than a list."""
         folder = None if self._nested else self._folders.get(self._jobs.get(key.job, ""))
         return None if folder is None else self._turner.plan(folder, key, ours, holds=holds)
-
-    def note(self, write: Write) -> None:
-        """See ``YieldPlanner``."""
-        note(write)
 
     def troubles(self) -> dict[int, str]:
         """See ``Yielder``."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from gangd.freezer.model import Did, Step, StepKey, Write
 
@@ -57,16 +57,11 @@ class Yielder(Protocol):
     def troubles(self) -> dict[int, str]:
         """Return what could not be brought within reach since the last call, by job."""
 
+    def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:
+        """List what ``hold`` or ``release`` of the job of ``key`` would write; None if it is more than that.
+
+        See ``Holder.plan``; the target of each write takes note that it was made.
+        """
+
     def close(self) -> None:
         """Give back what was gathered, and all descriptors. Called when nothing is held any more."""
-
-
-@runtime_checkable
-class YieldPlanner(Protocol):
-    """A yielder whose ``hold`` and ``release`` are writes to open files; see ``Planner``."""
-
-    def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:
-        """List what ``hold`` or ``release`` of the job of ``key`` would write; None if that is not all."""
-
-    def note(self, write: Write) -> None:
-        """Take note that a planned write was made, its mark in the ledger included."""

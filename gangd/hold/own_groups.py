@@ -24,7 +24,7 @@ from foundation.errors import HostError
 from foundation.trust import open_below, open_entry
 from gangd.freezer.model import Did, Ledger, Step, StepKey, Write
 from gangd.freezer.tree import is_gone, read_anew, subdirectories
-from gangd.hold.cpu_group import CpuGroup, Turner, note
+from gangd.hold.cpu_group import CpuGroup, Turner
 from gangd.hold.knob import Knob, job_of_own, own_group
 from gangd.hold.model import Alone, Pids, Yielded
 from gangd.hold.places import born_at, cpu_path, is_daemon, width
@@ -126,13 +126,9 @@ class OwnGroups:
         return self._turn(job, low=False)
 
     def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:
-        """See ``YieldPlanner``."""
+        """See ``Yielder``."""
         group = self._groups.get(key.job)
         return None if group is None else self._turner.plan(group, key, ours, holds=holds)
-
-    def note(self, write: Write) -> None:
-        """See ``YieldPlanner``."""
-        note(write)
 
     def troubles(self) -> dict[int, str]:
         """See ``Yielder``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 
-from gangd.freezer.model import Did, Step
+from gangd.freezer.model import Did, Step, StepKey, Write
 from gangd.hold.model import Alone, Pids, Yielded
 
 
@@ -47,6 +47,10 @@ class RecordingYielder:
     def release(self, job: int) -> Yielded:
         """See ``Yielder``."""
         return self._turn(job, low=False)
+
+    def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:  # noqa: ARG002
+        """See ``Yielder``: there are no files to write."""
+        return None
 
     def troubles(self) -> dict[int, str]:
         """See ``Yielder``."""

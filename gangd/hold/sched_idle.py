@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
-from gangd.freezer.model import Did, Ledger, Step
+from gangd.freezer.model import Did, Ledger, Step, StepKey, Write
 from gangd.freezer.procfs import ProcStat, read_stat
 from gangd.hold.model import Alone, Pids, Yielded
 from gangd.hold.places import is_daemon
@@ -89,6 +89,10 @@ class SchedIdle:
     def release(self, job: int) -> Yielded:
         """See ``Yielder``."""
         return self._turn(job, low=False)
+
+    def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:  # noqa: ARG002
+        """See ``Yielder``: it is system calls, not writes."""
+        return None
 
     def troubles(self) -> dict[int, str]:
         """See ``Yielder``."""

@@ -20,7 +20,7 @@ from gangd.guardian.revive import thaw_held
 from gangd.guardian.statefile import StateFile
 from gangd.hold.job_folders import JobFolders
 from gangd.hold.knob import IDLE1, IDLE2, SHARES1, WEIGHT2, Knob, own_group
-from gangd.hold.model import Yielder, YieldPlanner
+from gangd.hold.model import Yielder
 from gangd.hold.own_groups import OwnGroups
 from gangd.hold.policy import policy_of, set_policy, threads
 from gangd.hold.sched_idle import SchedIdle
@@ -144,8 +144,8 @@ class Machine(RuleBasedStateMachine):
             self.yielder.adopt(self.steps())
         elif act in ("hold", "release"):
             getattr(self.yielder, act)(job)
-        elif act == "switch" and isinstance(self.yielder, YieldPlanner):
-            self.switch(self.yielder, among, ends_after)
+        elif act == "switch":
+            self.switch(among, ends_after)
         elif act == "trouble":
             self.failing, self.ledger.room = number, room
         elif act == "die":
@@ -155,12 +155,12 @@ class Machine(RuleBasedStateMachine):
             self.ledger.close()
             self.start()
 
-    def switch(self, planner: YieldPlanner, held: set[int], ends_after: int) -> None:
+    def switch(self, held: set[int], ends_after: int) -> None:
         """Make planned writes as native code makes them, but for a failure or an end after so many."""
         ours: dict[int, bool] = {}
         writes: list[Write] = []
         for job in sorted(JOBS, key=lambda job: job not in held):
-            planned = planner.plan(StepKey(job, "0"), ours, holds=job in held)
+            planned = self.yielder.plan(StepKey(job, "0"), ours, holds=job in held)
             if planned is not None:
                 writes += planned
         for write in writes[:ends_after]:
@@ -175,7 +175,7 @@ class Machine(RuleBasedStateMachine):
             if not write.holds and write.completes:
                 self.ledger.release(write.slot)
             self.what_yields_is_on_record()
-            planner.note(write)
+            write.target.note(write)
 
     def write(self, fd: int, data: bytes, at: int = 0) -> int:
         """Write to a control file."""

@@ -6,11 +6,12 @@ from collections.abc import Callable
 import pytest
 
 from gangd.agent.checks import DOUBT_NS, Checks
-from gangd.agent.gate import Gate, Lease
+from gangd.agent.gate import Gate
+from gangd.agent.lease import Lease
 from gangd.agent.slicebook import Sender, SliceBook
 from gangd.agent.steps import StepTable
 from gangd.agent.strangers import Memory
-from gangd.freezer.model import StepKey, StepState
+from gangd.freezer.model import StepKey, StepState, Traits
 from gangd.freezer.recording import RecordingFreezer
 from gangd.freezer.settling import Patience
 from gangd.wire import Report
@@ -22,7 +23,7 @@ MS = 1_000_000
 class StickyFreezer(RecordingFreezer):
     """Stays in FREEZING for a number of freezes."""
 
-    name = "cgroup1"
+    traits = Traits(stops_are_strange=True)
     sticks = 0
 
     def state(self, key: StepKey) -> StepState:

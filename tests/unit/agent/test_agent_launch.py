@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gangd.agent.gate import Gate, Lease
+from gangd.agent.gate import Gate
+from gangd.agent.lease import Lease
 from gangd.agent.steps import BATCH_NS, StepTable
 from gangd.freezer.model import StepKey
 from gangd.freezer.procfs import is_launcher

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from gangd.freezer.model import Did, NoLedger, StepKey
-from gangd.hold.cpu_group import CpuGroup, Turner, note
+from gangd.hold.cpu_group import CpuGroup, Turner
 from gangd.hold.knob import IDLE1, IDLE2, SHARES1, WEIGHT2, Knob
 
 KEY = StepKey(1, "0")
@@ -71,7 +71,7 @@ def test_planned_writes_that_were_made_are_as_if_python_had_made_them(knob: Knob
     world = World(knob, 250)
     for low in (True, False):
         for write in world.turner.plan(world.group, KEY, {}, holds=low) or ():
-            note(write)
+            write.target.note(write)
         assert (world.group.low, world.group.torn) == (low, False)
         assert world.turner.turn(world.group, low=low).did is Did.NOTHING
     assert not world.written
@@ -85,7 +85,7 @@ def test_release_that_stopped_half_way_is_made_anew(by_native_code: bool, follow
     if by_native_code:
         planned = world.turner.plan(world.group, KEY, {}, holds=False)
         assert planned is not None
-        note(planned[0])
+        planned[0].target.note(planned[0])
     else:
         world.failing = {2: errno.EIO}
         assert world.turner.turn(world.group, low=False).did is Did.FAILED

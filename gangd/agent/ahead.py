@@ -1,0 +1,163 @@
+"""Switches ahead of time: what is prepared, what came of it, and the part of it that native code makes.
+
+``Ahead`` lists the writes of switches to come for native code and tells which it has made. All of it is
+called under the gate's lock, which is native code's own.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from gangd.agent.native import Done, NativeSwitch
+from gangd.freezer.model import Account, Holder, Outcome, StepKey, Write
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A switch to come: slice ``number`` of plan ``epoch`` begins at ``instant_ns`` (agent's clock)."""
+
+    number: int
+    epoch: int
+    instant_ns: int
+    freeze: tuple[StepKey, ...]
+    thaw: tuple[StepKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """One pass through the gate: its instants (agent's clock), and every outcome but ``NOTHING``.
+
+    ``begin_ns`` before the first write, ``frozen_ns`` after the last freeze, ``end_ns`` after the last thaw.
+    ``refused`` if the lease did not allow the freezes. ``used_ns`` is what the jobs that yield, and were held
+    or let go, had used by the end, where there is an account of it.
+    """
+
+    begin_ns: int
+    frozen_ns: int
+    end_ns: int
+    outcomes: tuple[Outcome, ...]
+    refused: bool
+    used_ns: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What native code has made: what was prepared, what came of it, jobs that are held since, and its turn.
+
+    Its outcomes are not listed: all was written.
+    """
+
+    prepared: Prepared
+    applied: Applied
+    held: frozenset[int]
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What native code is to make: steps that are not barred, their writes, and accounts by job."""
+
+    prepared: Prepared
+    freeze: tuple[StepKey, ...]
+    writes: tuple[Write, ...]
+    accounts: tuple[tuple[int, Account], ...]
+
+    def applied(self, done: Done) -> Applied:
+        """Return what came of it."""
+        used: dict[int, int] = {}
+        for (job, _), used_ns in zip(self.accounts, done.used_ns, strict=True):
+            if used_ns is not None:
+                used[job] = used.get(job, 0) + used_ns
+        return Applied(done.begin_ns, done.frozen_ns, done.end_ns, (), refused=False, used_ns=used)
+
+
+class Ahead:
+    """What is with native code.
+
+    Parameters
+    ----------
+    native
+        What makes it.
+    holder
+        Lists the writes.
+    """
+
+    def __init__(self, native: NativeSwitch, holder: Holder) -> None:
+        self.native = native
+        self._holder = holder
+        self._planned: collections.deque[Planned] = collections.deque()
+        self._noted = 0
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether native code has made something that was not noted yet."""
+        return self.native.made != self._noted
+
+    def clear(self) -> None:
+        """Drop what was not made."""
+        self.native.clear()
+        self._planned.clear()
+
+    def push(
+        self,
+        prepared: Prepared,
+        freeze: tuple[StepKey, ...],
+        following_ns: int,
+        ours: dict[int, bool],
+        yielding: frozenset[int],
+        *,
+        held_after: bool,
+    ) -> bool:
+        """Add a switch to those that native code is to make; False if it is more than writes, or too much.
+
+        Parameters
+        ----------
+        prepared
+            The switch.
+        freeze
+            Those of its steps that may be frozen.
+        following_ns
+            When something is to happen after it, by whomever; 0 for never.
+        ours
+            As of ``Holder.plan``.
+        yielding
+            Jobs that yield when they are held.
+        held_after
+            Whether anything is held then.
+        """
+        writes: list[Write] = []
+        for keys, holds in ((freeze, True), (prepared.thaw, False)):
+            for key in keys:
+                planned = self._holder.plan(key, ours, holds=holds)
+                if planned is None:
+                    return False
+                writes += planned
+        accounts = self._accounts(writes, (*freeze, *prepared.thaw), yielding)
+        read = [account for _, account in accounts]
+        if not self.native.push(prepared.instant_ns, following_ns, writes, read, held_after=held_after):
+            return False
+        self._planned.append(Planned(prepared, freeze, tuple(writes), accounts))
+        return True
+
+    def made(self) -> Iterator[tuple[Planned, Done]]:
+        """Yield what was made since the last call, oldest first."""
+        while self.is_ahead:
+            planned = self._planned.popleft()
+            done = self.native.done(self._noted, len(planned.accounts))
+            self._noted += 1
+            yield planned, done
+
+    def begun(self) -> tuple[Write, ...]:
+        """Return the writes that were made of a switch which Python has to finish."""
+        part = self.native.partial()
+        return self._planned[0].writes[:part] if part else ()
+
+    def _accounts(
+        self, writes: Iterable[Write], keys: tuple[StepKey, ...], yielding: frozenset[int]
+    ) -> tuple[tuple[int, Account], ...]:
+        """List what is read after these writes, as the gate does it, and of which job each is."""
+        jobs = {write.key.job for write in writes} & yielding
+        found = ((key.job, self._holder.account(key)) for key in dict.fromkeys(keys) if key.job in jobs)
+        return tuple((job, account) for job, account in found if account is not None)
