@@ -14,6 +14,7 @@ from foundation.errors import HostError, OsubError
 from foundation.slurm import CommandSlurm
 from foundation.slurm.conf_file import check_conf
 from foundation.trust import make_folder, open_own
+from gangd.agent.agenda import Agenda
 from gangd.agent.bell import Bell, bell_name
 from gangd.agent.census import Census
 from gangd.agent.checks import Checks
@@ -165,23 +166,24 @@ def _assemble(
     log("switch", native=native is not None)
     gate = Gate(holder, lease, watch=files, native=native)
     switch = SwitchThread(gate, lambda: _begin_switching(settings))
-    table, memory, book = StepTable(gate), Memory(), SliceBook()
+    table, memory, book, agenda = StepTable(gate), Memory(), SliceBook(), Agenda()
     watch = FolderWatch() if in_folders else None
     node = Node(
-        talk=Conversation(hello),
+        talk=Conversation(hello, agenda),
         gate=gate,
         switch=switch,
         table=table,
-        checks=Checks(gate, table, memory, book),
+        checks=Checks(gate, table, memory, book, agenda),
         memory=memory,
         book=book,
+        agenda=agenda,
         limits=Limits(hold_extern=reach.hold_extern),
         ways=Ways(both, hold_extern=reach.hold_extern),
         guarded=False,
     )
     metrics = AgentMetrics(hello)
     bell = _bell(settings, log)
-    census = Census(settings.node)
+    census = Census(settings.node, agenda)
     lines = Lines(settings.node, reach, lambda: _reach(settings))
     return Loop(node, lines, switch, state, watch, log, census, metrics, bell)
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gangd.agent.agenda import Agenda, Item
 from gangd.freezer.membership import step_of_title
 from gangd.freezer.model import StepKey
 from gangd.freezer.procfs import PROC, SLURM_DAEMONS, command_line, is_slurmstepd, owner, read_stat
@@ -32,6 +33,8 @@ REST_SHARE = 100
 """A piece is followed by a rest at least so many times as long."""
 ROUND_NS = 10_000_000_000
 """A walk begins so long after the last one began."""
+SLACK_NS = 300_000_000
+"""A piece waits so long for somebody who is awake anyway."""
 _CHECK_EVERY = 8
 _NO_STEP = re.compile(r"\S*slurmstepd\S*(?: (?:infinity|getenv|spank .*))?|slurmstepd: \[.*:namespace\]")
 """What a slurmstepd is called that serves no step, or none yet."""
@@ -63,6 +66,8 @@ class Census:
     ----------
     node
         Slurm's name of this node: several may share a host.
+    agenda
+        Says when to go on (``Item.CENSUS``), by ``SLACK_NS`` later at the latest.
     proc
         Where processes are listed.
     cpu_clock
@@ -70,10 +75,10 @@ class Census:
     """
 
     def __init__(
-        self, node: str, proc: Path = PROC, cpu_clock: Callable[[], int] = time.thread_time_ns
+        self, node: str, agenda: Agenda, proc: Path = PROC, cpu_clock: Callable[[], int] = time.thread_time_ns
     ) -> None:
-        self.due_ns = 0
         self._node = node
+        self._agenda = agenda
         self._proc = proc
         self._cpu_clock = cpu_clock
         self._walk: Iterator[None] | None = None
@@ -81,7 +86,7 @@ class Census:
         self._found = Findings()
 
     def walk(self, uids: frozenset[int], now_ns: int, *, stepds: bool) -> Findings | None:
-        """Go on for ``PIECE_NS`` of CPU time and set ``due_ns`` anew; returns what was found once around.
+        """Go on for ``PIECE_NS`` of CPU time, and put down when next; returns what was found once around.
 
         Parameters
         ----------
@@ -99,11 +104,15 @@ class Census:
             self._walk = self._processes(wanted, stepds=stepds) if wanted or stepds else iter(())
         for number, _ in enumerate(self._walk, 1):
             if number % _CHECK_EVERY == 0 and self._cpu_clock() - began_ns >= PIECE_NS:
-                self.due_ns = now_ns + (self._cpu_clock() - began_ns) * REST_SHARE
+                self._go_on_at(now_ns + (self._cpu_clock() - began_ns) * REST_SHARE)
                 return None
         self._walk = None
-        self.due_ns = max(self._began_ns + ROUND_NS, now_ns + (self._cpu_clock() - began_ns) * REST_SHARE)
+        rested_ns = now_ns + (self._cpu_clock() - began_ns) * REST_SHARE
+        self._go_on_at(max(self._began_ns + ROUND_NS, rested_ns))
         return self._found
+
+    def _go_on_at(self, at_ns: int) -> None:
+        self._agenda.set(Item.CENSUS, at_ns, at_ns + SLACK_NS)
 
     def _processes(self, wanted: frozenset[int], *, stepds: bool) -> Iterator[None]:
         with os.scandir(self._proc) as entries:

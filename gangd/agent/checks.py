@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gangd.agent.agenda import Agenda, Item
 from gangd.agent.gate import Gate
 from gangd.agent.slicebook import SliceBook
 from gangd.agent.steps import StepTable
@@ -27,12 +28,12 @@ _PROBES = 8
 class Checks:
     """The agent's second look at the steps of the jobs that the schedule names.
 
+    A freeze that has not settled is looked at again (``Item.SETTLE``).
+
     Attributes
     ----------
     stuck
         Steps that must not be frozen again in this slice before an instant (ns).
-    due_ns
-        When a freeze that has not settled wants to be looked at again; None if all have.
     """
 
     def __init__(
@@ -41,11 +42,12 @@ class Checks:
         table: StepTable,
         memory: Memory,
         book: SliceBook,
+        agenda: Agenda,
         patience: Patience | None = None,
     ) -> None:
         self.stuck: dict[StepKey, int] = {}
-        self.due_ns: int | None = None
         self._gate = gate
+        self._agenda = agenda
         self._table = table
         self._memory = memory
         self._book = book
@@ -132,7 +134,10 @@ class Checks:
     def _set_due(self, now_ns: int) -> None:
         times = [each.look_ns(now_ns) for each in self._settling.values()]
         times += [until_ns for until_ns in self.stuck.values() if until_ns < REST_OF_SLICE_NS]
-        self.due_ns = min(times, default=None)
+        if times:
+            self._agenda.set(Item.SETTLE, min(times))
+        else:
+            self._agenda.strike(Item.SETTLE)
 
     def on_signals(self, keys: list[StepKey], now_ns: int) -> None:
         """Look for signals that wait for held tasks, and for tasks that a stranger stopped."""

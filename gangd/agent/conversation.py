@@ -21,6 +21,7 @@ import collections
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gangd.agent.agenda import Agenda, Item, Rest
 from gangd.agent.session import Session
 from gangd.clock.offset import Offset
 from gangd.wire import (
@@ -74,6 +75,8 @@ class Conversation:
     ----------
     hello
         What it says of itself.
+    agenda
+        Says when to probe, to greet and to hand over; nobody else puts these down.
 
     Attributes
     ----------
@@ -87,7 +90,7 @@ class Conversation:
         Messages of other controllers dropped since the caller last set it to 0.
     """
 
-    def __init__(self, hello: Hello) -> None:
+    def __init__(self, hello: Hello, agenda: Agenda) -> None:
         self.hello = hello
         self.node = hello.node
         self.outbox: collections.deque[Message] = collections.deque()
@@ -98,11 +101,11 @@ class Conversation:
         self._welcome: bytes | None = None
         self._greetings = 0
         self.speaks = VERSION
-        self._hello_ns = 0
         self._hello_open = False
-        self._probe_ns = 0
-        self._resend_ns = 0
         self._heard_ns: int | None = None
+        self._agenda = agenda
+        agenda.set(Item.PROBE, 0)
+        self._plan_ahead(0)
 
     @property
     def timeline(self) -> Timeline:
@@ -129,6 +132,11 @@ class Conversation:
 
     def on_down(self, frames: Sequence[bytes], now_ns: int, line: int = 0) -> bool:
         """Take in the frames of a SUB socket; returns whether schedule, exemptions or lease may differ."""
+        changed = self._on_down(frames, now_ns, line)
+        self._plan_ahead(now_ns)
+        return changed
+
+    def _on_down(self, frames: Sequence[bytes], now_ns: int, line: int) -> bool:
         try:
             message = decode_down(frames, self.node)
         except WireError as error:
@@ -150,6 +158,11 @@ class Conversation:
 
     def on_reply(self, body: bytes, now_ns: int, line: int = 0) -> bool:
         """Take in an answer of the controller; returns as ``on_down``."""
+        changed = self._on_reply(body, now_ns, line)
+        self._plan_ahead(now_ns)
+        return changed
+
+    def _on_reply(self, body: bytes, now_ns: int, line: int) -> bool:
         if self.line not in (None, line):
             return False  # of one that we do not speak with any more
         try:
@@ -166,19 +179,22 @@ class Conversation:
             # refused, too: not each refusal may put off the next hello, or one that was lost is the last.
             self._greetings = 0  # it was understood
             if self._welcome is not None:
-                self._hello_ns = now_ns
+                self._agenda.rest(Rest.HELLO, now_ns)
             elif self._hello_open:
-                self._hello_ns = now_ns + REFUSED_NS
+                self._agenda.rest(Rest.HELLO, now_ns + REFUSED_NS)
             self._welcome, self._hello_open = None, False
             self._note("refused", reply.reason)
         return False
 
-    def connect_anew(self) -> None:
+    def connect_anew(self, now_ns: int) -> None:
         """Begin to speak over other lines: nobody is known there yet."""
         self._acting.line = None
         if self._coming is not None:
             self._coming.line = None
-        self._welcome, self._hello_ns, self._probe_ns = None, 0, 0
+        self._welcome = None
+        self._agenda.rest(Rest.HELLO, 0)
+        self._agenda.set(Item.PROBE, 0)
+        self._plan_ahead(now_ns)
 
     def _on_welcome(self, welcome: Welcome, now_ns: int, line: int) -> bool:
         session = self._session_of(welcome.controller, now_ns, line)
@@ -195,32 +211,25 @@ class Conversation:
     def on_unsent(self, message: Message, now_ns: int) -> None:
         """Note that no connection took a message: a hello is worth another attempt soon."""
         if isinstance(message, Hello):
-            self._hello_ns = min(self._hello_ns, now_ns + HELLO_UNSENT_NS)
+            self._agenda.wake(Rest.HELLO, now_ns + HELLO_UNSENT_NS)
             self._greetings = 0
+            self._plan_ahead(now_ns)
 
     def on_time(self, now_ns: int, *, reporting: bool = False) -> None:
         """Put into the outbox what is due; ``reporting`` if a report leaves at the same time."""
         if self._coming is None and self._is_silent(now_ns):
             self._acting.line = None
-        if now_ns >= (self._probe_ns if reporting else self._probe_due_ns()):
+        if (self._agenda.may if reporting else self._agenda.must)(Item.PROBE, now_ns):
             trusted = self._newest.clock.trusted(now_ns)
-            self._probe_ns = now_ns + (PROBE_NS if trusted else PROBE_LOST_NS)
+            self._agenda.set(Item.PROBE, now_ns + (PROBE_NS if trusted else PROBE_LOST_NS))
             self.outbox.append(Ping(node=self.node, agent_ns=now_ns))
-        if now_ns >= self._hello_ns and self._is_stranger(now_ns):
-            self._hello_ns, self._hello_open = now_ns + HELLO_NS, True
+        if self._agenda.take(Item.HELLO, now_ns):
+            self._agenda.rest(Rest.HELLO, now_ns + HELLO_NS)
+            self._hello_open = True
             self._greetings += 1
             self.speaks = VERSION if self._greetings % OLDER_EVERY else OLDEST
             self.outbox.append(self.hello)
-
-    def due_ns(self, now_ns: int) -> int:
-        """When ``on_time`` or ``hand_over`` has something to do again."""
-        hello_ns = max(self._hello_ns, now_ns) if self._is_stranger(now_ns) else now_ns + SILENCE_NS
-        times = [self._probe_due_ns(), hello_ns]
-        if self._coming is not None:
-            ready_ns = self._coming.ready_ns(now_ns)
-            over_ns = self._acting.timeline.lease_until_ns or now_ns
-            times.append(over_ns if ready_ns is None else min(over_ns, ready_ns))
-        return min(times)
+        self._plan_ahead(now_ns)
 
     def hand_over(self, now_ns: int) -> bool:
         """Obey the later controller from now on, if it is time: its first slice begins, or no lease runs."""
@@ -232,6 +241,7 @@ class Conversation:
             return False
         self._acting, self._coming = coming, None
         self._note("follow", f"controller {(self.follows() or b'').hex()[:12]}")
+        self._plan_ahead(now_ns)
         return True
 
     def _session_of(self, controller: Controller, now_ns: int, line: int) -> Session | None:
@@ -248,7 +258,9 @@ class Conversation:
         elif not is_later(controller, acting.controller) and not acting.timeline.lease_over(now_ns):
             return None
         self._coming = Session(acting.timeline.successor(), controller, now_ns, line)
-        self._probe_ns = self._hello_ns = self._heard_ns = now_ns
+        self._heard_ns = now_ns
+        self._agenda.set(Item.PROBE, now_ns)
+        self._agenda.rest(Rest.HELLO, now_ns)
         text = (
             f"controller {controller.incarnation.hex()[:12]} speaks; the former plan is kept up to its lease"
         )
@@ -265,11 +277,25 @@ class Conversation:
             self._acting.timeline.latch(message.jobs)
         return message.jobs != ()
 
-    def _probe_due_ns(self) -> int:
+    def _plan_ahead(self, now_ns: int) -> None:
+        """Put down when to probe, to greet and to hand over, as things stand now."""
+        probe_ns = self._agenda.at(Item.PROBE) or 0
+        self._agenda.set(Item.PROBE, probe_ns, self._probe_by_ns(probe_ns))
+        hello_ns = self._agenda.rests_until(Rest.HELLO)
+        if not self._is_stranger(now_ns) and self._heard_ns is not None:
+            hello_ns = max(hello_ns, self._heard_ns + SILENCE_NS + 1)
+        self._agenda.set(Item.HELLO, hello_ns)
+        self._agenda.strike(Item.HAND_OVER)
+        if self._coming is not None:
+            ready_ns = self._coming.ready_ns(now_ns)
+            over_ns = self._acting.timeline.lease_until_ns or now_ns
+            self._agenda.set(Item.HAND_OVER, over_ns if ready_ns is None else min(over_ns, ready_ns))
+
+    def _probe_by_ns(self, probe_ns: int) -> int:
         """When to probe the clock even if nothing else is to be said."""
         if self._heard_ns is None or not self._newest.was_trusted:
-            return self._probe_ns
-        return max(self._probe_ns, min(self._probe_ns, self._heard_ns) + PROBE_SLACK_NS)
+            return probe_ns
+        return max(probe_ns, min(probe_ns, self._heard_ns) + PROBE_SLACK_NS)
 
     def _is_silent(self, now_ns: int) -> bool:
         return self._heard_ns is None or now_ns - self._heard_ns > SILENCE_NS
@@ -293,7 +319,7 @@ class Conversation:
                 "clock_jump", "the controller's clock, or ours, has jumped; the new offset is in force"
             )
         if not trusted:
-            self._probe_ns = min(self._probe_ns, now_ns + PROBE_FAST_NS)
+            self._agenda.sooner(Item.PROBE, now_ns + PROBE_FAST_NS)
         if trusted is not session.was_trusted:
             session.was_trusted = trusted
             offset = session.clock.at(now_ns)
@@ -343,11 +369,11 @@ class Conversation:
         if earlier is None:
             return
         session.doubt(now_ns)
-        self._probe_ns = now_ns
+        self._agenda.set(Item.PROBE, now_ns)
 
     def _ask_again(self, session: Session, now_ns: int) -> None:
-        if now_ns >= self._resend_ns:
-            self._resend_ns = now_ns + RESEND_NS
+        if self._agenda.rested(Rest.RESEND, now_ns):
+            self._agenda.rest(Rest.RESEND, now_ns + RESEND_NS)
             self.outbox.append(Resend(node=self.node, have_epoch=session.timeline.epoch))
 
     def _note(self, kind: str, text: str) -> None:

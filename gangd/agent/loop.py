@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from foundation.errors import HostError, OsubError
 from foundation.notify import Notifier
+from gangd.agent.agenda import Agenda, Item
 from gangd.agent.bell import Bell
-from gangd.agent.census import Census
+from gangd.agent.census import SLACK_NS, Census
 from gangd.agent.conversation import GOOD_NEWS
 from gangd.agent.jsonlog import JsonLog
 from gangd.agent.line import Lines
@@ -26,8 +27,7 @@ from gangd.guardian.spawn import Guardian
 from gangd.guardian.statefile import StateFile
 from gangd.wire import Farewell, Message
 
-GUARDIAN_LOOK_NS = 1_000_000_000
-SLACK_NS = 300_000_000
+WELL_NS = 1_000_000_000
 GUARDIAN_RETRY_NS = 5_000_000_000
 _LEAVE = (signal.SIGTERM, signal.SIGINT)
 
@@ -70,11 +70,15 @@ class Loop:
     _without_steps: int = 0
     _unseen: Unseen = field(default_factory=Unseen)
     _guardian: Guardian | None = None
-    _guardian_ns: int = 0
     _signals: tuple[int, int] = (-1, -1)
     _poller: select.poll = field(default_factory=select.poll)
     _socket_fds: set[int] = field(default_factory=set)
     _notifier: Notifier = field(default_factory=Notifier)
+
+    @property
+    def agenda(self) -> Agenda:
+        """What there is to do, and when."""
+        return self.node.agenda
 
     def run(self) -> int:
         """Serve until SIGTERM or SIGINT; everything is thawed on every way out. Returns the exit code."""
@@ -83,6 +87,7 @@ class Loop:
         for number in (*_LEAVE, signal.SIGHUP):
             signal.signal(number, lambda *_: None)
         reason = "failed"
+        self.agenda.set(Item.CENSUS, 0, SLACK_NS)
         try:
             self._start_guardian(time.monotonic_ns())
             self._watch_folders(time.monotonic_ns())
@@ -112,9 +117,7 @@ class Loop:
         while True:
             now_ns = time.monotonic_ns()
             self._notifier.alive(now_ns)
-            # Looks at the guardian and at all processes wait for the next wake-up, if one comes soon.
-            seldom_ns = min(self._guardian_ns, self.census.due_ns) + SLACK_NS
-            wait_ns = min(self.node.due_ns(now_ns), seldom_ns) - now_ns
+            wait_ns = self.node.due_ns() - now_ns
             ready = {fd for fd, _ in poller.poll(max(0.0, wait_ns / 1e6))}
             if self._signals[0] in ready:
                 told = os.read(self._signals[0], 64)
@@ -123,7 +126,7 @@ class Loop:
                     return signal.Signals(leave).name
                 self._reload()
             if self._guardian is not None and self._guardian.pidfd in ready:
-                self._guardian_ns = -SLACK_NS
+                self.agenda.set(Item.WELL, 0)
             self._turn(time.monotonic_ns(), ready)
 
     def _reload(self) -> None:
@@ -142,7 +145,7 @@ class Loop:
                 self._socket_fds = self.lines.fds()
                 for fd in self._socket_fds:
                     self._poller.register(fd, select.POLLIN)
-                self.node.talk.connect_anew()
+                self.node.talk.connect_anew(time.monotonic_ns())
             self.log("reloaded", connected_anew=anew, controllers=len(self.lines.reach.controllers))
         self._notifier.ready()
 
@@ -161,13 +164,13 @@ class Loop:
             self._take_messages()
         now_ns = time.monotonic_ns()
         self.node.on_time(now_ns)
-        if now_ns >= self._guardian_ns:
+        if self.agenda.take(Item.WELL, now_ns):
             self._look_after_switch(now_ns)
             self._look_after_guardian(now_ns)
             self.lines.look_after(now_ns, self.node.talk.line)
             if self.metrics.is_served:
                 self.metrics.tell(self._told(now_ns))
-        if now_ns >= self.census.due_ns:
+        if self.agenda.take(Item.CENSUS, now_ns):
             self._take_census(now_ns)
         if self.node.wants_report(now_ns):
             if self._writable():
@@ -243,7 +246,7 @@ class Loop:
 
     def _look_after_guardian(self, now_ns: int) -> None:
         """Replace a guardian that is dead or asleep; without one everything is thawed and stays so."""
-        self._guardian_ns = now_ns + GUARDIAN_LOOK_NS
+        self._look_at(now_ns + WELL_NS)
         if self._guardian is not None and self._guardian.well():
             return
         self.node.guarded = False
@@ -260,14 +263,18 @@ class Loop:
             self._guardian = Guardian.start(self.state)
         except (HostError, OSError) as error:
             self.node.guarded = False
-            self._guardian_ns = now_ns + GUARDIAN_RETRY_NS
+            self._look_at(now_ns + GUARDIAN_RETRY_NS)
             self.log("guardian_missing", text=str(error))
             self.node.book.on_fault("guardian_missing", str(error))
         else:
             self.node.guarded = True
             self._poller.register(self._guardian.pidfd, select.POLLIN)
-            self._guardian_ns = now_ns + GUARDIAN_LOOK_NS
+            self._look_at(now_ns + WELL_NS)
             self.log("guardian_started", pid=self._guardian.pid)
+
+    def _look_at(self, at_ns: int) -> None:
+        """See whether all is well at an instant, or a little later if nobody is awake."""
+        self.agenda.set(Item.WELL, at_ns, at_ns + SLACK_NS)
 
     def _told(self, now_ns: int) -> Told:
         node, tally = self.node, self.node.book.tally

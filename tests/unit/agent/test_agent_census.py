@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gangd.agent.agenda import Agenda, Item
 from gangd.agent.census import PIECE_NS, REST_SHARE, ROUND_NS, Census
 from gangd.agent.unseen import Unseen
 from gangd.freezer.model import StepKey
@@ -41,7 +42,7 @@ def test_stray_is_a_process_of_a_job_user_outside_every_job(tmp_path: Path, job:
     process(tmp_path, 10, job, uid=USER)
     process(tmp_path, 11, "0::/user.slice\n", uid=USER)
     process(tmp_path, 12, "0::/user.slice\n", uid=USER + 1)
-    found = Census("a", tmp_path).walk(frozenset({USER, 0}), 0, stepds=False)
+    found = Census("a", Agenda(), tmp_path).walk(frozenset({USER, 0}), 0, stepds=False)
     assert found is not None
     assert found.strays == {USER: [11]}
 
@@ -56,18 +57,21 @@ def test_walk_takes_little_time_at_once_and_rests_in_between(tmp_path: Path) -> 
         cpu_ns += 200_000  # a look at eight processes
         return cpu_ns
 
-    census = Census("a", tmp_path, clock)
+    agenda = Agenda()
+    census = Census("a", agenda, tmp_path, clock)
     while True:
         before_ns = cpu_ns
         found = census.walk(frozenset({USER}), now_ns, stepds=True)
         pieces += 1
         assert cpu_ns - before_ns <= PIECE_NS + 800_000
-        assert census.due_ns - now_ns >= REST_SHARE * 200_000
+        next_ns = agenda.at(Item.CENSUS)
+        assert next_ns is not None
+        assert next_ns - now_ns >= REST_SHARE * 200_000
         if found is not None:
             break
-        now_ns = census.due_ns
+        now_ns = next_ns
     assert pieces > 1
-    assert census.due_ns >= ROUND_NS
+    assert next_ns >= ROUND_NS
 
 
 def test_finds_the_slurmstepds_of_its_own_node(tmp_path: Path) -> None:
@@ -79,15 +83,16 @@ def test_finds_the_slurmstepds_of_its_own_node(tmp_path: Path) -> None:
     ):
         process(tmp_path, pid, cgroup, comm="slurmstepd", line=f"slurmstepd: [{step}]")
     process(tmp_path, 14, "0::/\n", line="slurmstepd: [16.0]")  # who only says so
-    found = Census("a", tmp_path).walk(frozenset(), 0, stepds=True)
+    found = Census("a", Agenda(), tmp_path).walk(frozenset(), 0, stepds=True)
     assert found is not None
     assert found.stepds == {KEY: 10, StepKey(13, "batch"): 11, StepKey(15, "0"): 13}
 
 
 def test_nothing_is_looked_at_if_nobody_asks(tmp_path: Path) -> None:
-    census = Census("a", tmp_path / "absent")
+    agenda = Agenda()
+    census = Census("a", agenda, tmp_path / "absent")
     assert census.walk(frozenset({0}), 0, stepds=False) is not None
-    assert census.due_ns == ROUND_NS
+    assert agenda.at(Item.CENSUS) == ROUND_NS
 
 
 def told(unseen: Unseen, stepds: dict[StepKey, int], named: set[int], found: set[int]) -> set[StepKey]:
@@ -124,7 +129,7 @@ def test_job_whose_step_was_found_once_or_that_is_nobodys_concern_is_not_told() 
 )
 def test_a_cgroup_that_a_user_made_hides_no_stray(tmp_path: Path, cgroup: str) -> None:
     process(tmp_path, 10, cgroup, uid=USER)
-    found = Census("a", tmp_path).walk(frozenset({USER}), 0, stepds=False)
+    found = Census("a", Agenda(), tmp_path).walk(frozenset({USER}), 0, stepds=False)
     assert found is not None
     assert found.strays == {USER: [10]}
 
@@ -139,7 +144,7 @@ def test_a_slurmstepd_whose_title_tells_no_step_is_told(tmp_path: Path) -> None:
         (14, "slurmstepd: [12.0]"),
     ):
         process(tmp_path, pid, cgroup, comm="slurmstepd", line=line)
-    found = Census("a", tmp_path).walk(frozenset(), 0, stepds=True)
+    found = Census("a", Agenda(), tmp_path).walk(frozenset(), 0, stepds=True)
     assert found is not None
     assert found.unread == {10: "slurmstepd: [sEKNK5D2BV4300.0]"}
     assert found.stepds == {KEY: 14}

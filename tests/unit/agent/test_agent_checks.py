@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from gangd.agent.agenda import Agenda, Item
 from gangd.agent.checks import DOUBT_NS, Checks
 from gangd.agent.gate import Gate
 from gangd.agent.lease import Lease
@@ -44,15 +45,15 @@ class Bench:
         self.table.refresh(0)
         self.memory = Memory()
         self.book = SliceBook()
-        self.checks = Checks(
-            self.gate, self.table, self.memory, self.book, Patience(patience_ns=50 * MS, retries=2)
-        )
+        self.agenda = Agenda()
+        patience = Patience(patience_ns=50 * MS, retries=2)
+        self.checks = Checks(self.gate, self.table, self.memory, self.book, self.agenda, patience)
 
     def pass_time(self, ms: int) -> None:
         """Do what the loop does, millisecond by millisecond."""
         for _ in range(ms):
             self.now_ns += MS
-            if self.checks.due_ns is not None and self.now_ns >= self.checks.due_ns:
+            if self.agenda.may(Item.SETTLE, self.now_ns):
                 self.checks.on_states([KEY], self.now_ns)
                 if KEY not in self.checks.stuck_at(self.now_ns):
                     self.gate.apply((KEY,), ())
@@ -69,7 +70,7 @@ def bench() -> Bench:
 def test_freeze_that_takes_effect_needs_no_second_look(bench: Bench) -> None:
     bench.gate.apply((KEY,), ())
     bench.checks.on_states([KEY], 1)
-    assert bench.checks.due_ns is None
+    assert bench.agenda.at(Item.SETTLE) is None
     assert bench.report().faults == ()
 
 
@@ -79,7 +80,7 @@ def test_freeze_that_sticks_once_is_thawed_briefly_and_repeated(bench: Bench) ->
     bench.checks.on_states([KEY], 0)
     bench.pass_time(200)
     assert bench.freezer.writes == [("freeze", KEY), ("thaw", KEY), ("freeze", KEY)]
-    assert bench.checks.due_ns is None
+    assert bench.agenda.at(Item.SETTLE) is None
     assert [(fault.kind, fault.job) for fault in bench.report().faults] == [("freeze_retried", 1)]
 
 

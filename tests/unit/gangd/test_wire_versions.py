@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gangd.agent.agenda import Agenda
 from gangd.agent.conversation import OLDER_EVERY, Conversation
 from gangd.wire import (
     Beat,
@@ -208,7 +209,7 @@ def test_agents_of_two_versions_take_turns_under_one_controller(tmp_path: Path) 
 
 
 def test_an_agent_finds_the_version_of_a_controller_of_the_version_before() -> None:
-    talk = Conversation(HELLO)
+    talk = Conversation(HELLO, Agenda())
     now_ns, welcomed_ns = 10**12, None
     for _ in range(1000):
         now_ns += 10_000_000
