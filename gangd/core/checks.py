@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from gangd.core.agents import Agents
+from gangd.core.cores import CoreMap
 from gangd.core.events import AgentJoined, AgentLost, Event, NodeReport, SlurmSnapshot
 from gangd.core.faults import InvalidEvent
+from gangd.core.pace import Pace
 from gangd.core.settings import GREATEST_QUANTUM_NS
 from gangd.core.states import AgentState
-
-if TYPE_CHECKING:
-    from gangd.core.scheduler import GangScheduler
+from gangd.core.timebase import Timebase
 
 LEAST_WEIGHT, MOST_WEIGHT = 1 / 1024, 1024.0
 
 
-def check(event: Event, scheduler: GangScheduler) -> None:
+class Known(Protocol):
+    """What of a scheduler's state an event may contradict."""
+
+    closed: bool
+    now_ns: int
+    cores: CoreMap
+    agents: Agents
+    time: Timebase
+    pace: Pace
+
+
+def check(event: Event, scheduler: Known) -> None:
     """Raise ``InvalidEvent`` if the event contradicts the scheduler's state or itself."""
     if scheduler.closed:
         raise InvalidEvent(f"{type(event).__name__} after Shutdown")
@@ -60,5 +72,5 @@ def _check_snapshot(snapshot: SlurmSnapshot, nodes: int) -> None:
             raise InvalidEvent(f"job {view.job} ends at {view.end_s}")
 
 
-def _state(scheduler: GangScheduler, node: str) -> AgentState:
+def _state(scheduler: Known, node: str) -> AgentState:
     return scheduler.agents.state(scheduler.cores.number(node))

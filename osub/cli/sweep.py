@@ -22,6 +22,7 @@ from osub.cli.application import application
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console, roughly
 from osub.live.cluster import conf_in
+from osub.sweep.dask_points import Dask
 from osub.sweep.measure import measure
 from osub.sweep.points import point_of
 from osub.sweep.run import Standing, Sweep, run_sweep
@@ -30,7 +31,7 @@ from osub.sweep.spec import Parameters, read_spec
 from osub.sweep.store import FAILED, TABLE, Store
 from osub.sweep.tell import SHOWN, best_rows, figure
 from osub.sweep.tune import GOALS, Goal, Tried, tune
-from osub.sweep.workers import Dask, Processes, Workers
+from osub.sweep.workers import Processes, Workers
 
 _MOST_ROWS = 12
 

@@ -1,4 +1,4 @@
-"""Who runs the points: processes of this host, or a Dask cluster.
+"""Who runs the points: processes of this host; a Dask cluster is ``dask_points``.
 
 A point that ends its process (out of memory, a fault in compiled code) ends no other. So a process has one
 point at a time, and whoever dies is replaced.
@@ -13,16 +13,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
 
-from foundation.errors import OsubError, UsageError
 from foundation.one_line import one_line
 from osub.sweep.measure import Outcome
 from osub.sweep.points import Point
 from osub.sweep.spec import Parameters
-
-if TYPE_CHECKING:
-    from distributed import Client
 
 Work = Callable[[Parameters], Outcome]
 
@@ -161,49 +157,3 @@ class _Worker(threading.Thread):
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-class Dask:
-    """A Dask cluster that is there already.
-
-    Parameters
-    ----------
-    work
-        What runs a point; osub must be installed where the workers are, and files be where they are here.
-    address
-        Of its scheduler, such as ``tcp://10.0.0.1:8786``, or a file that it wrote (``--scheduler-file``).
-
-    Raises
-    ------
-    OsubError
-        No scheduler answers.
-    UsageError
-        Dask is not installed.
-    """
-
-    def __init__(self, work: Work, address: str) -> None:
-        self._work = work
-        self._address = address
-        _client(address).close()  # type: ignore[no-untyped-call]
-
-    def run(self, points: Sequence[Point]) -> Iterator[Ended]:
-        """Yield each point as it ends."""
-        from osub.sweep.dask_points import gather
-
-        with _client(self._address) as client:
-            yield from gather(client, self._work, points)
-
-
-def _client(address: str) -> Client:
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise UsageError("--dask needs Dask: pip install 'osub[sweep]'") from error
-    is_file = "/" in address and "://" not in address
-    where: dict[str, Any] = {"scheduler_file": address} if is_file else {"address": address}
-    try:
-        return Client(**where, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
-    except (OSError, ValueError, TimeoutError) as error:
-        raise OsubError(
-            f"no Dask scheduler answers at {one_line(address, 100)}: {one_line(str(error))}"
-        ) from error

@@ -14,13 +14,14 @@ import polars as pl
 import pytest
 
 from osub.cli.main import run as command
+from osub.sweep.dask_points import Dask
 from osub.sweep.measure import Outcome
 from osub.sweep.points import Point, point_of
 from osub.sweep.run import Standing, run_sweep
 from osub.sweep.spec import Parameters
 from osub.sweep.store import Store
 from osub.sweep.tune import Goal, tune
-from osub.sweep.workers import Dask, Processes
+from osub.sweep.workers import Processes
 from tests.fixtures import sweep_work
 
 SWF = "".join(
