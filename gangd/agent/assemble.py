@@ -15,34 +15,34 @@ from foundation.slurm import CommandSlurm
 from foundation.slurm.conf_file import check_conf
 from foundation.trust import make_folder, open_own
 from gangd.agent.agenda import Agenda
-from gangd.agent.bell import Bell, bell_name
-from gangd.agent.census import Census
-from gangd.agent.checks import Checks
-from gangd.agent.conversation import Conversation
+from gangd.agent.agent_loop import Loop
+from gangd.agent.agent_metrics import AgentMetrics
+from gangd.agent.agent_options import KEYS_DIR
 from gangd.agent.decide import Limits
-from gangd.agent.gate import Gate
 from gangd.agent.hammer import state_files, thaw_recorded
-from gangd.agent.jsonlog import JsonLog
-from gangd.agent.lease import Lease
-from gangd.agent.line import Lines
-from gangd.agent.loop import Loop
-from gangd.agent.metrics import AgentMetrics
-from gangd.agent.native import NativeSwitch, load
-from gangd.agent.node import Node
-from gangd.agent.options import KEYS_DIR
-from gangd.agent.reach import Asked, Reach, read_reach
-from gangd.agent.realtime import (
+from gangd.agent.host.inotify_watch import FileWatch, FolderWatch
+from gangd.agent.host.realtime import (
     SWITCH_PRIORITY,
     name_thread,
     prepare_process,
     rest_collector,
     set_fifo,
 )
-from gangd.agent.slicebook import SliceBook
-from gangd.agent.steps import StepTable
-from gangd.agent.strangers import Memory
-from gangd.agent.switch import SwitchThread
-from gangd.agent.watch import FileWatch, FolderWatch
+from gangd.agent.jsonlog import JsonLog
+from gangd.agent.mind import Node
+from gangd.agent.native import NativeSwitch, load
+from gangd.agent.sight.bell import Bell, bell_name
+from gangd.agent.sight.census import Census
+from gangd.agent.sight.second_look import Checks
+from gangd.agent.sight.steps import StepTable
+from gangd.agent.sight.strangers import Memory
+from gangd.agent.switching.gate import Gate
+from gangd.agent.switching.lease import Lease
+from gangd.agent.switching.switch_thread import SwitchThread
+from gangd.agent.talk.conversation import Conversation
+from gangd.agent.talk.lines import Lines
+from gangd.agent.talk.reach import Asked, Reach, read_reach
+from gangd.agent.talk.slicebook import SliceBook
 from gangd.agent.ways import Ways
 from gangd.freezer.choose import Choice, choose, make_freezer
 from gangd.freezer.dry import DryFreezer

@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 
 from gangd.agent.agenda import Agenda, Item, Rest
-from gangd.agent.checks import Checks
-from gangd.agent.conversation import Conversation
-from gangd.agent.meters import JobMeters
-from gangd.agent.slicebook import SliceBook
-from gangd.agent.steps import StepTable
-from gangd.agent.strangers import Memory
-from gangd.agent.switch import Switch
+from gangd.agent.sight.job_meters import JobMeters
+from gangd.agent.sight.second_look import Checks
+from gangd.agent.sight.steps import StepTable
+from gangd.agent.sight.strangers import Memory
+from gangd.agent.switching.switch_thread import Switch
+from gangd.agent.talk.conversation import Conversation
+from gangd.agent.talk.slicebook import SliceBook
 from gangd.agent.turns import AGAIN_NS, LOOK_AFTER_NS, Turns
 from gangd.agent.ways import Ways
 

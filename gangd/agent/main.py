@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from foundation.errors import OsubError, UsageError
 from foundation.one_line import LONGEST_MESSAGE, one_line
+from gangd.agent.agent_options import endpoints, parser, with_command
 from gangd.agent.hammer import Blow, find_frozen, find_low, raise_scanned, thaw_recorded, thaw_scanned
-from gangd.agent.options import endpoints, parser, with_command
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

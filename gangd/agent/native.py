@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gangd.agent.kernel import Alarm
+from gangd.agent.host.linux_calls import Alarm
 from gangd.freezer.model import Account, Write
 from gangd.guardian.statefile import StateFile, Word
 

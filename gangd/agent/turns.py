@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gangd.agent.agenda import Agenda, Item
-from gangd.agent.ahead import Applied
-from gangd.agent.checks import Checks
-from gangd.agent.conversation import Conversation
 from gangd.agent.decide import Limits, Situation
-from gangd.agent.meters import JobMeters
-from gangd.agent.prepare import switches_to_look
-from gangd.agent.samples import sample_slices
-from gangd.agent.slicebook import SliceBook
-from gangd.agent.steps import StepTable
-from gangd.agent.switch import Switch, Switched
+from gangd.agent.sight.job_meters import JobMeters
+from gangd.agent.sight.second_look import Checks
+from gangd.agent.sight.slice_samples import sample_slices
+from gangd.agent.sight.steps import StepTable
+from gangd.agent.switching.planned_switches import Applied
+from gangd.agent.switching.switch_thread import Switch, Switched
+from gangd.agent.switching.switches_to_look import switches_to_look
+from gangd.agent.talk.conversation import Conversation
+from gangd.agent.talk.slicebook import SliceBook
 from gangd.agent.ways import Ways
 from gangd.freezer.model import Did
 from gangd.wire import JobSample

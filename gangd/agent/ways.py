@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from gangd.agent.steps import StepTable
+from gangd.agent.sight.steps import StepTable
 from gangd.freezer.model import StepKey
 from gangd.hold.both import BothWays
 from gangd.wire.timeline import Timeline

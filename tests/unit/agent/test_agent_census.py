@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gangd.agent.agenda import Agenda, Item
-from gangd.agent.census import PIECE_NS, REST_SHARE, ROUND_NS, Census
-from gangd.agent.unseen import Unseen
+from gangd.agent.sight.census import PIECE_NS, REST_SHARE, ROUND_NS, Census
+from gangd.agent.sight.unseen import Unseen
 from gangd.freezer.model import StepKey
 
 USER = 1500

@@ -6,12 +6,12 @@ from collections.abc import Callable
 import pytest
 
 from gangd.agent.agenda import Agenda, Item
-from gangd.agent.checks import DOUBT_NS, Checks
-from gangd.agent.gate import Gate
-from gangd.agent.lease import Lease
-from gangd.agent.slicebook import Sender, SliceBook
-from gangd.agent.steps import StepTable
-from gangd.agent.strangers import Memory
+from gangd.agent.sight.second_look import DOUBT_NS, Checks
+from gangd.agent.sight.steps import StepTable
+from gangd.agent.sight.strangers import Memory
+from gangd.agent.switching.gate import Gate
+from gangd.agent.switching.lease import Lease
+from gangd.agent.talk.slicebook import Sender, SliceBook
 from gangd.freezer.model import StepKey, StepState, Traits
 from gangd.freezer.recording import RecordingFreezer
 from gangd.freezer.settling import Patience

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gangd.agent.ahead import Prepared
-from gangd.agent.gate import Gate
-from gangd.agent.lease import Lease
-from gangd.agent.switch import Switch
+from gangd.agent.switching.gate import Gate
+from gangd.agent.switching.lease import Lease
+from gangd.agent.switching.planned_switches import Prepared
+from gangd.agent.switching.switch_thread import Switch
 from gangd.freezer.model import Did, StepKey
 from gangd.freezer.recording import RecordingFreezer
 from gangd.guardian.statefile import StateFile, Word

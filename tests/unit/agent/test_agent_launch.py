@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gangd.agent.gate import Gate
-from gangd.agent.lease import Lease
-from gangd.agent.steps import BATCH_NS, StepTable
+from gangd.agent.sight.steps import BATCH_NS, StepTable
+from gangd.agent.switching.gate import Gate
+from gangd.agent.switching.lease import Lease
 from gangd.freezer.model import StepKey
 from gangd.freezer.procfs import is_launcher
 from gangd.freezer.recording import RecordingFreezer

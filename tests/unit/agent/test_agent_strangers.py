@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from gangd.agent.strangers import COOL_NS, DYING_NS, STOP_NS, Act, Memory, Sighting
+from gangd.agent.sight.strangers import COOL_NS, DYING_NS, STOP_NS, Act, Memory, Sighting
 from gangd.freezer.model import StepKey, StepState
 
 KEY, OTHER = StepKey(1, "batch"), StepKey(1, "0")

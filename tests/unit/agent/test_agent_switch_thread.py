@@ -14,11 +14,11 @@ from random import Random
 
 import pytest
 
-from gangd.agent.ahead import Prepared
-from gangd.agent.gate import Gate
-from gangd.agent.lease import Lease
 from gangd.agent.native import ABI, load
-from gangd.agent.switch import OVERDUE_NS, RETRY_NS, Switch, SwitchThread
+from gangd.agent.switching.gate import Gate
+from gangd.agent.switching.lease import Lease
+from gangd.agent.switching.planned_switches import Prepared
+from gangd.agent.switching.switch_thread import OVERDUE_NS, RETRY_NS, Switch, SwitchThread
 from gangd.freezer.model import Did, Outcome, StepKey
 from gangd.freezer.recording import RecordingFreezer
 from gangd.guardian.statefile import Word

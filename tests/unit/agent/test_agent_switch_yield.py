@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
-from gangd.agent.ahead import Prepared
 from gangd.agent.native import MOST_ACCOUNTS, load
+from gangd.agent.switching.planned_switches import Prepared
 from gangd.freezer.model import Account, StepKey
 from gangd.hold.both import BothWays
 from gangd.hold.knob import own_group

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import deploy
-from gangd.agent.options import parser, with_command
+from gangd.agent.agent_options import parser, with_command
 from gangd.config import Config, load_config
 
 FOLDER = Path(deploy.__file__).parent / "systemd"

@@ -11,7 +11,7 @@ from foundation.errors import ClusterError, HostError, InputError, UsageError
 from foundation.records import SliceRecord
 from foundation.slurm import FakeSlurm, JobSnapshot, Partition, SubmitRequest, UnreadableJob
 from foundation.slurm import JobState as SlurmState
-from gangd.agent.node import REPORT_NS
+from gangd.agent.mind import REPORT_NS
 from gangd.config import Config, Saying, load_config
 from gangd.controller.alarms import AlarmBoard, alarms_of
 from gangd.controller.keeper import Keeper

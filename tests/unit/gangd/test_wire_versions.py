@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gangd.agent.agenda import Agenda
-from gangd.agent.conversation import OLDER_EVERY, Conversation
+from gangd.agent.talk.conversation import OLDER_EVERY, Conversation
 from gangd.wire import (
     Beat,
     Bounds,

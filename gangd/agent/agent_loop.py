@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 from foundation.errors import HostError, OsubError
 from foundation.notify import Notifier
 from gangd.agent.agenda import Agenda, Item
-from gangd.agent.bell import Bell
-from gangd.agent.census import SLACK_NS, Census
-from gangd.agent.conversation import GOOD_NEWS
+from gangd.agent.agent_metrics import AgentMetrics, Told
+from gangd.agent.host.inotify_watch import FolderWatch
 from gangd.agent.jsonlog import JsonLog
-from gangd.agent.line import Lines
-from gangd.agent.metrics import AgentMetrics, Told
-from gangd.agent.node import Node
-from gangd.agent.switch import SwitchThread
-from gangd.agent.unseen import Unseen
-from gangd.agent.watch import FolderWatch
+from gangd.agent.mind import Node
+from gangd.agent.sight.bell import Bell
+from gangd.agent.sight.census import SLACK_NS, Census
+from gangd.agent.sight.unseen import Unseen
+from gangd.agent.switching.switch_thread import SwitchThread
+from gangd.agent.talk.conversation import GOOD_NEWS
+from gangd.agent.talk.lines import Lines
 from gangd.freezer.recognise import MOST_TOLD
 from gangd.guardian.spawn import Guardian
 from gangd.guardian.statefile import StateFile

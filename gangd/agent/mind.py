@@ -12,17 +12,17 @@ import time
 from dataclasses import dataclass, field, replace
 
 from gangd.agent.agenda import Agenda, Item
-from gangd.agent.ahead import Applied
-from gangd.agent.checks import REST_OF_SLICE_NS, Checks
-from gangd.agent.conversation import Conversation
 from gangd.agent.decide import Limits, Situation, Why, decide
-from gangd.agent.gate import Gate
 from gangd.agent.looks import Looks
-from gangd.agent.meters import JobMeters
-from gangd.agent.slicebook import Sender, SliceBook
-from gangd.agent.steps import StepTable
-from gangd.agent.strangers import Memory
-from gangd.agent.switch import Switch
+from gangd.agent.sight.job_meters import JobMeters
+from gangd.agent.sight.second_look import REST_OF_SLICE_NS, Checks
+from gangd.agent.sight.steps import StepTable
+from gangd.agent.sight.strangers import Memory
+from gangd.agent.switching.gate import Gate
+from gangd.agent.switching.planned_switches import Applied
+from gangd.agent.switching.switch_thread import Switch
+from gangd.agent.talk.conversation import Conversation
+from gangd.agent.talk.slicebook import Sender, SliceBook
 from gangd.agent.turns import AGAIN_NS, LOOK_AFTER_NS, Turns
 from gangd.agent.ways import Ways
 from gangd.freezer.model import Did

@@ -11,7 +11,7 @@ import msgspec
 from foundation.config import load_toml
 from foundation.errors import UsageError
 from foundation.trust import read_trusted
-from gangd.agent.options import endpoints
+from gangd.agent.agent_options import endpoints
 from gangd.keys import AgentKeys, load_agent_keys
 
 MOST_CONTROLLERS = 4

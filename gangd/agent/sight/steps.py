@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gangd.agent.decide import StepView
-from gangd.agent.gate import Gate
+from gangd.agent.switching.gate import Gate
 from gangd.freezer.model import Step, StepKey
 from gangd.freezer.procfs import is_launcher, is_slurmstepd, owner
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import collections
 from dataclasses import dataclass
 
-from gangd.agent.switch import Switched
-from gangd.agent.tally import Tally
+from gangd.agent.switching.switch_thread import Switched
+from gangd.agent.talk.tally import Tally
 from gangd.wire import Fault, FoundState, JobSample, Leak, Report, SliceReport
 
 MAX_SLICES = 64

@@ -16,7 +16,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
-from gangd.agent.kernel import lock_memory
+from gangd.agent.host.linux_calls import lock_memory
 
 LOOP_PRIORITY = 10
 SWITCH_PRIORITY = 12

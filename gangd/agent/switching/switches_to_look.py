@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gangd.agent.ahead import Prepared
 from gangd.agent.decide import Limits, Situation, decide
+from gangd.agent.switching.planned_switches import Prepared
 from gangd.wire.cadence import is_look, looks_a_calm_look, slices_a_look
 from gangd.wire.timeline import Timeline
 

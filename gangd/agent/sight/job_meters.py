@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gangd.agent.usage import Reading, UsageMeter
+from gangd.agent.sight.usage_meter import Reading, UsageMeter
 from gangd.wire import JobSample
 
 STEADY_SHARE = 0.5

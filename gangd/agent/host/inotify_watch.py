@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from gangd.agent.kernel import IN_IGNORED, IN_Q_OVERFLOW, Inotify, Notice, parse_notices
+from gangd.agent.host.linux_calls import IN_IGNORED, IN_Q_OVERFLOW, Inotify, Notice, parse_notices
 from gangd.freezer.model import StepKey
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gangd.agent.agenda import Agenda, Item
-from gangd.agent.gate import Gate
-from gangd.agent.slicebook import SliceBook
-from gangd.agent.steps import StepTable
-from gangd.agent.strangers import Act, Memory, Sighting
+from gangd.agent.sight.steps import StepTable
+from gangd.agent.sight.strangers import Act, Memory, Sighting
+from gangd.agent.switching.gate import Gate
+from gangd.agent.talk.slicebook import SliceBook
 from gangd.freezer.model import StepKey, StepState
 from gangd.freezer.procfs import pending_signals, read_stat
 from gangd.freezer.settling import Next, Patience, Settling

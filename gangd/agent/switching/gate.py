@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from gangd.agent.ahead import Ahead, Applied, Made, Prepared
-from gangd.agent.lease import Lease
+from gangd.agent.host.inotify_watch import FileWatch
 from gangd.agent.native import NativeSwitch
-from gangd.agent.watch import FileWatch
+from gangd.agent.switching.lease import Lease
+from gangd.agent.switching.planned_switches import Ahead, Applied, Made, Prepared
 from gangd.freezer.model import Did, Holder, Outcome, Step, StepKey, Write
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gangd.agent.meters import JobMeters
-from gangd.agent.switch import Switched
+from gangd.agent.sight.job_meters import JobMeters
+from gangd.agent.switching.switch_thread import Switched
 from gangd.wire import JobSample
 from gangd.wire.timeline import Timeline
 

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gangd.agent.agenda import Agenda, Item, Rest
-from gangd.agent.session import Session
+from gangd.agent.talk.controller_session import Session
 from gangd.clock.offset import Offset
 from gangd.wire import (
     Controller,

@@ -17,10 +17,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gangd.agent.ahead import Applied, Prepared
-from gangd.agent.gate import Gate
-from gangd.agent.kernel import Alarm
+from gangd.agent.host.linux_calls import Alarm
 from gangd.agent.native import NativeSwitch
+from gangd.agent.switching.gate import Gate
+from gangd.agent.switching.planned_switches import Applied, Prepared
 
 RETRY_NS = 50_000_000
 """What could not be thawed at the lease's end is tried again so soon."""

@@ -1,0 +1,1 @@
+"""What the agent asks of Linux itself: timers, notices of changed files, priority."""

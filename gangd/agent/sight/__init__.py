@@ -1,0 +1,1 @@
+"""What the agent sees of its node: steps, strangers, and what jobs use."""
