@@ -7,7 +7,7 @@
 * What concerns only what is held (``WHILE_HELD``) waits, and wakes nobody, while nothing is.
 * A rest wakes nobody at all: it says what is not to be done again yet.
 
-The switch thread has its own instants (``switch``): it has to be on time when everything here is late.
+The switch thread has its own instants (``switching``): it has to be on time when everything here is late.
 """
 
 from __future__ import annotations

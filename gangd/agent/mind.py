@@ -2,8 +2,8 @@
 
 One pass has the same order whatever caused it: take in what happened, renew or end the lease, look at the
 steps, decide, act on the difference, prepare the next switch. When to do what, the agenda knows; ``looks``
-sees what is here, ``turns`` knows the slices. No sockets, no waiting; the loop (``loop``) or a fleet of many
-agents in one process calls it with the time.
+sees what is here, ``turns`` knows the slices. No sockets, no waiting; the loop (``agent_loop``), or a fleet
+of many agents in one process, calls it with the time.
 """
 
 from __future__ import annotations

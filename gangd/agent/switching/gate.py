@@ -3,8 +3,9 @@
 Both threads come through here, so a thaw for a dying job and the switch thread's prepared freeze can't
 cross. The ledger learns of a freeze before it is written (the holder sees to that).
 
-Switches that are nothing but writes may be made by native code (``ahead``), under the same lock. What it has
-made is noted by whoever comes here next, before anything else; whatever is done here voids what it was to do.
+Switches that are nothing but writes may be made by native code (``planned_switches``), under the same lock.
+What it has made is noted by whoever comes here next, before anything else; whatever is done here voids what
+it was to do.
 """
 
 from __future__ import annotations
