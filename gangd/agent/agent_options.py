@@ -6,9 +6,9 @@ import argparse
 import socket
 from pathlib import Path
 
-from gangd.freezer.choose import KINDS
+from gangd.freezer.freezer_choice import KINDS
 from gangd.guardian.place import STATE_DIR
-from gangd.hold.choose import WAYS
+from gangd.hold.yielder_choice import WAYS
 
 PUBLISH_PORT = 7321
 KEYS_DIR = Path("/etc/gangd/keys")

@@ -44,15 +44,15 @@ from gangd.agent.talk.lines import Lines
 from gangd.agent.talk.reach import Asked, Reach, read_reach
 from gangd.agent.talk.slicebook import SliceBook
 from gangd.agent.ways import Ways
-from gangd.freezer.choose import Choice, choose, make_freezer
-from gangd.freezer.dry import DryFreezer
-from gangd.freezer.model import Holder
+from gangd.freezer.dry_freezer import DryFreezer
+from gangd.freezer.freezer_choice import Choice, choose, make_freezer
+from gangd.freezer.holder import Holder
 from gangd.freezer.procfs import boot_id
 from gangd.guardian.place import discard, make_private, state_path
-from gangd.guardian.registry import forget_folder, note_folder
+from gangd.guardian.state_folders import forget_folder, note_folder
 from gangd.guardian.statefile import StateFile
 from gangd.hold.both import BothWays
-from gangd.hold.choose import Slurm, Way, choose_way, make_yielder
+from gangd.hold.yielder_choice import Slurm, Way, choose_way, make_yielder
 from gangd.monitor.address import Address
 from gangd.monitor.hand_out import handed_out
 from gangd.monitor.table import AGENT

@@ -25,7 +25,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gangd.freezer.model import StepKey
+from gangd.freezer.holder import StepKey
 
 SUSPEND_NS = 3_000_000_000
 

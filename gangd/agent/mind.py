@@ -25,7 +25,7 @@ from gangd.agent.talk.conversation import Conversation
 from gangd.agent.talk.slicebook import Sender, SliceBook
 from gangd.agent.turns import AGAIN_NS, LOOK_AFTER_NS, Turns
 from gangd.agent.ways import Ways
-from gangd.freezer.model import Did
+from gangd.freezer.holder import Did
 from gangd.wire import Controller
 
 REPORT_NS = 1_000_000_000

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gangd.agent.host.linux_calls import Alarm
-from gangd.freezer.model import Account, Write
+from gangd.freezer.holder import Account, Write
 from gangd.guardian.statefile import StateFile, Word
 
 LIBRARY = Path(__file__).with_name("_switch.so")

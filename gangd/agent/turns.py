@@ -20,7 +20,7 @@ from gangd.agent.switching.switches_to_look import switches_to_look
 from gangd.agent.talk.conversation import Conversation
 from gangd.agent.talk.slicebook import SliceBook
 from gangd.agent.ways import Ways
-from gangd.freezer.model import Did
+from gangd.freezer.holder import Did
 from gangd.wire import JobSample
 from gangd.wire.cadence import next_look
 

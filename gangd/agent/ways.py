@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from gangd.agent.sight.steps import StepTable
-from gangd.freezer.model import StepKey
+from gangd.freezer.holder import StepKey
 from gangd.hold.both import BothWays
 from gangd.wire.timeline import Timeline
 

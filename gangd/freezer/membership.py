@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from gangd.freezer.model import StepKey
+from gangd.freezer.holder import StepKey
 from gangd.freezer.procfs import SLURM_DAEMONS, ProcStat
 
 Identity = tuple[int, int]

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gangd.freezer.layout import find_steps, nodes_with_scopes, slurm_roots
-from gangd.freezer.model import Unknown
+from gangd.freezer.holder import Unknown
 from gangd.freezer.procfs import PROC
+from gangd.freezer.slurm_layout import find_steps, nodes_with_scopes, slurm_roots
 from gangd.freezer.tree import CGROUP1, CGROUP2, JOB2, Dialect, subdirectories
 
 MOST_TOLD = 8
@@ -45,7 +45,7 @@ def unknown_folders(
     Parameters
     ----------
     root, dialect, bases
-        As for ``gangd.freezer.layout.find_steps``.
+        As for ``gangd.freezer.slurm_layout.find_steps``.
     sluids
         Jobs of folders that are named by SLUID, as far as they are known.
     proc

@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
-from gangd.freezer.model import StepState
+from gangd.freezer.holder import StepState
 
 
 class Next(enum.Enum):

@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 
 from gangd.freezer.procfs import read_stat
+from gangd.guardian.guardian_watch import End, watch
 from gangd.guardian.place import discard
 from gangd.guardian.revive import Revived
 from gangd.guardian.statefile import StateFile, Word
-from gangd.guardian.watch import End, watch
 
 PRIORITY = 20
 """SCHED_FIFO priority: above the agent's, so that a runaway agent does not hold it up."""

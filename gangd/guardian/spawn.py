@@ -13,8 +13,8 @@ from pathlib import Path
 
 import gangd
 from foundation.errors import HostError
+from gangd.guardian.guardian_watch import BEAT_NS
 from gangd.guardian.statefile import StateFile, Word
-from gangd.guardian.watch import BEAT_NS
 
 START_TIMEOUT_S = 5.0
 ASLEEP_NS = 3 * BEAT_NS

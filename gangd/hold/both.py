@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 
-from gangd.freezer.model import Account, Did, Holder, Outcome, Step, StepKey, StepState, Unknown, Write
-from gangd.hold.model import Alone, Pids, Yielded, Yielder
+from gangd.freezer.holder import Account, Did, Holder, Outcome, Step, StepKey, StepState, Unknown, Write
+from gangd.hold.yielder import Alone, Pids, Yielded, Yielder
 
 
 class BothWays:

@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gangd.freezer.model import Did, Ledger, StepKey, Write
+from gangd.freezer.holder import Did, Ledger, StepKey, Write
 from gangd.freezer.tree import is_gone
 from gangd.hold.knob import Knob
-from gangd.hold.model import Yielded
+from gangd.hold.yielder import Yielded
 
 
 @dataclass(slots=True, kw_only=True)

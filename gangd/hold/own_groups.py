@@ -22,12 +22,12 @@ from pathlib import Path
 
 from foundation.errors import HostError
 from foundation.trust import open_below, open_entry
-from gangd.freezer.model import Did, Ledger, Step, StepKey, Write
+from gangd.freezer.holder import Did, Ledger, Step, StepKey, Write
 from gangd.freezer.tree import is_gone, read_anew, subdirectories
 from gangd.hold.cpu_group import CpuGroup, Turner
+from gangd.hold.cpu_places import born_at, cpu_path, is_daemon, width
 from gangd.hold.knob import Knob, job_of_own, own_group
-from gangd.hold.model import Alone, Pids, Yielded
-from gangd.hold.places import born_at, cpu_path, is_daemon, width
+from gangd.hold.yielder import Alone, Pids, Yielded
 
 PASSES = 8
 """How often the processes of a job are listed in one go: a pass finds only what was forked meanwhile."""

@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
-from gangd.freezer.model import Did, Ledger, Step, StepKey, Write
+from gangd.freezer.holder import Did, Ledger, Step, StepKey, Write
 from gangd.freezer.procfs import ProcStat, read_stat
-from gangd.hold.model import Alone, Pids, Yielded
-from gangd.hold.places import is_daemon
-from gangd.hold.policy import has_cap_nice, is_fair, may_return, policy_of, set_policy, threads
+from gangd.hold.cpu_places import is_daemon
+from gangd.hold.thread_policy import has_cap_nice, is_fair, may_return, policy_of, set_policy, threads
+from gangd.hold.yielder import Alone, Pids, Yielded
 
 PASSES = 8
 _IDLE = os.SCHED_IDLE

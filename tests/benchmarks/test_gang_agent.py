@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from foundation.in_memory import live_folder
-from gangd.freezer.cgroup import CgroupFreezer
-from gangd.freezer.model import NoLedger, StepKey, StepState
+from gangd.freezer.cgroup_freezer import CgroupFreezer
+from gangd.freezer.holder import NoLedger, StepKey, StepState
 from gangd.freezer.tree import CGROUP1, CGROUP2, Dialect
 from gangd.guardian.place import state_path
 from gangd.guardian.statefile import StateFile, Word

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gangd.agent.agenda import WHILE_HELD, Agenda, Item, Rest
-from gangd.freezer.model import Did, Outcome, StepKey
+from gangd.freezer.holder import Did, Outcome, StepKey
 from gangd.wire import Hello, Ping, Report
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
 

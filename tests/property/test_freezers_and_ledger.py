@@ -26,11 +26,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from gangd.freezer.cgroup import CgroupFreezer
+from gangd.freezer.cgroup_freezer import CgroupFreezer
+from gangd.freezer.holder import Step, StepKey
 from gangd.freezer.membership import Members
-from gangd.freezer.model import Step, StepKey
 from gangd.freezer.procfs import read_stat
-from gangd.freezer.signals import SignalFreezer, send_signal
+from gangd.freezer.signal_freezer import SignalFreezer, send_signal
 from gangd.freezer.tree import CGROUP1, CGROUP2, Dialect
 from gangd.guardian.revive import thaw_held
 from gangd.guardian.statefile import StateFile

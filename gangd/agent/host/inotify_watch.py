@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gangd.agent.host.linux_calls import IN_IGNORED, IN_Q_OVERFLOW, Inotify, Notice, parse_notices
-from gangd.freezer.model import StepKey
+from gangd.freezer.holder import StepKey
 
 
 class FolderWatch:

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gangd.agent.agenda import Agenda, Item
+from gangd.freezer.holder import StepKey
 from gangd.freezer.membership import step_of_title
-from gangd.freezer.model import StepKey
 from gangd.freezer.procfs import PROC, SLURM_DAEMONS, command_line, is_slurmstepd, owner, read_stat
 from gangd.freezer.tree import JOB2
 

@@ -13,7 +13,7 @@ from gangd.agent.sight.steps import StepTable
 from gangd.agent.sight.strangers import Act, Memory, Sighting
 from gangd.agent.switching.gate import Gate
 from gangd.agent.talk.slicebook import SliceBook
-from gangd.freezer.model import StepKey, StepState
+from gangd.freezer.holder import StepKey, StepState
 from gangd.freezer.procfs import pending_signals, read_stat
 from gangd.freezer.settling import Next, Patience, Settling
 

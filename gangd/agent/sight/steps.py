@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from gangd.agent.decide import StepView
 from gangd.agent.switching.gate import Gate
-from gangd.freezer.model import Step, StepKey
+from gangd.freezer.holder import Step, StepKey
 from gangd.freezer.procfs import is_launcher, is_slurmstepd, owner
 
 BATCH_NS = 250_000_000

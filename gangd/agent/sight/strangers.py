@@ -27,7 +27,7 @@ import enum
 import signal
 from dataclasses import dataclass, field
 
-from gangd.freezer.model import StepKey, StepState
+from gangd.freezer.holder import StepKey, StepState
 
 COOL_NS = 30_000_000_000
 STOP_NS = 10_000_000_000

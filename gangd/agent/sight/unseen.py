@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from gangd.freezer.model import StepKey
+from gangd.freezer.holder import StepKey
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from gangd.agent.host.inotify_watch import FileWatch
 from gangd.agent.native import NativeSwitch
 from gangd.agent.switching.lease import Lease
 from gangd.agent.switching.planned_switches import Ahead, Applied, Made, Prepared
-from gangd.freezer.model import Did, Holder, Outcome, Step, StepKey, Write
+from gangd.freezer.holder import Did, Holder, Outcome, Step, StepKey, Write
 
 
 class Gate:

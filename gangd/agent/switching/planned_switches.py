@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gangd.agent.native import Done, NativeSwitch
-from gangd.freezer.model import Account, Holder, Outcome, StepKey, Write
+from gangd.freezer.holder import Account, Holder, Outcome, StepKey, Write
 
 
 @dataclass(frozen=True, slots=True)

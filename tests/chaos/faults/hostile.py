@@ -10,8 +10,8 @@ from pathlib import Path
 
 from foundation.slurm import JobState
 from gangd.agent.hammer import thaw_recorded
-from gangd.freezer.cgroup import CgroupFreezer
-from gangd.freezer.model import StepKey
+from gangd.freezer.cgroup_freezer import CgroupFreezer
+from gangd.freezer.holder import StepKey
 from gangd.freezer.tree import CGROUP2
 from gangd.guardian.place import state_path
 from gangd.guardian.statefile import StateFile

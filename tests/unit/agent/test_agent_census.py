@@ -8,7 +8,7 @@ import pytest
 from gangd.agent.agenda import Agenda, Item
 from gangd.agent.sight.census import PIECE_NS, REST_SHARE, ROUND_NS, Census
 from gangd.agent.sight.unseen import Unseen
-from gangd.freezer.model import StepKey
+from gangd.freezer.holder import StepKey
 
 USER = 1500
 KEY = StepKey(12, "0")

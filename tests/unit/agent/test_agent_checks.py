@@ -12,8 +12,8 @@ from gangd.agent.sight.strangers import Memory
 from gangd.agent.switching.gate import Gate
 from gangd.agent.switching.lease import Lease
 from gangd.agent.talk.slicebook import Sender, SliceBook
-from gangd.freezer.model import StepKey, StepState, Traits
-from gangd.freezer.recording import RecordingFreezer
+from gangd.freezer.holder import StepKey, StepState, Traits
+from gangd.freezer.recording_freezer import RecordingFreezer
 from gangd.freezer.settling import Patience
 from gangd.wire import Report
 

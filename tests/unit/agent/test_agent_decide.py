@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangd.agent.decide import SUSPEND_NS, Limits, Situation, StepView, Why, decide
-from gangd.freezer.model import StepKey
+from gangd.freezer.holder import StepKey
 
 BATCH, ZERO, OTHER = StepKey(1, "batch"), StepKey(1, "0"), StepKey(2, "batch")
 LIMITS = Limits(grace_ns=200, longest_ns=5_000)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gangd.freezer.model import StepKey
+from gangd.freezer.holder import StepKey
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
 
 

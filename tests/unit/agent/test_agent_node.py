@@ -6,7 +6,7 @@ import time
 import pytest
 
 from gangd.agent.sight.strangers import DYING_NS
-from gangd.freezer.model import StepKey, StepState
+from gangd.freezer.holder import StepKey, StepState
 from gangd.wire import Bounds, Controller, Hello, Refused, Resend, ThawNow, encode
 from gangd.wire.down import Exempt
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent

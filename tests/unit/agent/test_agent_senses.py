@@ -14,7 +14,7 @@ from gangd.agent.host.inotify_watch import FileWatch, FolderWatch
 from gangd.agent.host.linux_calls import Alarm
 from gangd.agent.sight.job_meters import JobMeters, Samples
 from gangd.agent.sight.usage_meter import UsageMeter
-from gangd.freezer.model import StepKey
+from gangd.freezer.holder import StepKey
 from tests.fixtures.gang_host import SPIN, RealCgroups, cpu_ns, until
 from tests.fixtures.gang_simulated import MS, SECOND
 

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from gangd.agent.sight.strangers import COOL_NS, DYING_NS, STOP_NS, Act, Memory, Sighting
-from gangd.freezer.model import StepKey, StepState
+from gangd.freezer.holder import StepKey, StepState
 
 KEY, OTHER = StepKey(1, "batch"), StepKey(1, "0")
 FROZEN, FREEZING, THAWED = StepState.FROZEN, StepState.FREEZING, StepState.THAWED

@@ -12,10 +12,10 @@ import pytest
 
 from gangd.agent.native import MOST_ACCOUNTS, load
 from gangd.agent.switching.planned_switches import Prepared
-from gangd.freezer.model import Account, StepKey
+from gangd.freezer.holder import Account, StepKey
 from gangd.hold.both import BothWays
 from gangd.hold.knob import own_group
-from gangd.hold.recording import RecordingYielder
+from gangd.hold.recording_yielder import RecordingYielder
 from tests.fixtures.gang_switch import JOBS, KEYS, MS, A, B, C, Spy, Stage, soon_ns
 from tests.fixtures.tier import choose
 

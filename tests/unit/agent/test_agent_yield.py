@@ -6,7 +6,7 @@ import pytest
 
 from gangd.agent.decide import Limits, Situation, StepView, Why, decide
 from gangd.agent.ways import NEWCOMER_NS
-from gangd.freezer.model import StepKey
+from gangd.freezer.holder import StepKey
 from gangd.wire import Bounds, Report, SliceReport
 from gangd.wire.down import Exempt
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import HostError
-from gangd.freezer.cgroup import CgroupFreezer
-from gangd.freezer.model import Did, NoLedger, StepKey, StepState
+from gangd.freezer.cgroup_freezer import CgroupFreezer
+from gangd.freezer.holder import Did, NoLedger, StepKey, StepState
 from gangd.freezer.tree import CGROUP1
 from tests.fixtures.gang_host import SLEEP, SPIN, FakeV1, RealCgroups, runs, stands, until
 

@@ -6,8 +6,8 @@ import signal
 import time
 from pathlib import Path
 
-from gangd.freezer.cgroup import CgroupFreezer
-from gangd.freezer.model import Did, NoLedger, StepKey, StepState
+from gangd.freezer.cgroup_freezer import CgroupFreezer
+from gangd.freezer.holder import Did, NoLedger, StepKey, StepState
 from gangd.freezer.tree import CGROUP2
 from gangd.guardian.revive import thaw_held
 from gangd.guardian.statefile import StateFile

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from gangd.freezer.holder import StepKey
 from gangd.freezer.membership import Claim, Members, assign, claim_of, step_of_title
-from gangd.freezer.model import StepKey
 from gangd.freezer.procfs import ProcStat
 
 KEY = StepKey(12, "0")

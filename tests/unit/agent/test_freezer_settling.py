@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gangd.freezer.model import StepState
+from gangd.freezer.holder import StepState
 from gangd.freezer.settling import Next, Patience, Settling
 
 PATIENCE = Patience(patience_ns=100, retries=2)

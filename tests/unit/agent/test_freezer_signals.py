@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gangd.freezer.model import Did, NoLedger, StepKey, StepState
+from gangd.freezer.holder import Did, NoLedger, StepKey, StepState
 from gangd.freezer.procfs import REST_EVERY, is_slurmstepd, read_stat, scan
-from gangd.freezer.signals import SignalFreezer
+from gangd.freezer.signal_freezer import SignalFreezer
 from tests.fixtures.gang_host import SPIN, runs, stands, until
 
 Children = list[subprocess.Popen[bytes]]

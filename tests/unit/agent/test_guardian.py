@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 PROGRAM = """
 import os, sys, time
 from pathlib import Path
-from gangd.freezer.cgroup import CgroupFreezer
+from gangd.freezer.cgroup_freezer import CgroupFreezer
 from gangd.freezer.tree import CGROUP1
 from gangd.guardian.spawn import Guardian
 from gangd.guardian.statefile import StateFile, Word

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import HostError
-from gangd.guardian.registry import forget_folder, note_folder, noted_folders, registry_folders
+from gangd.guardian.state_folders import forget_folder, note_folder, noted_folders, registry_folders
 
 
 def as_user(user: int, call: Callable[[], str]) -> str:

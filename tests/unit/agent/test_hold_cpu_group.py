@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from gangd.freezer.model import Did, NoLedger, StepKey
+from gangd.freezer.holder import Did, NoLedger, StepKey
 from gangd.hold.cpu_group import CpuGroup, Turner
 from gangd.hold.knob import IDLE1, IDLE2, SHARES1, WEIGHT2, Knob
 

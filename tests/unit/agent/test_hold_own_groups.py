@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from gangd.freezer.model import Did, NoLedger
+from gangd.freezer.holder import Did, NoLedger
+from gangd.hold.cpu_places import cpu_path, width
 from gangd.hold.knob import IDLE1, SHARES1, Knob, job_of_own, own_group
 from gangd.hold.own_groups import OwnGroups
-from gangd.hold.places import cpu_path, width
-from gangd.hold.policy import threads
+from gangd.hold.thread_policy import threads
 from tests.fixtures.gang_host import cpu_ns, until
 from tests.fixtures.gang_yield import CPU1, PIN, a_cpu, remove_groups, shares
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from gangd.freezer.model import Did, NoLedger
+from gangd.freezer.holder import Did, NoLedger
 from gangd.guardian.revive import thaw_held
 from gangd.guardian.statefile import StateFile
 from gangd.hold import sched_idle
-from gangd.hold.policy import may_return, policy_of, set_policy, threads
 from gangd.hold.sched_idle import SchedIdle
+from gangd.hold.thread_policy import may_return, policy_of, set_policy, threads
 from tests.fixtures.gang_host import until
 from tests.fixtures.gang_yield import PIN, a_cpu, shares
 

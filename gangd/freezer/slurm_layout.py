@@ -22,8 +22,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from gangd.freezer.holder import Step, StepKey
 from gangd.freezer.membership import step_of_title
-from gangd.freezer.model import Step, StepKey
 from gangd.freezer.procfs import PROC, command_line, is_slurmstepd
 from gangd.freezer.tree import CGROUP1, CGROUP2, JOB2, Dialect, is_made_by_root, subdirectories
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gangd.freezer.model import Did, Outcome, Step, StepKey, StepState, Traits, WithoutFolders
+from gangd.freezer.holder import Did, Outcome, Step, StepKey, StepState, Traits, WithoutFolders
 
 
 class RecordingFreezer(WithoutFolders):

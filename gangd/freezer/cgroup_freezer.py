@@ -17,8 +17,7 @@ from pathlib import Path
 
 from foundation.errors import HostError
 from foundation.trust import open_below, open_entry
-from gangd.freezer.layout import find_steps, slurm_roots, watched_folders
-from gangd.freezer.model import (
+from gangd.freezer.holder import (
     Account,
     Did,
     Ledger,
@@ -31,6 +30,7 @@ from gangd.freezer.model import (
     Write,
 )
 from gangd.freezer.recognise import unknown_folders
+from gangd.freezer.slurm_layout import find_steps, slurm_roots, watched_folders
 from gangd.freezer.tree import CGROUP1, Dialect, is_gone, read_anew, subdirectories
 
 LIST_EVERY = 8

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foundation.errors import UsageError
-from gangd.freezer.cgroup import CgroupFreezer
-from gangd.freezer.model import Holder, Ledger
-from gangd.freezer.recording import RecordingFreezer
-from gangd.freezer.signals import SignalFreezer
+from gangd.freezer.cgroup_freezer import CgroupFreezer
+from gangd.freezer.holder import Holder, Ledger
+from gangd.freezer.recording_freezer import RecordingFreezer
+from gangd.freezer.signal_freezer import SignalFreezer
 from gangd.freezer.tree import CGROUP1, CGROUP2
 
 KINDS = ("auto", "cgroup1", "cgroup2", "signals", "recording")

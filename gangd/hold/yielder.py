@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
-from gangd.freezer.model import Did, Step, StepKey, Write
+from gangd.freezer.holder import Did, Step, StepKey, Write
 
 Pids = Callable[[], tuple[int, ...]]
 """Reads the processes of a job anew."""

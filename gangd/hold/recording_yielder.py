@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 
-from gangd.freezer.model import Did, Step, StepKey, Write
-from gangd.hold.model import Alone, Pids, Yielded
+from gangd.freezer.holder import Did, Step, StepKey, Write
+from gangd.hold.yielder import Alone, Pids, Yielded
 
 
 class RecordingYielder:

@@ -15,6 +15,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gangd.freezer.holder import Did, Ledger, Outcome, Step, StepKey, StepState, Traits, WithoutFolders
 from gangd.freezer.membership import (
     JOB_VARIABLES,
     Claim,
@@ -24,7 +25,6 @@ from gangd.freezer.membership import (
     claim_of,
     step_of_title,
 )
-from gangd.freezer.model import Did, Ledger, Outcome, Step, StepKey, StepState, Traits, WithoutFolders
 from gangd.freezer.procfs import (
     PROC,
     ProcStat,

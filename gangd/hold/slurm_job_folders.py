@@ -22,11 +22,11 @@ from pathlib import Path
 
 from foundation.errors import HostError
 from foundation.trust import open_below, open_entry
-from gangd.freezer.model import Did, Ledger, Step, StepKey, Write
+from gangd.freezer.holder import Did, Ledger, Step, StepKey, Write
 from gangd.freezer.tree import is_gone
 from gangd.hold.cpu_group import CpuGroup, Turner
 from gangd.hold.knob import Knob
-from gangd.hold.model import Alone, Pids, Yielded
+from gangd.hold.yielder import Alone, Pids, Yielded
 
 
 class JobFolders:

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foundation.errors import UsageError
-from gangd.freezer.choose import CGROUP_MOUNT
-from gangd.freezer.model import Ledger
+from gangd.freezer.freezer_choice import CGROUP_MOUNT
+from gangd.freezer.holder import Ledger
 from gangd.freezer.procfs import PROC, scan
-from gangd.hold.job_folders import JobFolders
+from gangd.hold.cpu_places import cpu_group
 from gangd.hold.knob import IDLE1, IDLE2, SHARES1, WEIGHT2
-from gangd.hold.model import Yielder
 from gangd.hold.own_groups import OwnGroups
-from gangd.hold.places import cpu_group
-from gangd.hold.policy import has_cap_nice
 from gangd.hold.sched_idle import SchedIdle
+from gangd.hold.slurm_job_folders import JobFolders
+from gangd.hold.thread_policy import has_cap_nice
+from gangd.hold.yielder import Yielder
 
 WAYS = ("auto", "cgroup2", "cgroup1", "cgroup1-slurm", "sched-idle", "freeze")
 AUTOGROUP = Path("sys/kernel/sched_autogroup_enabled")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gangd.freezer.model import Did, Holder, Outcome, Step, StepKey, StepState, Unknown, WithoutFolders
+from gangd.freezer.holder import Did, Holder, Outcome, Step, StepKey, StepState, Unknown, WithoutFolders
 
 
 class DryFreezer(WithoutFolders):
