@@ -22,9 +22,9 @@ from gangd.controller.loop import ControllerLoop
 from gangd.controller.memory import calm_collector
 from gangd.controller.sayings import policy_of
 from gangd.controller.standby import take_the_lead
-from gangd.keys import SHARED_AGENT, load_controller_keys, make_keys
+from gangd.curve_keys import SHARED_AGENT, load_controller_keys, make_keys
 from gangd.monitor.hand_out import handed_out
-from gangd.monitor.table import CONTROLLER
+from gangd.monitor.metrics_table import CONTROLLER
 from gangd.openfiles import allow_open_files
 from gangd.wire.sockets import ControllerSockets
 

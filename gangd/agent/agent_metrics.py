@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from gangd.monitor.figures import UNKNOWN, Figures
 from gangd.monitor.histogram import Buckets
-from gangd.monitor.requests import Health
+from gangd.monitor.metric_figures import UNKNOWN, Figures
+from gangd.monitor.metrics_requests import Health
 from gangd.threads import Death
 from gangd.wire import Hello
 

@@ -55,7 +55,7 @@ from gangd.hold.both import BothWays
 from gangd.hold.yielder_choice import Slurm, Way, choose_way, make_yielder
 from gangd.monitor.address import Address
 from gangd.monitor.hand_out import handed_out
-from gangd.monitor.table import AGENT
+from gangd.monitor.metrics_table import AGENT
 from gangd.openfiles import allow_open_files
 from gangd.wire import Hello
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from foundation.errors import ClusterError, UsageError
-from gangd.control.requests import MOST_BYTES, Answer, Request, read_answer
-from gangd.control.server import SOCKET_NAME
+from gangd.control.order_requests import MOST_BYTES, Answer, Request, read_answer
+from gangd.control.order_server import SOCKET_NAME
 
 PATIENCE_S = 10.0
 

@@ -12,8 +12,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from foundation.slurm import Job
-from gangd.control.book import KINDS, MOST_ORDERS
-from gangd.control.requests import JobName, Request, Target
+from gangd.control.order_book import KINDS, MOST_ORDERS
+from gangd.control.order_requests import JobName, Request, Target
 
 _JOB = re.compile(JobName)
 

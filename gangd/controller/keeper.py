@@ -12,12 +12,12 @@ import msgspec
 
 from foundation.errors import HostError, OutputError
 from foundation.trust import make_folder, open_own, read_file, write_file
-from gangd.control.requests import Order
-from gangd.control.server import ControlServer
+from gangd.control.order_requests import Order
+from gangd.control.order_server import ControlServer
 from gangd.controller.lead import Alone, Lead
 from gangd.core import Remembered
 from gangd.wire import Controller
-from gangd.wire.fields import NodeName
+from gangd.wire.wire_fields import NodeName
 
 STATE_NAME = "controller.json"
 LOCK_NAME = "controller.lock"

@@ -48,7 +48,7 @@ from gangd.core import (
     SlurmSnapshot,
     Tick,
 )
-from gangd.keys import SHARED_AGENT
+from gangd.curve_keys import SHARED_AGENT
 from gangd.threads import Death
 from gangd.wire import WireError, decode_up
 from gangd.wire.cadence import next_look

@@ -17,10 +17,10 @@ from importlib.metadata import version
 from gangd.controller.status import Status
 from gangd.core import AgentState, GangScheduler, Hold
 from gangd.core.states import GangState
-from gangd.monitor.figures import UNKNOWN, Figures
 from gangd.monitor.histogram import Histogram
-from gangd.monitor.requests import Health
-from gangd.monitor.table import DECISION_S
+from gangd.monitor.metric_figures import UNKNOWN, Figures
+from gangd.monitor.metrics_requests import Health
+from gangd.monitor.metrics_table import DECISION_S
 from gangd.threads import Death
 
 SLURM_PATIENCE_S = 30.0

@@ -9,9 +9,9 @@ from collections.abc import Set as AbstractSet
 from foundation.errors import OsubError
 from foundation.one_line import LONGEST_MESSAGE, one_line
 from foundation.slurm import Job, JobSnapshot
-from gangd.control.book import OrderBook, Survey, by_name, told_of
+from gangd.control.order_book import OrderBook, Survey, by_name, told_of
+from gangd.control.order_requests import MOST_TOLD, Answer, Order, Request
 from gangd.control.permission import Facts, Peer, refusal
-from gangd.control.requests import MOST_TOLD, Answer, Order, Request
 from gangd.controller.keeper import Keeper
 from gangd.core import CoreMap
 

@@ -14,15 +14,15 @@ from typing import Literal
 import msgspec
 
 from foundation.errors import InputError
-from gangd.control.book import Survey
-from gangd.control.requests import MOST_TOLD, Order
+from gangd.control.order_book import Survey
+from gangd.control.order_requests import MOST_TOLD, Order
 from gangd.controller.alarms import Raised
 from gangd.controller.keeper import STATUS_NAME
 from gangd.controller.uplink import AgentInfo
 from gangd.core import CoreMap, GangScheduler, Hold
 from gangd.core.gang import Gang
 from gangd.core.states import GangState
-from gangd.wire.fields import printable
+from gangd.wire.wire_fields import printable
 
 MOST_GANGS = 2_000
 HoldKind = Literal["freeze", "yield"]

@@ -32,9 +32,9 @@ from gangd.wire import (
     Welcome,
     WireError,
 )
-from gangd.wire.faults import ReplayedError
-from gangd.wire.fields import printable
 from gangd.wire.versions import VERSION, common
+from gangd.wire.wire_faults import ReplayedError
+from gangd.wire.wire_fields import printable
 
 SLICE_SLACK_NS = 1_000_000_000
 RESEND_NS = 50_000_000  # agents ask half as often

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from foundation.slurm import Job, JobSnapshot, Node, Reservation
 from foundation.slurm import JobState as SlurmState
-from gangd.control.book import OrderBook
+from gangd.control.order_book import OrderBook
 from gangd.controller.apart import Seat, Seats
 from gangd.controller.policy import Policy
 from gangd.controller.reserved import latest_end

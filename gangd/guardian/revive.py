@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from gangd.freezer.procfs import ProcStat, read_stat
 from gangd.freezer.tree import DIALECTS, write_control
 from gangd.guardian.statefile import IDLE_KIND, PROCESS_KIND, Held, StateFile
-from gangd.hold import policy
+from gangd.hold import thread_policy
 from gangd.hold.knob import KNOBS
 
 
@@ -51,7 +51,7 @@ def _release(state: StateFile, held: Held, table: dict[int, ProcStat]) -> bool:
     if held.kind == PROCESS_KIND:
         return _continue(held)
     if held.kind == IDLE_KIND:
-        return policy.restore(held.pid, held.start_ticks, table)
+        return thread_policy.restore(held.pid, held.start_ticks, table)
     knob = KNOBS.get(held.kind)
     if knob is not None:
         return knob.restore(state.cpu_root(), held.path)

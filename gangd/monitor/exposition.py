@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from foundation.errors import UsageError
-from gangd.monitor.figures import Figures, Values, complete
 from gangd.monitor.histogram import Buckets
-from gangd.monitor.table import Kind, Metric
+from gangd.monitor.metric_figures import Figures, Values, complete
+from gangd.monitor.metrics_table import Kind, Metric
 
 try:
     from prometheus_client import CollectorRegistry, ProcessCollector

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Protocol
 
 from gangd.monitor.address import Address, read_token
-from gangd.monitor.figures import Figures
-from gangd.monitor.requests import Health
-from gangd.monitor.table import Metric
+from gangd.monitor.metric_figures import Figures
+from gangd.monitor.metrics_requests import Health
+from gangd.monitor.metrics_table import Metric
 from gangd.threads import Death
 
 log = logging.getLogger("gangd")
@@ -57,7 +57,7 @@ def handed_out(
         yield None
         return
     from gangd.monitor.exposition import Exposition
-    from gangd.monitor.server import MetricsServer, Pages
+    from gangd.monitor.metrics_server import MetricsServer, Pages
 
     secret = None if token is None else read_token(token)
     pages = Pages(Exposition(table, source.figures).page, source.health, secret)

@@ -1,9 +1,9 @@
 """The messages between the controller and its agents: typed, bounded, versioned, and never trusted.
 
-Down (PUB/SUB, frames ``[topic, body]``), see ``gangd.wire.down``
+Down (PUB/SUB, frames ``[topic, body]``), see ``gangd.wire.messages_down``
     ``SlicePlan`` the schedule of one node; ``PlanChange`` a difference; ``Beat`` nothing changed;
     ``ThawNow`` at once. An agent subscribes to ``topic(node)`` and ``ALL_NODES_TOPIC``.
-Up and replies (DEALER/ROUTER, frames ``[body]``), see ``gangd.wire.up``
+Up and replies (DEALER/ROUTER, frames ``[body]``), see ``gangd.wire.messages_up``
     ``Hello`` -> ``Welcome`` or ``Refused``, ``Ping`` -> ``Pong``, ``Report``, ``Resend``, ``Farewell``.
 
 ``decode_down``, ``decode_up`` and ``decode_reply`` raise a ``WireError`` (a ``PeerError``) for anything
@@ -12,7 +12,7 @@ that is not a valid message; the caller counts it under ``error.kind`` and drops
 
 from __future__ import annotations
 
-from gangd.wire.down import (
+from gangd.wire.messages_down import (
     Beat,
     Bounds,
     Controller,
@@ -26,26 +26,7 @@ from gangd.wire.down import (
     ThawNow,
     Track,
 )
-from gangd.wire.faults import (
-    ForeignControllerError,
-    MalformedError,
-    MissedPlanError,
-    ReplayedError,
-    VersionError,
-    WireError,
-    WrongNodeError,
-)
-from gangd.wire.frames import (
-    ALL_NODES_TOPIC,
-    decode_down,
-    decode_reply,
-    decode_up,
-    encode,
-    encode_down,
-    topic,
-)
-from gangd.wire.timeline import Plan, Timeline
-from gangd.wire.up import (
+from gangd.wire.messages_up import (
     Farewell,
     Fault,
     FoundState,
@@ -62,7 +43,26 @@ from gangd.wire.up import (
     UpMessage,
     Welcome,
 )
+from gangd.wire.timeline import Plan, Timeline
 from gangd.wire.versions import VERSION
+from gangd.wire.wire_faults import (
+    ForeignControllerError,
+    MalformedError,
+    MissedPlanError,
+    ReplayedError,
+    VersionError,
+    WireError,
+    WrongNodeError,
+)
+from gangd.wire.wire_frames import (
+    ALL_NODES_TOPIC,
+    decode_down,
+    decode_reply,
+    decode_up,
+    encode,
+    encode_down,
+    topic,
+)
 
 __all__ = [
     "ALL_NODES_TOPIC",

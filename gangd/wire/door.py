@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import zmq
 import zmq.utils.z85
 
-from gangd.keys import SHARED_AGENT
+from gangd.curve_keys import SHARED_AGENT
 from gangd.threads import Death, WatchedThread
 from gangd.wire.doorkeeper import NOWHERE, SECOND_NS, Denied, Doorkeeper, ShutOut
 from gangd.wire.packetfilter import attach, origin_of

@@ -32,13 +32,13 @@ from typing import Self
 import zmq
 
 from foundation.errors import HostError
-from gangd.keys import SHARED_AGENT, AgentKeys, ControllerKeys
+from gangd.curve_keys import SHARED_AGENT, AgentKeys, ControllerKeys
 from gangd.wire.door import Allowance, Door
-from gangd.wire.faults import MalformedError, WrongNodeError
-from gangd.wire.fields import MAX_FRAME_BYTES
-from gangd.wire.frames import ALL_NODES_TOPIC, encode, topic
-from gangd.wire.up import ReplyMessage
+from gangd.wire.messages_up import ReplyMessage
 from gangd.wire.versions import VERSION
+from gangd.wire.wire_faults import MalformedError, WrongNodeError
+from gangd.wire.wire_fields import MAX_FRAME_BYTES
+from gangd.wire.wire_frames import ALL_NODES_TOPIC, encode, topic
 
 PUBLISH_QUEUE = 2_000
 SUBSCRIPTION_QUEUE = 100

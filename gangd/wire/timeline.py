@@ -19,8 +19,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gangd.wire.down import Beat, Bounds, Controller, DownMessage, Exempt, PlanChange, SlicePlan, Track
-from gangd.wire.faults import ForeignControllerError, MalformedError, MissedPlanError, ReplayedError
+from gangd.wire.messages_down import (
+    Beat,
+    Bounds,
+    Controller,
+    DownMessage,
+    Exempt,
+    PlanChange,
+    SlicePlan,
+    Track,
+)
+from gangd.wire.wire_faults import ForeignControllerError, MalformedError, MissedPlanError, ReplayedError
 
 _NO_JOBS: frozenset[int] = frozenset()
 MAX_PENDING_PLANS = 256

@@ -15,7 +15,7 @@ import typer
 from foundation.errors import ClusterError, UsageError
 from foundation.slurm.hosts import expand_hosts
 from gangd.control.ask import ask
-from gangd.control.requests import Request, Target, Verb
+from gangd.control.order_requests import Request, Target, Verb
 from gangd.controller.status import Status, read_status
 from osub.cli.application import application
 from osub.cli.gang_accounts import accounts

@@ -17,8 +17,8 @@ from foundation.errors import PeerError, TrustError
 from foundation.records import RunWriter
 from gangd.config import load_config
 from gangd.controller.slicelog import SliceLog
+from gangd.curve_keys import make_keys
 from gangd.guardian.statefile import StateFile
-from gangd.keys import make_keys
 from tests.attacks.attack import STRANGER, Scene, attack, refused
 from tests.fixtures.records import make_info, make_trace
 from workloads.eiba.inbox import Inbox

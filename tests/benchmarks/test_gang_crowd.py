@@ -31,7 +31,7 @@ from gangd.controller.sayings import policy_of
 from gangd.controller.status import read_status
 from gangd.controller.view import ClusterView
 from gangd.core import AgentJoined, CoreMap, Exempt, GangScheduler, Publish, SlurmSnapshot, Tick
-from gangd.keys import SHARED_AGENT, make_keys
+from gangd.curve_keys import SHARED_AGENT, make_keys
 from gangd.wire import Bounds, Controller, encode_down
 from gangd.wire.sockets import RESERVED_FILES
 from tests.fixtures.gang_crowd_controller import CORES, Crowd

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from gangd.keys import SHARED_AGENT, make_keys
+from gangd.curve_keys import SHARED_AGENT, make_keys
 from tests.fixtures.gang_host import until
 
 pytestmark = pytest.mark.benchmark

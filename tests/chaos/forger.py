@@ -16,7 +16,7 @@ from typing import Self
 
 import zmq
 
-from gangd.keys import KeyPair, load_agent_keys, load_controller_keys
+from gangd.curve_keys import KeyPair, load_agent_keys, load_controller_keys
 from gangd.wire import ALL_NODES_TOPIC, topic
 from tests.chaos.broken import Broken
 

@@ -27,9 +27,9 @@ from deploy.local.host import CgroupVersion, look_at_host
 from foundation.errors import OsubError
 from foundation.slurm import CommandSlurm
 from gangd.controller.status import Status, read_status
+from gangd.curve_keys import make_keys
 from gangd.guardian.place import state_path
 from gangd.guardian.statefile import StateFile, Word
-from gangd.keys import make_keys
 from tests.chaos.broken import Broken, wait_for
 from tests.chaos.forger import Recorder
 from tests.chaos.proxy import Proxy, ProxyThread

@@ -16,7 +16,7 @@ import pytest
 
 from gangd.monitor.address import Address
 from gangd.monitor.hand_out import handed_out
-from gangd.monitor.table import CONTROLLER
+from gangd.monitor.metrics_table import CONTROLLER
 from tests.fixtures.gang_host import until
 from tests.fixtures.gang_loop import Stage, two_jobs
 

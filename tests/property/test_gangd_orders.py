@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from foundation.slurm import Job as SlurmJob
 from foundation.slurm import JobState, NodeCores
-from gangd.control.book import OrderBook
-from gangd.control.requests import Request, Target, Verb
+from gangd.control.order_book import OrderBook
+from gangd.control.order_requests import Request, Target, Verb
 from tests.fixtures.tier import examples
 from tests.property.test_gangd_schedule import MS, Job, World, churn
 

@@ -12,7 +12,7 @@ from foundation.config import load_toml
 from foundation.errors import UsageError
 from foundation.trust import read_trusted
 from gangd.agent.agent_options import endpoints
-from gangd.keys import AgentKeys, load_agent_keys
+from gangd.curve_keys import AgentKeys, load_agent_keys
 
 MOST_CONTROLLERS = 4
 Address = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]

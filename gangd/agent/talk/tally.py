@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from gangd.monitor.histogram import Histogram
-from gangd.monitor.table import SWITCH_S
+from gangd.monitor.metrics_table import SWITCH_S
 
 MOST_KINDS = 64
 OTHER = "other"

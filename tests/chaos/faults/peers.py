@@ -14,7 +14,7 @@ import zmq
 
 from deploy.local.daemons import Daemon, end_daemons, start_daemon
 from deploy.local.layout import free_ports
-from gangd.keys import KeyPair, load_agent_keys, make_keys
+from gangd.curve_keys import KeyPair, load_agent_keys, make_keys
 from gangd.wire import FoundState, Hello, JobSample, Ping, Report, encode
 from tests.chaos.broken import Broken, wait_for
 from tests.chaos.fault import Fault

@@ -22,7 +22,7 @@ from foundation.in_memory import live_folder
 from gangd.freezer.procfs import read_stat
 from gangd.guardian.place import state_path
 from gangd.guardian.statefile import StateFile, Word
-from gangd.wire.down import Exempt
+from gangd.wire.messages_down import Exempt
 from tests.fixtures.gang_host import SPIN, TICK, RealCgroups, runs, stands, until
 from tests.fixtures.gang_puppet import Puppet, farewells
 

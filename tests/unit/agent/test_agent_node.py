@@ -8,7 +8,7 @@ import pytest
 from gangd.agent.sight.strangers import DYING_NS
 from gangd.freezer.holder import StepKey, StepState
 from gangd.wire import Bounds, Controller, Hello, Refused, Resend, ThawNow, encode
-from gangd.wire.down import Exempt
+from gangd.wire.messages_down import Exempt
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
 
 ONE, TWO = StepKey(1, "0"), StepKey(2, "0")

@@ -12,9 +12,9 @@ import pytest
 from foundation.errors import HostError
 from foundation.in_memory import live_folder
 from gangd.agent.assemble import Settings, serve
+from gangd.curve_keys import make_keys
 from gangd.guardian.place import make_private, state_path
 from gangd.guardian.statefile import StateFile, Word
-from gangd.keys import make_keys
 from tests.fixtures.gang_host import FakeV1
 
 

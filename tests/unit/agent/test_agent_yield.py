@@ -8,7 +8,7 @@ from gangd.agent.decide import Limits, Situation, StepView, Why, decide
 from gangd.agent.ways import NEWCOMER_NS
 from gangd.freezer.holder import StepKey
 from gangd.wire import Bounds, Report, SliceReport
-from gangd.wire.down import Exempt
+from gangd.wire.messages_down import Exempt
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
 
 ONE, TWO, NEW = StepKey(1, "0"), StepKey(2, "0"), StepKey(3, "0")

@@ -17,7 +17,7 @@ import pytest
 
 from foundation.errors import InputError
 from gangd.controller.status import Status, read_status
-from gangd.keys import make_keys
+from gangd.curve_keys import make_keys
 from gangd.wire import Welcome
 from tests.fixtures.gang_loop import ScriptedAgent
 from tests.fixtures.tier import choose

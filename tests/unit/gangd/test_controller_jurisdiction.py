@@ -8,7 +8,7 @@ from gangd.controller.jurisdiction import own_words
 from gangd.controller.lines import GHOST_NS, Lines
 from gangd.core import Place
 from gangd.wire import Fault, FoundState, JobSample, Leak, Report, SliceReport
-from gangd.wire.fields import printable
+from gangd.wire.wire_fields import printable
 from tests.fixtures.core_bench import Bench
 
 PLACES = {1: Place.HERE, 2: Place.ELSEWHERE, 3: Place.LEFT, 4: Place.UNKNOWN}

@@ -12,10 +12,10 @@ import pytest
 
 from foundation.slurm import JobSnapshot
 from gangd.control.ask import ask
-from gangd.control.requests import Answer, Request, Target
+from gangd.control.order_requests import Answer, Request, Target
 from gangd.controller.keeper import STATE_NAME
 from gangd.controller.slicelog import read_slices
-from gangd.keys import SHARED_AGENT
+from gangd.curve_keys import SHARED_AGENT
 from gangd.main import main
 from gangd.wire import Ping, Pong, Report
 from tests.fixtures.gang_loop import Stage, no_jobs, submit_two, two_jobs

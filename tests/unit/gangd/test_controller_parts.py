@@ -56,7 +56,7 @@ from gangd.wire import (
     encode_down,
 )
 from gangd.wire.doorkeeper import Denied
-from gangd.wire.faults import ReplayedError
+from gangd.wire.wire_faults import ReplayedError
 
 MAIN = Rules({"main": Rule(weight=4.0)})
 SHORT = Settings(freeze_cap_ns=5_000_000_000)

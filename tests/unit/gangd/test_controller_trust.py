@@ -12,7 +12,7 @@ import pytest
 import zmq
 
 from foundation.slurm import FakeSlurm, SubmitRequest
-from gangd.keys import load_agent_keys
+from gangd.curve_keys import load_agent_keys
 from gangd.wire import Fault, FoundState, JobSample, Leak, Ping, Pong, Report, SliceReport, encode
 from tests.chaos.forger import client
 from tests.fixtures.gang_loop import ScriptedAgent, Stage

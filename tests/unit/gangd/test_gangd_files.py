@@ -15,8 +15,8 @@ from gangd.config import Config, load_config
 from gangd.controller.keeper import Keeper
 from gangd.controller.preflight import hides_jobs
 from gangd.controller.slicelog import SliceLog
+from gangd.curve_keys import load_agent_keys, load_controller_keys, make_keys
 from gangd.guardian.place import ledger_folders, state_path
-from gangd.keys import load_agent_keys, load_controller_keys, make_keys
 
 OTHER = 61_234
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to somebody else")

@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 from foundation.errors import ClusterError, OutputError, TrustError, UsageError
 from foundation.slurm import FakeSlurm, Job, JobSnapshot, JobState, SubmitRequest
 from gangd.control.ask import ask
-from gangd.control.book import OrderBook, by_name
-from gangd.control.permission import Facts, Peer, refusal
-from gangd.control.requests import (
+from gangd.control.order_book import OrderBook, by_name
+from gangd.control.order_requests import (
     MOST_BYTES,
     Answer,
     Order,
@@ -31,7 +30,8 @@ from gangd.control.requests import (
     read_answer,
     read_request,
 )
-from gangd.control.server import MOST_OF_A_USER, PATIENCE_NS, SOCKET_NAME, ControlServer
+from gangd.control.order_server import MOST_OF_A_USER, PATIENCE_NS, SOCKET_NAME, ControlServer
+from gangd.control.permission import Facts, Peer, refusal
 from gangd.controller.keeper import Keeper
 from gangd.controller.operators import Operators
 from gangd.controller.policy import Policy

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from gangd.keys import KeyPair, load_agent_keys, load_controller_keys, make_keys
+from gangd.curve_keys import KeyPair, load_agent_keys, load_controller_keys, make_keys
 from gangd.wire import Ping, Refused, encode, topic
 from gangd.wire.door import News
 from gangd.wire.doorkeeper import NOWHERE, ROOM, Denied, ShutOut

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from gangd.keys import load_agent_keys, load_controller_keys, make_keys
+from gangd.curve_keys import load_agent_keys, load_controller_keys, make_keys
 from gangd.wire import Ping, Refused, encode, topic
 from gangd.wire.sockets import AgentSockets, ControllerSockets, connect_agent
 from tests.chaos.proxy import Proxy, ProxyThread, Weather

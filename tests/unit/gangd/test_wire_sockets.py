@@ -11,10 +11,10 @@ import pytest
 import zmq
 
 from foundation.errors import HostError, InputError, UsageError
-from gangd.keys import SHARED_AGENT, load_agent_keys, load_controller_keys, make_keys
+from gangd.curve_keys import SHARED_AGENT, load_agent_keys, load_controller_keys, make_keys
 from gangd.wire import Beat, Controller, Ping, Refused, decode_down, decode_up, encode, encode_down
-from gangd.wire.faults import WireError, WrongNodeError
 from gangd.wire.sockets import AgentSockets, ControllerSockets, connect_agent
+from gangd.wire.wire_faults import WireError, WrongNodeError
 from tests.chaos.forger import client
 
 DEADLINE_S = 10.0

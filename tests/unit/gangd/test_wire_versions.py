@@ -45,7 +45,7 @@ from gangd.wire import (
     encode,
     encode_down,
 )
-from gangd.wire.down import Exempt
+from gangd.wire.messages_down import Exempt
 from gangd.wire.versions import NEWEST, OLDEST, VERSION, common
 from tests.fixtures.gang_loop import ScriptedAgent, Stage, two_jobs
 from tests.fixtures.wire2 import frames as wire2

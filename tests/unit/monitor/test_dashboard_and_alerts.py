@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deploy.monitoring.dashboard import WIDTH, render
-from gangd.monitor.table import AGENT, CONTROLLER, PROCESS, Kind, Metric
+from gangd.monitor.metrics_table import AGENT, CONTROLLER, PROCESS, Kind, Metric
 
 FOLDER = Path(__file__).parents[3] / "deploy/monitoring"
 TABLE: dict[str, Metric] = {metric.name: metric for metric in (*CONTROLLER, *AGENT, *PROCESS)}

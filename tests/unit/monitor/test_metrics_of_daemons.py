@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gangd.monitor.address import Address
 from gangd.monitor.hand_out import handed_out
-from gangd.monitor.table import CONTROLLER
+from gangd.monitor.metrics_table import CONTROLLER
 from tests.fixtures.gang_loop import Stage, two_jobs
 
 pytestmark = pytest.mark.slow

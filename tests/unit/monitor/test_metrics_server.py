@@ -15,8 +15,8 @@ import pytest
 from foundation.errors import HostError, InputError, TrustError, UsageError
 from gangd.monitor.address import Address, read_address, read_token
 from gangd.monitor.hand_out import handed_out
-from gangd.monitor.requests import MOST_BYTES, Health, Request, answer, parse
-from gangd.monitor.server import MOST, MetricsServer, Pages
+from gangd.monitor.metrics_requests import MOST_BYTES, Health, Request, answer, parse
+from gangd.monitor.metrics_server import MOST, MetricsServer, Pages
 from gangd.threads import Death
 
 HERE = Address("127.0.0.1", 0)

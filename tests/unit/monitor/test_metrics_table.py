@@ -12,12 +12,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gangd.core.states import AgentState, GangState
-from gangd.monitor.document import render
 from gangd.monitor.exposition import Exposition
-from gangd.monitor.figures import complete
 from gangd.monitor.histogram import Histogram
-from gangd.monitor.table import AGENT, AGENTS, CONTROLLER, PROCESS, STATES, Kind, Metric
-from gangd.wire.faults import WireError
+from gangd.monitor.metric_figures import complete
+from gangd.monitor.metrics_document import render
+from gangd.monitor.metrics_table import AGENT, AGENTS, CONTROLLER, PROCESS, STATES, Kind, Metric
+from gangd.wire.wire_faults import WireError
 
 ROOT = Path(__file__).parents[3]
 UNITS = ("seconds", "bytes", "ratio", "slices")
@@ -30,7 +30,7 @@ def exported(table: tuple[Metric, ...]) -> set[str]:
 
 
 def test_the_page_is_what_the_table_says() -> None:
-    told = "python -m gangd.monitor.document > docs/metrics.md"
+    told = "python -m gangd.monitor.metrics_document > docs/metrics.md"
     assert (ROOT / "docs/metrics.md").read_text() == render(), told
 
 
@@ -103,10 +103,10 @@ def test_states_and_kinds_are_those_of_the_scheduler() -> None:
     ],
 )
 def test_every_kind_in_the_code_is_named(label: str, pattern: str) -> None:
-    from gangd.monitor import table
+    from gangd.monitor import metrics_table
 
     text = "\n".join(path.read_text() for path in (ROOT / "gangd").rglob("*.py"))
-    assert set(re.findall(pattern, text)) <= set(getattr(table, label))
+    assert set(re.findall(pattern, text)) <= set(getattr(metrics_table, label))
 
 
 @pytest.mark.parametrize("table", [CONTROLLER, AGENT])

@@ -22,8 +22,8 @@ import msgspec
 
 from foundation.errors import OutputError, TrustError, UsageError
 from foundation.one_line import one_line
+from gangd.control.order_requests import MOST_BYTES, Answer, Request, read_request
 from gangd.control.permission import Peer
-from gangd.control.requests import MOST_BYTES, Answer, Request, read_request
 
 SOCKET_NAME = "control.sock"
 MODE = 0o666

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import msgspec
 
-from gangd.wire import fields as f
+from gangd.wire import wire_fields as f
 from gangd.wire.versions import VERSION
 
 

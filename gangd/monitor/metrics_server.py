@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from foundation.errors import HostError
 from gangd.monitor.address import Address
-from gangd.monitor.requests import BAD, END, MOST_BYTES, TOO_LONG, Health, answer, parse, text
+from gangd.monitor.metrics_requests import BAD, END, MOST_BYTES, TOO_LONG, Health, answer, parse, text
 from gangd.threads import Death, WatchedThread
 
 MOST = 32

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from gangd.wire.down import DownMessage, Message
-from gangd.wire.faults import MalformedError, VersionError, WrongNodeError
-from gangd.wire.fields import MAX_FRAME_BYTES, printable
-from gangd.wire.up import ReplyMessage, UpMessage
+from gangd.wire.messages_down import DownMessage, Message
+from gangd.wire.messages_up import ReplyMessage, UpMessage
 from gangd.wire.versions import NEWEST, OLDEST, VERSION
+from gangd.wire.wire_faults import MalformedError, VersionError, WrongNodeError
+from gangd.wire.wire_fields import MAX_FRAME_BYTES, printable
 
 ALL_NODES_TOPIC = b"*/"
 """Every agent subscribes to this topic and to its own."""

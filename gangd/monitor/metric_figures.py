@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gangd.monitor.histogram import Buckets
-from gangd.monitor.table import Kind, Metric
+from gangd.monitor.metrics_table import Kind, Metric
 
 Values = Mapping[tuple[str, ...], float]
 Figures = Mapping[str, Values | Buckets | float]

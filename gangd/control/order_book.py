@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from foundation.slurm import Job
-from gangd.control.requests import Kind, Order, Request, Target
+from gangd.control.order_requests import Kind, Order, Request, Target
 
 MOST_ORDERS = 20_000
 STOPS = frozenset({"pause", "drain"})

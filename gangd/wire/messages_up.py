@@ -10,8 +10,8 @@ from typing import Annotated
 
 import msgspec
 
-from gangd.wire import fields as f
-from gangd.wire.down import Controller, Message
+from gangd.wire import wire_fields as f
+from gangd.wire.messages_down import Controller, Message
 
 
 class Hello(Message, frozen=True, kw_only=True, forbid_unknown_fields=False, tag="hello"):

@@ -1,17 +1,17 @@
-"""Writes ``docs/metrics.md`` from the table: ``python -m gangd.monitor.document > docs/metrics.md``."""
+"""Writes ``docs/metrics.md``: ``python -m gangd.monitor.metrics_document > docs/metrics.md``."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
 
-from gangd.monitor.table import AGENT, CONTROLLER, PROCESS, Kind, Metric
+from gangd.monitor.metrics_table import AGENT, CONTROLLER, PROCESS, Kind, Metric
 
 _HEAD = """\
 # Metrics of gangd and gang-agent
 
-Generated from `gangd/monitor/table.py` by `python -m gangd.monitor.document`; do not edit. How to switch
-them on, who may read them, dashboard and alerts: [monitoring.md](monitoring.md).
+Generated from `gangd/monitor/metrics_table.py` by `python -m gangd.monitor.metrics_document`; do not edit.
+How to switch them on, who may read them, dashboard and alerts: [monitoring.md](monitoring.md).
 
 Names end in their unit. Every series is there from the first scrape on, whether anything has happened or
 not. None is of a job, a user or a node: Slurm (25.11 and later) exports its jobs and nodes itself, and
