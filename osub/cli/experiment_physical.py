@@ -65,6 +65,13 @@ def thesis_7(
     judge: Annotated[
         bool, typer.Option("--judge", help="Judge the replays that are there, and make no more.")
     ] = False,
+    again_unfit: Annotated[
+        bool,
+        typer.Option(
+            "--again-unfit",
+            help="Remove the replays that others' load made unfit to judge by; make them again.",
+        ),
+    ] = False,
     html: Annotated[
         Path | None, typer.Option("--html", help="Page to write (OUT/report.html).", metavar="FILE")
     ] = None,
@@ -99,6 +106,7 @@ def thesis_7(
             configure=configure,
             nodes=nodes,
             cores=cores,
+            again_unfit=again_unfit and not judge,
         ),
         force=force,
         say=say,

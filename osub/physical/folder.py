@@ -15,10 +15,13 @@ from pathlib import Path
 
 import msgspec
 
+from analysis.host_use import host_use
 from foundation.errors import InputError, OutputError
+from foundation.records import load_run
 from foundation.records.folder import INFO_NAME, is_finished
 from foundation.trust import refuse_for_root
 from foundation.whole_file import write_whole
+from osub.physical.layouts import DEDICATED
 from osub.physical.plan import Item, Plan
 
 STUDY, LISTING, INPUTS = "study.json", "runs", "inputs"
@@ -124,6 +127,25 @@ class StudyFolder:
     def lacking(self, plan: Plan) -> list[Item]:
         """Return the replays that are yet to be made, in order."""
         return [item for item in plan.items() if not self.is_done(item)]
+
+    def unfit(self, plan: Plan) -> dict[Item, str]:
+        """Return the finished replays that are unfit to judge by, and why: others' load, for one."""
+        found = {}
+        for item in plan.items():
+            if self.is_done(item) and (why := host_use(load_run(self.run(item))).unfit) is not None:
+                found[item] = why
+        return found
+
+    def remove_unfit(self, plan: Plan) -> int:
+        """Remove the replays that are unfit to judge by, and simulations made from them; return how many."""
+        unfit = self.unfit(plan)
+        for item in unfit:
+            self.remove_run(self.run(item))
+        measured_on = {(item.workload, item.trial) for item in unfit if item.layout == DEDICATED.key}
+        for item in plan.items():
+            if item in unfit or (item.workload, item.trial) in measured_on:
+                self.remove_run(self.simulated(item))
+        return len(unfit)
 
     def remove_run(self, path: Path) -> None:
         """Remove a RUN, finished or not.

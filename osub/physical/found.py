@@ -91,7 +91,7 @@ def _evidence(results: Results) -> str:
     why = next(iter(results.unfit.values()))
     return (
         f"Evidence: {len(results.unfit)} of {replays} replays are unfit to judge by (in the first {why}): "
-        "repeat the study on a quiet host before anything is concluded from its times."
+        "make them again on a quiet host (--again-unfit) before anything is concluded from its times."
     )
 
 

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from foundation.errors import InputError, UsageError
+from foundation.units import counted
 from osub.physical.beds import (
     Beds,
     ConfiguredBeds,
@@ -53,6 +54,8 @@ class Asked:
         A program that changes the one cluster to each layout; None: each cluster has one.
     nodes, cores
         Of embedded clusters: as this host's CPUs have it.
+    again_unfit
+        Whether replays that are unfit to judge by are removed first, and made again.
     """
 
     trace: Path
@@ -64,6 +67,7 @@ class Asked:
     configure: Path | None = None
     nodes: int
     cores: int
+    again_unfit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,8 @@ class PhysicalStudy:
             return Prepared(plan, len(plan.items()), plan.estimate_s, is_new=True)
         self._check_same(known)
         lacking = len(folder.lacking(known.plan))
+        if self._asked.again_unfit:
+            lacking += len(folder.unfit(known.plan))
         part = lacking / max(1, len(known.plan.items()))
         return Prepared(known.plan, lacking, part * known.plan.estimate_s, is_new=False)
 
@@ -163,6 +169,8 @@ class PhysicalStudy:
                 known = Study(plan=plan, trace_name=self._log.name, trace_sha256=self.sha256)
                 folder.begin(known)
             self._check_same(known)
+            if self._asked.again_unfit and (gone := folder.remove_unfit(known.plan)):
+                self._say(f"{counted(gone, 'replay')} unfit to judge by: made again")
             if folder.lacking(known.plan) or embedded is not None:
                 self._replay(known.plan, folder, follow)
             return self._judged(known.plan, folder, done)

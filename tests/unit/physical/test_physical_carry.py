@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,11 +11,15 @@ from typing import cast
 import pytest
 
 from foundation.errors import ClusterError, InputError, OutputError
+from foundation.records import HOST, Run
 from foundation.records.columns import JOBS
 from osub.physical.beds import Bed
 from osub.physical.carry import InterruptedStudyError, carry_out
 from osub.physical.folder import Study, StudyFolder
-from osub.physical.plan import PLACES, Item, Plan
+from osub.physical.layouts import DEDICATED, GANGD, NAIVE
+from osub.physical.plan import FIRST, PLACES, Item, Plan
+from tests.unit.analysis.test_host_use import on_host
+from tests.unit.analysis.test_verdict import made_run
 from tests.unit.physical.made import small_plan
 
 
@@ -171,3 +176,36 @@ def test_a_cluster_that_a_killed_call_left_is_known(folder: StudyFolder, tmp_pat
     assert StudyFolder(folder.path).cluster_folder() == tmp_path / "cluster"
     folder.note_cluster(None)
     assert folder.cluster_folder() is None
+
+
+def test_replays_that_others_disturbed_are_made_again_with_what_was_simulated_from_them(
+    tmp_path: Path,
+) -> None:
+    folder, plan = StudyFolder(tmp_path / "out"), small_plan(rounds=1)
+    items = [item for item in plan.items() if item.workload == FIRST]
+    dedicated = next(item for item in items if item.layout == DEDICATED.key)
+    shared = next(item for item in items if item.layout == NAIVE.key)
+    calm = next(item for item in items if item.layout == GANGD.key)
+    run = made_run(tmp_path, "any", wait_s=1, degradation=1.0, jobs=5)
+    for item, foreign in ((dedicated, 0.1), (shared, 1.0), (calm, 0.1)):
+        keep(on_host(run, foreign=foreign), folder.run(item))
+        keep(run, folder.simulated(item))
+    assert list(folder.unfit(plan)) == [shared]
+    assert folder.remove_unfit(plan) == 1
+    assert [folder.is_done(item) for item in (dedicated, shared, calm)] == [True, False, True]
+    assert [folder.simulated(item).exists() for item in (dedicated, shared, calm)] == [True, False, True]
+    assert folder.remove_unfit(plan) == 0
+
+    folder.remove_run(folder.run(dedicated))
+    keep(on_host(run, foreign=1.0), folder.run(dedicated))
+    assert folder.remove_unfit(plan) == 1, "latencies of all simulations come from the dedicated replay"
+    assert [folder.is_done(item) for item in (dedicated, shared, calm)] == [False, False, True]
+    assert [folder.simulated(item).exists() for item in (dedicated, shared, calm)] == [False, False, False]
+
+
+def keep(run: Run, path: Path) -> None:
+    """Keep a run where the study has it, with its samples of the host."""
+    shutil.copytree(run.path, path)
+    run.jobs.write_parquet(path / JOBS.file_name)
+    if run.host is not None:
+        run.host.write_parquet(path / HOST.file_name)
