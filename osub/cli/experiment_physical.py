@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -15,6 +13,7 @@ import typer
 
 from analysis.claims.table import claims_table, tally
 from osub.cli.experiment_show import note, progress, show_table
+from osub.cli.interrupts import ended_as_by_ctrl_c
 from osub.cli.out_file import check_free
 from osub.cli.terminal import Console, roughly
 
@@ -122,7 +121,7 @@ def thesis_7(
     busy = busy_warning() if prepared.lacking and not judge else None
     if busy is not None:
         typer.echo(f"osub: {busy}", err=True)
-    with _ended_by_sigterm(), _simulating() as done:
+    with ended_as_by_ctrl_c(), _simulating() as done:
         found = study.judge(done) if judge else study.run(_follow, done)
     page = html or out / "report.html"
     from simulator.experiments.page import write_page
@@ -170,20 +169,6 @@ def _tell(prepared: Prepared, say: Callable[[str], None]) -> None:
 def _show_plan(prepared: Prepared) -> None:
     for number, (layout, items) in enumerate(prepared.plan.sessions(), start=1):
         note(f"{number:3} {layout:12} {', '.join(item.name for item in items)}")
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Have SIGTERM end the study as Ctrl-C does: its cluster goes down first."""
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

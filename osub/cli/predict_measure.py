@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import polars as pl
@@ -17,6 +15,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from foundation.errors import UsageError
+from osub.cli.interrupts import ended_as_by_ctrl_c
 from osub.cli.terminal import Console
 from predictor.counters import provider_of
 from predictor.dataset import Kind, Pairs, Source, read_pairs
@@ -103,7 +102,7 @@ def measure(
     providers = [provider_of(each) for each in _sources(counters)]
     store = Store(out, chosen, window, resume=resume, notes=notes)
     console = Console(stderr=True)
-    with _ended_by_sigterm(), _progress(console) as shown:
+    with ended_as_by_ctrl_c(), _progress(console) as shown:
         task = shown.add_task("starting", total=None)
 
         def tell(made: Made) -> None:
@@ -168,20 +167,6 @@ def _progress(console: Console) -> Iterator[Progress]:
     columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console, transient=True, refresh_per_second=1) as shown:
         yield shown
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the measurement as Ctrl-C does: frozen programs are ended, tables written."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _show(read: Pairs, out: Path, *, as_json: bool) -> None:

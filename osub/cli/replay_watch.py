@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from osub.cli.interrupts import told_of_signals
 from osub.cli.terminal import Console, roughly
 from submitter.replay import Collect, Look, Replay, Wish
 from submitter.replay import Progress as Standing
@@ -40,7 +38,8 @@ def watch_replay(
         console=console,
         disable=not console.is_terminal,
     )
-    with _interrupts() as asked, bar:
+    asked: list[int] = []
+    with told_of_signals(asked.append), bar:
         task = bar.add_task(escape(title), total=len(session.plan.jobs), rest="")
 
         def watch(now: Standing) -> Wish:
@@ -57,22 +56,6 @@ def watch_replay(
             return wish
 
         return session.run(watch, collect, look)
-
-
-@contextmanager
-def _interrupts() -> Iterator[list[int]]:
-    """Collect SIGINT and SIGTERM in a list while the context lasts."""
-    caught: list[int] = []
-
-    def catch(number: int, _: FrameType | None) -> None:
-        caught.append(number)
-
-    before = {number: signal.signal(number, catch) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield caught
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _ask(now: Standing, *, polite: bool, outlives_us: bool) -> Wish:

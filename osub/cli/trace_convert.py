@@ -19,19 +19,16 @@ from osub.cli.trace_files import (
     deliver,
     parse_numbers,
     print_json,
+    skipped_in_words,
     working,
 )
-from osub.cli.trace_scale import parse_system
+from osub.live.system_named import size_named
 from workloads.importers.assemble import INTERACTIVE, ImportOptions
 from workloads.importers.detect import STDIN, read_any
-from workloads.swf import SwfTrace
 from workloads.swf.reader import trace_name
-from workloads.trace.arrivals import scale_arrivals
-from workloads.trace.compress import compress, compress_apart
-from workloads.trace.filters import Selection, select_jobs
-from workloads.trace.run_times import clip_run_times
-from workloads.trace.tagging import DrawBy, TagField, tag_jobs
-from workloads.trace.window import cut_window
+from workloads.trace.conversion import Conversion, Tag, Tagging, converted
+from workloads.trace.filters import Selection
+from workloads.trace.tagging import DrawBy, TagField
 
 
 def convert(
@@ -106,45 +103,46 @@ def convert(
     says what was done, with its seed.
     """
     check_free(out, force)
-    among = Selection(
-        users=parse_numbers(tag_users, "--tag-users"),
-        queues=parse_numbers(tag_queues, "--tag-queues"),
-        most_procs=tag_most_procs,
-    )
-    tags = [parse_tag(text) for text in tag or ()]
-    selection = Selection(
-        users=parse_numbers(users, "--users"),
-        not_users=parse_numbers(not_users, "--not-users"),
-        queues=parse_numbers(queues, "--queues"),
-        not_queues=parse_numbers(not_queues, "--not-queues"),
-        partitions=parse_numbers(partitions, "--partitions"),
-        statuses=parse_numbers(statuses, "--statuses"),
-        least_procs=least_procs,
-        most_procs=most_procs,
-        shortest_s=shortest,
-        longest_s=longest,
+    asked = Conversion(
+        start_s=start,
+        length_s=length,
+        selection=Selection(
+            users=parse_numbers(users, "--users"),
+            not_users=parse_numbers(not_users, "--not-users"),
+            queues=parse_numbers(queues, "--queues"),
+            not_queues=parse_numbers(not_queues, "--not-queues"),
+            partitions=parse_numbers(partitions, "--partitions"),
+            statuses=parse_numbers(statuses, "--statuses"),
+            least_procs=least_procs,
+            most_procs=most_procs,
+            shortest_s=shortest,
+            longest_s=longest,
+        ),
+        arrivals=arrivals,
+        gaps=gaps,
+        shortest_run_s=raise_runs,
+        longest_run_s=cut_runs,
+        tagging=Tagging(
+            tags=tuple(map(parse_tag, tag or ())),
+            share=tag_share,
+            by=tag_by,
+            among=Selection(
+                users=parse_numbers(tag_users, "--tag-users"),
+                queues=parse_numbers(tag_queues, "--tag-queues"),
+                most_procs=tag_most_procs,
+            ),
+        ),
+        speedup=speedup,
+        sort=sort,
+        seed=seed,
     )
     options = import_options(trace, system, interactive, time_zone)
     with working(f"reading {trace}"):
         original, kind = read_any(trace, options, strict=not lenient)
-    for message in what_was_skipped(original, trace):
-        typer.echo(message, err=True)
+    if original.report.skipped:
+        typer.echo(f"osub: left out of {trace}: {skipped_in_words(original)}", err=True)
     with working("transforming"):
-        changed = _cut(original, start, length)
-        changed = select_jobs(changed, selection)
-        if arrivals is not None:
-            changed = scale_arrivals(changed, arrivals, seed)
-        if gaps is not None:
-            changed = compress_apart(changed, gaps, 1)
-        if raise_runs is not None or cut_runs is not None:
-            bounds = (raise_runs or 0.0, float("inf") if cut_runs is None else cut_runs)
-            changed, _ = clip_run_times(changed, *bounds)
-        for field, number, name in tags:
-            changed = tag_jobs(changed, field, number, tag_share, seed, among, tag_by, name)
-        if speedup is not None:
-            changed = compress(changed, speedup)
-        if sort:
-            changed = in_order(changed)
+        changed = converted(original, asked)
     deliver(changed, out)
     notes = list(changed.header.notes[len(original.header.notes) :])
     if as_json:
@@ -168,7 +166,7 @@ def import_options(
     path: Path, system: str | None, interactive: list[str] | None, time_zone: str | None
 ) -> ImportOptions:
     """Return how to read a Slurm log; ``UsageError`` for a system or time zone that does not exist."""
-    size = None if system is None else parse_system(system)
+    size = size_named(system)
     try:
         zone = None if time_zone is None else ZoneInfo(time_zone)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
@@ -178,47 +176,20 @@ def import_options(
     return ImportOptions(
         name="sacct" if path == STDIN else trace_name(path),
         interactive=INTERACTIVE if interactive is None else tuple(interactive),
-        nodes=None if size is None else size.nodes,
-        procs=None if size is None else size.nodes * size.cores,
+        nodes=None if size is None else size[0],
+        procs=None if size is None else size[0] * size[1],
         zone=zone,
     )
 
 
-def what_was_skipped(trace: SwfTrace, path: Path) -> list[str]:
-    """Return what to tell of the lines and jobs that a reader left out."""
-    if not trace.report.skipped:
-        return []
-    reasons = ", ".join(f"{reason} {count:,}" for reason, count in trace.report.skipped.items())
-    return [f"osub: left out of {path}: {reasons}"]
-
-
-def _cut(trace: SwfTrace, start: float | None, length: float | None) -> SwfTrace:
-    if start is None and length is None:
-        return trace
-    first_s = min(job.submit_s for job in trace.jobs) if start is None else start
-    last_s = max(job.submit_s for job in trace.jobs)
-    length_s = max(0.0, last_s - first_s) + 1 if length is None else length
-    if not 0 < length_s < float("inf"):
-        raise UsageError(f"--length must be above 0, not {length}")
-    return cut_window(trace, first_s, length_s)
-
-
-def in_order(trace: SwfTrace) -> SwfTrace:
-    """Return ``trace`` with its jobs ordered by submission; jobs of one instant stay in order."""
-    jobs = tuple(sorted(trace.jobs, key=lambda job: job.submit_s))
-    if jobs == trace.jobs:
-        return trace
-    return trace.with_jobs(jobs, "osub convert: jobs put in the order of submission")
-
-
-def parse_tag(text: str) -> tuple[TagField, int, str | None]:
+def parse_tag(text: str) -> Tag:
     """Read FIELD=NUMBER or FIELD=NUMBER:NAME; ``UsageError`` for anything else."""
     field, equals, rest = text.partition("=")
     number, colon, name = rest.partition(":")
     try:
         if not equals:
             raise ValueError(text)
-        return TagField(field.strip()), int(number), name.strip() or None if colon else None
+        return Tag(TagField(field.strip()), int(number), name.strip() or None if colon else None)
     except ValueError as error:
         fields = ", ".join(TagField)
         raise UsageError(

@@ -43,9 +43,13 @@ def load(path: Path, lenient: bool) -> SwfTrace:
     with working(f"reading {path.name}"):
         trace = read_swf(path, strict=not lenient)
     if trace.report.skipped_lines:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in trace.report.skipped.items())
-        typer.echo(f"osub: {path} has lines that were skipped: {reasons}", err=True)
+        typer.echo(f"osub: {path} has lines that were skipped: {skipped_in_words(trace)}", err=True)
     return trace
+
+
+def skipped_in_words(trace: SwfTrace) -> str:
+    """Return why how many lines and jobs were left out when a trace was read."""
+    return ", ".join(f"{reason} {count:,}" for reason, count in trace.report.skipped.items())
 
 
 def deliver(trace: SwfTrace, out: Path) -> None:

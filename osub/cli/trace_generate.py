@@ -8,7 +8,7 @@ import typer
 
 from foundation.units import counted
 from osub.cli.trace_files import AsJson, Force, OutFile, Seed, check_free, deliver, print_json, working
-from osub.cli.trace_scale import parse_system
+from osub.live.system_named import system_named
 from workloads.trace.generate import generate_trace
 from workloads.trace.kinds import summarize_kinds
 
@@ -39,7 +39,7 @@ def generate(
     Interactive jobs (queue 0) have busy and idle periods; batch jobs are in queue 1.
     """
     check_free(out, force)
-    size = parse_system(system)
+    size = system_named(system)
     with working(f"drawing {jobs} jobs"):
         trace = generate_trace(
             jobs, size.nodes, size.cores, seed, load or None, interactive_share, interactive_procs

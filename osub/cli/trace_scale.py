@@ -7,11 +7,9 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
 
-import psutil
 import typer
 from rich.table import Table
 
-from deploy.shape import natural_shape
 from foundation.errors import UsageError
 from osub.cli.terminal import Console
 from osub.cli.trace_files import (
@@ -30,6 +28,7 @@ from osub.cli.trace_files import (
     queue_of,
 )
 from osub.cli.trace_tables import duration, kinds_table
+from osub.live.system_named import system_named
 from simulator.system import System
 from workloads.swf import SwfTrace
 from workloads.trace.chosen_window import known_procs, source_of
@@ -118,7 +117,7 @@ def scale(
     """
     check_free(out, force)
     check_free(html, force, makes_folder=True)
-    size = parse_system(system)
+    size = system_named(system)
     original = load(trace, lenient)
     queue = queue_of(interactive_queue)
     source = source_of(original, window, start, hours, first_hour, warm_up, cool_down, queue)
@@ -155,13 +154,6 @@ def scale(
     _tell(out, original, source, experiment, queue, size)
     if html is not None:
         Console().print(f"Picture: {html}", markup=False, highlight=False, soft_wrap=True)
-
-
-def parse_system(text: str) -> System:
-    """Return the system that ``text`` names, or the natural one of this host for ``host``."""
-    if text != "host":
-        return System.parse(text)
-    return System(*natural_shape(psutil.cpu_count() or 1))
 
 
 def parse_date(text: str, option: str) -> date:

@@ -1,0 +1,143 @@
+"""Workloads of Batsim and ElastiSim as traces, a jobs.csv as a RUN."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from foundation.errors import InputError, UsageError
+from foundation.whole_file import write_pieces
+from workloads.exchange.application_model import Models
+from workloads.exchange.batsim_read import batsim_jobs, look_at_batsim, machines_of
+from workloads.exchange.carried import Left, trace_pieces
+from workloads.exchange.elastisim_read import Reading, elastisim_jobs, look_at_elastisim
+from workloads.exchange.elastisim_write import JOBS, PLATFORM
+from workloads.exchange.fields import Numbering
+from workloads.exchange.machines import Machines, Unit
+from workloads.exchange.platform_read import read_platform
+from workloads.exchange.sizes import sizes_pieces
+
+
+@dataclass(slots=True)
+class Imported:
+    """What was made, and what is to be said of it."""
+
+    jobs: int
+    system: str
+    left: Left = field(default_factory=Left)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What is read, and what is said of the machines that it is for.
+
+    Attributes
+    ----------
+    path
+        The file; of ElastiSim also its folder.
+    size
+        Nodes and cores a node, None where that is not said.
+    unit
+        What a resource is, None where that is not said.
+    platform
+        A platform file with the machines, in the place of ``size``.
+    strict
+        Whether a job that cannot be told is an error.
+    """
+
+    path: Path
+    size: tuple[int, int] | None = None
+    unit: Unit | None = None
+    platform: Path | None = None
+    strict: bool = True
+
+    def machines(self, default: Unit) -> Machines | None:
+        """Return the machines as they are said, None where they are not; raises InputError."""
+        if self.platform is not None:
+            made = read_platform(self.platform)
+            return made if self.unit is None else replace(made, unit=self.unit)
+        return None if self.size is None else Machines(*self.size, self.unit or default)
+
+
+def import_batsim(source: Source, out: Path) -> Imported:
+    """Write Batsim's workload as an SWF trace; raises InputError and OutputError."""
+    found = look_at_batsim(source.path)
+    named = None if source.platform is None else source.machines(Unit.CORE)
+    if named is None:
+        machines = machines_of(found, source.size, source.unit)
+    else:
+        machines = machines_of(found, (named.nodes, named.cores), named.unit)
+    done = Imported(found.count, machines.system)
+    if not source.strict:
+        done.jobs = sum(1 for _ in batsim_jobs(found, machines, Left(), strict=False))
+    _check_any(done.jobs, source.path)
+    done.notes += _renumbered(found.numbering)
+    jobs = batsim_jobs(found, machines, done.left, strict=source.strict)
+    write_pieces(out, trace_pieces(found.header, jobs, done.jobs, machines, "Batsim", done.notes))
+    return done
+
+
+def import_elastisim(
+    source: Source, out: Path, models: Path | None = None, sizes: Path | None = None
+) -> Imported:
+    """Write ElastiSim's jobs as an SWF trace.
+
+    Parameters
+    ----------
+    models
+        The folder that the paths of application models are of; None: the jobs' own.
+    sizes
+        Where the sizes of malleable jobs are written, None for nowhere.
+
+    Raises
+    ------
+    InputError, OutputError
+        They cannot be read; something cannot be written.
+    """
+    path = source.path / JOBS if source.path.is_dir() else source.path
+    beside = path.parent / PLATFORM
+    if source.size is None and source.platform is None and source.path.is_dir() and beside.is_file():
+        source = replace(source, platform=beside, unit=None)
+    found = look_at_elastisim(path)
+    machines = source.machines(Unit.NODE) or found.machines or Machines(found.most_nodes, 1)
+    machines = replace(machines, unit=Unit.NODE)
+    reading = Reading(machines, Models(models or path.parent), Left(), strict=source.strict)
+    done = Imported(found.count, machines.system, reading.left)
+    if not source.strict:
+        counting = Reading(machines, reading.models, Left(), strict=False)
+        done.jobs = sum(1 for _ in elastisim_jobs(found, counting))
+    _check_any(done.jobs, source.path)
+    done.notes += _renumbered(found.numbering)
+    jobs = elastisim_jobs(found, reading)
+    write_pieces(out, trace_pieces(found.header, jobs, done.jobs, machines, "ElastiSim", done.notes))
+    if sizes is not None:
+        write_pieces(sizes, sizes_pieces(reading.sizes))
+    elif reading.sizes:
+        many = f"{len(reading.sizes):,}"
+        done.notes.append(f"{many} jobs are malleable: --sizes FILE writes what sizes they can have")
+    if reading.not_amdahl:
+        done.notes.append(f"{reading.not_amdahl:,} jobs do not follow Amdahl's law: theirs is the nearest")
+    return done
+
+
+def import_run(source: Source, out: Path, multiplicity: int, policy: str, label: str | None) -> Imported:
+    """Write a jobs.csv as a RUN; raises InputError, OutputError, UsageError where no machines are said."""
+    # Tables are slow to import, and a trace needs none of them.
+    from workloads.exchange.run_made import make_run
+
+    machines = source.machines(Unit.CORE)
+    if machines is None:
+        raise UsageError("name the machines: --system N12C12, or --platform FILE")
+    return Imported(make_run(source.path, out, machines, multiplicity, policy, label), machines.system)
+
+
+def _check_any(jobs: int, source: Path) -> None:
+    if not jobs:
+        raise InputError(f"{source}: no job is left: none can be told without a platform")
+
+
+def _renumbered(numbering: Numbering) -> list[str]:
+    if not numbering.renumbered:
+        return []
+    return [f"{numbering.renumbered:,} jobs whose names are no numbers have those after the largest"]
