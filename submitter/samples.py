@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -134,3 +134,44 @@ def fit_kind(sampled: Sampled, path: Path, least_share: float) -> CalibrationRow
         len(samples),
         host_type,
     )
+
+
+def calibrate_kinds(
+    jobs: RunsAlone,
+    kinds: Iterable[Kind],
+    path: Path,
+    *,
+    sample_s: float,
+    rounds: int,
+    least_share: float,
+    tell: Callable[[str], object] = lambda _: None,
+) -> list[CalibrationRow]:
+    """Sample kinds in turn, for a host's pace drifts, and store a line for each.
+
+    Parameters
+    ----------
+    path
+        The file of stored step times.
+    sample_s
+        Length of the longest sample, s.
+    rounds
+        How often every kind is sampled.
+    least_share
+        A sample counts if no rank had less of its core.
+    tell
+        Is told what is sampled.
+
+    Raises
+    ------
+    HostError
+        As ``fit_kind``.
+    """
+    sampled = [try_out(jobs, kind, sample_s) for kind in sorted(kinds)]
+    for turn in range(1, rounds + 1):
+        for number, one in enumerate(sampled, start=1):
+            kind = f"{one.kind.name} on {one.kind.ranks} ranks"
+            tell(f"{kind}, {number} of {len(sampled)}, round {turn} of {rounds}")
+            one.sample(jobs)
+    for one in sampled:
+        one.sample_longer(jobs, rounds, least_share)
+    return [fit_kind(one, path, least_share) for one in sampled]

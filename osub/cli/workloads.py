@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import random
 import time
-from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +12,6 @@ import typer
 from rich.table import Table
 
 from foundation.errors import HostError, UsageError
-from foundation.whole_file import write_whole
 from osub.cli.application import application
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console
@@ -29,8 +26,8 @@ from osub.cli.workloads_kinds import (
     Trace,
 )
 from osub.live.alone import batch_jobs, kinds_named, lone_jobs
-from submitter.samples import fit_kind, try_out
-from workloads.rrba.assign import NAMES, draw_arguments
+from submitter.samples import calibrate_kinds
+from workloads.rrba.assign import NAMES, count_by_application, draw_for_trace, write_apps
 from workloads.swf import read_swf
 
 app = application("The applications inside the jobs: compile, calibrate, check.")
@@ -82,16 +79,16 @@ def assign(
     Targets are the trace's run times divided by --speedup, which must be the replay's.
     """
     check_free(out, force)
-    rng = random.Random(seed)  # noqa: S311 - a draw to be repeated, no secret
-    names = application or NAMES
-    drawn: dict[int, str] = {}
-    for job in read_swf(trace).jobs:
-        if job.queue != interactive_queue and job.run_s and job.procs:
-            target_s = job.run_s / speedup
-            drawn[job.job_number] = draw_arguments(job.procs, target_s, rng, names, grid_class)
-    rows = "".join(f"{number},rrba,{words}\n" for number, words in drawn.items())
-    write_whole(out, "trace_job,app,args\n" + rows, mode=0o644)
-    counts = dict(sorted(Counter(words.split()[1] for words in drawn.values()).items()))
+    drawn = draw_for_trace(
+        read_swf(trace),
+        seed,
+        speedup=speedup,
+        interactive_queue=interactive_queue,
+        names=application or NAMES,
+        grid_class=grid_class,
+    )
+    write_apps(out, drawn)
+    counts = count_by_application(drawn)
     if as_json:
         typer.echo(json.dumps({"jobs": len(drawn), "applications": counts}))
     else:
@@ -145,17 +142,15 @@ def calibrate(
             "nothing to calibrate; give --app NAME, or --trace TRACE with batch jobs that are rrba"
         )
     with lone_jobs(cluster) as jobs, Console(stderr=True).status("calibrating") as spinner:
-        sampled = [try_out(jobs, kind, sample_s) for kind in sorted(kinds)]
-        for turn in range(1, rounds + 1):
-            for number, one in enumerate(sampled, start=1):
-                spinner.update(
-                    f"{one.kind.name} on {one.kind.ranks} ranks, {number} of {len(sampled)}, "
-                    f"round {turn} of {rounds}"
-                )
-                one.sample(jobs)
-        for one in sampled:
-            one.sample_longer(jobs, rounds, least_share)
-    rows = [fit_kind(one, calibration, least_share) for one in sampled]
+        rows = calibrate_kinds(
+            jobs,
+            kinds,
+            calibration,
+            sample_s=sample_s,
+            rounds=rounds,
+            least_share=least_share,
+            tell=lambda what: spinner.update(what),
+        )
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows]))
         return

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from foundation.errors import UsageError
 from osub.cli.terminal import Console
 from osub.cli.workloads_kinds import (
     Apps,
@@ -20,37 +19,7 @@ from osub.cli.workloads_kinds import (
     Speedup,
     Stored,
 )
-from osub.live.alone import batch_jobs, lone_jobs
-from submitter.plan import PlannedJob
-from workloads.rrba.kinds import Kind, target_of
-
-# The aim: within 5% or half a second.
-AIM_SHARE, AIM_S = 0.05, 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class CheckRow:
-    """One job: its target, what it took, and whether that is near enough."""
-
-    job: int
-    name: str
-    ranks: int
-    target_s: float
-    measured_s: float
-    steps: int
-    clipped: bool
-    calibration: str | None
-    warnings: list[str]
-
-    @property
-    def error_s(self) -> float:
-        """Measured minus target."""
-        return self.measured_s - self.target_s
-
-    @property
-    def is_near(self) -> bool:
-        """Whether it is within 5% or 0.5 s."""
-        return abs(self.error_s) <= max(AIM_SHARE * self.target_s, AIM_S)
+from osub.live.checked import AIM_S, AIM_SHARE, CheckRow, check_jobs
 
 
 def check(
@@ -69,32 +38,17 @@ def check(
 
     Exit code 1 where one is off by more than 5% and 0.5 s; targets below a job's start-up are counted apart.
     """
-    pairs = batch_jobs(cluster, trace, apps, speedup, interactive_queue)
-    targets = [(job, kind) for job, kind in pairs if target_of(job.args) is not None]
-    if not targets:
-        raise UsageError(f"{trace} has no batch job with a target; see --apps and --interactive-queue")
-    chosen = _spread(targets, most)
-    rows: list[CheckRow] = []
-    with lone_jobs(cluster) as jobs, Console(stderr=True).status("checking") as spinner:
-        for number, (job, kind) in enumerate(chosen, start=1):
-            target_s = target_of(job.args)
-            assert target_s is not None
-            spinner.update(f"job {job.trace_job}, {target_s:.1f} s, {number} of {len(chosen)}")
-            outcome = jobs.run(kind, ("--target-s", str(target_s)), calibration.resolve())
-            report = outcome.report
-            rows.append(
-                CheckRow(
-                    job.trace_job,
-                    kind.name,
-                    kind.ranks,
-                    target_s,
-                    outcome.run_s,
-                    int(report["steps"]),
-                    bool(report["clipped"]),
-                    report["calibration"],
-                    list(report["warnings"]),
-                )
-            )
+    with Console(stderr=True).status("checking") as spinner:
+        rows = check_jobs(
+            cluster,
+            trace,
+            apps,
+            calibration,
+            speedup=speedup,
+            interactive_queue=interactive_queue,
+            most=most,
+            tell=lambda what: spinner.update(what),
+        )
     _show_check(rows, as_json)
     raise typer.Exit(0 if all(row.is_near or row.clipped for row in rows) else 1)
 
@@ -126,13 +80,3 @@ def _show_check(rows: list[CheckRow], as_json: bool) -> None:
     )
     for warning in warnings:
         typer.echo(f"warning: {warning}")
-
-
-def _spread(jobs: list[tuple[PlannedJob, Kind]], most: int | None) -> list[tuple[PlannedJob, Kind]]:
-    """Return ``most`` of the jobs, from the shortest target to the longest."""
-    ordered = sorted(jobs, key=lambda pair: pair[0].dedicated_s)
-    if most is None or most >= len(ordered):
-        return ordered
-    if most == 1:
-        return ordered[:1]
-    return [ordered[round(place * (len(ordered) - 1) / (most - 1))] for place in range(most)]

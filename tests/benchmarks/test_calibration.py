@@ -27,8 +27,8 @@ import msgspec
 import pytest
 
 from deploy.local import Gang
-from osub.cli.workloads_check import CheckRow
 from osub.live.alone import batch_jobs
+from osub.live.checked import CheckRow
 from tests.fixtures.gang_trials import PYTHON, cluster_of, noise
 from tests.fixtures.voice import say
 from workloads.rrba.kinds import Kind
