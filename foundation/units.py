@@ -6,12 +6,17 @@ as Python's ``round`` does it.
 
 from __future__ import annotations
 
+import re
+
 from foundation.errors import UsageError
 
 US_PER_S = 1_000_000
 KIB_PER_MIB = 1024
 LEAST_SPEEDUP, MOST_SPEEDUP = 1e-3, 1e6
 """Beyond them no second of a trace is one that a run can have."""
+_TIME = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([smh]?)")
+_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_WEEK_S = 7 * 86_400
 
 
 def seconds_to_us(seconds: float) -> int:
@@ -46,3 +51,18 @@ def checked_speedup(speedup: float) -> float:
 def counted(number: int, thing: str) -> str:
     """Return a number with what it counts: 1 job, 1,200 jobs."""
     return f"{number:,} {thing}" + ("" if number == 1 else "s")
+
+
+def seconds_of(text: str) -> float:
+    """Return the seconds of a time to spend: ``90s``, ``30m``, ``2h``, or ``90``.
+
+    Raises
+    ------
+    UsageError
+        It is none of these, nothing, or more than a week.
+    """
+    match = _TIME.fullmatch(text.strip().lower())
+    seconds = 0.0 if match is None else float(match[1]) * _SECONDS[match[2]]
+    if not 0 < seconds <= _WEEK_S:
+        raise UsageError(f"--budget: {text!r} is no time to spend; write 90s, 30m or 2h, up to a week")
+    return seconds

@@ -12,6 +12,7 @@ import msgspec
 import typer
 
 from analysis.claims.table import claims_table, tally
+from foundation.units import seconds_of
 from osub.cli.experiment_show import note, progress, show_table
 from osub.cli.interrupts import ended_as_by_ctrl_c
 from osub.cli.out_file import check_free
@@ -85,7 +86,7 @@ def thesis_7(
     from deploy.local import natural_shape
     from deploy.local.busy import busy_warning
     from deploy.local.host import look_at_host
-    from osub.physical.study import Asked, PhysicalStudy, budget_s
+    from osub.physical.study import Asked, PhysicalStudy
 
     check_free(html, force, makes_folder=True)
 
@@ -98,7 +99,7 @@ def thesis_7(
         Asked(
             trace=trace or _cached(),
             out=out,
-            budget_s=None if budget is None else budget_s(budget),
+            budget_s=None if budget is None else seconds_of(budget),
             seeds=seeds,
             trials=trials,
             clusters=tuple(cluster or ()),

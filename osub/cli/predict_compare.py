@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from foundation.errors import InputError, UsageError
-from osub.cli.predict_data import kind_of, pairs_of
+from foundation.errors import UsageError
 from osub.cli.terminal import Console
+from predictor.chosen import kind_of, pairs_of
 
 if TYPE_CHECKING:
-    from predictor.dataset import Kind, Pairs
     from predictor.dataset.agreement import Agreement, Interval
 
 _SHOWN = 5
@@ -35,14 +33,15 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Say how far two measurements of the same pairs agree: a day later, under load, on another host."""
-    from predictor.dataset.agreement import agreement_of
+    from predictor.dataset.agreement import agreement_of, different_hosts, kinds_in_both
 
     one, other = pairs_of(first), pairs_of(second)
     bounds = _bounds(within)
-    found = {str(each): agreement_of(one, other, each, bounds) for each in _kinds(kind, one, other)}
-    warning = _different_hosts(one, other)
+    kinds = kinds_in_both(one, other) if kind is None else [kind_of(kind, one)]
+    found = {str(each): agreement_of(one, other, each, bounds) for each in kinds}
+    warning = different_hosts(one, other)
     if as_json:
-        told = {name: _json_of(agreement) for name, agreement in found.items()}
+        told = {name: agreement.to_json() for name, agreement in found.items()}
         typer.echo(json.dumps({"kinds": told, "warning": warning}))
         return
     console = Console()
@@ -60,31 +59,6 @@ def _bounds(text: str) -> list[float]:
     if not bounds or not all(0 <= bound <= 1 for bound in bounds):
         raise UsageError(f"--within is {text!r}; write differences of E_v between 0 and 1: 0.05,0.1")
     return bounds
-
-
-def _kinds(word: str | None, one: Pairs, other: Pairs) -> list[Kind]:
-    if word is not None:
-        return [kind_of(word, one)]
-    both = [kind for kind in one.about.kinds if kind in other.about.kinds]
-    if not both:
-        raise InputError(
-            "the two folders have no kind of sharing in common: "
-            f"{', '.join(one.about.kinds) or 'none'} and {', '.join(other.about.kinds) or 'none'}"
-        )
-    return both
-
-
-def _different_hosts(one: Pairs, other: Pairs) -> str | None:
-    models = [each.about.host.cpu_model for each in (one, other)]
-    if models[0] == models[1]:
-        return None
-    return f"measured on different processors: {models[0]} and {models[1]}"
-
-
-def _json_of(found: Agreement) -> dict[str, object]:
-    told = asdict(found)
-    told["within"] = {f"{most:g}": asdict(share) for most, share in found.within.items()}
-    return told
 
 
 def _show(console: Console, name: str, found: Agreement) -> None:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from foundation.errors import InputError
 from osub.cli.out_file import Force, check_free
-from osub.cli.predict_data import kind_of, needs_learning, pairs_of
 from osub.cli.terminal import Console
+from predictor.chosen import kind_of, needs_learning, pairs_of
 
 if TYPE_CHECKING:
     from predictor.model.evaluate import KindReport
@@ -39,28 +38,14 @@ def evaluate(
     """Judge models on applications that they have not seen, beside simple rules."""
     check_free(html, force)
     needs_learning()
-    from predictor.model.curves import curves_of
-    from predictor.model.evaluate import evaluate_kind
-    from predictor.model.few import Few, few_or_error
+    from predictor.model.judged import judge
     from predictor.model.page import write_page
-    from predictor.model.records import records_of
     from predictor.model.told import json_of
 
     pairs = pairs_of(data)
-    kinds = [kind_of(kind, pairs)] if kind is not None else list(pairs.about.kinds)
-    reports, few, failed = {}, {}, {}
-    for each in kinds:
-        try:
-            records = records_of(pairs, each, threshold)
-            reports[str(each)] = evaluate_kind(records, curves=curves_of(pairs, each), cost=cost, seed=seed)
-        except InputError as error:
-            found = few_or_error(pairs, each, error, threshold, seed)
-            if isinstance(found, Few):
-                few[str(each)] = found
-            else:
-                failed[str(each)] = found
-    if not reports and not few:
-        raise next(iter(failed.values()), InputError("the folder has no pairs"))
+    kinds = list(pairs.about.kinds) if kind is None else [kind_of(kind, pairs)]
+    judged = judge(pairs, kinds, threshold=threshold, cost=cost, seed=seed)
+    reports, few, failed = judged.reports, judged.few, judged.failed
     if html is not None:
         write_page(html, pairs.about, reports)
     if as_json:

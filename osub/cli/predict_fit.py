@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from osub.cli.out_file import Force, check_free
-from osub.cli.predict_data import kind_of, needs_learning, pairs_of
+from predictor.chosen import kind_of, needs_learning, pairs_of
 
 
 def fit(

@@ -7,26 +7,26 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import polars as pl
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from foundation.errors import UsageError
+from foundation.units import seconds_of
 from osub.cli.interrupts import ended_as_by_ctrl_c
 from osub.cli.terminal import Console
 from predictor.counters import provider_of
 from predictor.dataset import Kind, Pairs, Source, read_pairs
+from predictor.dataset.summary import summaries_of
 from predictor.measure.count import count_all
 from predictor.measure.pairing import Lengths
 from predictor.measure.run import Measurement, Settings, places
 from predictor.measure.run import Progress as Made
 from predictor.measure.store import Store
 from predictor.programs.catalogue import applications_named
-
-_UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 def measure(
@@ -124,20 +124,6 @@ def measure(
     _show(read_pairs(out), out, as_json=as_json)
 
 
-def seconds_of(text: str) -> float:
-    """Return the seconds of ``90s``, ``30m`` or ``2h``.
-
-    Raises
-    ------
-    UsageError
-        It is none of these.
-    """
-    match = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([smh]?)", text)
-    if match is None or float(match[1]) == 0:
-        raise UsageError(f"{text!r} is no time to spend; write 90s, 30m or 2h")
-    return float(match[1]) * _UNITS[match[2] or "s"]
-
-
 def _kinds(text: str) -> list[Kind]:
     words = [word for word in text.split(",") if word]
     odd = next((word for word in words if word not in set(Kind)), None)
@@ -170,20 +156,7 @@ def _progress(console: Console) -> Iterator[Progress]:
 
 
 def _show(read: Pairs, out: Path, *, as_json: bool) -> None:
-    summary = [
-        {
-            "kind": kind,
-            "pairs": group.height,
-            "applications": group["victim"].n_unique(),
-            "trials": int(group["trials"].sum()),
-            "median_width": _rounded((group["e_v_high"] - group["e_v_low"]).median()),
-            "e_v_low": _rounded(group["e_v"].min()),
-            "e_v_median": _rounded(group["e_v"].median()),
-            "e_v_high": _rounded(group["e_v"].max()),
-            "load": _rounded(group["load"].mean()),
-        }
-        for (kind,), group in read.pairs.sort(pl.all()).group_by(["kind"], maintain_order=True)
-    ]
+    summary = [asdict(one) for one in summaries_of(read)]
     if as_json:
         typer.echo(json.dumps({"out": str(out), "kinds": summary}))
         return
@@ -194,7 +167,3 @@ def _show(read: Pairs, out: Path, *, as_json: bool) -> None:
             f"95% interval {row['median_width']} wide; others used {row['load']} CPUs"
         )
     typer.echo(f"in {out}")
-
-
-def _rounded(value: object) -> float | None:
-    return round(value, 3) if isinstance(value, float) else None

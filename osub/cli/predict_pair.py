@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from foundation.errors import InputError, UsageError
+from foundation.errors import UsageError
 from foundation.one_line import one_line
 from foundation.whole_file import write_whole
 from osub.cli.out_file import Force, check_free
-from osub.cli.predict_data import kind_of, pairs_of
 from osub.cli.terminal import Console
+from predictor.chosen import kind_of, pairs_of
 
 if TYPE_CHECKING:
     from predictor.model import Model
@@ -64,6 +64,7 @@ def pair(
     """Say whether A and B may share a core: each as victim, then both together."""
     found = _model(model, counters)
     forecasts = {(victim, other): found.forecast(victim, other) for victim, other in ((a, b), (b, a))}
+    groups = {name: found.group_of(name) for name in (a, b)}
     matched = not any(forecast.dangerous for forecast in forecasts.values())
     if as_json:
         typer.echo(
@@ -73,7 +74,10 @@ def pair(
                     "threshold": found.threshold,
                     "cut": found.cut,
                     "well_matched": matched,
-                    "clusters": {name: _cluster(found, name) for name in dict.fromkeys((a, b))},
+                    "clusters": {
+                        name: {"dangerous": group.dangerous, "median_loss": group.median_loss}
+                        for name, group in groups.items()
+                    },
                     "victims": [
                         {"victim": victim, "opponent": other, **asdict(forecast)}
                         for (victim, other), forecast in forecasts.items()
@@ -88,22 +92,11 @@ def pair(
             f"{forecast.high:.2f}) of each second; above {found.threshold:g} with probability "
             f"{forecast.probability:.2f}"
         )
-    for name in dict.fromkeys((a, b)):
-        group = _cluster(found, name)
-        word = "is unfit for sharing" if group["dangerous"] else "may share"
-        typer.echo(f"{name} is of a group that {word}: its members lose {group['median_loss']:.2f} (median)")
+    for name, group in groups.items():
+        word = "is unfit for sharing" if group.dangerous else "may share"
+        typer.echo(f"{name} is of a group that {word}: its members lose {group.median_loss:.2f} (median)")
     verdict = "well matched: they may share a core" if matched else "not well matched: keep them apart"
     typer.echo(f"{verdict} ({found.kind}, cut {found.cut:.2f})")
-
-
-def _cluster(model: Model, name: str) -> dict[str, bool | float]:
-    """Return the verdict of phase 1 on an application."""
-    group = model.clusters[model.applications[name].cluster]
-    return {"dangerous": group.dangerous, "median_loss": group.median_loss}
-
-
-Row = tuple[str, str, float, float | None, bool]
-"""Victim, opponent, E_v, probability of danger (None: it was measured), and whether it is dangerous."""
 
 
 def matrix(
@@ -131,62 +124,21 @@ def matrix(
         raise UsageError("--counters goes with a model, not with --data")
     if kind is not None and data is None:
         raise UsageError("--kind goes with --data; a model is of one kind")
+    from predictor.model.matrix import as_csv, measured, predicted
+
     names = None if apps is None else [name.strip() for name in apps.split(",")]
-    which, names, rows = _predicted(model, counters, names) if data is None else _measured(data, kind, names)
+    if data is None:
+        found = predicted(_model(model, counters), names)
+    else:
+        pairs = pairs_of(data)
+        found = measured(pairs, kind_of(kind, pairs), names)
     if csv is not None:
-        lines = ["victim,opponent,e_v,probability,dangerous"]
-        lines += [
-            f"{v},{o},{loss:.4f},{'' if p is None else f'{p:.4f}'},{int(d)}" for v, o, loss, p, d in rows
-        ]
-        write_whole(csv, "\n".join(lines) + "\n")
+        write_whole(csv, as_csv(found))
     if as_json:
-        keys = ("victim", "opponent", "e_v", "probability", "dangerous")
-        typer.echo(json.dumps({"kind": which, "pairs": [dict(zip(keys, row, strict=True)) for row in rows]}))
+        typer.echo(json.dumps({"kind": found.kind, "pairs": [asdict(one) for one in found.cells]}))
         return
-    cells = {(victim, other): f"{loss:.2f}{'!' if bad else ''}" for victim, other, loss, _, bad in rows}
-    table = Table("victim \\ opponent", *(str(number) for number in range(1, len(names) + 1)))
-    for number, name in enumerate(names, start=1):
-        table.add_row(f"{number} {name}", *(cells.get((name, other), "-") for other in names))
+    cells = {(one.victim, one.opponent): f"{one.e_v:.2f}{'!' * one.dangerous}" for one in found.cells}
+    table = Table("victim \\ opponent", *map(str, range(1, len(found.names) + 1)))
+    for number, name in enumerate(found.names, start=1):
+        table.add_row(f"{number} {name}", *(cells.get((name, other), "-") for other in found.names))
     Console().print(table)
-
-
-def _predicted(
-    path: Path | None, counted: list[str] | None, names: list[str] | None
-) -> tuple[str, list[str], list[Row]]:
-    """Return kind, names and rows of a model."""
-    found = _model(path, counted)
-    names = sorted(found.applications) if names is None else names
-    scaled = found.counters_of(names)
-    losses, likely = found.matrix(scaled, scaled)
-    rows: list[Row] = [
-        (victim, other, float(losses[i, j]), float(likely[i, j]), bool(likely[i, j] > found.cut))
-        for i, victim in enumerate(names)
-        for j, other in enumerate(names)
-    ]
-    return str(found.kind), names, rows
-
-
-def _measured(data: Path, word: str | None, names: list[str] | None) -> tuple[str, list[str], list[Row]]:
-    """Return kind, names and rows of measured pairs; a pair that was not measured has none."""
-    from predictor.dataset import STRESSOR
-    from predictor.model.records import threshold_of
-
-    pairs = pairs_of(data)
-    kind = kind_of(word, pairs)
-    known = set(pairs.applications.filter(pairs.applications["family"] != STRESSOR)["application"])
-    own = pairs.pairs.filter(pairs.pairs["kind"] == str(kind)).sort("victim", "opponent")
-    measured = known & {*own["victim"], *own["opponent"]}
-    odd = next((name for name in names or () if name not in measured), None)
-    if odd is not None:
-        raise InputError(
-            f"no pair of {one_line(odd, 80)} was measured of kind {kind}; there are "
-            f"{', '.join(sorted(measured)[:8])}"
-        )
-    chosen = sorted(measured) if names is None else names
-    threshold = threshold_of(kind)
-    rows: list[Row] = [
-        (victim, other, loss, None, loss > threshold)
-        for victim, other, loss in own.select("victim", "opponent", "e_v").iter_rows()
-        if victim in chosen and other in chosen
-    ]
-    return str(kind), chosen, rows

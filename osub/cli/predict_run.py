@@ -7,12 +7,11 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-import polars as pl
 import typer
 
-from foundation.errors import HostError, InputError, UsageError
+from foundation.errors import HostError, UsageError
 from foundation.one_line import one_line
-from osub.cli.predict_data import pairs_of
+from predictor.chosen import steps_alone
 from predictor.programs.catalogue import known_applications
 
 _MOST_STEPS = 10**15
@@ -38,20 +37,9 @@ def run(
         raise UsageError("say how much work: --steps, or --seconds of the measured host")
     if seconds is not None and not (math.isfinite(seconds) and seconds > 0):
         raise UsageError(f"--seconds must be a positive number, not {seconds:g}")
-    count = steps if seconds is None else _steps_in(seconds, name, data)
+    count = steps if seconds is None else steps_alone(name, seconds, data)
     words = application.command(min(max(1, count or 1), _MOST_STEPS))
     try:
         os.execvp(words[0], words)  # noqa: S606 - words of our own catalogue
     except OSError as error:
         raise HostError(f"cannot run {words[0]}: {error.strerror}") from error
-
-
-def _steps_in(seconds: float, name: str, data: Path | None) -> int:
-    """Return the steps that an application made alone in so many seconds, in the median of its runs."""
-    solo = pairs_of(data).solo
-    speed = solo.filter(pl.col("application") == name)["speed"].median()
-    if not isinstance(speed, float):
-        raise InputError(
-            f"{name} was not measured alone there: give --steps, or --data of pairs that have it"
-        )
-    return round(seconds * speed)

@@ -22,11 +22,12 @@ from foundation.slurm.faults import SlurmRefusedError
 from foundation.slurm.sbatch import check_options
 from foundation.units import counted
 from osub.cli.out_file import Force, clear_run
-from osub.cli.replay_pairing import check_beside, danger_of
 from osub.cli.replay_watch import watch_replay
 from osub.cli.trace_files import Lenient
 from osub.live.cluster import find_cluster
 from osub.live.gang import AUTO, FoundGang, collector_of, find_gang
+from osub.live.pairing import check_beside, danger_of
+from predictor.chosen import other_cpu
 from submitter.begin import DrawnUp, draw_up
 from submitter.dry_run import dry_run as scripts
 from submitter.fitted import fitting
@@ -182,6 +183,9 @@ def replay(
         if pairing is not None:
             target = look_at_target(client, wanted)
             most = max(target.batch.multiplicity, target.interactive.multiplicity)
+            foreign = other_cpu(pairing)
+            if foreign is not None:
+                typer.echo(f"osub: {foreign}", err=True)
             danger = danger_of(pairing, pairing_threshold, most)
         with _made_fit(trace, client, asked, fit, apps, lenient=lenient) as (path, wished):
             if dry_run:

@@ -15,9 +15,9 @@ import typer
 from foundation.errors import UsageError
 from osub.api.run import Run
 from osub.cli.out_file import Force, clear_run
-from osub.cli.predict_data import warn_of_other_cpu
 from osub.cli.simulate_several import multiplicities, simulate_several
 from osub.cli.waiting import waiting
+from predictor.chosen import other_cpu
 
 
 def _list_policies(wanted: bool) -> None:
@@ -180,8 +180,9 @@ def simulate(
     from osub.api.simulation import simulate as simulated
 
     several = multiplicities(multiplicity)
-    if pairs is not None:
-        warn_of_other_cpu(pairs)
+    foreign = None if pairs is None else other_cpu(pairs)
+    if foreign is not None:
+        typer.echo(f"osub: {foreign}", err=True)
     for folder in (out, *(out / f"m{number}" for number in several if len(several) > 1)):
         clear_run(folder, force)
     fitted = None

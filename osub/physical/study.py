@@ -268,23 +268,3 @@ def _read(path: Path) -> SwfTrace:
     log = read_swf(path)
     check_gaia(log)
     return log
-
-
-def budget_s(text: str) -> float:
-    """Return the seconds of ``30m``, ``1h``, ``90s`` or ``1800``.
-
-    Raises
-    ------
-    UsageError
-        It is no such text.
-    """
-    units = {"s": 1.0, "m": 60.0, "h": 3600.0}
-    word = text.strip().lower()
-    number, factor = (word[:-1], units[word[-1]]) if word and word[-1] in units else (word, 1.0)
-    try:
-        seconds = float(number) * factor
-    except ValueError:
-        seconds = -1.0
-    if not 0 < seconds <= 7 * 86_400:
-        raise UsageError(f"--budget takes a time such as 30m, 2h or 900s, up to a week; not {text!r}")
-    return seconds

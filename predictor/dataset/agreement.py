@@ -7,7 +7,7 @@ make it twice: how many pairs lie within 0.05 of each other, and whether all of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -80,6 +80,28 @@ class Agreement:
     load_first: float | None
     load_second: float | None
     furthest: tuple[Moved, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """Return what ``osub predict compare --json`` says of a kind."""
+        within = {f"{most:g}": asdict(share) for most, share in self.within.items()}
+        return asdict(self) | {"within": within}
+
+
+def kinds_in_both(first: Pairs, second: Pairs) -> list[Kind]:
+    """Return the kinds of sharing that both measurements have; raises InputError where there is none."""
+    both = [kind for kind in first.about.kinds if kind in second.about.kinds]
+    if not both:
+        raise InputError(
+            "the two folders have no kind of sharing in common: "
+            f"{', '.join(first.about.kinds) or 'none'} and {', '.join(second.about.kinds) or 'none'}"
+        )
+    return both
+
+
+def different_hosts(first: Pairs, second: Pairs) -> str | None:
+    """Say it where the two were measured on different processors."""
+    one, other = first.about.host.cpu_model, second.about.host.cpu_model
+    return None if one == other else f"measured on different processors: {one} and {other}"
 
 
 def agreement_of(

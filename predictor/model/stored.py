@@ -179,6 +179,10 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         )
         return scaled
 
+    def group_of(self, name: str) -> Cluster:
+        """Return the group that an application which the model knows is of."""
+        return self.clusters[self.applications[name].cluster]
+
     def knowing(self, name: str, values: Mapping[str, float]) -> Model:
         """Return the model with one more application, of which nothing is known but its counters.
 

@@ -17,7 +17,7 @@ from foundation.errors import InputError, UsageError
 from foundation.records import GangSettings
 from osub.physical.folder import Study, StudyFolder
 from osub.physical.layouts import GANGD, NAIVE, SLURM_GANG, layout_found, layouts_of
-from osub.physical.study import Asked, PhysicalStudy, budget_s
+from osub.physical.study import Asked, PhysicalStudy
 from submitter.target import Pool, Target
 from tests.fixtures.golden import small
 from workloads.swf import SwfHeader, SwfJob, SwfTrace, write_swf
@@ -44,13 +44,13 @@ def osub(*words: str, home: Path) -> subprocess.CompletedProcess[str]:
     ("text", "seconds"), [("30m", 1800), ("2h", 7200), ("90s", 90), ("1800", 1800), (" 1.5H ", 5400)]
 )
 def test_a_budget_is_a_time(text: str, seconds: float) -> None:
-    assert budget_s(text) == seconds
+    assert seconds_of(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "m", "30x", "-5m", "0", "nan", "inf", "1e99h", "30 minutes", "8d"])
 def test_what_is_no_time_is_no_budget(text: str) -> None:
     with pytest.raises(UsageError, match="--budget"):
-        budget_s(text)
+        seconds_of(text)
 
 
 def test_a_missing_log_says_how_to_get_it(tmp_path: Path) -> None:

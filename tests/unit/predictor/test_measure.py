@@ -20,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.errors import HostError, InputError, UsageError
+from foundation.units import seconds_of
 from osub.cli.main import run
-from osub.cli.predict_measure import seconds_of
 from predictor.dataset import SOLO, TRIALS, Kind, read_pairs
 from predictor.measure.host import describe_host, siblings
 from predictor.measure.journal import JOURNAL_NAME, Journal, pair_frame

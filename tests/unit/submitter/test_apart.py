@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.errors import InputError, UsageError
-from osub.cli.replay_pairing import check_beside, danger_of
+from osub.live.pairing import check_beside, danger_of
 from submitter.apart import (
     PAIRING_NAME,
     Danger,

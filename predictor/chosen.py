@@ -1,9 +1,8 @@
-"""Which measured pairs and which model a command of ``osub predict`` uses: those named, or osub's own."""
+"""Which measured pairs and which model are used: those that a user names, or osub's own."""
 
 from __future__ import annotations
 
 import importlib.util
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +29,24 @@ def pairs_of(data: Path | None) -> Pairs:
 
     folder = data or FOLDER
     return read_pairs(folder.parent if folder.is_file() else folder)
+
+
+def steps_alone(name: str, seconds: float, data: Path | None) -> int:
+    """Return the steps that an application made alone in so many seconds, in the median of its runs.
+
+    Raises
+    ------
+    InputError
+        It was not measured alone there.
+    """
+    import polars as pl
+
+    speed = pairs_of(data).solo.filter(pl.col("application") == name)["speed"].median()
+    if not isinstance(speed, float):
+        raise InputError(
+            f"{name} was not measured alone there: give --steps, or --data of pairs that have it"
+        )
+    return round(seconds * speed)
 
 
 def kind_of(word: str | None, pairs: Pairs) -> Kind:
@@ -59,8 +76,8 @@ def kind_of(word: str | None, pairs: Pairs) -> Kind:
     return kinds[0]
 
 
-def warn_of_other_cpu(path: Path) -> None:
-    """Print one line where a model, or a folder of measured pairs, is of another processor than this host's.
+def other_cpu(path: Path) -> str | None:
+    """Say it where a model, or a folder of measured pairs, is of another processor than this host's.
 
     A table as CSV does not say where it was measured. What cannot be read is left to whoever reads it next.
     """
@@ -74,9 +91,8 @@ def warn_of_other_cpu(path: Path) -> None:
         elif path.suffix == ".json":
             measured = read_model(path).host.cpu_model
         else:
-            return
+            return None
     except InputError:
-        return
+        return None
     warning = differs(measured, cpu_model())
-    if warning is not None:
-        print(f"osub: {one_line(path.name, 80)}: {warning}", file=sys.stderr)
+    return None if warning is None else f"{one_line(path.name, 80)}: {warning}"

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from foundation.errors import UsageError
-from osub.cli.predict_data import warn_of_other_cpu
 from simulator.pairing import read_pair_table
 from submitter.apart import Danger, checked_threshold
 
@@ -24,7 +23,6 @@ def danger_of(path: Path, threshold: float | None, multiplicity: int) -> Danger:
     if multiplicity < 2:
         raise UsageError("--pairing has nothing to do where a core has one job: this partition shares none")
     least = checked_threshold(threshold, multiplicity)
-    warn_of_other_cpu(path)
     table = read_pair_table(path)
     names = table.applications
     pairs = {
