@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 from signal import Signals
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
@@ -125,7 +125,15 @@ def evict(
             raise UsageError(f"{given} is for a live Slurm; {jobs} is a table of jobs: name one of them")
         question = ask_of_table(jobs, free_nodes, deadline, granularity)
         _answer_table(
-            question, _Asked(jobs, solver, all_deadlines, overlap, skip, limit), html, as_json=as_json
+            jobs,
+            question,
+            solver,
+            all_deadlines=all_deadlines,
+            overlap=overlap,
+            skip=skip,
+            limit_s=limit,
+            html=html,
+            as_json=as_json,
         )
         return
     if cluster is None and not live:
@@ -135,7 +143,8 @@ def evict(
     given = _given({"--overlap": overlap, "--skip": skip})
     if given:
         raise UsageError(f"{given} is for a table of jobs")
-    from osub.cli.evict_live import Wanted, evict_live
+    from osub.cli.evict_live import evict_live
+    from osub.live.evicting import Wanted
     from osub.live.eviction import read_known
     from simulator.eviction.running import Rules
 
@@ -158,33 +167,23 @@ def evict(
         requeue=requeue,
         system_command=() if system_command is None else read_template(system_command),
     )
-    evict_live(
-        Wanted(
-            cluster=cluster,
-            free_nodes=free_nodes,
-            deadline_min=deadline,
-            step_min=granularity,
-            solver=solver,
-            rules=rules,
-            ways=ways,
-            all_deadlines=all_deadlines,
-            html=html,
-            as_json=as_json,
-            execute=execute,
-            yes=yes,
-        )
+    wanted = Wanted(
+        free_nodes=free_nodes,
+        deadline_min=deadline,
+        step_min=granularity,
+        solver=solver,
+        rules=rules,
+        ways=ways,
     )
-
-
-class _Asked(NamedTuple):
-    """How a table of jobs is to be answered."""
-
-    jobs: Path
-    solver: Solver
-    all_deadlines: bool
-    overlap: bool
-    skip: bool
-    limit_s: float
+    evict_live(
+        cluster,
+        wanted,
+        all_deadlines=all_deadlines,
+        html=html,
+        as_json=as_json,
+        execute=execute,
+        yes=yes,
+    )
 
 
 def ask_of_table(path: Path, free_nodes: int, deadline_min: float, step_min: float) -> Question:
@@ -196,26 +195,31 @@ def ask_of_table(path: Path, free_nodes: int, deadline_min: float, step_min: flo
     return Question(jobs=listed, need=free_nodes, deadline_min=deadline_min, step_min=step_min)
 
 
-def _answer_table(question: Question, asked: _Asked, html: Path | None, *, as_json: bool) -> None:
-    answers = solve(
-        question,
-        asked.solver,
-        skip=asked.skip,
-        limit_s=asked.limit_s,
-        every_deadline=bool(asked.all_deadlines or html),
-    )
+def _answer_table(
+    jobs: Path,
+    question: Question,
+    solver: Solver,
+    *,
+    all_deadlines: bool,
+    overlap: bool,
+    skip: bool,
+    limit_s: float,
+    html: Path | None,
+    as_json: bool,
+) -> None:
+    answers = solve(question, solver, skip=skip, limit_s=limit_s, every_deadline=bool(all_deadlines or html))
     fact = (
-        f"{asked.jobs.name}: {len(question.jobs)} jobs on {sum(job.nodes for job in question.jobs):,} nodes, "
+        f"{jobs.name}: {len(question.jobs)} jobs on {sum(job.nodes for job in question.jobs):,} nodes, "
         f"of which {max(0, question.need):,} are to be free within {question.deadline_min:g} min. Solver: "
-        f"{asked.solver}; loss in node-hours, times in minutes."
+        f"{solver}; loss in node-hours, times in minutes."
     )
     if html is not None:
         from simulator.eviction.page import write_trade_off
 
-        beside = [] if asked.solver is Solver.GREEDY else solve(question, Solver.GREEDY)
-        write_trade_off(html, [fact], question, {asked.solver.value: answers, "greedy": beside})
-    shown = answers if asked.all_deadlines else answers[-1:]
-    overlapped = question.jobs if asked.overlap else None
+        beside = [] if solver is Solver.GREEDY else solve(question, Solver.GREEDY)
+        write_trade_off(html, [fact], question, {solver.value: answers, "greedy": beside})
+    shown = answers if all_deadlines else answers[-1:]
+    overlapped = question.jobs if overlap else None
     if as_json:
         typer.echo(to_json(shown, overlapped))
         return

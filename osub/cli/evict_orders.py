@@ -24,21 +24,14 @@ STYLES = {
 }
 
 
-def conf_of(cluster: Path) -> Path:
-    """Return the slurm.conf that ``--cluster`` names, itself or by its folder."""
-    return (
-        cluster if cluster.name == "slurm.conf" and cluster.is_file() else cluster / "slurm.conf"
-    ).absolute()
-
-
-def show_commands(orders: Sequence[Order], ways: Ways, cluster: Path | None) -> None:
+def show_commands(orders: Sequence[Order], ways: Ways, conf: Path | None) -> None:
     """Print the commands in their order, quoted for a shell."""
     if not orders:
         return
     console = Console()
     console.print("Commands, in this order:", markup=False, highlight=False)
-    if cluster is not None:
-        line = f"  export {shlex.join([f'SLURM_CONF={conf_of(cluster)}'])}"
+    if conf is not None:
+        line = f"  export {shlex.join([f'SLURM_CONF={conf}'])}"
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     for order in orders:
         console.print(f"  {_typed(order, ways)}", markup=False, highlight=False, soft_wrap=True)

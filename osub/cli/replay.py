@@ -18,16 +18,16 @@ from deploy.local.state import ClusterState
 from deploy.local.watch import HostWatch
 from foundation.errors import ClusterError, InputError, UsageError
 from foundation.slurm import CommandSlurm
-from foundation.slurm.faults import SlurmRefusedError
 from foundation.slurm.sbatch import check_options
 from foundation.units import counted
 from osub.cli.out_file import Force, clear_run
 from osub.cli.replay_watch import watch_replay
 from osub.cli.trace_files import Lenient
-from osub.live.cluster import find_cluster
+from osub.live.cluster import find_cluster, meet
 from osub.live.gang import AUTO, FoundGang, collector_of, find_gang
 from osub.live.pairing import check_beside, danger_of
 from predictor.chosen import other_cpu
+from submitter.apart import Danger
 from submitter.begin import DrawnUp, draw_up
 from submitter.dry_run import dry_run as scripts
 from submitter.fitted import fitting
@@ -147,7 +147,7 @@ def replay(
     if calibration is not None and not calibration.is_file():
         raise InputError(f"--calibration: there is no file {calibration}")
     client, embedded = find_cluster(cluster)
-    _meet(client)
+    meet(client)
     if resume:
         session = Replay.resume(out, client)
     else:
@@ -179,14 +179,7 @@ def replay(
             no_requeue=no_requeue,
             patience_s=patience,
         )
-        danger = None
-        if pairing is not None:
-            target = look_at_target(client, wanted)
-            most = max(target.batch.multiplicity, target.interactive.multiplicity)
-            foreign = other_cpu(pairing)
-            if foreign is not None:
-                typer.echo(f"osub: {foreign}", err=True)
-            danger = danger_of(pairing, pairing_threshold, most)
+        danger = None if pairing is None else _danger(pairing, pairing_threshold, client, wanted)
         with _made_fit(trace, client, asked, fit, apps, lenient=lenient) as (path, wished):
             if dry_run:
                 _show(draw_up(path, client, wished, apps, danger, lenient=lenient), wished, out)
@@ -205,6 +198,15 @@ def replay(
         look=_no_sample if embedded is None else HostWatch(embedded, os.getpid()),
     )
     _tell(session, trace, out, cluster, is_finished=is_finished, as_json=as_json)
+
+
+def _danger(pairing: Path, threshold: float | None, client: CommandSlurm, wanted: Wanted) -> Danger:
+    """Return which pairs must not meet; says it where they were measured on another processor."""
+    foreign = other_cpu(pairing)
+    if foreign is not None:
+        typer.echo(f"osub: {foreign}", err=True)
+    target = look_at_target(client, wanted)
+    return danger_of(pairing, threshold, max(target.batch.multiplicity, target.interactive.multiplicity))
 
 
 def _no_sample(_: float) -> None:
@@ -253,25 +255,6 @@ def _show(drawn: DrawnUp, options: ReplayOptions, out: Path) -> None:
         typer.echo(f"osub: {told}", err=True)
     for script in scripts(drawn.plan, drawn.target, options, out.absolute()):
         typer.echo(script)
-
-
-def _meet(client: CommandSlurm) -> None:
-    """Ask Slurm anything at all, so that a host without one says so.
-
-    Raises
-    ------
-    ClusterError
-        There is none, or it does not answer.
-    """
-    try:
-        client.config()
-    except SlurmRefusedError as error:
-        if "configuration source" not in str(error):
-            raise
-        raise ClusterError(
-            "this host belongs to no Slurm: --cluster names the folder of an embedded one, which "
-            "`osub cluster up --state DIR` makes"
-        ) from error
 
 
 def _gang(where: str, embedded: ClusterState | None, client: CommandSlurm, wanted: Wanted) -> FoundGang:

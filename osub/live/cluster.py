@@ -8,6 +8,7 @@ from deploy.local.state import FILE, ClusterState, read_state
 from foundation.errors import ClusterError
 from foundation.slurm import CommandSlurm
 from foundation.slurm.conf_file import check_conf
+from foundation.slurm.faults import SlurmRefusedError
 
 _CONF = "slurm.conf"
 
@@ -52,3 +53,22 @@ def conf_in(folder: Path) -> Path:
             "--state DIR` makes one), or leave --cluster out for this host's own Slurm"
         ) from error
     return conf
+
+
+def meet(client: CommandSlurm) -> None:
+    """Ask Slurm anything at all, so that a host without one says so.
+
+    Raises
+    ------
+    ClusterError
+        There is none, or it does not answer.
+    """
+    try:
+        client.config()
+    except SlurmRefusedError as error:
+        if "configuration source" not in str(error):
+            raise
+        raise ClusterError(
+            "this host belongs to no Slurm: --cluster names the folder of an embedded one, which "
+            "`osub cluster up --state DIR` makes"
+        ) from error

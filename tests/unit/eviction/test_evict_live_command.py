@@ -13,6 +13,7 @@ import pytest
 
 from foundation.slurm import FakeSlurm, JobState, SubmitRequest
 from osub.cli import evict_live
+from osub.live.evicting import Surroundings
 from tests.unit.eviction.test_evict_command import call
 
 HOSTILE = "$(reboot); <b>x</b> \x1b[2J ts_min=0"
@@ -38,9 +39,7 @@ def live(monkeypatch: pytest.MonkeyPatch) -> Live:
         fake.submit(SubmitRequest(script="#!/bin/sh\n", name=HOSTILE, nodes=nodes, comment=HOSTILE))
         fake.advance(1800)
     found = Live(fake)
-    around = evict_live.Surroundings(
-        client=fake, now=lambda: fake.now, clock=lambda: fake.now, pause=found.pause
-    )
+    around = Surroundings(client=fake, now=lambda: fake.now, clock=lambda: fake.now, pause=found.pause)
     monkeypatch.setattr(evict_live, "surroundings", lambda _: around)
     return found
 

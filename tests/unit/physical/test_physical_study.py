@@ -15,6 +15,7 @@ from analysis.claims import Verdict
 from deploy.local import Gang, Queues
 from foundation.errors import InputError, UsageError
 from foundation.records import GangSettings
+from foundation.units import seconds_of
 from osub.physical.folder import Study, StudyFolder
 from osub.physical.layouts import GANGD, NAIVE, SLURM_GANG, layout_found, layouts_of
 from osub.physical.study import Asked, PhysicalStudy

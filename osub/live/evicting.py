@@ -1,0 +1,150 @@
+"""An eviction on a live Slurm from what is asked for to what was freed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from foundation.errors import ClusterError
+from foundation.slurm import SlurmClient
+from foundation.slurm.run import Answer as CommandAnswer
+from foundation.slurm.run import run_command
+from osub.live.cluster import find_cluster
+from osub.live.eviction import look_at, orders_of
+from simulator.eviction import Solver
+from simulator.eviction.live import LiveAnswers, answer_world
+from simulator.eviction.running import Rules, World
+from submitter.eviction.carry_out import Eviction, Outcome
+from submitter.eviction.orders import Order, Ways
+
+NO_SYSTEM = "System checkpoints are left out: no --system-command says how to take one (DMTCP, CRIU)."
+NO_APP = "No job is known to save itself at a signal (--app-min, --times): jobs can only be killed."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is wanted: so many nodes by a deadline, by which rules and in which ways."""
+
+    free_nodes: int
+    deadline_min: float
+    step_min: float
+    solver: Solver
+    rules: Rules
+    ways: Ways
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """The Slurm that is asked, seconds since the epoch, seconds that only go up, and waiting.
+
+    ``conf`` is the slurm.conf that commands are given; None: this host's own.
+    """
+
+    client: SlurmClient
+    conf: Path | None = None
+    now: Callable[[], float] = time.time
+    clock: Callable[[], float] = time.monotonic
+    pause: Callable[[float], None] = time.sleep
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What runs now, the answers for each deadline, what is to be done for the last, and facts in words."""
+
+    world: World
+    answers: LiveAnswers
+    orders: list[Order]
+    facts: list[str]
+
+    @property
+    def possible(self) -> bool:
+        """Whether the nodes can be free by the deadline."""
+        return self.answers.answers[-1].possible
+
+    def owners(self) -> int:
+        """Return how many users' jobs are to be evicted."""
+        users = {running.spec: running.user for running in self.world.jobs}
+        return len({users[order.spec] for order in self.orders})
+
+
+def surroundings(cluster: Path | None) -> Surroundings:
+    """Return the surroundings of a command that names this cluster."""
+    client, _ = find_cluster(cluster)
+    return Surroundings(client=client, conf=None if cluster is None else conf_of(cluster))
+
+
+def conf_of(cluster: Path) -> Path:
+    """Return the slurm.conf that ``--cluster`` names, itself or by its folder."""
+    return (
+        cluster if cluster.name == "slurm.conf" and cluster.is_file() else cluster / "slurm.conf"
+    ).absolute()
+
+
+def look_and_answer(around: Surroundings, wanted: Wanted) -> Found:
+    """Look at the running jobs and answer; raises UsageError for a partition that is not there."""
+    world = look_at(around.client, around.now(), wanted.rules)
+    answers = answer_world(world, wanted.free_nodes, wanted.deadline_min, wanted.step_min, wanted.solver)
+    return Found(world, answers, orders_of(world, answers), _facts(wanted, world, answers))
+
+
+def _facts(wanted: Wanted, world: World, found: LiveAnswers) -> list[str]:
+    facts = [
+        (
+            f"{len(world.jobs)} jobs that can be evicted hold {len(world.holders):,} nodes, {world.idle:,} "
+            f"more are idle. {max(0, wanted.free_nodes):,} of those held are to be free within "
+            f"{wanted.deadline_min:g} min; loss in node-hours, times in minutes."
+        ),
+        *world.notes,
+        *found.notes,
+    ]
+    if not wanted.ways.system_command:
+        facts.append(NO_SYSTEM)
+    if all(running.job.ta_min is None for running in world.jobs):
+        facts.append(NO_APP)
+    return facts
+
+
+def eviction_of(
+    around: Surroundings, wanted: Wanted, orders: Sequence[Order], tell: Callable[[Outcome], None]
+) -> Eviction:
+    """Return the eviction that carries the orders out; ``tell`` is told of each outcome as it comes."""
+    environment = dict(os.environ)
+    if around.conf is not None:
+        environment["SLURM_CONF"] = str(around.conf)
+
+    def run_outside(words: Sequence[str], timeout_s: float) -> CommandAnswer:
+        return run_command(words, None, environment, timeout_s, own_group=True)
+
+    return Eviction(
+        client=around.client,
+        orders=orders,
+        ways=wanted.ways,
+        run_command=run_outside,
+        clock=around.clock,
+        pause=around.pause,
+        tell=tell,
+    )
+
+
+def check_freed(wanted: Wanted, world: World, eviction: Eviction | None) -> str | None:
+    """Return a remark where the jobs let go of their nodes too late, None where they did in time.
+
+    Raises
+    ------
+    ClusterError
+        They have not let go of enough nodes.
+    """
+    if eviction is None:
+        raise ClusterError(f"nothing was done: {wanted.free_nodes} nodes cannot be free in time")
+    specs = {one.order.spec for one in eviction.outcomes} - eviction.holding
+    places = frozenset(place for place, running in enumerate(world.jobs) if running.spec in specs)
+    freed = len(world.freed(places))
+    if freed < wanted.free_nodes:
+        raise ClusterError(
+            f"only {freed} of {wanted.free_nodes} nodes were let go; see what was refused above"
+        )
+    late_s = (eviction.freed_s or 0.0) - wanted.ways.deadline_s
+    return f"{freed} nodes were let go, the last {late_s:.0f} s after the deadline" if late_s > 0 else None
