@@ -6,6 +6,7 @@ restarts of gangd; one about a job ends with the job.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -20,8 +21,8 @@ from gangd.controller.status import Status, read_status
 from osub.cli.application import application
 from osub.cli.gang_accounts import accounts
 from osub.cli.terminal import Console
-from osub.cli.top import find_status, pulse_of
-from osub.cli.top_frame import told_order
+from osub.cli.top_frame import complaint_of, told_order
+from osub.live.gangd_state import pulse_of, usual_status
 
 app = application("Control the gang scheduler while it runs: pause, resume, drain, weigh; sum what it held.")
 app.command()(accounts)
@@ -44,49 +45,35 @@ Gangd = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-USUAL_STATE = Path("/var/lib/gangd")
 
 
-@app.command()
-def pause(
-    node: Nodes = None,
-    partition: Partitions = None,
-    job: Jobs = None,
-    everything: Everything = False,
-    state: State = None,
-    gangd: Gangd = None,
-    as_json: Json = False,
-) -> None:
-    """Stop gang scheduling there: jobs take turns no more, all of them run side by side."""
-    _order("pause", _targets(node, partition, job, everything), _folder(state, gangd), as_json)
+_VERBS: dict[Verb, str] = {
+    "pause": "Stop gang scheduling there: jobs take turns no more, all of them run side by side.",
+    "resume": "Take a pause or drain of the very same node, partition or job back.",
+    "drain": "Take no new jobs into turns there: later ones run freely, the others go on until they end.",
+}
 
 
-@app.command()
-def resume(
-    node: Nodes = None,
-    partition: Partitions = None,
-    job: Jobs = None,
-    everything: Everything = False,
-    state: State = None,
-    gangd: Gangd = None,
-    as_json: Json = False,
-) -> None:
-    """Take a pause or drain of the very same node, partition or job back."""
-    _order("resume", _targets(node, partition, job, everything), _folder(state, gangd), as_json)
+def _command(verb: Verb) -> Callable[..., None]:
+    """Return the command of a verb that needs no more than to know what it is about."""
+
+    def order(
+        node: Nodes = None,
+        partition: Partitions = None,
+        job: Jobs = None,
+        everything: Everything = False,
+        state: State = None,
+        gangd: Gangd = None,
+        as_json: Json = False,
+    ) -> None:
+        targets = _targets(node, partition, job, everything)
+        _order(verb, targets, usual_status(state, gangd), as_json)
+
+    return order
 
 
-@app.command()
-def drain(
-    node: Nodes = None,
-    partition: Partitions = None,
-    job: Jobs = None,
-    everything: Everything = False,
-    state: State = None,
-    gangd: Gangd = None,
-    as_json: Json = False,
-) -> None:
-    """Take no new jobs into turns there: later ones run freely, the others go on until they end."""
-    _order("drain", _targets(node, partition, job, everything), _folder(state, gangd), as_json)
+for _verb, _about in _VERBS.items():
+    app.command(_verb, help=_about)(_command(_verb))
 
 
 @app.command()
@@ -107,13 +94,13 @@ def weight(
     if value is not None and not 1 / 1024 <= value <= 1024:
         raise UsageError(f"weight {value:g}: 1/1024 to 1024 are possible")
     targets = _targets(None, partition, job, everything=False)
-    _order("weight", targets, _folder(state, gangd), as_json, value)
+    _order("weight", targets, usual_status(state, gangd), as_json, value)
 
 
 @app.command()
 def status(state: State = None, gangd: Gangd = None, as_json: Json = False) -> None:
     """Show which orders stand and what becomes of them; exit code 1 if gangd writes no more."""
-    found = read_status(_folder(state, gangd))
+    found = read_status(usual_status(state, gangd))
     if as_json:
         fields = ("time_ms", "controller", "pid", "running_jobs", "shared_jobs", "orders", "orders_left_out")
         told = {name: getattr(found, name) for name in fields}
@@ -126,7 +113,7 @@ def status(state: State = None, gangd: Gangd = None, as_json: Json = False) -> N
 
 def _show(status: Status) -> None:
     console = Console()
-    complaint = pulse_of(status).complaint(status.pid)
+    complaint = complaint_of(pulse_of(status), status.pid)
     if complaint is not None:
         console.print(complaint, markup=False, highlight=False)
     free = sum(job.ordered is not None for job in status.jobs)
@@ -138,12 +125,6 @@ def _show(status: Status) -> None:
         lines.append("no order stands")
     for line in lines:
         console.print(line, markup=False, highlight=False)
-
-
-def _folder(state: Path | None, gangd: Path | None) -> Path:
-    if state is None and gangd is None and (USUAL_STATE / "status.json").exists():
-        return USUAL_STATE
-    return find_status(state, gangd)
 
 
 def _targets(

@@ -18,10 +18,9 @@ from gangd.controller.cpu_hours import Hours, hours_by_job, summed
 from gangd.controller.slicelog import read_rows
 from gangd.controller.status import read_status
 from osub.cli.terminal import Console
-from osub.cli.top import find_status
+from osub.live.gangd_state import usual_status
 
 By = Literal["job", "user", "account"]
-USUAL_STATE = Path("/var/lib/gangd")
 HOUR_S = 3600.0
 
 
@@ -61,9 +60,7 @@ def accounts(
 
 
 def _record_of(state: Path | None, gangd: Path | None) -> Path:
-    if state is None and gangd is None and USUAL_STATE.is_dir():
-        gangd = USUAL_STATE
-    found = read_status(find_status(state, gangd)).record
+    found = read_status(usual_status(state, gangd)).record
     if found is None:
         raise UsageError("gangd writes no slice record: set `record` in gangd.toml, or name one by --record")
     return Path(found)

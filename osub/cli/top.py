@@ -14,21 +14,16 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-import psutil
 import typer
 from rich.live import Live
 
-from deploy.local import Gang
-from deploy.local.found import live_clusters
-from deploy.local.gang import status_folder
-from deploy.local.state import read_state
-from foundation.errors import ClusterError, UsageError
 from foundation.slurm import CommandSlurm
-from gangd.controller.status import Status, read_status
+from gangd.controller.about_job import about
+from gangd.controller.status import read_status
 from osub.cli.terminal import Console
-from osub.cli.top_frame import Pulse, Screen, frame
-from osub.cli.top_job import about
-from osub.cli.top_queue import QueueEye
+from osub.cli.top_frame import Screen, frame
+from osub.live.gangd_state import find_gangd, pulse_of
+from osub.live.queue import QueueEye
 
 LOOK_S = 0.25
 SLURM_S = 3.0
@@ -69,47 +64,6 @@ def top(
         _watch(folder, console, eye, job)
         return
     raise typer.Exit(1 if pulse_of(status).is_stale else 0)
-
-
-def find_status(state: Path | None, gangd: Path | None) -> Path:
-    """Return the folder with the status; raises as ``find_gangd``."""
-    return find_gangd(state, gangd)[0]
-
-
-def find_gangd(state: Path | None, gangd: Path | None) -> tuple[Path, Path | None]:
-    """Return the folder with the status, and the embedded cluster's slurm.conf (None: this host's Slurm).
-
-    Raises
-    ------
-    UsageError
-        Both were given; or neither, and not exactly one embedded cluster of this user's runs with gangd.
-    ClusterError
-        There is no embedded cluster in ``state``, or none with gangd.
-    """
-    either = "give either --state (an embedded cluster's folder) or --gangd (a state folder)"
-    if state is not None and gangd is not None:
-        raise UsageError(either)
-    if gangd is not None:
-        return gangd, None
-    if state is None:
-        running = [one.folder for one in live_clusters() if one.state.shape.gang is Gang.OSUB]
-        if len(running) != 1:
-            told = f": {', '.join(map(str, running))} run" if running else "; no cluster with gangd runs here"
-            raise UsageError(f"{either}{told}")
-        state = running[0]
-    cluster = read_state(state)
-    if cluster is None:
-        raise ClusterError(f"no cluster in {state}: `osub cluster up --state {state} --gang osub` makes one")
-    if cluster.shape.gang is not Gang.OSUB:
-        raise ClusterError(
-            f"the cluster in {state} runs without gangd: take it down, and up again with --gang osub"
-        )
-    return status_folder(cluster.layout), cluster.layout.conf
-
-
-def pulse_of(status: Status) -> Pulse:
-    """Return whether the controller that wrote the status lives."""
-    return Pulse(max(0.0, time.time() - status.time_ms / 1000), psutil.pid_exists(status.pid))
 
 
 def _watch(folder: Path, console: Console, eye: QueueEye, job: int | None) -> None:

@@ -18,10 +18,9 @@ from foundation.units import counted
 from gangd.controller.status import AlarmStatus, JobStatus, NodeStatus, OrderStatus, Status
 from gangd.core.demand import Level
 from gangd.core.states import AgentState
-from osub.cli.top_queue import Queue, Told
+from osub.live.gangd_state import Pulse
+from osub.live.queue import Queue, Told
 
-STALE_S = 3.0
-"""The controller writes once a second; older than this it is in trouble, or dead."""
 SLURM_LATE_S = 5.0
 WIDE = 180
 ROOMY = 88
@@ -61,36 +60,14 @@ class Screen:
     height: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Pulse:
-    """Whether what the status says still holds.
-
-    Attributes
-    ----------
-    age_s
-        Age of the status, seconds.
-    process
-        Whether a process with the controller's id lives on this host.
-    """
-
-    age_s: float
-    process: bool
-
-    @property
-    def is_stale(self) -> bool:
-        """Whether the controller writes no more."""
-        return self.age_s > STALE_S
-
-    def complaint(self, pid: int) -> str | None:
-        """Return what is wrong in a sentence, None if nothing is."""
-        if not self.is_stale:
-            return None
-        silent = _duration(self.age_s)
-        if self.process:
-            return f"the controller (process {pid}) has not written for {silent}: it hangs, and all jobs run"
-        return (
-            f"the controller (process {pid}) is dead or left {silent} ago; all jobs run; below its last words"
-        )
+def complaint_of(pulse: Pulse, pid: int) -> str | None:
+    """Return what is wrong with a controller in a sentence, None if nothing is."""
+    if not pulse.is_stale:
+        return None
+    silent = _duration(pulse.age_s)
+    if pulse.process:
+        return f"the controller (process {pid}) has not written for {silent}: it hangs, and all jobs run"
+    return f"the controller (process {pid}) is dead or left {silent} ago; all jobs run; below its last words"
 
 
 def frame(
@@ -134,7 +111,7 @@ def _head(status: Status, pulse: Pulse) -> list[Text]:
             "bold",
         )
     ]
-    complaint = pulse.complaint(status.pid)
+    complaint = complaint_of(pulse, status.pid)
     if complaint is not None:
         lines.append(_line(complaint.upper()[:1] + complaint[1:], "bold white on red"))
     if status.dry_run:

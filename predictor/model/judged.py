@@ -15,7 +15,7 @@ from predictor.model.records import records_of
 
 @dataclass(slots=True)
 class Judged:
-    """By the name of the kind: how good models are, what few pairs say, and of which kinds nothing is known."""
+    """By the name of the kind: how good models are, what few pairs say, and what is not judged."""
 
     reports: dict[str, KindReport] = field(default_factory=dict)
     few: dict[str, Few] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from gangd.freezer.procfs import is_slurmstepd
 from gangd.freezer.recognise import recognise, recognise_host, unknown_folders
 from gangd.freezer.slurm_layout import find_steps, nodes_with_scopes, slurm_roots
 from gangd.freezer.tree import CGROUP1, CGROUP2
-from osub.cli.job_folders import job_folders
+from osub.live.job_folders import job_folders
 from tests.fixtures.gang_host import until
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make folders of another user")

@@ -14,7 +14,8 @@ from rich.console import Console
 from deploy.local import Gang
 from gangd.controller.status import AlarmStatus, JobStatus, NodeStatus, Role, Status
 from osub.cli.main import run
-from osub.cli.top_frame import Pulse, Screen, frame
+from osub.cli.top_frame import Screen, frame
+from osub.live.gangd_state import Pulse
 
 WELL = Pulse(0.4, process=True)
 
@@ -218,7 +219,7 @@ def test_the_one_cluster_with_gangd_that_runs_need_not_be_named(
         return SimpleNamespace(folder=Path(f"/nonexistent/{number}"), state=SimpleNamespace(shape=shape))
 
     clusters = [found(Gang.NONE, 9), *(found(Gang.OSUB, number) for number in range(running))]
-    monkeypatch.setattr("osub.cli.top.live_clusters", lambda: clusters)
+    monkeypatch.setattr("osub.live.gangd_state.live_clusters", lambda: clusters)
     assert run(["top"]) == (1 if running == 1 else 2)
     error = capsys.readouterr().err
     assert error.count("\n") == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from foundation.errors import ClusterError
-from osub.cli.top_job import about
+from gangd.controller.about_job import about
 from tests.unit.osub.test_cli_top import status
 
 

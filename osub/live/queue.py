@@ -1,4 +1,4 @@
-"""What ``osub top`` adds from Slurm: what jobs are called, what they run, for how long, and who waits."""
+"""What Slurm says of jobs: what those on cores are called, run, and for how long; and who waits."""
 
 from __future__ import annotations
 

@@ -1,0 +1,90 @@
+"""Where a gangd writes its status, and whether it still does."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from deploy.local import Gang
+from deploy.local.found import live_clusters
+from deploy.local.gang import status_folder
+from deploy.local.state import read_state
+from foundation.errors import ClusterError, UsageError
+from gangd.controller.status import Status
+
+USUAL_STATE = Path("/var/lib/gangd")
+"""Where a gangd of a real cluster keeps its state."""
+STALE_S = 3.0
+"""The controller writes once a second; older than this it is in trouble, or dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """Whether what the status says still holds.
+
+    Attributes
+    ----------
+    age_s
+        Age of the status, seconds.
+    process
+        Whether a process with the controller's id lives on this host.
+    """
+
+    age_s: float
+    process: bool
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the controller writes no more."""
+        return self.age_s > STALE_S
+
+
+def find_status(state: Path | None, gangd: Path | None) -> Path:
+    """Return the folder with the status; raises as ``find_gangd``."""
+    return find_gangd(state, gangd)[0]
+
+
+def find_gangd(state: Path | None, gangd: Path | None) -> tuple[Path, Path | None]:
+    """Return the folder with the status, and the embedded cluster's slurm.conf (None: this host's Slurm).
+
+    Raises
+    ------
+    UsageError
+        Both were given; or neither, and not exactly one embedded cluster of this user's runs with gangd.
+    ClusterError
+        There is no embedded cluster in ``state``, or none with gangd.
+    """
+    either = "give either --state (an embedded cluster's folder) or --gangd (a state folder)"
+    if state is not None and gangd is not None:
+        raise UsageError(either)
+    if gangd is not None:
+        return gangd, None
+    if state is None:
+        running = [one.folder for one in live_clusters() if one.state.shape.gang is Gang.OSUB]
+        if len(running) != 1:
+            told = f": {', '.join(map(str, running))} run" if running else "; no cluster with gangd runs here"
+            raise UsageError(f"{either}{told}")
+        state = running[0]
+    cluster = read_state(state)
+    if cluster is None:
+        raise ClusterError(f"no cluster in {state}: `osub cluster up --state {state} --gang osub` makes one")
+    if cluster.shape.gang is not Gang.OSUB:
+        raise ClusterError(
+            f"the cluster in {state} runs without gangd: take it down, and up again with --gang osub"
+        )
+    return status_folder(cluster.layout), cluster.layout.conf
+
+
+def pulse_of(status: Status) -> Pulse:
+    """Return whether the controller that wrote the status lives."""
+    return Pulse(max(0.0, time.time() - status.time_ms / 1000), psutil.pid_exists(status.pid))
+
+
+def usual_status(state: Path | None, gangd: Path | None) -> Path:
+    """Return the same; where neither is given and this host has a gangd of its own, that one's."""
+    if state is None and gangd is None and (USUAL_STATE / "status.json").exists():
+        return USUAL_STATE
+    return find_status(state, gangd)
