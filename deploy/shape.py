@@ -139,6 +139,16 @@ def natural_shape(host_cpus: int) -> tuple[int, int]:
     return nodes, host_cpus // nodes
 
 
+def fitting_shape(host_cpus: int, nodes: int | None, cores: int | None) -> tuple[int, int]:
+    """Return (nodes, cores a node) where one of them, or neither, is said: as much as fits this host."""
+    natural_nodes, natural_cores = natural_shape(host_cpus)
+    if nodes is None:
+        nodes = natural_nodes if cores is None else max(1, natural_nodes * natural_cores // max(1, cores))
+    if cores is None:
+        cores = max(1, natural_nodes * natural_cores // max(1, nodes))
+    return nodes, cores
+
+
 def pin_cpus(shape: Shape, host_cpus: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     """Return the host CPUs of each node, disjoint; empty tuples for a virtual cluster.
 

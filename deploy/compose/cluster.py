@@ -78,6 +78,12 @@ class ComposeStatus:
     failures: Mapping[str, Sequence[str]]
 
     @property
+    def daemons_wanted(self) -> int:
+        """How many containers there are while all of it lives."""
+        state = self.state
+        return 1 + state.shape.nodes + 2 * bool(state.accounting) + 2 * bool(state.monitoring)
+
+    @property
     def is_whole(self) -> bool:
         """Whether every container lives, and every node can take jobs."""
         nodes = self.nodes or ()

@@ -8,8 +8,10 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from deploy.compose.cluster import ComposeCluster, ComposeStatus
 from deploy.compose.containers import HOME
 from deploy.compose.engine import EngineName
+from deploy.compose.state import FILE, read_compose_state
 from foundation.errors import OsubError
 from foundation.slurm.run import run_command
 
@@ -34,3 +36,21 @@ def live_folders() -> list[Path]:
             if answer.returncode == 0:
                 found |= {Path(line) for line in answer.stdout.splitlines() if _PATH.fullmatch(line)}
     return sorted(found)
+
+
+def holds_one(folder: Path) -> bool:
+    """Whether a state folder holds a cluster in containers; True also where its file cannot be used."""
+    try:
+        return read_compose_state(folder) is not None
+    except OsubError:
+        return (folder / FILE).exists()
+
+
+def live_clusters() -> list[ComposeStatus]:
+    """Return this host's clusters in containers whose state folder this user may read."""
+    found = []
+    for folder in live_folders():
+        with suppress(OsubError):
+            if read_compose_state(folder) is not None:
+                found.append(ComposeCluster(folder).status())
+    return found

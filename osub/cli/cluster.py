@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -14,8 +13,10 @@ from rich.table import Table
 
 from deploy.compose.cluster import ComposeCluster, Options
 from deploy.compose.engine import EngineName, find_engine
+from deploy.compose.found import holds_one
+from deploy.compose.found import live_clusters as live_compose_clusters
 from deploy.compose.state import read_compose_state
-from deploy.local import Gang, Hold, LocalCluster, Queues, Scheduler, Shape, natural_shape
+from deploy.local import Gang, Hold, LocalCluster, Queues, Scheduler, Shape, fitting_shape
 from deploy.local.cluster import Status
 from deploy.local.found import live_clusters
 from deploy.local.host import look_at_host
@@ -24,6 +25,7 @@ from osub.cli import containers
 from osub.cli.application import application
 from osub.cli.terminal import Console
 from osub.cli.unreadable import job_counts, unreadable_lines
+from osub.live.cluster import default_state
 
 app = application("A real Slurm on this host, for experiments.")
 
@@ -79,11 +81,7 @@ def up(
     if debian not in (None, 12, 13):
         raise UsageError(f"--debian must be 12 or 13, not {debian}")
     cpus = len(look_at_host().cpus) if engine is None else find_engine(engine).facts.cpus
-    natural = natural_shape(cpus)
-    if nodes is None:
-        nodes = natural[0] if cores is None else max(1, natural[0] * natural[1] // max(1, cores))
-    if cores is None:
-        cores = max(1, natural[0] * natural[1] // max(1, nodes))
+    nodes, cores = fitting_shape(cpus, nodes, cores)
     shape = Shape(
         nodes=nodes,
         cores=cores,
@@ -134,7 +132,7 @@ def down(
     as_json: Json = False,
 ) -> None:
     """End the cluster and its jobs, and remove everything that `up` made."""
-    if containers.holds_one(state):
+    if holds_one(state):
         if keep_logs:
             raise UsageError("--keep-logs goes with an embedded cluster; a container's log goes with it")
         with Console(stderr=True).status("ending") as spinner:
@@ -153,7 +151,7 @@ def down(
 def list_(as_json: Json = False) -> None:
     """Say which clusters of yours run on this host, and in which folders."""
     found = live_clusters()
-    contained = containers.live()
+    contained = live_compose_clusters()
     if as_json:
         told = [
             {
@@ -180,13 +178,6 @@ def list_(as_json: Json = False) -> None:
     for status_now in contained:
         containers.add_row(table, status_now)
     Console().print(table)
-
-
-def default_state() -> Path:
-    """Return where a cluster is kept of which nobody says where: in the user's own state."""
-    own = os.environ.get("XDG_STATE_HOME", "")
-    base = Path(own) if own.startswith("/") else Path.home() / ".local" / "state"
-    return base / "osub" / "cluster"
 
 
 def _facts(status_now: Status) -> dict[str, object]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +14,9 @@ from rich.table import Table
 from deploy.compose.cluster import ComposeCluster, ComposeStatus, Options
 from deploy.compose.containers import Container
 from deploy.compose.engine import EngineName
-from deploy.compose.found import live_folders
-from deploy.compose.state import FILE, read_compose_state
 from deploy.shape import Shape
-from foundation.errors import OsubError
 from osub.cli.terminal import Console
 from osub.cli.unreadable import job_counts, unreadable_lines
-
-
-def holds_one(folder: Path) -> bool:
-    """Whether a state folder holds a cluster in containers; True also where its file cannot be used."""
-    try:
-        return read_compose_state(folder) is not None
-    except OsubError:
-        return (folder / FILE).exists()
 
 
 def up(
@@ -58,16 +46,6 @@ def status(folder: Path, *, as_json: bool) -> int:
     return 0 if status_now.is_whole else 1
 
 
-def live() -> list[ComposeStatus]:
-    """Return this host's clusters in containers whose state folder this user may read."""
-    found = []
-    for folder in live_folders():
-        with suppress(OsubError):
-            if read_compose_state(folder) is not None:
-                found.append(ComposeCluster(folder).status())
-    return found
-
-
 def listed(status_now: ComposeStatus) -> dict[str, Any]:
     """Return what ``osub cluster list --json`` tells of a cluster."""
     shape = status_now.state.shape
@@ -78,7 +56,7 @@ def listed(status_now: ComposeStatus) -> dict[str, Any]:
         "multiplicity": shape.multiplicity,
         "gang": str(shape.gang),
         "daemons": sum(one.is_alive for one in status_now.containers if not one.is_done),
-        "daemons_wanted": _wanted(status_now),
+        "daemons_wanted": status_now.daemons_wanted,
     }
 
 
@@ -119,11 +97,6 @@ def _told(one: Container, status_now: ComposeStatus) -> dict[str, object]:
         "logs": f"{status_now.state.engine} logs {one.name}",
         "last_words": list(status_now.failures.get(one.name, ())),
     }
-
-
-def _wanted(status_now: ComposeStatus) -> int:
-    state = status_now.state
-    return 1 + state.shape.nodes + (2 if state.accounting else 0) + (2 if state.monitoring else 0)
 
 
 def _print(status_now: ComposeStatus) -> None:

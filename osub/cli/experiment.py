@@ -6,8 +6,6 @@ written here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +17,7 @@ from typer.core import TyperGroup
 from analysis.claims.table import claims_table, tally
 from osub.cli import experiment_thesis
 from osub.cli.application import application
-from osub.cli.experiment_show import note, progress, show_table
+from osub.cli.experiment_show import note, progress, show_table, steps_of
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console
 
@@ -84,8 +82,9 @@ def study(
     chosen = study_of(name)
     check_traces(chosen, traces or [])
     count = seeds_of(seeds, quick=quick)
-    with _steps(name) as steps:
-        found = chosen.run(Request(traces=tuple(traces or ()), seeds=count, quick=quick, steps=steps))
+    with progress() as bar:
+        asked = Request(traces=tuple(traces or ()), seeds=count, quick=quick, steps=steps_of(bar, name))
+        found = chosen.run(asked)
     if html is not None:
         from simulator.experiments.page import write_page
 
@@ -97,17 +96,6 @@ def study(
     _show(found, count)
     if html is not None:
         note(f"Page: {html}")
-
-
-@contextmanager
-def _steps(name: str) -> Iterator[Callable[[int], Callable[[str], None]]]:
-    with progress() as bar:
-
-        def steps(total: int) -> Callable[[str], None]:
-            task = bar.add_task(name, total=total)
-            return lambda label: bar.update(task, advance=1, description=label)
-
-        yield steps
 
 
 def _show(found: Findings, seeds: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rich.progress import Progress
@@ -18,6 +19,16 @@ def progress() -> Progress:
     """Return a progress bar on standard error, silent where that is no terminal."""
     console = Console(stderr=True)
     return Progress(console=console, transient=True, disable=not console.is_terminal)
+
+
+def steps_of(bar: Progress, name: str) -> Callable[[int], Callable[[str], None]]:
+    """Return what is told how many steps there are, and returns what is told of each when it is done."""
+
+    def steps(total: int) -> Callable[[str], None]:
+        task = bar.add_task(name, total=total)
+        return lambda label: bar.update(task, advance=1, description=label)
+
+    return steps
 
 
 def show_table(table: ExperimentTable) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,11 +11,11 @@ import typer
 from foundation.errors import UsageError
 from osub.cli.application import application
 from osub.cli.experiment_physical import thesis_7
-from osub.cli.experiment_show import note, progress, show_table
+from osub.cli.experiment_show import note, progress, show_table, steps_of
 from osub.cli.out_file import Force, check_free
 
 if TYPE_CHECKING:
-    from simulator.experiments.tables import ExperimentTable
+    from simulator.experiments.chapters import Chapter
 
 app = application()
 
@@ -34,8 +33,6 @@ PlacementOption = Annotated[str, typer.Option(help="thesis or lln.")]
 AnyTrace = Annotated[
     bool, typer.Option("--any-trace", help="Run it on another trace than the thesis's; compares nothing.")
 ]
-
-_MARKED = "* differs from the thesis by more than a fifth; docs/experiments.md tells the causes"
 
 
 @app.command("thesis-5")
@@ -57,43 +54,19 @@ def thesis_5(
 ) -> None:
     """Chapter 5: SQ with M 1 to 4 against MQ with R 1 to 12%, C_o = 1.0, interactive jobs busy all along."""
     check_free(html, force, makes_folder=True)
-    from simulator.experiments import kit as kit_numbers
-    from simulator.experiments import thesis5
-    from simulator.experiments.study import run_all
-    from simulator.experiments.thesis_run import Rules, about_trace, facts_of, kit_study, study_of
+    from simulator.experiments.chapters import chapter_5
 
-    rules = Rules(policy, placement, thesis5.OVERHEAD)
-    study = study_of(trace, rules, thesis5.SYSTEM, patterns=False, examples=thesis5.EXAMPLES)
-    remarks = about_trace(study, any_trace=any_trace)
-    other = None if kit is None else kit_study(kit, rules, kit_queue)
-    cases = thesis5.cases()
-    more = [] if other is None else kit_numbers.cases()
     with progress() as bar:
-        task = bar.add_task("chapter 5", total=len(cases) + len(more))
-
-        def done(label: str) -> None:
-            bar.update(task, advance=1, description=label)
-
-        outcomes = run_all(study, cases, done)
-        kit_outcomes = {} if other is None else run_all(other, more, done)
-    tables = thesis5.tables(outcomes)
-    if other is not None:
-        tables += kit_numbers.tables(kit_outcomes)
-    if html is not None:
-        from simulator.experiments.charts import figures_5
-        from simulator.experiments.page import write_page
-
-        figures = figures_5(list(outcomes.values()), "(a)", thesis5.WAITED)
-        if other is not None:
-            figures += figures_5(list(kit_outcomes.values()), "(b)", kit_numbers.WAITED)
-        facts = [
-            *remarks,
-            facts_of(study, rules),
-            *([] if other is None else [facts_of(other, rules)]),
-            _MARKED,
-        ]
-        write_page(html, "Chapter 5 again", facts, tables, figures)
-    _print(tables, [*outcomes.values(), *kit_outcomes.values()], remarks, as_json=as_json)
+        found = chapter_5(
+            trace,
+            policy,
+            placement,
+            kit=kit,
+            kit_queue=kit_queue,
+            any_trace=any_trace,
+            steps=steps_of(bar, "chapter 5"),
+        )
+    _show(found, html, as_json=as_json)
 
 
 @app.command("thesis-6")
@@ -122,40 +95,22 @@ def thesis_6(
     author published with the program have them --interleaved.
     """
     check_free(html, force, makes_folder=True)
-    from simulator.experiments import thesis6
-    from simulator.experiments.datasets import DATA_SETS, in_blocks, with_interactive_jobs, with_patterns
-    from simulator.experiments.study import run_all
-    from simulator.experiments.survey import SHARES, survey_tables
-    from simulator.experiments.survey import survey as find_best
-    from simulator.experiments.thesis_run import Rules, about_trace, facts_of, study_of
+    from simulator.experiments.chapters import chapter_6
+    from simulator.experiments.datasets import DATA_SETS
 
     chosen = _data_sets(survey, len(DATA_SETS))
-    rules = Rules(policy, placement, thesis6.OVERHEAD)
-    plain = study_of(trace, rules, thesis6.SYSTEM, patterns=True)
-    remarks = about_trace(plain, any_trace=any_trace)
-    if interleaved:
-        plain = plain.with_trace(in_blocks(plain.trace))
-    sets = [with_interactive_jobs(plain.trace, DATA_SETS[number - 1], seed) for number in chosen]
-    cases = thesis6.cases()
-    found = []
     with progress() as bar:
-        task = bar.add_task("chapter 6", total=len(cases) + len(chosen) * len(SHARES))
-
-        def done(label: str) -> None:
-            bar.update(task, advance=1, description=label)
-
-        study = plain.with_trace(with_patterns(plain.trace, seed))
-        outcomes = run_all(study, cases, done)
-        for number, more in zip(chosen, sets, strict=True):
-            found.append(find_best(plain.with_trace(with_patterns(more, seed)), number, done))
-    tables = [*thesis6.tables(outcomes), *(survey_tables(found) if found else [])]
-    if html is not None:
-        from simulator.experiments.charts import figures_6
-        from simulator.experiments.page import write_page
-
-        facts = [*remarks, f"{facts_of(study, rules)} Seed {seed}.", _MARKED]
-        write_page(html, "Chapter 6 again", facts, tables, figures_6(list(outcomes.values()), found))
-    _print(tables, [*outcomes.values(), *found], remarks, as_json=as_json)
+        found = chapter_6(
+            trace,
+            policy,
+            placement,
+            data_sets=chosen,
+            seed=seed,
+            interleaved=interleaved,
+            any_trace=any_trace,
+            steps=steps_of(bar, "chapter 6"),
+        )
+    _show(found, html, as_json=as_json)
 
 
 def _data_sets(text: str, most: int) -> list[int]:
@@ -173,18 +128,22 @@ def _data_sets(text: str, most: int) -> list[int]:
     return numbers
 
 
-def _print(
-    tables: Sequence[ExperimentTable], outcomes: Sequence[object], remarks: list[str], *, as_json: bool
-) -> None:
+def _show(found: Chapter, html: Path | None, *, as_json: bool) -> None:
+    if html is not None:
+        from simulator.experiments.page import write_page
+
+        write_page(html, found.title, found.facts, found.tables, found.figures())
     if as_json:
-        text = msgspec.json.encode({"tables": list(tables), "outcomes": list(outcomes), "remarks": remarks})
-        typer.echo(msgspec.json.format(text, indent=2).decode())
+        document = {"tables": found.tables, "outcomes": found.outcomes, "remarks": found.remarks}
+        typer.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
         return
-    for table in tables:
+    for table in found.tables:
         show_table(table)
-    note(_MARKED)
-    for remark in remarks:
+    note(found.marked)
+    for remark in found.remarks:
         note(remark)
+    if html is not None:
+        note(f"Page: {html}")
 
 
 app.command("thesis-7")(thesis_7)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
 import typer
 
-from foundation.errors import OutputError, UsageError
+from foundation.errors import UsageError
 from osub.api.run import Run
+from osub.api.several import run_each
 from osub.cli.terminal import Console
 from osub.cli.waiting import waiting
 
@@ -66,13 +68,10 @@ def simulate_several(
     """
     from analysis.compared import compared
 
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise OutputError(f"{out} exists already: choose another folder for the runs")
-    runs = []
-    for at, number in enumerate(several, start=1):
-        with waiting(f"{what}, M={number} ({at} of {len(several)})"):
-            name = None if label is None else f"{label} M={number}"
-            runs.append(simulate(number, out / f"m{number}", name))
+    def step(number: int, at: int) -> AbstractContextManager[None]:
+        return waiting(f"{what}, M={number} ({at} of {len(several)})")
+
+    runs = run_each(several, out, label, simulate, step)
     found = compared([run.record for run in runs])
     metrics = found.metrics()
     if as_json:

@@ -23,7 +23,7 @@ from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console, roughly
 from osub.live.cluster import conf_in
 from osub.sweep.dask_points import Dask
-from osub.sweep.measure import measure
+from osub.sweep.measure import measure, measure_choice
 from osub.sweep.points import point_of
 from osub.sweep.run import Standing, Sweep, run_sweep
 from osub.sweep.slurm_jobs import JobsWanted, SlurmJobs
@@ -174,20 +174,8 @@ def tune_command(
         if console.is_terminal:
             console.print(f"{number} of at most {trials} settings tried", end="\r", highlight=False)
 
-    found = tune(base, choices, wanted, Store(out), _measure_choice, trials=trials, seed=seed, watch=watch)
+    found = tune(base, choices, wanted, Store(out), measure_choice, trials=trials, seed=seed, watch=watch)
     _tell_tuned(found, wanted, list(choices), as_json=as_json)
-
-
-def _measure_choice(parameters: Parameters) -> dict[str, object]:
-    """Simulate a setting; a share or a quantum of 0 is none."""
-    plain = dict(parameters)
-    if str(plain.get("interactive_share", "0")).rstrip("%") not in {"0", "0.0"}:
-        plain["queues"] = "mq"
-    else:
-        plain.pop("interactive_share", None)
-    if not plain.get("quantum_ms"):
-        plain.pop("quantum_ms", None)
-    return measure(plain)
 
 
 def _numbers(option: str, text: str) -> list[int]:

@@ -9,7 +9,7 @@ import typer
 from foundation.units import counted
 from osub.cli.trace_files import AsJson, Force, OutFile, Seed, check_free, deliver, print_json, working
 from osub.live.system_named import system_named
-from workloads.trace.generate import generate_trace
+from workloads.trace.generate import generate_trace, offered_load
 from workloads.trace.kinds import summarize_kinds
 
 MOST_JOBS = 10_000_000
@@ -47,8 +47,7 @@ def generate(
     deliver(trace, out)
     kinds = summarize_kinds(trace)
     span_s = trace.jobs[-1].submit_s - trace.jobs[0].submit_s
-    work_s = sum((job.procs or 0) * (job.run_s or 0) for job in trace.jobs)
-    offered = work_s / (span_s * size.nodes * size.cores) if span_s else None
+    offered = offered_load(trace, size.nodes * size.cores)
     if as_json:
         print_json(
             {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from deploy.local.state import FILE, ClusterState, read_state
@@ -72,3 +73,10 @@ def meet(client: CommandSlurm) -> None:
             "this host belongs to no Slurm: --cluster names the folder of an embedded one, which "
             "`osub cluster up --state DIR` makes"
         ) from error
+
+
+def default_state() -> Path:
+    """Return where a cluster is kept of which nobody says where: in the user's own state."""
+    own = os.environ.get("XDG_STATE_HOME", "")
+    base = Path(own) if own.startswith("/") else Path.home() / ".local" / "state"
+    return base / "osub" / "cluster"

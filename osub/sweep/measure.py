@@ -40,6 +40,18 @@ def measure(parameters: Parameters) -> Outcome:
     }
 
 
+def measure_choice(parameters: Parameters) -> dict[str, object]:
+    """Simulate a setting of a search and return its figures; a share or a quantum of 0 is none."""
+    plain = dict(parameters)
+    if str(plain.get("interactive_share", "0")).rstrip("%") not in {"0", "0.0"}:
+        plain["queues"] = "mq"
+    else:
+        plain.pop("interactive_share", None)
+    if not plain.get("quantum_ms"):
+        plain.pop("quantum_ms", None)
+    return measure(plain)
+
+
 def figures_of(jobs: pl.DataFrame) -> Outcome:
     """Return mean, 95th percentile and largest of what a user feels, over the jobs of a run."""
     import polars as pl

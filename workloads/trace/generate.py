@@ -178,3 +178,10 @@ def _header(jobs: int, nodes: int, procs: int, note: str, interactive: bool) -> 
         f"Note: {note}",
     ]
     return SwfHeader(tuple(SwfComment(f"; {line}\n".encode()) for line in lines))
+
+
+def offered_load(trace: SwfTrace, cores: int) -> float | None:
+    """Return the work over what so many cores do from the first submission to the last; None for no time."""
+    span_s = trace.jobs[-1].submit_s - trace.jobs[0].submit_s
+    work_s = sum((job.procs or 0) * (job.run_s or 0) for job in trace.jobs)
+    return work_s / (span_s * cores) if span_s else None

@@ -1,0 +1,173 @@
+"""The demo from a trace to a page: every setting replayed, then simulated, then compared."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.comparison_page import comparison_section
+from analysis.job_by_job import RunErrors, run_errors
+from analysis.metrics import RunMetrics
+from analysis.report import write_report
+from analysis.verdict import Verdict, verdict_of
+from deploy.local import natural_shape
+from deploy.local.busy import busy_warning
+from deploy.local.host import look_at_host
+from foundation.records import Run, load_run
+from osub.demo.run import (
+    SETTINGS,
+    Setting,
+    Stage,
+    Watch,
+    choose_trace,
+    make_out,
+    replay_under,
+    scratch_folder,
+)
+from osub.demo.simulated import NOTES, simulate_all
+from workloads.swf import write_swf
+
+PAGE = "report.html"
+_AROUND_S = 7.0
+"""A setting's cluster starts and ends in so many seconds of its share of the time."""
+_LEAST_S = 20.0
+"""A replay is no shorter, for less says nothing: a demo of a minute then takes up to a minute and a half."""
+_LONG_S = 300.0
+"""Slurm's gang scheduler has slices of 5 s at least and may stall launches: it needs long replays."""
+_MOST = 1.6
+"""Replays on a busy host may take longer than planned, all together by this factor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demo:
+    """What came of a demo.
+
+    Attributes
+    ----------
+    verdict
+        What the real runs say.
+    metrics
+        Of all runs, real and simulated.
+    errors
+        How far each simulation is from its real run.
+    page
+        The report.
+    is_whole
+        Whether every setting could be simulated.
+    remark
+        What a reader must know of runs that were cut; None for nothing.
+    """
+
+    verdict: Verdict
+    metrics: Sequence[RunMetrics]
+    errors: Sequence[RunErrors]
+    page: Path
+    is_whole: bool
+    remark: str | None
+
+    def of_kind(self, kind: str) -> list[RunMetrics]:
+        """Return the metrics of the real, or of the simulated runs."""
+        return [metric for metric in self.metrics if metric.kind == kind]
+
+
+def demonstrate(
+    trace: Path | None,
+    out: Path,
+    *,
+    seconds: float,
+    seed: int,
+    lenient: bool,
+    say: Callable[[str], object],
+    begin: Callable[[Setting], object],
+    watch: Watch,
+) -> Demo:
+    """Replay the same jobs under every setting, simulate each, and write the report.
+
+    Parameters
+    ----------
+    trace
+        A real trace; None: one is made.
+    out
+        The demo's folder; runs of an earlier demo in it are replaced.
+    seconds
+        How long all replays take, about.
+    seed
+        For everything that is drawn at random.
+    lenient
+        Whether malformed lines of the trace are passed over.
+    say
+        Told what a user should know.
+    begin
+        Told of each setting when it begins.
+    watch
+        Carries a replay out.
+
+    Raises
+    ------
+    OsubError
+        The trace cannot be used, a cluster does not start, or the user wants to end.
+    """
+    began = time.monotonic()
+    nodes, cores = natural_shape(len(look_at_host().cpus))
+    say(f"This host is a cluster of {nodes} nodes with {cores} cores each.")
+    busy = busy_warning()
+    if busy is not None:
+        say(f"Note: {busy}.")
+    settings = SETTINGS if seconds >= _LONG_S else SETTINGS[:3]
+    one_s = max(_LEAST_S, seconds / len(settings) - _AROUND_S)
+    chosen = choose_trace(trace, nodes, cores, one_s, seed, lenient=lenient)
+    say(chosen.story)
+    make_out(out)
+    swf = out / f"{chosen.trace.name}.swf.gz"
+    write_swf(swf, chosen.trace)
+    runs: list[Run] = []
+    steps: dict[int, int] = {}
+    with scratch_folder() as state:
+        stage = Stage(swf=swf, chosen=chosen, out=out, state=state, nodes=nodes, cores=cores)
+        for number, setting in enumerate(settings):
+            begin(setting)
+            left_s = _MOST * seconds - (time.monotonic() - began)
+            # What an earlier setting did not use, a later one may.
+            most_s = max(seconds / len(settings), left_s / (len(settings) - number))
+            made = replay_under(setting, stage, steps, most_s, watch)
+            # What the first one makes of the time is every other's work.
+            steps = steps or made
+            runs.append(load_run(out / setting.folder))
+    compared = simulate_all(runs, out, say)
+    errors = [run_errors(real, other) for real, other in compared]
+    page = out / PAGE
+    return Demo(
+        verdict=verdict_of(runs),
+        metrics=_page(runs, compared, errors, page),
+        errors=errors,
+        page=page,
+        is_whole=len(compared) == len(runs),
+        remark=_cut(runs),
+    )
+
+
+def _page(
+    runs: Sequence[Run], compared: Sequence[tuple[Run, Run]], errors: Sequence[RunErrors], page: Path
+) -> Sequence[RunMetrics]:
+    """Write the report, each real run before its simulation; returns the metrics in this order."""
+    simulated = {real.info.label: other for real, other in compared}
+    both = [[run, *filter(None, [simulated.get(run.info.label)])] for run in runs]
+    return write_report(
+        [run for pair in both for run in pair],
+        page,
+        first=[comparison_section(compared, errors, NOTES)] if compared else [],
+        twins={other.info.label: real.info.label for real, other in compared},
+    )
+
+
+def _cut(runs: Sequence[Run]) -> str | None:
+    cut = [run.info.label for run in runs if "CANCELLED" in run.jobs["state"]]
+    if not cut:
+        return None
+    return (
+        f"Not every job ended in its time under {', '.join(cut)}: this host is busy with other work "
+        f"(load {os.getloadavg()[0]:.1f}). Try again when it is calm."
+    )
