@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import click
 import msgspec
 import typer
-from typer.core import TyperGroup
 
 from analysis.claims.table import claims_table, tally
 from osub.cli import experiment_thesis
-from osub.cli.application import application
+from osub.cli.application import Group, application
 from osub.cli.experiment_show import note, progress, show_table, steps_of
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from simulator.experiments.claim_study import Findings
 
 
-class Studies(TyperGroup):
+class Studies(Group):
     """The thesis's experiments, and one command for each study of claims."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from osub.physical.study import Prepared
     from simulator.experiments.claim_study import Findings
+    from submitter.replay import Collect, Look, Replay
 
 
 def thesis_7(
@@ -86,7 +86,7 @@ def thesis_7(
     from deploy.local import natural_shape
     from deploy.local.busy import busy_warning
     from deploy.local.host import look_at_host
-    from osub.physical.study import Asked, PhysicalStudy
+    from osub.physical.study import Asked, PhysicalStudy, cached_log
 
     check_free(html, force, makes_folder=True)
 
@@ -97,7 +97,7 @@ def thesis_7(
     nodes, cores = natural_shape(len(look_at_host().cpus))
     study = PhysicalStudy(
         Asked(
-            trace=trace or _cached(),
+            trace=trace or cached_log(),
             out=out,
             budget_s=None if budget is None else seconds_of(budget),
             seeds=seeds,
@@ -114,10 +114,7 @@ def thesis_7(
     prepared = study.prepare()
     _tell(prepared, say)
     if dry_run:
-        if as_json:
-            typer.echo(msgspec.json.format(msgspec.json.encode(prepared.plan), indent=2).decode())
-        else:
-            _show_plan(prepared)
+        _show_plan(prepared, as_json=as_json)
         return
     busy = busy_warning() if prepared.lacking and not judge else None
     if busy is not None:
@@ -137,19 +134,11 @@ def thesis_7(
     note(f"Page: {page}")
 
 
-def _follow(*words: object) -> bool:
+def _follow(session: Replay, title: str, collect: Collect | None, most_s: float, look: Look) -> bool:
     """Carry a replay out under a progress bar."""
     from osub.cli.replay_watch import watch_replay
 
-    session, title, collect, most_s, look = words
-    return watch_replay(session, title, collect, most_s, outlives_us=False, look=look)  # type: ignore[arg-type]
-
-
-def _cached() -> Path:
-    from osub.physical.study import LOG_NAME
-    from workloads.importers.fetch import cache_folder
-
-    return cache_folder(os.environ) / f"{LOG_NAME}.swf.gz"
+    return watch_replay(session, title, collect, most_s, outlives_us=False, look=look)
 
 
 def _tell(prepared: Prepared, say: Callable[[str], None]) -> None:
@@ -167,7 +156,10 @@ def _tell(prepared: Prepared, say: Callable[[str], None]) -> None:
         )
 
 
-def _show_plan(prepared: Prepared) -> None:
+def _show_plan(prepared: Prepared, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(msgspec.json.format(msgspec.json.encode(prepared.plan), indent=2).decode())
+        return
     for number, (layout, items) in enumerate(prepared.plan.sessions(), start=1):
         note(f"{number:3} {layout:12} {', '.join(item.name for item in items)}")
 

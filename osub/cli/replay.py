@@ -132,12 +132,8 @@ def replay(
 
     Ctrl-C asks whether to detach (the jobs go on, --resume follows them) or to cancel them all.
     """
-    if resume and dry_run:
-        raise UsageError("--dry-run begins nothing, and --resume goes on: give one of them")
-    if resume and force:
-        raise UsageError("--force replaces a RUN, and --resume goes on with it: give one of them")
-    if resume and not out.exists():
-        raise UsageError(f"--resume: there is no RUN in {out}")
+    if resume:
+        _check_resumed(out, dry_run=dry_run, force=force)
     options = check_options(sbatch_option or ())
     _check_numbers(
         {"--start": start, "--length": length, "--speedup": speedup, "--patience": patience, "--fit": fit}
@@ -186,16 +182,12 @@ def replay(
                 return
             clear_run(out, force)
             session = Replay.begin(path, out, client, wished, apps, danger=danger, lenient=lenient)
-        for told in session.kept_apart:
+        for told in (*session.kept_apart, *left_out(session.plan), *filter(None, [busy])):
             typer.echo(f"osub: {told}", err=True)
-        for told in left_out(session.plan):
-            typer.echo(f"osub: {told}", err=True)
-        if busy is not None:
-            typer.echo(f"osub: {busy}", err=True)
     is_finished = watch_replay(
         session,
         collect=collector_of(session.gang_folder, client.config()),
-        look=_no_sample if embedded is None else HostWatch(embedded, os.getpid()),
+        look=None if embedded is None else HostWatch(embedded, os.getpid()),
     )
     _tell(session, trace, out, cluster, is_finished=is_finished, as_json=as_json)
 
@@ -207,10 +199,6 @@ def _danger(pairing: Path, threshold: float | None, client: CommandSlurm, wanted
         typer.echo(f"osub: {foreign}", err=True)
     target = look_at_target(client, wanted)
     return danger_of(pairing, threshold, max(target.batch.multiplicity, target.interactive.multiplicity))
-
-
-def _no_sample(_: float) -> None:
-    """Nodes elsewhere: this host's CPUs tell nothing of them."""
 
 
 @contextmanager
@@ -262,6 +250,15 @@ def _gang(where: str, embedded: ClusterState | None, client: CommandSlurm, wante
     if found.remark is not None:
         typer.echo(f"osub: {found.remark}", err=True)
     return found
+
+
+def _check_resumed(out: Path, *, dry_run: bool, force: bool) -> None:
+    if dry_run:
+        raise UsageError("--dry-run begins nothing, and --resume goes on: give one of them")
+    if force:
+        raise UsageError("--force replaces a RUN, and --resume goes on with it: give one of them")
+    if not out.exists():
+        raise UsageError(f"--resume: there is no RUN in {out}")
 
 
 def _check_numbers(numbers: Mapping[str, float | None]) -> None:

@@ -22,12 +22,12 @@ def watch_replay(
     most_s: float = math.inf,
     *,
     outlives_us: bool = True,
-    look: Look = lambda _: None,
+    look: Look | None = None,
 ) -> bool:
     """Carry a replay out under a progress bar; returns whether it finished.
 
     After ``most_s`` seconds the jobs that are left are cancelled. A cluster that does not outlive the command
-    is nothing to detach from. ``look`` tells who uses the host, once a second.
+    is nothing to detach from. ``look`` tells who uses the host, once a second; None: nodes are elsewhere.
     """
     console = Console(stderr=True)
     bar = Progress(
@@ -55,7 +55,7 @@ def watch_replay(
             bar.start()
             return wish
 
-        return session.run(watch, collect, look)
+        return session.run(watch, collect, look or (lambda _: None))
 
 
 def _ask(now: Standing, *, polite: bool, outlives_us: bool) -> Wish:

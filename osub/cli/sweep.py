@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +13,10 @@ import click
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from typer.core import TyperGroup
 
 from foundation.errors import OsubError, UsageError
 from foundation.one_line import one_line
-from osub.cli.application import application
+from osub.cli.application import Group, application
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console, roughly
 from osub.live.cluster import conf_in
@@ -36,7 +34,7 @@ from osub.sweep.workers import Processes, Workers
 _MOST_ROWS = 12
 
 
-class _SpecOrCommand(TyperGroup):
+class _SpecOrCommand(Group):
     """``osub sweep FILE`` is ``osub sweep run FILE``."""
 
     def resolve_command(
@@ -121,7 +119,7 @@ def run_command(
     elif dask is not None:
         team = Dask(measure, dask)
     else:
-        team = Processes(measure, workers or _cpus())
+        team = Processes(measure, workers)
     with _bar(len(points)) as watch:
         sweep = run_sweep(points, store, team, tries=tries, watch=watch)
     if html is not None:
@@ -183,10 +181,6 @@ def _numbers(option: str, text: str) -> list[int]:
     if not all(word.isascii() and word.isdigit() and len(word) < 7 for word in words):
         raise UsageError(f"{option} takes whole numbers with commas, such as 1,2,4; not {one_line(text, 60)}")
     return [int(word) for word in words]
-
-
-def _cpus() -> int:
-    return len(os.sched_getaffinity(0))
 
 
 @contextmanager

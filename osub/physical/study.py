@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -28,6 +29,7 @@ from osub.physical.layouts import layouts_of
 from osub.physical.plan import Plan, Wanted, known_layouts, make_plan
 from osub.physical.results import gather
 from simulator.experiments.claim_study import Findings
+from workloads.importers.fetch import cache_folder
 from workloads.swf import SwfTrace, read_swf
 from workloads.trace.thesis_days import check_gaia, first_hours, whole_day
 
@@ -268,3 +270,8 @@ def _read(path: Path) -> SwfTrace:
     log = read_swf(path)
     check_gaia(log)
     return log
+
+
+def cached_log() -> Path:
+    """Return where ``osub trace fetch`` keeps the log."""
+    return cache_folder(os.environ) / f"{LOG_NAME}.swf.gz"

@@ -7,6 +7,7 @@ point at a time, and whoever dies is replaced.
 from __future__ import annotations
 
 import json
+import os
 import queue
 import subprocess
 import sys
@@ -51,12 +52,12 @@ class Processes:
     work
         What runs a point: a function of a module, which the processes import.
     count
-        How many at a time.
+        How many at a time; None: as many as this process may use CPUs.
     """
 
-    def __init__(self, work: Work, count: int) -> None:
+    def __init__(self, work: Work, count: int | None = None) -> None:
         self._work = f"{work.__module__}:{work.__name__}"
-        self._count = count
+        self._count = len(os.sched_getaffinity(0)) if count is None else count
 
     def run(self, points: Sequence[Point]) -> Iterator[Ended]:
         """Yield each point as it ends; whoever stops asking ends the processes."""
