@@ -80,7 +80,7 @@ def demonstrate(
     seconds: float,
     seed: int,
     lenient: bool,
-    say: Callable[[str], object],
+    say: Callable[[str], None],
     begin: Callable[[Setting], object],
     watch: Watch,
 ) -> Demo:
