@@ -9,6 +9,8 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from foundation.errors import UsageError
 
 MOST_MULTIPLICITY = 8
+MOST_CORES = 20_000_000
+"""Of a system; the largest that there are have half of them."""
 _SYSTEM = re.compile(r"N([1-9]\d{0,6})C([1-9]\d{0,6})")
 
 
@@ -31,7 +33,10 @@ class System:
         match = _SYSTEM.fullmatch(text)
         if match is None:
             raise UsageError(f"{text!r} is not a system: write nodes and cores a node, such as N150C12")
-        return cls(int(match[1]), int(match[2]))
+        system = cls(int(match[1]), int(match[2]))
+        if system.nodes * system.cores > MOST_CORES:
+            raise UsageError(f"{text} has more than {MOST_CORES:,} cores: no machine is that large")
+        return system
 
     def __str__(self) -> str:
         return f"N{self.nodes}C{self.cores}"

@@ -74,7 +74,7 @@ def find_runs(folder: Path, most_deep: int = MOST_DEEP) -> Iterator[FoundRun]:
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError as error:
-        raise InputError(f"cannot look for runs in {folder}: {error.strerror}") from error
+        raise InputError(f"cannot look for runs in {folder}: {error.strerror}; name a folder") from error
     for entry in entries:
         if most_deep > 0 and entry.is_dir(follow_symlinks=False):
             with suppress(InputError):
