@@ -55,10 +55,21 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What came of `down`: whether there was a cluster, and what else is in its folder, which was left."""
+    """What came of `down`.
+
+    Attributes
+    ----------
+    existed
+        Whether there was a cluster.
+    left
+        What else is in its folder, which was left.
+    remains
+        Whether there was what a failed `up` left, such as logs.
+    """
 
     existed: bool
     left: tuple[str, ...] = ()
+    remains: bool = False
 
 
 class LocalCluster:
@@ -153,10 +164,11 @@ class LocalCluster:
             if home is None:
                 return Ended(existed=False)
             _refuse_containers(home)
-            existed = home.is_furnished
+            existed, remains = home.is_furnished, home.has_remains
             kept = take_down(home, keep_logs=keep_logs)
             left = home.leave()
-        return Ended(existed, tuple(name for name in left if name.partition("/")[0] not in kept))
+        strangers = tuple(name for name in left if name.partition("/")[0] not in kept)
+        return Ended(existed, strangers, remains and not existed)
 
     def _revive(
         self, home: Home, state: ClusterState, shape: Shape, host: Host, say: Callable[[str], None]

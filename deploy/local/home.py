@@ -47,6 +47,11 @@ class Home:
         return bool(self._mark.listed.files)
 
     @property
+    def has_remains(self) -> bool:
+        """Whether a folder of ours holds anything: after a failed `up`, or a `down` that kept logs."""
+        return any(self.holds_any(made.name) for made in self._mark.listed.folders)
+
+    @property
     def marked_s(self) -> float:
         """When the folder was marked, seconds since the epoch."""
         return self._mark.listed.marked_s

@@ -140,9 +140,12 @@ def down(
     else:
         ended = LocalCluster(state).down(keep_logs=keep_logs)
     if as_json:
-        typer.echo(json.dumps({"ended": ended.existed, "left": ended.left}))
+        typer.echo(json.dumps({"ended": ended.existed, "remains": ended.remains, "left": ended.left}))
         return
-    typer.echo(f"the cluster in {state} is gone" if ended.existed else f"no cluster in {state}")
+    if ended.remains:
+        typer.echo(f"no cluster in {state}; what an earlier one left there, such as logs, is removed")
+    else:
+        typer.echo(f"the cluster in {state} is gone" if ended.existed else f"no cluster in {state}")
     if ended.left:
         typer.echo(f"left in {state}, for `up` did not make it: {', '.join(ended.left)}")
 

@@ -72,7 +72,19 @@ def test_a_failed_up_keeps_its_logs_until_the_next_one(place: Path) -> None:
     assert cluster.status().is_whole
     assert cluster.down(keep_logs=True).left == ()
     assert sorted(entry.name for entry in (place / "c").iterdir()) == [".osub-cluster", "log"]
-    assert not cluster.down().existed
+    ended = cluster.down()
+    assert (ended.existed, ended.remains) == (False, True)
+    assert left_of(place / "c") == []
+
+
+def test_down_removes_what_a_failed_up_left_and_says_so(place: Path) -> None:
+    cluster = LocalCluster(place / "c")
+    with pytest.raises(ClusterError, match="ended at once"):
+        cluster.up(BAD)
+    command = [*OSUB, "down", "--state", str(place / "c")]
+    first, again = (subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(2))
+    assert "what an earlier one left there" in first.stdout
+    assert again.stdout == f"no cluster in {place / 'c'}\n"
     assert left_of(place / "c") == []
 
 
