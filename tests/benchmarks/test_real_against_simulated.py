@@ -12,7 +12,7 @@ operating system, M=2 under gangd. Latencies and C_o are measured on the runs of
 simulation is judged on those of another (``judge``).
 
 The clock rate of a virtual host drifts: the same steps on a dedicated core take more or less time from one
-minute to the next. A second line for each setting therefore tells the errors at the pace that each job recorded.
+minute to the next. A second line for each setting tells the errors at the pace that each job recorded.
 """
 
 from __future__ import annotations
