@@ -1,22 +1,116 @@
-"""Writing a file whole or not at all, at the place that a user named."""
+"""Files that are written whole or not at all: the one way in which a file is replaced.
+
+A draft beside the file gets the file's name once all of it is written, and on the disk. Whoever looks sees
+the old file or the whole new one; after an error or a kill it is the old one. The variants:
+
+================  =================================================================================
+``draft_in``      in an open folder, by descriptor: for who locks or maps what he writes
+``draft_at``      at a path, by name: for who hands the name to a library
+``write_in``      bytes in an open folder of a daemon's own, with a mode that no umask changes
+``write_whole``   text at a place that a user named; what is no plain file is written to, not replaced
+``write_pieces``  bytes of which only a piece is in memory, packed if the name says so
+================  =================================================================================
+
+A draft at a path has a name that nobody knows before, as others may write to its folder, too; no link of
+theirs is followed. In a folder of our own it has a name that is known, so that what a kill has left is
+replaced.
+
+Standard library only: the guardian of an agent uses this, too.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import gzip
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from foundation.errors import OutputError
 
+_NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextlib.contextmanager
+def draft_in(
+    folder_fd: int, name: str, mode: int = 0o600, *, draft: str | None = None, lasting: bool = True
+) -> Iterator[int]:
+    """Yield the descriptor of a draft that becomes the file ``name`` of an open folder when the block ends.
+
+    Parameters
+    ----------
+    folder_fd, name
+        The folder, to which nobody else may write, and the file.
+    mode
+        Its rights, whatever the umask says.
+    draft
+        The draft's name; ``.NAME.new`` if None. What has it is removed before.
+    lasting
+        Whether it has to be on the disk before it gets its name: what is of no use after a fall of the power
+        need not.
+
+    Raises
+    ------
+    OSError
+        It cannot be written; what was there before stays.
+    """
+    fresh = draft or f".{name}.new"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(fresh, dir_fd=folder_fd)
+    fd = os.open(fresh, os.O_RDWR | _NEW, mode, dir_fd=folder_fd)
+    try:
+        with _taking_place(fresh, name, folder_fd):
+            os.fchmod(fd, mode)
+            yield fd
+            if lasting:
+                os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def draft_at(path: Path, *, draft: str | None = None) -> Iterator[Path]:
+    """Yield where to write a draft that becomes ``path`` when the block ends; nothing is there yet.
+
+    Parameters
+    ----------
+    path
+        The file.
+    draft
+        The draft's name beside it, for a folder of our own: what has it is removed before. None: a name that
+        nobody can know.
+
+    Raises
+    ------
+    OSError
+        It cannot be written; what was there before stays.
+    """
+    fresh = path.with_name(draft or f".{path.name}.{secrets.token_hex(6)}.partial")
+    if draft is not None:
+        fresh.unlink(missing_ok=True)
+    with _taking_place(str(fresh), str(path), None):
+        yield fresh
+        fd = os.open(fresh, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+def write_in(folder_fd: int, name: str, content: bytes, mode: int = 0o600) -> None:
+    """Make a file in an open folder of the user's own hold ``content``; not meant to outlast a power failure.
+
+    What a kill leaves behind has the name ``.NAME.new``. Raises OSError.
+    """
+    with (
+        draft_in(folder_fd, name, mode, lasting=False) as fd,
+        open(fd, "wb", closefd=False) as stream,
+    ):
+        stream.write(content)
+
 
 def write_whole(path: Path, text: str, mode: int = 0o644) -> None:
-    """Make ``path`` hold ``text``: a reader sees the old file or the whole new one.
-
-    In a folder to which others may write, too, nobody knows the name of the draft before, and no link of
-    theirs is followed. What is no plain file, such as ``/dev/null``, is written to and never replaced.
+    """Make ``path`` hold ``text``; what is no plain file, such as ``/dev/null``, is written to.
 
     Raises
     ------
@@ -28,47 +122,54 @@ def write_whole(path: Path, text: str, mode: int = 0o644) -> None:
             with path.open("w", encoding="utf-8") as device:
                 device.write(text)
             return
-        draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-        try:
+        with draft_at(path) as draft:
+            descriptor = os.open(draft, os.O_WRONLY | _NEW, mode)
             with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
                 stream.write(text)
-                stream.flush()
-                os.fsync(stream.fileno())
-            draft.replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                draft.unlink()
-            raise
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror}") from error
 
 
-def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
-    """Make ``path`` hold the pieces one after another, of which only one is in memory, all or nothing.
+def write_pieces(path: Path, pieces: Iterable[bytes], *, packed: bool | None = None) -> None:
+    """Make ``path`` hold the pieces one after another, of which only one is in memory.
 
-    A name that ends in ``.gz`` gives gzip without name and time: the same pieces, the same bytes. An error of
-    whoever makes the pieces leaves what was there before.
+    An error of whoever makes the pieces leaves what was there before.
+
+    Parameters
+    ----------
+    path, pieces
+        The file, and what it is to hold.
+    packed
+        Whether to write gzip, without name and time: the same pieces, the same bytes. None: if the name ends
+        in ``.gz``.
 
     Raises
     ------
     OutputError
-        The file cannot be written, or is no plain file.
+        The file cannot be written, or is no plain file: root would put one in the place of a device.
     """
     if path.exists() and not path.is_file():
         raise OutputError(f"cannot write {path}: it is not a regular file; give the name of a file")
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
     try:
-        with draft.open("xb") as stream:
-            if path.suffix == ".gz":
-                with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as packed:
-                    packed.writelines(pieces)
+        with draft_at(path) as draft, draft.open("xb") as stream:
+            if path.suffix == ".gz" if packed is None else packed:
+                import gzip  # few write it, and daemons start without it
+
+                with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as target:
+                    target.writelines(pieces)
             else:
                 stream.writelines(pieces)
-            stream.flush()
-            os.fsync(stream.fileno())
-        draft.replace(path)
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror}") from error
-    finally:
-        draft.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _taking_place(fresh: str, name: str, folder_fd: int | None) -> Iterator[None]:
+    """Give a draft the name of its file when the block ends, or remove it."""
+    try:
+        yield
+        os.rename(fresh, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(fresh, dir_fd=folder_fd)
+        raise

@@ -16,7 +16,8 @@ from deploy.local.belongings import FILES, FOLDERS, SHORT, FileName, FolderName,
 from deploy.local.mark import NAMES, Made, Mark, take_mark
 from deploy.local.short import make_short, open_short, remove_short
 from foundation.errors import ClusterError, OutputError
-from foundation.trust import make_folder, names_in, open_below, open_folder, place_of, read_file, write_file
+from foundation.trust import make_folder, names_in, open_below, open_folder, place_of, read_file
+from foundation.whole_file import write_in
 
 _MOST_BYTES = 1 << 20
 
@@ -79,7 +80,7 @@ class Home:
         if name not in self._mark.listed.files:
             raise ValueError(f"{name} is not listed")
         try:
-            write_file(self._fd, name, content.encode() if isinstance(content, str) else content, mode)
+            write_in(self._fd, name, content.encode() if isinstance(content, str) else content, mode)
         except OSError as error:
             raise OutputError(f"cannot write {self.path / name}: {error.strerror}") from error
 

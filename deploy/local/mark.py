@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, Literal
 
 import msgspec
@@ -19,6 +19,7 @@ from deploy.local.belongings import FileName, FolderName
 from deploy.local.short import Short
 from foundation.errors import ClusterError
 from foundation.trust import names_in, open_entry, open_own, place_of
+from foundation.whole_file import draft_in
 
 NAMES = (".osub-cluster", ".osub-cluster.new")
 _NAME, _FRESH = NAMES
@@ -72,18 +73,13 @@ class Mark:
         Raises OSError; the mark is then as it was.
         """
         listed = msgspec.structs.replace(self.listed, **changes)
-        with suppress(FileNotFoundError):
-            os.unlink(_FRESH, dir_fd=self._folder_fd)
-        fd = open_entry(self._folder_fd, _FRESH, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            os.write(fd, msgspec.json.encode(listed))
-            os.rename(_FRESH, _NAME, src_dir_fd=self._folder_fd, dst_dir_fd=self._folder_fd)
-        except BaseException:
-            os.close(fd)
-            with suppress(OSError):
-                os.unlink(_FRESH, dir_fd=self._folder_fd)
-            raise
+        with ExitStack() as undo:
+            with draft_in(self._folder_fd, _NAME, draft=_FRESH, lasting=False) as draft:
+                fd = os.dup(draft)  # the lock is on the open file, whatever its descriptors
+                undo.callback(os.close, fd)
+                fcntl.flock(fd, fcntl.LOCK_EX)
+                os.write(fd, msgspec.json.encode(listed))
+            undo.pop_all()
         os.close(self._lock_fd)
         self._lock_fd, self.listed = fd, listed
 

@@ -16,7 +16,8 @@ from pathlib import Path
 import msgspec
 
 from foundation.errors import HostError, TrustError
-from foundation.trust import folder_of, names_in, open_folder, read_file, write_file
+from foundation.trust import folder_of, names_in, open_folder, read_file
+from foundation.whole_file import write_in
 
 # A Unix socket's path has at most 107 bytes, and slurmstepd appends a node, a job and a step to the spool.
 LONGEST_PATH = 44
@@ -63,7 +64,7 @@ def make_short(home: Path, mode: int, known: Short | None, note: Callable[[Short
     fd = open_folder(path)
     try:
         found = os.fstat(fd)
-        write_file(fd, _HOME_FILE, os.fsencode(home))
+        write_in(fd, _HOME_FILE, os.fsencode(home))
     finally:
         os.close(fd)
     note(msgspec.structs.replace(short, identity=(found.st_dev, found.st_ino)))

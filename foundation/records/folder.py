@@ -19,6 +19,7 @@ from foundation.records.journal import output_error
 from foundation.records.run_info import SCHEMA_VERSION, RunInfo
 from foundation.records.trace_copy import copy_trace
 from foundation.trust import refuse_for_root
+from foundation.whole_file import draft_at
 
 INFO_NAME = "run.json"
 LOG_NAME = "log.jsonl"
@@ -90,16 +91,11 @@ def write_start(folder: Path, info: RunInfo, trace: Path) -> RunInfo:
 def write_info(folder: Path, info: RunInfo) -> None:
     """Write ``run.json`` whole or not at all."""
     path = folder / INFO_NAME
-    partial = path.with_name(f".{path.name}.partial")
     try:
         data = msgspec.json.format(msgspec.json.encode(check_info(info, str(path))), indent=2)
-        with partial.open("wb") as stream:
-            stream.write(data + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(path)
+        with draft_at(path, draft=f".{path.name}.partial") as partial:
+            partial.write_bytes(data + b"\n")
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise output_error("write", path, error) from error
 
 

@@ -19,6 +19,7 @@ from foundation.records.columns import Column, Row, Table
 from foundation.records.journal import output_error
 from foundation.records.placement import PLACEMENT_DTYPE, PlacementArrays, format_cores, parse_cores
 from foundation.records.rows import Placement
+from foundation.whole_file import draft_at
 
 ROWS_A_GROUP = 4_096
 ROWS_A_PIECE = 512
@@ -114,20 +115,15 @@ def write_table(
         frame, order = _in_order(frame, placements, table, str(path))
     else:
         frame = frame.sort(table.sort, maintain_order=True)
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        _sink(_pieces(frame, placements, order), table, partial)
-        with partial.open("rb") as stream:
-            os.fsync(stream.fileno())
-        partial.replace(path)
+        with draft_at(path, draft=f".{path.name}.partial") as partial:
+            _sink(_pieces(frame, placements, order), table, partial)
     except OSError as error:
         raise output_error("write", path, error) from error
     except pl.exceptions.PolarsError as error:
         if "No space left" in str(error):  # Polars wraps the writer's own errors in texts
             raise output_error("write", path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))) from error
         raise OutputError(f"cannot write {path}: {error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _in_order(

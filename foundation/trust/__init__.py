@@ -10,13 +10,13 @@ looked at through the descriptor that is then used. Rules, for the effective use
   may write to. The last component is never a link.
 * A folder to keep things in belongs to the user, and nobody else may write to it.
 * A file is a plain file of root's or of the user's own that nobody else may write to. It is reached by its
-  name in an open folder, and replaced as a whole.
+  name in an open folder, and replaced as a whole (``foundation.whole_file``).
 
 The members of a group are others, but for the group that a user has to himself. Standard library only: the
 guardian of an agent uses this room too.
 """
 
-from foundation.trust.files import open_own, read_file, read_trusted, write_file
+from foundation.trust.files import open_own, read_file, read_trusted
 from foundation.trust.folders import (
     DIRECTORY,
     behind_links,
@@ -51,5 +51,4 @@ __all__ = [
     "refuse_for_root",
     "refuse_others",
     "user_name",
-    "write_file",
 ]

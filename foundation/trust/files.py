@@ -1,8 +1,7 @@
-"""Reading and writing files by their name in an open folder, never through a link."""
+"""Reading files by their name in an open folder, never through a link."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
@@ -70,23 +69,3 @@ def open_own(folder_fd: int, name: str, flags: int, mode: int = 0o600, also: Own
         os.close(fd)
         raise
     return fd
-
-
-def write_file(folder_fd: int, name: str, content: bytes, mode: int = 0o600) -> None:
-    """Make a file in an open folder of the user's own hold ``content``: all of it, or as it was.
-
-    What a kill leaves behind has the name ``.NAME.new``. Raises OSError.
-    """
-    fresh = f".{name}.new"
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(fresh, dir_fd=folder_fd)
-    fd = open_entry(folder_fd, fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        with os.fdopen(fd, "wb") as stream:
-            os.fchmod(fd, mode)  # whatever the umask says
-            stream.write(content)
-        os.rename(fresh, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(fresh, dir_fd=folder_fd)
-        raise

@@ -11,7 +11,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from foundation.errors import HostError, OutputError
-from foundation.trust import make_folder, open_own, read_file, write_file
+from foundation.trust import make_folder, open_own, read_file
+from foundation.whole_file import write_in
 from gangd.control.order_requests import Order
 from gangd.control.order_server import ControlServer
 from gangd.controller.lead import Alone, Lead
@@ -125,7 +126,7 @@ class Keeper:
     def _write(self, name: str, content: bytes, mode: int) -> None:
         """Write a file of the folder; a reader never sees half of it."""
         try:
-            write_file(self._fd, name, content, mode)
+            write_in(self._fd, name, content, mode)
         except OSError as error:
             raise OutputError(f"cannot write {self.folder / name}: {error.strerror}") from error
 

@@ -19,7 +19,8 @@ from pathlib import Path
 import msgspec
 
 from foundation.errors import HostError, OutputError
-from foundation.trust import names_in, read_file, write_file
+from foundation.trust import names_in, read_file
+from foundation.whole_file import write_in
 
 LEADER_NAME = "leader.json"
 _TERM = re.compile(r"term-([0-9]{1,15})")
@@ -84,7 +85,7 @@ class LeadFile:
 
     def write(self, leader: Leader) -> None:
         """Write the lease; raises OSError."""
-        write_file(self._fd, LEADER_NAME, msgspec.json.encode(leader), 0o644)
+        write_in(self._fd, LEADER_NAME, msgspec.json.encode(leader), 0o644)
 
 
 class Lead:

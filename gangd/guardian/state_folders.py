@@ -17,7 +17,8 @@ from pathlib import Path
 
 from foundation.errors import HostError, TrustError
 from foundation.in_memory import SHM
-from foundation.trust import make_folder, names_in, open_folder, read_file, write_file
+from foundation.trust import make_folder, names_in, open_folder, read_file
+from foundation.whole_file import write_in
 
 _LONGEST_PATH = 4096
 
@@ -74,7 +75,7 @@ def _note(path: bytes, registry: Path) -> None:
     fd, _ = make_folder(registry, 0o700)
     try:
         with contextlib.suppress(FileExistsError):  # the agent of another node makes the same note
-            write_file(fd, hashlib.sha256(path).hexdigest()[:16], path)
+            write_in(fd, hashlib.sha256(path).hexdigest()[:16], path)
     finally:
         os.close(fd)
 

@@ -34,6 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foundation.errors import HostError
+from foundation.whole_file import draft_at
 from gangd.freezer.procfs import PROC, boot_id, read_stat
 
 MAGIC = b"osubgang"
@@ -121,12 +122,11 @@ class StateFile:
         for at, text in ((_BOOT_AT, boot_id()), (_NODE_AT, node), (_ROOT_AT, root), (_CPU_ROOT_AT, cpu_root)):
             raw = text.encode()
             struct.pack_into(f"=H{len(raw)}s", header, at, len(raw), raw)
-        fresh = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            os.write(fd, header)
-            os.posix_fallocate(fd, 0, HEADER_BYTES + RECORDS * RECORD_BYTES)
-            fresh.replace(path)
+            with draft_at(path, draft=f".{path.name}.{os.getpid()}") as fresh:
+                fd = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+                os.write(fd, header)
+                os.posix_fallocate(fd, 0, HEADER_BYTES + RECORDS * RECORD_BYTES)
         except OSError as error:
             raise HostError(f"cannot write the agent's state file {path}: {error.strerror}") from error
         return cls(fd, path)

@@ -19,8 +19,8 @@ from foundation.trust import (
     open_own,
     read_file,
     read_trusted,
-    write_file,
 )
+from foundation.whole_file import write_in
 
 OTHER = 61_234
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file to somebody else")
@@ -153,8 +153,8 @@ def folder_fd(tmp_path: Path) -> Iterator[int]:
 def test_files_are_replaced_whole_with_the_mode_that_was_asked_for(tmp_path: Path, folder_fd: int) -> None:
     old = os.umask(0o077)
     try:
-        write_file(folder_fd, "a", b"one", 0o644)
-        write_file(folder_fd, "a", b"two", 0o640)
+        write_in(folder_fd, "a", b"one", 0o644)
+        write_in(folder_fd, "a", b"two", 0o640)
     finally:
         os.umask(old)
     assert read_file(folder_fd, "a") == b"two"
@@ -168,7 +168,7 @@ def test_what_a_kill_left_is_no_obstacle_and_a_link_in_its_place_leads_nowhere(
     (tmp_path / "precious").write_text("mine")
     (tmp_path / ".a.new").symlink_to(tmp_path / "precious")
     (tmp_path / "a").symlink_to(tmp_path / "precious")
-    write_file(folder_fd, "a", b"x")
+    write_in(folder_fd, "a", b"x")
     assert (tmp_path / "precious").read_text() == "mine"
     assert not (tmp_path / "a").is_symlink()
 
