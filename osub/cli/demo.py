@@ -16,7 +16,7 @@ from analysis.table import metrics_tables
 from analysis.verdict.show import verdict_lines
 from osub.cli.replay_watch import watch_replay
 from osub.cli.terminal import Console
-from osub.cli.trace_files import Lenient
+from osub.cli.trace.files import Lenient
 from osub.demo.whole import demonstrate
 from submitter.replay import Collect, Look, Replay
 

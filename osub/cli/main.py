@@ -40,8 +40,16 @@ COMMANDS = {
 }
 
 
+_FOLDERS = frozenset(
+    {
+        "trace",
+    }
+)
+"""Commands of several modules; ``command`` is the one to begin with."""
+
+
 class Commands(click.Group):
-    """A group whose members are the modules of ``osub.cli``, imported on use."""
+    """A group whose members are the modules and folders of ``osub.cli``, imported on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the names in the order of ``COMMANDS``."""
@@ -51,7 +59,8 @@ class Commands(click.Group):
         """Import the module of that name and return its ``app``, or its function as a command."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"osub.cli.{cmd_name}")
+        where = f"{cmd_name}.command" if cmd_name in _FOLDERS else cmd_name
+        module = importlib.import_module(f"osub.cli.{where}")
         app = getattr(module, "app", None)
         if app is None:
             app = application()

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from foundation.errors import InputError
-from osub.cli.trace import app
+from osub.cli.trace.command import app
 
 TRACE = b"""\
 ; Installation: Lab [bold]\x1b[31m

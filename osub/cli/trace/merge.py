@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from foundation.errors import UsageError
-from osub.cli.trace_files import AsJson, Force, Lenient, OutFile, check_free, deliver, load, print_json
+from osub.cli.trace.files import AsJson, Force, Lenient, OutFile, check_free, deliver, load, print_json
 from workloads.trace.merge import Align, merge_traces
 
 

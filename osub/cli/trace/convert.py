@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import typer
 
 from foundation.errors import UsageError
-from osub.cli.trace_files import (
+from osub.cli.trace.files import (
     AsJson,
     Force,
     Lenient,

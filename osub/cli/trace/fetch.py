@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from osub.cli.terminal import Console
-from osub.cli.trace_files import AsJson, counting, print_json
+from osub.cli.trace.files import AsJson, counting, print_json
 from workloads.importers.archive import ARCHIVE, LOGS, find_log
 from workloads.importers.fetch import cache_folder, fetch_log
 

@@ -10,8 +10,8 @@ import typer
 
 from foundation.errors import InputError, UsageError
 from osub.cli.terminal import Console
-from osub.cli.trace_files import AsJson, Force, Seed, check_free, deliver, print_json, working
-from osub.cli.trace_tables import behaviour_table
+from osub.cli.trace.files import AsJson, Force, Seed, check_free, deliver, print_json, working
+from osub.cli.trace.tables import behaviour_table
 from workloads.behaviour.library import pattern_trace, read_library
 from workloads.behaviour.model import THRESHOLD_CORES
 from workloads.behaviour.statistics import PUBLISHED, behaviour_statistics

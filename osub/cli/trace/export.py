@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from foundation.errors import UsageError
-from osub.cli.trace_files import AsJson, Force, Lenient, check_free, print_json, working
+from osub.cli.trace.files import AsJson, Force, Lenient, check_free, print_json, working
 from osub.live.system_named import size_named
 from workloads.exchange.exported import Export, export_run, export_trace
 from workloads.exchange.forms import ExchangeForm

@@ -10,7 +10,7 @@ import typer
 
 from foundation.errors import UsageError
 from osub.cli.terminal import Console
-from osub.cli.trace_files import (
+from osub.cli.trace.files import (
     AsJson,
     Force,
     Lenient,
@@ -23,7 +23,7 @@ from osub.cli.trace_files import (
     print_json,
     working,
 )
-from osub.cli.trace_tables import behaviour_table
+from osub.cli.trace.tables import behaviour_table
 from workloads.behaviour.library import NEAREST, EmbedReport, embed_recordings, read_library
 from workloads.behaviour.model import THRESHOLD_CORES
 from workloads.behaviour.statistics import PUBLISHED, behaviour_statistics

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from foundation.errors import UsageError
 from osub.cli.terminal import Console
-from osub.cli.trace_files import (
+from osub.cli.trace.files import (
     AsJson,
     Force,
     InteractiveQueue,
@@ -27,7 +27,7 @@ from osub.cli.trace_files import (
     print_json,
     queue_of,
 )
-from osub.cli.trace_tables import duration, kinds_table
+from osub.cli.trace.tables import duration, kinds_table
 from osub.live.system_named import system_named
 from simulator.system import System
 from workloads.swf import SwfTrace

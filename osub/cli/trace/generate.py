@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from foundation.units import counted
-from osub.cli.trace_files import AsJson, Force, OutFile, Seed, check_free, deliver, print_json, working
+from osub.cli.trace.files import AsJson, Force, OutFile, Seed, check_free, deliver, print_json, working
 from osub.live.system_named import system_named
 from workloads.trace.generate import generate_trace, offered_load
 from workloads.trace.kinds import summarize_kinds

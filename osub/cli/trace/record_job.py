@@ -12,7 +12,7 @@ import typer
 from foundation.errors import InputError, UsageError
 from osub.cli.interrupts import told_of_signals
 from osub.cli.terminal import Console
-from osub.cli.trace_files import AsJson, Force, check_free, print_json
+from osub.cli.trace.files import AsJson, Force, check_free, print_json
 from workloads.behaviour.model import THRESHOLD_CORES, busy_idle
 from workloads.behaviour.record import record
 from workloads.behaviour.recording import write_as_taken

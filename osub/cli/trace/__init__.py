@@ -1,0 +1,1 @@
+"""``osub trace``: look at job traces and transform them."""
