@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from foundation.errors import InputError
-from osub.cli.predict import app
+from osub.cli.predict.command import app
 from predictor.dataset import Kind, read_pairs, write_pairs
 from predictor.dataset.dcslab import read_dcslab
 from predictor.model.few import few_of

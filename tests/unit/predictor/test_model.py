@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from foundation.errors import InputError
-from osub.cli.predict import app
+from osub.cli.predict.command import app
 from predictor.dataset import APPLICATIONS, COUNTERS, PAIRS, STRESSOR, Kind, Pairs, write_pairs
 from predictor.model import Model, read_model, write_model
 from predictor.model.clusters import cluster

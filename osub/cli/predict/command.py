@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from osub.cli.application import application
-from osub.cli.predict_compare import compare
-from osub.cli.predict_counters import counters
-from osub.cli.predict_evaluate import evaluate
-from osub.cli.predict_fit import fit
-from osub.cli.predict_import import import_
-from osub.cli.predict_measure import measure
-from osub.cli.predict_pair import matrix, pair
-from osub.cli.predict_run import run
+from osub.cli.predict.compare_pairs import compare
+from osub.cli.predict.count import counters
+from osub.cli.predict.evaluate import evaluate
+from osub.cli.predict.fit_model import fit
+from osub.cli.predict.import_pairs import import_
+from osub.cli.predict.measure_pairs import measure
+from osub.cli.predict.pair_and_matrix import matrix, pair
+from osub.cli.predict.run_application import run
 
 app = application("Which applications may share a core: counters, measured pairs, models.")
 

@@ -1,0 +1,1 @@
+"""``osub predict``: which applications may share a core."""
