@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import simulator.experiments.studies
 from foundation.errors import OutputError, UsageError
-from osub.cli.experiment import app
+from osub.cli.experiment.command import app
 from simulator.experiments.claim_study import study_names
 
 SOURCE = """

@@ -13,7 +13,7 @@ from click.testing import Result as Outcome
 from typer.testing import CliRunner
 
 from foundation.errors import InputError, UsageError
-from osub.cli.experiment import app
+from osub.cli.experiment.command import app
 from simulator.choices import Words, setting_of
 from simulator.engine.rules import Rules
 from simulator.experiments import kit, thesis5, thesis6

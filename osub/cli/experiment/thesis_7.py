@@ -12,7 +12,7 @@ import typer
 
 from analysis.claims.table import claims_table, tally
 from foundation.units import seconds_of
-from osub.cli.experiment_show import note, progress, show_table
+from osub.cli.experiment.show import note, progress, show_table
 from osub.cli.interrupts import ended_as_by_ctrl_c
 from osub.cli.out_file import check_free
 from osub.cli.terminal import Console, roughly

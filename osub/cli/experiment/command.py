@@ -14,9 +14,9 @@ import msgspec
 import typer
 
 from analysis.claims.table import claims_table, tally
-from osub.cli import experiment_thesis
 from osub.cli.application import Group, application
-from osub.cli.experiment_show import note, progress, show_table, steps_of
+from osub.cli.experiment import thesis_5_and_6 as experiment_thesis
+from osub.cli.experiment.show import note, progress, show_table, steps_of
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console
 

@@ -10,8 +10,8 @@ import typer
 
 from foundation.errors import UsageError
 from osub.cli.application import application
-from osub.cli.experiment_physical import thesis_7
-from osub.cli.experiment_show import note, progress, show_table, steps_of
+from osub.cli.experiment.show import note, progress, show_table, steps_of
+from osub.cli.experiment.thesis_7 import thesis_7
 from osub.cli.out_file import Force, check_free
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""``osub experiment``: published experiments again."""
