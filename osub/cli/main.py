@@ -42,6 +42,7 @@ COMMANDS = {
 
 _FOLDERS = frozenset(
     {
+        "evict",
         "experiment",
         "predict",
         "trace",

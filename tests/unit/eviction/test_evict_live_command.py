@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from foundation.slurm import FakeSlurm, JobState, SubmitRequest
-from osub.cli import evict_live
+from osub.cli.evict import live as evict_live
 from osub.live.evicting import Surroundings
 from tests.unit.eviction.test_evict_command import call
 

@@ -12,8 +12,8 @@ import msgspec
 import typer
 
 from foundation.errors import UsageError
-from osub.cli.evict_orders import show_commands, show_outcomes, told
-from osub.cli.evict_show import facts_of, show_answers
+from osub.cli.evict.answers_shown import facts_of, show_answers
+from osub.cli.evict.orders_shown import show_commands, show_outcomes, told
 from osub.cli.interrupts import ended_as_by_ctrl_c
 from osub.cli.terminal import Console
 from osub.live.evicting import Found, Wanted, check_freed, eviction_of, look_and_answer, surroundings

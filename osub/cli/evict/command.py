@@ -12,7 +12,7 @@ import typer
 
 from foundation.errors import UsageError
 from foundation.slurm import Receiver
-from osub.cli.evict_show import show_answers, to_json
+from osub.cli.evict.answers_shown import show_answers, to_json
 from osub.cli.out_file import Force, check_free
 from simulator.eviction import Question, Solver, solve
 from simulator.eviction.jobs_file import read_jobs
@@ -143,7 +143,7 @@ def evict(
     given = _given({"--overlap": overlap, "--skip": skip})
     if given:
         raise UsageError(f"{given} is for a table of jobs")
-    from osub.cli.evict_live import evict_live
+    from osub.cli.evict.live import evict_live
     from osub.live.evicting import Wanted
     from osub.live.eviction import read_known
     from simulator.eviction.running import Rules

@@ -1,0 +1,1 @@
+"""``osub evict``: which running jobs to kill or to checkpoint, of a table or on a live Slurm."""
