@@ -42,6 +42,7 @@ COMMANDS = {
 
 _FOLDERS = frozenset(
     {
+        "gang",
         "evict",
         "experiment",
         "predict",

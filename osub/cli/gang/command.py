@@ -19,7 +19,7 @@ from gangd.control.ask import ask
 from gangd.control.order_requests import Request, Target, Verb
 from gangd.controller.status import Status, read_status
 from osub.cli.application import application
-from osub.cli.gang_accounts import accounts
+from osub.cli.gang.accounts import accounts
 from osub.cli.terminal import Console
 from osub.cli.top_frame import complaint_of, told_order
 from osub.live.gangd_state import pulse_of, usual_status

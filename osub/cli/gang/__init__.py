@@ -1,0 +1,1 @@
+"""``osub gang``: control the gang scheduler while it runs."""
