@@ -42,6 +42,7 @@ COMMANDS = {
 
 _FOLDERS = frozenset(
     {
+        "top",
         "gang",
         "evict",
         "experiment",

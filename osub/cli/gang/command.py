@@ -21,7 +21,7 @@ from gangd.controller.status import Status, read_status
 from osub.cli.application import application
 from osub.cli.gang.accounts import accounts
 from osub.cli.terminal import Console
-from osub.cli.top_frame import complaint_of, told_order
+from osub.cli.top.frame import complaint_of, told_order
 from osub.live.gangd_state import pulse_of, usual_status
 
 app = application("Control the gang scheduler while it runs: pause, resume, drain, weigh; sum what it held.")

@@ -14,7 +14,7 @@ from rich.console import Console
 from deploy.local import Gang
 from gangd.controller.status import AlarmStatus, JobStatus, NodeStatus, Role, Status
 from osub.cli.main import run
-from osub.cli.top_frame import Screen, frame
+from osub.cli.top.frame import Screen, frame
 from osub.live.gangd_state import Pulse
 
 WELL = Pulse(0.4, process=True)

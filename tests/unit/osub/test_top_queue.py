@@ -7,7 +7,7 @@ import io
 from foundation.errors import ClusterError
 from foundation.slurm import Job, JobSnapshot, JobState, NodeCores
 from osub.cli.terminal import Console
-from osub.cli.top_frame import Screen, frame
+from osub.cli.top.frame import Screen, frame
 from osub.live.queue import Queue, QueueEye, Told, queue_of
 from tests.fixtures.gang_host import until
 from tests.unit.osub.test_cli_top import WELL, status

@@ -21,7 +21,7 @@ from foundation.slurm import CommandSlurm
 from gangd.controller.about_job import about
 from gangd.controller.status import read_status
 from osub.cli.terminal import Console
-from osub.cli.top_frame import Screen, frame
+from osub.cli.top.frame import Screen, frame
 from osub.live.gangd_state import find_gangd, pulse_of
 from osub.live.queue import QueueEye
 

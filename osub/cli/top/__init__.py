@@ -1,0 +1,1 @@
+"""``osub top``: a live view of the gang scheduler."""
