@@ -42,6 +42,7 @@ COMMANDS = {
 
 _FOLDERS = frozenset(
     {
+        "workloads",
         "top",
         "gang",
         "evict",

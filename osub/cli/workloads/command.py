@@ -15,8 +15,8 @@ from foundation.errors import HostError, UsageError
 from osub.cli.application import application
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console
-from osub.cli.workloads_check import check
-from osub.cli.workloads_kinds import (
+from osub.cli.workloads.check import check
+from osub.cli.workloads.job_options import (
     Apps,
     Cluster,
     InteractiveQueue,

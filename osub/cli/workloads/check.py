@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from osub.cli.terminal import Console
-from osub.cli.workloads_kinds import (
+from osub.cli.workloads.job_options import (
     Apps,
     Cluster,
     InteractiveQueue,

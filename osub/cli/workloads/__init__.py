@@ -1,0 +1,1 @@
+"""``osub workloads``: what jobs need before they can keep their times."""
