@@ -42,6 +42,7 @@ COMMANDS = {
 
 _FOLDERS = frozenset(
     {
+        "simulate",
         "workloads",
         "top",
         "gang",

@@ -10,7 +10,7 @@ import pytest
 from foundation.errors import UsageError
 from foundation.records import load_run
 from osub.cli.main import run
-from osub.cli.simulate_several import multiplicities
+from osub.cli.simulate.several import multiplicities
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 COUNT = 250
-COMMAND = "import typer; from osub.cli.simulate import simulate; typer.run(simulate)"
+COMMAND = "import typer; from osub.cli.simulate.command import simulate; typer.run(simulate)"
 
 
 @pytest.fixture(scope="module")

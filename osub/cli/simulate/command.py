@@ -15,7 +15,7 @@ import typer
 from foundation.errors import UsageError
 from osub.api.run import Run
 from osub.cli.out_file import Force, clear_run
-from osub.cli.simulate_several import multiplicities, simulate_several
+from osub.cli.simulate.several import multiplicities, simulate_several
 from osub.cli.waiting import waiting
 from predictor.chosen import other_cpu
 
@@ -187,7 +187,7 @@ def simulate(
         clear_run(folder, force)
     fitted = None
     if fit is not None:
-        from osub.cli.simulate_fit import read_fit, show_fit
+        from osub.cli.simulate.fit_shown import read_fit, show_fit
 
         if len(several) > 1:
             raise UsageError("--fit is of one multiplicity: give one")

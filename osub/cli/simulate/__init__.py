@@ -1,0 +1,1 @@
+"""``osub simulate``: a trace on a simulated cluster."""
