@@ -14,7 +14,7 @@ from rich.text import Text
 from analysis.comparison import error_tables
 from analysis.table import metrics_tables
 from analysis.verdict.show import verdict_lines
-from osub.cli.replay_watch import watch_replay
+from osub.cli.replay.watch import watch_replay
 from osub.cli.terminal import Console
 from osub.cli.trace.files import Lenient
 from osub.demo.whole import demonstrate

@@ -42,6 +42,7 @@ COMMANDS = {
 
 _FOLDERS = frozenset(
     {
+        "replay",
         "simulate",
         "workloads",
         "top",

@@ -136,7 +136,7 @@ def thesis_7(
 
 def _follow(session: Replay, title: str, collect: Collect | None, most_s: float, look: Look) -> bool:
     """Carry a replay out under a progress bar."""
-    from osub.cli.replay_watch import watch_replay
+    from osub.cli.replay.watch import watch_replay
 
     return watch_replay(session, title, collect, most_s, outlives_us=False, look=look)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from osub.cli.replay_watch import _ask
+from osub.cli.replay.watch import _ask
 from osub.cli.terminal import roughly
 from submitter.replay import Progress, Wish
 

@@ -21,7 +21,7 @@ from foundation.slurm import CommandSlurm
 from foundation.slurm.sbatch import check_options
 from foundation.units import counted
 from osub.cli.out_file import Force, clear_run
-from osub.cli.replay_watch import watch_replay
+from osub.cli.replay.watch import watch_replay
 from osub.cli.trace.files import Lenient
 from osub.live.cluster import find_cluster, meet
 from osub.live.gang import AUTO, FoundGang, collector_of, find_gang

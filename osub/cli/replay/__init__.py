@@ -1,0 +1,1 @@
+"""``osub replay``: a trace on a real Slurm."""
