@@ -42,6 +42,7 @@ COMMANDS = {
 
 _FOLDERS = frozenset(
     {
+        "cluster",
         "replay",
         "simulate",
         "workloads",

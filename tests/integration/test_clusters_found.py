@@ -13,7 +13,7 @@ from deploy.local import LocalCluster
 from deploy.local.found import live_clusters
 from deploy.local.members import MARK
 from deploy.local.processes import Facts, all_facts
-from osub.cli.cluster import app
+from osub.cli.cluster.command import app
 from osub.live.cluster import default_state
 
 pytestmark = [pytest.mark.slurm, pytest.mark.beside]

@@ -24,7 +24,7 @@ from deploy.local.home import take_home
 from deploy.local.layout import names_of
 from deploy.shape import Gang, Shape
 from foundation.errors import ClusterError, HostError, InputError, OsubError, TrustError
-from osub.cli.cluster import app
+from osub.cli.cluster.command import app
 from tests.fixtures.fake_engine import DOCKER_INFO, FakeEngine
 
 FACTS = Facts(hierarchy="v1", cpus=2, memory_mib=8192, knows_start_interval=False)

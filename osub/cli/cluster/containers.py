@@ -15,8 +15,8 @@ from deploy.compose.cluster import ComposeCluster, ComposeStatus, Options
 from deploy.compose.containers import Container
 from deploy.compose.engine import EngineName
 from deploy.shape import Shape
+from osub.cli.cluster.job_counts import job_counts, unreadable_lines
 from osub.cli.terminal import Console
-from osub.cli.unreadable import job_counts, unreadable_lines
 
 
 def up(

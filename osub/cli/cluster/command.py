@@ -21,10 +21,10 @@ from deploy.local.cluster import Status
 from deploy.local.found import live_clusters
 from deploy.local.host import look_at_host
 from foundation.errors import UsageError
-from osub.cli import containers
 from osub.cli.application import application
+from osub.cli.cluster import containers
+from osub.cli.cluster.job_counts import job_counts, unreadable_lines
 from osub.cli.terminal import Console
-from osub.cli.unreadable import job_counts, unreadable_lines
 from osub.live.cluster import default_state
 
 app = application("A real Slurm on this host, for experiments.")

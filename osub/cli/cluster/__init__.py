@@ -1,0 +1,1 @@
+"""``osub cluster``: test clusters on this host, embedded or in containers."""
