@@ -42,6 +42,7 @@ COMMANDS = {
 
 _FOLDERS = frozenset(
     {
+        "doctor",
         "cluster",
         "replay",
         "simulate",

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from deploy.local.examine import examine_host
 from foundation.errors import UsageError
-from osub.cli.doctor_cluster import doctor_cluster
+from osub.cli.doctor.live_cluster import doctor_cluster
 from osub.cli.terminal import Console
 from osub.live.job_folders import job_folders
 
