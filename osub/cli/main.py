@@ -41,19 +41,7 @@ COMMANDS = {
 
 
 _FOLDERS = frozenset(
-    {
-        "doctor",
-        "cluster",
-        "replay",
-        "simulate",
-        "workloads",
-        "top",
-        "gang",
-        "evict",
-        "experiment",
-        "predict",
-        "trace",
-    }
+    "cluster doctor evict experiment gang predict replay simulate top trace workloads".split()
 )
 """Commands of several modules; ``command`` is the one to begin with."""
 
