@@ -41,7 +41,19 @@ COMMANDS = {
 
 
 _FOLDERS = frozenset(
-    "cluster doctor evict experiment gang predict replay simulate top trace workloads".split()
+    [
+        "cluster",
+        "doctor",
+        "evict",
+        "experiment",
+        "gang",
+        "predict",
+        "replay",
+        "simulate",
+        "top",
+        "trace",
+        "workloads",
+    ]
 )
 """Commands of several modules; ``command`` is the one to begin with."""
 
