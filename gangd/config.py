@@ -10,6 +10,7 @@ import msgspec
 
 from foundation.config import load_toml
 from foundation.errors import UsageError
+from foundation.slurm.marks import MarkField
 from foundation.trust import read_trusted
 from gangd.controller.slicefiles import HOUR_NS, MIB, Retention
 from gangd.core import InvalidSettings, Settings
@@ -103,6 +104,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         How: ``any`` (``pyslurm`` where one fits, else Slurm's commands), ``pyslurm`` or ``commands``.
     move_ends
         Whether ends of jobs are moved by their frozen time.
+    mark_jobs
+        Where a job that begins to share cores is told so, once and only if nobody has written there:
+        ``admin_comment`` or ``extra``; None: nowhere.
     metrics
         Where metrics and health are handed out over HTTP: ``PORT`` of the loopback, or ``ADDRESS:PORT``; None
         for nowhere.
@@ -155,6 +159,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     snapshot_s: Seconds = 1.0
     jobs_from: Literal["any", "pyslurm", "commands"] = "any"
     move_ends: bool = True
+    mark_jobs: Literal["admin_comment", "extra"] | None = None
     metrics: str | int | None = None
     metrics_token: Path | None = None
     status_mode: Annotated[str, msgspec.Meta(pattern="^0[0-7]{3}$")] | None = None
@@ -172,6 +177,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def retention(self) -> Retention:
         """Return when a new file of the record is begun, and how many are kept."""
         return Retention(round(self.record_mib * MIB), round(self.record_hours * HOUR_NS), self.record_parts)
+
+    def mark_field(self) -> MarkField | None:
+        """Return the field in which jobs are told that they share cores."""
+        fields = {"admin_comment": MarkField.ADMIN_COMMENT, "extra": MarkField.EXTRA}
+        return None if self.mark_jobs is None else fields[self.mark_jobs]
 
     def metrics_address(self) -> Address | None:
         """Return where metrics are handed out; raises ``UsageError`` for what is no address."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from foundation.slurm.accounting import Accounted
+from foundation.slurm.marks import MarkField
 from foundation.slurm.types import AccountingNames, Job, JobSnapshot, Node, Partition, Reservation
 
 
@@ -184,6 +185,26 @@ class SlurmClient(Protocol):
         ------
         SlurmUnreachableError
             Slurm did not answer for some of them: these ends may have been moved or not.
+        """
+        ...
+
+    def mark(self, job_ids: Iterable[int], where: MarkField, text: str) -> Mapping[int, str]:
+        """Write a word into a field of running jobs, in the place of what is there.
+
+        Parameters
+        ----------
+        text
+            Letters, digits and ``:=_-``, at most 128.
+
+        Returns
+        -------
+        mapping
+            Why Slurm refused, by job.
+
+        Raises
+        ------
+        SlurmUnreachableError
+            Slurm did not answer for some of them.
         """
         ...
 

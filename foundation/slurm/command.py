@@ -22,6 +22,7 @@ from foundation.slurm.faults import (
     SubmitUncertainError,
     UnreadableJobError,
 )
+from foundation.slurm.marks import MarkField, marking_script
 from foundation.slurm.nodebook import NodeBook
 from foundation.slurm.pulse import QuietSource
 from foundation.slurm.run import Answer, Runner, run_command
@@ -215,17 +216,12 @@ class CommandSlurm:
 
     def move_ends(self, ends: Mapping[int, int]) -> Mapping[int, str]:
         """Move the ends of running jobs by one command; see :class:`SlurmClient`."""
-        answer = self._runner(["scontrol"], moving_script(ends), self._environment, self._timeout_s)
-        outcomes = read_outcomes(answer.stderr)
-        away = [job for job, said in outcomes.items() if any(sign in said for sign in _AWAY)]
-        missing = [job for job in ends if job not in outcomes]
-        if away or missing:
-            said = outcomes[away[0]] if away else _last_line(answer)
-            silent = len(away) + len(missing)
-            raise SlurmUnreachableError(
-                f"Slurm did not say that it moved the ends of {silent} of {len(ends)} jobs ({said})"
-            )
-        return {job: one_line(said) for job, said in outcomes.items() if said}
+        return self._update("moved the ends of", list(ends), moving_script(ends))
+
+    def mark(self, job_ids: Iterable[int], where: MarkField, text: str) -> Mapping[int, str]:
+        """Write a word into a field of running jobs by one command; see :class:`SlurmClient`."""
+        ids = list(job_ids)
+        return self._update("marked", ids, marking_script(ids, where, text))
 
     def put_back(self, job: int | str, *, held: bool = False) -> None:
         """End a job and put it back to the queue; see :class:`SlurmClient`."""
@@ -234,6 +230,20 @@ class CommandSlurm:
     def signal(self, job: int | str, signal_name: str, receiver: Receiver = Receiver.STEPS) -> None:
         """Send a signal to a job; see :class:`SlurmClient`."""
         self._tell(*signal_words(job, signal_name, receiver))
+
+    def _update(self, what: str, job_ids: Sequence[int], script: str) -> Mapping[int, str]:
+        """Carry out one update of each job; returns why Slurm refused, by job."""
+        answer = self._runner(["scontrol"], script, self._environment, self._timeout_s)
+        outcomes = read_outcomes(answer.stderr)
+        away = [job for job, said in outcomes.items() if any(sign in said for sign in _AWAY)]
+        missing = [job for job in job_ids if job not in outcomes]
+        if away or missing:
+            said = outcomes[away[0]] if away else _last_line(answer)
+            silent = len(away) + len(missing)
+            raise SlurmUnreachableError(
+                f"Slurm did not say that it {what} {silent} of {len(job_ids)} jobs ({said})"
+            )
+        return {job: one_line(said) for job, said in outcomes.items() if said}
 
     def _ask_nodes(self) -> list[Node]:
         return read_nodes(self._ask("scontrol", "show", "-o", "node"))

@@ -10,8 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-_MARK = "end-of-"
-_UNKNOWN = f"invalid keyword: {_MARK}"
+MARK = "end-of-"
+"""What comes before the number of a job whose line is over."""
+_UNKNOWN = f"invalid keyword: {MARK}"
 
 
 def moving_script(ends: Mapping[int, int]) -> str:
@@ -19,7 +20,7 @@ def moving_script(ends: Mapping[int, int]) -> str:
     lines = []
     for job_id, end_time in ends.items():
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(end_time))
-        lines.append(f"update JobId={job_id:d} EndTime={stamp}\n{_MARK}{job_id:d}\n")
+        lines.append(f"update JobId={job_id:d} EndTime={stamp}\n{MARK}{job_id:d}\n")
     return "".join(lines)
 
 

@@ -19,6 +19,7 @@ from foundation.slurm.faults import (
     SubmitUncertainError,
     UnreadableJobError,
 )
+from foundation.slurm.marks import MarkField
 from foundation.slurm.types import (
     AccountingNames,
     Job,
@@ -317,6 +318,20 @@ class FakeSlurm:
             else:
                 limit_s = end_time - entry.job.start_time
                 entry.job = replace(entry.job, end_time=end_time, time_limit_s=limit_s)
+        return refused
+
+    def mark(self, job_ids: Iterable[int], where: MarkField, text: str) -> Mapping[int, str]:
+        """Write a word into a field of running jobs, in the place of what is there."""
+        self._reach()
+        refused: dict[int, str] = {}
+        for job_id in job_ids:
+            entry = self._entries.get(job_id)
+            if entry is None or not entry.job.state.holds_cores:
+                refused[job_id] = f"Invalid job id specified for job {job_id}"
+            elif where is MarkField.EXTRA:
+                entry.job = replace(entry.job, extra=text)
+            else:
+                entry.job = replace(entry.job, admin_comment=text)
         return refused
 
     def put_back(self, job: int | str, *, held: bool = False) -> None:

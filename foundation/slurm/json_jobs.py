@@ -145,6 +145,7 @@ def _job(record: Record, find: FindNode) -> Job:
         account=record.account or None,
         qos=record.qos or None,
         reservation=record.resv_name or None,
+        extra=record.extra,
     )
 
 

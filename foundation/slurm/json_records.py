@@ -113,6 +113,7 @@ class Record(msgspec.Struct, frozen=True):
     name: str | None = None
     comment: str | None = None
     admin_comment: str | None = None
+    extra: str | None = None
     features: str | None = None
     account: str | None = None
     qos: str | None = None

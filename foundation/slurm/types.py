@@ -100,8 +100,9 @@ class Job:
     All of it is Slurm's, but for ``name``, ``comment`` and ``features``: users write these, any character may
     be in them, and they are None where they are not set or not known. So do they ``account``, where Slurm
     does not enforce it (AccountingStorageEnforce). ``admin_comment`` is written by
-    operators and plugins, any character may be in it too. Times are seconds since the Unix epoch
-    and whole, as Slurm stamps them; None where Slurm says Unknown. ``time_limit_s`` is None for UNLIMITED.
+    operators and plugins, any character may be in it too. ``extra`` is the user's or an operator's, empty
+    where it is not set, and None where it is not known (before Slurm 23.02 jobs have none). Times are seconds
+    since the Unix epoch and whole, as Slurm stamps them; None where Slurm says Unknown. ``time_limit_s`` is None for UNLIMITED.
     ``array_job_id`` and ``het_job_id`` are None for jobs that are neither. ``exit_code`` is the batch
     script's, ``exit_signal`` the signal that ended it (None for none). ``preempt_time`` is known from when
     Slurm preempts the job until it is back in the queue, and not by every source. ``reservation`` is the one
@@ -136,6 +137,7 @@ class Job:
     account: str | None = None
     qos: str | None = None
     reservation: str | None = None
+    extra: str | None = None
 
     @property
     def nodes(self) -> tuple[str, ...]:

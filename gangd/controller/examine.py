@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 from foundation.errors import ClusterError
 from foundation.slurm import SlurmClient
+from foundation.slurm.library import release
+from foundation.slurm.marks import EXTRA_SINCE, MarkField
 from gangd.config import Config, Saying
 from gangd.controller.preflight import check_slurm, hides_jobs
 
@@ -42,6 +44,7 @@ def examine(client: SlurmClient, config: Config) -> Examined:
         Slurm does not answer, its own gang scheduler is on, or jobs would be frozen longer than it bears.
     """
     found, partitions = client.config(), client.partitions()
+    check_marks(config, found.get("SLURM_VERSION", ""))
     warnings = check_slurm(found, partitions, config.settings(), config.may_freeze, config.longest_quantum_ms)
     there = frozenset(one.name for one in partitions)
     known: list[frozenset[str] | None] = [there, None, None]
@@ -53,6 +56,15 @@ def examine(client: SlurmClient, config: Config) -> Examined:
     if config.accounts and not enforces(found, "associations"):
         warnings += (FREE_TO_NAME,)
     return Examined(warnings, hides_jobs(found), there)
+
+
+def check_marks(config: Config, version: str) -> None:
+    """Raise ClusterError where jobs are to be marked in a field that this release of Slurm does not have."""
+    known = release(version)
+    if config.mark_field() is MarkField.EXTRA and known is not None and known < EXTRA_SINCE:
+        raise ClusterError(
+            f'mark_jobs = "extra": jobs of Slurm {version} have no Extra (from 23.02 on); use "admin_comment"'
+        )
 
 
 def unknown_names(

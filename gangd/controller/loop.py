@@ -31,7 +31,7 @@ from gangd.controller.orders import Orders
 from gangd.controller.quota import Quota
 from gangd.controller.sayings import policy_of
 from gangd.controller.slicelog import SliceLog
-from gangd.controller.slurm_worker import Answer, Checked, Failed, Looked, SlurmWorker
+from gangd.controller.slurm_worker import Answer, Checked, Failed, Looked, Marked, SlurmWorker
 from gangd.controller.status import Status, Vitals, describe
 from gangd.controller.unread import Unread, unplaced
 from gangd.controller.uplink import Times, Uplink
@@ -132,6 +132,7 @@ class ControllerLoop:
         self._lines = Lines()
         self._quota = Quota()
         self._worker = SlurmWorker(client, config.snapshot_s, clock)
+        self._worker.mark_in(config.mark_field())
         self._slices = (
             SliceLog(config.record, wall() / 1e6, now_ns, keeper.status_mode, config.retention(), clock, wall)
             if config.record
@@ -307,6 +308,8 @@ class ControllerLoop:
             self._orders.reply(taken.connection, reply, common(message.version))
         if reaction.alarm is not None:
             self._orders.alarm(Alarm("agent", node, reaction.alarm))
+        if reaction.unknown:
+            self._worker.ask_nodes()
         if reaction.foreign:
             self._orders.on_foreign(node, reaction.foreign)
         if reaction.resend:
@@ -337,6 +340,8 @@ class ControllerLoop:
             self._orders.alarm(Alarm("slurm", "slurm", f"cannot {answer.what}: {answer.why}"))
         elif isinstance(answer, Checked):
             self._take_config(answer)
+        elif isinstance(answer, Marked):
+            self._orders.on_marked(answer.jobs, answer.refused, denied=answer.denied)
         elif isinstance(answer, Death):
             self._orders.alarm(alarm_of(answer))
         else:
@@ -396,6 +401,7 @@ class ControllerLoop:
         self._fanout.set_terms(config.settings().lease_ns, config.bounds())
         self._orders.flush()
         self._worker.every_s = config.snapshot_s
+        self._worker.mark_in(config.mark_field())
         self._view.set_policy(policy)
         self._worker.ask()
         log.info("configuration reloaded; endpoints, folders and record stay as they were")

@@ -16,6 +16,7 @@ from gangd.controller.uplink import UnknownAgentError
 from gangd.core import (
     Alarm,
     AskSlurm,
+    BeganToShare,
     Command,
     Exempt,
     GangScheduler,
@@ -128,6 +129,15 @@ class Orders:
             else:
                 self.alarm(Alarm("limits", "slurm", f"Slurm does not move the end of job {job}: {why}"))
 
+    def on_marked(self, marked: int, refused: Mapping[int, str], *, denied: bool) -> None:
+        """Log jobs that were marked; that Slurm lets us mark none is an alarm."""
+        log.info("%d jobs are marked as sharing cores", marked)
+        for job, why in refused.items():
+            log.info("job %d is not marked: %s", job, why)
+        if denied:
+            text = f"Slurm lets gangd mark no job ({next(iter(refused.values()))}): docs/gangd.md, mark_jobs"
+            self.alarm(Alarm("marks", "slurm", text))
+
     def alarm(self, alarm: Alarm) -> None:
         """Raise or clear an alarm; it is logged when that is news."""
         if alarm.cleared:
@@ -160,6 +170,12 @@ class Orders:
                         self.attempt("record slices", partial(self._slices.append, rows))
                 case Alarm():
                     self.alarm(command)
-                case AskSlurm(reason=reason):
-                    log.debug("asking Slurm: %s", reason)
-                    self._worker.ask()
+                case AskSlurm() | BeganToShare():
+                    self._turn_to_slurm(command)
+
+    def _turn_to_slurm(self, command: AskSlurm | BeganToShare) -> None:
+        if isinstance(command, AskSlurm):
+            log.debug("asking Slurm: %s", command.reason)
+            self._worker.ask()
+        elif not self.dry_run:
+            self._worker.mark(command.jobs)

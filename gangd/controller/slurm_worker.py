@@ -7,7 +7,9 @@ reader) is a ``Death`` among the answers, and the thread begins anew.
 
 While looks bring nothing new they become rarer, down to one in ``SLOWEST_S``: agents tell of jobs that begin
 and end, and then Slurm is asked at once. Asking at once that brings nothing new becomes rarer, too, down to
-the usual pause: one node that cries wolf must not keep slurmctld busy.
+the usual pause: one node that cries wolf must not keep slurmctld busy. Nodes are asked for once in a minute;
+sooner when they come and go, or an agent is of one that is not known; and in the very look that shows a job
+on such a node.
 """
 
 from __future__ import annotations
@@ -22,8 +24,10 @@ from functools import partial
 
 from foundation.errors import OsubError
 from foundation.slurm import Job, JobSnapshot, Node, Reservation, SlurmClient
+from foundation.slurm.marks import MarkField, sharing_text
 from gangd.config import Config
 from gangd.controller.examine import examine
+from gangd.controller.marks import Marks
 from gangd.threads import Death, WatchedThread
 
 NODES_EVERY_S = 60.0
@@ -78,7 +82,16 @@ class Checked:
     partitions: frozenset[str] = frozenset()
 
 
-Answer = Looked | Failed | Moved | Checked | Death
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """Jobs were marked, so many; for some, Slurm refused it. ``denied``: none may be, no more is tried."""
+
+    jobs: int
+    refused: Mapping[int, str]
+    denied: bool
+
+
+Answer = Looked | Failed | Moved | Checked | Marked | Death
 
 
 class SlurmWorker:
@@ -112,6 +125,7 @@ class SlurmWorker:
         self._moves: dict[int, tuple[float, float]] = {}
         self._moves_s = 0.0
         self._unchecked: Config | None = None
+        self._marks = Marks()
         self._wake = threading.Condition()
         self._asked = True
         self._asked_pause_s = LEAST_PAUSE_S
@@ -120,6 +134,7 @@ class SlurmWorker:
         self._seen: list[Job] | None = None
         self._names: frozenset[str] | None = None
         self._nodes_come = True
+        self._nodes_asked = False
         self._news = True
         self._thread = WatchedThread("slurm", self._run, self._put)
 
@@ -132,6 +147,22 @@ class SlurmWorker:
         with self._wake:
             self._asked = True
             self._wake.notify()
+
+    def ask_nodes(self) -> None:
+        """Look at the nodes soon, too: an agent is of one that is not known."""
+        with self._wake:
+            self._asked = self._nodes_asked = True
+            self._wake.notify()
+
+    def mark(self, jobs: Sequence[int]) -> None:
+        """Have jobs marked as sharing cores after one of the looks to come, if marks are wanted."""
+        with self._wake:
+            self._marks.add(jobs)
+
+    def mark_in(self, where: MarkField | None) -> None:
+        """Say in which field jobs are marked from now on; None: in none."""
+        with self._wake:
+            self._marks.set_field(where)
 
     def move_end(self, job: int, end_s: float, due_s: float) -> None:
         """Move a job's end, which is ``due_s`` now; of two moves of a job that wait the later counts."""
@@ -185,12 +216,14 @@ class SlurmWorker:
             if moves and not self._answer(f"move the ends of {len(moves)} jobs", partial(self._move, moves)):
                 self._put_back(moves)
             if pause_s <= 0:
-                nodes_every_s = NODES_SOON_S if self._nodes_come else NODES_EVERY_S
+                nodes_every_s = NODES_SOON_S if self._nodes_come or self._nodes_asked else NODES_EVERY_S
                 with_nodes = time.monotonic() >= nodes_s + nodes_every_s
                 answered = self._answer("ask for jobs", partial(self._look, with_nodes))
                 looked_s = time.monotonic()
                 if answered and with_nodes:
-                    nodes_s = looked_s
+                    nodes_s, self._nodes_asked = looked_s, False
+                if answered:
+                    self._mark()
                 if asked:
                     slower_s = min(self._asked_pause_s * 2, max(self.every_s, LEAST_PAUSE_S))
                     self._asked_pause_s = LEAST_PAUSE_S if self._news else slower_s
@@ -199,16 +232,42 @@ class SlurmWorker:
                 self._pause_s = max(self.every_s, slower_s)
 
     def _look(self, with_nodes: bool) -> Looked:
-        nodes = self._client.nodes() if with_nodes else None
-        if nodes is not None:
-            names = frozenset(node.name for node in nodes)
-            self._nodes_come, self._names = names != self._names, names
+        nodes = self._ask_nodes() if with_nodes else None
         reservations = self._client.reservations() if with_nodes else None
         asked_ns = self._clock()
         snapshot = self._client.jobs()
         holding = [job for job in snapshot.jobs if job.cores]
         self._news, self._seen = holding != self._seen, holding
+        if self._news and nodes is None and self._strange(holding):
+            nodes = self._ask_nodes()
         return Looked(asked_ns, snapshot, nodes, reservations)
+
+    def _ask_nodes(self) -> Sequence[Node]:
+        nodes = self._client.nodes()
+        names = frozenset(node.name for node in nodes)
+        self._nodes_come, self._names = names != self._names, names
+        return nodes
+
+    def _strange(self, jobs: Sequence[Job]) -> bool:
+        """Whether a job is on a node that was not there when nodes were asked for."""
+        known = self._names or frozenset()
+        return any(held.node not in known for job in jobs for held in job.cores)
+
+    def _mark(self) -> None:
+        """Mark some of the jobs that wait for it, by what Slurm has just said of them."""
+        with self._wake:
+            where = self._marks.where
+            jobs = self._marks.take(self._seen or (), time.monotonic())
+        if where is None or not jobs:
+            return
+        try:
+            refused = self._client.mark(jobs, where, sharing_text(time.time()))
+        except (OsubError, OSError) as error:  # some may be marked: nobody is marked twice
+            self._put(Failed(f"mark {len(jobs)} jobs as sharing cores", str(error)))
+            return
+        with self._wake:
+            denied = self._marks.refused(refused.values())
+        self._put(Marked(len(jobs) - len(refused), refused, denied))
 
     def _checked(self, config: Config) -> Checked:
         try:

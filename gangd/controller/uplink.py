@@ -72,6 +72,7 @@ class Reaction:
     """Events for the core, answers to the agent, whether it needs its whole plan, and what to alarm.
 
     ``foreign`` are jobs of other nodes of which the agent told; ``events`` have nothing of what it said.
+    ``unknown``: it is of a node that Slurm is not known to have.
     """
 
     events: tuple[Event, ...] = ()
@@ -79,6 +80,7 @@ class Reaction:
     resend: bool = False
     alarm: str | None = None
     foreign: frozenset[int] = frozenset()
+    unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,8 @@ class Uplink:
 
     def _on_hello(self, hello: Hello, now_ns: int, times: Times) -> Reaction:
         if hello.node not in self._cores:
-            return Reaction(replies=(Refused(node=hello.node, reason=f"Slurm has no node {hello.node}"),))
+            refused = Refused(node=hello.node, reason=f"Slurm has no node {hello.node}")
+            return Reaction(replies=(refused,), unknown=True)
         known = self.agents.get(hello.node)
         alarm = None
         if known is not None and known.hello.incarnation != hello.incarnation:

@@ -17,7 +17,7 @@ Events (``events``)
     raises ``InvalidEvent`` and changes nothing.
 Commands (``commands``)
     ``Publish`` tracks in force from a slice on; ``Exempt`` jobs that are not to be held, at once;
-    ``ThawAll``; ``MoveEnd``; ``Record`` rows; ``Alarm``; ``AskSlurm``.
+    ``ThawAll``; ``MoveEnd``; ``Record`` rows; ``Alarm``; ``AskSlurm``; ``BeganToShare``.
 Questions
     ``scheduler.gangs``, ``neighbours``, ``owners(slice)``, ``time`` (where slices lie), ``horizon``,
     ``agents``, ``place(job, node)``, ``limits_state()``.
@@ -35,6 +35,7 @@ from __future__ import annotations
 from gangd.core.commands import (
     Alarm,
     AskSlurm,
+    BeganToShare,
     Command,
     Exempt,
     ExemptKind,
@@ -75,6 +76,7 @@ __all__ = [
     "AgentState",
     "Alarm",
     "AskSlurm",
+    "BeganToShare",
     "Command",
     "CoreError",
     "CoreMap",

@@ -158,4 +158,11 @@ class AskSlurm:
     reason: str
 
 
-Command = Publish | Exempt | ThawAll | MoveEnd | Record | Alarm | AskSlurm
+@dataclass(frozen=True, slots=True)
+class BeganToShare:
+    """Jobs of a gang that shares a core with another one: said once of each gang."""
+
+    jobs: tuple[int, ...]
+
+
+Command = Publish | Exempt | ThawAll | MoveEnd | Record | Alarm | AskSlurm | BeganToShare

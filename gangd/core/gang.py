@@ -50,6 +50,8 @@ class Gang:
         Slice in which it began to wake.
     exempt, exempted
         The exemption that the agents were told of, and for which jobs.
+    has_shared
+        Whether it was said that it shares a core.
     """
 
     __slots__ = (
@@ -60,6 +62,7 @@ class Gang:
         "exempt",
         "exempted",
         "gang",
+        "has_shared",
         "hold",
         "launched",
         "lost",
@@ -92,6 +95,7 @@ class Gang:
         self.strange_ns: int | None = None
         self.ended: set[tuple[int, int]] = set()
         self.stirred = 0
+        self.has_shared = False
         self.exempt: ExemptKind | None = None
         self.exempted: Member | None = None
         self.member = Member(gang, ())

@@ -19,6 +19,7 @@ from gangd.core.checks import check
 from gangd.core.commands import (
     Alarm,
     AskSlurm,
+    BeganToShare,
     Command,
     Exempt,
     ExemptKind,
@@ -286,6 +287,9 @@ class GangScheduler:
             gang.slurm_answered(snapshot.asked_ns, self.settings.lease_ns)
             self._settle(gang)
         for gang in update.changed:
+            if not gang.has_shared and self._people.shares(gang):
+                gang.has_shared = True
+                self._out.append(BeganToShare(tuple(gang.views)))
             self._settle(gang)
             if gang.exempt is not None:
                 self._exempt(gang, gang.exemption)  # on its present nodes, and for the present reason

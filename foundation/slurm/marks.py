@@ -1,0 +1,51 @@
+"""A word about a job where its user sees it: written once, by ``scontrol``, in a field that is empty.
+
+Slurm has two fields for it (slurmctld/job_mgr.c). ``AdminComment`` is in every release, and takes the rights
+of root, of Slurm's user, or of an administrator in slurmdbd (an operator's do not suffice). ``Extra`` of jobs
+is there from 23.02 on; operators may write it, and so may the job's owner. What is written replaces what was
+there: who marks has looked whether the field is empty, and whoever writes between the look and the mark loses.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable
+from enum import StrEnum
+
+from foundation.slurm.ends import MARK
+from foundation.slurm.types import Job
+
+EXTRA_SINCE = (23, 2)
+"""The first release in which jobs have an ``Extra``."""
+
+_TEXT = re.compile(r"[A-Za-z0-9][A-Za-z0-9:=_-]{0,127}")
+
+
+class MarkField(StrEnum):
+    """Where the word is written, as ``scontrol`` names it."""
+
+    ADMIN_COMMENT = "AdminComment"
+    EXTRA = "Extra"
+
+    def is_empty(self, job: Job) -> bool:
+        """Whether the field is known to be empty."""
+        return job.admin_comment is None if self is MarkField.ADMIN_COMMENT else job.extra == ""
+
+
+def sharing_text(wall_s: float) -> str:
+    """Return what is written of a job that shares its cores since an instant, seconds since the epoch."""
+    return f"gangd-shares-cores={time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime(wall_s))}"
+
+
+def marking_script(job_ids: Iterable[int], where: MarkField, text: str) -> str:
+    """Return what marks jobs when ``scontrol`` reads it; ``foundation.slurm.ends`` reads the outcome.
+
+    Raises
+    ------
+    ValueError
+        The text has characters that could be something else for ``scontrol``.
+    """
+    if not _TEXT.fullmatch(text):
+        raise ValueError(f"{text!r} cannot be written with a job")
+    return "".join(f"update JobId={job_id:d} {where}={text}\n{MARK}{job_id:d}\n" for job_id in job_ids)
