@@ -3,7 +3,7 @@
 Slurm has two fields for it (slurmctld/job_mgr.c). ``AdminComment`` is in every release, and takes the rights
 of root, of Slurm's user, or of an administrator in slurmdbd (an operator's do not suffice). ``Extra`` of jobs
 is there from 23.02 on; operators may write it, and so may the job's owner. What is written replaces what was
-there: who marks has looked whether the field is empty, and whoever writes between the look and the mark loses.
+there: who marks has looked whether the field is empty, and who writes between the look and the mark loses.
 """
 
 from __future__ import annotations

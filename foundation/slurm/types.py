@@ -102,7 +102,8 @@ class Job:
     does not enforce it (AccountingStorageEnforce). ``admin_comment`` is written by
     operators and plugins, any character may be in it too. ``extra`` is the user's or an operator's, empty
     where it is not set, and None where it is not known (before Slurm 23.02 jobs have none). Times are seconds
-    since the Unix epoch and whole, as Slurm stamps them; None where Slurm says Unknown. ``time_limit_s`` is None for UNLIMITED.
+    since the Unix epoch and whole, as Slurm stamps them; None where Slurm says Unknown. ``time_limit_s`` is
+    None for UNLIMITED.
     ``array_job_id`` and ``het_job_id`` are None for jobs that are neither. ``exit_code`` is the batch
     script's, ``exit_signal`` the signal that ended it (None for none). ``preempt_time`` is known from when
     Slurm preempts the job until it is back in the queue, and not by every source. ``reservation`` is the one

@@ -107,6 +107,8 @@ class SlurmWorker:
         CLOCK_MONOTONIC in ns.
     again_s
         When ends are moved again that Slurm did not answer.
+    nodes_soon_s
+        How often nodes are asked for at most while they come and go.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class SlurmWorker:
         every_s: float,
         clock: Callable[[], int] = time.monotonic_ns,
         again_s: float = MOVE_AGAIN_S,
+        nodes_soon_s: float = NODES_SOON_S,
     ) -> None:
         self.answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -122,6 +125,7 @@ class SlurmWorker:
         self._client = client
         self._clock = clock
         self._again_s = again_s
+        self._soon_s = nodes_soon_s
         self._moves: dict[int, tuple[float, float]] = {}
         self._moves_s = 0.0
         self._unchecked: Config | None = None
@@ -211,17 +215,18 @@ class SlurmWorker:
                 unchecked, self._unchecked = self._unchecked, None
                 if pause_s <= 0:
                     asked, self._asked = self._asked, False
+                    soon = self._nodes_come or self._nodes_asked
+                    with_nodes = time.monotonic() >= nodes_s + (self._soon_s if soon else NODES_EVERY_S)
+                    self._nodes_asked = self._nodes_asked and not with_nodes
             if unchecked is not None:
                 self._put(self._checked(unchecked))
             if moves and not self._answer(f"move the ends of {len(moves)} jobs", partial(self._move, moves)):
                 self._put_back(moves)
             if pause_s <= 0:
-                nodes_every_s = NODES_SOON_S if self._nodes_come or self._nodes_asked else NODES_EVERY_S
-                with_nodes = time.monotonic() >= nodes_s + nodes_every_s
                 answered = self._answer("ask for jobs", partial(self._look, with_nodes))
                 looked_s = time.monotonic()
                 if answered and with_nodes:
-                    nodes_s, self._nodes_asked = looked_s, False
+                    nodes_s = looked_s
                 if answered:
                     self._mark()
                 if asked:
