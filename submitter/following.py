@@ -20,7 +20,7 @@ from submitter.copies import choose_copy, forbid, own_jobs
 from submitter.follow import began_again, ended, lost, progressed, reopened, stamps_due, waits
 from submitter.lives import StampsOf
 from submitter.poll import Answer
-from submitter.reconcile import job_of
+from submitter.reconcile import job_of, submissions
 from submitter.stamps import JOBS_FOLDER, look_again, read_stamps
 from submitter.stuck import Blocked, Hope, StuckJobs, hope_of, nodes_up
 from submitter.timing import Timing
@@ -254,9 +254,9 @@ class Following:
         now_s = self._answered_at or 0.0
         if self._accounting is not None and now_s >= self._accounting_s + _ACCOUNTING_EVERY_S:
             self._accounting_s = now_s
-            missing = [self.entries[key].job.job_id for key in self._absent]
+            missing = [self.entries[key].job for key in self._absent]
             try:
-                self._accounting = self._client.accounted([one for one in missing if one is not None])
+                self._accounting = self._client.accounted(submissions(missing, self._origin))
             except ClusterError:
                 self._accounting = {}
         told = None if job_id is None else (self._accounting or {}).get(job_id)

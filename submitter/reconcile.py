@@ -47,6 +47,11 @@ def job_of(told: Accounted) -> Job:
     )
 
 
+def submissions(rows: Iterable[JobRecord], origin: float) -> dict[int, float]:
+    """Return when jobs were submitted, seconds since the epoch, by Slurm's id, of those that have one."""
+    return {row.job_id: origin + (row.submit_s or 0.0) for row in rows if row.job_id is not None}
+
+
 def disagreements(
     rows: Iterable[JobRecord], accounting: Mapping[int, Accounted], origin: float
 ) -> list[Disagreement]:

@@ -27,7 +27,7 @@ from submitter.options import ReplayOptions, restored
 from submitter.pace import Submissions
 from submitter.plan import Plan, PlannedJob
 from submitter.poll import Poll
-from submitter.reconcile import disagreements
+from submitter.reconcile import disagreements, submissions
 from submitter.request import submit_request
 from submitter.resume import recover_rows, wait_for_orphans
 from submitter.slices import HeldTime
@@ -395,7 +395,7 @@ class Replay:
         """Hold the rows against Slurm's accounting, where there is one, and record where they differ."""
         rows = [entry.job for entry in self._following.entries.values()]
         try:
-            told = self._client.accounted([row.job_id for row in rows if row.job_id is not None])
+            told = self._client.accounted(submissions(rows, self._origin))
         except OsubError as error:
             self._writer.event("not reconciled", why=str(error))
             return

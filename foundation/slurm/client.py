@@ -126,8 +126,14 @@ class SlurmClient(Protocol):
         """Return the reservations of nodes, those to come included."""
         ...
 
-    def accounted(self, job_ids: Iterable[int]) -> Mapping[int, Accounted] | None:
-        """Return what accounting has of jobs, the last life of each; None where there is no accounting."""
+    def accounted(self, submitted: Mapping[int, float]) -> Mapping[int, Accounted] | None:
+        """Return what accounting has of jobs, the last life of each; None where there is no accounting.
+
+        Parameters
+        ----------
+        submitted
+            When each was submitted first, seconds since the epoch.
+        """
         ...
 
     def accounting_names(self) -> AccountingNames:

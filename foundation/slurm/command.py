@@ -13,6 +13,8 @@ from foundation.one_line import one_line
 from foundation.slurm.accounting import MOST_AT_ONCE as MOST_ACCOUNTED
 from foundation.slurm.accounting import Accounted, accounting_words, read_accounting
 from foundation.slurm.client import Receiver, SubmitRequest
+from foundation.slurm.completion_file import CompletionFile
+from foundation.slurm.completions import TYPE as COMPLETIONS
 from foundation.slurm.ends import moving_script, read_outcomes
 from foundation.slurm.environment import command_environment, submit_environment
 from foundation.slurm.faults import (
@@ -107,6 +109,7 @@ class CommandSlurm:
         self._runner = runner
         self._pause = pause
         self._book = NodeBook(self._ask_nodes)
+        self._completions: CompletionFile | None = None
         text = TextSource(self._ask, os.getuid())
         chosen = ChosenSource({"JSON": JsonSource(self._ask), "plain text": text})
         self._source: JobSource = QuietSource(chosen, self._ask)
@@ -157,8 +160,13 @@ class CommandSlurm:
         """Return the reservations of nodes, those to come included."""
         return read_reservations(self._ask("scontrol", "show", "-o", "reservation"))
 
-    def accounted(self, job_ids: Iterable[int]) -> Mapping[int, Accounted] | None:
-        """Return what accounting has of jobs; None where there is none (no slurmdbd, no ``sacct``)."""
+    def accounted(self, submitted: Mapping[int, float]) -> Mapping[int, Accounted] | None:
+        """Return what accounting has of jobs, or else Slurm's completion log; None where there is neither."""
+        told = self._by_slurmdbd(submitted)
+        return self._by_log(submitted) if told is None else told
+
+    def _by_slurmdbd(self, job_ids: Iterable[int]) -> Mapping[int, Accounted] | None:
+        """Return what slurmdbd has; None where there is none, or no ``sacct``."""
         ids, found = list(job_ids), dict[int, Accounted]()
         for first in range(0, len(ids), MOST_ACCOUNTED):
             words = accounting_words(ids[first : first + MOST_ACCOUNTED])
@@ -167,6 +175,20 @@ class CommandSlurm:
             except (SlurmRefusedError, HostError):
                 return None
         return found
+
+    def _by_log(self, submitted: Mapping[int, float]) -> Mapping[int, Accounted] | None:
+        """Return what the completion log has; None where Slurm writes none, or it is not to be had here."""
+        if self._completions is None:
+            try:
+                config = self.config()
+            except (SlurmRefusedError, HostError):
+                return None
+            if config.get("JobCompType") != COMPLETIONS or not config.get("JobCompLoc", "").startswith("/"):
+                return None
+            user = config.get("SlurmUser", "").partition("(")[0] or None
+            self._completions = CompletionFile(Path(config["JobCompLoc"]), user)
+        read = self._completions.read()
+        return None if read is None else read.told(submitted)
 
     def accounting_names(self) -> AccountingNames:
         """Return which QOS and accounts slurmdbd knows."""

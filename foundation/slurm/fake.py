@@ -173,12 +173,12 @@ class FakeSlurm:
         self._reach()
         return tuple(self.reserved)
 
-    def accounted(self, job_ids: Iterable[int]) -> Mapping[int, Accounted] | None:
+    def accounted(self, submitted: Mapping[int, float]) -> Mapping[int, Accounted] | None:
         """Return what accounting has of jobs, by ``accounting``; None where that is None."""
         self._reach()
         if self.accounting is None:
             return None
-        known = (self._entries[key].job for key in job_ids if key in self._entries)
+        known = (self._entries[key].job for key in submitted if key in self._entries)
         return {job.job_id: told for job in known if (told := self.accounting(job)) is not None}
 
     def accounting_names(self) -> AccountingNames:

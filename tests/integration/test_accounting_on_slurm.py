@@ -108,7 +108,7 @@ def test_accounting_has_what_slurmctld_forgot(
         settings.chmod(0o600)
         stack.enter_context(daemon(tmp_path / "dbd.log", "slurmdbd", "-D", SLURM_CONF=str(settings)))
         wait_until(lambda: listens(own_port), START_S, "slurmdbd listens")
-        assert CommandSlurm(conf).accounted([1]) is None
+        assert CommandSlurm(conf).accounted({1: 0.0}) is None
         conf.write_text(
             f"{conf.read_text()}AccountingStorageType=accounting_storage/slurmdbd\n"
             f"AccountingStorageHost=localhost\nAccountingStoragePort={own_port}\n"
@@ -136,11 +136,14 @@ def test_accounting_has_what_slurmctld_forgot(
             for body in bodies
         }
         wait_until(
-            lambda: not client.jobs().jobs and len(client.accounted(numbers) or {}) == len(bodies),
+            lambda: (
+                not client.jobs().jobs
+                and len(client.accounted(dict.fromkeys(numbers, 0.0)) or {}) == len(bodies)
+            ),
             START_S,
             "slurmctld has forgotten the jobs",
         )
-        found = client.accounted(numbers)
+        found = client.accounted(dict.fromkeys(numbers, 0.0))
         assert found is not None
         assert {numbers[key]: (one.exit_code, one.exit_signal) for key, one in found.items()} == bodies
         states = {numbers[key]: one.state for key, one in found.items()}

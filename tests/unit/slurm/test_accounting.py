@@ -92,16 +92,16 @@ def sacct(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_command_is_one_that_sacct_knows(sacct: Path) -> None:
-    found = CommandSlurm().accounted([7, 8])
+    found = CommandSlurm().accounted({7: 0.0, 8: 0.0})
     assert found is not None
     assert isinstance(found[7], Accounted)
 
 
 def test_a_cluster_without_accounting_has_none(sacct: Path) -> None:
     (sacct / "sacct").write_text("#!/bin/sh\necho 'Slurm accounting storage is disabled' >&2; exit 1\n")
-    assert CommandSlurm().accounted([7]) is None
+    assert CommandSlurm().accounted({7: 0.0}) is None
 
 
 def test_a_host_without_sacct_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert CommandSlurm().accounted([7]) is None
+    assert CommandSlurm().accounted({7: 0.0}) is None

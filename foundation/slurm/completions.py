@@ -1,0 +1,163 @@
+"""What became of jobs, by Slurm's completion log (``JobCompType=jobcomp/filetxt``): a line for each life.
+
+Users write names, work directories, accounts and keys into these lines, line breaks and all, so that a job
+can be called like a whole line about another job; and Slurm 22.05 cuts a line at 1,023 bytes, its end too,
+so that the next one goes on in it. So nothing is believed for its form alone. Whoever has ended has a line
+of Slurm's own here, and a forged one is a second: what several lines tell of one job counts only where they
+tell of lives, each but the last put back to the queue. A line that is not wholly of the form taints every
+job whose number stands in it. Who forges can thereby have a job count as unknown, and nothing else.
+
+Times in the log are the local ones of slurmctld. Its zone is found by when a job was submitted, which who
+asks knows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from foundation.slurm.accounting import Accounted
+from foundation.slurm.types import JobState
+
+TYPE = "jobcomp/filetxt"
+LONGEST_LINE = 64 << 10
+SLACK_S = 120
+"""How far apart an instant of a submission may be here and where it was asked for."""
+QUARTER_S = 900
+"""Zones are whole quarters of an hour away from universal time."""
+FARTHEST_ZONE_S = 15 * 3600
+
+_KEYS = (
+    "JobId|UserId|GroupId|Name|JobState|Partition|TimeLimit|StartTime|EndTime|NodeList|NodeCnt|ProcCnt|WorkDir|"
+    "ReservationName|Tres|Account|QOS|WcKey|Cluster|SubmitTime|EligibleTime|ArrayJobId|ArrayTaskId|HetJobId|"
+    "HetJobOffset|DerivedExitCode|ExitCode"
+)
+_KEY = re.compile(rf"(?:^|(?<= ))({_KEYS})=")
+_TIME = r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}|[Uu]nknown)"
+_OWNER = r"[^ ()]*(?:\(null\))?"
+_LINE = re.compile(
+    rf"JobId=([1-9][0-9]{{0,9}}) UserId={_OWNER}\(([0-9]{{1,10}})\) GroupId={_OWNER}\([0-9]{{1,10}}\) "
+    rf"Name=.* JobState=([A-Z_]{{1,20}}) Partition=.* TimeLimit=[^ ]* StartTime={_TIME} EndTime={_TIME} "
+    r"NodeList=[^ ]* NodeCnt=[0-9]{1,10} ProcCnt=[0-9]{1,10} WorkDir=.* ReservationName=.* Tres=[^ ]* "
+    rf"Account=.* QOS=.* WcKey=.* Cluster=[^ ]* SubmitTime={_TIME} EligibleTime={_TIME}"
+    r"(?: ArrayJobId=[0-9]+ ArrayTaskId=[0-9]+)?(?: HetJobId=[0-9]+ HetJobOffset=[0-9]+)? "
+    r"DerivedExitCode=[0-9]{1,3}:[0-9]{1,3} ExitCode=([0-9]{1,3}):([0-9]{1,3}) *"
+)
+_NUMBER = re.compile(r"JobId=([1-9][0-9]{0,9})(?![0-9])")
+_STATES = {str(state): state for state in JobState}
+_PUT_BACK = frozenset(
+    {
+        JobState.PENDING,
+        JobState.REQUEUED,
+        JobState.REQUEUE_HOLD,
+        JobState.NODE_FAIL,
+        JobState.PREEMPTED,
+        JobState.BOOT_FAIL,
+        JobState.RESIZING,
+    }
+)
+"""How a life ends after which another one follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A line; times in seconds of slurmctld's own clock face, as if that were universal time."""
+
+    uid: int
+    told: Accounted
+
+
+@dataclass(slots=True)
+class Completions:
+    """What was read of a log: lives by job, and jobs of which a line speaks that cannot be read."""
+
+    lives: dict[int, list[Life]] = field(default_factory=dict)
+    tainted: set[int] = field(default_factory=set)
+
+    def read(self, lines: Iterable[str]) -> None:
+        """Take in whole lines."""
+        for line in lines:
+            life = read_line(line)
+            if life is None:
+                self.tainted.update(int(number) for number in _NUMBER.findall(line[:LONGEST_LINE]))
+            else:
+                self.lives.setdefault(life.told.job_id, []).append(life)
+
+    def told(self, submitted: Mapping[int, float]) -> dict[int, Accounted]:
+        """Return what became of jobs.
+
+        Parameters
+        ----------
+        submitted
+            When each was submitted, seconds since the epoch. A line about a job of the same number that was
+            submitted at another time is about another job.
+        """
+        found: dict[int, Accounted] = {}
+        for job_id, at_s in submitted.items():
+            lives = self.lives.get(job_id, [])
+            if not lives or job_id in self.tainted or not _is_one_job(lives):
+                continue
+            zone_s = zone_of(lives[0].told.submit_time, at_s)
+            if zone_s is not None:
+                found[job_id] = _moved(lives[-1].told, zone_s)
+        return found
+
+
+def read_line(line: str) -> Life | None:
+    """Return what a line says; None where it is not exactly one line of Slurm's."""
+    if len(line) > LONGEST_LINE:
+        return None
+    keys = _KEY.findall(line)
+    if len(set(keys)) < len(keys):
+        return None
+    parts = _LINE.fullmatch(line)
+    state = None if parts is None else _STATES.get(parts[3])
+    if parts is None or state is None:
+        return None
+    start, end, submit = (_face(parts[group]) for group in (4, 5, 6))
+    return Life(
+        int(parts[2]),
+        Accounted(
+            job_id=int(parts[1]),
+            state=state,
+            exit_code=int(parts[8]),
+            exit_signal=int(parts[9]) or None,
+            submit_time=submit,
+            start_time=start,
+            end_time=end,
+        ),
+    )
+
+
+def zone_of(face_s: int | None, instant_s: float) -> int | None:
+    """Return by how many seconds a clock face is ahead of universal time; None where no zone explains it."""
+    if face_s is None:
+        return None
+    ahead_s = face_s - instant_s
+    zone_s = round(ahead_s / QUARTER_S) * QUARTER_S
+    return zone_s if abs(ahead_s - zone_s) <= SLACK_S and abs(zone_s) <= FARTHEST_ZONE_S else None
+
+
+def _is_one_job(lives: list[Life]) -> bool:
+    return len({life.uid for life in lives}) == 1 and all(life.told.state in _PUT_BACK for life in lives[:-1])
+
+
+def _moved(told: Accounted, zone_s: int) -> Accounted:
+    def instant(face_s: int | None) -> int | None:
+        return None if face_s is None else face_s - zone_s
+
+    return replace(
+        told,
+        submit_time=instant(told.submit_time),
+        start_time=instant(told.start_time),
+        end_time=instant(told.end_time),
+    )
+
+
+def _face(text: str) -> int | None:
+    try:
+        return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+    except ValueError:
+        return None
