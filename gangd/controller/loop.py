@@ -23,26 +23,23 @@ from gangd.config import Config
 from gangd.controller.alarms import alarm_of, alarms_of
 from gangd.controller.comeback import ANNOUNCE_NS, Comeback
 from gangd.controller.fanout import Fanout
+from gangd.controller.intake import Intake
 from gangd.controller.keeper import Keeper
-from gangd.controller.lines import Lines
 from gangd.controller.metrics import ControllerMetrics, Told, census
 from gangd.controller.operators import Operators
 from gangd.controller.orders import Orders
-from gangd.controller.quota import Quota
 from gangd.controller.sayings import policy_of
 from gangd.controller.slicelog import SliceLog
 from gangd.controller.slurm_worker import Answer, Checked, Failed, Looked, Marked, SlurmWorker
 from gangd.controller.status import Status, Vitals, describe
 from gangd.controller.unread import Unread, unplaced
-from gangd.controller.uplink import Times, Uplink
+from gangd.controller.uplink import Uplink
 from gangd.controller.view import ClusterView
 from gangd.core import (
     AgentState,
     Alarm,
     CoreMap,
     GangScheduler,
-    InvalidEvent,
-    NodeReport,
     Reload,
     Shutdown,
     SlurmSnapshot,
@@ -50,10 +47,8 @@ from gangd.core import (
 )
 from gangd.curve_keys import SHARED_AGENT
 from gangd.threads import Death
-from gangd.wire import WireError, decode_up
 from gangd.wire.cadence import next_look
-from gangd.wire.sockets import ControllerSockets, Received
-from gangd.wire.versions import common
+from gangd.wire.sockets import ControllerSockets
 
 log = logging.getLogger("gangd")
 
@@ -63,13 +58,13 @@ SLACK_NS = (
 )
 SOON_NS, TICK_SHARE = 20_000_000, 20
 """A change is decided on so soon, with all that comes until then; for at most 1/TICK_SHARE of a core."""
-MESSAGES_A_TURN = 10_000  # all that can wait: after a stall nobody is taken for lost who has reported
-TURN_NS = 200_000_000  # but slices do not wait for somebody who never stops
 BEATS_A_LEASE = 4
 STATUS_EVERY_NS, STATUS_SHARE, STATUS_SELDOM_NS = 1_000_000_000, 20, 5_000_000_000
 """The status is written so often, or as often as it takes 1/STATUS_SHARE of a core (with 100,000 jobs on
 10,000 nodes it takes 0.2 s), but no more seldom than the last."""
-SAVE_EVERY_NS = 10_000_000_000
+SAVE_FIRST_NS, SAVE_EVERY_NS = 1_000_000_000, 10_000_000_000
+"""The state is written so soon after it can be, then after twice as long each time, up to so often: who takes
+over from a leader that led for some seconds only knows its gangs, too."""
 FAREWELLS = 3
 MOST_REMEMBERED = 20_000
 """Gangs that are remembered all along; more, which would take too long of a slice, when it leaves."""
@@ -129,8 +124,6 @@ class ControllerLoop:
             self.controller, self._cores, self._scheduler.time, settings.lease_ns, config.bounds()
         )
         self._uplink = Uplink(self.controller, self._cores, self._scheduler.time, self._scheduler.place)
-        self._lines = Lines()
-        self._quota = Quota()
         self._worker = SlurmWorker(client, config.snapshot_s, clock)
         self._worker.mark_in(config.mark_field())
         self._slices = (
@@ -143,6 +136,16 @@ class ControllerLoop:
         self._orders.version_of = self._uplink.version
         self._orders.held_back = self._comeback.waits
         self._orders.move_ends = config.move_ends
+        self._intake = Intake(
+            sockets,
+            self._cores,
+            self._scheduler,
+            self._uplink,
+            self._orders,
+            self._worker.ask_nodes,
+            self._fanout.resend,
+            clock,
+        )
         self._control = keeper.control()
         self._operators = Operators(
             keeper, self._cores, partitions, os.geteuid(), lambda: wall() / 1e9, self._reorder
@@ -153,6 +156,7 @@ class ControllerLoop:
         self._unread = Unread()
         self._tick_ns = self._beat_ns = self._status_ns = self._save_ns = now_ns
         self._tick_us, self._look_ns = 0, now_ns
+        self._save_pause_ns = SAVE_FIRST_NS
         self.metrics = ControllerMetrics(clock)
         self._slurm_failures = 0
         self._quiet = False
@@ -160,7 +164,6 @@ class ControllerLoop:
         self._pending: Config | None = None
         self._notifier = Notifier()
         self._expected: set[str] = set()
-        self._heard: set[str] = set()
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT, then everything is thawed; or SIGUSR2, then nothing is."""
@@ -200,7 +203,7 @@ class ControllerLoop:
         while True:
             wait_ns = min(self._tick_ns, self._beat_ns, self._status_ns, self._save_ns, lead.due_ns)
             wait_ns -= self._clock()
-            poller.poll(max(0, -(-wait_ns // 1_000_000)))
+            poller.poll(0 if self._intake.has_more else max(0, -(-wait_ns // 1_000_000)))
             lead.look(self._clock())
             for number in _taken(pipe):
                 if number == signal.SIGHUP:
@@ -217,10 +220,7 @@ class ControllerLoop:
                     log.info("%s: thawing everything and leaving", signal.Signals(number).name)
                     return
             self._sockets.door.turned()
-            until_ns = self._clock() + TURN_NS
-            for _ in range(MESSAGES_A_TURN):
-                if not self._take_message() or self._clock() > until_ns:
-                    break
+            self._intake.take()
             for answer in self._worker.take():
                 self._take_answer(answer)
             self._control.serve(self._operators.handle, self._clock())
@@ -237,7 +237,7 @@ class ControllerLoop:
         elif now_ns >= self._tick_ns or self._all_reported(now_ns):
             soon_ns = now_ns + SLACK_NS
             if now_ns >= self._look_ns:
-                self._expected, self._heard = self._heard, set()
+                self._expected, self._intake.heard = self._intake.heard, set()
             self._orders.tell(Tick(now_ns))
             slices = self._scheduler.time
             following = slices.slice_at(now_ns) + 1
@@ -258,7 +258,9 @@ class ControllerLoop:
             pause_ns = STATUS_SHARE * (self._clock() - began_ns)
             self._status_ns = now_ns + min(max(STATUS_EVERY_NS, pause_ns), STATUS_SELDOM_NS)
         if now_ns >= self._save_ns:
-            self._save_ns = now_ns + SAVE_EVERY_NS
+            self._save_ns = now_ns + self._save_pause_ns
+            if self._looked_ns is not None and not self._orders.held_back:
+                self._save_pause_ns = min(2 * self._save_pause_ns, SAVE_EVERY_NS)
             self._orders.attempt("save state", self._save)
 
     def _is_held_back(self, now_ns: int) -> bool:
@@ -273,52 +275,7 @@ class ControllerLoop:
 
     def _all_reported(self, now_ns: int) -> bool:
         """Whether every node that reported slices before the last tick has done so since, for this look."""
-        return bool(self._expected) and now_ns >= self._look_ns and self._heard >= self._expected
-
-    def _take_message(self) -> bool:
-        """Take one upward message; False if none waits."""
-        try:
-            taken = self._sockets.receive()
-            if taken is None:
-                return False
-            self._judge(taken)
-        except WireError as error:
-            self._orders.drop(error.kind, str(error))
-        except InvalidEvent as error:
-            self._orders.drop("invalid_event", str(error))
-        return True
-
-    def _judge(self, taken: Received) -> None:
-        received_ns = self._clock()
-        sender = taken.connection if taken.node is None else taken.key
-        if not self._quota.takes(sender, received_ns):
-            self._orders.on_flood(taken.key)
-            return
-        message = decode_up(taken.body, taken.node)
-        node = message.node
-        if node in self._cores and self._lines.is_double(node, taken.connection, received_ns):
-            text = f"two connections speak with the key of {node}: stop one agent, or make a new key"
-            self._orders.alarm(Alarm("key", node, text))
-        settings = self._scheduler.settings
-        pace = self._scheduler.pace
-        times = Times(pace.quantum_ns, settings.lease_ns, pace.lookahead)
-        state = self._scheduler.agent_state(node)
-        reaction = self._uplink.on_message(message, received_ns, self._clock(), times, state)
-        for reply in reaction.replies:
-            self._orders.reply(taken.connection, reply, common(message.version))
-        if reaction.alarm is not None:
-            self._orders.alarm(Alarm("agent", node, reaction.alarm))
-        if reaction.unknown:
-            self._worker.ask_nodes()
-        if reaction.foreign:
-            self._orders.on_foreign(node, reaction.foreign)
-        if reaction.resend:
-            self._fanout.resend(node)
-            self._orders.flush()
-        for event in reaction.events:
-            if isinstance(event, NodeReport) and event.slices:
-                self._heard.add(event.node)
-            self._orders.tell(event)
+        return bool(self._expected) and now_ns >= self._look_ns and self._intake.heard >= self._expected
 
     def _take_answer(self, answer: Answer) -> None:
         if isinstance(answer, Looked):

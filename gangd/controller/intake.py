@@ -1,0 +1,145 @@
+"""What agents say, taken off the socket: probes of the clock are answered at once, the rest in its turn.
+
+All agents report at the same instant, soon after a slice begins, and many probe the clock then. What a probe
+waits for here is in its round trip, and an agent that finds no short one trusts no clock and holds nobody. So
+probes overtake reports, and few reports are judged between two looks for probes.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+
+from gangd.controller.lines import Lines
+from gangd.controller.orders import Orders
+from gangd.controller.quota import Quota
+from gangd.controller.uplink import Times, Uplink
+from gangd.core import Alarm, CoreMap, GangScheduler, InvalidEvent, NodeReport
+from gangd.wire import Ping, UpMessage, WireError, decode_up
+from gangd.wire.sockets import ControllerSockets, Received
+from gangd.wire.versions import common
+
+TURN_NS = 200_000_000
+"""Slices do not wait for longer for somebody who never stops talking."""
+MOST_WAITING = 10_000
+"""All that can wait is taken: after a stall nobody is taken for lost who has reported."""
+BETWEEN_LOOKS = 32
+"""Reports judged between two looks for probes: some 2 ms."""
+LONGEST_PROBE_BYTES = 256
+
+
+class Intake:
+    """Takes messages, judges them, and has carried out what follows.
+
+    Parameters
+    ----------
+    unknown
+        Called when an agent says hello whose node Slurm is not known to have.
+    resend
+        Called with a node that needs its whole plan.
+
+    Attributes
+    ----------
+    heard
+        Nodes that have reported slices; the caller empties it.
+    """
+
+    def __init__(
+        self,
+        sockets: ControllerSockets,
+        cores: CoreMap,
+        scheduler: GangScheduler,
+        uplink: Uplink,
+        orders: Orders,
+        unknown: Callable[[], None],
+        resend: Callable[[str], None],
+        clock: Callable[[], int],
+    ) -> None:
+        self.heard: set[str] = set()
+        self._sockets = sockets
+        self._cores = cores
+        self._scheduler = scheduler
+        self._uplink = uplink
+        self._orders = orders
+        self._unknown = unknown
+        self._resend = resend
+        self._clock = clock
+        self._lines = Lines()
+        self._quota = Quota()
+        self._waiting: collections.deque[tuple[Received, int, UpMessage | None]] = collections.deque()
+
+    @property
+    def has_more(self) -> bool:
+        """Whether messages wait here that were not judged yet."""
+        return bool(self._waiting)
+
+    def take(self) -> None:
+        """Take and judge what has come, for a turn at most."""
+        until_ns = self._clock() + TURN_NS
+        while True:
+            more = self._collect(until_ns)
+            for _ in range(min(BETWEEN_LOOKS, len(self._waiting))):
+                self._try(*self._waiting.popleft())
+            if not (more or self._waiting) or self._clock() > until_ns:
+                return
+
+    def _collect(self, until_ns: int) -> bool:
+        """Take what waits in the socket, and answer probes; False if nothing is left there."""
+        while len(self._waiting) < MOST_WAITING and self._clock() <= until_ns:
+            try:
+                taken = self._sockets.receive()
+                if taken is None:
+                    return False
+                received_ns, message = self._clock(), None
+                if not self._is_read(taken, received_ns):
+                    continue
+                if len(taken.body) <= LONGEST_PROBE_BYTES:
+                    message = decode_up(taken.body, taken.node)
+                    if isinstance(message, Ping):
+                        self._judge(taken, received_ns, message)
+                        continue
+                self._waiting.append((taken, received_ns, message))
+            except WireError as error:
+                self._orders.drop(error.kind, str(error))
+        return True
+
+    def _is_read(self, taken: Received, received_ns: int) -> bool:
+        sender = taken.connection if taken.node is None else taken.key
+        if self._quota.takes(sender, received_ns):
+            return True
+        self._orders.on_flood(taken.key)
+        return False
+
+    def _try(self, taken: Received, received_ns: int, message: UpMessage | None) -> None:
+        try:
+            self._judge(taken, received_ns, message or decode_up(taken.body, taken.node))
+        except WireError as error:
+            self._orders.drop(error.kind, str(error))
+        except InvalidEvent as error:
+            self._orders.drop("invalid_event", str(error))
+
+    def _judge(self, taken: Received, received_ns: int, message: UpMessage) -> None:
+        node = message.node
+        if node in self._cores and self._lines.is_double(node, taken.connection, received_ns):
+            text = f"two connections speak with the key of {node}: stop one agent, or make a new key"
+            self._orders.alarm(Alarm("key", node, text))
+        settings = self._scheduler.settings
+        pace = self._scheduler.pace
+        times = Times(pace.quantum_ns, settings.lease_ns, pace.lookahead)
+        state = self._scheduler.agent_state(node)
+        reaction = self._uplink.on_message(message, received_ns, self._clock(), times, state)
+        for reply in reaction.replies:
+            self._orders.reply(taken.connection, reply, common(message.version))
+        if reaction.alarm is not None:
+            self._orders.alarm(Alarm("agent", node, reaction.alarm))
+        if reaction.unknown:
+            self._unknown()
+        if reaction.foreign:
+            self._orders.on_foreign(node, reaction.foreign)
+        if reaction.resend:
+            self._resend(node)
+            self._orders.flush()
+        for event in reaction.events:
+            if isinstance(event, NodeReport) and event.slices:
+                self.heard.add(event.node)
+            self._orders.tell(event)
