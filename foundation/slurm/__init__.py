@@ -10,6 +10,7 @@ from foundation.slurm.client import Receiver, SlurmClient, SubmitRequest
 from foundation.slurm.command import CommandSlurm
 from foundation.slurm.fake import FakeSlurm
 from foundation.slurm.types import (
+    Difference,
     Job,
     JobSnapshot,
     JobState,
@@ -22,6 +23,7 @@ from foundation.slurm.types import (
 
 __all__ = [
     "CommandSlurm",
+    "Difference",
     "FakeSlurm",
     "Job",
     "JobSnapshot",

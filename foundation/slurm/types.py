@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -180,6 +180,26 @@ class UnreadableJob:
 
 
 @dataclass(frozen=True, slots=True)
+class Difference:
+    """How a snapshot differs from an earlier one of its source: who knows that one need not look at all jobs.
+
+    Attributes
+    ----------
+    number, since
+        Of this snapshot and of the earlier one.
+    changed
+        Jobs that are new or not as they were.
+    gone
+        Jobs that were there, and are not.
+    """
+
+    number: int
+    since: int
+    changed: tuple[Job, ...]
+    gone: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class JobSnapshot:
     """What Slurm said of its jobs at one instant.
 
@@ -189,10 +209,13 @@ class JobSnapshot:
         Every job whose record could be read, finished ones within MinJobAge included.
     unreadable
         The others. A job in neither is one that Slurm does not know (any more).
+    difference
+        To the snapshot before; None where the source does not tell.
     """
 
     jobs: tuple[Job, ...]
     unreadable: tuple[UnreadableJob, ...] = ()
+    difference: Difference | None = field(default=None, compare=False)
 
     def is_unreadable(self, job_id: int) -> bool:
         """Whether Slurm has, or may have, this job without telling of it; a record without id may be any."""

@@ -42,6 +42,7 @@ from gangd.core import (
     GangScheduler,
     Reload,
     Shutdown,
+    SlurmChanges,
     SlurmSnapshot,
     Tick,
 )
@@ -286,7 +287,7 @@ class ControllerLoop:
                 self._view.know_reservations(answer.reservations)
             self._operators.see(answer.snapshot)
             if self._slices is not None:
-                self._slices.know(answer.snapshot.jobs)
+                self._slices.know(answer.snapshot)
             self._looked, self._looked_ns = answer, self._clock()
             self._orders.alarm(Alarm("slurm", "slurm", "Slurm answers again", cleared=True))
             self._orders.alarm(self._unread.look(answer.snapshot.unreadable))
@@ -306,8 +307,14 @@ class ControllerLoop:
 
     def _tell_jobs(self, looked: Looked) -> None:
         """Tell the core what Slurm said of jobs, as policy and orders are now."""
-        views = self._view.views(looked.snapshot)
-        self._orders.tell(SlurmSnapshot(self._clock(), looked.asked_ns, self._wall() / 1e9, views))
+        changes = self._view.changes(looked.snapshot)
+        views = self._view.views(looked.snapshot) if changes is None else ()
+        now_ns, wall_s = self._clock(), self._wall() / 1e9
+        self._orders.tell(
+            SlurmSnapshot(now_ns, looked.asked_ns, wall_s, views)
+            if changes is None
+            else SlurmChanges(now_ns, looked.asked_ns, wall_s, *changes)
+        )
 
     def _reorder(self) -> None:
         """Let other orders count at once."""

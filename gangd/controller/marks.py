@@ -7,7 +7,7 @@ once are 50 updates every five seconds for slurmctld, no flood.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from foundation.slurm import Job
 from foundation.slurm.marks import MarkField
@@ -46,19 +46,18 @@ class Marks:
         if self.where is not None and len(self._waiting) < MOST_WAITING:
             self._waiting.update((job, None) for job in jobs if job not in self._done)
 
-    def take(self, jobs: Iterable[Job], now_s: float) -> list[int]:
-        """Take those that are marked now, by what Slurm has just said of all jobs."""
+    def take(self, jobs: Mapping[int, Job], now_s: float) -> list[int]:
+        """Take those that are marked now, by what Slurm has just said of jobs that hold cores."""
         where = self.where
         if where is None or not self._waiting or now_s < self._next_s:
             return []
         self._next_s = now_s + EVERY_S
-        known = {job.job_id: job for job in jobs if job.job_id in self._waiting}
         taken: list[int] = []
         for number in list(self._waiting):
             if len(taken) >= AT_ONCE:
                 break
             del self._waiting[number]
-            job = known.get(number)
+            job = jobs.get(number)
             if job is not None and job.state in STATES and where.is_empty(job):
                 taken.append(number)
                 self._done[number] = None

@@ -18,7 +18,7 @@ import msgspec
 
 from foundation.errors import InputError, OutputError
 from foundation.records import SliceRecord, SliceRole
-from foundation.slurm import Job
+from foundation.slurm import Job, JobSnapshot
 from foundation.trust import make_folder, open_own
 from gangd.controller.slicefiles import NAME, Retention, open_record, prune, rotate, size_of_parts
 from gangd.core import SliceRow
@@ -97,6 +97,7 @@ class SliceLog:
         self._encoder = msgspec.json.Encoder()
         self._jobs: dict[int, Job] = {}
         self._told: dict[int, int | None] = {}
+        self._number: int | None = None
         try:
             self._folder_fd, _ = make_folder(folder, 0o755)
             try:
@@ -150,10 +151,21 @@ class SliceLog:
         self._write(lines)
         self._rotate()
 
-    def know(self, jobs: Iterable[Job]) -> None:
+    def know(self, snapshot: JobSnapshot) -> None:
         """Take in the jobs that hold cores: whose they are is told before the first row of each run."""
-        self._jobs = {job.job_id: job for job in jobs if job.cores}
-        self._told = {number: start_s for number, start_s in self._told.items() if number in self._jobs}
+        difference = snapshot.difference
+        if difference is None or difference.since != self._number:
+            self._jobs = {job.job_id: job for job in snapshot.jobs if job.cores}
+            self._told = {number: start_s for number, start_s in self._told.items() if number in self._jobs}
+        else:
+            for job in difference.changed:
+                if job.cores:
+                    self._jobs[job.job_id] = job
+            gone = [job.job_id for job in difference.changed if not job.cores]
+            for number in (*gone, *difference.gone):
+                self._jobs.pop(number, None)
+                self._told.pop(number, None)
+        self._number = None if difference is None else difference.number
 
     def _untold(self, numbers: Iterable[int]) -> Iterator[Whose]:
         for number in sorted(numbers):

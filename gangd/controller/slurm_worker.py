@@ -135,7 +135,9 @@ class SlurmWorker:
         self._asked_pause_s = LEAST_PAUSE_S
         self._leaving = False
         self._pause_s = every_s
-        self._seen: list[Job] | None = None
+        self._seen: dict[int, Job] = {}
+        self._number: int | None = None
+        self._has_looked = False
         self._names: frozenset[str] | None = None
         self._nodes_come = True
         self._nodes_asked = False
@@ -241,11 +243,28 @@ class SlurmWorker:
         reservations = self._client.reservations() if with_nodes else None
         asked_ns = self._clock()
         snapshot = self._client.jobs()
-        holding = [job for job in snapshot.jobs if job.cores]
-        self._news, self._seen = holding != self._seen, holding
-        if self._news and nodes is None and self._strange(holding):
+        fresh = self._note(snapshot)
+        if nodes is None and self._strange(fresh):
             nodes = self._ask_nodes()
         return Looked(asked_ns, snapshot, nodes, reservations)
+
+    def _note(self, snapshot: JobSnapshot) -> Sequence[Job]:
+        """Note the jobs that hold cores; returns those that are new or not as they were."""
+        difference = snapshot.difference
+        if difference is not None and difference.since == self._number:
+            fresh = [job for job in difference.changed if job.cores]
+            gone = [job.job_id for job in difference.changed if not job.cores]
+            left = [self._seen.pop(key, None) for key in (*gone, *difference.gone)]
+            self._news = bool(fresh) or any(left)
+            self._seen.update((job.job_id, job) for job in fresh)
+        else:
+            seen = {job.job_id: job for job in snapshot.jobs if job.cores}
+            fresh = [job for key, job in seen.items() if self._seen.get(key) != job]
+            self._news = bool(fresh) or len(seen) != len(self._seen) or not self._has_looked
+            self._seen = seen
+        self._has_looked = True
+        self._number = None if difference is None else difference.number
+        return fresh
 
     def _ask_nodes(self) -> Sequence[Node]:
         nodes = self._client.nodes()
@@ -262,7 +281,7 @@ class SlurmWorker:
         """Mark some of the jobs that wait for it, by what Slurm has just said of them."""
         with self._wake:
             where = self._marks.where
-            jobs = self._marks.take(self._seen or (), time.monotonic())
+            jobs = self._marks.take(self._seen, time.monotonic())
         if where is None or not jobs:
             return
         try:

@@ -41,6 +41,8 @@ class ClusterView:
         self.unusable: tuple[int, ...] = ()
         self._cores = cores
         self._views: dict[int, tuple[Job | None, JobView]] = {}
+        self._number: int | None = None
+        self._unread = False
         self._reserved: tuple[Reservation, ...] = ()
         self._seats = Seats()
         self._seats.set_rule(policy.pairing)
@@ -52,6 +54,8 @@ class ClusterView:
         renumbered = [node.name for node in nodes if node.cores and self._cores.add(node.name, node.cores)]
         if renumbered:
             self._views.clear()
+        if renumbered or self.unusable:  # what could not be placed may be now
+            self._number = None
 
     def know_reservations(self, reservations: Sequence[Reservation]) -> None:
         """Make reservations known: ends of jobs don't move into them."""
@@ -69,6 +73,47 @@ class ClusterView:
     def forget_views(self) -> None:
         """Judge every job anew in the next call."""
         self._views = {key: (None, view) for key, (_, view) in self._views.items()}
+        self._number = None
+
+    def changes(self, snapshot: JobSnapshot) -> tuple[tuple[JobView, ...], tuple[int, ...]] | None:
+        """Return the views of jobs that are not as they were, and the jobs that are gone.
+
+        The cost is that of what changed. None where all jobs must be looked at: the snapshot does not say how
+        it differs from the one before, a job cannot be read, or every job is to be judged anew.
+        """
+        difference = snapshot.difference
+        whole = bool(snapshot.unreadable) or self._unread or bool(self.policy.pairing.pairs)
+        if difference is None or difference.since != self._number or whole:
+            return None
+        self._number = difference.number
+        views: list[JobView] = []
+        gone: list[int] = []
+        unusable = set(self.unusable)
+        for job in difference.changed:
+            view = self._usable(job, unusable)
+            if view is not None:
+                self._views[job.job_id] = (job, view)
+                views.append(view)
+            elif self._views.pop(job.job_id, None) is not None:
+                gone.append(job.job_id)
+        for key in difference.gone:
+            unusable.discard(key)
+            if self._views.pop(key, None) is not None:
+                gone.append(key)
+        self.unusable = tuple(sorted(unusable))
+        return tuple(views), tuple(gone)
+
+    def _usable(self, job: Job, unusable: set[int]) -> JobView | None:
+        """Return the view of a job that holds cores that are known; notes one that runs on others."""
+        unusable.discard(job.job_id)
+        if job.state in STATES and job.cores:
+            try:
+                return self._view(job)
+            except InvalidEvent:
+                unusable.add(job.job_id)
+        elif job.state is SlurmState.RUNNING:
+            unusable.add(job.job_id)
+        return None
 
     def views(self, snapshot: JobSnapshot) -> tuple[JobView, ...]:
         """Return the views of the jobs that hold cores.
@@ -96,12 +141,14 @@ class ClusterView:
                 views[job.job_id] = (job, self._view(job))
             except InvalidEvent:
                 unusable.append(job.job_id)
-        views |= {key: self._unread(key) for key in self._views if snapshot.is_unreadable(key)}
+        views |= {key: self._unreadable(key) for key in self._views if snapshot.is_unreadable(key)}
         self._views = views
+        self._unread = bool(snapshot.unreadable)
+        self._number = None if snapshot.difference is None else snapshot.difference.number
         self.unusable = tuple(unusable)
         return tuple([view for _, view in views.values()])
 
-    def _unread(self, job_id: int) -> tuple[None, JobView]:
+    def _unreadable(self, job_id: int) -> tuple[None, JobView]:
         view = self._views[job_id][1]
         return None, view if view.opt_out else replace(view, opt_out=True)
 

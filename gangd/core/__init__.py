@@ -60,6 +60,7 @@ from gangd.core.events import (
     Sample,
     Shutdown,
     SliceUse,
+    SlurmChanges,
     SlurmSnapshot,
     Tick,
 )
@@ -105,6 +106,7 @@ __all__ = [
     "Shutdown",
     "SliceRow",
     "SliceUse",
+    "SlurmChanges",
     "SlurmSnapshot",
     "ThawAll",
     "Tick",

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from gangd.core.agents import Agents
 from gangd.core.cores import CoreMap
-from gangd.core.events import AgentJoined, AgentLost, Event, NodeReport, SlurmSnapshot
+from gangd.core.events import AgentJoined, AgentLost, Event, NodeReport, SlurmChanges, SlurmSnapshot
 from gangd.core.faults import InvalidEvent
 from gangd.core.pace import Pace
 from gangd.core.settings import GREATEST_QUANTUM_NS
@@ -37,7 +37,7 @@ def check(event: Event, scheduler: Known) -> None:
             f"{type(event).__name__} at {event.now_ns} ns: the clock went back from {scheduler.now_ns} ns"
         )
     match event:
-        case SlurmSnapshot():
+        case SlurmSnapshot() | SlurmChanges():
             _check_snapshot(event, len(scheduler.cores))
         case AgentJoined() | AgentLost():
             scheduler.cores.number(event.node)
@@ -54,7 +54,7 @@ def check(event: Event, scheduler: Known) -> None:
             pass
 
 
-def _check_snapshot(snapshot: SlurmSnapshot, nodes: int) -> None:
+def _check_snapshot(snapshot: SlurmSnapshot | SlurmChanges, nodes: int) -> None:
     if snapshot.asked_ns > snapshot.now_ns:
         raise InvalidEvent("a snapshot from the future")
     if not isfinite(snapshot.wall_s):

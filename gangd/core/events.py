@@ -76,6 +76,17 @@ class SlurmSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class SlurmChanges:
+    """A snapshot by its difference to the one before: jobs that are new or other, and those that are gone."""
+
+    now_ns: int
+    asked_ns: int
+    wall_s: float
+    jobs: tuple[JobView, ...]
+    gone: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """CPU time and run-queue delay of a job on one node over ``span_us`` in which it was not frozen."""
 
@@ -182,4 +193,4 @@ class Shutdown:
     now_ns: int
 
 
-Event = SlurmSnapshot | NodeReport | AgentJoined | AgentLost | Tick | Reload | Shutdown
+Event = SlurmSnapshot | SlurmChanges | NodeReport | AgentJoined | AgentLost | Tick | Reload | Shutdown

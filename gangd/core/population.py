@@ -90,7 +90,13 @@ class Population:
 
     def update(self, jobs: tuple[JobView, ...], now_ns: int, total_cores: int) -> Update:
         """Take in what Slurm says of all jobs."""
-        members = self._touched(jobs)
+        return self._update(self._touched(jobs), now_ns, total_cores)
+
+    def change(self, jobs: Iterable[JobView], gone: Iterable[int], now_ns: int, total_cores: int) -> Update:
+        """Take in jobs that are new or other, and those that are gone; all others are as they were."""
+        return self._update(self._changed(jobs, gone), now_ns, total_cores)
+
+    def _update(self, members: Mapping[int, dict[int, JobView]], now_ns: int, total_cores: int) -> Update:
         gone: list[Gang] = []
         new: list[Gang] = []
         changed: dict[int, Gang] = {}
@@ -144,6 +150,34 @@ class Population:
                 if view.gang in touched:
                     touched[view.gang][job] = view
         self._views = views
+        return touched
+
+    def _changed(self, jobs: Iterable[JobView], gone: Iterable[int]) -> dict[int, dict[int, JobView]]:
+        """Jobs, by gang, of all gangs in which anything changed, by what changed alone."""
+        touched: dict[int, dict[int, JobView]] = {}
+
+        def members(number: int) -> dict[int, JobView]:
+            if number not in touched:
+                gang = self.gangs.get(number)
+                touched[number] = {} if gang is None else dict(gang.views)
+            return touched[number]
+
+        for job in sorted(set(gone)):
+            old = self._views.pop(job, None)
+            if old is not None:
+                members(old.gang).pop(job, None)
+                self._limits.forget(job)
+                self._whereabouts.forget(job)
+        for view in jobs:
+            old = self._views.get(view.job)
+            self._views[view.job] = view
+            if old == view:
+                continue
+            if old is not None:
+                if old.gang != view.gang:
+                    members(old.gang).pop(view.job, None)
+                self._whereabouts.moved(old, view)
+            members(view.gang)[view.job] = view
         return touched
 
     def _create(self, number: int, views: dict[int, JobView], now_ns: int) -> Gang:

@@ -39,6 +39,7 @@ from gangd.core.events import (
     Sample,
     Shutdown,
     SliceUse,
+    SlurmChanges,
     SlurmSnapshot,
     Tick,
 )
@@ -115,6 +116,7 @@ class GangScheduler:
         self._in_haste = bool(kept)
         self._accounts = Accounts(self._rotation, self._limits, start_ns)
         self._young: dict[int, Gang] = {}
+        self._suspects: dict[int, Gang] = {}
         self._launches = Launches()
         self._wall_s = 0.0
         self._wall_ns = start_ns
@@ -145,7 +147,7 @@ class GangScheduler:
                 self._tick()
             case NodeReport():
                 self._report(event)
-            case SlurmSnapshot():
+            case SlurmSnapshot() | SlurmChanges():
                 self._snapshot(event)
             case AgentJoined():
                 self._agent(event.node, AgentInput.HELLO, "")
@@ -273,9 +275,13 @@ class GangScheduler:
             group.name, first, group.repeats_from(first), members, group.block.run, rows, group.begin
         )
 
-    def _snapshot(self, snapshot: SlurmSnapshot) -> None:
+    def _snapshot(self, snapshot: SlurmSnapshot | SlurmChanges) -> None:
         self._wall_s, self._wall_ns = snapshot.wall_s, snapshot.now_ns
-        update = self._people.update(snapshot.jobs, self.now_ns, self.cores.total_cores)
+        total = self.cores.total_cores
+        if isinstance(snapshot, SlurmChanges):
+            update = self._people.change(snapshot.jobs, snapshot.gone, self.now_ns, total)
+        else:
+            update = self._people.update(snapshot.jobs, self.now_ns, total)
         for gang in update.gone:
             self._young.pop(gang.gang, None)
             self._launches.forget(gang)
@@ -283,9 +289,12 @@ class GangScheduler:
         for gang in update.new:
             self._young[gang.gang] = gang
             gang.launched = gang.launched or self._launches.complete(gang)
-        for gang in [gang for gang in self.gangs.values() if gang.is_suspect]:
-            gang.slurm_answered(snapshot.asked_ns, self.settings.lease_ns)
-            self._settle(gang)
+        for gang in list(self._suspects.values()):
+            if self.gangs.get(gang.gang) is gang:
+                gang.slurm_answered(snapshot.asked_ns, self.settings.lease_ns)
+                self._settle(gang)
+            if self.gangs.get(gang.gang) is not gang or not gang.is_suspect:
+                del self._suspects[gang.gang]
         for gang in update.changed:
             if not gang.has_shared and self._people.shares(gang):
                 gang.has_shared = True
@@ -373,6 +382,7 @@ class GangScheduler:
         if gang is None or gang.state is GangState.TERMINATING:
             return
         gang.strange_ns = self.now_ns
+        self._suspects[gang.gang] = gang
         self._settle(gang)
         text = f"job {job} was suspended or resumed on {node} by somebody else"
         self._out += (Alarm("foreign freeze", str(job), text), AskSlurm(text))
@@ -382,6 +392,7 @@ class GangScheduler:
         if gang is None or gang.state is GangState.TERMINATING:
             return
         known, gang.dying_ns = gang.dying_ns is not None, self.now_ns
+        self._suspects[gang.gang] = gang
         if not known:
             self._settle(gang)
             self._out.append(AskSlurm(f"a deadly signal waits for job {job}"))

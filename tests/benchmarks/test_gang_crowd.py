@@ -30,7 +30,7 @@ from gangd.controller.memory import calm_collector
 from gangd.controller.sayings import policy_of
 from gangd.controller.status import read_status
 from gangd.controller.view import ClusterView
-from gangd.core import AgentJoined, CoreMap, Exempt, GangScheduler, Publish, SlurmSnapshot, Tick
+from gangd.core import AgentJoined, CoreMap, Exempt, GangScheduler, Publish, SlurmChanges, SlurmSnapshot, Tick
 from gangd.curve_keys import SHARED_AGENT, make_keys
 from gangd.wire import Bounds, Controller, encode_down
 from gangd.wire.sockets import RESERVED_FILES
@@ -71,7 +71,8 @@ def threads_cpu_s(pid: int) -> dict[str, float]:
     return found
 
 
-def test_cost_of_deciding() -> None:
+@pytest.mark.parametrize("by_changes", [False, True], ids=["all jobs told", "changes told"])
+def test_cost_of_deciding(by_changes: bool) -> None:
     crowd = Crowd(NODES, CHURN)
     cores = CoreMap({f"n{number}": CORES for number in range(NODES)})
     view = ClusterView(cores, policy_of(Config()))
@@ -86,9 +87,16 @@ def test_cost_of_deciding() -> None:
     decisions: list[float] = []
     for number in range(1, 80):
         now_ns = number * settings.quantum_ns + 1
-        began_s = time.process_time()
-        seen = SlurmSnapshot(now_ns, now_ns, 0.0, view.views(crowd.jobs()))
-        commands = list(scheduler.handle(seen))
+        snapshot = crowd.jobs()
+        asked_s = time.process_time()
+        changes = view.changes(snapshot) if by_changes else None
+        commands = list(
+            scheduler.handle(
+                SlurmSnapshot(now_ns, now_ns, 0.0, view.views(snapshot))
+                if changes is None
+                else SlurmChanges(now_ns, now_ns, 0.0, *changes)
+            )
+        )
         looked_s = time.process_time()
         scheduler.agents._heard_ns[:] = now_ns  # every agent has reported
         commands += scheduler.handle(Tick(now_ns))
@@ -99,9 +107,12 @@ def test_cost_of_deciding() -> None:
                 fanout.exempt(command)
         for message in fanout.messages(now_ns, scheduler.horizon):
             encode_down(message)
-        looks.append(1000 * (looked_s - began_s))
+        looks.append(1000 * (looked_s - asked_s))
         decisions.append(1000 * (time.process_time() - looked_s))
-    print(f"\n{len(crowd.all)} jobs on {NODES} nodes, {CHURN} end and begin in each slice; CPU time, ms")
+    told = "what changed is told" if by_changes else "all jobs are told"
+    print(
+        f"\n{told}; {len(crowd.all)} jobs on {NODES} nodes, {CHURN} end and begin in each slice; CPU time, ms"
+    )
     print(f"  first decision, everybody told {decisions[0]:.0f}; first look {looks[0]:.0f}")
     for what, values in (("decision", decisions[10:]), ("look at Slurm's answer", looks[10:])):
         print(

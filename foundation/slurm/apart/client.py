@@ -28,7 +28,7 @@ from foundation.slurm.apart.frames import (
 from foundation.slurm.command import CommandSlurm
 from foundation.slurm.environment import command_environment
 from foundation.slurm.faults import SlurmUnreachableError
-from foundation.slurm.types import Job, JobSnapshot, Node, UnreadableJob
+from foundation.slurm.types import Difference, Job, JobSnapshot, Node, UnreadableJob
 
 LONGEST_ANSWER_S = 90.0
 """The commands of a look may take 20 s and are tried three times."""
@@ -85,6 +85,7 @@ class ApartSlurm(CommandSlurm):
         self._closed = False
         self._decoder = Decoder(Answer)
         self._jobs: dict[int, Job] = {}
+        self._number = 0
         self._nodes: list[Node] = []
 
     def jobs(self) -> JobSnapshot:
@@ -136,6 +137,7 @@ class ApartSlurm(CommandSlurm):
         self._with_library = source != "commands"
         self._decoder = Decoder(Answer)
         self._jobs, self._nodes = {}, []
+        self._number += 1  # what comes next is no difference to what was told before
         try:
             self._process = subprocess.Popen(
                 [*self._words, "--source", source],
@@ -156,13 +158,16 @@ class ApartSlurm(CommandSlurm):
         os.write(process.stdin.fileno(), encode(look))
         deadline_s = self._clock() + self._answer_s
         jobs, unread, nodes = dict(self._jobs), list[UnreadableJob](), list[Node]()
+        changed, gone = dict[int, Job](), list[int]()
         fault: Fault | None = None
         done: Done | None = None
         while done is None and fault is None:
             match self._next(process.stdout.fileno(), deadline_s):
                 case Jobs(jobs=part):
+                    changed.update((job.job_id, job) for job in part)
                     jobs.update((job.job_id, job) for job in part)
                 case Gone(ids=ids):
+                    gone += ids
                     for key in ids:
                         jobs.pop(key, None)
                 case Unread(jobs=some):
@@ -183,7 +188,9 @@ class ApartSlurm(CommandSlurm):
         self._jobs, self.read_from = jobs, done.source
         if look.nodes:
             self._nodes = nodes
-        return JobSnapshot(tuple(jobs.values()), tuple(unread))
+        since, self._number = self._number, self._number + 1
+        difference = Difference(self._number, since, tuple(changed.values()), tuple(gone))
+        return JobSnapshot(tuple(jobs.values()), tuple(unread), difference)
 
     def _next(self, fd: int, deadline_s: float) -> object:
         while (message := self._decoder.take()) is None:

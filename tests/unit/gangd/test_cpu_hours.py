@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from foundation.slurm import Job, JobState, NodeCores
+from foundation.slurm import Job, JobSnapshot, JobState, NodeCores
 from gangd.controller.cpu_hours import hours_by_job, summed
 from gangd.controller.slicefiles import Retention
 from gangd.controller.slicelog import SliceLog, read_rows
@@ -44,7 +44,7 @@ def log(folder: Path, **more: object) -> SliceLog:
 
 def test_slices_are_weighed_by_the_cores_of_the_job_on_the_node(tmp_path: Path) -> None:
     with_jobs = log(tmp_path)
-    with_jobs.know([job(1), job(2, "bob")])
+    with_jobs.know(JobSnapshot((job(1), job(2, "bob"))))
     with_jobs.append([row(0, 1, "run", cpu_us=1_900_000), row(0, 2, "held"), row(0, 1, "run", "n2")])
     with_jobs.append([row(1, 1, "held"), row(1, 2, "run"), row(2, 1, "idle"), row(2, 2, "free")])
     with_jobs.close()
@@ -59,7 +59,7 @@ def test_slices_are_weighed_by_the_cores_of_the_job_on_the_node(tmp_path: Path) 
 
 def test_what_a_job_that_yields_got_is_not_held(tmp_path: Path) -> None:
     one = log(tmp_path)
-    one.know([job(1)])
+    one.know(JobSnapshot((job(1),)))
     one.append(
         [
             row(0, 1, "leftover", cpu_us=500_000),
@@ -74,7 +74,7 @@ def test_what_a_job_that_yields_got_is_not_held(tmp_path: Path) -> None:
 
 def test_jobs_of_which_the_record_says_nothing_are_named_and_not_guessed(tmp_path: Path) -> None:
     one = log(tmp_path)
-    one.know([job(1)])
+    one.know(JobSnapshot((job(1),)))
     one.append([row(0, 1, "run"), row(0, 5, "held"), row(0, 1, "run", "n9")])
     one.close()
     found, unknown = hours_by_job(read_rows(tmp_path, 0.0))
@@ -84,10 +84,10 @@ def test_jobs_of_which_the_record_says_nothing_are_named_and_not_guessed(tmp_pat
 
 def test_each_file_of_the_record_says_whose_the_jobs_are_and_a_new_run_is_told_anew(tmp_path: Path) -> None:
     one = log(tmp_path, retention=Retention(bytes=1))
-    one.know([job(1)])
+    one.know(JobSnapshot((job(1),)))
     for number in range(3):
         one.append([row(number, 1, "run")])
-    one.know([job(1, "bob", start_s=99)])
+    one.know(JobSnapshot((job(1, "bob", start_s=99),)))
     one.append([row(9, 1, "run")])
     one.close()
     assert [whose.user for _, whose in read_rows(tmp_path, 0.0) if whose is not None] == ["ann"] * 3 + ["bob"]
@@ -95,7 +95,7 @@ def test_each_file_of_the_record_says_whose_the_jobs_are_and_a_new_run_is_told_a
 
 def test_sums_are_by_user_and_account(tmp_path: Path) -> None:
     one = log(tmp_path)
-    one.know([job(1), job(2, "bob"), job(3, "ann", None)])
+    one.know(JobSnapshot((job(1), job(2, "bob"), job(3, "ann", None))))
     one.append([row(0, 1, "held"), row(0, 2, "run"), row(0, 3, "held")])
     one.close()
     found, _ = hours_by_job(read_rows(tmp_path, 0.0))
@@ -109,7 +109,7 @@ def test_sums_are_by_user_and_account(tmp_path: Path) -> None:
 
 def test_the_command_tells_them(tmp_path: Path) -> None:
     one = log(tmp_path)
-    one.know([job(1, account="x\x1b[2J"), job(2, "bob")])
+    one.know(JobSnapshot((job(1, account="x\x1b[2J"), job(2, "bob"))))
     one.append([row(0, 1, "held"), row(0, 2, "run")])
     one.close()
     for by in ("job", "user", "account"):

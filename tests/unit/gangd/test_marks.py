@@ -22,23 +22,23 @@ from tests.fixtures.core_bench import Bench, only
 REQUEST = SubmitRequest(script="#!/bin/sh\n", name="job")
 
 
-def running(count: int) -> list[Job]:
+def running(count: int) -> dict[int, Job]:
     slurm = FakeSlurm(nodes=1, cores=1, multiplicity=count)
     for _ in range(count):
         slurm.submit(REQUEST)
-    return list(slurm.jobs().jobs)
+    return {job.job_id: job for job in slurm.jobs().jobs}
 
 
 def test_ten_thousand_jobs_are_marked_few_at_a_time() -> None:
     jobs = running(3 * AT_ONCE)
     marks = Marks(MarkField.ADMIN_COMMENT)
-    marks.add(job.job_id for job in jobs)
+    marks.add(jobs)
     taken = []
     for step in range(12):
         some = marks.take(jobs, step * EVERY_S / 2)
         assert len(some) == (0 if step % 2 or step >= 6 else AT_ONCE)
         taken += some
-    assert sorted(taken) == [job.job_id for job in jobs]
+    assert sorted(taken) == [*jobs]
 
 
 def test_a_job_is_marked_once_however_often_it_begins_to_share() -> None:
@@ -51,7 +51,7 @@ def test_a_job_is_marked_once_however_often_it_begins_to_share() -> None:
 
 
 def test_what_somebody_wrote_stays_and_so_does_what_is_not_known() -> None:
-    [job] = running(1)
+    job = running(1)[1]
     for where, known in (
         (MarkField.ADMIN_COMMENT, replace(job, admin_comment="the site's")),
         (MarkField.EXTRA, replace(job, extra="the user's")),
@@ -59,11 +59,11 @@ def test_what_somebody_wrote_stays_and_so_does_what_is_not_known() -> None:
     ):
         marks = Marks(where)
         marks.add([1])
-        assert marks.take([known], 0) == []
-        assert marks.take([replace(job, extra="")], 100) == []  # it is asked once
+        assert marks.take({1: known}, 0) == []
+        assert marks.take({1: replace(job, extra="")}, 100) == []  # it is asked once
     empty = Marks(MarkField.EXTRA)
     empty.add([1])
-    assert empty.take([replace(job, extra="")], 0) == [1]
+    assert empty.take({1: replace(job, extra="")}, 0) == [1]
 
 
 def test_without_the_option_nobody_is_marked_and_nothing_is_kept() -> None:
