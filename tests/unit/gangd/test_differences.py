@@ -136,21 +136,21 @@ def test_a_job_on_a_node_that_becomes_known_is_seen_although_it_did_not_change()
     changes = view.changes(source.tell(jobs))
     assert changes is not None
     assert [one.job for one in changes[0]] == [1]
-    assert view.unusable == (2,)
+    assert list(view.unusable) == [2]
     view.know_nodes([node(f"n{NODES}", CORES)])
     after = source.tell(jobs)
     assert view.changes(after) is None
     assert [one.job for one in view.views(after)] == [1, 2]
-    assert view.unusable == ()
+    assert not view.unusable
 
 
 def test_a_job_that_runs_on_no_known_cores_and_ends_is_forgotten() -> None:
     view, source = a_view(), Source()
     view.views(source.tell({}))
     view.changes(source.tell({2: job(2)}))
-    assert view.unusable == (2,)
+    assert list(view.unusable) == [2]
     view.changes(source.tell({}))
-    assert view.unusable == ()
+    assert not view.unusable
 
 
 # The core
