@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from foundation.records import format_cores
+from foundation.id_list import write_ids
 from simulator.engine.cluster import members
 from simulator.engine.records import Ints
 
@@ -18,7 +18,7 @@ def core_sets(mask: Ints) -> tuple[list[str], npt.NDArray[np.integer]]:
     There are millions of rows and few sets, so a piece at a time is sorted rather than the whole.
     """
     kinds, which = _distinct(mask)
-    return [format_cores(members(kind)) for kind in kinds], which
+    return [write_ids(members(kind)) for kind in kinds], which
 
 
 def _distinct(mask: Ints) -> tuple[Ints, npt.NDArray[np.integer]]:

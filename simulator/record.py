@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from foundation.records import SLICES, PlacementArrays, RunInfo, format_cores, write_run
+from foundation.id_list import write_ids
+from foundation.records import SLICES, PlacementArrays, RunInfo, write_run
 from foundation.units import US_PER_S
 from simulator.engine.cluster import members
 from simulator.engine.records import Ints
@@ -43,7 +44,7 @@ def placement_arrays(result: Result) -> PlacementArrays:
 
 def _numbered(sets: Ints, texts: dict[str, int]) -> npt.NDArray[np.int32]:
     """Return the number of each set of cores in ``texts``, which gets those that it has not."""
-    names = [format_cores(members(cores)) for cores in sets]
+    names = [write_ids(members(cores)) for cores in sets]
     return np.array([texts.setdefault(name, len(texts)) for name in names], dtype=np.int32)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from foundation.records.bulk import write_run
     from foundation.records.columns import ALLOCATIONS, HOST, JOBS, SLICES
     from foundation.records.job_journal import JobEntry, JobJournal, job_frames, read_entries
-    from foundation.records.placement import PLACEMENT_DTYPE, PlacementArrays, format_cores, parse_cores
+    from foundation.records.placement import PLACEMENT_DTYPE, PlacementArrays, parse_cores
     from foundation.records.reader import Run, load_run
     from foundation.records.row_journal import RowJournal, read_journal
     from foundation.records.writer import RunWriter, utc_now
@@ -60,7 +60,6 @@ __all__ = [
     "RunWriter",
     "SliceRecord",
     "SliceRole",
-    "format_cores",
     "job_frames",
     "load_run",
     "parse_cores",
@@ -74,7 +73,7 @@ __all__ = [
 _TABLES = {
     **dict.fromkeys(("ALLOCATIONS", "HOST", "JOBS", "SLICES"), "columns"),
     **dict.fromkeys(("JobEntry", "JobJournal", "job_frames", "read_entries"), "job_journal"),
-    **dict.fromkeys(("PLACEMENT_DTYPE", "PlacementArrays", "format_cores", "parse_cores"), "placement"),
+    **dict.fromkeys(("PLACEMENT_DTYPE", "PlacementArrays", "parse_cores"), "placement"),
     **dict.fromkeys(("Run", "load_run"), "reader"),
     **dict.fromkeys(("RowJournal", "read_journal"), "row_journal"),
     **dict.fromkeys(("RunWriter", "utc_now"), "writer"),

@@ -7,53 +7,46 @@ CEA-Curie trace.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from foundation.errors import InputError
+from foundation.id_list import spans_of
 
 PLACEMENT_DTYPE = pl.List(pl.Struct({"node": pl.String, "cores": pl.String}))
 """Type of a ``placement`` column."""
 
 _JOBS_AT_ONCE = 32_768
-CORES_PATTERN = r"^(0|[1-9]\d*)(-[1-9]\d*)?(,[1-9]\d*(-[1-9]\d*)?)*$"
-"""What a text of core ids looks like; ``parse_cores`` also checks the order."""
-
-
-def format_cores(cores: Iterable[int]) -> str:
-    """Return core ids in Slurm's notation: ``(0, 1, 2, 7)`` is ``0-2,7``."""
-    ids = sorted(set(cores))
-    if not ids:
-        return ""
-    breaks = [0, *(i + 1 for i, (a, b) in enumerate(pairwise(ids)) if b != a + 1), len(ids)]
-    return ",".join(str(ids[a]) if b == a + 1 else f"{ids[a]}-{ids[b - 1]}" for a, b in pairwise(breaks))
+MOST_CORES = 1 << 20
+"""Every core id is below this; Slurm counts the CPUs of a node in 16 bits."""
 
 
 @lru_cache(maxsize=65_536)
 def parse_cores(text: str) -> tuple[int, ...]:
-    """Return the core ids of a text in Slurm's notation.
+    """Return the core ids of a text in Slurm's notation, as ``foundation.id_list.write_ids`` spells it.
 
     Raises
     ------
     ValueError
-        The text is no such list, or its ids do not ascend.
+        The text is no such list, its ids do not ascend, or there are no so many cores.
     """
-    if not re.match(CORES_PATTERN, text):
-        raise ValueError(f"{text!r} is not a list of core ids such as 0-3,7")
-    ids: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        if (ids and int(first) <= ids[-1]) or (last and int(last) <= int(first)):
-            raise ValueError(f"the core ids {text!r} do not ascend")
-        ids.extend(range(int(first), int(last or first) + 1))
-    return tuple(ids)
+    try:
+        spans = spans_of(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a list of core ids such as 0-3,7: {error}") from error
+    if any(before[-1] >= span[0] for before, span in pairwise(spans)):
+        raise ValueError(f"the core ids {text!r} do not ascend")
+    if text != ",".join(str(one[0]) if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in spans):
+        raise ValueError(f"{text!r} is not a list of core ids such as 0-3,7: it is spelled another way")
+    if spans[-1][-1] >= MOST_CORES:
+        raise ValueError(f"the core ids {text!r} go beyond the {MOST_CORES} that a node may have")
+    return tuple(chain.from_iterable(spans))
 
 
 @dataclass(frozen=True, slots=True)

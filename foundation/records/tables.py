@@ -14,10 +14,11 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from foundation.errors import InputError, OutputError
+from foundation.id_list import write_ids
 from foundation.records.checks import check_table
 from foundation.records.columns import Column, Row, Table
 from foundation.records.journal import output_error
-from foundation.records.placement import PLACEMENT_DTYPE, PlacementArrays, format_cores, parse_cores
+from foundation.records.placement import PLACEMENT_DTYPE, PlacementArrays, parse_cores
 from foundation.records.rows import Placement
 from foundation.whole_file import draft_at
 
@@ -34,7 +35,7 @@ def frame_of(rows: Iterable[Row], table: Table) -> pl.DataFrame:
 def _cells(row: Row) -> list[object]:
     cells = [getattr(row, name) for name in row.__struct_fields__]
     return [
-        [{"node": entry.node, "cores": format_cores(entry.cores)} for entry in cell]
+        [{"node": entry.node, "cores": write_ids(entry.cores)} for entry in cell]
         if isinstance(cell, tuple)
         else cell
         for cell in cells

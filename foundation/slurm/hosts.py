@@ -15,6 +15,7 @@ from math import prod
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
 from foundation.errors import ClusterError
+from foundation.id_list import LONGEST_TEXT, RANGES_PATTERN, read_ids, spans_of
 
 MOST_HOSTS = 65_536
 """Names that a list may stand for. Slurm's own bound of one bracket is as large (hostlist.c, MAX_RANGE)."""
@@ -22,13 +23,9 @@ MOST_HOSTS = 65_536
 MOST_IDS = 65_536
 """Every id in a list is below this: Slurm counts the CPUs of a node in 16 bits."""
 
-_LONGEST_TEXT = 1 << 20
-_RANGE = r"[0-9]{1,9}(?:-[0-9]{1,9})?+"
-_RANGES = rf"{_RANGE}(?:,{_RANGE})*+"
-_IDS = re.compile(_RANGES)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
-_ITEM = re.compile(rf"(?:[A-Za-z0-9_.-]++|\[{_RANGES}\])++(?:,(?!\Z)|\Z)")
-_PIECE = re.compile(rf"([A-Za-z0-9_.-]++)|\[({_RANGES})\]")
+_ITEM = re.compile(rf"(?:[A-Za-z0-9_.-]++|\[{RANGES_PATTERN}\])++(?:,(?!\Z)|\Z)")
+_PIECE = re.compile(rf"([A-Za-z0-9_.-]++)|\[({RANGES_PATTERN})\]")
 
 
 def expand_hosts(text: str, most: int = MOST_HOSTS) -> tuple[str, ...]:
@@ -44,7 +41,7 @@ def expand_hosts(text: str, most: int = MOST_HOSTS) -> tuple[str, ...]:
     """
     if text in {"", "(null)"}:
         return ()
-    if len(text) > _LONGEST_TEXT:
+    if len(text) > LONGEST_TEXT:
         raise _unreadable("a host list", text, f"it has {len(text)} characters")
     names: dict[str, None] = {}
     named = position = 0
@@ -88,24 +85,21 @@ def expand_ids(text: str, below: int = MOST_IDS) -> tuple[int, ...]:
     ClusterError
         The text is no such list, or a number is not less than ``below``.
     """
-    if len(text) > _LONGEST_TEXT or _IDS.fullmatch(text) is None:
-        raise _unreadable("an id list", text, "it is made of other things than numbers and ranges")
-    ranges = [numbers for numbers, _ in _spans(text, text)]
-    if max(numbers[-1] for numbers in ranges) >= below or sum(map(len, ranges)) > below:
-        raise _unreadable("an id list", text, f"it goes beyond the {below} ids that there are")
-    return tuple(sorted({number for numbers in ranges for number in numbers}))
+    try:
+        return read_ids(text, below)
+    except ValueError as error:
+        raise _unreadable("an id list", text, str(error)) from error
 
 
 def _spans(ranges: str, text: str) -> list[tuple[range, int]]:
     """Return the numbers of each range, and how many digits they are padded to."""
-    spans = []
-    for part in ranges.split(",") if ranges else ():
-        first, _, last = part.partition("-")
-        numbers = range(int(first), int(last or first) + 1)
-        if not numbers:
-            raise _unreadable("a list", text, f"{part} ends before it begins")
-        spans.append((numbers, len(first)))
-    return spans
+    if not ranges:
+        return []
+    try:
+        spans = spans_of(ranges)
+    except ValueError as error:
+        raise _unreadable("a list", text, str(error)) from error
+    return [(span, len(part.partition("-")[0])) for span, part in zip(spans, ranges.split(","), strict=True)]
 
 
 def _spell(spans: list[tuple[range, int]]) -> list[str]:

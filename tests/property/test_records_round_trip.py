@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.errors import InputError
+from foundation.id_list import write_ids
 from foundation.records import (
     JOBS,
     JobEntry,
     JobJournal,
     JobRecord,
     Placement,
-    format_cores,
     job_frames,
     parse_cores,
 )
@@ -76,7 +76,7 @@ def valid(row: JobRecord) -> bool:
 
 @given(core_ids)
 def test_core_ids_survive_their_notation(ids: tuple[int, ...]) -> None:
-    assert parse_cores(format_cores(ids)) == ids
+    assert parse_cores(write_ids(ids)) == ids
 
 
 @given(jobs)

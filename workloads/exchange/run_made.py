@@ -13,7 +13,8 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from foundation.records import JOBS, JobRecord, PlacementArrays, RunInfo, format_cores, utc_now, write_run
+from foundation.id_list import write_ids
+from foundation.records import JOBS, JobRecord, PlacementArrays, RunInfo, utc_now, write_run
 from foundation.records.tables import ROWS_A_PIECE, frame_of
 from foundation.whole_file import write_pieces
 from workloads.exchange.carried import trace_pieces
@@ -79,7 +80,7 @@ def _tables(records: Iterator[JobRecord]) -> tuple[pl.DataFrame, PlacementArrays
         node=np.array(nodes, dtype=np.int32),
         cores=np.array(cores, dtype=np.int32),
         node_names=tuple(names),
-        core_sets=tuple(map(format_cores, sets)),
+        core_sets=tuple(map(write_ids, sets)),
     )
     return pl.concat(frames), placements
 

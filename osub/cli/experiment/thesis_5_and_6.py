@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from foundation.errors import UsageError
+from foundation.id_list import read_ids
 from osub.cli.application import application
 from osub.cli.experiment.show import note, progress, show_table, steps_of
 from osub.cli.experiment.thesis_7 import thesis_7
@@ -117,15 +118,15 @@ def _data_sets(text: str, most: int) -> list[int]:
     """Return the numbers that ``1-6``, ``1,3`` or ``none`` names."""
     if text == "none":
         return []
-    numbers: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        if not first.isdigit() or not (last or first).isdigit():
-            raise UsageError(f"--survey takes data sets such as 1-{most} or 1,3, or none; not {text!r}")
-        numbers += range(int(first), int(last or first) + 1)
-    if not all(1 <= number <= most for number in numbers):
+    try:
+        numbers = read_ids(text, most + 1)
+    except ValueError as error:
+        raise UsageError(
+            f"--survey takes data sets such as 1-{most} or 1,3, or none; not {text!r}: {error}"
+        ) from error
+    if numbers[0] < 1:
         raise UsageError(f"--survey: there are data sets 1 to {most}")
-    return numbers
+    return list(numbers)
 
 
 def _show(found: Chapter, html: Path | None, *, as_json: bool) -> None:

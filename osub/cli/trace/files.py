@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from foundation.errors import UsageError
+from foundation.id_list import read_ids
 from osub.cli.out_file import Force as Force
 from osub.cli.out_file import check_free as check_free
 from osub.cli.terminal import Console
@@ -31,6 +32,10 @@ InteractiveQueue = Annotated[
     int, typer.Option(min=-1, help="SWF queue of interactive jobs; -1: there are none.")
 ]
 Seed = Annotated[int, typer.Option(min=0, help="For whatever is drawn at random.")]
+
+
+MOST_NUMBERS = 10_000_000
+"""Numbers that an option such as ``--users`` may name."""
 
 
 def queue_of(number: int) -> int | None:
@@ -73,18 +78,13 @@ def parse_numbers(text: str | None, option: str) -> frozenset[int] | None:
     """
     if text is None:
         return None
-    numbers: set[int] = set()
-    for part in text.split(","):
-        low, dash, high = part.strip().partition("-")
-        try:
-            first = int(low)
-            last = int(high) if dash else first
-        except ValueError as error:
-            raise UsageError(f"{option} takes numbers and ranges such as 1,4,7-9, not {text!r}") from error
-        if not 0 <= last - first <= 10_000_000:
-            raise UsageError(f"{option}: {part.strip()!r} is no range from low to high")
-        numbers.update(range(first, last + 1))
-    return frozenset(numbers)
+    try:
+        return frozenset(read_ids(text.replace(" ", ""), 10**9, MOST_NUMBERS))
+    except ValueError as error:
+        shown = text if len(text) <= 80 else text[:80] + "..."
+        raise UsageError(
+            f"{option} takes numbers and ranges such as 1,4,7-9, not {shown!r}: {error}"
+        ) from error
 
 
 @contextmanager

@@ -210,7 +210,7 @@ def test_convert_cleans_a_damaged_trace(
     ("words", "told"),
     [
         (["--users", "a"], "--users takes numbers"),
-        (["--users", "9-2"], "no range"),
+        (["--users", "9-2"], "ends before it begins"),
         (["--users", "77"], "is left"),
         (["--tag", "colour=3"], "--tag takes FIELD=NUMBER"),
         (["--tag", "queue"], "--tag takes FIELD=NUMBER"),

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from foundation.errors import InputError, OutputError
+from foundation.id_list import write_ids
 from foundation.records import (
     ALLOCATIONS,
     JOBS,
@@ -19,7 +20,6 @@ from foundation.records import (
     Placement,
     PlacementArrays,
     SliceRecord,
-    format_cores,
     load_run,
     parse_cores,
     write_run,
@@ -142,7 +142,7 @@ def test_a_broken_row_leaves_no_folder_and_names_the_final_file(tmp_path: Path, 
         ({"offsets": np.array([0, 2, 1])}, "offsets"),
         ({"node": np.array([0, 9])}, "node indices"),
         ({"cores": np.array([-1, 0])}, "core set indices"),
-        ({"core_sets": ["3-1"]}, "do not ascend"),
+        ({"core_sets": ["3-1"]}, "ends before it begins"),
         ({"node_names": ["a", "a"]}, "empty or repeated"),
         ({"offsets": np.array([0, 2, 2]), "node": np.array([1, 1])}, "node twice"),
         ({"offsets": np.array([0, 2])}, "1 placements for 2 jobs"),
@@ -185,6 +185,6 @@ def test_a_full_disk_leaves_nothing_half_written(small_disk: Path, trace: Path) 
 
 
 def test_core_ids_have_one_notation() -> None:
-    assert format_cores([7, 0, 1, 2, 9, 10]) == "0-2,7,9-10"
+    assert write_ids([7, 0, 1, 2, 9, 10]) == "0-2,7,9-10"
     assert parse_cores("0-2,7,9-10") == (0, 1, 2, 7, 9, 10)
-    assert format_cores([]) == ""
+    assert write_ids([]) == ""
