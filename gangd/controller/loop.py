@@ -239,6 +239,7 @@ class ControllerLoop:
             soon_ns = now_ns + SLACK_NS
             if now_ns >= self._look_ns:
                 self._expected, self._intake.heard = self._intake.heard, set()
+            began_cpu_ns = time.thread_time_ns()
             self._orders.tell(Tick(now_ns))
             slices = self._scheduler.time
             following = slices.slice_at(now_ns) + 1
@@ -248,6 +249,7 @@ class ControllerLoop:
             self._tick_ns = self._look_ns + min(TICK_DELAY_NS, length_ns // 2)
             self._tick_us = (self._clock() - now_ns) // 1000
             self.metrics.decisions.add(self._tick_us / 1e6)
+            self.metrics.decisions_cpu.add((time.thread_time_ns() - began_cpu_ns) / 1e9)
         if soon_ns >= self._beat_ns:
             self._beat_ns = now_ns + self._scheduler.settings.lease_ns // BEATS_A_LEASE
             beats = self._fanout.beats(list(self._uplink.agents), now_ns, self._scheduler.horizon)

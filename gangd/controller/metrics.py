@@ -69,8 +69,8 @@ class ControllerMetrics:
 
     Attributes
     ----------
-    decisions
-        How long decisions took; the loop adds.
+    decisions, decisions_cpu
+        How long decisions took, and how much CPU time of the loop's thread; the loop adds.
     beat_ns
         When leases were renewed last; None before the first time.
     is_served
@@ -79,6 +79,7 @@ class ControllerMetrics:
 
     clock: Callable[[], int] = time.monotonic_ns
     decisions: Histogram = field(default_factory=lambda: Histogram(DECISION_S))
+    decisions_cpu: Histogram = field(default_factory=lambda: Histogram(DECISION_S))
     beat_ns: int | None = None
     is_served: bool = False
     _told: Told | None = None
@@ -136,8 +137,12 @@ class ControllerMetrics:
             "gangd_slurm_age_seconds": UNKNOWN,
             "gangd_switch_lost_ratio": UNKNOWN,
         }
+        decisions: Figures = {
+            "gangd_decision_seconds": self.decisions.buckets(),
+            "gangd_decision_cpu_seconds": self.decisions_cpu.buckets(),
+        }
         if told is None:
-            return {**up, "gangd_decision_seconds": self.decisions.buckets()}
+            return {**up, **decisions}
         status = told.status
         age_s = self._slurm_age_s(told, now_ns)
         nodes = Counter(node.agent for node in status.nodes)
@@ -145,7 +150,7 @@ class ControllerMetrics:
         return {
             **up,
             "gangd_info": {(version("osub"), str(status.dry_run).lower()): 1.0},
-            "gangd_decision_seconds": self.decisions.buckets(),
+            **decisions,
             "gangd_nodes": _labelled(nodes),
             "gangd_gangs": _labelled({state.value: count for state, count in told.census.gangs.items()}),
             "gangd_jobs_running": status.running_jobs,

@@ -177,6 +177,12 @@ CONTROLLER = (
         "Time that one decision took: what holds in the slices to come, and telling all nodes of it.",
         bounds_s=DECISION_S,
     ),
+    Metric(
+        "gangd_decision_cpu_seconds",
+        Kind.HISTOGRAM,
+        "CPU time of the deciding thread in it: where a decision took much longer, others had the core.",
+        bounds_s=DECISION_S,
+    ),
     Metric("gangd_lease_seconds", Kind.GAUGE, "How long agents hold without a word from here."),
     Metric(
         "gangd_slurm_age_seconds",
