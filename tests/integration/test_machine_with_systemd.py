@@ -6,26 +6,20 @@ what must end.
 
 from __future__ import annotations
 
-import site
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from foundation.errors import HostError
-from tests.fixtures.machine.boot import Machine
-from tests.fixtures.machine.root import cached_root, why_not
 from tests.fixtures.machine.slurm import (
     HEALTH_CHECK_S,
     LEASE_S,
     SCOPE,
     MachineCluster,
-    binds,
     idle_file,
     task_of,
 )
+from tests.fixtures.machine.started import started_machine
 
 SLOW_S = 30.0
 """What a script and a few processes may take there."""
@@ -35,19 +29,7 @@ pytestmark = [pytest.mark.long, pytest.mark.slurm, pytest.mark.timeout(1800)]
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[MachineCluster]:
-    why = why_not()
-    if why is not None:
-        pytest.skip(f"the machine {why}")
-    try:
-        root = cached_root()
-    except HostError as error:
-        pytest.skip(f"the machine's file system cannot be made: {error}")
-    repository = Path(__file__).parents[2]
-    packages = Path(site.getsitepackages()[0])
-    with (
-        tempfile.TemporaryDirectory(prefix="machine-") as work,
-        Machine(root, Path(work), binds(repository, packages)) as machine,
-    ):
+    with started_machine() as machine:
         yield MachineCluster(machine)
 
 

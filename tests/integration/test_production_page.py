@@ -9,17 +9,13 @@ as it would on a host of its own, and ``scp`` and ``pdsh`` reach no further than
 from __future__ import annotations
 
 import re
-import site
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from foundation.errors import HostError
-from tests.fixtures.machine.boot import Machine
-from tests.fixtures.machine.root import cached_root, why_not
-from tests.fixtures.machine.slurm import NODE, MachineCluster, binds, idle_file
+from tests.fixtures.machine.slurm import NODE, MachineCluster, idle_file
+from tests.fixtures.machine.started import started_machine
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/production.md").read_text()
@@ -46,18 +42,7 @@ def test_every_block_of_the_page_says_where_it_belongs() -> None:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[MachineCluster]:
-    why = why_not()
-    if why is not None:
-        pytest.skip(f"the machine {why}")
-    try:
-        root = cached_root()
-    except HostError as error:
-        pytest.skip(f"the machine's file system cannot be made: {error}")
-    packages = Path(site.getsitepackages()[0])
-    with (
-        tempfile.TemporaryDirectory(prefix="machine-") as work,
-        Machine(root, Path(work), binds(ROOT, packages)) as machine,
-    ):
+    with started_machine() as machine:
         made = MachineCluster(machine, with_gang=False)
         made.pretend_hosts()
         yield made

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from deploy.local import LocalCluster, Shape
@@ -148,26 +148,38 @@ class Stage:
     @contextmanager
     def another_agent(self, node: str, freezer: str) -> Iterator[None]:
         """Put an agent with another freezer in the place of a node's own, for as long as it lasts."""
-        own = self.daemon(f"gang-agent {node}")
-        _end(own)
-        words = gang_daemons(self.layout, look_at_host())[f"gang-agent {node}"]
-        log = self.layout.logs / f"another-agent-{node}.out"
+        with self.in_place_of({f"gang-agent {node}": ("--freezer", freezer)}):
+            wait_until(lambda: self._joined_with(node, freezer), 30, f"another agent of {node} joins")
+            yield
+
+    @contextmanager
+    def in_place_of(
+        self, options: Mapping[str, tuple[str, ...]]
+    ) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+        """Put daemons with further options in the places of the cluster's own, by role, while it lasts."""
         environment = dict(os.environ) | {
             "OSUB_CLUSTER": self.layout.cluster_name,
             "SLURM_CONF": str(self.layout.conf),
         }
-        with log.open("ab") as out:
-            agent = subprocess.Popen(
-                [*words, "--freezer", freezer], env=environment, stdout=out, stderr=out, cwd="/"
-            )
+        words = gang_daemons(self.layout, look_at_host())
+        for role in options:
+            _end(self.daemon(role))
+        others: dict[str, subprocess.Popen[bytes]] = {}
         try:
-            wait_until(lambda: self._joined_with(node, freezer), 30, f"another agent of {node} joins")
-            yield
+            for role, more in options.items():
+                log = self.layout.logs / f"another-{role.replace(' ', '-')}.out"
+                with log.open("ab") as out:
+                    others[role] = subprocess.Popen(
+                        [*words[role], *more], env=environment, stdout=out, stderr=out, cwd="/"
+                    )
+            yield others
         finally:
-            agent.terminate()
-            agent.wait(20)
+            for other in others.values():
+                other.terminate()
+            for other in others.values():
+                other.wait(20)
             self.cluster.up(self.shape)
-            wait_until(lambda: agents_joined(self.layout), 30, f"the agent of {node} is back")
+            wait_until(lambda: agents_joined(self.layout), 30, f"{', '.join(options)} are back")
 
     def _joined_with(self, node: str, freezer: str) -> bool:
         status = self.node_status(node)
