@@ -4,9 +4,8 @@
 table, ``table`` and ``page`` show it.
 """
 
-from analysis.claims.estimate import Estimate, estimate
-from analysis.claims.row import Claim, Judgement, Row, Verdict
-from analysis.claims.rules import (
+from analysis.claims.claim_row import Claim, Judgement, Row, Verdict
+from analysis.claims.claim_rules import (
     LEAST_SEEDS,
     best_of,
     direction,
@@ -16,6 +15,7 @@ from analysis.claims.rules import (
     not_comparable,
     over_settings,
 )
+from analysis.claims.estimate import Estimate, estimate
 
 __all__ = [
     "LEAST_SEEDS",

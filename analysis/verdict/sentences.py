@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from analysis.rows import number
-from analysis.verdict.paired import Difference, Paired
+from analysis.tables.rows_of_metrics import number
+from analysis.verdict.paired_differences import Difference, Paired
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
 NEGLIGIBLE = 0.01

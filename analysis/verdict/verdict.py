@@ -8,9 +8,10 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from analysis.derived import MetricOptions
-from analysis.host_use import host_use
-from analysis.verdict.paired import Difference, Evidence, Paired, paired
+from analysis.metrics.derived_columns import MetricOptions
+from analysis.metrics.use_of_host import host_use
+from analysis.verdict.compared_settings import Group, grouped, layout_key
+from analysis.verdict.paired_differences import Difference, Evidence, Paired, paired
 from analysis.verdict.sentences import (
     about_cost,
     about_evidence,
@@ -19,7 +20,6 @@ from analysis.verdict.sentences import (
     about_wait,
     about_whole,
 )
-from analysis.verdict.settings import Group, grouped, layout_key
 from foundation.records import Run
 
 Question = Literal["setting", "gang"]

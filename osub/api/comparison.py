@@ -11,8 +11,8 @@ from osub.api.words import PathText, as_path, speaks_of_parameters
 if TYPE_CHECKING:
     import polars as pl
 
-    from analysis.compared import Compared
-    from analysis.metrics import RunMetrics
+    from analysis.comparison.compared_runs import Compared
+    from analysis.metrics.run_metrics import RunMetrics
     from analysis.verdict import Verdict
 
 
@@ -53,7 +53,7 @@ class Comparison:
         return target
 
     def __str__(self) -> str:
-        from analysis.verdict.show import verdict_lines
+        from analysis.verdict.verdict_in_terminal import verdict_lines
 
         return "\n".join(str(line) for line in verdict_lines(self.verdict))
 
@@ -84,7 +84,7 @@ def compare(reference: Run | PathText, *others: Run | PathText) -> Comparison:
     InputError
         A path is no RUN.
     """
-    from analysis.compared import compared
+    from analysis.comparison.compared_runs import compared
 
     return Comparison(compared([as_run(run).record for run in (reference, *others)]))
 

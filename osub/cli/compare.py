@@ -8,12 +8,12 @@ from typing import Annotated
 import msgspec
 import typer
 
-from analysis.compared import compared
-from analysis.comparison import error_tables, job_table
-from analysis.derived import BETA_S, MOST_SPREAD, MOST_TAKEN, WAIT_THRESHOLD_S, MetricOptions
-from analysis.table import metrics_tables
+from analysis.comparison.compared_runs import compared
+from analysis.comparison.comparison_tables import error_tables, job_table
+from analysis.metrics.derived_columns import BETA_S, MOST_SPREAD, MOST_TAKEN, WAIT_THRESHOLD_S, MetricOptions
+from analysis.tables.terminal_table import metrics_tables
 from analysis.verdict.gains import gain_table
-from analysis.verdict.show import verdict_lines
+from analysis.verdict.verdict_in_terminal import verdict_lines
 from foundation.records import load_run
 from osub.cli.metric_options import Beta, Full, MostSpread, MostTaken, Page, WaitThreshold
 from osub.cli.out_file import Force, check_free

@@ -8,13 +8,13 @@ from typing import Annotated
 import msgspec
 import typer
 
-from analysis.derived import BETA_S, MOST_SPREAD, MOST_TAKEN, WAIT_THRESHOLD_S, MetricOptions
-from analysis.labels import told_apart
-from analysis.metrics import measure
-from analysis.metrics_csv import metrics_csv
-from analysis.table import metrics_tables
+from analysis.metrics.derived_columns import BETA_S, MOST_SPREAD, MOST_TAKEN, WAIT_THRESHOLD_S, MetricOptions
+from analysis.metrics.metrics_as_csv import metrics_csv
+from analysis.metrics.run_metrics import measure
+from analysis.tables.run_labels import told_apart
+from analysis.tables.terminal_table import metrics_tables
 from analysis.verdict import verdict_of
-from analysis.verdict.show import verdict_lines
+from analysis.verdict.verdict_in_terminal import verdict_lines
 from foundation.records import load_run
 from foundation.whole_file import write_whole
 from osub.cli.metric_options import Beta, Full, MostSpread, MostTaken, Page, WaitThreshold
@@ -58,7 +58,7 @@ def report(
             metrics = [measure(run, options) for run in loaded]
         else:
             # The chart library is slow to import, and a table needs none of it.
-            from analysis.report import write_report
+            from analysis.report.run_report import write_report
 
             metrics = write_report(loaded, html, options)
     if csv is not None:

@@ -9,8 +9,8 @@ from statistics import mean
 import polars as pl
 
 from analysis.claims import Claim, Judgement, Row, best_of, direction, fact, magnitude, over_settings
+from analysis.claims.claim_rules import NEAR
 from analysis.claims.estimate import estimate
-from analysis.claims.rules import NEAR
 from osub.physical import published
 from osub.physical.full_size import SHARED, SYSTEM, FullSize
 from osub.physical.outcome import SHARES, Outcome

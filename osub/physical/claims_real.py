@@ -11,8 +11,8 @@ from statistics import mean, median
 
 from analysis.claims import Claim, Judgement, Row, direction, fact, magnitude, no_difference, not_comparable
 from analysis.claims import over_settings as settings_rule
+from analysis.claims.claim_rules import ONE_SEED
 from analysis.claims.estimate import estimate
-from analysis.claims.rules import ONE_SEED
 from osub.physical import published
 from osub.physical.cells import largest_slowdown, longest_wait, percentile
 from osub.physical.layouts import DEDICATED, GANGD, NAIVE

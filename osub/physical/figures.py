@@ -8,7 +8,7 @@ from statistics import mean
 
 import plotly.graph_objects as go
 
-from analysis.charts import GRID, INK, MUTED, arrange, run_style
+from analysis.charts.chart_style import GRID, INK, MUTED, arrange, run_style
 from osub.physical import published
 from osub.physical.cells import Value, largest_slowdown, longest_wait
 from osub.physical.full_size import SHARED

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analysis.derived import with_derived
-from analysis.slice_metrics import USED, numbered_once
+from analysis.metrics.derived_columns import with_derived
+from analysis.metrics.slice_metrics import USED, numbered_once
 from foundation.records import Run
 
 REAL_WAIT_S = 2.0

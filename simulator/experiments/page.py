@@ -8,11 +8,11 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 
-from analysis.charts import Chart, arrange
-from analysis.claims.page import TONES, claims_grid
-from analysis.claims.row import Row, Verdict
-from analysis.pages.content import Block, Cell, Grid, Page, Section, Told
-from analysis.pages.frame import write_page as write_framed
+from analysis.charts.chart_style import Chart, arrange
+from analysis.claims.claim_row import Row, Verdict
+from analysis.claims.claims_page import TONES, claims_grid
+from analysis.pages.page_content import Block, Cell, Grid, Page, Section, Told
+from analysis.pages.page_frame import write_page as write_framed
 from simulator.experiments.tables import NOTABLE, ExperimentTable
 
 Drawing = tuple[str, go.Figure]

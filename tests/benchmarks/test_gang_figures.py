@@ -26,7 +26,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.slice_metrics import SliceMetrics, measure_slices
+from analysis.metrics.slice_metrics import SliceMetrics, measure_slices
 from deploy.local import Gang, Hold, LocalCluster
 from foundation.records import load_run
 from tests.fixtures.gang_compared import LAUNCH_S, SHARED_S, TRIALS, Compared, Trial, alone, side_by_side

@@ -26,7 +26,7 @@ import numpy.typing as npt
 import polars as pl
 import pytest
 
-from analysis.job_by_job import pair
+from analysis.comparison.job_by_job import pair
 from deploy.local import Shape
 from foundation.records import Run, load_run
 from submitter.options import ReplayOptions

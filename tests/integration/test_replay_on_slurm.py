@@ -17,7 +17,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from analysis.metrics import measure
+from analysis.metrics.run_metrics import measure
 from deploy.local import LocalCluster, Shape
 from foundation.records import Run, load_run
 from tests.integration.waiting import REVOKED_S, wait_until

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.completion import completion_by_cpu_time, completion_by_jobs
-from analysis.derived import MetricOptions, with_derived
-from analysis.lives import stretches
-from analysis.metrics import quantity
-from analysis.occupancy import core_entries, occupancy
-from analysis.percentiles import nearest_rank
-from analysis.slice_metrics import busy_slices, jain_index, usage_intervals
+from analysis.metrics.completion_times import completion_by_cpu_time, completion_by_jobs
+from analysis.metrics.core_occupancy import core_entries, occupancy
+from analysis.metrics.derived_columns import MetricOptions, with_derived
+from analysis.metrics.held_stretches import stretches
+from analysis.metrics.run_metrics import quantity
+from analysis.metrics.slice_metrics import busy_slices, jain_index, usage_intervals
+from analysis.quantiles import nearest_rank
 from foundation.records import JOBS, SLICES, JobRecord, Placement, SliceRecord
 from foundation.records.tables import frame_of
 from tests.fixtures.records import make_ended

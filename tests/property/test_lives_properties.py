@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.derived import with_derived
-from analysis.lanes import bars
-from analysis.lives import stretches
-from analysis.load_map import HEAT_COLUMNS, mean_load
-from analysis.metrics import measure
-from analysis.occupancy import core_lists, node_entries, occupancy
-from analysis.use_chart import use_over_time
+from analysis.charts.gantt_lanes import bars
+from analysis.charts.load_map import HEAT_COLUMNS, mean_load
+from analysis.charts.system_use import use_over_time
+from analysis.metrics.core_occupancy import core_lists, node_entries, occupancy
+from analysis.metrics.derived_columns import with_derived
+from analysis.metrics.held_stretches import stretches
+from analysis.metrics.run_metrics import measure
 from foundation.records import Run, parse_cores
 from foundation.records.agreement import check_agreement
 from tests.fixtures.lives_world import LivesWorld, lives_world

@@ -8,9 +8,9 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from analysis.charts import KIND_COLOURS, MUTED, RUN_COLOURS, Chart, arrange
-from analysis.pages.content import Block, Grid, Page, Section, Told
-from analysis.pages.frame import write_page
+from analysis.charts.chart_style import KIND_COLOURS, MUTED, RUN_COLOURS, Chart, arrange
+from analysis.pages.page_content import Block, Grid, Page, Section, Told
+from analysis.pages.page_frame import write_page
 from workloads.swf import SwfJob, SwfTrace
 from workloads.trace.experiment import Experiment
 from workloads.trace.interactive import interactive_flags

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import click
 import msgspec
 import typer
+from analysis.claims.claims_table import claims_table, tally
 
-from analysis.claims.table import claims_table, tally
 from osub.cli.application import Group, application
 from osub.cli.experiment import thesis_5_and_6 as experiment_thesis
 from osub.cli.experiment.show import note, progress, show_table, steps_of
@@ -85,7 +85,7 @@ def study(
         asked = Request(traces=tuple(traces or ()), seeds=count, quick=quick, steps=steps_of(bar, name))
         found = chosen.run(asked)
     if html is not None:
-        from simulator.experiments.page import write_page
+        from simulator.experiments.experiment_page import write_page
 
         facts = [*found.facts, tally(found.claims, count)]
         write_page(html, found.title, facts, found.tables, found.figures(), found.claims)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
+from analysis.claims.claims_table import claims_table, tally
 
-from analysis.claims.table import claims_table, tally
 from foundation.units import seconds_of
 from osub.cli.experiment.show import note, progress, show_table
 from osub.cli.interrupts import ended_as_by_ctrl_c
@@ -122,7 +122,7 @@ def thesis_7(
     with ended_as_by_ctrl_c(), _simulating() as done:
         found = study.judge(done) if judge else study.run(_follow, done)
     page = html or out / "report.html"
-    from simulator.experiments.page import write_page
+    from simulator.experiments.experiment_page import write_page
 
     replays = prepared.plan.rounds + len(prepared.plan.draws)
     facts = [*found.facts, tally(found.claims, replays)]

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from analysis.charts import arrange, run_style
+from analysis.charts.chart_style import arrange, run_style
 from analysis.claims import estimate
 from simulator.experiments.hybrid.measure import Measured
 from simulator.experiments.hybrid.survey import EVEN, MECHANISMS, OVERHEAD, Survey

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from analysis.charts import MUTED, arrange, run_style
+from analysis.charts.chart_style import MUTED, arrange, run_style
 from simulator.experiments.malleable.judging import NAMES, OPERATIONS, RIGID_SHARE
 from simulator.experiments.malleable.runs import SHARES, STRATEGIES, Outcomes
 from simulator.experiments.malleable.tables import FIGURES

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from analysis.charts import MUTED, arrange, run_style
+from analysis.charts.chart_style import MUTED, arrange, run_style
 from simulator.experiments.page import Drawing
 from simulator.experiments.timesharing.bins import FEWEST, Counts
 from simulator.experiments.timesharing.claims_load import smooth

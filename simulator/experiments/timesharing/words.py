@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from analysis.claims import Claim, Judgement, Row, estimate, not_comparable, rules
+from analysis.claims import Claim, Judgement, Row, estimate, not_comparable
+from analysis.claims import claim_rules as rules
 from analysis.claims.estimate import figures
 from simulator.experiments.timesharing.outcome import Outcome, Setting
 from simulator.experiments.timesharing.survey import Survey

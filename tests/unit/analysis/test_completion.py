@@ -3,8 +3,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from analysis.completion import completion_by_cpu_time, completion_by_jobs, origin_s
-from analysis.percentiles import nearest_rank
+from analysis.metrics.completion_times import completion_by_cpu_time, completion_by_jobs, origin_s
+from analysis.quantiles import nearest_rank
 
 
 def frame(ends: list[float | None], work: list[float | None] | None = None) -> pl.DataFrame:

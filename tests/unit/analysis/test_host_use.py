@@ -9,11 +9,11 @@ import msgspec
 import polars as pl
 import pytest
 
-from analysis.derived import MetricOptions
-from analysis.host_use import host_use, pace_of
-from analysis.job_by_job import run_errors
-from analysis.metrics import measure
-from analysis.rows import metric_rows
+from analysis.comparison.job_by_job import run_errors
+from analysis.metrics.derived_columns import MetricOptions
+from analysis.metrics.run_metrics import measure
+from analysis.metrics.use_of_host import host_use, pace_of
+from analysis.tables.rows_of_metrics import metric_rows
 from analysis.verdict import verdict_of
 from foundation.records import HOST, GangSettings, HostRecord, Run
 from foundation.records.tables import frame_of

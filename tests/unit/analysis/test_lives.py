@@ -8,14 +8,14 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from analysis.derived import with_derived
-from analysis.gantt import gantt
-from analysis.job_by_job import pair, run_errors
-from analysis.lives import stretches
-from analysis.metrics import RunMetrics, measure
-from analysis.report import write_report
-from analysis.slice_metrics import attained_shares, busy_slices
-from analysis.table import metrics_tables
+from analysis.charts.gantt_chart import gantt
+from analysis.comparison.job_by_job import pair, run_errors
+from analysis.metrics.derived_columns import with_derived
+from analysis.metrics.held_stretches import stretches
+from analysis.metrics.run_metrics import RunMetrics, measure
+from analysis.metrics.slice_metrics import attained_shares, busy_slices
+from analysis.report.run_report import write_report
+from analysis.tables.terminal_table import metrics_tables
 from foundation.records import (
     ALLOCATIONS,
     JOBS,

@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from analysis.derived import MetricOptions, with_derived
-from analysis.metrics import RunMetrics, measure
+from analysis.metrics.derived_columns import MetricOptions, with_derived
+from analysis.metrics.run_metrics import RunMetrics, measure
 from foundation.records import JOBS, Placement, Run, SliceRecord, write_run
 from foundation.records.columns import SLICES, Row
 from foundation.records.reader import load_run

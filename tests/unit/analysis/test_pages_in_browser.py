@@ -12,10 +12,10 @@ import plotly.graph_objects as go
 import polars as pl
 import pytest
 
-from analysis.charts import Chart, arrange
-from analysis.compared import compared
-from analysis.pages.content import Block, Cell, Grid, Page, Section, Told
-from analysis.pages.frame import write_page
+from analysis.charts.chart_style import Chart, arrange
+from analysis.comparison.compared_runs import compared
+from analysis.pages.page_content import Block, Cell, Grid, Page, Section, Told
+from analysis.pages.page_frame import write_page
 from foundation.records import Run, load_run
 from tests.fixtures.browser import Browser, Tab, needs_chromium
 from tests.fixtures.example_runs import Setting, example_run

@@ -8,8 +8,8 @@ import msgspec
 import polars as pl
 import pytest
 
-from analysis.labels import told_apart
-from analysis.report import write_report
+from analysis.report.run_report import write_report
+from analysis.tables.run_labels import told_apart
 from foundation.errors import OutputError
 from foundation.records import JOBS, Run, RunWriter, load_run, write_run
 from foundation.records.tables import frame_of

@@ -6,12 +6,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from analysis.curves import scale
-from analysis.derived import with_derived
-from analysis.gantt import gantt
-from analysis.lanes import Bar, bars
-from analysis.load_map import HEAT_COLUMNS, mean_load
-from analysis.slice_charts import excerpt_chart, interval_rows
+from analysis.charts.distribution_curves import scale
+from analysis.charts.gantt_chart import gantt
+from analysis.charts.gantt_lanes import Bar, bars
+from analysis.charts.load_map import HEAT_COLUMNS, mean_load
+from analysis.charts.slice_charts import excerpt_chart, interval_rows
+from analysis.metrics.derived_columns import with_derived
 from foundation.records import JOBS, SLICES, Placement, SliceRecord, load_run
 from foundation.records.tables import frame_of
 from tests.fixtures.example_runs import example_run

@@ -3,7 +3,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from analysis.slice_metrics import (
+from analysis.metrics.slice_metrics import (
     attained_shares,
     busy_slices,
     jain_index,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from analysis.metrics import measure
+from analysis.metrics.run_metrics import measure
 from tests.unit.analysis.test_verdict import made_run
 
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.compared import compared
+from analysis.comparison.compared_runs import compared
 from analysis.verdict import Verdict, verdict_of
 from analysis.verdict.gains import gain_rows, gains
-from analysis.verdict.paired import batch_means, welch
+from analysis.verdict.paired_differences import batch_means, welch
 from analysis.verdict.sentences import duration
 from foundation.errors import UsageError
 from foundation.records import JOBS, GangSettings, JobRecord, Run, RunInfo, load_run, write_run

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.metrics import measure
+from analysis.metrics.run_metrics import measure
 from foundation.records import load_run
 from foundation.slurm import JobState
 from submitter.replay import Progress, Wish

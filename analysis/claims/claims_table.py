@@ -1,0 +1,49 @@
+"""A table of claims in the terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from analysis.claims.claim_row import Row, Verdict
+from analysis.claims.claim_rules import LEAST_SEEDS
+
+COLOURS = {
+    Verdict.HOLDS: "bold green",
+    Verdict.FAILS: "bold red",
+    Verdict.TIE: "bold yellow",
+    Verdict.NOT_COMPARABLE: "dim",
+}
+COLUMNS = ("claim", "setting", "quantity", "paper", "ours", "verdict")
+
+
+def claims_table(rows: Sequence[Row]) -> Table:
+    """Return the claims; the note of a row stands below its verdict's line."""
+    table = Table(title_justify="left", header_style="bold", pad_edge=False, show_lines=True)
+    for name in COLUMNS:
+        table.add_column(Text(name), no_wrap=name == "claim", overflow="fold")
+    for row in rows:
+        verdict = Text(row.verdict.value, style=COLOURS[row.verdict])
+        if row.note:
+            verdict.append(f"\n{row.note}", style="not bold default")
+        table.add_row(
+            Text(f"{row.id}\n{row.where}"),
+            *(Text(text) for text in (row.setting, row.quantity, row.paper, row.ours)),
+            verdict,
+        )
+    return table
+
+
+def tally(rows: Sequence[Row], seeds: int) -> str:
+    """Return how many claims hold, fail, tie or cannot be compared, and whether that is provisional."""
+    often = Counter(row.verdict for row in rows)
+    counts = ", ".join(f"{often[verdict]} {verdict.value}" for verdict in Verdict)
+    few = (
+        f" {seeds} seeds, fewer than {LEAST_SEEDS}: the verdicts are provisional."
+        if seeds < LEAST_SEEDS
+        else ""
+    )
+    return f"{len(rows)} claims: {counts}.{few}"

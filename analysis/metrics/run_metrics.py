@@ -1,0 +1,253 @@
+"""The metrics of a run, by kind of job: waiting, slowdowns, completion, use of the system.
+
+Definitions: thesis, section 5.3.2 (waiting time, S, S_OSub, completion percentiles); ``derived`` has the
+formulas. A job that lacks a value is counted as missing, never dropped silently.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+import polars as pl
+
+from analysis.metrics.completion_times import PERCENTS, completion_by_cpu_time, completion_by_jobs, origin_s
+from analysis.metrics.core_occupancy import Occupancy, occupancy
+from analysis.metrics.derived_columns import MetricOptions, with_derived
+from analysis.metrics.held_stretches import stretches
+from analysis.metrics.slice_metrics import SliceMetrics, measure_slices
+from analysis.metrics.start_up import start_up_note
+from analysis.metrics.use_of_host import HostUse, host_use
+from analysis.metrics.work_and_waste import WorkMetrics, preemptions, work_of
+from analysis.quantiles import nearest_rank
+from foundation.records import Run, RunInfo
+
+KindName = Literal["all", "batch", "interactive", "ondemand"]
+KINDS: tuple[KindName, ...] = ("all", "batch", "interactive", "ondemand")
+
+
+class Quantity(msgspec.Struct, frozen=True, kw_only=True):
+    """A quantity over some jobs: ``known`` jobs have it, ``missing`` lack it; null without any."""
+
+    known: int
+    missing: int
+    mean: float | None
+    median: float | None
+    p95: float | None
+    max: float | None
+
+
+class KindMetrics(msgspec.Struct, frozen=True, kw_only=True):
+    """The metrics of the jobs of one kind.
+
+    Parameters
+    ----------
+    jobs
+        How many there are.
+    states
+        How many ended in each state; ``unfinished`` counts those without one.
+    wait_s, first_wait_s, slowdown, slowdown_osub, degradation, bounded_slowdown
+        See ``derived.with_derived``.
+    preempted_share
+        Share of the jobs that were preempted at least once.
+    waited_share
+        Share of the jobs with a known wait that waited longer than the threshold.
+    completion_by_jobs_s, completion_by_cpu_time_s
+        When 90, 95 and 100% were done, from the run's first due time.
+    completion_missing, completion_cpu_time_missing
+        Jobs that these lack.
+    """
+
+    jobs: int
+    states: dict[str, int]
+    wait_s: Quantity
+    first_wait_s: Quantity
+    preempted_share: float | None
+    waited_share: float | None
+    slowdown: Quantity
+    slowdown_osub: Quantity
+    degradation: Quantity
+    bounded_slowdown: Quantity
+    completion_by_jobs_s: dict[str, float | None]
+    completion_by_cpu_time_s: dict[str, float | None]
+    completion_missing: int
+    completion_cpu_time_missing: int
+
+
+class RunMetrics(msgspec.Struct, frozen=True, kw_only=True):
+    """The metrics of a run.
+
+    Parameters
+    ----------
+    label, kind, complete
+        Which run it is, and whether it is finished.
+    makespan_s
+        From the first due time to the last end of a job that ran.
+    utilisation_allocated
+        Core seconds in which a job held the core, over the cores' seconds in the makespan.
+    utilisation_useful
+        The same without lost work and repeated set-up; of a second that k jobs hold a core, 1/k is each
+        one's.
+    cpu_utilisation
+        CPU time used by the jobs, over the same; null if no job's is known.
+    cpu_missing
+        Jobs that ran and whose CPU time is not known.
+    shared_share
+        Of the core seconds in use, the share in which two jobs or more held the core.
+    placement_missing
+        Jobs that ran and whose placement or end, in some life, is not known.
+    work
+        What became of the time that jobs held cores.
+    kinds
+        The metrics by kind of job; ``all`` first, then the kinds that occur.
+    slices
+        The metrics of its time slices, if it has any.
+    host
+        Who used its host, and how fast its jobs' cores were.
+    notes
+        What could not be computed, and why.
+    """
+
+    label: str
+    kind: str
+    complete: bool
+    options: MetricOptions
+    makespan_s: float | None
+    utilisation_allocated: float | None
+    utilisation_useful: float | None
+    cpu_utilisation: float | None
+    cpu_missing: int
+    shared_share: float | None
+    placement_missing: int
+    work: WorkMetrics
+    kinds: dict[str, KindMetrics]
+    slices: SliceMetrics | None
+    host: HostUse
+    notes: tuple[str, ...]
+
+
+def measure(
+    run: Run,
+    options: MetricOptions = MetricOptions(),  # noqa: B008
+    held: pl.DataFrame | None = None,
+) -> RunMetrics:
+    """Compute the metrics of a run that was loaded with its placements.
+
+    Parameters
+    ----------
+    run
+        The run.
+    options
+        Thresholds.
+    held
+        What its jobs held, where that is known already (``lives.stretches``).
+    """
+    held = stretches(run.jobs, run.allocations) if held is None else held
+    jobs = with_derived(run.jobs, options, held)
+    origin = origin_s(jobs)
+    ran = jobs.filter(pl.col("start_s").is_not_null())
+    last_end = ran.get_column("end_s").max()
+    makespan_s = float(last_end) - origin if isinstance(last_end, int | float) else None
+    notes = [] if run.complete else ["The run is not finished: its figures are of what is known so far."]
+    of_host = host_use(run, options.most_taken, options.most_spread)
+    if of_host.unfit is not None:
+        notes.append(f"Unfit to judge by: {of_host.unfit}.")
+    launched = start_up_note(jobs, run.info)
+    if launched is not None:
+        notes.append(launched)
+    work = work_of(ran)
+    used = _use(held, work, run.info)
+    if used is None:
+        notes.append("The run is too large to add up which cores were in use: no utilisation by allocation.")
+    capacity_core_s = run.info.capacity_cores * makespan_s if makespan_s else None
+    in_use = capacity_core_s if used is not None and used.occupied_core_s else None
+    return RunMetrics(
+        label=run.info.label,
+        kind=run.info.kind,
+        complete=run.complete,
+        options=options,
+        makespan_s=makespan_s,
+        utilisation_allocated=used.occupied_core_s / in_use if used and in_use else None,
+        utilisation_useful=used.useful_core_s / in_use if used and in_use else None,
+        cpu_utilisation=_cpu_utilisation(ran, capacity_core_s),
+        cpu_missing=ran.get_column("cpu_s").null_count(),
+        shared_share=used.shared_core_s / used.occupied_core_s if used and used.occupied_core_s else None,
+        placement_missing=_misplaced(held),
+        work=work,
+        kinds=_by_kind(jobs, origin, options),
+        slices=None if run.slices is None else measure_slices(run.slices, run.jobs, held),
+        host=of_host,
+        notes=tuple(notes),
+    )
+
+
+def _misplaced(held: pl.DataFrame) -> int:
+    unknown = held.filter(pl.any_horizontal(pl.col("placement", "end_s").is_null()))
+    return unknown.get_column("row").n_unique()
+
+
+def _use(held: pl.DataFrame, work: WorkMetrics, info: RunInfo) -> Occupancy | None:
+    used = occupancy(held)
+    if used is not None or max(info.multiplicity, info.multiplicity_interactive or 1) > 1:
+        return used
+    # Nobody shares a core, so what the jobs held is what was in use.
+    return Occupancy(
+        occupied_core_s=work.allocated_core_s,
+        allocated_core_s=work.allocated_core_s,
+        shared_core_s=0.0,
+        again_core_s=work.again_core_s,
+        lost_core_s=work.lost_core_s,
+    )
+
+
+def _by_kind(jobs: pl.DataFrame, origin: float, options: MetricOptions) -> dict[str, KindMetrics]:
+    kinds: dict[str, KindMetrics] = {}
+    for kind in KINDS:
+        some = jobs if kind == "all" else jobs.filter(pl.col("kind") == kind)
+        if some.height or kind == "all":
+            kinds[kind] = _measure_kind(some, origin, options)
+    return kinds
+
+
+def _measure_kind(jobs: pl.DataFrame, origin: float, options: MetricOptions) -> KindMetrics:
+    by_jobs = completion_by_jobs(jobs, origin)
+    by_cpu_time = completion_by_cpu_time(jobs, origin)
+    states = jobs.get_column("state").fill_null("unfinished").value_counts().sort("state")
+    waits = jobs.get_column("wait_s").drop_nulls()
+    return KindMetrics(
+        jobs=jobs.height,
+        states=dict(states.iter_rows()),
+        wait_s=quantity(jobs.get_column("wait_s")),
+        first_wait_s=quantity(jobs.get_column("first_wait_s")),
+        preempted_share=jobs.select((preemptions() > 0).mean()).item(),
+        waited_share=float((waits > options.wait_threshold_s).sum()) / len(waits) if len(waits) else None,
+        slowdown=quantity(jobs.get_column("slowdown")),
+        slowdown_osub=quantity(jobs.get_column("slowdown_osub")),
+        degradation=quantity(jobs.get_column("degradation")),
+        bounded_slowdown=quantity(jobs.get_column("bounded_slowdown")),
+        completion_by_jobs_s={f"p{percent}": by_jobs.at(percent) for percent in PERCENTS},
+        completion_by_cpu_time_s={f"p{percent}": by_cpu_time.at(percent) for percent in PERCENTS},
+        completion_missing=by_jobs.missing,
+        completion_cpu_time_missing=by_cpu_time.missing,
+    )
+
+
+def quantity(values: pl.Series) -> Quantity:
+    """Summarise a column of the jobs."""
+    known = values.drop_nulls()
+    frame = known.to_frame("value").select(
+        mean=pl.col("value").mean(), median=pl.col("value").median(), max=pl.col("value").max()
+    )
+    return Quantity(
+        known=len(known),
+        missing=values.null_count(),
+        p95=nearest_rank(known, 95),
+        **frame.row(0, named=True),
+    )
+
+
+def _cpu_utilisation(ran: pl.DataFrame, capacity_core_s: float | None) -> float | None:
+    used = ran.get_column("cpu_s")
+    if not capacity_core_s or used.null_count() == len(used):
+        return None
+    return float(used.sum()) / capacity_core_s

@@ -1,0 +1,242 @@
+"""What the time slices of a gang scheduler say: usage intervals, fairness, lateness.
+
+Sources: the usage interval distribution is the thesis's (section 7.4.4 and Table 7.7); the fairness index
+is Jain's (Jain, Chiu, Hawe, 1984). A job uses a slice where its role is ``run`` or ``free``; it is busy
+there if it uses it or is ``held``. Idle slices do not count.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import polars as pl
+
+from analysis.metrics.core_occupancy import core_lists
+from analysis.metrics.held_stretches import in_stretches, placed, stretches
+from analysis.quantiles import nearest_rank
+
+USED = pl.col("role").is_in(["run", "free"])
+
+
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
+    """A spread in microseconds over all rows that know the value; null without any."""
+
+    known: int
+    missing: int
+    min: float | None
+    p50: float | None
+    p90: float | None
+    p99: float | None
+    max: float | None
+
+
+class SliceMetrics(msgspec.Struct, frozen=True, kw_only=True):
+    """The metrics of a run's time slices.
+
+    Parameters
+    ----------
+    slices
+        Number of different slices.
+    length_s
+        Median length of a slice.
+    jobs
+        Jobs that occur in them.
+    intervals
+        How often each usage interval occurs, all jobs together; the keys are whole numbers.
+    fairness
+        Jain's index over attained/entitled of the contended jobs: 1 is fair, 1/n is one job of n served.
+    contended_jobs
+        Jobs that the index is over.
+    fairness_missing
+        Busy jobs that it lacks, because their placement is not known.
+    skew_us, freeze_us
+        Lateness of the nodes, and time until all tasks were frozen or thawed.
+    switching_share
+        Share of the slices' time, from the published start to the last task thawed, mean over slices and
+        nodes.
+    """
+
+    slices: int
+    length_s: float | None
+    jobs: int
+    intervals: dict[str, int]
+    fairness: float | None
+    contended_jobs: int
+    fairness_missing: int
+    skew_us: Spread
+    freeze_us: Spread
+    switching_share: float | None
+
+
+def measure_slices(
+    slices: pl.DataFrame, jobs: pl.DataFrame, held: pl.DataFrame | None = None
+) -> SliceMetrics:
+    """Compute the metrics of the ``slices`` table; see ``attained_shares`` for ``held``."""
+    slices = numbered_once(slices)
+    busy = busy_slices(slices)
+    counted = usage_intervals(busy).group_by("interval").agg(pl.col("count").sum()).sort("interval")
+    shares, missing = attained_shares(slices, busy, jobs, held)
+    return SliceMetrics(
+        slices=slices.get_column("slice").n_unique(),
+        length_s=slices.select(pl.col("length_s").median()).item(),
+        jobs=slices.get_column("job").n_unique(),
+        intervals={str(interval): count for interval, count in counted.iter_rows()},
+        fairness=jain_index(shares.get_column("ratio")),
+        contended_jobs=shares.height,
+        fairness_missing=missing,
+        skew_us=spread(slices.get_column("skew_us")),
+        freeze_us=spread(slices.get_column("freeze_us")),
+        switching_share=_switching_share(slices),
+    )
+
+
+def numbered_once(slices: pl.DataFrame) -> pl.DataFrame:
+    """Return the slices such that no number stands for two: a controller that restarts may count anew.
+
+    Where that happened, slices are numbered in the order of their starts.
+    """
+    starts = slices.group_by("slice").agg(alike=pl.col("start_s").min() == pl.col("start_s").max())
+    if starts.get_column("alike").all():
+        return slices
+    return slices.with_columns(slice=pl.col("start_s").rank("dense").cast(pl.Int64))
+
+
+def busy_slices(slices: pl.DataFrame) -> pl.DataFrame:
+    """Return a row for each slice in which a job is busy: ``job``, ``slice``, ``length_s``, ``used``."""
+    return (
+        slices.lazy()
+        .filter(pl.col("role") != "idle")
+        .select("job", "slice", "length_s", USED.alias("used"))
+        .group_by("job", "slice")
+        .agg(pl.col("length_s").first(), pl.col("used").any())
+        .sort("job", "slice")
+        .collect()
+    )
+
+
+def usage_intervals(busy: pl.DataFrame) -> pl.DataFrame:
+    """Return how often each usage interval occurs for each job: ``job``, ``interval``, ``count``.
+
+    The interval of two uses in successive slices is 1; one busy slice without use between them makes it 2.
+
+    Parameters
+    ----------
+    busy
+        What ``busy_slices`` returned.
+    """
+    return (
+        busy.lazy()
+        .select("job", "used", turn=pl.int_range(pl.len()))
+        .filter("used")
+        .select("job", interval=pl.col("turn").diff(), same=pl.col("job") == pl.col("job").shift())
+        .filter("same")
+        .group_by("job", "interval")
+        .agg(pl.len().cast(pl.Int64).alias("count"))
+        .sort("job", "interval")
+        .collect()
+    )
+
+
+def attained_shares(
+    slices: pl.DataFrame, busy: pl.DataFrame, jobs: pl.DataFrame, held: pl.DataFrame | None = None
+) -> tuple[pl.DataFrame, int]:
+    """Return what each contended job got of what it was entitled to.
+
+    In a slice in which a job is busy and shares a core with another busy job it is entitled to the slice
+    over m, the largest number of busy jobs on one of its cores, itself included; it attains what it uses.
+
+    Parameters
+    ----------
+    slices, jobs
+        The tables.
+    busy
+        What ``busy_slices`` returned.
+    held
+        What the jobs held (``lives.stretches``); None: one life each.
+
+    Returns
+    -------
+    shares
+        ``job``, ``entitled_s``, ``attained_s``, ``ratio``.
+    missing
+        Busy jobs without a known placement; they are left out, also as sharers of others.
+    """
+    places = placed(jobs, stretches(jobs) if held is None else held)
+    awake = slices.filter(pl.col("role") != "idle").select("slice", "node", "job", "start_s", "length_s")
+    rows = in_stretches(awake, places).lazy().select("slice", "node", "job", "stretch")
+    # Slices with the same busy jobs on the same nodes have the same sharers. Patterns repeat, so sharers are
+    # counted once for each different crowd; a sum of hashes, which no order changes, tells crowds apart.
+    crowds = (
+        rows.unique()
+        .group_by("slice")
+        .agg(crowd=pl.struct("node", "job", "stretch").hash().sum())
+        .sort("slice")
+        .collect()
+    )
+    samples = crowds.group_by("crowd").agg(pl.col("slice").min())
+    cores = places.join(core_lists(places), on="cores").select("job", "stretch", "node", "core")
+    members = rows.join(samples.lazy(), on="slice").unique().collect()
+    shares = (
+        busy.lazy()
+        .join(crowds.lazy(), on="slice")
+        .group_by("crowd", "job")
+        .agg(length_s=pl.col("length_s").sum(), attained_s=pl.col("length_s").filter("used").sum())
+        .join(
+            _multiplicities(members, cores.explode("core", empty_as_null=False)).lazy(), on=("crowd", "job")
+        )
+        .filter(pl.col("m") > 1)
+        .group_by("job")
+        .agg(entitled_s=(pl.col("length_s") / pl.col("m")).sum(), attained_s=pl.col("attained_s").sum())
+        .sort("job")
+        .with_columns(ratio=pl.col("attained_s") / pl.col("entitled_s"))
+        .collect()
+    )
+    known = busy.get_column("job").unique().is_in(cores.get_column("job").unique().implode())
+    return shares, int((~known).sum())
+
+
+def _multiplicities(members: pl.DataFrame, cores: pl.DataFrame) -> pl.DataFrame:
+    """Return ``crowd``, ``job``, ``m``: the most busy jobs on a core of each job, in each crowd."""
+    found: list[pl.DataFrame] = []
+    # In pieces: where jobs come and go in every slice there are as many crowds as slices.
+    for piece in (
+        members.sort("crowd").with_columns(part=pl.col("crowd").rle_id() // 2_000).partition_by("part")
+    ):
+        on_cores = piece.join(cores, on=("node", "job", "stretch"))
+        counts = on_cores.with_columns(m=pl.len().over("crowd", "node", "core"))
+        found.append(counts.group_by("crowd", "job").agg(pl.col("m").max()))
+    empty = pl.DataFrame(schema={"crowd": pl.UInt64, "job": pl.Int64, "m": pl.UInt32})
+    return pl.concat([empty, *found])
+
+
+def jain_index(ratios: pl.Series) -> float | None:
+    """Return Jain's index, (sum x)^2 / (n sum x^2); None without any, 1 if all are zero."""
+    values = ratios.to_numpy()
+    if not len(values):
+        return None
+    squares = float((values**2).sum())
+    return float(values.sum()) ** 2 / (len(values) * squares) if squares else 1.0
+
+
+def spread(values: pl.Series) -> Spread:
+    """Summarise a column of microseconds."""
+    known = values.drop_nulls().sort()
+    return Spread(
+        known=len(known),
+        missing=values.null_count(),
+        min=float(known[0]) if len(known) else None,
+        p50=nearest_rank(known, 50),
+        p90=nearest_rank(known, 90),
+        p99=nearest_rank(known, 99),
+        max=nearest_rank(known, 100),
+    )
+
+
+def _switching_share(slices: pl.DataFrame) -> float | None:
+    known = slices.filter((pl.col("role") == "run") & pl.col("skew_us").is_not_null())
+    if not known.height:
+        return None
+    lost_us = pl.col("skew_us") + pl.col("freeze_us").fill_null(0)
+    per_node = known.group_by("slice", "node").agg(
+        share=lost_us.max().clip(lower_bound=0) / 1e6 / pl.col("length_s").first()
+    )
+    return float(per_node.get_column("share").mean())  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""The report: one HTML page of one or several runs."""

@@ -1,0 +1,183 @@
+"""What stands on the report's page, in order: the picture, then sections of charts and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+import polars as pl
+
+from analysis.charts.distribution_curves import (
+    Measured,
+    completion_chart,
+    slowdown_chart,
+    wait_chart,
+    wait_over_time_chart,
+)
+from analysis.charts.gantt_chart import gantt
+from analysis.charts.slice_charts import (
+    INTERVAL_COLUMNS,
+    excerpt_chart,
+    interval_chart,
+    interval_rows,
+    lateness_chart,
+)
+from analysis.charts.system_use import use_chart
+from analysis.metrics.run_metrics import RunMetrics
+from analysis.metrics.slice_metrics import SliceMetrics
+from analysis.pages.page_content import Block, Grid, Section
+from analysis.report.report_parts import mark_of
+from analysis.report.worst_jobs import worst_jobs
+from analysis.tables.rows_of_metrics import number
+from analysis.verdict.compared_settings import grouped, layout_key
+from foundation.records import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One run of the page with all that was computed from it; ``held`` is what its jobs held."""
+
+    run: Run
+    held: pl.DataFrame
+    metrics: RunMetrics
+    measured: Measured
+
+
+def picture(subjects: Sequence[Subject]) -> Section | None:
+    """Return the section that a reader looks at first: who ran where, in two runs at most; None without any.
+
+    Of several runs these are the two that the verdict is about: sharing by the operating system beside gang
+    scheduling, else the first of the first two settings; real ones before simulated ones.
+    """
+    blocks = list(_schedules(subjects, first_looked_at(subjects)))
+    return Section("schedule", "Schedule by node and core", blocks, abreast=480) if blocks else None
+
+
+def sections(subjects: Sequence[Subject]) -> list[Section]:
+    """Return the further sections that these runs have something for."""
+    looked_at = first_looked_at(subjects)
+    others = [subject for subject in subjects if subject not in looked_at]
+    every = [
+        Section("waiting", "Waiting times", list(_waiting(subjects))),
+        Section("slowdown", "Slowdown and degradation", list(_slowdown(subjects))),
+        Section("completion", "Completion over time", list(_completion(subjects))),
+        Section("use", "Cores in use over time", list(_use(subjects))),
+        Section("slices", "Time slices", list(_slices(subjects))),
+        Section("schedules", "Schedules of the other runs", list(_schedules(subjects, others)), abreast=480),
+    ]
+    return [section for section in every if section.blocks]
+
+
+def first_looked_at(subjects: Sequence[Subject]) -> list[Subject]:
+    """Return the one or two runs that are pictured first."""
+    real = [subject for subject in subjects if not subject.measured.simulated]
+    firsts = [group.runs[0] for group in grouped([subject.run for subject in real or subjects])]
+    some = [subject for subject in subjects if any(subject.run is run for run in firsts)]
+    for naive, gang in permutations(some, 2):
+        one, other = naive.run.info, gang.run.info
+        shares = max(one.multiplicity, one.multiplicity_interactive or 1) > 1
+        if layout_key(one) == layout_key(other) and shares and one.gang.kind == "none" != other.gang.kind:
+            return [naive, gang]
+    return some[:2]
+
+
+def _last_s(subjects: Sequence[Subject]) -> float:
+    return max((subject.metrics.makespan_s or 0.0 for subject in subjects), default=0.0)
+
+
+def _schedules(subjects: Sequence[Subject], drawn: Sequence[Subject]) -> Iterator[Block]:
+    last_s = _last_s(subjects)
+    for subject in drawn:
+        chart = gantt(subject.measured.jobs, subject.run.info, last_s or None, subject.held)
+        if chart is not None:
+            missing = subject.metrics.placement_missing
+            lacking = f" {missing:,} jobs ran at a place that is not known." if missing else ""
+            yield Block(subject.measured.label, chart.caption + lacking, chart=chart)
+
+
+def _use(subjects: Sequence[Subject]) -> Iterator[Block]:
+    last_s = _last_s(subjects)
+    used = [(subject.measured, subject.held, subject.run.info.capacity_cores) for subject in subjects]
+    in_use = use_chart(used, last_s) if last_s else None
+    if in_use is not None:
+        yield Block("", in_use.caption, chart=in_use)
+
+
+def _waiting(subjects: Sequence[Subject]) -> Iterator[Block]:
+    runs = [subject.measured for subject in subjects]
+    if any(subject.metrics.kinds["all"].wait_s.known for subject in subjects):
+        chart = wait_chart(runs, subjects[0].metrics.options)
+        yield Block("Distribution", chart.caption, chart=chart)
+        chart = wait_over_time_chart(runs)
+        yield Block("Over time", chart.caption, chart=chart)
+
+
+def _slowdown(subjects: Sequence[Subject]) -> Iterator[Block]:
+    runs = [subject.measured for subject in subjects]
+    if not any(subject.metrics.kinds["all"].degradation.known for subject in subjects):
+        return
+    chart = slowdown_chart(runs)
+    yield Block("Distribution", chart.caption, chart=chart)
+    columns, rows = worst_jobs(runs)
+    yield Block(
+        "The jobs that suffered most",
+        "The largest S_OSub under any setting; the wait is in seconds.",
+        grid=Grid(
+            groups=(("", len(columns)), *((run.label, 3) for run in runs)),
+            columns=(*columns, *("wait", "degradation", "S_OSub") * len(runs)),
+            rows=rows,
+            texts=3,
+            marks=tuple(mark for run in runs for mark in (mark_of(run),) * 3),
+        ),
+    )
+
+
+def _completion(subjects: Sequence[Subject]) -> Iterator[Block]:
+    if any(subject.metrics.makespan_s is not None for subject in subjects):
+        chart = completion_chart([subject.measured for subject in subjects])
+        yield Block("", chart.caption, chart=chart)
+
+
+def _slices(subjects: Sequence[Subject]) -> Iterator[Block]:
+    sliced: list[tuple[str, SliceMetrics]] = []
+    for subject in subjects:
+        slices, metrics, label = subject.run.slices, subject.metrics.slices, subject.measured.label
+        if slices is None or metrics is None or not slices.height:
+            continue
+        sliced.append((label, metrics))
+        excerpt = excerpt_chart(slices, subject.run.jobs, subject.held)
+        if excerpt is not None:
+            yield Block(f"{label}: an excerpt", excerpt.caption, chart=excerpt)
+        yield Block(
+            f"{label}: usage intervals of the most degraded jobs",
+            _fairness(metrics),
+            grid=Grid(
+                groups=(("", 3), ("usage interval", INTERVAL_COLUMNS)),
+                columns=(
+                    "job",
+                    "application, cores",
+                    "degradation",
+                    *(str(interval) for interval in range(1, INTERVAL_COLUMNS)),
+                    f"{INTERVAL_COLUMNS} or more",
+                ),
+                rows=interval_rows(slices, subject.measured.jobs),
+                texts=2,
+            ),
+        )
+        lateness = lateness_chart(slices)
+        if lateness is not None:
+            yield Block(f"{label}: lateness", lateness.caption, chart=lateness)
+    if sliced:
+        chart = interval_chart(sliced)
+        yield Block("Usage intervals of all jobs", chart.caption, chart=chart)
+
+
+def _fairness(metrics: SliceMetrics) -> str:
+    if metrics.fairness is None:
+        return "No two busy jobs shared a core, so there was nothing to divide fairly."
+    missing = f" {metrics.fairness_missing:,} jobs lack a known place." if metrics.fairness_missing else ""
+    return (
+        f"Jain's fairness index is {metrics.fairness:.4f} over {metrics.contended_jobs:,} contended jobs;"
+        f" 1 is perfectly fair, {number(1 / metrics.contended_jobs)} is one job served alone.{missing}"
+    )

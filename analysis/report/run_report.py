@@ -1,0 +1,96 @@
+"""The report: one self-contained HTML page for one or several runs, usable without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from analysis.charts.distribution_curves import Measured
+from analysis.metrics.derived_columns import MetricOptions, with_derived
+from analysis.metrics.held_stretches import stretches
+from analysis.metrics.run_metrics import RunMetrics, measure
+from analysis.pages.page_content import Page, Section
+from analysis.pages.page_frame import write_page
+from analysis.report.report_page import Subject, picture, sections
+from analysis.report.report_parts import cards, facts_section, metrics_section, terms_section, told
+from analysis.verdict import verdict_of
+from analysis.verdict.verdict_page import differences_section
+from foundation.records import Run
+
+_NO_TWINS: Mapping[str, str] = MappingProxyType({})
+
+
+def write_report(
+    runs: Sequence[Run],
+    target: Path,
+    options: MetricOptions = MetricOptions(),  # noqa: B008
+    first: Sequence[Section] = (),
+    twins: Mapping[str, str] = _NO_TWINS,
+) -> list[RunMetrics]:
+    """Write the page, whole or not at all, and return the metrics on it.
+
+    Parameters
+    ----------
+    runs
+        At least one run, loaded with its placements.
+    target
+        The HTML file; an existing one is replaced.
+    options
+        Thresholds of the metrics.
+    first
+        Further sections, before all others.
+    twins
+        Runs that have the colour of another one, by label: a simulated run that of the real one.
+
+    Raises
+    ------
+    OutputError
+        The file cannot be written.
+    """
+    numbers = colour_numbers([run.info.label for run in runs], twins)
+    subjects = [_subject(numbers[run.info.label], run, options) for run in runs]
+    write_page(target, page_of(subjects, first), makes_folder=True)
+    return [subject.metrics for subject in subjects]
+
+
+def page_of(subjects: Sequence[Subject], first: Sequence[Section] = ()) -> Page:
+    """Return what stands on the page: verdict, picture, tables and curves, and last what ran where."""
+    metrics = [subject.metrics for subject in subjects]
+    measured = [subject.measured for subject in subjects]
+    verdict = verdict_of([subject.run for subject in subjects], metrics[0].options)
+    labels = ", ".join(run.label for run in measured)
+    traces = ", ".join(sorted({subject.run.info.trace_name for subject in subjects}))
+    return Page(
+        title=f"osub report: {labels}",
+        subtitle=f"Trace {traces} · {len(subjects)} run{'' if len(subjects) == 1 else 's'}",
+        verdict=told(verdict),
+        cards=cards(measured, metrics),
+        alerts=[(one.label, note) for one in metrics for note in one.notes],
+        sections=[
+            *filter(None, [picture(subjects), differences_section(verdict)]),
+            metrics_section(measured, metrics),
+            *first,
+            *sections(subjects),
+            terms_section(metrics[0].options),
+            facts_section(measured, [subject.run for subject in subjects], metrics),
+        ],
+    )
+
+
+def colour_numbers(labels: Sequence[str], twins: Mapping[str, str]) -> dict[str, int]:
+    """Return a number for the colour of each run: in order, but a twin has that of its run."""
+    own = [label for label in labels if twins.get(label) not in labels]
+    numbers = {label: number for number, label in enumerate(own)}
+    return numbers | {label: numbers[twins[label]] for label in labels if label not in numbers}
+
+
+def _subject(number: int, run: Run, options: MetricOptions) -> Subject:
+    held = stretches(run.jobs, run.allocations)
+    jobs = with_derived(run.jobs, options, held)
+    return Subject(
+        run,
+        held,
+        measure(run, options, held),
+        Measured(run.info.label, jobs, number, run.info.kind == "simulated"),
+    )

@@ -1,0 +1,91 @@
+"""What the verdict adds to the HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from analysis.pages.page_content import Block, Cell, Grid, Section, Tone
+from analysis.tables.rows_of_metrics import ABSENT, number
+from analysis.verdict.gains import COLUMNS, gain_rows
+from analysis.verdict.paired_differences import Difference
+from analysis.verdict.verdict import Finding, Verdict
+from foundation.records import Run
+
+MOST_JOBS = 20
+_MEASURES = {
+    "wait_s": "wait, mean [s]",
+    "turnaround_s": "from submission to end, mean [s]",
+    "degradation": "degradation, mean",
+    "slowdown_osub": "S_OSub, mean",
+}
+_COLUMNS = ("mean over the jobs", "reference", "other", "change", "95% interval")
+
+
+def differences_section(verdict: Verdict) -> Section | None:
+    """Return the figures behind the verdict, with their intervals; None where it finds nothing."""
+    blocks = [
+        Block(
+            f"{finding.other} against {finding.reference}",
+            _stands_on(finding),
+            grid=Grid(
+                groups=(), columns=_COLUMNS, rows=_difference_rows(finding), texts=1, heads=True, tools=False
+            ),
+        )
+        for finding in verdict.findings
+    ]
+    return Section("differences", "Differences, with intervals", blocks, abreast=480) if blocks else None
+
+
+def _stands_on(finding: Finding) -> str:
+    """Return what the differences stand on, in a sentence."""
+    one, two = finding.runs
+    if finding.evidence == "repeats":
+        return (
+            f"Over {finding.jobs:,} jobs that completed in all of {one} and {two} runs; intervals over runs."
+        )
+    batches = {"jobs": " in batches of consecutive jobs", "blocks": " in blocks that repeat"}
+    return f"Over {finding.jobs:,} jobs that completed in both{batches.get(finding.evidence, '')}."
+
+
+def _difference_rows(finding: Finding) -> list[list[str | Cell]]:
+    rows: list[list[str | Cell]] = []
+    for name, told in _MEASURES.items():
+        found = finding.differences.get(name)
+        if found is not None:
+            low, high = found.change.low, found.change.high
+            interval = ABSENT if low is None or high is None else f"{_signed(low)} to {_signed(high)}"
+            rows.append(
+                [
+                    told,
+                    number(found.reference),
+                    number(found.other),
+                    Cell(_signed(found.change.mean), tone=_tone(found)),
+                    interval,
+                ]
+            )
+    return rows
+
+
+def _signed(value: float) -> str:
+    return ("+" if value > 0 else "-" if value < 0 else "") + number(abs(value))
+
+
+def _tone(found: Difference) -> Tone:
+    """Return the tone of a change: of all of these, less is better."""
+    if not found.clear:
+        return ""
+    return "good" if found.change.mean < 0 else "bad"
+
+
+def gains_section(compared: Sequence[tuple[Run, Run]]) -> Section:
+    """Return the section on pairs of settings: which jobs gained and lost most."""
+    blocks = [
+        Block(
+            f"{other.info.label} against {reference.info.label}",
+            f"At most {MOST_JOBS // 2} jobs that were done sooner after their submission than under the "
+            f"reference, the greatest gain first, and at most {MOST_JOBS // 2} that were done later.",
+            grid=Grid(groups=(), columns=COLUMNS, rows=gain_rows(reference, other, MOST_JOBS), texts=2),
+        )
+        for reference, other in compared
+    ]
+    return Section("gains", "Who gained, who lost", blocks)
