@@ -25,9 +25,9 @@ from submitter.stamps import JOBS_FOLDER
 from submitter.target import Target, look_at_target
 from submitter.timing import Clock
 from workloads.swf import SwfTrace, read_swf, write_swf
-from workloads.trace.compress import compress
-from workloads.trace.interactive import embed_patterns
-from workloads.trace.window import cut_window
+from workloads.trace.models.interactive_patterns import embed_patterns
+from workloads.trace.transforms.busy_window import cut_window
+from workloads.trace.transforms.time_compression import compress
 
 APPS_NAME = "apps.csv"
 # Of Slurm's words for a job that it does not take, those that no waiting changes.

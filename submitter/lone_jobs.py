@@ -18,7 +18,7 @@ from submitter.plan import RRBA, PlannedJob
 from submitter.script import batch_script
 from submitter.stamps import read_stamps
 from submitter.target import Target
-from workloads.rrba.kinds import Kind
+from workloads.rrba.calibration_kinds import Kind
 
 _POLL_S = 0.05
 _LOOK_S = 5.0

@@ -10,9 +10,9 @@ from typing import Protocol
 
 from foundation.errors import HostError
 from submitter.lone_jobs import Outcome
-from workloads.rrba.calibrate import Calibration, Key, store_calibration
-from workloads.rrba.kinds import Kind
-from workloads.rrba.samples import Line, Sample, fit_line, sample_lengths
+from workloads.rrba.calibration_kinds import Kind
+from workloads.rrba.steps.calibrations import Calibration, Key, store_calibration
+from workloads.rrba.steps.step_samples import Line, Sample, fit_line, sample_lengths
 
 PILOT_STEPS = 12
 _MOST_DOUBLINGS = 3

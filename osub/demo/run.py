@@ -19,9 +19,9 @@ from osub.live.gang import AUTO, collector_of, find_gang
 from submitter.options import ReplayOptions
 from submitter.replay import Collect, Look, Replay
 from workloads.swf import SwfTrace, read_swf
-from workloads.trace.coupled_mix import INTERACTIVE_S, JOBS_A_BLOCK, coupled_mix
-from workloads.trace.generate import generate_trace
-from workloads.trace.miniature import make_miniature
+from workloads.trace.models.coupled_jobs import INTERACTIVE_S, JOBS_A_BLOCK, coupled_mix
+from workloads.trace.models.generated_trace import generate_trace
+from workloads.trace.scaling.miniature import make_miniature
 
 Watch = Callable[[Replay, str, Collect | None, float, Look], bool]
 """Carries a replay out under a name, for so many seconds at most; whether it finished."""

@@ -15,8 +15,8 @@ from submitter.lone_jobs import LoneJobs
 from submitter.options import ReplayOptions
 from submitter.plan import RRBA, PlannedJob, make_plan
 from submitter.target import look_at_target
-from workloads.rrba.application import APPLICATIONS
-from workloads.rrba.kinds import Kind, kind_from_words, kind_of
+from workloads.rrba.calibration_kinds import Kind, kind_from_words, kind_of
+from workloads.rrba.solvers.applications import APPLICATIONS
 from workloads.swf import read_swf
 
 
@@ -55,7 +55,7 @@ def lone_jobs(cluster: Path) -> Iterator[LoneJobs]:
     client, embedded = find_cluster(cluster)
     pin = embedded is not None and not embedded.shape.virtual and embedded.shape.cores > 1
     if any(application.classes for application in APPLICATIONS.values()):
-        from workloads.rrba.solvers.compiled import compile_all
+        from workloads.rrba.solvers.kernels.compiled_solvers import compile_all
 
         compile_all()
     # In the cluster's own folder, which every node sees; what a kill leaves there goes with the cluster.

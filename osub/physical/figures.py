@@ -18,7 +18,7 @@ from osub.physical.plan import DAY, FIRST
 from osub.physical.results import Results
 from simulator.experiments.page import Drawing
 from workloads.swf import SwfTrace
-from workloads.trace.thesis_days import INTERACTIVE_QUEUE, JOB_OF_FIGURE_7_8
+from workloads.trace.scaling.thesis_days import INTERACTIVE_QUEUE, JOB_OF_FIGURE_7_8
 
 _HOUR_S = 3600.0
 _HEIGHT = 400

@@ -20,7 +20,7 @@ from simulator.record import job_frame, placement_arrays
 from simulator.session import Session
 from simulator.simulate import Result
 from workloads.swf import SwfTrace, write_swf
-from workloads.trace.thesis_days import CORES, NODES
+from workloads.trace.scaling.thesis_days import CORES, NODES
 
 SYSTEM = f"N{NODES}C{CORES}"
 OVERHEAD = "1.2"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from statistics import median
 
 from osub.physical.plan import PAIR_JOBS, Plan
-from workloads.rrba.assign import FALLBACK, legal_applications
+from workloads.rrba.drawn_applications import FALLBACK, legal_applications
 from workloads.swf import SwfComment, SwfHeader, SwfJob, SwfTrace
-from workloads.trace.thesis_days import BATCH_QUEUE, INTERACTIVE_QUEUE
+from workloads.trace.scaling.thesis_days import BATCH_QUEUE, INTERACTIVE_QUEUE
 
 GRID_CLASS = "S"
 """Short steps: a job of a second has some hundreds, and coupled ranks wait for each other often."""

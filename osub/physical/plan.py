@@ -16,9 +16,9 @@ import msgspec
 from foundation.errors import UsageError
 from osub.physical.layouts import Layout, layouts_of
 from workloads.swf import SwfTrace
-from workloads.trace.kept_share import Room, keep_shares
-from workloads.trace.miniature import fcfs_makespan_s
-from workloads.trace.thesis_days import CORES, INTERACTIVE_QUEUE, NODES
+from workloads.trace.scaling.kept_share import Room, keep_shares
+from workloads.trace.scaling.miniature import fcfs_makespan_s
+from workloads.trace.scaling.thesis_days import CORES, INTERACTIVE_QUEUE, NODES
 
 THESIS_ROOM = Room(NODES, CORES, NODES)
 LENGTH_S = 58_375.0

@@ -31,7 +31,7 @@ from osub.physical.results import gather
 from simulator.experiments.claim_study import Findings
 from workloads.importers.fetch import cache_folder
 from workloads.swf import SwfTrace, read_swf
-from workloads.trace.thesis_days import check_gaia, first_hours, whole_day
+from workloads.trace.scaling.thesis_days import check_gaia, first_hours, whole_day
 
 LOG_NAME = "UniLu-Gaia-2014-1"
 USUAL_BUDGET_S = 1800.0
@@ -212,7 +212,7 @@ class PhysicalStudy:
             if embedded.clear():
                 self._say("took down the cluster that an earlier call left")
             beds = embedded
-        from workloads.rrba.solvers.compiled import compile_all
+        from workloads.rrba.solvers.kernels.compiled_solvers import compile_all
 
         compile_all()  # ahead of the jobs, of which the first would take seconds longer
         replays = Replays(plan, folder, layouts, traces_of(plan, self._first, self.day), follow)

@@ -9,7 +9,7 @@ from pathlib import Path
 from foundation.errors import HostError
 from predictor.measure.running import ProgramError, Running
 from predictor.programs.catalogue import Application
-from workloads.host_memory import available_bytes
+from workloads.task.host_memory import available_bytes
 
 # Below this nothing more is started before something has been ended.
 LEAST_FREE_BYTES = 1 << 30

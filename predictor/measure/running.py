@@ -22,8 +22,8 @@ from foundation.errors import HostError
 from foundation.one_line import one_line
 from predictor.programs.catalogue import Application
 from predictor.programs.parent import with_parent
-from workloads.meter import METER_VARIABLE, Reading, make_meter, read_meter
-from workloads.rrba.segments import discard_segments
+from workloads.rrba.ranks.shared_segments import discard_segments
+from workloads.task.step_meter import METER_VARIABLE, Reading, make_meter, read_meter
 
 START_S = 60.0
 _POLL_S = 0.005

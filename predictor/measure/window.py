@@ -12,7 +12,7 @@ from foundation.cpu_time import CpuTime, cpu_time
 from foundation.errors import HostError
 from predictor.measure.running import ProgramError, Running
 from predictor.measure.turns import PassTime, Turns
-from workloads.meter import Reading
+from workloads.task.step_meter import Reading
 
 # A window is lengthened until everybody has made so many steps, but not beyond so many times its length.
 LEAST_STEPS = 3

@@ -14,8 +14,8 @@ from collections.abc import Callable
 import mpi4py
 
 from foundation.errors import OsubError
-from workloads.meter import Meter
-from workloads.rrba.segments import clear_the_way
+from workloads.rrba.ranks.shared_segments import clear_the_way
+from workloads.task.step_meter import Meter
 
 _ELEMENTS = 512
 _TRIALS = 400

@@ -20,7 +20,7 @@ from foundation.one_line import one_line
 from predictor.dataset import STRESSOR
 from predictor.programs.compiled import kernels_program
 from predictor.programs.npb import ITERATIONS
-from workloads.npb.run import find_binary
+from workloads.npb.npb_run import find_binary
 
 ENDLESS_STEPS = 10**12
 NPB_CLASSES = ("S", "W", "A", "B", "C")

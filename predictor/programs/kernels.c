@@ -5,7 +5,7 @@
  *   SHARE     percent of CPU time in the kernel NAME; the rest is an integer loop (calibrated stressors)
  *   EVERY, SLEEP_US   after so many steps sleep this long on average (0: never), as an interactive job does
  *
- * Steps are written to the file OSUB_METER; its layout is told in workloads/meter.py.
+ * Steps are written to the file OSUB_METER; its layout is told in workloads/task/step_meter.py.
  */
 #define _GNU_SOURCE
 #include <errno.h>

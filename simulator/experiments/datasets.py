@@ -16,9 +16,9 @@ import polars as pl
 from foundation.errors import InputError
 from simulator.engine.records import Ints
 from workloads.swf import InteractivePattern, SwfColumns, procs_column
-from workloads.swf.pattern import RESERVED_COLUMNS
-from workloads.trace.interactive import synthesize_patterns
-from workloads.trace.made_interactive import MOST_CORES, MOST_RUN_S, choose
+from workloads.swf.busy_pattern import RESERVED_COLUMNS
+from workloads.trace.models.interactive_patterns import synthesize_patterns
+from workloads.trace.models.made_interactive import MOST_CORES, MOST_RUN_S, choose
 
 DATA_SETS = (1_762, 6_500, 15_913, 25_336, 34_772, 39_473)
 """Interactive jobs of data sets 1 to 6 (Table 6.4)."""

@@ -18,7 +18,7 @@ import pytest
 
 from foundation.errors import UsageError
 from tests.fixtures.voice import say
-from workloads.rrba.application import APPLICATIONS
+from workloads.rrba.solvers.applications import APPLICATIONS
 
 pytestmark = pytest.mark.benchmark
 

@@ -31,7 +31,7 @@ from osub.live.alone import batch_jobs
 from osub.live.checked import CheckRow
 from tests.fixtures.gang_trials import PYTHON, cluster_of, noise
 from tests.fixtures.voice import say
-from workloads.rrba.kinds import Kind
+from workloads.rrba.calibration_kinds import Kind
 from workloads.swf import read_swf, write_swf
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.slurm, pytest.mark.timeout(2400)]

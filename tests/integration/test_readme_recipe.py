@@ -14,7 +14,7 @@ import pytest
 from deploy.local import LocalCluster
 from foundation.records import load_run
 from workloads.swf import write_swf
-from workloads.trace.generate import generate_trace
+from workloads.trace.models.generated_trace import generate_trace
 
 pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 

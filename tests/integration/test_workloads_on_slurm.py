@@ -11,7 +11,7 @@ import pytest
 
 from deploy.local import LocalCluster, Shape
 from osub.cli.main import run
-from workloads.rrba.calibrate import load_calibrations, store_calibration
+from workloads.rrba.steps.calibrations import load_calibrations, store_calibration
 
 pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 

@@ -4,14 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fixtures.tier import examples
-from workloads.behaviour.library import Recording, embed_recordings
-from workloads.behaviour.model import busy_idle, sampled
-from workloads.behaviour.synthesis import decode, encode
+from workloads.behaviour.pattern_synthesis import decode, encode
+from workloads.behaviour.period_model import busy_idle, sampled
+from workloads.behaviour.recording_library import Recording, embed_recordings
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace
-from workloads.trace.arrivals import scale_arrivals
 from workloads.trace.durations import to_ms
-from workloads.trace.filters import Selection, select_jobs
-from workloads.trace.merge import merge_traces
+from workloads.trace.transforms.arrivals import scale_arrivals
+from workloads.trace.transforms.filters import Selection, select_jobs
+from workloads.trace.transforms.merge import merge_traces
 
 LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=15).filter(lambda found: len(found) % 2 == 1)
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.golden import TRACES, named, small_and_whole
-from workloads.importers.assemble import ImportOptions
-from workloads.importers.detect import LogKind, read_any
+from workloads.importers.assemble_trace import ImportOptions
+from workloads.importers.detect_log import LogKind, read_any
 from workloads.swf import read_swf, write_swf
 
 CIRRUS = TRACES / "cirrus_2024Q1_CPU_sacct_subset.csv.gz"

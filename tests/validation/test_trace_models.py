@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from tests.fixtures.golden import named, small_and_whole, whole_or_small
 from workloads.swf import load_columns
-from workloads.trace.interactive import sample_sessions_s, synthesize_patterns, utilisation
-from workloads.trace.lublin import (
+from workloads.trace.models.interactive_patterns import sample_sessions_s, synthesize_patterns, utilisation
+from workloads.trace.models.lublin import (
     BATCH,
     INTERACTIVE,
     TYPELESS,

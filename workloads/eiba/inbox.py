@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from workloads.eiba.messages import Channel, Message, Terminated, receive
+from workloads.eiba.eiba_messages import Channel, Message, Terminated, receive
 
 # The selector counts whole milliseconds and rounds up; the last one of a wait is slept exactly.
 SELECTOR_STEP_S = 0.001

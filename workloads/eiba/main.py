@@ -15,19 +15,19 @@ import time
 from collections.abc import Mapping, Sequence
 
 from foundation.errors import HostError, OsubError, UsageError
-from workloads import job_report
-from workloads.eiba.busy import load_libraries, make_kernel
+from workloads.eiba.busy_work import load_libraries, make_kernel
+from workloads.eiba.eiba_messages import Message, PeerGoneError, Terminated
+from workloads.eiba.eiba_options import EibaOptions, parse_options
+from workloads.eiba.forked_workers import WorkerPool
 from workloads.eiba.inbox import Inbox
-from workloads.eiba.messages import Message, PeerGoneError, Terminated
-from workloads.eiba.nodes import Alone, Nodes, gather_nodes
-from workloads.eiba.options import EibaOptions, parse_options
-from workloads.eiba.replay import Progress, replay
-from workloads.eiba.workers import WorkerPool
-from workloads.host_memory import available_bytes
-from workloads.job_report import COMPLETED, FAILED, TERMINATED, JobReport
-from workloads.pinning import choose_pin
-from workloads.process_clock import ProcessStart, process_start
-from workloads.slurm_task import SlurmTask, slurm_task
+from workloads.eiba.node_barrier import Alone, Nodes, gather_nodes
+from workloads.eiba.period_replay import Progress, replay
+from workloads.task import job_report
+from workloads.task.host_memory import available_bytes
+from workloads.task.job_report import COMPLETED, FAILED, TERMINATED, JobReport
+from workloads.task.pinning import choose_pin
+from workloads.task.process_clock import ProcessStart, process_start
+from workloads.task.slurm_task import SlurmTask, slurm_task
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

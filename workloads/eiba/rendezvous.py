@@ -22,8 +22,8 @@ from pathlib import Path
 
 from foundation.errors import OsubError, PeerError
 from foundation.whole_file import write_whole
+from workloads.eiba.eiba_messages import Channel, PeerGoneError, receive, send
 from workloads.eiba.inbox import Inbox
-from workloads.eiba.messages import Channel, PeerGoneError, receive, send
 
 # A stranger that connects and says nothing may delay the others by no more than this.
 HANDSHAKE_S = 2.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from foundation.errors import UsageError
-from workloads.eiba.periods import Periods
+from workloads.eiba.period_arguments import Periods
 
 
 def periods_of_job(trace: Path, number: int) -> Periods:

@@ -21,7 +21,7 @@ from workloads.exchange.fields import Fields, Numbering, record, shown
 from workloads.exchange.json_stream import members
 from workloads.exchange.machines import Machines, Unit
 from workloads.swf import SwfHeader, SwfJob
-from workloads.swf.line import LARGEST
+from workloads.swf.swf_line import LARGEST
 
 DELAYS = frozenset({"delay", "DelayProfile"})
 SEQUENCES = frozenset({"composed", "sequential_composition", "SequentialCompositionProfile"})

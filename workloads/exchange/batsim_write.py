@@ -12,7 +12,7 @@ from typing import Any
 from workloads.exchange.carried import carried
 from workloads.exchange.machines import Machines
 from workloads.swf import SwfJob
-from workloads.swf.job import format_number
+from workloads.swf.swf_job import format_number
 
 
 def batsim_pieces(jobs: Iterable[SwfJob], machines: Machines, header: Iterable[str]) -> Iterator[bytes]:

@@ -10,9 +10,9 @@ from foundation.errors import InputError
 from workloads.exchange.fields import Fields, shown
 from workloads.exchange.machines import Machines
 from workloads.swf import SwfComment, SwfHeader, SwfJob
-from workloads.swf.job import SWF_FIELDS
-from workloads.swf.line import LARGEST
-from workloads.swf.writer import swf_lines
+from workloads.swf.swf_job import SWF_FIELDS
+from workloads.swf.swf_line import LARGEST
+from workloads.swf.swf_writer import swf_lines
 
 MOST_HEADER_LINES = 1_000
 _TOLD = frozenset({"job_number", "submit_s", "run_s"})

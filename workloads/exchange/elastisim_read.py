@@ -22,7 +22,7 @@ from workloads.exchange.json_stream import members
 from workloads.exchange.machines import Machines
 from workloads.exchange.sizes import MOST_NODES, JobSizes
 from workloads.swf import SwfHeader, SwfJob
-from workloads.swf.line import LARGEST
+from workloads.swf.swf_line import LARGEST
 
 CLOSE = 1e-5
 """Part of a run time by which the one that was carried along may differ from what the model says."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from foundation.errors import InputError
 from foundation.one_line import one_line
-from workloads.swf.line import LARGEST
+from workloads.swf.swf_line import LARGEST
 
 LONGEST_NAME = 4096
 _PLAIN = re.compile(r"0|[1-9][0-9]{0,15}")

@@ -22,7 +22,7 @@ from foundation.records.tables import ROWS_A_GROUP
 from workloads.exchange.fields import shown
 from workloads.exchange.intervals import format_intervals
 from workloads.exchange.machines import Machines, Unit
-from workloads.swf.job import format_number
+from workloads.swf.swf_job import format_number
 
 COLUMNS = (
     "job_id",

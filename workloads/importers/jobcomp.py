@@ -8,7 +8,7 @@ from datetime import tzinfo
 from pathlib import Path
 
 from foundation.errors import InputError
-from workloads.importers.accounting import AccountingJob, AccountingLog
+from workloads.importers.accounting_record import AccountingJob, AccountingLog
 from workloads.importers.slurm_words import instant_s, is_absent, length_s, resources, state_word
 
 # A value may hold blanks and equals signs, so only the keys that Slurm writes part a line. Names and work

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from foundation.errors import InputError
-from workloads.importers.accounting import AccountingJob, AccountingLog
+from workloads.importers.accounting_record import AccountingJob, AccountingLog
 
 KIB_PER_MIB, BYTES_PER_KIB = 1024, 1024
 

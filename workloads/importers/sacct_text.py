@@ -9,7 +9,7 @@ from datetime import tzinfo
 from pathlib import Path
 
 from foundation.errors import InputError
-from workloads.importers.accounting import AccountingJob, AccountingLog
+from workloads.importers.accounting_record import AccountingJob, AccountingLog
 from workloads.importers.slurm_words import instant_s, is_absent, length_s, memory_kib, resources, state_word
 
 _NAMES = {

@@ -12,10 +12,10 @@ import traceback
 from collections.abc import Mapping, Sequence
 
 from foundation.errors import HostError, OsubError
-from workloads.pinning import apply_pin, apply_pins, choose_pin
-from workloads.process_clock import ProcessStart, process_start
-from workloads.rrba.options import RrbaOptions, parse_options
-from workloads.slurm_task import SlurmTask, slurm_task
+from workloads.rrba.rrba_options import RrbaOptions, parse_options
+from workloads.task.pinning import apply_pin, apply_pins, choose_pin
+from workloads.task.process_clock import ProcessStart, process_start
+from workloads.task.slurm_task import SlurmTask, slurm_task
 
 # A wrapper's stamp further back than this is not of this start of the program.
 LAUNCH_LIMIT_S = 5.0
@@ -57,7 +57,7 @@ def _run(options: RrbaOptions, begin: ProcessStart, task: SlurmTask) -> int:
     else:
         pin = apply_pin(choose_pin(os.environ, task.node_name, task.local_index, allowed))
     if options.npb is not None:
-        from workloads.npb.run import run_npb
+        from workloads.npb.npb_run import run_npb
 
         return run_npb(options, options.npb, begin, task, pin, launch_s(os.environ, begin))
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -72,8 +72,8 @@ def _run(options: RrbaOptions, begin: ProcessStart, task: SlurmTask) -> int:
         raise HostError(
             f"no MPI library: {error}; install the package mpich, or mpi4py for this host"
         ) from error
-    from workloads.rrba.run import Origin, run_job
-    from workloads.rrba.segments import check_mapped, clear_the_way, discard_segments
+    from workloads.rrba.ranks.shared_segments import check_mapped, clear_the_way, discard_segments
+    from workloads.rrba.rrba_run import Origin, run_job
 
     clear_the_way(os.environ)
     # The only other thread, the termination watch, makes no call of MPI.

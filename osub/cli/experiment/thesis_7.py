@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
-from analysis.claims.claims_table import claims_table, tally
 
+from analysis.claims.claims_table import claims_table, tally
 from foundation.units import seconds_of
 from osub.cli.experiment.show import note, progress, show_table
 from osub.cli.interrupts import ended_as_by_ctrl_c

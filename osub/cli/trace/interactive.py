@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from workloads.behaviour.behaviour_figures import PUBLISHED, behaviour_statistics
+from workloads.behaviour.period_model import THRESHOLD_CORES
+from workloads.behaviour.recording_library import NEAREST, EmbedReport, embed_recordings, read_library
+from workloads.trace.models.interactive_patterns import embed_patterns, interactive_flags
+from workloads.trace.models.made_interactive import MOST_CORES, MOST_RUN_S, make_interactive
 
 from foundation.errors import UsageError
 from osub.cli.terminal import Console
@@ -24,11 +29,6 @@ from osub.cli.trace.files import (
     working,
 )
 from osub.cli.trace.tables import behaviour_table
-from workloads.behaviour.library import NEAREST, EmbedReport, embed_recordings, read_library
-from workloads.behaviour.model import THRESHOLD_CORES
-from workloads.behaviour.statistics import PUBLISHED, behaviour_statistics
-from workloads.trace.interactive import embed_patterns, interactive_flags
-from workloads.trace.made_interactive import MOST_CORES, MOST_RUN_S, make_interactive
 
 
 def interactive(

@@ -31,16 +31,16 @@ from osub.cli.trace.tables import duration, kinds_table
 from osub.live.system_named import system_named
 from simulator.system import System
 from workloads.swf import SwfTrace
-from workloads.trace.chosen_window import known_procs, source_of
-from workloads.trace.clock import TraceClock
-from workloads.trace.experiment import (
+from workloads.trace.local_clock import TraceClock
+from workloads.trace.scaling.chosen_window import known_procs, source_of
+from workloads.trace.scaling.replayable_trace import (
     THESIS,
     Experiment,
     Source,
     Target,
     make_experiment,
 )
-from workloads.trace.kinds import THESIS_TABLE_7_2, summarize_kinds
+from workloads.trace.views.kinds_table import THESIS_TABLE_7_2, summarize_kinds
 
 THESIS_SYSTEM = System(12, 12)
 
@@ -145,7 +145,7 @@ def scale(
     deliver(experiment.trace, out)
     if html is not None:
         # The chart library is slow to import, and tables need none of it.
-        from workloads.trace.picture import write_picture
+        from workloads.trace.views.scaling_picture import write_picture
 
         write_picture(html, experiment, source.window, source.from_procs or 1, queue)
     if as_json:

@@ -8,10 +8,10 @@ from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from workloads.behaviour.statistics import BehaviourStatistics
-from workloads.trace.clock import DAY_S
-from workloads.trace.kinds import KindSummary
-from workloads.trace.summary import PERCENTILES, TraceSummary
+from workloads.behaviour.behaviour_figures import BehaviourStatistics
+from workloads.trace.local_clock import DAY_S
+from workloads.trace.views.kinds_table import KindSummary
+from workloads.trace.views.trace_summary import PERCENTILES, TraceSummary
 
 BAR_CELLS = 40
 

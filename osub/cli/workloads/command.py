@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from submitter.calibration.calibration_samples import calibrate_kinds
+from workloads.rrba.drawn_applications import NAMES, count_by_application, draw_for_trace, write_apps
 
 from foundation.errors import HostError, UsageError
 from osub.cli.application import application
@@ -26,8 +28,6 @@ from osub.cli.workloads.job_options import (
     Trace,
 )
 from osub.live.alone import batch_jobs, kinds_named, lone_jobs
-from submitter.samples import calibrate_kinds
-from workloads.rrba.assign import NAMES, count_by_application, draw_for_trace, write_apps
 from workloads.swf import read_swf
 
 app = application("The applications inside the jobs: compile, calibrate, check.")
@@ -42,7 +42,7 @@ app.command()(check)
 @app.command("compile")
 def compile_kernels(as_json: Json = False) -> None:
     """Compile the solvers' kernels for this kind of host, so that no job has to. Quick where it is done."""
-    from workloads.rrba.solvers.compiled import compile_all
+    from workloads.rrba.solvers.kernels.compiled_solvers import compile_all
 
     begin_s = time.monotonic()
     folder = compile_all()

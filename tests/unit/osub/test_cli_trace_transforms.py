@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from osub.cli.main import run
-from workloads.behaviour.series import UtilisationSeries, write_series
+from workloads.behaviour.utilisation_series import UtilisationSeries, write_series
 from workloads.swf import SwfHeader, SwfJob, SwfTrace, read_swf, write_swf
 
 

@@ -17,7 +17,7 @@ from foundation.errors import InputError, OutputError, UsageError
 from osub.api import Comparison, Run, Trace
 from osub.api.words import parameters
 from workloads.swf import write_swf
-from workloads.trace.generate import generate_trace
+from workloads.trace.models.generated_trace import generate_trace
 
 SURFACE = ["Comparison", "OsubError", "Run", "Trace", "compare", "load", "load_trace", "report", "simulate"]
 

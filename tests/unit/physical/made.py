@@ -13,7 +13,7 @@ from osub.physical.plan import FIRST, Plan
 from osub.physical.published import SIMULATED_FINISH_S, SIMULATED_PLACES
 from osub.physical.results import Results
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace
-from workloads.trace.thesis_days import FIRST_JOBS
+from workloads.trace.scaling.thesis_days import FIRST_JOBS
 
 SESSIONS = ((5030, 24_085, 9_913), (4963, 15_166, 43_209))
 

@@ -10,8 +10,8 @@ from osub.physical.places import DIVIDED_BY, full_trace, places_of, places_trace
 from osub.physical.plan import FIRST, fitted_trace, known_layouts
 from osub.physical.published import REAL_PLACES, SAME_PLACES, SIMULATED_PLACES
 from tests.unit.physical.made import first_trace, small_plan
-from workloads.rrba.assign import legal_applications
-from workloads.trace.thesis_days import FIRST_JOBS
+from workloads.rrba.drawn_applications import legal_applications
+from workloads.trace.scaling.thesis_days import FIRST_JOBS
 
 
 def lines(table: str) -> dict[int, str]:

@@ -35,7 +35,7 @@ from predictor.measure.window import Pace, measure, share_taken, shares_taken
 from predictor.programs import compiled
 from predictor.programs.catalogue import ALL, Application, applications_named
 from tests.fixtures.tier import examples
-from workloads.meter import Meter, make_meter, map_meter, read_meter
+from workloads.task.step_meter import Meter, make_meter, map_meter, read_meter
 
 needs_compiler = pytest.mark.skipif(
     shutil.which("cc") is None, reason="no compiler on this host: install gcc"

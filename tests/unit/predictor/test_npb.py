@@ -16,7 +16,7 @@ from predictor.measure.running import ProgramError, Running
 from predictor.measure.window import measure
 from predictor.programs.catalogue import applications_named, known_applications
 from tests.integration.waiting import wait_until
-from workloads.meter import make_meter, read_meter
+from workloads.task.step_meter import make_meter, read_meter
 
 # Prints as NPB 3.4 does: LU, BT and SP the first time step and each twentieth, MG the first and each fifth.
 STAND_IN = """#!{python}

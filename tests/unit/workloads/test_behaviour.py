@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from foundation.errors import InputError, OutputError, UsageError
-from workloads.behaviour.library import Recording, embed_recordings, read_library
-from workloads.behaviour.model import busy_idle, sampled
-from workloads.behaviour.series import UtilisationSeries, read_series, write_series
-from workloads.behaviour.statistics import behaviour_statistics
+from workloads.behaviour.behaviour_figures import behaviour_statistics
+from workloads.behaviour.period_model import busy_idle, sampled
+from workloads.behaviour.recording_library import Recording, embed_recordings, read_library
+from workloads.behaviour.utilisation_series import UtilisationSeries, read_series, write_series
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace, write_swf
-from workloads.trace.interactive import synthesize_patterns
+from workloads.trace.models.interactive_patterns import synthesize_patterns
 
 
 def series(*cores: float) -> UtilisationSeries:

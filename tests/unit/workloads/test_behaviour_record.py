@@ -12,9 +12,9 @@ import pytest
 
 from foundation.errors import HostError, UsageError
 from osub.cli.main import run
-from workloads.behaviour.record import Sample, record
-from workloads.behaviour.series import read_series
-from workloads.behaviour.usage import CgroupsUsage, CgroupUsage, TreeUsage, job_cgroups
+from workloads.behaviour.behaviour_sampler import Sample, record
+from workloads.behaviour.job_usage import CgroupsUsage, CgroupUsage, TreeUsage, job_cgroups
+from workloads.behaviour.utilisation_series import read_series
 
 BUSY = "import time\nend = time.process_time() + 60\nwhile time.process_time() < end: pass"
 

@@ -10,13 +10,13 @@ import pytest
 
 from foundation.errors import HostError, UsageError
 from osub.cli.main import run
-from workloads.behaviour.library import pattern_trace, read_library
-from workloads.behaviour.model import sampled
-from workloads.behaviour.series import write_series
-from workloads.behaviour.statistics import behaviour_statistics
-from workloads.behaviour.synthesis import decode, encode, synthesize
+from workloads.behaviour.behaviour_figures import behaviour_statistics
+from workloads.behaviour.pattern_synthesis import decode, encode, synthesize
+from workloads.behaviour.period_model import sampled
+from workloads.behaviour.recording_library import pattern_trace, read_library
+from workloads.behaviour.utilisation_series import write_series
 from workloads.swf import InteractivePattern, write_swf
-from workloads.trace.interactive import sample_sessions_s, synthesize_patterns
+from workloads.trace.models.interactive_patterns import sample_sessions_s, synthesize_patterns
 
 
 def recorded(count: int = 60) -> list[InteractivePattern]:

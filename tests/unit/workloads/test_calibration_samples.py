@@ -10,8 +10,8 @@ import pytest
 from foundation.errors import HostError
 from submitter.lone_jobs import Outcome
 from submitter.samples import Sampled, fit_kind
-from workloads.rrba.calibrate import load_calibrations
-from workloads.rrba.kinds import Kind, kind_of
+from workloads.rrba.calibration_kinds import Kind, kind_of
+from workloads.rrba.steps.calibrations import load_calibrations
 
 KIND = kind_of(("--app", "lu", "--class", "S", "--itr", "9"), 1, 1)
 STEP_S = 0.01

@@ -6,7 +6,7 @@ import pytest
 
 from foundation.errors import UsageError
 from workloads.swf import SwfJob
-from workloads.trace.coupled_mix import (
+from workloads.trace.models.coupled_jobs import (
     BATCH_QUEUE,
     INTERACTIVE_QUEUE,
     JOBS_A_BLOCK,
@@ -16,7 +16,7 @@ from workloads.trace.coupled_mix import (
     START_S,
     coupled_mix,
 )
-from workloads.trace.miniature import fcfs_makespan_s
+from workloads.trace.scaling.miniature import fcfs_makespan_s
 
 
 @pytest.mark.parametrize("procs", [2, 3, 8, 12, 64])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from workloads.eiba.busy import KERNELS, STREAM_POINTS, Load, Streaming, consume, make_kernel
+from workloads.eiba.busy_work import KERNELS, STREAM_POINTS, Load, Streaming, consume, make_kernel
 
 
 class CountingClock:

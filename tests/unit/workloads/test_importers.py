@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from foundation.errors import InputError, UsageError
-from workloads.importers.assemble import ImportOptions
-from workloads.importers.detect import LogKind, read_any
+from workloads.importers.assemble_trace import ImportOptions
+from workloads.importers.detect_log import LogKind, read_any
 from workloads.importers.slurm_words import instant_s, length_s, memory_kib, swf_status
 from workloads.swf import SwfJob, SwfTrace
 

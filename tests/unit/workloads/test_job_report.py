@@ -8,7 +8,7 @@ import pytest
 
 from foundation.errors import OutputError
 from foundation.whole_file import write_whole
-from workloads.job_report import JobReport, check_writable, publish
+from workloads.task.job_report import JobReport, check_writable, publish
 
 REPORT = JobReport(
     app="eiba",

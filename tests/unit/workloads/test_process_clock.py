@@ -6,7 +6,7 @@ import time
 import psutil
 import pytest
 
-from workloads.process_clock import age_from_stat, process_start, run_queue_delay_s
+from workloads.task.process_clock import age_from_stat, process_start, run_queue_delay_s
 
 STAT = "42 (a) b (c) S " + " ".join(str(field) for field in range(4, 22)) + " 1000 0 0"
 

@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from foundation.errors import UsageError
-from workloads.rrba.assign import draw_arguments, legal_applications
-from workloads.rrba.kinds import kind_of, target_of
+from workloads.rrba.calibration_kinds import kind_of, target_of
+from workloads.rrba.drawn_applications import draw_arguments, legal_applications
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import InputError, OutputError
-from workloads.rrba.calibrate import (
+from workloads.rrba.steps.calibrations import (
     Calibration,
     Key,
     find_calibration,

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from foundation.errors import UsageError
-from workloads.rrba.application import APPLICATIONS
-from workloads.rrba.grid import Grid
-from workloads.rrba.solvers.boxes import box_of, rank_box
-from workloads.rrba.solvers.multipartition import multipartition
-from workloads.rrba.solvers.pencils import pencil, rank_grid
+from workloads.rrba.cuts.boxes import box_of, rank_box
+from workloads.rrba.cuts.multipartition import multipartition
+from workloads.rrba.cuts.pencils import pencil, rank_grid
+from workloads.rrba.cuts.slabs import Grid
+from workloads.rrba.solvers.applications import APPLICATIONS
 
 SQUARES = (1, 4, 9, 16, 25, 36, 49, 64)
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.errors import HostError, UsageError
-from workloads.rrba.application import APPLICATIONS, application_named
-from workloads.rrba.grid import Grid, default_grid, parse_grid, slab_of
-from workloads.rrba.memory import check_fits
+from workloads.rrba.cuts.slabs import Grid, default_grid, parse_grid, slab_of
+from workloads.rrba.memory_check import check_fits
+from workloads.rrba.solvers.applications import APPLICATIONS, application_named
 
 
 def test_grid_is_a_cube_or_three_edges() -> None:

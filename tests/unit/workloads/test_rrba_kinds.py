@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import UsageError
-from workloads.rrba.grid import Grid
-from workloads.rrba.kinds import kind_from_words, kind_of, target_of
-from workloads.rrba.options import parse_options
+from workloads.rrba.calibration_kinds import kind_from_words, kind_of, target_of
+from workloads.rrba.cuts.slabs import Grid
+from workloads.rrba.rrba_options import parse_options
 
 
 def test_kind_is_application_grid_ranks_and_nodes_whatever_the_target() -> None:

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from foundation.errors import UsageError
-from workloads.process_clock import ProcessStart
 from workloads.rrba.main import launch_s
-from workloads.rrba.options import parse_options
+from workloads.rrba.rrba_options import parse_options
+from workloads.task.process_clock import ProcessStart
 
 
 def test_target_leaves_the_grid_to_the_ranks() -> None:

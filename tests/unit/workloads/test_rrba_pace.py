@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.rrba.pace import WARM_UP_STEPS, Pace, StepTimes, estimate_pace
-from workloads.rrba.plan import dedicated_startup_s, plan_steps, sample_steps
+from workloads.rrba.steps.step_pace import WARM_UP_STEPS, Pace, StepTimes, estimate_pace
+from workloads.rrba.steps.step_plan import dedicated_startup_s, plan_steps, sample_steps
 
 STEP_S = 0.001
 

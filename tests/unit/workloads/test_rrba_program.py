@@ -16,9 +16,9 @@ from typing import Any
 import psutil
 import pytest
 
-from workloads.rrba.calibrate import Calibration, key_of, load_calibrations, store_calibration
-from workloads.rrba.grid import parse_grid
-from workloads.rrba.segments import SEGMENTS, discard_segments
+from workloads.rrba.cuts.slabs import parse_grid
+from workloads.rrba.ranks.shared_segments import SEGMENTS, discard_segments
+from workloads.rrba.steps.calibrations import Calibration, key_of, load_calibrations, store_calibration
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workloads.rrba.samples import Sample, fit_line, sample_lengths
+from workloads.rrba.steps.step_samples import Sample, fit_line, sample_lengths
 
 
 @given(st.floats(1e-4, 1.0), st.floats(0.0, 2.0))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from foundation.errors import UsageError
-from workloads.slurm_task import slurm_task
+from workloads.task.slurm_task import slurm_task
 
 
 def test_outside_slurm_a_task_is_alone() -> None:

@@ -9,9 +9,8 @@ import pytest
 from foundation.errors import InputError, UsageError
 from tests.fixtures.golden import small
 from workloads.swf import SwfHeader, SwfJob, SwfTrace, read_swf
-from workloads.trace.kept_share import Room, keep_shares
-from workloads.trace.kinds import THESIS_TABLE_7_2, summarize_kinds
-from workloads.trace.thesis_days import (
+from workloads.trace.scaling.kept_share import Room, keep_shares
+from workloads.trace.scaling.thesis_days import (
     BUSIEST_JOB,
     FIRST_JOBS,
     JOB_OF_FIGURE_7_8,
@@ -20,6 +19,7 @@ from workloads.trace.thesis_days import (
     whole_day,
     with_busy_time,
 )
+from workloads.trace.views.kinds_table import THESIS_TABLE_7_2, summarize_kinds
 
 THESIS = Room(12, 12, 12)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from workloads.swf import SwfComment, SwfHeader
-from workloads.trace.clock import DAY_S, TraceClock
+from workloads.trace.local_clock import DAY_S, TraceClock
 
 GAIA_START_S = 1400749079
 """2014-05-22 10:57:59 in Luxembourg, a Thursday."""

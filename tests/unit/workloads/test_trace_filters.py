@@ -4,11 +4,11 @@ import pytest
 
 from foundation.errors import UsageError
 from workloads.swf import SwfHeader, SwfJob, SwfTrace
-from workloads.trace.arrivals import scale_arrivals
-from workloads.trace.filters import Selection, select_jobs
-from workloads.trace.made_interactive import make_interactive
-from workloads.trace.merge import Align, merge_traces
-from workloads.trace.tagging import DrawBy, TagField, tag_jobs
+from workloads.trace.models.made_interactive import make_interactive
+from workloads.trace.transforms.arrivals import scale_arrivals
+from workloads.trace.transforms.filters import Selection, select_jobs
+from workloads.trace.transforms.merge import Align, merge_traces
+from workloads.trace.transforms.tagging import DrawBy, TagField, tag_jobs
 
 
 def trace(count: int = 100, name: str = "lab", start_s: int | None = None) -> SwfTrace:

@@ -6,7 +6,7 @@ import pytest
 
 from foundation.errors import UsageError
 from workloads.swf import read_swf, write_swf
-from workloads.trace.generate import generate_trace
+from workloads.trace.models.generated_trace import generate_trace
 
 
 def load_of(trace_load: float, **arguments: float) -> float:

@@ -5,7 +5,12 @@ import pytest
 
 from foundation.errors import UsageError
 from workloads.swf import SwfHeader, SwfJob, SwfTrace
-from workloads.trace.interactive import embed_patterns, interactive_flags, tag_interactive, utilisation
+from workloads.trace.models.interactive_patterns import (
+    embed_patterns,
+    interactive_flags,
+    tag_interactive,
+    utilisation,
+)
 
 
 def trace() -> SwfTrace:

@@ -7,9 +7,9 @@ import pytest
 from foundation.errors import UsageError
 from workloads.swf import SwfHeader, SwfJob, SwfTrace
 from workloads.trace.durations import to_ms
-from workloads.trace.generate import generate_trace
-from workloads.trace.miniature import LONGEST_SHARE, fcfs_makespan_s, make_miniature
-from workloads.trace.window import Window
+from workloads.trace.models.generated_trace import generate_trace
+from workloads.trace.scaling.miniature import LONGEST_SHARE, fcfs_makespan_s, make_miniature
+from workloads.trace.transforms.busy_window import Window
 
 
 @pytest.fixture(scope="module")

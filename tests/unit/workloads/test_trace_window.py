@@ -6,8 +6,8 @@ import pytest
 
 from foundation.errors import UsageError
 from workloads.swf import SwfComment, SwfHeader, SwfJob, SwfTrace
-from workloads.trace.clock import DAY_S
-from workloads.trace.window import THESIS_WINDOW, cut_window, find_window
+from workloads.trace.local_clock import DAY_S
+from workloads.trace.transforms.busy_window import THESIS_WINDOW, cut_window, find_window
 
 MONDAY_S = 1400457600
 """2014-05-19 00:00 in Greenwich."""

@@ -18,7 +18,7 @@ from foundation.kernel_cache import usable_cache
 from foundation.whole_file import write_whole
 from workloads.eiba.inbox import Inbox
 from workloads.eiba.rendezvous import join_hub
-from workloads.rrba.segments import check_mapped, clear_the_way
+from workloads.rrba.ranks.shared_segments import check_mapped, clear_the_way
 
 OTHER = 61_234
 ENVIRONMENT = {"PMI_JOBID": "1.0"}
@@ -63,7 +63,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
     def pass_time(seconds: float) -> None:
         now = time.time()
-        monkeypatch.setattr("workloads.rrba.segments.time.time", lambda: now + seconds)
+        monkeypatch.setattr("workloads.rrba.ranks.shared_segments.time.time", lambda: now + seconds)
 
     return pass_time
 
@@ -111,7 +111,7 @@ def test_a_stranger_who_took_the_name_is_refused_by_a_user() -> None:
 def _clear_as_a_user(host: FakeHost) -> str:
     script = (
         "import os; from pathlib import Path; from foundation.errors import HostError\n"
-        "from workloads.rrba.segments import clear_the_way\n"
+        "from workloads.rrba.ranks.shared_segments import clear_the_way\n"
         f"os.setuid({OTHER + 1})\n"
         f"try: clear_the_way({ENVIRONMENT!r}, Path({str(host.shm)!r}), Path({str(host.proc)!r}))\n"
         "except HostError as error: print(error)\n"

@@ -9,7 +9,7 @@ import pytest
 
 from osub.cli.main import run
 from submitter.apps import read_apps
-from workloads.rrba.kinds import kind_of, target_of
+from workloads.rrba.calibration_kinds import kind_of, target_of
 
 TRACE = "".join(
     f"{number} 0 -1 {seconds} {procs} -1 -1 {procs} 60 -1 1 1 1 -1 {queue} -1 -1 -1\n"

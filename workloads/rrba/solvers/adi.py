@@ -12,11 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 from mpi4py import MPI
 
-from workloads.rrba.grid import Grid
-from workloads.rrba.solvers.adi_kernels import add, right_hand_side
-from workloads.rrba.solvers.cells import CellFields, FaceExchange, cell_deviation, make_fields
-from workloads.rrba.solvers.multipartition import Cell, multipartition
-from workloads.rrba.solvers.system import (
+from workloads.rrba.cuts.multipartition import Cell, multipartition
+from workloads.rrba.cuts.slabs import Grid
+from workloads.rrba.ranks.communication_time import Waiting
+from workloads.rrba.solvers.cell_faces import CellFields, FaceExchange, cell_deviation, make_fields
+from workloads.rrba.solvers.kernels.adi_kernels import add, right_hand_side
+from workloads.rrba.solvers.kernels.solved_model import (
     COMPONENTS,
     DIFFUSION,
     DISSIPATION,
@@ -27,7 +28,6 @@ from workloads.rrba.solvers.system import (
     couplings,
     forcing,
 )
-from workloads.rrba.waiting import Waiting
 
 Lines = tuple[int, int, int, int, int, int]
 

@@ -9,10 +9,16 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
-from workloads.rrba.grid import Grid
-from workloads.rrba.solvers import bt_kernels
+from workloads.rrba.cuts.slabs import Grid
 from workloads.rrba.solvers.adi import AlternatingDirections, lines_of
-from workloads.rrba.solvers.system import COMPONENTS, DIFFUSION, Array, coupling, second_difference
+from workloads.rrba.solvers.kernels import bt_kernels
+from workloads.rrba.solvers.kernels.solved_model import (
+    COMPONENTS,
+    DIFFUSION,
+    Array,
+    coupling,
+    second_difference,
+)
 
 
 class BlockTridiagonal(AlternatingDirections):

@@ -18,10 +18,11 @@ import math
 import numpy as np
 from mpi4py import MPI
 
-from workloads.rrba.grid import Grid
-from workloads.rrba.solvers.lu_kernels import add, right_hand_side, sweep_plane
-from workloads.rrba.solvers.pencils import Pencil, pencil
-from workloads.rrba.solvers.system import (
+from workloads.rrba.cuts.pencils import Pencil, pencil
+from workloads.rrba.cuts.slabs import Grid
+from workloads.rrba.ranks.communication_time import Waiting
+from workloads.rrba.solvers.kernels.lu_kernels import add, right_hand_side, sweep_plane
+from workloads.rrba.solvers.kernels.solved_model import (
     COMPONENTS,
     DIFFUSION,
     TOLERANCE,
@@ -32,7 +33,6 @@ from workloads.rrba.solvers.system import (
     profile,
     second_difference,
 )
-from workloads.rrba.waiting import Waiting
 
 RELAXATION = 1.2
 # Of the exact answer: direction, size and radians a step.

@@ -18,12 +18,12 @@ from collections.abc import Sequence
 import numpy as np
 from mpi4py import MPI
 
-from workloads.rrba.grid import Grid
-from workloads.rrba.solvers.boxes import Box, box_of
-from workloads.rrba.solvers.mg_kernels import prolong, residual, restrict, smooth
-from workloads.rrba.solvers.system import TOLERANCE, Array
-from workloads.rrba.solvers.torus import TorusExchange
-from workloads.rrba.waiting import Waiting
+from workloads.rrba.cuts.boxes import Box, box_of
+from workloads.rrba.cuts.slabs import Grid
+from workloads.rrba.ranks.communication_time import Waiting
+from workloads.rrba.solvers.kernels.mg_kernels import prolong, residual, restrict, smooth
+from workloads.rrba.solvers.kernels.solved_model import TOLERANCE, Array
+from workloads.rrba.solvers.torus_faces import TorusExchange
 
 # In units of the cube's edge; small against 1 / mesh width^2 from the second coarsest mesh on, for which the
 # smoother is made.

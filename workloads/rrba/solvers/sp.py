@@ -11,11 +11,11 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
-from workloads.rrba.grid import Grid
-from workloads.rrba.solvers import sp_kernels
+from workloads.rrba.cuts.slabs import Grid
 from workloads.rrba.solvers.adi import AlternatingDirections, lines_of
-from workloads.rrba.solvers.adi_kernels import turn
-from workloads.rrba.solvers.system import (
+from workloads.rrba.solvers.kernels import sp_kernels
+from workloads.rrba.solvers.kernels.adi_kernels import turn
+from workloads.rrba.solvers.kernels.solved_model import (
     COMPONENTS,
     DIFFUSION,
     DISSIPATION,

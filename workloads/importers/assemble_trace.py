@@ -1,0 +1,223 @@
+"""From accounting records to an SWF trace: numbers for names, seconds from the first submission."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from zoneinfo import ZoneInfo
+
+from foundation.errors import InputError, UsageError
+from workloads.importers.accounting_record import AccountingJob, AccountingLog
+from workloads.importers.slurm_words import REQUEUED, UNFINISHED, swf_status
+from workloads.swf import ReadReport, SwfComment, SwfHeader, SwfJob, SwfTrace
+
+INTERACTIVE_QUEUE = 0
+INTERACTIVE = ("name=interactive", "name=bash", "name=zsh", "name=tcsh", "name=sys/dashboard/*")
+"""How salloc, an interactive srun and web portals name their jobs."""
+MATCH_FIELDS = ("name", "partition", "qos", "account", "user")
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """How to read accounting.
+
+    Parameters
+    ----------
+    name
+        Of the trace.
+    interactive
+        ``FIELD=PATTERN`` with shell wildcards; a job that fits one is interactive (queue 0). The fields
+        are ``MATCH_FIELDS``.
+    nodes, procs
+        Of the system; ``None`` takes for ``procs`` the most processors that were in use at once.
+    zone
+        Of the header's dates; ``None`` writes none.
+    """
+
+    name: str
+    interactive: tuple[str, ...] = INTERACTIVE
+    nodes: int | None = None
+    procs: int | None = None
+    zone: ZoneInfo | None = None
+
+
+@dataclass(slots=True)
+class _Numbers:
+    """Numbers for names, in the order of their first appearance."""
+
+    first: int = 1
+    known: dict[str, int] = field(default_factory=dict)
+
+    def of(self, name: str | None) -> int | None:
+        return None if name is None else self.known.setdefault(name, self.first + len(self.known))
+
+
+def assemble(log: AccountingLog, options: ImportOptions) -> SwfTrace:
+    """Return the trace of the jobs of ``log`` that ran, in the order of submission.
+
+    Left out and counted in the trace's report: jobs that never started, that have not ended, and earlier
+    runs of requeued jobs. Users, accounts and job names become numbers, so that the trace names nobody;
+    partitions keep their names in the header.
+
+    Raises
+    ------
+    InputError
+        No job ran.
+    UsageError
+        A pattern of ``options.interactive`` is malformed.
+    """
+    patterns = [_pattern(text) for text in options.interactive]
+    skipped = Counter(log.skipped)
+    ran = _that_ran(log.jobs, skipped)
+    if not ran:
+        reasons = ", ".join(f"{reason} ({count})" for reason, count in skipped.items()) or "it has no job"
+        raise InputError(f"{options.name}: no job of this log ran: {reasons}")
+    first_s = int(min(job.submit_s or 0 for job in ran))
+    users, groups, names, partitions = _Numbers(), _Numbers(), _Numbers(), _Numbers()
+    jobs: list[SwfJob] = []
+    for number, job in zip(_job_numbers(ran), ran, strict=True):
+        partition = partitions.of(job.partition)
+        interactive = any(fnmatchcase(getattr(job, name) or "", glob) for name, glob in patterns)
+        jobs.append(
+            SwfJob(
+                job_number=number,
+                submit_s=_tidy((job.submit_s or 0) - first_s),
+                wait_s=_tidy(max(0.0, (job.start_s or 0) - (job.submit_s or 0))),
+                run_s=_run_s(job),
+                allocated_procs=job.procs,
+                cpu_s=_per_proc(job.cpu_s, job.procs),
+                used_memory_kib=_per_proc(job.used_memory_kib, job.procs),
+                requested_procs=job.requested_procs,
+                requested_s=job.requested_s,
+                requested_memory_kib=_per_proc(job.requested_memory_kib, job.requested_procs or job.procs),
+                status=swf_status(job.state),
+                user=users.of(job.user),
+                group=groups.of(job.account),
+                executable=names.of(job.name),
+                queue=INTERACTIVE_QUEUE if interactive else partition or 1,
+                partition=partition,
+            )
+        )
+    header = _header(log, options, ran, jobs, first_s, partitions.known)
+    report = ReadReport(len(jobs), dict(skipped), tuple(log.examples))
+    return SwfTrace(header, tuple(jobs), options.name, report)
+
+
+def _pattern(text: str) -> tuple[str, str]:
+    name, equals, glob = text.partition("=")
+    if not equals or name not in MATCH_FIELDS or not glob:
+        known = ", ".join(MATCH_FIELDS)
+        raise UsageError(f"{text!r} does not tell interactive jobs: write FIELD=PATTERN with {known}")
+    return name, glob
+
+
+def _that_ran(jobs: Iterable[AccountingJob], skipped: Counter[str]) -> list[AccountingJob]:
+    """Return the jobs that started and ended, by submission; of requeued jobs, the last run.
+
+    One number may also stand for all tasks of an array, so only a run that ended in a requeue gives way.
+    """
+    ran: list[AccountingJob] = []
+    last_start_s: dict[str, float] = {}
+    for job in jobs:
+        if job.submit_s is None:
+            skipped["no submission"] += 1
+        elif job.state in UNFINISHED or (job.start_s is not None and _run_s(job) is None):
+            skipped["not ended"] += 1
+        elif job.start_s is None or job.start_s < job.submit_s - 1 or _run_s(job) is None:
+            skipped["never started"] += 1
+        elif not (job.procs or job.requested_procs):
+            skipped["no processors"] += 1
+        else:
+            ran.append(job)
+            last_start_s[job.job_id] = max(job.start_s, last_start_s.get(job.job_id, job.start_s))
+    kept = [job for job in ran if job.state not in REQUEUED or (job.start_s or 0) >= last_start_s[job.job_id]]
+    if len(kept) < len(ran):
+        skipped["earlier run of a requeued job"] += len(ran) - len(kept)
+    return sorted(kept, key=lambda job: (job.submit_s or 0, job.start_s or 0))
+
+
+def _run_s(job: AccountingJob) -> float | None:
+    if job.run_s is not None:
+        return job.run_s
+    if job.start_s is None or job.end_s is None or job.end_s < job.start_s:
+        return None
+    return _tidy(job.end_s - job.start_s)
+
+
+def _job_numbers(jobs: Sequence[AccountingJob]) -> list[int]:
+    """Return Slurm's own numbers; jobs without one of their own (array tasks) get those after the largest."""
+    own = [job.raw_id if job.raw_id is not None else _plain(job.job_id) for job in jobs]
+    following = max((number for number in own if number is not None), default=0) + 1
+    taken: set[int] = set()
+    numbers: list[int] = []
+    for number in own:
+        if number is None or number in taken:
+            number, following = following, following + 1
+        taken.add(number)
+        numbers.append(number)
+    return numbers
+
+
+def _plain(job_id: str) -> int | None:
+    return int(job_id) if job_id.isascii() and job_id.isdigit() else None
+
+
+def _per_proc(total: float | None, procs: int | None) -> float | None:
+    return None if total is None or not procs else _tidy(round(total / procs, 3))
+
+
+def _tidy(value: float) -> float:
+    return int(value) if float(value).is_integer() else round(value, 3)
+
+
+def _header(
+    log: AccountingLog,
+    options: ImportOptions,
+    ran: Sequence[AccountingJob],
+    jobs: Sequence[SwfJob],
+    first_s: int,
+    partitions: dict[str, int],
+) -> SwfHeader:
+    peak = most_in_use(jobs)
+    lines = [
+        "Version: 2.2",
+        "Computer: Slurm cluster",
+        f"Conversion: osub trace convert, from {log.kind}",
+        f"MaxJobs: {len(jobs)}",
+        f"MaxRecords: {len(jobs)}",
+        f"UnixStartTime: {first_s}",
+        *([f"TimeZoneString: {options.zone.key}"] if options.zone else []),
+        *([f"MaxNodes: {options.nodes}"] if options.nodes else []),
+        f"MaxProcs: {options.procs or peak}",
+        *(f"Queue: {number} {name}" for name, number in partitions.items()),
+        *([f"Queue: {INTERACTIVE_QUEUE} interactive"] if any(job.queue == 0 for job in jobs) else []),
+        *(f"Partition: {number} {name}" for name, number in partitions.items()),
+    ]
+    if not options.procs:
+        lines.append(f"Note: MaxProcs is not known; {peak} is the most processors that were in use at once")
+    anew = sum(
+        job.job_number not in (record.raw_id, _plain(record.job_id))
+        for job, record in zip(jobs, ran, strict=True)
+    )
+    if anew:
+        lines.append(f"Note: {anew} array tasks without a number of their own have those after the largest")
+    lines.append("Note: interactive jobs (queue 0) are those with " + " or ".join(options.interactive))
+    return SwfHeader(tuple(SwfComment(f"; {' '.join(line.split())}\n".encode()) for line in lines))
+
+
+def most_in_use(jobs: Sequence[SwfJob]) -> int:
+    """Return the most processors in use at any instant, by the log's own starts and ends."""
+    ends: list[tuple[float, int]] = []
+    used = most = 0
+    for job in sorted(jobs, key=lambda job: job.submit_s + (job.wait_s or 0)):
+        start_s = job.submit_s + (job.wait_s or 0)
+        while ends and ends[0][0] <= start_s:
+            used -= heapq.heappop(ends)[1]
+        procs = job.allocated_procs or job.procs or 0
+        heapq.heappush(ends, (start_s + (job.run_s or 0), procs))
+        used += procs
+        most = max(most, used)
+    return most

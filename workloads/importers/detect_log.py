@@ -1,0 +1,98 @@
+"""Any log that a trace can be made of, told apart by how it begins: SWF, sacct's text and JSON, jobcomp."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import BinaryIO
+
+from foundation.errors import InputError
+from workloads.importers.assemble_trace import ImportOptions, assemble
+from workloads.importers.jobcomp import is_completion_line, read_completions
+from workloads.importers.sacct_json import read_json
+from workloads.importers.sacct_text import ADVICE, delimiter_of, read_delimited
+from workloads.swf import SwfTrace, read_swf
+from workloads.swf.trace_bytes import STREAM_FAULTS, open_trace, stream_fault
+
+PEEK_BYTES = 1 << 16
+STDIN = Path("-")
+
+
+class LogKind(StrEnum):
+    """What a file is."""
+
+    SWF = "swf"
+    SACCT = "sacct"
+    SACCT_JSON = "sacct-json"
+    JOBCOMP = "jobcomp"
+
+
+def kind_of(path: Path, head: str) -> LogKind:
+    """Return what a file that begins with ``head`` is.
+
+    Raises
+    ------
+    InputError
+        It is accounting without the needed columns.
+    """
+    lines = [line for line in head.splitlines() if line.strip()]
+    first = lines[0] if lines else ""
+    if first.lstrip().startswith("{"):
+        return LogKind.SACCT_JSON
+    if is_completion_line(first):
+        return LogKind.JOBCOMP
+    if delimiter_of(first) is not None:
+        return LogKind.SACCT
+    if "jobid" in first.lower():
+        raise InputError(
+            f"{path} looks like accounting, but its first line has no columns JobID and Submit with | "
+            f"between them: make it with `{ADVICE}`"
+        )
+    return LogKind.SWF
+
+
+def read_any(path: Path, options: ImportOptions, strict: bool = True) -> tuple[SwfTrace, LogKind]:
+    """Read ``path`` (plain or gzip; ``-`` is standard input) as what it is; return the trace and its kind.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read or has no job that ran; with ``strict`` also where a line is malformed.
+    UsageError
+        The options are malformed.
+    """
+    if path != STDIN and not path.is_file():
+        # a pipe can be read but once, and is taken for SWF; what is missing or a folder is told there, too
+        return read_swf(path, strict), LogKind.SWF
+    with _opened(path) as stream:
+        head = stream.peek(PEEK_BYTES)[:PEEK_BYTES].decode("utf-8", errors="replace")
+        kind = kind_of(path, head)
+        if kind is LogKind.SWF:
+            if path == STDIN:
+                raise InputError("standard input is no accounting log: give an SWF trace as a file")
+            return read_swf(path, strict), kind
+        text = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")
+        try:
+            if kind is LogKind.SACCT_JSON:
+                log = read_json(path, text.read(), strict)
+            elif kind is LogKind.JOBCOMP:
+                log = read_completions(path, text, options.zone, strict)
+            else:
+                log = read_delimited(path, text, options.zone, strict)
+        except STREAM_FAULTS as error:
+            raise stream_fault(path, error) from error
+    return assemble(log, options), kind
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[io.BufferedReader]:
+    if path != STDIN:
+        with open_trace(path) as stream:
+            yield stream
+        return
+    source: BinaryIO = sys.stdin.buffer
+    yield io.BufferedReader(io.BytesIO(source.read()))

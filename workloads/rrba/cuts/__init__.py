@@ -1,0 +1,1 @@
+"""How a box is cut among ranks: slabs, boxes, pencils, a multipartition. Pure index arithmetic."""

@@ -1,0 +1,1 @@
+"""What a rank has to do with the message-passing library: its waiting, its shared memory, its end."""

@@ -1,0 +1,210 @@
+"""The applications by name, and what a solver offers to the program that steps it.
+
+To add one: write a module whose class satisfies ``Solver`` and enter it in ``APPLICATIONS``. Choosing
+the number of steps, reporting, calibration and termination are the program's and the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from foundation.errors import UsageError
+from workloads.rrba.cuts.boxes import check_boxes
+from workloads.rrba.cuts.multipartition import check_cells
+from workloads.rrba.cuts.pencils import check_pencils
+from workloads.rrba.cuts.slabs import Grid, default_grid, slab_of
+from workloads.rrba.solvers.problem_classes import BT_CLASSES, LU_CLASSES, MG_CLASSES, SP_CLASSES
+from workloads.rrba.solvers.solver_memory import bt_bytes, lu_bytes, mg_bytes, sp_bytes
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from workloads.rrba.ranks.communication_time import Waiting
+
+
+class Solver(Protocol):
+    """One rank's part of a time-stepping computation whose answer is known."""
+
+    @property
+    def waiting(self) -> Waiting:
+        """The rank's account of its communication."""
+        ...
+
+    @property
+    def tolerance(self) -> float:
+        """The largest ``deviation`` that rounding explains, or iteration up to this step."""
+        ...
+
+    @property
+    def settle_steps(self) -> int:
+        """How many steps make up a few milliseconds at most: as often all ranks settle accounts."""
+        ...
+
+    def step(self) -> None:
+        """Advance one time step. Collective: no rank can be more than one step ahead of a neighbour."""
+        ...
+
+    def change_square(self) -> float:
+        """Return this rank's sum of squares of what the latest step changed, or what it left to change."""
+        ...
+
+    def deviation(self) -> float:
+        """Return this rank's largest distance from the known solution at this step."""
+        ...
+
+    def close(self) -> None:
+        """Release what the message-passing library holds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """A kind of computation.
+
+    Attributes
+    ----------
+    name
+        As the command line and the reports call it.
+    summary
+        One line for the user.
+    check
+        Raises ``UsageError`` where (grid, ranks) is not legal.
+    build
+        Makes the calling rank's solver; collective.
+    rank_bytes
+        The memory of a rank, of a grid and a legal number of ranks.
+    usual_grid
+        The grid of a job that names none, of its number of ranks.
+    classes
+        Grids with names.
+    """
+
+    name: str
+    summary: str
+    check: Callable[[Grid, int], None]
+    build: Callable[[MPI.Comm, Grid], Solver]
+    rank_bytes: Callable[[Grid, int], int]
+    usual_grid: Callable[[int], Grid]
+    classes: Mapping[str, Grid] = field(default_factory=dict)
+
+
+def _check_slabs(grid: Grid, ranks: int) -> None:
+    slab_of(grid, ranks, 0)
+
+
+# Solvers are imported where they are built: neither numpy nor numba is needed to say what is wrong with a
+# command line, and a job loads but the one that it runs.
+
+
+def _build_jacobi(comm: MPI.Comm, grid: Grid) -> Solver:
+    from workloads.rrba.solvers.jacobi import Jacobi
+
+    return Jacobi(comm, grid)
+
+
+def _jacobi_bytes(grid: Grid, ranks: int) -> int:
+    from workloads.rrba.solvers.jacobi import bytes_needed
+
+    return bytes_needed(grid, ranks)
+
+
+def _build_bt(comm: MPI.Comm, grid: Grid) -> Solver:
+    from workloads.rrba.solvers.kernels.compiled_solvers import compiled_once
+
+    with compiled_once("bt"):
+        from workloads.rrba.solvers.bt import BlockTridiagonal
+
+    return BlockTridiagonal(comm, grid)
+
+
+def _build_sp(comm: MPI.Comm, grid: Grid) -> Solver:
+    from workloads.rrba.solvers.kernels.compiled_solvers import compiled_once
+
+    with compiled_once("sp"):
+        from workloads.rrba.solvers.sp import ScalarPentadiagonal
+
+    return ScalarPentadiagonal(comm, grid)
+
+
+def _build_lu(comm: MPI.Comm, grid: Grid) -> Solver:
+    from workloads.rrba.solvers.kernels.compiled_solvers import compiled_once
+
+    with compiled_once("lu"):
+        from workloads.rrba.solvers.lu import Relaxation
+
+    return Relaxation(comm, grid)
+
+
+def _build_mg(comm: MPI.Comm, grid: Grid) -> Solver:
+    from workloads.rrba.solvers.kernels.compiled_solvers import compiled_once
+
+    with compiled_once("mg"):
+        from workloads.rrba.solvers.mg import Multigrid
+
+    return Multigrid(comm, grid)
+
+
+APPLICATIONS: dict[str, Application] = {
+    application.name: application
+    for application in (
+        Application(
+            "jacobi",
+            "3-D heat equation, 7-point Jacobi sweeps",
+            _check_slabs,
+            _build_jacobi,
+            _jacobi_bytes,
+            default_grid,
+        ),
+        Application(
+            "lu",
+            "SSOR wavefront of 5x5 blocks, pipelined, after NPB LU",
+            check_pencils,
+            _build_lu,
+            lu_bytes,
+            lambda _: LU_CLASSES["W"],
+            LU_CLASSES,
+        ),
+        Application(
+            "bt",
+            "block tridiagonal lines, after NPB BT",
+            lambda grid, ranks: check_cells(grid, ranks, "bt"),
+            _build_bt,
+            bt_bytes,
+            lambda _: BT_CLASSES["W"],
+            BT_CLASSES,
+        ),
+        Application(
+            "sp",
+            "scalar pentadiagonal lines, after NPB SP",
+            lambda grid, ranks: check_cells(grid, ranks, "sp"),
+            _build_sp,
+            sp_bytes,
+            lambda _: SP_CLASSES["W"],
+            SP_CLASSES,
+        ),
+        Application(
+            "mg",
+            "multigrid V-cycles, after NPB MG",
+            check_boxes,
+            _build_mg,
+            mg_bytes,
+            lambda _: MG_CLASSES["S"],
+            MG_CLASSES,
+        ),
+    )
+}
+
+
+def application_named(name: str) -> Application:
+    """Return the application called ``name``.
+
+    Raises
+    ------
+    UsageError
+        There is none; the message lists those that there are.
+    """
+    if name not in APPLICATIONS:
+        raise UsageError(f"no application is called {name!r}; there are {', '.join(sorted(APPLICATIONS))}")
+    return APPLICATIONS[name]

@@ -1,0 +1,128 @@
+"""The heat equation on a box by explicit time steps, which are Jacobi's sweeps of the Laplace equation.
+
+Each point becomes the mean of its six neighbours: the explicit Euler step at the largest stable step,
+``dt = h^2 / 6`` (LeVeque, Finite Difference Methods for Ordinary and Partial Differential Equations,
+SIAM 2007, sections 4.1 and 9.4). The walls are held at a temperature linear in the index along each
+axis, and the box starts with one sine mode on top of it. Of that, the discrete solution is exactly::
+
+    u_n = wall + q^n * mode,    q = (cos(pi/(p+1)) + cos(pi/(r+1)) + cos(pi/(c+1))) / 3
+
+for p planes, r rows and c columns, so that a run of any length is checked at its end. Values tend to
+the wall temperature, from 1 to 4, and never to zero: a long run meets no denormal numbers and all its
+steps cost the same.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from workloads.rrba.cuts.slabs import Grid, Slab, slab_of
+from workloads.rrba.ranks.communication_time import Waiting
+from workloads.rrba.solvers.jacobi_halo import SlabHalo
+
+# Rounding enters at about 1e-15 a step and the sweep damps it by q: for any grid that fits a machine its sum
+# stays far below this.
+TOLERANCE = 1e-8
+# Often enough that a report after termination is at most a few milliseconds old, and that all ranks, not
+# neighbours alone, are tied together; seldom enough to cost little.
+SETTLE_STEPS = 16
+
+Field = NDArray[np.float64]
+
+
+def decay(grid: Grid) -> float:
+    """Return q, the factor by which one step shrinks the sine mode."""
+    edges = (grid.planes, grid.rows, grid.columns)
+    return sum(math.cos(math.pi / (edge + 1)) for edge in edges) / 3
+
+
+def exact(grid: Grid, slab: Slab, steps: int) -> Field:
+    """Return the solution after ``steps`` on a slab with its surrounding planes and walls.
+
+    Shape (slab.planes + 2, rows + 2, columns + 2).
+    """
+    place = [
+        np.arange(slab.first, slab.first + slab.planes + 2) / (grid.planes + 1),
+        np.arange(grid.rows + 2) / (grid.rows + 1),
+        np.arange(grid.columns + 2) / (grid.columns + 1),
+    ]
+    x, y, z = np.meshgrid(*place, indexing="ij", sparse=True)
+    mode = np.sin(np.pi * x) * np.sin(np.pi * y) * np.sin(np.pi * z)
+    solution: Field = 1.0 + x + y + z + decay(grid) ** steps * mode
+    return solution
+
+
+def sweep(old: Field, new: Field, work: Field) -> None:
+    """Set the inner points of ``new`` to the mean of their six neighbours in ``old``.
+
+    ``work`` holds the sums; its shape is that of the inner points.
+    """
+    np.add(old[:-2, 1:-1, 1:-1], old[2:, 1:-1, 1:-1], out=work)
+    np.add(work, old[1:-1, :-2, 1:-1], out=work)
+    np.add(work, old[1:-1, 2:, 1:-1], out=work)
+    np.add(work, old[1:-1, 1:-1, :-2], out=work)
+    np.add(work, old[1:-1, 1:-1, 2:], out=work)
+    np.multiply(work, 1.0 / 6.0, out=new[1:-1, 1:-1, 1:-1])
+
+
+class Jacobi:
+    """One rank's slab of the box.
+
+    Parameters
+    ----------
+    comm
+        All ranks of the job.
+    grid
+        The job's grid.
+
+    Raises
+    ------
+    UsageError
+        There are more ranks than planes.
+    """
+
+    tolerance = TOLERANCE
+    settle_steps = SETTLE_STEPS
+
+    def __init__(self, comm: MPI.Comm, grid: Grid) -> None:
+        self.waiting = Waiting()
+        self._grid = grid
+        self._slab = slab_of(grid, comm.Get_size(), comm.Get_rank())
+        start = exact(grid, self._slab, 0)
+        self._fields = (start, start.copy())
+        self._work: Field = np.empty((self._slab.planes, grid.rows, grid.columns))
+        self._halo = SlabHalo(comm, self._fields, self.waiting)
+        self._steps = 0
+
+    def step(self) -> None:
+        """Sweep the slab and exchange its border planes."""
+        into = 1 - self._steps % 2
+        sweep(self._fields[1 - into], self._fields[into], self._work)
+        self._halo.exchange(into)
+        self._steps += 1
+
+    def change_square(self) -> float:
+        """Return the sum of squares of the latest step's changes on this slab."""
+        inner = (slice(1, -1),) * 3
+        np.subtract(self._fields[0][inner], self._fields[1][inner], out=self._work)
+        flat = self._work.reshape(-1)
+        return float(np.dot(flat, flat))
+
+    def deviation(self) -> float:
+        """Return the largest difference from the exact solution on this slab, neighbours' planes included."""
+        field = self._fields[self._steps % 2]
+        return float(np.max(np.abs(field - exact(self._grid, self._slab, self._steps))))
+
+    def close(self) -> None:
+        """Free the requests of the exchange."""
+        self._halo.close()
+
+
+def bytes_needed(grid: Grid, ranks: int) -> int:
+    """Return the memory of the largest slab."""
+    # Two fields and the sums while stepping; the check at the end holds one field more for a moment.
+    return 4 * 8 * (slab_of(grid, ranks, 0).planes + 2) * (grid.rows + 2) * (grid.columns + 2)

@@ -1,0 +1,1 @@
+"""How many steps a job makes, from what a step takes; and the loop that makes them."""

@@ -1,0 +1,100 @@
+"""From one line of an SWF file to a job, or to the fault that the line has. No IO here."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from workloads.swf.swf_job import SWF_FIELDS, SwfJob
+from workloads.swf.trace_bytes import LONGEST_LINE
+
+FIELD_COUNT = len(SWF_FIELDS)
+LARGEST = 2**53
+"""Whole numbers beyond this are not exact in the columnar reader, and no real field needs them."""
+
+_PLAIN = b"0123456789- \t\r\n"
+_NUMBER = re.compile(rb"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+
+
+class LineFaultError(ValueError):
+    """What is wrong with a line.
+
+    ``reason`` is a class of faults, to count by; ``detail`` says it for this line, with the field's
+    number and name where one is at fault.
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+def parse_line(raw: bytes) -> SwfJob:
+    """Return the job that the line ``raw`` describes; it keeps ``raw`` as its text.
+
+    Raises
+    ------
+    LineFaultError
+        The line has too few fields, a NUL byte, something that is not a number, a negative number other than
+        -1, a fraction where a whole number belongs, or no job number or submit time.
+    """
+    parts = raw.split()
+    numbers: list[int] | list[float] | None = None
+    if len(raw) < LONGEST_LINE and not raw.translate(None, _PLAIN):
+        try:
+            numbers = list(map(int, parts))
+        except ValueError:
+            numbers = None
+    if numbers is None or not _is_sound(numbers):
+        numbers = _parse_carefully(raw, parts)
+    # which fields are whole and which required has been checked, but no type checker can follow it here
+    fields: list[Any] = [None if number == -1 else number for number in numbers[:FIELD_COUNT]]
+    fields.append(tuple(numbers[FIELD_COUNT:]))
+    job = SwfJob(*fields)
+    object.__setattr__(job, "text", raw)
+    return job
+
+
+def _is_sound(numbers: Sequence[float]) -> bool:
+    if len(numbers) < FIELD_COUNT:
+        return False
+    return min(numbers[:FIELD_COUNT]) >= -1 and min(numbers[:2]) >= 0 and max(numbers) <= LARGEST
+
+
+def _parse_carefully(raw: bytes, parts: list[bytes]) -> list[float]:
+    if len(raw) >= LONGEST_LINE:
+        raise LineFaultError("line too long", f"longer than {LONGEST_LINE} characters: is this a text file?")
+    if b"\0" in raw:
+        raise LineFaultError("NUL byte", f"NUL byte at character {raw.index(0) + 1}: is this a text file?")
+    numbers = [_parse_number(part, index) for index, part in enumerate(parts)]
+    if len(parts) < FIELD_COUNT:
+        raise LineFaultError(
+            "too few fields", f"only {len(parts)} of {FIELD_COUNT} fields: {_field(len(parts))} is missing"
+        )
+    return numbers
+
+
+def _parse_number(part: bytes, index: int) -> float:
+    shown = part[:40].decode("utf-8", errors="replace")
+    if not _NUMBER.fullmatch(part):
+        raise LineFaultError("not a number", f"{_field(index)}: {shown!r} is not a number")
+    exact = float(part)
+    if not math.isfinite(exact) or abs(exact) > LARGEST:
+        raise LineFaultError("number too large", f"{_field(index)}: {shown} is too large")
+    number = int(exact) if exact.is_integer() else exact
+    if index >= FIELD_COUNT:
+        return number
+    rule = SWF_FIELDS[index]
+    if number < 0 and (number != -1 or rule.required):
+        raise LineFaultError("negative number", f"{_field(index)}: {shown} is negative")
+    if rule.whole and not exact.is_integer():
+        raise LineFaultError("fraction", f"{_field(index)}: {shown} is not a whole number")
+    return number
+
+
+def _field(index: int) -> str:
+    if index < FIELD_COUNT:
+        return f"field {index + 1} ({SWF_FIELDS[index].label})"
+    return f"column {index + 1}"

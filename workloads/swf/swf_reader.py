@@ -1,0 +1,159 @@
+"""Reading an SWF file job by job, strictly or leniently."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+from foundation.errors import InputError
+from workloads.swf.swf_header import SwfComment, SwfHeader
+from workloads.swf.swf_job import SwfJob
+from workloads.swf.swf_line import LineFaultError, parse_line
+from workloads.swf.swf_trace import ReadReport, SwfTrace
+from workloads.swf.trace_bytes import STREAM_FAULTS, open_trace, raw_lines, stream_fault
+
+EXAMPLES_KEPT = 5
+
+
+class SwfReader(Iterator[SwfJob]):
+    """Iterates over the jobs of one file; header and report grow as it goes and are whole at the end.
+
+    Made by ``iter_swf``. At the end of a file without any job it raises ``InputError``.
+    """
+
+    def __init__(self, path: Path, strict: bool = True) -> None:
+        self.path = path
+        self.strict = strict
+        self._comments: list[SwfComment] = []
+        self._skipped: Counter[str] = Counter()
+        self._examples: list[str] = []
+        self._jobs = 0
+        self._unsorted = 0
+        self._duplicates = 0
+        self._seen: set[int] = set()
+        self._last_submit_s: float | None = None
+        self._source = self._read()
+
+    def __next__(self) -> SwfJob:
+        """Return the next job; ``InputError`` as ``iter_swf`` says."""
+        return next(self._source)
+
+    @property
+    def header(self) -> SwfHeader:
+        """The comment lines met so far."""
+        return SwfHeader(tuple(self._comments))
+
+    @property
+    def report(self) -> ReadReport:
+        """What was met so far."""
+        return ReadReport(
+            self._jobs, dict(self._skipped), tuple(self._examples), self._unsorted, self._duplicates
+        )
+
+    def close(self) -> None:
+        """Close the file before its end."""
+        self._source.close()
+
+    def _read(self) -> Generator[SwfJob]:
+        with open_trace(self.path) as stream:
+            for number, raw in enumerate(self._lines(stream), start=1):
+                if raw[:1] == b";" or raw.isspace():
+                    self._comments.append(SwfComment(raw, self._jobs))
+                    continue
+                try:
+                    job = parse_line(raw)
+                except LineFaultError as fault:
+                    self._refuse(f"{self.path}:{number}: {fault.detail}", fault.reason)
+                    continue
+                self._count(job)
+                yield job
+        if not self._jobs:
+            raise no_jobs(self.path, self.report, len(self._comments))
+
+    def _lines(self, stream: io.BufferedReader) -> Iterator[bytes]:
+        try:
+            yield from raw_lines(stream)
+        except STREAM_FAULTS as error:
+            fault = stream_fault(self.path, error)
+            if self.strict:
+                raise fault from error
+            self._refuse(str(fault), "damaged end of file")
+        except OSError as error:
+            raise InputError(f"cannot read trace {self.path}: {error.strerror}") from error
+
+    def _refuse(self, message: str, reason: str) -> None:
+        if self.strict:
+            raise refusal(message, self._jobs)
+        self._skipped[reason] += 1
+        if len(self._examples) < EXAMPLES_KEPT:
+            self._examples.append(message)
+
+    def _count(self, job: SwfJob) -> None:
+        self._jobs += 1
+        if job.job_number in self._seen:
+            self._duplicates += 1
+        self._seen.add(job.job_number)
+        if self._last_submit_s is not None and job.submit_s < self._last_submit_s:
+            self._unsorted += 1
+        self._last_submit_s = job.submit_s
+
+
+def refusal(message: str, jobs: int) -> InputError:
+    """Return the error for a line; before the first job the file may be none of this format."""
+    more = (
+        "--lenient passes over malformed lines"
+        if jobs
+        else "is it SWF? Then --lenient passes over malformed lines; `osub trace convert` reads sacct's "
+        "output and job completion logs"
+    )
+    return InputError(f"{message}; {more}")
+
+
+def no_jobs(path: Path, report: ReadReport, comments: int) -> InputError:
+    """Return the error for a file in which no job was found."""
+    if report.skipped:
+        reasons = ", ".join(f"{reason} ({count})" for reason, count in report.skipped.items())
+        return InputError(f"trace {path} has no readable job; skipped: {reasons}; is it an SWF file?")
+    if comments:
+        return InputError(f"trace {path} has only comments, no job: nothing to do with it")
+    return InputError(f"trace {path} is empty: give an SWF file with at least one job")
+
+
+def iter_swf(path: Path, strict: bool = True) -> SwfReader:
+    """Read the jobs of ``path`` one at a time, in constant memory but for a set of the job numbers.
+
+    Parameters
+    ----------
+    path
+        An SWF 2.2 file, plain or gzip (known by its first bytes). A pipe will do.
+    strict
+        Whether a malformed line is an error. Otherwise it is skipped and counted in ``report``.
+
+    Raises
+    ------
+    InputError
+        While iterating: the file is missing, a folder or damaged, has no job, or (strict) a line is
+        malformed; the message names file, line and field. Unsorted submissions and repeated job numbers
+        are no errors; the report counts them.
+    """
+    return SwfReader(path, strict)
+
+
+def trace_name(path: Path) -> str:
+    """Return the file's name without ``.swf``, ``.gz`` and ``.txt``."""
+    name = path.name
+    for ending in (".gz", ".txt", ".swf"):
+        name = name.removesuffix(ending)
+    return name or path.name
+
+
+def read_swf(path: Path, strict: bool = True) -> SwfTrace:
+    """Read all of ``path`` into memory; arguments and errors are those of ``iter_swf``.
+
+    For large traces of which only the numbers matter, ``load_columns`` is faster and smaller.
+    """
+    reader = iter_swf(path, strict)
+    jobs = tuple(reader)
+    return SwfTrace(reader.header, jobs, trace_name(path), reader.report)

@@ -1,0 +1,187 @@
+"""A trace out of a model, where no real one is at hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from foundation.errors import UsageError
+from workloads.swf import SwfComment, SwfHeader, SwfJob, SwfTrace
+from workloads.trace.local_clock import DAY_S
+from workloads.trace.models.interactive_patterns import sample_sessions_s, synthesize_patterns
+from workloads.trace.models.lublin import (
+    BATCH,
+    INTERACTIVE,
+    SLOT_S,
+    SLOTS_PER_DAY,
+    TYPELESS,
+    FloatArray,
+    IntArray,
+    LublinParameters,
+    follow_the_day,
+    sample_gaps,
+    sample_runs_s,
+    sample_sizes,
+    slot_weights,
+)
+
+BATCH_QUEUE, INTERACTIVE_QUEUE = 1, 0
+_ESTIMATES_S = np.array(
+    [300, 600, 900, 1800, 3600, 7200, 14400, 21600, 28800, 43200, 64800, 86400, 172800, 259200, 604800]
+)
+_ESTIMATE_FACTOR = 4.0
+
+MOST_LOAD = 1000.0
+"""Of the system: with more, all jobs come at once."""
+
+
+def generate_trace(
+    jobs: int,
+    nodes: int,
+    cores_per_node: int,
+    seed: int = 1,
+    load: float | None = 0.7,
+    interactive_share: float = 0.0,
+    interactive_procs: int | None = None,
+) -> SwfTrace:
+    """Draw a trace from the Lublin-Feitelson model.
+
+    Parameters
+    ----------
+    jobs
+        Jobs in all.
+    nodes, cores_per_node
+        The machine; the largest job has all of its cores.
+    seed
+        Of all random choices: the same arguments give the same trace.
+    load
+        Processor seconds of the jobs over those of the machine from the first to the last submission;
+        the gaps between arrivals are stretched to reach it, along the day's course. ``None`` keeps the
+        model's gaps.
+    interactive_share
+        Share of the jobs that are interactive (queue 0, the others are in queue 1): sessions of
+        the measured lengths with busy and idle periods (see ``interactive.py``), arriving as the model's
+        interactive jobs do. Their idle time counts in ``load``.
+    interactive_procs
+        Largest interactive job; by default one node.
+
+    Raises
+    ------
+    UsageError
+        An argument is out of range.
+    """
+    if jobs < 1 or nodes < 1 or cores_per_node < 1:
+        raise UsageError("a trace needs at least 1 job, 1 node and 1 core a node")
+    if not 0 <= interactive_share <= 1 or (load is not None and not 0 < load <= MOST_LOAD):
+        raise UsageError(
+            f"a trace needs an interactive share of 0 to 1, and a load above 0 and at most {MOST_LOAD:g}"
+        )
+    procs = nodes * cores_per_node
+    rng = np.random.default_rng(seed)
+    sessions = round(interactive_share * jobs)
+    count = jobs - sessions
+    model = BATCH if sessions else TYPELESS
+    sizes = sample_sizes(model, count, procs, rng)
+    runs_s = sample_runs_s(model, sizes, rng)
+    widest = min(procs, cores_per_node if interactive_procs is None else max(1, interactive_procs))
+    session_sizes = np.minimum(sample_sizes(INTERACTIVE, sessions, procs, rng), widest)
+    sessions_s = sample_sessions_s(sessions, rng)
+    work_s = int(sizes @ runs_s) + int(session_sizes @ sessions_s)
+    span_s = None if load is None else work_s / (load * procs)
+    leading = _arrivals_s(model if count else INTERACTIVE, count or sessions, span_s, rng)
+    submits_s, session_submits_s = leading[:count], leading[count:]
+    if count and sessions:
+        session_submits_s = _along_the_day_s(sessions, float(leading[0]), float(leading[-1]), rng)
+    batch = _jobs(submits_s, sizes, runs_s, BATCH_QUEUE, rng)
+    interactive = _jobs(session_submits_s, session_sizes, sessions_s, INTERACTIVE_QUEUE, rng)
+    patterns = synthesize_patterns(sessions_s, rng)
+    interactive = [
+        replace(job, extension=pattern.to_extension())
+        for job, pattern in zip(interactive, patterns, strict=True)
+    ]
+    ordered = sorted([*batch, *interactive], key=lambda job: job.submit_s)
+    first_s = int(ordered[0].submit_s)
+    numbered = tuple(
+        replace(job, job_number=number, submit_s=job.submit_s - first_s // DAY_S * DAY_S)
+        for number, job in enumerate(ordered, start=1)
+    )
+    note = f"osub generate: {jobs} jobs, seed {seed}, load {load}, interactive share {interactive_share:g}"
+    return SwfTrace(
+        _header(jobs, nodes, procs, note, bool(sessions)), numbered, f"lublin-{nodes}x{cores_per_node}-{seed}"
+    )
+
+
+def _arrivals_s(
+    model: LublinParameters, count: int, span_s: float | None, rng: np.random.Generator
+) -> FloatArray:
+    """Return submit times from midnight of day 0; with ``span_s``, so much from the first to the last."""
+    points = np.cumsum(sample_gaps(model, count, rng))
+    weights = slot_weights(model)
+    if span_s is None or count == 1:
+        return follow_the_day(points, weights)
+    ahead = points - points[0]
+    first_s = follow_the_day(points[:1], weights)[0]
+    low, high = 0.0, 2.0 * SLOTS_PER_DAY * (span_s / DAY_S + 1) / ahead[-1]
+    for _ in range(60):
+        factor = (low + high) / 2
+        last_s = follow_the_day(points[:1] + factor * ahead[-1:], weights)[0]
+        low, high = (factor, high) if last_s - first_s < span_s else (low, factor)
+    return follow_the_day(points[0] + high * ahead, weights)
+
+
+def _along_the_day_s(count: int, start_s: float, end_s: float, rng: np.random.Generator) -> FloatArray:
+    """Return ``count`` sorted instants between the two, dense where interactive jobs usually arrive."""
+    weights = slot_weights(INTERACTIVE)
+    days = np.arange(int(end_s // DAY_S) + 2)
+    edges_s = (days[:, None] * DAY_S + np.arange(SLOTS_PER_DAY) * SLOT_S).ravel()
+    points = np.concatenate(([0.0], np.cumsum(np.tile(weights, len(days)))[:-1]))
+    bounds = np.interp([start_s, end_s], edges_s, points)
+    chosen = np.sort(rng.uniform(bounds[0], bounds[1], count))
+    instants: FloatArray = np.interp(chosen, points, edges_s)
+    return instants
+
+
+def _jobs(
+    submits_s: FloatArray, sizes: IntArray, runs_s: IntArray, queue: int, rng: np.random.Generator
+) -> list[SwfJob]:
+    asked = runs_s * (1 + rng.uniform(0, _ESTIMATE_FACTOR, len(runs_s)))
+    estimates_s = _ESTIMATES_S[np.searchsorted(_ESTIMATES_S, asked).clip(0, len(_ESTIMATES_S) - 1)]
+    columns = (submits_s.astype(np.int64), runs_s, sizes, estimates_s)
+    return [
+        SwfJob(
+            job_number=1,
+            submit_s=submit_s,
+            run_s=run_s,
+            allocated_procs=size,
+            requested_procs=size,
+            requested_s=estimate_s,
+            status=1,
+            queue=queue,
+        )
+        for submit_s, run_s, size, estimate_s in zip(*(column.tolist() for column in columns), strict=True)
+    ]
+
+
+def _header(jobs: int, nodes: int, procs: int, note: str, interactive: bool) -> SwfHeader:
+    lines = [
+        "Version: 2.2",
+        "Computer: none, the jobs are drawn from a model",
+        "Information: Lublin and Feitelson, JPDC 63(11), 2003",
+        f"MaxJobs: {jobs}",
+        f"MaxRecords: {jobs}",
+        f"MaxNodes: {nodes}",
+        f"MaxProcs: {procs}",
+        f"Queue: {BATCH_QUEUE} batch",
+        *([f"Queue: {INTERACTIVE_QUEUE} interactive"] if interactive else []),
+        "Note: second 0 is midnight",
+        f"Note: {note}",
+    ]
+    return SwfHeader(tuple(SwfComment(f"; {line}\n".encode()) for line in lines))
+
+
+def offered_load(trace: SwfTrace, cores: int) -> float | None:
+    """Return the work over what so many cores do from the first submission to the last; None for no time."""
+    span_s = trace.jobs[-1].submit_s - trace.jobs[0].submit_s
+    work_s = sum((job.procs or 0) * (job.run_s or 0) for job in trace.jobs)
+    return work_s / (span_s * cores) if span_s else None

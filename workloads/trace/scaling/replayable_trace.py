@@ -1,0 +1,212 @@
+"""From a real trace to one that a smaller system replays: window, merging, scaling, clipping, compression.
+
+Source: thesis section 7.4.3. Its own choices for UniLu-Gaia, found from what it prints, are ``THESIS``:
+
+* batch jobs from job 2814 on, t = 1,212,255 s, 16.5 hours of 2014-06-05;
+* interactive jobs from the same hours of 2014-06-11, those of more than 12 cores left out. These 14 are the
+  ones of Table 7.2: at most 12 cores and 43,209 s, 8,566 s on average, none from then until 8 the next day;
+* run times of batch jobs cut to 14,410 s;
+* sizes relative to 1,800 cores (N150C12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import date
+
+from foundation.errors import UsageError
+from workloads.swf import SwfTrace
+from workloads.trace.local_clock import DAY_S, TraceClock
+from workloads.trace.models.interactive_patterns import embed_patterns, interactive_flags
+from workloads.trace.scaling.half_hours import ScaleReport, scale_trace
+from workloads.trace.transforms.busy_window import THESIS_WINDOW, Window, cut_window
+from workloads.trace.transforms.merge import merge_traces
+from workloads.trace.transforms.run_times import ClipReport, clip_run_times
+from workloads.trace.transforms.time_compression import compress
+
+_UNIX_EPOCH = date(1970, 1, 1)
+GAIA_START_S = 1_400_749_079
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where in a trace the jobs come from.
+
+    Parameters
+    ----------
+    window
+        Of the batch jobs, and of the interactive ones unless ``interactive_day`` names another day.
+    interactive_day
+        Take the interactive jobs from the same hours of this day; ``None`` for the window's own.
+    drop_wider_than
+        Interactive jobs of more cores are left out; ``None`` for none. Those wider than a node of the
+        target are narrowed to one.
+    longest_run_s
+        Batch jobs that ran longer are cut to this; ``None`` for none.
+    from_procs
+        Processors of the original system; ``None`` for what the header says.
+    """
+
+    window: Window
+    interactive_day: date | None = None
+    drop_wider_than: int | None = None
+    longest_run_s: float | None = None
+    from_procs: int | None = None
+
+
+THESIS = Source(THESIS_WINDOW, date(2014, 6, 11), drop_wider_than=12, longest_run_s=14_410, from_procs=1800)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What to make of the jobs: the parameters of ``scale_trace``, periods, and time compression."""
+
+    nodes: int
+    cores_per_node: int
+    seed: int = 1
+    interactive_queue: int | None = 0
+    interactive_share: float = 1.0
+    intensity: float = 1.0
+    tolerance: float = 0.1
+    periods: bool = True
+    speedup: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """A trace for an experiment, and how it came about.
+
+    Parameters
+    ----------
+    original
+        The window's jobs before scaling, second 0 at its start.
+    scaled
+        After scaling, clipping and embedding, not yet compressed in time.
+    trace
+        The result.
+    report
+        How well the scaling kept the trace's character.
+    clipping
+        Run times that were cut; ``None`` where none was asked for.
+    dropped
+        Interactive jobs left out because they are too wide.
+    """
+
+    original: SwfTrace
+    scaled: SwfTrace
+    trace: SwfTrace
+    report: ScaleReport
+    clipping: ClipReport | None
+    dropped: int
+
+
+def is_gaia(trace: SwfTrace) -> bool:
+    """Return whether ``trace`` is UniLu-Gaia-2014-1, by its dates and the window's first job."""
+    return trace.header.unix_start_time_s == GAIA_START_S and any(
+        job.job_number == 2814 and job.submit_s == THESIS_WINDOW.start_s for job in trace.jobs
+    )
+
+
+def make_experiment(
+    trace: SwfTrace, source: Source, target: Target, progress: Callable[[int, int], None] | None = None
+) -> Experiment:
+    """Return the jobs of ``source`` as a trace for ``target``.
+
+    Raises
+    ------
+    UsageError
+        As ``cut_window``, ``scale_trace``, ``clip_run_times`` and ``compress`` say; or a day is named of a
+        trace that has no dates or no job on it.
+    """
+    window = source.window
+    day = cut_window(trace, window.start_s, window.length_s)
+    if source.interactive_day is not None:
+        day = _with_interactive_day(trace, day, source.interactive_day, window, target.interactive_queue)
+    before = len(day.jobs)
+    if source.drop_wider_than is not None:
+        day = _without_wide(day, target.interactive_queue, source.drop_wider_than)
+    scaled, report = scale_trace(
+        day,
+        target.nodes,
+        target.cores_per_node,
+        target.seed,
+        source.from_procs,
+        target.interactive_queue,
+        target.interactive_share,
+        target.intensity,
+        target.tolerance,
+        progress,
+    )
+    clipping = None
+    if source.longest_run_s is not None:
+        scaled, clipping = clip_run_times(scaled, 0, source.longest_run_s, target.interactive_queue)
+    if (
+        target.periods
+        and target.interactive_queue is not None
+        and any(interactive_flags(scaled, target.interactive_queue))
+    ):
+        scaled = embed_patterns(scaled, target.interactive_queue, target.seed)
+    return Experiment(
+        original=day,
+        scaled=scaled,
+        trace=scaled if target.speedup == 1 else compress(scaled, target.speedup),
+        report=report,
+        clipping=clipping,
+        dropped=before - len(day.jobs),
+    )
+
+
+def _with_interactive_day(
+    trace: SwfTrace, day: SwfTrace, wanted: date, window: Window, queue: int | None
+) -> SwfTrace:
+    """Return ``day`` with the interactive jobs of the same hours of ``wanted`` in place of its own."""
+    if queue is None:
+        raise UsageError("interactive jobs of another day need an interactive queue")
+    clock = TraceClock.of(trace.header, min(job.submit_s for job in trace.jobs))
+    local = clock.date(window.start_s)
+    if local is None:
+        raise UsageError(f"trace {trace.name} has no dates, so no {wanted.isoformat()}")
+    second = 3600 * local.hour + 60 * local.minute + local.second
+    start_s = clock.trace_s((wanted - _UNIX_EPOCH).days, second)
+    other = cut_window(trace, start_s, window.length_s)
+    sessions = [job for job in other.jobs if job.queue == queue]
+    if not sessions:
+        raise UsageError(f"trace {trace.name} has no interactive job in these hours of {wanted.isoformat()}")
+    batch = [job for job in day.jobs if job.queue != queue]
+    interactive = replace(other, jobs=tuple(sessions), name=f"interactive jobs of {wanted.isoformat()}")
+    note = f"osub window: without its own {len(day.jobs) - len(batch)} interactive jobs"
+    return merge_traces([day.with_jobs(batch, note), interactive])
+
+
+def _without_wide(day: SwfTrace, queue: int | None, most_cores: int) -> SwfTrace:
+    flags = interactive_flags(day, queue)
+    kept = [
+        job
+        for job, flag in zip(day.jobs, flags, strict=True)
+        if not (flag and job.procs is not None and job.procs > most_cores)
+    ]
+    if len(kept) == len(day.jobs):
+        return day
+    dropped = len(day.jobs) - len(kept)
+    return day.with_jobs(
+        kept, f"osub select: {dropped} interactive jobs of more than {most_cores} cores left out"
+    )
+
+
+def window_of_day(trace: SwfTrace, day: date, start_hour: float, length_s: float) -> Window:
+    """Return the window of ``length_s`` seconds from ``start_hour`` o'clock of ``day``, all of it active.
+
+    Raises
+    ------
+    UsageError
+        The trace has no dates.
+    """
+    clock = TraceClock.of(trace.header, min(job.submit_s for job in trace.jobs))
+    if clock.epoch_s is None:
+        raise UsageError(f"trace {trace.name} has no dates, so no {day.isoformat()}: give --start instead")
+    second = round(3600 * start_hour)
+    start_s = clock.trace_s((day - _UNIX_EPOCH).days + second // DAY_S, second % DAY_S)
+    return Window(
+        start_s, start_s, start_s + length_s, start_s + length_s, f"{day.isoformat()}, as asked for"
+    )
