@@ -82,8 +82,8 @@ def other_cpu(path: Path) -> str | None:
     A table as CSV does not say where it was measured. What cannot be read is left to whoever reads it next.
     """
     from predictor.dataset import read_pairs
-    from predictor.measure.host import cpu_model
-    from predictor.model.stored import differs, read_model
+    from predictor.measure.measured_host import cpu_model
+    from predictor.model.stored_model import differs, read_model
 
     try:
         if path.is_dir():

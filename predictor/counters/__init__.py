@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from predictor.counters.choose import Offer, offers, provider_of
-from predictor.counters.provider import Count, Provider
+from predictor.counters.counter_source import Count, Provider
+from predictor.counters.offered_sources import Offer, offers, provider_of
 
 __all__ = ["Count", "Offer", "Provider", "offers", "provider_of"]

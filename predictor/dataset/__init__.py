@@ -6,10 +6,9 @@ are in ``tables.py``, what describes the whole in ``about.py``, and what E_v and
 
 from __future__ import annotations
 
-from predictor.dataset.about import FORMAT_VERSION, About, Host
-from predictor.dataset.folder import Pairs, read_pairs, write_pairs
-from predictor.dataset.loss import Kind, ideal_loss, opponent_loss, victim_loss
-from predictor.dataset.tables import (
+from predictor.dataset.pairs_about import FORMAT_VERSION, About, Host
+from predictor.dataset.pairs_folder import Pairs, read_pairs, write_pairs
+from predictor.dataset.pairs_tables import (
     APPLICATIONS,
     COUNTERS,
     PAIRS,
@@ -20,6 +19,7 @@ from predictor.dataset.tables import (
     Source,
     Table,
 )
+from predictor.dataset.shared_loss import Kind, ideal_loss, opponent_loss, victim_loss
 
 __all__ = [
     "APPLICATIONS",

@@ -27,10 +27,10 @@ from pathlib import Path
 from foundation.errors import InputError
 from foundation.one_line import one_line
 from foundation.version import VERSION
-from predictor.dataset.about import FORMAT_VERSION, About, Host
-from predictor.dataset.folder import Pairs
-from predictor.dataset.loss import Kind, ideal_loss
-from predictor.dataset.tables import APPLICATIONS, COUNTERS, NAME, PAIRS, SOLO, TRIALS, Source
+from predictor.dataset.pairs_about import FORMAT_VERSION, About, Host
+from predictor.dataset.pairs_folder import Pairs
+from predictor.dataset.pairs_tables import APPLICATIONS, COUNTERS, NAME, PAIRS, SOLO, TRIALS, Source
+from predictor.dataset.shared_loss import Kind, ideal_loss
 
 COUNTED = {
     "l2miss": "PAPI_L2_TCM",

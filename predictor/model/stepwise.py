@@ -9,9 +9,9 @@ import numpy as np
 import statsmodels.api as sm
 from statsmodels.tools.sm_exceptions import PerfectSeparationError
 
-from predictor.model.features import Floats
-from predictor.model.linear import Scaling, probability
-from predictor.model.records import Flags, Places, Records
+from predictor.model.counter_features import Floats
+from predictor.model.linear_models import Scaling, probability
+from predictor.model.pair_records import Flags, Places, Records
 
 _ALIKE = 0.95
 _STEEP = 30.0

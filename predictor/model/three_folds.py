@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from predictor.model.evaluate import FOLDS
-from predictor.model.folds import at_random
-from predictor.model.records import Records
+from predictor.model.model_judges import FOLDS
+from predictor.model.one_thread import one_thread
+from predictor.model.pair_records import Records
+from predictor.model.record_folds import at_random
 from predictor.model.stepwise import fit_stepwise
-from predictor.model.threads import one_thread
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ mpi4py.rc.initialize = False
 from tests.fixtures.thread_ranks import ThreadRank, run_on_ranks  # noqa: E402
 from workloads.rrba.cuts.slabs import Grid  # noqa: E402
 from workloads.rrba.solvers.bt import BlockTridiagonal  # noqa: E402
-from workloads.rrba.solvers.kernels import bt_kernels, mg_kernels, sp_kernels
+from workloads.rrba.solvers.kernels import bt_kernels, mg_kernels, sp_kernels  # noqa: E402
 from workloads.rrba.solvers.lu import Relaxation  # noqa: E402
 from workloads.rrba.solvers.mg import Multigrid, eigenvalue, operator_weights  # noqa: E402
 from workloads.rrba.solvers.sp import ScalarPentadiagonal  # noqa: E402

@@ -14,7 +14,7 @@ from osub.cli.terminal import Console
 from predictor.chosen import kind_of, pairs_of
 
 if TYPE_CHECKING:
-    from predictor.dataset.agreement import Agreement, Interval
+    from predictor.dataset.pairs_agreement import Agreement, Interval
 
 _SHOWN = 5
 
@@ -33,7 +33,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
     """Say how far two measurements of the same pairs agree: a day later, under load, on another host."""
-    from predictor.dataset.agreement import agreement_of, different_hosts, kinds_in_both
+    from predictor.dataset.pairs_agreement import agreement_of, different_hosts, kinds_in_both
 
     one, other = pairs_of(first), pairs_of(second)
     bounds = _bounds(within)

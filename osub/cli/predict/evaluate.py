@@ -14,7 +14,7 @@ from osub.cli.terminal import Console
 from predictor.chosen import kind_of, needs_learning, pairs_of
 
 if TYPE_CHECKING:
-    from predictor.model.evaluate import KindReport
+    from predictor.model.model_judges import KindReport
 
 
 def evaluate(
@@ -38,9 +38,10 @@ def evaluate(
     """Judge models on applications that they have not seen, beside simple rules."""
     check_free(html, force)
     needs_learning()
+    from predictor.model.judges_page import write_page
+    from predictor.model.judges_tables import json_of
+
     from predictor.model.judged import judge
-    from predictor.model.page import write_page
-    from predictor.model.told import json_of
 
     pairs = pairs_of(data)
     kinds = list(pairs.about.kinds) if kind is None else [kind_of(kind, pairs)]
@@ -74,7 +75,7 @@ def evaluate(
 
 def _show(console: Console, name: str, report: KindReport) -> None:
     """Print how the models of a kind did."""
-    from predictor.model.told import curves_sentence, rows_of, sentence_of
+    from predictor.model.judges_tables import curves_sentence, rows_of, sentence_of
 
     console.print(
         f"[b]{name}[/b]: {len(report.records)} pairs of {len(report.records.places)} applications, "

@@ -32,7 +32,7 @@ def fit(
     check_free(out, force)
     needs_learning()
     from predictor.model import write_model
-    from predictor.model.fit import fit_model
+    from predictor.model.model_fit import fit_model
 
     pairs = pairs_of(data)
     model = fit_model(pairs, kind_of(kind, pairs), threshold=threshold, cost=cost, seed=seed)

@@ -12,6 +12,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from predictor.measure.measure_pairs import Measurement, Settings, places
+from predictor.measure.measure_pairs import Progress as Made
+from predictor.measure.pair_trial import Lengths
+from predictor.measure.pairs_counters import count_all
+from predictor.measure.pairs_store import Store
+from predictor.programs.program_catalogue import applications_named
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from foundation.errors import UsageError
@@ -21,12 +27,6 @@ from osub.cli.terminal import Console
 from predictor.counters import provider_of
 from predictor.dataset import Kind, Pairs, Source, read_pairs
 from predictor.dataset.summary import summaries_of
-from predictor.measure.count import count_all
-from predictor.measure.pairing import Lengths
-from predictor.measure.run import Measurement, Settings, places
-from predictor.measure.run import Progress as Made
-from predictor.measure.store import Store
-from predictor.programs.catalogue import applications_named
 
 
 def measure(

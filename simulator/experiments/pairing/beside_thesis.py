@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from predictor.model.records import Records
+from predictor.model.pair_records import Records
 from predictor.model.three_folds import Judged, accuracy_of, judge_in_three_folds
 from simulator.experiments.pairing.measured import Floats, Measured, family, share
 from simulator.experiments.tables import ExperimentTable

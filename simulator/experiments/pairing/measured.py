@@ -12,9 +12,9 @@ import polars as pl
 
 from predictor.data import FOLDER
 from predictor.dataset import STRESSOR, Kind, Pairs, read_pairs
-from predictor.model.curves import curves_of
-from predictor.model.evaluate import KindReport, evaluate_kind
-from predictor.model.records import records_of
+from predictor.model.model_judges import KindReport, evaluate_kind
+from predictor.model.pair_records import records_of
+from predictor.model.stressor_curves import curves_of
 
 MIMIC = "mimic."
 SOLVERS = ("lu", "bt", "sp", "mg", "jacobi", "ft", "cg", "ep")

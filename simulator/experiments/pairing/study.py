@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from foundation.errors import InputError
 from predictor.data import FOLDER
 from predictor.dataset import Kind
-from predictor.model.page import calibration_chart, map_chart
+from predictor.model.judges_page import calibration_chart, map_chart
 from simulator.experiments.claim_study import Findings, Request
 from simulator.experiments.page import Drawing
 from simulator.experiments.pairing import parallel

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from foundation.errors import InputError
 from osub.cli.predict.command import app
 from predictor.dataset import Kind, Pairs, write_pairs
-from predictor.dataset.agreement import agreement_of
+from predictor.dataset.pairs_agreement import agreement_of
 from tests.fixtures.pairs_made import made_pairs
 
 RUNNER = CliRunner()

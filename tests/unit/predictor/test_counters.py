@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from foundation.errors import HostError
 from osub.cli.main import run
 from predictor.counters import Count, offers, provider_of
-from predictor.counters.cachegrind import CachegrindCounters, counts_of, last_level, parse_summary
-from predictor.counters.perf import Event, PerfCounters, parse_stat
-from predictor.counters.provider import per
-from predictor.counters.steady import rows_of, simulated_counts
-from predictor.counters.system import SystemCounters
+from predictor.counters.cachegrind_counters import CachegrindCounters, counts_of, last_level, parse_summary
+from predictor.counters.counter_source import per
+from predictor.counters.perf_counters import Event, PerfCounters, parse_stat
+from predictor.counters.system_counters import SystemCounters
 from predictor.dataset import COUNTERS, Source
-from predictor.programs.catalogue import ALL
+from predictor.measure.steady_counters import rows_of, simulated_counts
+from predictor.programs.program_catalogue import ALL
 from tests.fixtures.tier import examples
 
 needs_valgrind = pytest.mark.skipif(

@@ -23,17 +23,17 @@ from foundation.errors import HostError, InputError, UsageError
 from foundation.units import seconds_of
 from osub.cli.main import run
 from predictor.dataset import SOLO, TRIALS, Kind, read_pairs
-from predictor.measure.host import describe_host, siblings
-from predictor.measure.journal import JOURNAL_NAME, Journal, pair_frame
-from predictor.measure.pairing import Lengths, Row, Trial
-from predictor.measure.plan import Plan, pairs_of
-from predictor.measure.run import Measurement, Settings, places
-from predictor.measure.running import ProgramError, Running, weigh_session
-from predictor.measure.store import Store
-from predictor.measure.turns import Turns
-from predictor.measure.window import Pace, measure, share_taken, shares_taken
-from predictor.programs import compiled
-from predictor.programs.catalogue import ALL, Application, applications_named
+from predictor.measure.frozen_program import ProgramError, Running, weigh_session
+from predictor.measure.gang_turns import Turns
+from predictor.measure.measure_pairs import Measurement, Settings, places
+from predictor.measure.measured_host import describe_host, siblings
+from predictor.measure.next_pair import Plan, pairs_of
+from predictor.measure.pair_trial import Lengths, Row, Trial
+from predictor.measure.pairs_store import Store
+from predictor.measure.speed_window import Pace, measure, share_taken, shares_taken
+from predictor.measure.trial_journal import JOURNAL_NAME, Journal, pair_frame
+from predictor.programs import compiled_kernels as compiled
+from predictor.programs.program_catalogue import ALL, Application, applications_named
 from tests.fixtures.tier import examples
 from workloads.task.step_meter import Meter, make_meter, map_meter, read_meter
 
@@ -274,7 +274,7 @@ def test_what_cannot_be_measured_is_one_line(
 
 
 def test_threads_are_refused_where_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("predictor.measure.run.thread_siblings", lambda: None)
+    monkeypatch.setattr("predictor.measure.measure_pairs.thread_siblings", lambda: None)
     settings = Settings([ALL["integer"]], [Kind.THREADS], 1)
     with pytest.raises(HostError, match="no hardware threads"):
         places(Kind.THREADS, settings)

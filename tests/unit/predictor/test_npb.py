@@ -12,9 +12,9 @@ import pytest
 
 from foundation.errors import UsageError
 from osub.cli.main import run
-from predictor.measure.running import ProgramError, Running
-from predictor.measure.window import measure
-from predictor.programs.catalogue import applications_named, known_applications
+from predictor.measure.frozen_program import ProgramError, Running
+from predictor.measure.speed_window import measure
+from predictor.programs.program_catalogue import applications_named, known_applications
 from tests.integration.waiting import wait_until
 from workloads.task.step_meter import make_meter, read_meter
 
@@ -142,7 +142,7 @@ def test_a_benchmark_that_dies_or_tells_nothing_is_named(
 def test_what_runs_it_takes_four_words(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from predictor.programs import npb
+    from predictor.programs import npb_program as npb
 
     monkeypatch.setattr(sys, "argv", ["npb", "folder", "lu"])
     assert npb.main() == 2

@@ -15,7 +15,7 @@ from foundation.errors import InputError, UsageError
 from osub.cli.main import run
 from predictor.dataset import Kind, write_pairs
 from predictor.model import write_model
-from predictor.model.fit import fit_model
+from predictor.model.model_fit import fit_model
 from simulator.pairing import applications_of, read_pair_table
 from tests.fixtures.pairs_made import CPU, made_pairs
 from tests.fixtures.tier import examples

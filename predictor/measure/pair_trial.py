@@ -1,0 +1,156 @@
+"""One trial of a pair: each alone, both together, each alone again; and what that says of E_v and E_o."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import datetime
+
+from predictor.dataset import Kind, opponent_loss, victim_loss
+from predictor.measure.frozen_program import Running
+from predictor.measure.program_pool import Pool
+from predictor.measure.speed_window import Pace, Window, measure
+from predictor.programs.program_catalogue import Application
+
+Row = dict[str, object]
+
+# A run alone counts as the one before a pair's window if it is not older.
+FRESH_S = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """How long these last, in seconds: a pair's window, a run alone, what passes before; a gang slice."""
+
+    pair_s: float = 1.0
+    solo_s: float = 0.4
+    warm_up_s: float = 0.12
+    slice_s: float = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the two run: a CPU for each rank; ``shared`` are those on which both compute."""
+
+    kind: Kind
+    victim: tuple[int, ...]
+    opponent: tuple[int, ...]
+
+    def used(self, ranks: int) -> list[int]:
+        """Return the CPUs that applications of so many ranks use."""
+        return sorted({*self.victim[:ranks], *self.opponent[:ranks]})
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A trial of the unordered pair: what each did alone, before and after, and together."""
+
+    kind: Kind
+    names: tuple[str, str]
+    number: int
+    started: datetime
+    before: tuple[Pace, Pace]
+    together: tuple[Pace, Pace]
+    after: tuple[Pace, Pace]
+    foreign_cpu_s: float
+    steal_s: float
+
+    def rows(self) -> list[Row]:
+        """Return the rows of the trials table: each of the two as victim; one if they are the same."""
+        places = ((0, 1),) if self.names[0] == self.names[1] else ((0, 1), (1, 0))
+        return [self._row(victim, opponent) for victim, opponent in places]
+
+    def _row(self, victim: int, opponent: int) -> Row:
+        alone = [(self.before[who].speed + self.after[who].speed) / 2 for who in (0, 1)]
+        shared = self.together
+        return {
+            "kind": str(self.kind),
+            "victim": self.names[victim],
+            "opponent": self.names[opponent],
+            "trial": self.number,
+            "started": self.started,
+            "speed_victim": shared[victim].speed,
+            "speed_opponent": shared[opponent].speed,
+            "solo_victim_before": self.before[victim].speed,
+            "solo_victim_after": self.after[victim].speed,
+            "solo_opponent_before": self.before[opponent].speed,
+            "solo_opponent_after": self.after[opponent].speed,
+            "busy_victim": shared[victim].busy,
+            "busy_opponent": shared[opponent].busy,
+            "e_v": victim_loss(alone[victim], shared[victim].speed, shared[opponent].busy),
+            "e_o": self._busy_loss(opponent),
+            "foreign_cpu_s": self.foreign_cpu_s,
+            "steal_s": self.steal_s,
+        }
+
+    def _busy_loss(self, who: int) -> float:
+        """Return E_o, from steps a second of busy time."""
+        alone = [pace.speed / pace.busy for pace in (self.before[who], self.after[who])]
+        return opponent_loss(sum(alone) / 2, self.together[who].speed / self.together[who].busy)
+
+
+class Bench:
+    """Measures trials of one kind in one place, and keeps the runs alone that are still fresh."""
+
+    def __init__(self, pool: Pool, place: Place, lengths: Lengths) -> None:
+        self._pool = pool
+        self._place = place
+        self._lengths = lengths
+        self._alone: dict[tuple[str, tuple[int, ...]], tuple[float, Pace]] = {}
+        self.solo_rows: list[Row] = []
+        """Rows of the solo table since they were last taken; their trials are not numbered yet."""
+
+    def trial(self, first: Application, second: Application, number: int) -> Trial:
+        """Measure one trial of a pair.
+
+        Raises
+        ------
+        ProgramError
+            One of them died or makes no steps.
+        """
+        one = self._pool.get(first)
+        other = self._pool.get(second, instance=int(first == second), keep=[one])
+        cpus = self._place.victim, self._place.opponent
+        before = self._solo(one, cpus[0], fresh=True), self._solo(other, cpus[1], fresh=True)
+        one.pin(cpus[0])
+        other.pin(cpus[1])
+        used = self._place.used(max(first.ranks, second.ranks))
+        lengths = self._lengths
+        slice_s = lengths.slice_s if self._place.kind is Kind.GANG else None
+        window = measure([one, other], used, lengths.warm_up_s, lengths.pair_s, slice_s)
+        # The second one first: its successor comes anew, the first one's run serves the next pair, too.
+        later = self._solo(other, cpus[1], fresh=False)
+        after = self._solo(one, cpus[0], fresh=False), later
+        names = first.name, second.name
+        together = window.paces[0], window.paces[1]
+        kind = self._place.kind
+        return Trial(
+            kind, names, number, window.started, before, together, after, window.foreign_cpu_s, window.steal_s
+        )
+
+    def _solo(self, program: Running, cpus: tuple[int, ...], *, fresh: bool) -> Pace:
+        key = program.application.name, cpus
+        kept = self._alone.get(key)
+        if fresh and kept is not None and time.monotonic() - kept[0] < FRESH_S:
+            return kept[1]
+        program.pin(cpus)
+        used = sorted(set(cpus[: program.application.ranks]))
+        window = measure([program], used, self._lengths.warm_up_s, self._lengths.solo_s)
+        pace = window.paces[0]
+        self._alone[key] = time.monotonic(), pace
+        self.solo_rows.append(self._solo_row(program, window))
+        return pace
+
+    def _solo_row(self, program: Running, window: Window) -> Row:
+        pace = window.paces[0]
+        return {
+            "application": program.application.name,
+            "kind": str(self._place.kind),
+            "started": window.started,
+            "wall_s": pace.wall_s,
+            "steps": float(pace.steps),
+            "speed": pace.speed,
+            "cpu_s": pace.cpu_s,
+            "steal_s": window.steal_s,
+            "foreign_cpu_s": window.foreign_cpu_s,
+        }

@@ -1,0 +1,386 @@
+"""How good the models are, on applications that they have not seen and on folds as the thesis draws them.
+
+Every accuracy comes with an interval by bootstrap over victims: records of one victim say much the same, and
+an interval over records would be too narrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from foundation.errors import InputError
+from predictor.model.baseline_rules import nearest_loss, no_twins
+from predictor.model.counter_features import Floats
+from predictor.model.counter_groups import THESIS_K, Clustering, cluster
+from predictor.model.linear_models import Scaling, cut_of, fit_danger, fit_loss, probability
+from predictor.model.one_thread import one_thread
+from predictor.model.pair_records import Flags, Records
+from predictor.model.record_folds import (
+    Split,
+    at_random,
+    by_application,
+    by_pair,
+    each_application,
+    each_family,
+)
+from predictor.model.stepwise import fit_stepwise
+from predictor.model.stressor_curves import Curves, predict_unseen
+
+FOLDS = 3
+REPEATS = 5
+COST = 7 / 3
+"""What a missed danger weighs against a needless warning, where nobody says otherwise: a cut of 0.3, the
+cautious one of the thesis (4.3.3)."""
+
+_DRAWS = 2000
+_COVERAGE = 0.9
+_FEWEST_RECORDS, _FEWEST_APPLICATIONS = 24, 6
+Folds = Callable[[Records, int, int], Iterator[Split]]
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """A share of records that were judged right, its 95 % interval, and by how much it beats the majority."""
+
+    accuracy: float
+    low: float
+    high: float
+    margin: float
+    margin_low: float
+    margin_high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Misprediction:
+    """A record that was judged wrong, as in Table 4.11; ``predicted`` is the probability of danger."""
+
+    victim: str
+    opponent: str
+    e_v: float
+    dangerous: bool
+    predicted: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unseen:
+    """What was said of each record by models that had not seen its victim."""
+
+    probability: Floats
+    loss: Floats
+    nearest: Floats
+    errors: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CurveReport:
+    """How stressor curves did on records whose applications have them, and the model of counters on these.
+
+    Both had not seen the victim beside an application; ranks are of predicted and measured loss.
+    """
+
+    records: int
+    accuracy: Accuracy
+    rank_correlation: float
+    rank_interval: tuple[float, float]
+    mean_error: float
+    model_rank_correlation: float
+    model_mean_error: float
+    curves: Curves
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KindReport:
+    """How the models of one kind did; shares are of the records that were judged.
+
+    ``excluded`` pairs have an interval with t in it; ``included`` is the accuracy with them. ``single`` have
+    one trial and no interval. ``clear`` has random folds and unseen applications without the applications of
+    dangerous clusters. ``kept`` has p-values and ``weights`` weights of the counters that backward selection
+    keeps of all records. ``calibration`` has bins of predicted probability: mean predicted, observed, count.
+    """
+
+    records: Records
+    excluded: int
+    single: int
+    majority: float
+    twins: Accuracy
+    accuracies: dict[str, Accuracy]
+    stepwise: dict[str, Accuracy]
+    nearest: Accuracy
+    curves: CurveReport | None
+    included: Accuracy
+    clear: dict[str, Accuracy]
+    clear_records: int
+    clear_majority: float
+    false_negatives: float
+    cut: float
+    rank_correlation: float
+    rank_interval: tuple[float, float]
+    mean_error: float
+    coverage: float
+    half_width: float
+    kept: dict[str, float]
+    weights: dict[str, float]
+    separated: bool
+    clusters: Clustering
+    four: Clustering
+    unseen: Unseen
+    mispredictions: list[Misprediction]
+    calibration: list[tuple[float, float, int]] = field(default_factory=list)
+
+
+@one_thread()
+def evaluate_kind(
+    records: Records, *, curves: Curves | None = None, cost: float = COST, seed: int = 0
+) -> KindReport:
+    """Judge the models of one kind.
+
+    Parameters
+    ----------
+    records
+        All of that kind, those at the boundary included.
+    curves
+        Of the applications beside stressors, as a baseline.
+    cost
+        What a missed danger weighs against a needless warning.
+    seed
+        Of folds and bootstrap.
+
+    Raises
+    ------
+    InputError
+        There are too few records, or all are of one class.
+    """
+    certain = records.where(~records.spans)
+    check_enough(certain)
+    dangerous = certain.dangerous
+    share = float(dangerous.mean())
+    majority = np.full(len(certain), share > 0.5)
+    base = (majority == dangerous).astype(np.float64)
+
+    def judged(right: Floats, own: Records = certain, own_base: Floats = base) -> Accuracy:
+        return _accuracy(right, own_base, own.victim, seed)
+
+    drawn: dict[str, Folds] = {"random": at_random, "pair": by_pair}
+    schemes = {**drawn, "application": each_application, "family": each_family}
+    accuracies = {name: judged(_right(certain, folds, seed)) for name, folds in schemes.items()}
+    stepwise = {
+        name: judged(_right_stepwise(certain, folds, seed))
+        for name, folds in {**drawn, "application": by_application}.items()
+    }
+    unseen = judge_unseen(certain)
+    groups = cluster(certain, seed=seed)
+    clear = certain.without(groups.dangerous_places)
+    clear_accuracies, clear_majority = {}, 0.0
+    if is_enough(clear):
+        clear_base = np.full(len(clear), 2 * clear.dangerous.sum() > len(clear)) == clear.dangerous
+        clear_majority = float(clear_base.mean())
+        clear_accuracies = {
+            name: judged(_right(clear, folds, seed), clear, clear_base.astype(np.float64))
+            for name, folds in (("random", at_random), ("application", each_application))
+        }
+    every_base = np.full(len(records), 2 * records.dangerous.sum() > len(records)) == records.dangerous
+    included = judged(_right(records, each_application, seed), records, every_base.astype(np.float64))
+    whole = fit_stepwise(certain)
+    names = [f"{side} {name}" for side in ("victim", "opponent") for name in certain.features.counters]
+    half_width = float(np.quantile(np.abs(unseen.errors), _COVERAGE))
+    return KindReport(
+        records=certain,
+        excluded=len(records) - len(certain),
+        single=int(np.isnan(certain.low).sum()),
+        majority=float(base.mean()),
+        twins=judged((no_twins(certain) == dangerous).astype(np.float64)),
+        accuracies=accuracies,
+        stepwise=stepwise,
+        nearest=judged(((unseen.nearest > certain.threshold) == dangerous).astype(np.float64)),
+        curves=None if curves is None else _judge_curves(records, curves, unseen, base, seed),
+        included=included,
+        clear=clear_accuracies,
+        clear_records=len(clear),
+        clear_majority=clear_majority,
+        false_negatives=float(((unseen.probability <= cut_of(cost)) & dangerous).mean()),
+        cut=cut_of(cost),
+        rank_correlation=rank_of(unseen.loss, certain.loss),
+        rank_interval=_rank_interval(unseen.loss, certain, seed),
+        mean_error=float(np.abs(unseen.loss - certain.loss).mean()),
+        coverage=_covered(certain, unseen, seed),
+        half_width=half_width,
+        kept={names[column]: float(p) for column, p in zip(whole.columns, whole.p_values, strict=True)},
+        weights={names[column]: float(w) for column, w in zip(whole.columns, whole.weights, strict=True)},
+        separated=whole.separated,
+        clusters=groups,
+        four=cluster(certain, min(THESIS_K, len(certain.places)), seed),
+        unseen=unseen,
+        mispredictions=_mispredictions(certain, unseen),
+        calibration=_calibration(unseen.probability, dangerous),
+    )
+
+
+def _judge_curves(
+    records: Records, curves: Curves, unseen: Unseen, base: Floats, seed: int
+) -> CurveReport | None:
+    """Judge curves on the certain records: a loss is fitted on whether its interval has t in it or not."""
+    certain = ~records.spans
+    predicted = predict_unseen(records, curves)[certain]
+    known = ~np.isnan(predicted)
+    if not known.any():
+        return None
+    own, told, model = records.where(certain).where(known), predicted[known], unseen.loss[known]
+    right = ((told > own.threshold) == own.dangerous).astype(np.float64)
+    return CurveReport(
+        records=len(own),
+        accuracy=_accuracy(right, base[known], own.victim, seed),
+        rank_correlation=rank_of(told, own.loss),
+        rank_interval=_rank_interval(told, own, seed),
+        mean_error=float(np.abs(told - own.loss).mean()),
+        model_rank_correlation=rank_of(model, own.loss),
+        model_mean_error=float(np.abs(model - own.loss).mean()),
+        curves=curves,
+    )
+
+
+def is_enough(records: Records) -> bool:
+    """Say whether there are records of applications enough to fit and judge a model of danger."""
+    return len(records) >= _FEWEST_RECORDS and len(records.places) >= _FEWEST_APPLICATIONS
+
+
+def check_enough(records: Records) -> None:
+    """Raise InputError unless there are enough records of both classes to fit and judge a model."""
+    apps = len(records.places)
+    if not is_enough(records):
+        raise InputError(
+            f"{len(records)} certain pairs of {apps} applications of kind {records.kind} are too "
+            f"few; {_FEWEST_RECORDS} of {_FEWEST_APPLICATIONS} are wanted: measure more with "
+            "`osub predict measure`"
+        )
+    if records.dangerous.all() or not records.dangerous.any():
+        word = "exceed" if records.dangerous.all() else "stay under"
+        raise InputError(
+            f"all {len(records)} certain pairs of kind {records.kind} {word} {records.threshold:g}: there is "
+            "nothing to tell apart; choose another --threshold, or measure applications that differ more"
+        )
+
+
+@one_thread()
+def judge_unseen(records: Records) -> Unseen:
+    """Return what models say of victims that they have not seen, each of them left out in turn."""
+    count = len(records)
+    likely, loss, nearest = np.full(count, np.nan), np.zeros(count), np.zeros(count)
+    splits = [split for split in each_application(records, FOLDS, 0) if split.is_usable]
+    for split in splits:
+        train, test = records.where(split.train), records.where(split.test)
+        design = Scaling.of(train).design(test)
+        likely[split.test] = probability(fit_danger(train).values(design))
+        loss[split.test] = fit_loss(train).values(design)
+        nearest[split.test] = nearest_loss(train, test)
+    likely = np.nan_to_num(likely, nan=0.5)
+    return Unseen(likely, loss, nearest, loss - records.loss)
+
+
+def _right(records: Records, folds: Folds, seed: int) -> Floats:
+    """Return how often each record was judged right at a cut of a half."""
+    right, times = np.zeros(len(records)), np.zeros(len(records))
+    drawn = folds in (at_random, by_pair)
+    for repeat in range(REPEATS if drawn else 1):
+        for split in folds(records, FOLDS, seed + repeat):
+            if not split.is_usable:
+                continue
+            train, test = records.where(split.train), records.where(split.test)
+            odds = fit_danger(train).values(Scaling.of(train).design(test))
+            right[split.test] += (odds > 0) == test.dangerous
+            times[split.test] += 1
+    shares: Floats = right / np.maximum(times, 1)
+    return shares
+
+
+def _right_stepwise(records: Records, folds: Folds, seed: int) -> Floats:
+    right = np.zeros(len(records))
+    for split in folds(records, FOLDS, seed):
+        if split.is_usable:
+            train, test = records.where(split.train), records.where(split.test)
+            right[split.test] = (fit_stepwise(train).probabilities(test) > 0.5) == test.dangerous
+    return right
+
+
+def _accuracy(right: Floats, base: Floats, victims: np.ndarray, seed: int) -> Accuracy:
+    drawn = _bootstrap(victims, seed)
+    sums = drawn @ np.column_stack([np.bincount(victims, weights=values) for values in (right, base)])
+    counts = drawn @ np.bincount(victims)
+    shares = sums / counts[:, np.newaxis]
+    low, high = np.quantile(shares[:, 0], (0.025, 0.975))
+    margin_low, margin_high = np.quantile(shares[:, 0] - shares[:, 1], (0.025, 0.975))
+    return Accuracy(
+        accuracy=float(right.mean()),
+        low=float(low),
+        high=float(high),
+        margin=float(right.mean() - base.mean()),
+        margin_low=float(margin_low),
+        margin_high=float(margin_high),
+    )
+
+
+def _bootstrap(victims: np.ndarray, seed: int) -> Floats:
+    """Return how often each place is drawn, victims being drawn with replacement; shape (draws, places)."""
+    occurring = np.unique(victims)
+    rng = np.random.default_rng(seed)
+    picks = rng.integers(0, len(occurring), size=(_DRAWS, len(occurring)))
+    drawn = np.zeros((_DRAWS, int(victims.max()) + 1))
+    np.add.at(drawn, (np.arange(_DRAWS)[:, np.newaxis], occurring[picks]), 1.0)
+    return drawn
+
+
+def rank_of(predicted: Floats, measured: Floats) -> float:
+    """Return Spearman's correlation, 0 where one of both is constant."""
+    if np.ptp(predicted) == 0 or np.ptp(measured) == 0:
+        return 0.0
+    return float(spearmanr(predicted, measured).statistic)
+
+
+def _rank_interval(predicted: Floats, records: Records, seed: int) -> tuple[float, float]:
+    """Return the 95 % interval of the rank correlation, victims being drawn with replacement."""
+    rows = [np.flatnonzero(records.victim == place) for place in np.unique(records.victim)]
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(200):
+        chosen = np.concatenate([rows[pick] for pick in rng.integers(0, len(rows), len(rows))])
+        found.append(rank_of(predicted[chosen], records.loss[chosen]))
+    low, high = np.quantile(found, (0.025, 0.975))
+    return float(low), float(high)
+
+
+def _covered(records: Records, unseen: Unseen, seed: int) -> float:
+    """Return how often a 90 % interval that other victims gave has the measured loss in it."""
+    inside = np.zeros(len(records), dtype=bool)
+    for split in by_application(records, FOLDS, seed):
+        if split.test.any() and not split.test.all():
+            width = np.quantile(np.abs(unseen.errors[~split.test]), _COVERAGE)
+            inside[split.test] = np.abs(unseen.errors[split.test]) <= width
+    return float(inside.mean())
+
+
+def _mispredictions(records: Records, unseen: Unseen) -> list[Misprediction]:
+    wrong = (unseen.probability > 0.5) != records.dangerous
+    names = records.features.applications
+    found = [
+        Misprediction(
+            names[records.victim[place]],
+            names[records.opponent[place]],
+            float(records.loss[place]),
+            bool(records.dangerous[place]),
+            float(unseen.probability[place]),
+        )
+        for place in np.flatnonzero(wrong)
+    ]
+    return sorted(found, key=lambda one: -abs(one.predicted - one.dangerous))
+
+
+def _calibration(likely: Floats, dangerous: Flags, bins: int = 8) -> list[tuple[float, float, int]]:
+    order = np.argsort(likely, kind="stable")
+    return [
+        (float(likely[own].mean()), float(dangerous[own].mean()), len(own))
+        for own in np.array_split(order, bins)
+        if len(own)
+    ]
