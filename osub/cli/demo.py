@@ -9,11 +9,11 @@ from typing import Annotated
 
 import msgspec
 import typer
-from analysis.tables.terminal_table import metrics_tables
-from analysis.verdict.verdict_in_terminal import verdict_lines
 from rich.text import Text
 
 from analysis.comparison import error_tables
+from analysis.tables.terminal_table import metrics_tables
+from analysis.verdict.verdict_in_terminal import verdict_lines
 from osub.cli.replay.watch import watch_replay
 from osub.cli.terminal import Console
 from osub.cli.trace.files import Lenient

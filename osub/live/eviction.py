@@ -14,7 +14,7 @@ from simulator.eviction.jobs_file import read_cells
 from simulator.eviction.live import LiveAnswers
 from simulator.eviction.problem import MOST_LOSS, MOST_MINUTES
 from simulator.eviction.running import Known, Rules, Running, World, look
-from submitter.eviction.orders import Fate, Order
+from submitter.eviction.eviction_orders import Fate, Order
 
 
 def read_known(path: Path, *, has_system: bool) -> dict[str, Known]:

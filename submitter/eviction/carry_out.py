@@ -18,7 +18,7 @@ from foundation.one_line import one_line
 from foundation.slurm import Job, JobState, SlurmClient
 from foundation.slurm.faults import SlurmRefusedError, SlurmUnreachableError, UnreadableJobError
 from foundation.slurm.run import Answer
-from submitter.eviction.orders import Fate, Order, Requeue, Ways, system_words
+from submitter.eviction.eviction_orders import Fate, Order, Requeue, Ways, system_words
 
 POLL_S = 1.0
 END_PATIENCE_S = 60.0

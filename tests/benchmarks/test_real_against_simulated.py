@@ -23,9 +23,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from analysis.comparison.job_by_job import run_errors
 from submitter.plan.replay_options import ReplayOptions
 
+from analysis.comparison.job_by_job import run_errors
 from deploy.local import Gang, Shape
 from deploy.shape import Scheduler
 from foundation.records import load_run

@@ -29,7 +29,7 @@ import pytest
 from analysis.comparison.job_by_job import pair
 from deploy.local import Shape
 from foundation.records import Run, load_run
-from submitter.options import ReplayOptions
+from submitter.plan.replay_options import ReplayOptions
 from tests.fixtures.validation_runs import FOLDER, arrivals, child, replay, write_apps, write_trace
 from tests.fixtures.voice import say
 

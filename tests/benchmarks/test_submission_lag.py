@@ -17,8 +17,8 @@ import pytest
 from deploy.local import LocalCluster, Shape
 from deploy.local.host import find_program
 from foundation.records import load_run
-from submitter.options import ReplayOptions
-from submitter.replay import Replay
+from submitter.plan.replay_options import ReplayOptions
+from submitter.replay.replay_loop import Replay
 
 JOBS, RATE = 500, 20.0
 

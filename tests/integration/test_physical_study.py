@@ -15,7 +15,7 @@ from osub.physical.found import claims
 from osub.physical.layouts import DEDICATED, GANGD
 from osub.physical.plan import FIRST, Item, Plan, known_layouts
 from osub.physical.results import gather
-from submitter.replay import Collect, Look, Replay
+from submitter.replay.replay_loop import Collect, Look, Replay
 from tests.unit.physical.made import first_trace, full_size
 from workloads.swf import SwfTrace
 

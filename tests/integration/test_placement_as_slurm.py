@@ -15,8 +15,8 @@ import pytest
 
 from deploy.local import LocalCluster, Shape
 from deploy.shape import Scheduler
-from submitter.options import ReplayOptions
-from submitter.replay import Replay
+from submitter.plan.replay_options import ReplayOptions
+from submitter.replay.replay_loop import Replay
 from tests.fixtures.slurm_decisions import SETTINGS, Places
 
 pytestmark = [pytest.mark.slurm, pytest.mark.beside]

@@ -16,9 +16,9 @@ import pytest
 from deploy.local import LocalCluster, Shape
 from foundation.records import Run, load_run
 from foundation.slurm import CommandSlurm, JobSnapshot, SubmitRequest
-from submitter.options import ReplayOptions
-from submitter.replay import Progress, Replay, Wish
-from submitter.timing import Timing
+from submitter.plan.replay_options import ReplayOptions
+from submitter.plan.replay_timing import Timing
+from submitter.replay.replay_loop import Progress, Replay, Wish
 from tests.fixtures.replay_world import events, rows
 from tests.integration.conftest import empty_folder, end_cluster
 from tests.integration.waiting import REVOKED_S

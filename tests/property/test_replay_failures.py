@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from foundation.records import load_run
 from foundation.slurm import Job, JobSnapshot, JobState, SubmitRequest, UnreadableJob
 from foundation.slurm.fake import SubmitFault
-from submitter.follow import _STATES
-from submitter.options import ReplayOptions
-from submitter.replay import Progress, Wish
-from submitter.timing import Timing
+from submitter.follow.job_rows import _STATES
+from submitter.plan.replay_options import ReplayOptions
+from submitter.plan.replay_timing import Timing
+from submitter.replay.replay_loop import Progress, Wish
 from tests.fixtures.replay_world import START, World, make_world, write_trace
 from tests.fixtures.tier import choose
 

@@ -17,7 +17,7 @@ from osub.cli.out_file import Force, check_free
 from simulator.eviction import Question, Solver, solve
 from simulator.eviction.jobs_file import read_jobs
 from simulator.eviction.solve import LIMIT_S
-from submitter.eviction.orders import Requeue, Ways, read_template
+from submitter.eviction.eviction_orders import Requeue, Ways, read_template
 
 
 def evict(

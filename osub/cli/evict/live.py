@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import typer
+from submitter.eviction.eviction_orders import Fate, Ways, commands
 
 from foundation.errors import UsageError
 from osub.cli.evict.answers_shown import facts_of, show_answers
@@ -20,7 +21,6 @@ from osub.live.evicting import Found, Wanted, check_freed, eviction_of, look_and
 from osub.live.eviction import check_program
 from simulator.eviction import Answer
 from submitter.eviction.carry_out import Eviction
-from submitter.eviction.orders import Fate, Ways, commands
 
 
 def evict_live(
@@ -42,7 +42,7 @@ def evict_live(
     found = look_and_answer(around, wanted)
     answers = found.answers.answers
     if html is not None:
-        from simulator.eviction.page import write_trade_off
+        from simulator.eviction.eviction_page import write_trade_off
 
         write_trade_off(html, found.facts, found.answers.question, {wanted.solver.value: answers})
     if not as_json:

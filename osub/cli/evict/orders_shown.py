@@ -11,7 +11,7 @@ from rich.text import Text
 
 from osub.cli.terminal import Console
 from submitter.eviction.carry_out import End, Outcome
-from submitter.eviction.orders import Fate, Order, Ways, commands
+from submitter.eviction.eviction_orders import Fate, Order, Ways, commands
 
 STYLES = {
     End.CANCELLED: "green",

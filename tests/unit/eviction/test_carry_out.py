@@ -11,7 +11,7 @@ from foundation.errors import HostError, UsageError
 from foundation.slurm import FakeSlurm, Job, JobState, Receiver, SubmitRequest
 from foundation.slurm.run import Answer
 from submitter.eviction.carry_out import END_PATIENCE_S, End, Eviction, Outcome
-from submitter.eviction.orders import Fate, Order, Requeue, Ways, commands, read_template
+from submitter.eviction.eviction_orders import Fate, Order, Requeue, Ways, commands, read_template
 
 KILL, APP, SYSTEM = Fate.KILL, Fate.APP, Fate.SYSTEM
 

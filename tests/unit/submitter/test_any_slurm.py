@@ -10,11 +10,11 @@ import pytest
 from foundation.errors import ClusterError, UsageError
 from foundation.records import load_run
 from foundation.slurm import FakeSlurm, Node, Partition, SubmitRequest
-from submitter.options import ReplayOptions, restored
-from submitter.plan import Oversize, PlanOptions, make_plan
-from submitter.replay import Wish
-from submitter.request import submit_request
-from submitter.target import DownNodes, Wanted, look_at_target
+from submitter.plan.replay_options import ReplayOptions, restored
+from submitter.plan.replay_plan import Oversize, PlanOptions, make_plan
+from submitter.plan.target_cluster import DownNodes, Wanted, look_at_target
+from submitter.replay.job_request import submit_request
+from submitter.replay.replay_loop import Wish
 from tests.fixtures.replay_world import World, make_world, rows
 from workloads.swf import SwfHeader, SwfJob, SwfTrace
 

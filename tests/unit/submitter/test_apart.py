@@ -9,10 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from foundation.errors import InputError, UsageError
-from osub.live.pairing import check_beside, danger_of
-from submitter.apart import (
+from submitter.plan.apart_applications import (
     PAIRING_NAME,
     Danger,
     applications_of,
@@ -22,11 +19,14 @@ from submitter.apart import (
     read_apart,
     write_apart,
 )
-from submitter.apps import AppChoice, read_apps
-from submitter.options import ReplayOptions
+from submitter.plan.apps_table import AppChoice, read_apps
+from submitter.plan.replay_options import ReplayOptions
+from submitter.plan.target_cluster import Pool, Target
+from submitter.replay.job_request import submit_request
+
+from foundation.errors import InputError, UsageError
+from osub.live.pairing import check_beside, danger_of
 from submitter.plan import Plan, PlannedJob
-from submitter.request import submit_request
-from submitter.target import Pool, Target
 from tests.fixtures.tier import examples
 
 NAMES = ("a", "b", "c", "d", "e")

@@ -7,8 +7,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from submitter.plan import PlannedJob
-from submitter.script import batch_script
+from submitter.plan.job_script import batch_script
+from submitter.plan.replay_plan import PlannedJob
 
 SCONTROL = """#!/bin/sh
 case "$*" in

@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 
 from foundation.slurm import FakeSlurm
-from submitter.begin import draw_up
-from submitter.dry_run import dry_run
-from submitter.options import ReplayOptions
+from submitter.plan.replay_options import ReplayOptions
+from submitter.replay.begin_run import draw_up
+from submitter.replay.dry_replay import dry_run
 from tests.fixtures.replay_world import write_trace
 
 

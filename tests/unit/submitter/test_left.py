@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from foundation.records import JobEntry, JobRecord
-from submitter.left import time_left_s
-from submitter.plan import PlannedJob
+from submitter.plan.replay_plan import PlannedJob
+from submitter.replay.time_left import time_left_s
 
 
 def planned(trace_job: int, due_s: float, dedicated_s: float, cores: int = 1) -> PlannedJob:

@@ -8,10 +8,10 @@ import pytest
 
 from foundation.records import Run
 from foundation.slurm import Job, JobSnapshot, JobState
-from submitter.options import ReplayOptions
-from submitter.replay import Progress, Wish
-from submitter.stuck import Hope, StuckJobs, hope_of
-from submitter.timing import Timing
+from submitter.follow.stuck_jobs import Hope, StuckJobs, hope_of
+from submitter.plan.replay_options import ReplayOptions
+from submitter.plan.replay_timing import Timing
+from submitter.replay.replay_loop import Progress, Wish
 from tests.fixtures.replay_world import START, World, events, make_world, rows, write_trace
 
 

@@ -14,9 +14,9 @@ from foundation.slurm import Job, JobSnapshot, JobState, SubmitRequest, Unreadab
 from foundation.slurm.accounting import Accounted
 from foundation.slurm.fake import SubmitFault, account_of
 from foundation.slurm.faults import SlurmUnreachableError
-from submitter.follow import Submission
-from submitter.replay import Progress, Wish
-from submitter.workers import WorkerThread
+from submitter.follow.job_rows import Submission
+from submitter.replay.replay_loop import Progress, Wish
+from submitter.replay.work_beside import WorkerThread
 from tests.fixtures.replay_world import START, World, events, make_world, rows, write_trace
 
 JOBS = [(1, 0, 3, 1), (2, 1, 3, 1), (3, 2, 3, 1)]
@@ -207,7 +207,7 @@ def test_the_death_of_the_submitting_thread_ends_the_replay(
     world = make_world(tmp_path)
     session = world.begin(trace)
     session._employ = lambda name, worker, promptly: WorkerThread(name, worker, promptly=promptly)
-    monkeypatch.setattr("submitter.pace.Submissions.step", lambda _: 1 // 0)
+    monkeypatch.setattr("submitter.replay.timed_submission.Submissions.step", lambda _: 1 // 0)
     with pytest.raises(ClusterError, match=r"submitting thread failed \(ZeroDivisionError.*--resume"):
         session.run(world.limit(3600))
     monkeypatch.undo()

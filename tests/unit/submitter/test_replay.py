@@ -16,9 +16,9 @@ import pytest
 from foundation.errors import ClusterError, InputError, OutputError
 from foundation.records import HostRecord, load_run
 from foundation.slurm import FakeSlurm, JobSnapshot, JobState, SubmitRequest
-from submitter.options import ReplayOptions
-from submitter.replay import Progress, Replay, Wish
-from submitter.timing import Timing
+from submitter.plan.replay_options import ReplayOptions
+from submitter.plan.replay_timing import Timing
+from submitter.replay.replay_loop import Progress, Replay, Wish
 from tests.fixtures.replay_world import make_world
 
 TRACE = "".join(

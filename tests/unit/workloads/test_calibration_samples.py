@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import HostError
-from submitter.lone_jobs import Outcome
-from submitter.samples import Sampled, fit_kind
+from submitter.calibration.calibration_samples import Sampled, fit_kind
+from submitter.calibration.lone_jobs import Outcome
 from workloads.rrba.calibration_kinds import Kind, kind_of
 from workloads.rrba.steps.calibrations import load_calibrations
 

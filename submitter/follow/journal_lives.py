@@ -13,7 +13,7 @@ import msgspec
 
 from foundation.records import AllocationCause, AllocationRecord, JobEntry, Placement
 from foundation.slurm import Job
-from submitter.stamps import Stamps
+from submitter.follow.job_stamps import Stamps
 
 StampsOf = Callable[[int], Stamps]
 """What a job's life, from 0, stamped."""

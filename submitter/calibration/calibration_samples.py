@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from foundation.errors import HostError
-from submitter.lone_jobs import Outcome
+from submitter.calibration.lone_jobs import Outcome
 from workloads.rrba.calibration_kinds import Kind
 from workloads.rrba.steps.calibrations import Calibration, Key, store_calibration
 from workloads.rrba.steps.step_samples import Line, Sample, fit_line, sample_lengths

@@ -11,19 +11,19 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cache, partial
 
 import msgspec
+from submitter.follow.job_copies import choose_copy, forbid, own_jobs
+from submitter.follow.job_stamps import JOBS_FOLDER, look_again, read_stamps
+from submitter.follow.journal_lives import StampsOf
+from submitter.follow.reconcile import job_of, submissions
+from submitter.follow.slurm_poll import Answer
+from submitter.follow.stuck_jobs import Blocked, Hope, StuckJobs, hope_of, nodes_up
+from submitter.plan.replay_timing import Timing
 
 from foundation.errors import ClusterError
 from foundation.records import JobEntry, JobRecord, RunWriter
 from foundation.slurm import Job, SlurmClient
 from foundation.slurm.accounting import Accounted
-from submitter.copies import choose_copy, forbid, own_jobs
 from submitter.follow import began_again, ended, lost, progressed, reopened, stamps_due, waits
-from submitter.lives import StampsOf
-from submitter.poll import Answer
-from submitter.reconcile import job_of, submissions
-from submitter.stamps import JOBS_FOLDER, look_again, read_stamps
-from submitter.stuck import Blocked, Hope, StuckJobs, hope_of, nodes_up
-from submitter.timing import Timing
 
 # An answer that was long in coming tells of one instant only.
 _LONGEST_STEP_S = 5.0

@@ -19,10 +19,10 @@ import psutil
 from foundation.errors import ClusterError
 from foundation.records import JobRecord
 from foundation.slurm import Job
-from submitter.copies import choose_copy, job_name, own_jobs
-from submitter.follow import planned_row
-from submitter.plan import PlannedJob
-from submitter.stamps import read_stamps
+from submitter.follow.job_copies import choose_copy, job_name, own_jobs
+from submitter.follow.job_rows import planned_row
+from submitter.follow.job_stamps import read_stamps
+from submitter.plan.replay_plan import PlannedJob
 
 _WAIT_S = 60.0
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from foundation.errors import ClusterError, HostError
 from foundation.slurm import SlurmClient, SubmitRequest
-from submitter.plan import RRBA, PlannedJob
-from submitter.script import batch_script
-from submitter.stamps import read_stamps
-from submitter.target import Target
+from submitter.follow.job_stamps import read_stamps
+from submitter.plan.job_script import batch_script
+from submitter.plan.replay_plan import RRBA, PlannedJob
+from submitter.plan.target_cluster import Target
 from workloads.rrba.calibration_kinds import Kind
 
 _POLL_S = 0.05

@@ -20,8 +20,8 @@ import msgspec
 from foundation.errors import InputError, UsageError
 from foundation.one_line import one_line
 from foundation.whole_file import write_whole
-from submitter.plan import Plan, PlannedJob
-from submitter.target import Pool, Target
+from submitter.plan.replay_plan import Plan, PlannedJob
+from submitter.plan.target_cluster import Pool, Target
 
 PAIRING_NAME = "pairing.json"
 _MOST_BYTES = 4 << 20

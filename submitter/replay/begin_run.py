@@ -16,14 +16,22 @@ from foundation.slurm import SlurmClient
 from foundation.slurm.faults import SlurmRefusedError
 from foundation.slurm.scheduling import scheduling_config
 from foundation.units import checked_speedup
-from submitter.apart import Apart, Danger, applications_of, apply, keep_apart, read_apart, write_apart
-from submitter.apps import read_apps
-from submitter.options import ReplayOptions
-from submitter.plan import COUNTS, Plan, make_plan
-from submitter.request import submit_request
-from submitter.stamps import JOBS_FOLDER
-from submitter.target import Target, look_at_target
-from submitter.timing import Clock
+from submitter.follow.job_stamps import JOBS_FOLDER
+from submitter.plan.apart_applications import (
+    Apart,
+    Danger,
+    applications_of,
+    apply,
+    keep_apart,
+    read_apart,
+    write_apart,
+)
+from submitter.plan.apps_table import read_apps
+from submitter.plan.replay_options import ReplayOptions
+from submitter.plan.replay_plan import COUNTS, Plan, make_plan
+from submitter.plan.replay_timing import Clock
+from submitter.plan.target_cluster import Target, look_at_target
+from submitter.replay.job_request import submit_request
 from workloads.swf import SwfTrace, read_swf, write_swf
 from workloads.trace.models.interactive_patterns import embed_patterns
 from workloads.trace.transforms.busy_window import cut_window

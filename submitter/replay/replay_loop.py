@@ -13,28 +13,28 @@ from enum import Enum
 from pathlib import Path
 
 import msgspec
+from submitter.follow.following import Following
+from submitter.follow.job_copies import CLAIM
+from submitter.follow.job_stamps import JOBS_FOLDER, last_line
+from submitter.follow.reconcile import disagreements, submissions
+from submitter.follow.slurm_poll import Poll
+from submitter.plan.apart_applications import Danger, read_apart
+from submitter.plan.replay_options import ReplayOptions, restored
+from submitter.plan.replay_timing import Clock, SystemClock, Timing, look_back_s
+from submitter.plan.target_cluster import Target
+from submitter.replay.begin_run import begin_run, origin_of, plan_again
+from submitter.replay.held_time import HeldTime
+from submitter.replay.job_request import submit_request
+from submitter.replay.resume import recover_rows, wait_for_orphans
+from submitter.replay.time_left import time_left_s
+from submitter.replay.timed_submission import Submissions
+from submitter.replay.work_beside import Running, Worker, WorkerThread
 
 from foundation.errors import InputError, OsubError
 from foundation.records import HostRecord, JobEntry, JobRecord, RunWriter, SliceRecord
 from foundation.slurm import SlurmClient
-from submitter.apart import Danger, read_apart
-from submitter.begin import begin_run, origin_of, plan_again
-from submitter.copies import CLAIM
 from submitter.follow import planned_row, submitted_row
-from submitter.following import Following
-from submitter.left import time_left_s
-from submitter.options import ReplayOptions, restored
-from submitter.pace import Submissions
 from submitter.plan import Plan, PlannedJob
-from submitter.poll import Poll
-from submitter.reconcile import disagreements, submissions
-from submitter.request import submit_request
-from submitter.resume import recover_rows, wait_for_orphans
-from submitter.slices import HeldTime
-from submitter.stamps import JOBS_FOLDER, last_line
-from submitter.target import Target
-from submitter.timing import Clock, SystemClock, Timing, look_back_s
-from submitter.workers import Running, Worker, WorkerThread
 
 _NICENESS = -10
 _LAST_ANSWER_S = 1.0

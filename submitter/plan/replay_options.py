@@ -10,9 +10,9 @@ from pathlib import Path
 from foundation.errors import InputError
 from foundation.records import GangSettings, RunInfo
 from foundation.records.run_info import Option
-from submitter.plan import Oversize, PlanOptions
-from submitter.target import Wanted
-from submitter.timing import PATIENCE_S, Timing
+from submitter.plan.replay_plan import Oversize, PlanOptions
+from submitter.plan.replay_timing import PATIENCE_S, Timing
+from submitter.plan.target_cluster import Wanted
 
 _WORDS = ("partition", "interactive_partition", "account", "qos", "reservation")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from foundation.errors import UsageError
 from foundation.units import counted
-from submitter.target import Target
+from submitter.plan.target_cluster import Target
 from workloads.swf import read_swf, write_swf
 from workloads.trace.scaling.miniature import make_miniature
 from workloads.trace.transforms.busy_window import Window

@@ -13,9 +13,9 @@ import msgspec
 from foundation.records import JobEntry, JobRecord, Placement
 from foundation.records.rows import JobState as RowState
 from foundation.slurm import Job, JobState
-from submitter.lives import StampsOf, instant, put_back, since, with_life
-from submitter.plan import PlannedJob, quoted
-from submitter.stamps import Stamps
+from submitter.follow.job_stamps import Stamps
+from submitter.follow.journal_lives import StampsOf, instant, put_back, since, with_life
+from submitter.plan.replay_plan import PlannedJob, quoted
 
 _STATES: dict[JobState, RowState] = {
     JobState.COMPLETED: "COMPLETED",

@@ -14,8 +14,8 @@ from typing import Literal
 
 from foundation.errors import InputError, UsageError
 from foundation.units import counted, kib_to_mib, seconds_to_minutes_up
-from submitter.apps import AppChoice
-from submitter.target import Pool, Target
+from submitter.plan.apps_table import AppChoice
+from submitter.plan.target_cluster import Pool, Target
 from workloads.job_shape import JobShape
 from workloads.swf import SwfJob, SwfTrace
 
@@ -76,7 +76,7 @@ class PlannedJob:
     """One submission; seconds are the run's own, ``due_s`` from its second 0.
 
     ``application`` is what the job runs, where a table names it; ``away_from`` nodes to which it must not go,
-    and ``is_alone`` whether nobody may share its cores (``submitter.apart``).
+    and ``is_alone`` whether nobody may share its cores (``submitter.plan.apart_applications``).
     """
 
     trace_job: int

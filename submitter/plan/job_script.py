@@ -14,7 +14,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from submitter.plan import EIBA, RRBA, PlannedJob
+from submitter.plan.replay_plan import EIBA, RRBA, PlannedJob
 
 _HEAD = """\
 #!/bin/sh

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from foundation.one_line import one_line
 from foundation.slurm.sbatch import sbatch_options
-from submitter.options import ReplayOptions
-from submitter.plan import Plan
-from submitter.request import submit_request
-from submitter.target import Target
+from submitter.plan.replay_options import ReplayOptions
+from submitter.plan.replay_plan import Plan
+from submitter.plan.target_cluster import Target
+from submitter.replay.job_request import submit_request
 
 
 def dry_run(plan: Plan, target: Target, options: ReplayOptions, run: Path) -> Iterator[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from foundation.records import JobRecord
 from foundation.slurm import Job
 from foundation.slurm.accounting import Accounted
-from submitter.follow import row_state
+from submitter.follow.job_rows import row_state
 
 CLOSE_S = 2.0
 _KILLED = ("CANCELLED", "TIMEOUT", "NODE_FAIL")

@@ -1,0 +1,1 @@
+"""Jobs that run alone on a cluster, for the calibration of ``rrba``."""

@@ -1,0 +1,1 @@
+"""The replay: a clock that submits what was planned, and goes on where a killed one ended."""
