@@ -10,9 +10,9 @@ save their work within two minutes, leave, and wait again.
 
 from __future__ import annotations
 
-from simulator.job import Job
-from simulator.policies.events import Arrived, Event, Timer
-from simulator.policies.rule import Desk, Preemption
+from simulator.policies.interface.policy_events import Arrived, Event, Timer
+from simulator.policies.interface.policy_rule import Desk, Preemption
+from simulator.world.simulated_job import Job
 
 
 class MakeWay:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from simulator.engine.cluster import Cluster
-from simulator.job import Job
-from simulator.placement.rule import Cores
-from simulator.policies.rule import Desk
+from simulator.engine.state.cluster_view import Cluster
+from simulator.placement.placement_rule import Cores
+from simulator.policies.interface.policy_rule import Desk
+from simulator.world.simulated_job import Job
 
 
 class ShortestFirst:

@@ -10,10 +10,10 @@ from foundation.errors import UsageError
 from foundation.one_line import one_line
 from foundation.slurm import SlurmClient
 from simulator.eviction import Choice
+from simulator.eviction.eviction_problem import MOST_LOSS, MOST_MINUTES
 from simulator.eviction.jobs_file import read_cells
-from simulator.eviction.live import LiveAnswers
-from simulator.eviction.problem import MOST_LOSS, MOST_MINUTES
-from simulator.eviction.running import Known, Rules, Running, World, look
+from simulator.eviction.live_answers import LiveAnswers
+from simulator.eviction.running_jobs import Known, Rules, Running, World, look
 from submitter.eviction.eviction_orders import Fate, Order
 
 

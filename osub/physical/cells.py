@@ -9,7 +9,7 @@ from analysis.claims.estimate import estimate
 from osub.physical.outcome import Outcome
 from osub.physical.plan import DAY, FIRST
 from osub.physical.results import Results
-from simulator.experiments.tables import ABSENT
+from simulator.experiments.paper_tables import ABSENT
 
 Value = Callable[[Outcome], float]
 NAMES = {FIRST: "first hours", DAY: "whole day"}

@@ -16,7 +16,7 @@ from osub.physical.layouts import DEDICATED, GANGD
 from osub.physical.outcome import SHARES, Outcome
 from osub.physical.plan import DAY, FIRST
 from osub.physical.results import Results
-from simulator.experiments.page import Drawing
+from simulator.experiments.experiment_page import Drawing
 from workloads.swf import SwfTrace
 from workloads.trace.scaling.thesis_days import INTERACTIVE_QUEUE, JOB_OF_FIGURE_7_8
 

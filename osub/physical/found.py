@@ -21,7 +21,7 @@ from osub.physical.results import Results
 from osub.physical.tables import all_tables
 from osub.physical.tables_jobs import pair_losses
 from simulator.experiments.claim_study import Findings
-from simulator.experiments.page import Drawing
+from simulator.experiments.experiment_page import Drawing
 from workloads.swf import SwfTrace
 
 TITLE = "The thesis's physical study (chapter 7) again"

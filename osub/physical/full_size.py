@@ -14,11 +14,11 @@ from pathlib import Path
 from osub.physical.layouts import INTERACTIVE_CAP
 from osub.physical.outcome import Outcome, outcome_of_frame
 from osub.physical.places import full_trace
-from simulator.choices import Words
-from simulator.options import Cleaning, Oversize
-from simulator.record import job_frame, placement_arrays
-from simulator.session import Session
-from simulator.simulate import Result
+from simulator.recording.run_folder import job_frame, placement_arrays
+from simulator.setting_choices import Words
+from simulator.simulation.one_simulation import Result
+from simulator.simulation.simulation_options import Cleaning, Oversize
+from simulator.simulation_session import Session
 from workloads.swf import SwfTrace, write_swf
 from workloads.trace.scaling.thesis_days import CORES, NODES
 

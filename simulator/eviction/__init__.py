@@ -4,7 +4,7 @@
 the baselines, ``solve`` one call for all of them; ``cheapest`` is the call for a scheduler that preempts.
 """
 
-from simulator.eviction.problem import Answer, Choice, EvictableJob, Question
-from simulator.eviction.solve import Solver, cheapest, solve
+from simulator.eviction.eviction_problem import Answer, Choice, EvictableJob, Question
+from simulator.eviction.solvers import Solver, cheapest, solve
 
 __all__ = ["Answer", "Choice", "EvictableJob", "Question", "Solver", "cheapest", "solve"]

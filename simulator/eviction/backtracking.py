@@ -12,11 +12,11 @@ from collections.abc import Callable
 import numpy as np
 
 from foundation.errors import UsageError
-from simulator.engine.compile import kernel
-from simulator.engine.records import Ints
+from simulator.engine.kernels.compilation import kernel
+from simulator.engine.kernels.field_records import Ints
+from simulator.eviction.eviction_problem import Choice, Question
 from simulator.eviction.greedy import BY_APP, BY_SYSTEM, KEEP, KILLED, NEVER, Columns, chosen
-from simulator.eviction.kernels import run
-from simulator.eviction.problem import Choice, Question
+from simulator.eviction.solver_kernels import run
 
 FAR = 1 << 62
 BRANCHES_A_CALL = 20_000_000

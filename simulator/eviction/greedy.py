@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.engine.compile import kernel
-from simulator.engine.records import Ints
-from simulator.eviction.kernels import run
-from simulator.eviction.problem import Choice, Question, whole_losses
+from simulator.engine.kernels.compilation import kernel
+from simulator.engine.kernels.field_records import Ints
+from simulator.eviction.eviction_problem import Choice, Question, whole_losses
+from simulator.eviction.solver_kernels import run
 
 KEEP, KILLED, BY_APP, BY_SYSTEM = 0, 1, 2, 3
 CHOICES = {KILLED: Choice.KILL, BY_APP: Choice.APP, BY_SYSTEM: Choice.SYSTEM}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foundation.errors import InputError
-from simulator.eviction.problem import MOST_LOSS, MOST_MINUTES, MOST_NODES, EvictableJob
+from simulator.eviction.eviction_problem import MOST_LOSS, MOST_MINUTES, MOST_NODES, EvictableJob
 
 REQUIRED = ("job", "nodes", "loss", "ts_min", "ta_min")
 OPTIONAL = ("wait_min",)

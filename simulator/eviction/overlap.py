@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from simulator.eviction.problem import Choice, EvictableJob
+from simulator.eviction.eviction_problem import Choice, EvictableJob
 
 
 def overlapped_min(jobs: Sequence[EvictableJob], choices: Mapping[str, Choice]) -> float:

@@ -17,8 +17,8 @@ from analysis.claims import LEAST_SEEDS, Row
 from foundation.errors import UsageError
 
 if TYPE_CHECKING:
-    from simulator.experiments.page import Drawing
-    from simulator.experiments.tables import ExperimentTable
+    from simulator.experiments.experiment_page import Drawing
+    from simulator.experiments.paper_tables import ExperimentTable
 
 QUICK_SEEDS = 3
 _STUDIES = "simulator.experiments.studies"

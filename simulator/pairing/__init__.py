@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simulator.pairing.jobs import applications_of
-from simulator.pairing.table import PairTable, read_pair_table, write_pair_table
+from simulator.pairing.job_applications import applications_of
+from simulator.pairing.pair_table import PairTable, read_pair_table, write_pair_table
 
 __all__ = ["PairTable", "applications_of", "read_pair_table", "write_pair_table"]

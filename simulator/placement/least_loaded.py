@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from simulator.engine.bits import WORD_BITS, bit_index, count_bits, lowest_bits
-from simulator.engine.compile import kernel
-from simulator.engine.room import fits
-from simulator.engine.state import State
+from simulator.engine.cores.room_for_job import fits
+from simulator.engine.kernels.compilation import kernel
+from simulator.engine.state.bit_sets import WORD_BITS, bit_index, count_bits, lowest_bits
+from simulator.engine.state.engine_state import State
 
 
 @kernel

@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulator.experiments.hybrid.made import made_workload
-from simulator.experiments.hybrid.study import NODES
-from simulator.experiments.hybrid.survey import EVEN, MECHANISMS, OVERHEAD, drawn
-from simulator.hybrid.run import run_jobs
-from simulator.options import cleaning_of
-from simulator.system import System, single_queue
-from simulator.workload import Workload, make_workload
+from simulator.experiments.hybrid.hybrid_study import NODES
+from simulator.experiments.hybrid.hybrid_survey import EVEN, MECHANISMS, OVERHEAD, drawn
+from simulator.experiments.hybrid.made_theta import made_workload
+from simulator.hybrid.hybrid_run import run_jobs
+from simulator.simulation.simulation_options import cleaning_of
+from simulator.simulation.trace_workload import Workload, make_workload
+from simulator.world.simulated_system import System, single_queue
 from tests.fixtures.voice import say
 from workloads.swf import load_columns
 

@@ -27,11 +27,11 @@ import numpy as np
 import pytest
 
 from foundation.units import US_PER_S
-from simulator.choices import Words, setting_of
-from simulator.experiments.datasets import cleaned, with_interactive_jobs, with_patterns
-from simulator.options import Cleaning, Setting
-from simulator.simulate import simulate
-from simulator.workload import Workload, make_workload
+from simulator.experiments.thesis.thesis_datasets import cleaned, with_interactive_jobs, with_patterns
+from simulator.setting_choices import Words, setting_of
+from simulator.simulation.one_simulation import simulate
+from simulator.simulation.simulation_options import Cleaning, Setting
+from simulator.simulation.trace_workload import Workload, make_workload
 from tests.fixtures.gang_trials import Figures, middle
 from tests.fixtures.voice import say
 from tests.validation.simulator.test_golden_schedules import flat_easy

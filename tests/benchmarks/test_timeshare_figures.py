@@ -16,7 +16,7 @@ import pytest
 
 from foundation.units import US_PER_S
 from simulator.experiments.timesharing.edison import DAYS, NODES, Edison
-from simulator.timeshare.state import Demands
+from simulator.timeshare.timeshare_state import Demands
 from tests.fixtures.voice import say
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]

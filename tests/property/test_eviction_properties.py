@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.eviction import Answer, Choice, EvictableJob, Question, Solver, cheapest, solve
-from simulator.eviction.items import job_items
-from simulator.eviction.problem import whole_losses
-from simulator.eviction.table import Table
+from simulator.eviction.eviction_problem import whole_losses
+from simulator.eviction.programme_items import job_items
+from simulator.eviction.programme_table import Table
 from tests.fixtures.tier import examples
 
 EVERY: tuple[Choice | None, ...] = (Choice.KILL, Choice.APP, Choice.SYSTEM, None)

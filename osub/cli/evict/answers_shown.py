@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from osub.cli.terminal import Console
+from simulator.eviction.answer_rows import alike, answer_rows
+from simulator.eviction.eviction_problem import Answer, Choice, EvictableJob
 from simulator.eviction.overlap import overlapped_min
-from simulator.eviction.problem import Answer, Choice, EvictableJob
-from simulator.eviction.text import alike, answer_rows
 
 LEAST_BAR, MOST_BAR = 4, 40
 FRAME = 3

@@ -16,7 +16,7 @@ from osub.cli.evict.answers_shown import show_answers, to_json
 from osub.cli.out_file import Force, check_free
 from simulator.eviction import Question, Solver, solve
 from simulator.eviction.jobs_file import read_jobs
-from simulator.eviction.solve import LIMIT_S
+from simulator.eviction.solvers import LIMIT_S
 from submitter.eviction.eviction_orders import Requeue, Ways, read_template
 
 
@@ -146,7 +146,7 @@ def evict(
     from osub.cli.evict.live import evict_live
     from osub.live.evicting import Wanted
     from osub.live.eviction import read_known
-    from simulator.eviction.running import Rules
+    from simulator.eviction.running_jobs import Rules
 
     if signal not in {one.name.removeprefix("SIG") for one in Signals}:
         raise UsageError(f"--signal: there is no signal {signal!r}; one is named as USR1 is")
@@ -214,7 +214,7 @@ def _answer_table(
         f"{solver}; loss in node-hours, times in minutes."
     )
     if html is not None:
-        from simulator.eviction.page import write_trade_off
+        from simulator.eviction.eviction_page import write_trade_off
 
         beside = [] if solver is Solver.GREEDY else solve(question, Solver.GREEDY)
         write_trade_off(html, [fact], question, {solver.value: answers, "greedy": beside})

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 import typer
-from submitter.eviction.eviction_orders import Fate, Ways, commands
 
 from foundation.errors import UsageError
 from osub.cli.evict.answers_shown import facts_of, show_answers
@@ -21,6 +20,7 @@ from osub.live.evicting import Found, Wanted, check_freed, eviction_of, look_and
 from osub.live.eviction import check_program
 from simulator.eviction import Answer
 from submitter.eviction.carry_out import Eviction
+from submitter.eviction.eviction_orders import Fate, Ways, commands
 
 
 def evict_live(

@@ -96,8 +96,9 @@ def thesis_6(
     author published with the program have them --interleaved.
     """
     check_free(html, force, makes_folder=True)
+    from simulator.experiments.thesis.thesis_datasets import DATA_SETS
+
     from simulator.experiments.chapters import chapter_6
-    from simulator.experiments.datasets import DATA_SETS
 
     chosen = _data_sets(survey, len(DATA_SETS))
     with progress() as bar:
@@ -131,7 +132,7 @@ def _data_sets(text: str, most: int) -> list[int]:
 
 def _show(found: Chapter, html: Path | None, *, as_json: bool) -> None:
     if html is not None:
-        from simulator.experiments.page import write_page
+        from simulator.experiments.experiment_page import write_page
 
         write_page(html, found.title, found.facts, found.tables, found.figures())
     if as_json:

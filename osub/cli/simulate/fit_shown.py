@@ -11,9 +11,9 @@ from rich.text import Text
 from foundation.errors import UsageError
 from foundation.records import load_run
 from osub.cli.terminal import Console
-from simulator.fit.fit import fit_run
-from simulator.fit.parameters import Fit, Parameter
-from simulator.policies.slurm_family import FAMILY
+from simulator.fit.fit_parameters import Fit, Parameter
+from simulator.fit.slurm_fit import fit_run
+from simulator.policies.slurm.slurm_family import FAMILY
 
 
 def read_fit(path: Path, policy: str, system: str, requests: int) -> Fit:

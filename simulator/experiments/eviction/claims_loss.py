@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from analysis.claims import Judgement, Row, Verdict, direction, estimate, over_settings
 from analysis.claims.estimate import figures
-from simulator.experiments.eviction.measure import Measured
+from simulator.experiments.eviction.eviction_survey import FILE_SYSTEMS_GB_S, SETTINGS, Setting, Survey
+from simulator.experiments.eviction.eviction_words import by_setting, claim, means
 from simulator.experiments.eviction.scenarios import NEEDS
-from simulator.experiments.eviction.survey import FILE_SYSTEMS_GB_S, SETTINGS, Setting, Survey
-from simulator.experiments.eviction.words import by_setting, claim, means
+from simulator.experiments.eviction.solver_measures import Measured
 
 AXES = {512: 125, 1024: 400, 2048: 800}
 """Where the axes of Fig. 8 end, node-hours."""

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from analysis.claims import Row, Verdict, direction, estimate, fact, magnitude, over_settings
 from analysis.claims.estimate import figures
-from simulator.experiments.eviction.measure import Measured
-from simulator.experiments.eviction.survey import SETTINGS, Survey
-from simulator.experiments.eviction.words import by_setting, claim, means
+from simulator.experiments.eviction.eviction_survey import SETTINGS, Survey
+from simulator.experiments.eviction.eviction_words import by_setting, claim, means
+from simulator.experiments.eviction.solver_measures import Measured
 
 TIMES_FASTER = 30.0
 MILLISECONDS = 10.0

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from foundation.errors import InputError
-from simulator.eviction.checkpoints import Checkpoints, Storage
-from simulator.eviction.problem import EvictableJob, Question
+from simulator.eviction.checkpoint_costs import Checkpoints, Storage
+from simulator.eviction.eviction_problem import EvictableJob, Question
 from workloads.swf import SwfColumns
 
 MACHINE_NODES = 4392

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from analysis.claims import Judgement, Row, magnitude, over_settings
-from simulator.experiments.hybrid.measure import Measured
-from simulator.experiments.hybrid.survey import Survey
-from simulator.experiments.hybrid.words import OTHER_TRACE, Value, against_base, by_setting, claim, spread
+from simulator.experiments.hybrid.hybrid_measures import Measured
+from simulator.experiments.hybrid.hybrid_survey import Survey
+from simulator.experiments.hybrid.hybrid_words import (
+    OTHER_TRACE,
+    Value,
+    against_base,
+    by_setting,
+    claim,
+    spread,
+)
 
 
 def base_rows(survey: Survey) -> list[Row]:

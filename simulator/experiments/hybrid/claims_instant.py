@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from analysis.claims import Row, direction, fact, magnitude, no_difference, not_comparable
 from analysis.claims.estimate import estimate, figures
-from simulator.experiments.hybrid.survey import MECHANISMS, Survey
-from simulator.experiments.hybrid.words import (
+from simulator.experiments.hybrid.hybrid_survey import MECHANISMS, Survey
+from simulator.experiments.hybrid.hybrid_words import (
     OTHER_TRACE,
     by_mechanism,
     claim,
@@ -17,7 +17,7 @@ from simulator.experiments.hybrid.words import (
     spread,
     together,
 )
-from simulator.hybrid.generate import MIXES
+from simulator.hybrid.drawn_jobs import MIXES
 
 LEAST_SHARE, MOST_SHARE = 0.03, 0.15
 DECISION_MS = 10.0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from analysis.claims import Row, best_of, no_difference, over_settings
-from simulator.experiments.hybrid.measure import Measured
-from simulator.experiments.hybrid.survey import MECHANISMS, STRATEGIES, Survey
-from simulator.experiments.hybrid.words import (
+from simulator.experiments.hybrid.hybrid_measures import Measured
+from simulator.experiments.hybrid.hybrid_survey import MECHANISMS, STRATEGIES, Survey
+from simulator.experiments.hybrid.hybrid_words import (
     Value,
     by_mechanism,
     claim,
@@ -14,7 +14,7 @@ from simulator.experiments.hybrid.words import (
     together,
     values_of,
 )
-from simulator.hybrid.generate import MIXES
+from simulator.hybrid.drawn_jobs import MIXES
 
 SIX = "six mechanisms, mean over W1-W5"
 COLLECTING = ("CUA", "CUP")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from analysis.claims import Judgement, Row, best_of, over_settings
-from simulator.experiments.hybrid.measure import Measured
-from simulator.experiments.hybrid.survey import EVEN, MECHANISMS, Survey
-from simulator.experiments.hybrid.words import Value, claim, less, pairs, together, values_of
-from simulator.hybrid.generate import MIXES
+from simulator.experiments.hybrid.hybrid_measures import Measured
+from simulator.experiments.hybrid.hybrid_survey import EVEN, MECHANISMS, Survey
+from simulator.experiments.hybrid.hybrid_words import Value, claim, less, pairs, together, values_of
+from simulator.hybrid.drawn_jobs import MIXES
 
 _FOUR: dict[str, tuple[Value, bool]] = {
     "turnaround": (lambda one: one.turnaround, True),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from statistics import fmean
 
 from analysis.claims import best_of, fact, over_settings
-from simulator.experiments.malleable.judging import (
+from simulator.experiments.malleable.malleable_judging import (
     ALL,
     AVG,
     FEW,
@@ -24,8 +24,8 @@ from simulator.experiments.malleable.judging import (
     gains,
     together,
 )
-from simulator.experiments.malleable.runs import SHARES, STRATEGIES, Outcomes
-from simulator.experiments.malleable.said import THETA
+from simulator.experiments.malleable.malleable_survey import SHARES, STRATEGIES, Outcomes
+from simulator.experiments.malleable.malleable_words import THETA
 
 
 def _m27(found: Mapping[str, Outcomes]) -> Judged:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 
 from analysis.claims import best_of, direction, fact, no_difference, over_settings
-from simulator.experiments.malleable.judging import (
+from simulator.experiments.malleable.malleable_judging import (
     ALL,
     AVG,
     FEW,
@@ -28,7 +28,7 @@ from simulator.experiments.malleable.judging import (
     value_text,
     within_steady,
 )
-from simulator.experiments.malleable.runs import SHARES, STRATEGIES, Outcomes
+from simulator.experiments.malleable.malleable_survey import SHARES, STRATEGIES, Outcomes
 
 
 def best_gain(metric: str, *, steps: bool = False) -> Judge:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 
 from analysis.claims import over_settings
-from simulator.experiments.malleable.judging import (
+from simulator.experiments.malleable.malleable_judging import (
     ALL,
     AVG,
     FEW,
@@ -21,7 +21,7 @@ from simulator.experiments.malleable.judging import (
     table_text,
     within_steady,
 )
-from simulator.experiments.malleable.runs import SHARES, STRATEGIES, Outcomes
+from simulator.experiments.malleable.malleable_survey import SHARES, STRATEGIES, Outcomes
 
 
 def _m21(found: Outcomes) -> Judged:

@@ -20,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from foundation.units import US_PER_S
-from simulator.experiments.malleable.window import Window, with_limits
-from simulator.periods import Periods
-from simulator.system import System
-from simulator.workload import Workload
+from simulator.experiments.malleable.job_windows import Window, with_limits
+from simulator.simulation.job_periods import Periods
+from simulator.simulation.trace_workload import Workload
+from simulator.world.simulated_system import System
 
 _HOUR_S = 3600
 _SHORTEST_S, _LONGEST_S = 10.0, 30 * 86_400.0

@@ -8,8 +8,8 @@ import numpy as np
 
 from predictor.model.pair_records import Records
 from predictor.model.three_folds import Judged, accuracy_of, judge_in_three_folds
-from simulator.experiments.pairing.measured import Floats, Measured, family, share
-from simulator.experiments.tables import ExperimentTable
+from simulator.experiments.pairing.measured_pairs import Floats, Measured, family, share
+from simulator.experiments.paper_tables import ExperimentTable
 
 UNFIT = "chase"
 """The family that stands for cg, which the thesis leaves out of its second set: both read at random."""

@@ -6,7 +6,7 @@ from simulator.experiments.claim_study import ClaimStudy, Findings, Request
 
 
 def _run(request: Request) -> Findings:
-    from simulator.experiments.eviction.study import examine
+    from simulator.experiments.eviction.eviction_study import examine
 
     return examine(request)
 

@@ -6,7 +6,7 @@ from simulator.experiments.claim_study import ClaimStudy, Findings, Request
 
 
 def _run(request: Request) -> Findings:
-    from simulator.experiments.pairing.study import examine
+    from simulator.experiments.pairing.pairing_study import examine
 
     return examine(request)
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from analysis.claims import Judgement, Row, Verdict, no_difference, not_comparable
 from simulator.experiments.timesharing.edison import Floats
-from simulator.experiments.timesharing.outcome import SPANS_A_DAY, Outcome, Setting
-from simulator.experiments.timesharing.survey import BATCH, OVERHEADS, SHARE, Survey
-from simulator.experiments.timesharing.words import (
+from simulator.experiments.timesharing.timesharing_outcome import SPANS_A_DAY, Outcome, Setting
+from simulator.experiments.timesharing.timesharing_survey import BATCH, OVERHEADS, SHARE, Survey
+from simulator.experiments.timesharing.timesharing_words import (
     OTHER_TRACE,
     beside,
     claim,
@@ -21,7 +21,7 @@ from simulator.experiments.timesharing.words import (
     shown,
     told,
 )
-from simulator.timeshare.state import MEMORY, SPAN_US
+from simulator.timeshare.timeshare_state import MEMORY, SPAN_US
 
 SOME, KNEE, MUCH = Setting(overhead=0.05), Setting(overhead=0.08), Setting(overhead=0.13)
 NEARLY = 0.2

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from analysis.claims import Row, not_comparable
-from simulator.experiments.timesharing.bins import FEWEST, Counts, crossing_s
 from simulator.experiments.timesharing.edison import Floats
-from simulator.experiments.timesharing.outcome import Setting
-from simulator.experiments.timesharing.scaling import APPLICATIONS, sizes_to, turnarounds_s
-from simulator.experiments.timesharing.survey import BATCH, SHARE, Survey
-from simulator.experiments.timesharing.words import (
+from simulator.experiments.timesharing.slowdown_bins import FEWEST, Counts, crossing_s
+from simulator.experiments.timesharing.strong_scaling import APPLICATIONS, sizes_to, turnarounds_s
+from simulator.experiments.timesharing.timesharing_outcome import Setting
+from simulator.experiments.timesharing.timesharing_survey import BATCH, SHARE, Survey
+from simulator.experiments.timesharing.timesharing_words import (
     beside,
     claim,
     differences,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from analysis.claims import Claim, Judgement, Row, Verdict, fact, no_difference
-from simulator.experiments.timesharing.bins import FEWEST
 from simulator.experiments.timesharing.claims_map import ALL, crossings_h
-from simulator.experiments.timesharing.outcome import LONG_S, Outcome, Setting
-from simulator.experiments.timesharing.survey import (
+from simulator.experiments.timesharing.slowdown_bins import FEWEST
+from simulator.experiments.timesharing.timesharing_outcome import LONG_S, Outcome, Setting
+from simulator.experiments.timesharing.timesharing_survey import (
     ANY_BATCH,
     ANY_SHARE,
     BATCH,
@@ -21,7 +21,7 @@ from simulator.experiments.timesharing.survey import (
     SHARE,
     Survey,
 )
-from simulator.experiments.timesharing.words import (
+from simulator.experiments.timesharing.timesharing_words import (
     beside,
     claim,
     differences,

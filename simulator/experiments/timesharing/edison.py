@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from foundation.units import US_PER_S
-from simulator.timeshare.memory import draw_memory
-from simulator.timeshare.state import Demands
+from simulator.timeshare.assumed_memory import draw_memory
+from simulator.timeshare.timeshare_state import Demands
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -9,11 +9,11 @@ from random import Random
 import numpy as np
 from hypothesis import strategies as st
 
-from simulator.engine.build import PoolJobs
-from simulator.engine.outcome import PoolRun
-from simulator.engine.pool_run import run_pool
-from simulator.engine.rules import Rules
-from simulator.system import Pool
+from simulator.engine.building.build_state import PoolJobs
+from simulator.engine.run.pool_outcome import PoolRun
+from simulator.engine.run.pool_run import run_pool
+from simulator.engine.run.run_rules import Rules
+from simulator.world.simulated_system import Pool
 from tests.fixtures.kinds import as_this_tier_compiles
 from tests.property.simulator.reference_engine import RefJob
 

@@ -9,11 +9,11 @@ from random import Random
 import numpy as np
 from hypothesis import strategies as st
 
-from simulator.engine.build import PoolJobs
-from simulator.hybrid.build import Mechanism
-from simulator.hybrid.generate import linear_sizes
-from simulator.hybrid.state import BASELINE, COLLECT, NOTHING, PLAN, SHARE
-from simulator.job import Life
+from simulator.engine.building.build_state import PoolJobs
+from simulator.hybrid.drawn_jobs import linear_sizes
+from simulator.hybrid.hybrid_build import Mechanism
+from simulator.hybrid.loop.hybrid_state import BASELINE, COLLECT, NOTHING, PLAN, SHARE
+from simulator.world.simulated_job import Life
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from simulator.job import Job, Life, Sizes
-from simulator.policies.events import Arrived, Begun, Event, Left, NodeDown, NodeState, Timer
-from simulator.policies.rule import Desk, Preemption
+from simulator.policies.interface.policy_events import Arrived, Begun, Event, Left, NodeDown, NodeState, Timer
+from simulator.policies.interface.policy_rule import Desk, Preemption
+from simulator.world.simulated_job import Job, Life, Sizes
 from tests.property.simulator.reference_lives import Outage
 
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from simulator.engine.build import PoolJobs
-from simulator.engine.outcome import PoolRun
-from simulator.engine.pool_run import run_pool
-from simulator.engine.rules import Rules
-from simulator.outages import Outage
-from simulator.placement.plain import ThesisPlacement
-from simulator.placement.rule import Placement
-from simulator.policies.rule import QueuePolicy
-from simulator.sharing.proportional import Proportional
-from simulator.system import Pool
+from simulator.engine.building.build_state import PoolJobs
+from simulator.engine.run.pool_outcome import PoolRun
+from simulator.engine.run.pool_run import run_pool
+from simulator.engine.run.run_rules import Rules
+from simulator.placement.placement_rule import Placement
+from simulator.placement.plain_placement import ThesisPlacement
+from simulator.policies.interface.policy_rule import QueuePolicy
+from simulator.sharing.proportional_sharing import Proportional
+from simulator.world.node_outages import Outage
+from simulator.world.simulated_system import Pool
 from tests.fixtures.kinds import as_this_tier_compiles
 from tests.property.simulator.lives_cases import LivesWorld
 from tests.property.simulator.reference_lives import ReferenceLives

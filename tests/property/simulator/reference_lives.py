@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from fractions import Fraction
 
-from simulator.job import Job
-from simulator.policies.events import (
+from simulator.policies.interface.policy_events import (
     Arrived,
     Begun,
     Ended,
@@ -26,7 +25,8 @@ from simulator.policies.events import (
     NodeUp,
     Timer,
 )
-from simulator.policies.rule import PolicyError, Preemption
+from simulator.policies.interface.policy_rule import PolicyError, Preemption
+from simulator.world.simulated_job import Job
 
 FAR_US = 1 << 62
 Cores = dict[int, list[int]]

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.engine.records import Maker, only_record
-from simulator.engine.rules import Rules
-from simulator.engine.state import State
-from simulator.placement.plain import SlurmPlacement, ThesisPlacement
-from simulator.policies.lanes import LanesRecord
-from simulator.policies.ncs_plain import EasyNcs
-from simulator.policies.outlook import Outlook, new_outlook
-from simulator.policies.plain import Easy, EasyElsewhere, Fcfs
-from simulator.policies.rule import QueuePolicy
-from simulator.sharing.proportional import Proportional
-from simulator.system import Pool
+from simulator.engine.kernels.field_records import Maker, only_record
+from simulator.engine.run.run_rules import Rules
+from simulator.engine.state.engine_state import State
+from simulator.placement.plain_placement import SlurmPlacement, ThesisPlacement
+from simulator.policies.easy.ncs_plain import EasyNcs
+from simulator.policies.easy.outlook import Outlook, new_outlook
+from simulator.policies.easy.plain_policies import Easy, EasyElsewhere, Fcfs
+from simulator.policies.easy.shape_lanes import LanesRecord
+from simulator.policies.interface.policy_rule import QueuePolicy
+from simulator.sharing.proportional_sharing import Proportional
+from simulator.world.simulated_system import Pool
 from tests.fixtures.tier import choose, examples
 from tests.property.simulator.cases import World, crowds, placements, run_world, worlds
 from tests.property.simulator.reference_engine import (

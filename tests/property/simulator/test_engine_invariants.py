@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.engine.invariants import InvariantError, Invariants
-from simulator.engine.pool_run import run_pool
-from simulator.engine.rules import Rules
-from simulator.engine.stepper import Stepper
-from simulator.placement.plain import SlurmPlacement, ThesisPlacement
-from simulator.policies.plain import Easy, Fcfs
-from simulator.sharing.model import SharingModel
-from simulator.sharing.noise import NoisyNodes
-from simulator.sharing.proportional import Proportional
-from simulator.system import Pool
+from simulator.engine.desk.engine_invariants import InvariantError, Invariants
+from simulator.engine.desk.stepper import Stepper
+from simulator.engine.run.pool_run import run_pool
+from simulator.engine.run.run_rules import Rules
+from simulator.placement.plain_placement import SlurmPlacement, ThesisPlacement
+from simulator.policies.easy.plain_policies import Easy, Fcfs
+from simulator.sharing.node_speeds import NoisyNodes
+from simulator.sharing.proportional_sharing import Proportional
+from simulator.sharing.sharing_model import SharingModel
+from simulator.world.simulated_system import Pool
 from tests.fixtures.kinds import PAIRWISE
 from tests.fixtures.tier import examples
 from tests.property.simulator.cases import World, pool_jobs, run_world, worlds

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 
-from simulator.engine.pool_run import run_pool
-from simulator.engine.rules import Rules
-from simulator.hybrid.invariants import check_world
-from simulator.hybrid.run import Outcome, run_jobs
-from simulator.hybrid.state import BASELINE, COLLECT, NOTHING, PLAN, SHARE
-from simulator.job import PLAIN_LIFE
-from simulator.placement.plain import ThesisPlacement
-from simulator.policies.plain import Easy
-from simulator.sharing.proportional import Proportional
-from simulator.system import Pool
+from simulator.engine.run.pool_run import run_pool
+from simulator.engine.run.run_rules import Rules
+from simulator.hybrid.hybrid_invariants import check_world
+from simulator.hybrid.hybrid_run import Outcome, run_jobs
+from simulator.hybrid.loop.hybrid_state import BASELINE, COLLECT, NOTHING, PLAN, SHARE
+from simulator.placement.plain_placement import ThesisPlacement
+from simulator.policies.easy.plain_policies import Easy
+from simulator.sharing.proportional_sharing import Proportional
+from simulator.world.simulated_job import PLAIN_LIFE
+from simulator.world.simulated_system import Pool
 from tests.fixtures.tier import examples
 from tests.property.simulator.hybrid_cases import SEEDS, HybridWorld, sharing, world_of
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.engine.invariants import InvariantError, Invariants
-from simulator.engine.stepper import Stepper
-from simulator.placement.plain import SlurmPlacement
-from simulator.policies.plain import Easy, Fcfs
-from simulator.policies.rule import QueuePolicy
+from simulator.engine.desk.engine_invariants import InvariantError, Invariants
+from simulator.engine.desk.stepper import Stepper
+from simulator.placement.plain_placement import SlurmPlacement
+from simulator.policies.easy.plain_policies import Easy, Fcfs
+from simulator.policies.interface.policy_rule import QueuePolicy
 from tests.fixtures.tier import choose, examples
 from tests.property.simulator.lives_cases import LivesWorld, Restless, lives_worlds, world_of
 from tests.property.simulator.lives_engine import engine_run, engine_story, oracle_story

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.engine.invariants import Invariants
-from simulator.engine.outcome import PoolRun
-from simulator.job import Job
-from simulator.policies.malleable import Malleable
-from simulator.policies.malleable_family import STRATEGIES
+from simulator.engine.desk.engine_invariants import Invariants
+from simulator.engine.run.pool_outcome import PoolRun
+from simulator.policies.malleable.malleable_family import STRATEGIES
+from simulator.policies.malleable.strategies import Malleable
+from simulator.world.simulated_job import Job
 from tests.fixtures.tier import choose, examples
 from tests.property.simulator.lives_cases import LivesWorld, lives_worlds, world_of
 from tests.property.simulator.lives_engine import engine_run, engine_story

@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 
-from simulator.system import Pool
+from simulator.world.simulated_system import Pool
 from tests.fixtures.tier import choose
 from tests.property.simulator.cases import World, crowds
 from tests.property.simulator.reference_engine import (

@@ -9,15 +9,15 @@ from random import Random
 import numpy as np
 import pytest
 
-from simulator.engine.build import PoolJobs, build_state
-from simulator.engine.cluster import members, parts_of, words_of
-from simulator.engine.progress import hold, let_go
-from simulator.engine.records import Maker
-from simulator.engine.rows import sort_rows
-from simulator.engine.state import NEVER, State
-from simulator.engine.turns import BLOCK
-from simulator.sharing.proportional import Proportional
-from simulator.system import Pool
+from simulator.engine.building.build_state import PoolJobs, build_state
+from simulator.engine.cores.row_turns import BLOCK
+from simulator.engine.cores.slurm_rows import sort_rows
+from simulator.engine.kernels.field_records import Maker
+from simulator.engine.lives.job_progress import hold, let_go
+from simulator.engine.state.cluster_view import members, parts_of, words_of
+from simulator.engine.state.engine_state import NEVER, State
+from simulator.sharing.proportional_sharing import Proportional
+from simulator.world.simulated_system import Pool
 from tests.fixtures.tier import choose
 
 Place = tuple[int, int]

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.units import US_PER_S
-from simulator.job import Job
-from simulator.policies.slurm_plan import Node, Plan, windows
+from simulator.policies.slurm.slurm_plan import Node, Plan, windows
+from simulator.world.simulated_job import Job
 from tests.fixtures.tier import examples
 
 NOW_US = 50 * US_PER_S

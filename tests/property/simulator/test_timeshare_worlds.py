@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.timeshare import noise as noise_of_nodes
-from simulator.timeshare.noise import Noise
-from simulator.timeshare.run import run
-from simulator.timeshare.state import WHOLE, Demands, Manner
+from simulator.timeshare import step_noise as noise_of_nodes
+from simulator.timeshare.step_noise import Noise
+from simulator.timeshare.timeshare_run import run
+from simulator.timeshare.timeshare_state import WHOLE, Demands, Manner
 from tests.fixtures.tier import choose, examples
 from tests.property.simulator.timeshare_reference import Watch, fair_rates
 

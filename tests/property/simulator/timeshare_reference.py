@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from simulator.timeshare.rates import seat
-from simulator.timeshare.state import MEMORY, WHOLE, Floor
+from simulator.timeshare.fair_rates import seat
+from simulator.timeshare.timeshare_state import MEMORY, WHOLE, Floor
 
 
 def fair_rates(

@@ -19,7 +19,7 @@ from simulator.experiments.claim_study import study_names
 SOURCE = """
 from analysis.claims import Claim, Row, direction, not_comparable
 from simulator.experiments.claim_study import ClaimStudy, Findings
-from simulator.experiments.tables import ExperimentTable
+from simulator.experiments.paper_tables import ExperimentTable
 
 
 def run(request):

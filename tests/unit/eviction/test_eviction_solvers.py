@@ -9,11 +9,11 @@ import pytest
 
 from foundation.errors import UsageError
 from simulator.eviction import Choice, EvictableJob, Question, Solver, cheapest, solve
+from simulator.eviction.eviction_problem import whole_losses
 from simulator.eviction.greedy import Columns
-from simulator.eviction.items import job_items
 from simulator.eviction.overlap import overlapped_min
-from simulator.eviction.problem import whole_losses
-from simulator.eviction.table import Table
+from simulator.eviction.programme_items import job_items
+from simulator.eviction.programme_table import Table
 
 KILL, APP, SYSTEM = Choice.KILL, Choice.APP, Choice.SYSTEM
 

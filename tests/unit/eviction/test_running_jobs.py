@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from foundation.errors import UsageError
 from foundation.slurm import Job, JobSnapshot, JobState, Node, NodeCores, Partition, UnreadableJob
 from simulator.eviction import Choice, Solver
-from simulator.eviction.groups import MOST_TOGETHER, group_items
-from simulator.eviction.live import answer_world
-from simulator.eviction.problem import Question
-from simulator.eviction.running import Known, Rules, World, look
-from simulator.eviction.table import MOST_OPTIONS
+from simulator.eviction.eviction_problem import Question
+from simulator.eviction.live_answers import answer_world
+from simulator.eviction.node_groups import MOST_TOGETHER, group_items
+from simulator.eviction.programme_table import MOST_OPTIONS
+from simulator.eviction.running_jobs import Known, Rules, World, look
 from tests.fixtures.tier import examples
 
 NOW = 1_000_000

@@ -10,19 +10,10 @@ import pytest
 
 from analysis.claims import Row, Verdict
 from foundation.errors import InputError
-from simulator.eviction.checkpoints import Checkpoints, Storage
+from simulator.eviction.checkpoint_costs import Checkpoints, Storage
 from simulator.experiments.eviction import scenarios
-from simulator.experiments.eviction.claims import claim_rows
-from simulator.experiments.eviction.measure import Measured
-from simulator.experiments.eviction.scenarios import (
-    JOBS,
-    NODES,
-    Theta,
-    instant_of,
-    question_of,
-    rescaled,
-)
-from simulator.experiments.eviction.survey import (
+from simulator.experiments.eviction.eviction_claims import claim_rows
+from simulator.experiments.eviction.eviction_survey import (
     FILE_SYSTEMS_GB_S,
     NODE_BANDWIDTHS,
     SETTINGS,
@@ -31,7 +22,16 @@ from simulator.experiments.eviction.survey import (
     slope,
     survey,
 )
-from simulator.experiments.eviction.tables import tables
+from simulator.experiments.eviction.eviction_tables import tables
+from simulator.experiments.eviction.scenarios import (
+    JOBS,
+    NODES,
+    Theta,
+    instant_of,
+    question_of,
+    rescaled,
+)
+from simulator.experiments.eviction.solver_measures import Measured
 from simulator.experiments.eviction.trace_facts import Facts, facts_of
 from workloads.swf import load_columns
 
@@ -250,7 +250,7 @@ def test_a_small_survey_measures_every_setting() -> None:
         "Bandwidth of a node",
         "Bandwidth of the file system",
     ]
-    from simulator.experiments.eviction.figures import drawings
+    from simulator.experiments.eviction.eviction_figures import drawings
 
     assert len(drawings(found)) == 3
 

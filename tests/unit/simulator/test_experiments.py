@@ -10,20 +10,26 @@ import msgspec
 import numpy as np
 import pytest
 from click.testing import Result as Outcome
+from simulator.engine.run.run_rules import Rules
+from simulator.experiments.paper_tables import against, percent
+from simulator.experiments.thesis import kit_trace as kit
+from simulator.experiments.thesis import thesis5, thesis6
+from simulator.experiments.thesis.case_outcome import Outcome as Figures
+from simulator.experiments.thesis.case_outcome import done_h
+from simulator.experiments.thesis.case_runs import Case, Study, mq, mq_cases, sq
+from simulator.experiments.thesis.layout_survey import Queue, fair_pair, prompt_pair
+from simulator.experiments.thesis.thesis_datasets import (
+    cleaned,
+    in_blocks,
+    with_interactive_jobs,
+    with_patterns,
+)
+from simulator.setting_choices import Words, setting_of
+from simulator.world.simulated_system import System
 from typer.testing import CliRunner
 
 from foundation.errors import InputError, UsageError
 from osub.cli.experiment.command import app
-from simulator.choices import Words, setting_of
-from simulator.engine.rules import Rules
-from simulator.experiments import kit, thesis5, thesis6
-from simulator.experiments.datasets import cleaned, in_blocks, with_interactive_jobs, with_patterns
-from simulator.experiments.outcome import Outcome as Figures
-from simulator.experiments.outcome import done_h
-from simulator.experiments.study import Case, Study, mq, mq_cases, sq
-from simulator.experiments.survey import Queue, fair_pair, prompt_pair
-from simulator.experiments.tables import against, percent
-from simulator.system import System
 from workloads.swf import SwfColumns, load_columns
 
 

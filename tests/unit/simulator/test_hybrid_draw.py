@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.experiments.hybrid.made import made_workload
-from simulator.hybrid.daly import daly_interval_s, job_interval_s
-from simulator.hybrid.generate import MIXES, Draw, Kind, bursts_of, draw_kinds, draw_lives, projects_of
-from simulator.workload import Workload
+from simulator.experiments.hybrid.made_theta import made_workload
+from simulator.hybrid.daly_interval import daly_interval_s, job_interval_s
+from simulator.hybrid.drawn_jobs import MIXES, Draw, Kind, bursts_of, draw_kinds, draw_lives, projects_of
+from simulator.simulation.trace_workload import Workload
 
 NODES = 64
 

@@ -9,7 +9,7 @@ import pytest
 
 from foundation.records.folder import read_info
 from osub.cli.main import run
-from simulator.hybrid import job_files
+from simulator.hybrid import hybrid_job_files as job_files
 
 Job = tuple[int, int, int, int]  # number, submit, run, nodes
 Held = list[tuple[float, float, int]]  # from, to, nodes

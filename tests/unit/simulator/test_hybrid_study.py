@@ -9,12 +9,12 @@ import pytest
 
 from analysis.claims import Row, Verdict
 from simulator.experiments.claim_study import study_of
-from simulator.experiments.hybrid.claims import claim_rows
-from simulator.experiments.hybrid.figures import drawings
-from simulator.experiments.hybrid.made import made_workload
-from simulator.experiments.hybrid.survey import MECHANISMS, QUICK, Survey, steps_of, survey
-from simulator.experiments.hybrid.tables import tables
-from simulator.hybrid.generate import MIXES
+from simulator.experiments.hybrid.hybrid_claims import claim_rows
+from simulator.experiments.hybrid.hybrid_figures import drawings
+from simulator.experiments.hybrid.hybrid_survey import MECHANISMS, QUICK, Survey, steps_of, survey
+from simulator.experiments.hybrid.hybrid_tables import tables
+from simulator.experiments.hybrid.made_theta import made_workload
+from simulator.hybrid.drawn_jobs import MIXES
 
 SEEDS = 3
 

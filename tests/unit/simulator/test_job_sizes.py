@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.errors import UsageError
-from simulator.job_sizes import Amdahl, Conversion, Downey, Efficiencies, Fractions, parallel_share
-from simulator.speedup import ASKED, downey_speedup
+from simulator.world.job_sizes import Amdahl, Conversion, Downey, Efficiencies, Fractions, parallel_share
+from simulator.world.malleable_speedup import ASKED, downey_speedup
 from tests.fixtures.tier import examples
 
 

@@ -9,17 +9,23 @@ import numpy as np
 import pytest
 
 import simulator
-from simulator.engine import compile as compiling
-from simulator.engine.build import PoolJobs
-from simulator.engine.compile import Compiled, cache_folder, is_anything_kept, kernel, source_digest
-from simulator.engine.pool_run import run_pool
-from simulator.engine.records import Maker
-from simulator.engine.rules import Rules
-from simulator.engine.state import ClockRecord
-from simulator.placement.plain import SlurmPlacement
-from simulator.policies.plain import Easy
-from simulator.sharing.proportional import Proportional
-from simulator.system import Pool
+from simulator.engine.building.build_state import PoolJobs
+from simulator.engine.kernels import compilation as compiling
+from simulator.engine.kernels.compilation import (
+    Compiled,
+    cache_folder,
+    is_anything_kept,
+    kernel,
+    source_digest,
+)
+from simulator.engine.kernels.field_records import Maker
+from simulator.engine.run.pool_run import run_pool
+from simulator.engine.run.run_rules import Rules
+from simulator.engine.state.engine_state import ClockRecord
+from simulator.placement.plain_placement import SlurmPlacement
+from simulator.policies.easy.plain_policies import Easy
+from simulator.sharing.proportional_sharing import Proportional
+from simulator.world.simulated_system import Pool
 
 SOURCES = Path(simulator.__file__).parent
 

@@ -13,8 +13,8 @@ import pytest
 from foundation.errors import InputError
 from foundation.records import ALLOCATIONS, AllocationRecord, GangSettings, Placement, load_run
 from foundation.records.tables import frame_of
-from simulator.latency import Latencies, read_latencies
-from simulator.measured import latencies_of, measure_latencies, measure_overhead, overhead_of
+from simulator.fit.measured_run import latencies_of, measure_latencies, measure_overhead, overhead_of
+from simulator.fit.slurm_latency import Latencies, read_latencies
 from tests.fixtures.real_runs import Row, real_run
 
 ONE_A_CORE: list[Row] = [

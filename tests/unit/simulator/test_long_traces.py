@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import InputError
-from simulator.choices import Words, setting_of
-from simulator.options import Cleaning
-from simulator.simulate import Result, simulate
-from simulator.workload import make_workload
+from simulator.setting_choices import Words, setting_of
+from simulator.simulation.one_simulation import Result, simulate
+from simulator.simulation.simulation_options import Cleaning
+from simulator.simulation.trace_workload import make_workload
 from workloads.swf import load_columns
 
 DAY_S = 86_400

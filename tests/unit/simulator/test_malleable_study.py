@@ -14,7 +14,7 @@ import pytest
 from analysis.claims import Verdict
 from foundation.errors import InputError
 from osub.cli.main import run
-from simulator.experiments.malleable.claims import claim_rows
+from simulator.experiments.malleable.job_windows import trace_window
 from simulator.experiments.malleable.made_windows import (
     EAGLE,
     HASWELL,
@@ -25,10 +25,17 @@ from simulator.experiments.malleable.made_windows import (
     run_times_s,
     sizes_of,
 )
-from simulator.experiments.malleable.measures import Measures
-from simulator.experiments.malleable.runs import RIGID, SHARES, STRATEGIES, Case, Outcomes, run_case
-from simulator.experiments.malleable.said import SYSTEMS
-from simulator.experiments.malleable.window import trace_window
+from simulator.experiments.malleable.malleable_claims import claim_rows
+from simulator.experiments.malleable.malleable_measures import Measures
+from simulator.experiments.malleable.malleable_survey import (
+    RIGID,
+    SHARES,
+    STRATEGIES,
+    Case,
+    Outcomes,
+    run_case,
+)
+from simulator.experiments.malleable.malleable_words import SYSTEMS
 
 MIN, PREF, AVG, KEEP = STRATEGIES
 

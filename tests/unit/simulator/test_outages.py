@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from foundation.errors import InputError, UsageError
-from simulator.engine.state import FAR_US
-from simulator.outages import Failing, Outage, read_outages
+from simulator.engine.state.engine_state import FAR_US
+from simulator.world.node_outages import Failing, Outage, read_outages
 
 HOUR_US = 3_600_000_000
 

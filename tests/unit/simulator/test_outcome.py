@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from simulator.choices import Words, setting_of
-from simulator.experiments.outcome import outcome_of
-from simulator.options import Cleaning
-from simulator.simulate import simulate
-from simulator.workload import make_workload
+from simulator.experiments.thesis.case_outcome import outcome_of
+from simulator.setting_choices import Words, setting_of
+from simulator.simulation.one_simulation import simulate
+from simulator.simulation.simulation_options import Cleaning
+from simulator.simulation.trace_workload import make_workload
 from workloads.swf import load_columns
 
 LINES = """\

@@ -13,10 +13,13 @@ import pytest
 from analysis.claims import Verdict
 from osub.cli.main import run
 from predictor.dataset import PAIRS, Kind
-from simulator.experiments.pairing import parallel
+from simulator.experiments.pairing import parallel_pairs as parallel
 from simulator.experiments.pairing.beside_thesis import Folds, folds_of, tables
-from simulator.experiments.pairing.claims import rows
-from simulator.experiments.pairing.effect import (
+from simulator.experiments.pairing.effect_tables import effect_table
+from simulator.experiments.pairing.measured_pairs import Measured, family, look_at
+from simulator.experiments.pairing.pairing_claims import rows
+from simulator.experiments.pairing.pairing_study import unseen_matrix
+from simulator.experiments.pairing.placement_effect import (
     APART,
     APART_PREDICTED,
     GANG,
@@ -27,9 +30,6 @@ from simulator.experiments.pairing.effect import (
     effects,
     rules_of,
 )
-from simulator.experiments.pairing.effect_show import effect_table
-from simulator.experiments.pairing.measured import Measured, family, look_at
-from simulator.experiments.pairing.study import unseen_matrix
 from simulator.pairing import PairTable, read_pair_table
 
 IDS = [f"P{number}" for number in range(1, 20)]

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import InputError, UsageError
-from simulator.choices import Words, setting_of
-from simulator.options import Cleaning
-from simulator.simulate import Result, simulate
-from simulator.workload import make_workload
+from simulator.setting_choices import Words, setting_of
+from simulator.simulation.one_simulation import Result, simulate
+from simulator.simulation.simulation_options import Cleaning
+from simulator.simulation.trace_workload import make_workload
 from workloads.swf import load_columns
 
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples" / "simulator_plugins.py"

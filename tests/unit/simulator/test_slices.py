@@ -9,12 +9,12 @@ import pytest
 
 from foundation.errors import UsageError
 from foundation.records import GangSettings, load_run
-from simulator.choices import Words, setting_of
-from simulator.options import Cleaning
-from simulator.record import slice_frame, tables_of
-from simulator.session import Session
-from simulator.simulate import Result, simulate
-from simulator.workload import make_workload
+from simulator.recording.run_folder import slice_frame, tables_of
+from simulator.setting_choices import Words, setting_of
+from simulator.simulation.one_simulation import Result, simulate
+from simulator.simulation.simulation_options import Cleaning
+from simulator.simulation.trace_workload import make_workload
+from simulator.simulation_session import Session
 from workloads.swf import load_columns
 
 PATTERN = "-1 -1 -1 10 10 2 2 2 16"

@@ -15,11 +15,11 @@ from foundation.errors import InputError, UsageError
 from foundation.records import ALLOCATIONS, AllocationRecord, GangSettings, Placement, Run, load_run
 from foundation.records.tables import frame_of
 from osub.cli.main import run as osub
-from simulator.fit.configured import configured
-from simulator.fit.fit import fit_run
-from simulator.fit.parameters import Parameter
-from simulator.fit.starts import read_starts
-from simulator.latency import Latencies
+from simulator.fit.configured_slurm import configured
+from simulator.fit.fit_parameters import Parameter
+from simulator.fit.job_starts import read_starts
+from simulator.fit.slurm_fit import fit_run
+from simulator.fit.slurm_latency import Latencies
 from tests.fixtures.real_runs import Row, real_run
 from tests.fixtures.slurm_runs import SLURM_CONFIG, SYSTEM, slurm_run, write_trace
 

@@ -10,18 +10,18 @@ import pytest
 
 from foundation.errors import InputError
 from foundation.units import US_PER_S
-from simulator.experiments.timesharing.bins import BINS, Grid, binned, crossing_s
 from simulator.experiments.timesharing.claims_load import load_rows, trace_rows
 from simulator.experiments.timesharing.claims_map import map_rows, scaling_rows
 from simulator.experiments.timesharing.claims_noise import noise_rows, spmd_rows
 from simulator.experiments.timesharing.edison import DAY_S, LOAD, NODES, Edison
-from simulator.experiments.timesharing.figures import drawings
-from simulator.experiments.timesharing.scaling import SERIAL, dedicated_s
-from simulator.experiments.timesharing.survey import SETTINGS, Survey, steps_of, survey
-from simulator.experiments.timesharing.tables import tables
-from simulator.experiments.timesharing.words import direction, over_settings
-from simulator.experiments.timesharing.world import World, of_trace
-from simulator.timeshare.memory import draw_memory
+from simulator.experiments.timesharing.slowdown_bins import BINS, Grid, binned, crossing_s
+from simulator.experiments.timesharing.strong_scaling import SERIAL, dedicated_s
+from simulator.experiments.timesharing.timesharing_figures import drawings
+from simulator.experiments.timesharing.timesharing_survey import SETTINGS, Survey, steps_of, survey
+from simulator.experiments.timesharing.timesharing_tables import tables
+from simulator.experiments.timesharing.timesharing_words import direction, over_settings
+from simulator.experiments.timesharing.timesharing_world import World, of_trace
+from simulator.timeshare.assumed_memory import draw_memory
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numpy.random import default_rng
 
-from simulator.choices import Words, setting_of
-from simulator.options import Cleaning
-from simulator.simulate import simulate
-from simulator.workload import make_workload
+from simulator.setting_choices import Words, setting_of
+from simulator.simulation.one_simulation import simulate
+from simulator.simulation.simulation_options import Cleaning
+from simulator.simulation.trace_workload import make_workload
 from tests.fixtures.golden import SHARED, SMALL, small
 from workloads.swf import load_columns
 

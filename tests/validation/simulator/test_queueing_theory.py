@@ -8,14 +8,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from simulator.engine.build import PoolJobs
-from simulator.engine.outcome import PoolRun
-from simulator.engine.pool_run import run_pool
-from simulator.engine.rules import Rules
-from simulator.placement.plain import ThesisPlacement
-from simulator.policies.plain import Fcfs
-from simulator.sharing.proportional import Proportional
-from simulator.system import Pool
+from simulator.engine.building.build_state import PoolJobs
+from simulator.engine.run.pool_outcome import PoolRun
+from simulator.engine.run.pool_run import run_pool
+from simulator.engine.run.run_rules import Rules
+from simulator.placement.plain_placement import ThesisPlacement
+from simulator.policies.easy.plain_policies import Fcfs
+from simulator.sharing.proportional_sharing import Proportional
+from simulator.world.simulated_system import Pool
 
 SEEDS = 20
 JOBS = 20_000

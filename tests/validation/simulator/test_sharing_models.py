@@ -7,16 +7,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from simulator.engine.build import PoolJobs
-from simulator.engine.pool_run import run_pool
-from simulator.engine.rules import Rules
-from simulator.placement.plain import ThesisPlacement
-from simulator.policies.plain import Fcfs
-from simulator.sharing.model import SharingModel
-from simulator.sharing.noise import NoisyNodes
-from simulator.sharing.pairwise import Pairwise
-from simulator.sharing.proportional import Proportional
-from simulator.system import Pool
+from simulator.engine.building.build_state import PoolJobs
+from simulator.engine.run.pool_run import run_pool
+from simulator.engine.run.run_rules import Rules
+from simulator.placement.plain_placement import ThesisPlacement
+from simulator.policies.easy.plain_policies import Fcfs
+from simulator.sharing.node_speeds import NoisyNodes
+from simulator.sharing.pairwise_sharing import Pairwise
+from simulator.sharing.proportional_sharing import Proportional
+from simulator.sharing.sharing_model import SharingModel
+from simulator.world.simulated_system import Pool
 
 SECOND = 1_000_000
 PLAIN = Proportional(Fraction(6, 5))

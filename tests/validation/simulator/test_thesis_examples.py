@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from simulator.engine.build import PoolJobs
-from simulator.engine.outcome import PoolRun
-from simulator.engine.pool_run import run_pool
-from simulator.engine.rules import Rules
-from simulator.placement.plain import SlurmPlacement, ThesisPlacement
-from simulator.placement.rule import Placement
-from simulator.policies.plain import Easy
-from simulator.sharing.proportional import Proportional
-from simulator.system import Pool
+from simulator.engine.building.build_state import PoolJobs
+from simulator.engine.run.pool_outcome import PoolRun
+from simulator.engine.run.pool_run import run_pool
+from simulator.engine.run.run_rules import Rules
+from simulator.placement.placement_rule import Placement
+from simulator.placement.plain_placement import SlurmPlacement, ThesisPlacement
+from simulator.policies.easy.plain_policies import Easy
+from simulator.sharing.proportional_sharing import Proportional
+from simulator.world.simulated_system import Pool
 
 SECOND = 1_000_000
 

@@ -1,0 +1,1 @@
+"""Makes the state that a run begins with."""

@@ -1,0 +1,176 @@
+"""What must hold after every event, checked from scratch: the debug mode of the engine.
+
+No slot is used twice, memory is never over, the sets that the kernels keep agree with what each job holds,
+and work is conserved: what each job that ran once did, integrated over its speeds, is what it set out to do,
+up to the microsecond that ends each of its phases. Node time is conserved for all jobs: what they held is
+what their books say.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.engine.desk.life_invariants import InvariantError, LifeInvariants
+from simulator.engine.desk.stepper import Stepper
+from simulator.engine.kernels.field_records import Grid, Ints, column
+from simulator.engine.state.cluster_view import members, parts_of, running_jobs, words_of
+from simulator.engine.state.engine_state import NEVER, State
+from simulator.engine.state.life_state import BY_START, RUNNING
+
+__all__ = ["InvariantError", "Invariants"]
+
+
+class Invariants:
+    """To be called after each event of one run: ``Stepper(..., after_event=Invariants())``."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self._total_kib = np.zeros(0, dtype=np.int64)
+        self._done = np.zeros(0, dtype=np.int64)
+        self._speed = np.zeros(0, dtype=np.int64)
+        self._then_us = 0
+        self._books = LifeInvariants()
+
+    def __call__(self, stepper: Stepper) -> None:
+        """Check the state.
+
+        Raises
+        ------
+        InvariantError
+            Something does not hold; the message says what, and when.
+        """
+        state = stepper.state
+        if self.events == 0:
+            self._done = np.zeros(state.rules[0].jobs, dtype=np.int64)
+            self._speed = np.zeros(state.rules[0].jobs, dtype=np.int64)
+            self._total_kib = column(state.nodes, "free_kib") + _used_kib(stepper)
+        self.events += 1
+        self._conserve_work(stepper)
+        try:
+            _check_slots(state)
+            _check_memory(stepper, self._total_kib)
+            _check_busy(stepper)
+            self._books.check(stepper)
+        except InvariantError as error:
+            raise InvariantError(f"after {self.events} events, at {stepper.now_us} us: {error}") from error
+
+    def _conserve_work(self, stepper: Stepper) -> None:
+        """Credit every job with its speed since the last event, and compare when it has ended."""
+        state, now_us = stepper.state, stepper.now_us
+        self._done += self._speed * (now_us - self._then_us)
+        self._then_us = now_us
+        for job in np.flatnonzero(self._speed).tolist():
+            if state.runs[job].end_us == NEVER or not _ran_once(stepper, job):
+                continue
+            phases = [
+                state.phase_us[phase]
+                for phase in range(state.jobs[job].phase_at, state.jobs[job + 1].phase_at)
+            ]
+            work = sum(phases) * state.rules[0].scale
+            surplus = int(self._done[job]) - work
+            if not 0 <= surplus < len(phases) * max(int(self._speed[job]), state.rules[0].scale):
+                raise InvariantError(
+                    f"job {job} did {self._done[job]} units of work; it set out to do {work}"
+                )
+        self._speed[:] = 0
+        for job in running_jobs(state):
+            self._speed[job] = state.runs[job].speed
+
+
+def _ran_once(stepper: Stepper, job: int) -> bool:
+    """Return whether a job did nothing but its work, on what it began on."""
+    life = stepper.lives.jobs[job]
+    paused = life.spent_setup_us + life.save_node_us
+    return (
+        life.why == BY_START and life.starts == 1 and life.rate_at == NEVER and not (paused or life.given_up)
+    )
+
+
+def _holders(state: State) -> list[tuple[int, int, list[int]]]:
+    """Return job, node and cores of every part that is held."""
+    return [
+        (job, state.parts[part].node, members(words_of(state.mask, part)))
+        for job in running_jobs(state)
+        for part in parts_of(state, job)
+    ]
+
+
+def _counts(state: State, held: list[tuple[int, int, list[int]]]) -> Ints:
+    counts = np.zeros((state.rules[0].nodes, state.rules[0].cores), dtype=np.int64)
+    for _, node, cores in held:
+        counts[node, cores] += 1
+    return counts
+
+
+def _stacked(stack: Grid, shape: tuple[int, ...]) -> Ints:
+    counts = np.zeros(shape, dtype=np.int64)
+    for node in range(stack.shape[0]):
+        for level in range(stack.shape[1]):
+            counts[node, members(words_of(stack, node, level))] += 1
+    return counts
+
+
+def _check_slots(state: State) -> None:
+    held = _holders(state)
+    counts = _counts(state, held)
+    slots = state.rules[0].slots
+    if (counts > slots).any():
+        raise InvariantError(f"a core has {counts.max()} jobs; it has {slots} slots")
+    for job, node, cores in held:
+        if len(cores) != state.jobs[job].cores:
+            raise InvariantError(f"job {job} holds {len(cores)} cores of node {node}")
+    for job in {job for job, _, _ in held}:
+        nodes = [node for holder, node, _ in held if holder == job]
+        if nodes != sorted(set(nodes)) or len(nodes) != state.jobs[job].nodes:
+            raise InvariantError(f"job {job} holds the nodes {nodes}")
+    free_now = column(state.nodes, "free")
+    open_now = column(state.nodes, "owner") == NEVER
+    agreed = (
+        (_stacked(state.occupied, counts.shape) == counts).all()
+        and (free_now == (counts < slots).sum(axis=1)).all()
+        and (column(state.nodes, "used") == counts.sum(axis=1)).all()
+        and all(
+            state.roomy[free] == ((free_now >= free) & open_now).sum() for free in range(len(state.roomy))
+        )
+    )
+    listed = sorted(
+        (state.parts[state.listed[node, place]].job, node)
+        for node in range(len(counts))
+        for place in range(state.nodes[node].listed)
+    )
+    if not agreed or listed != sorted((job, node) for job, node, _ in held):
+        raise InvariantError("the tables of the nodes differ from what the running jobs hold")
+
+
+def _used_kib(stepper: Stepper) -> Ints:
+    """Return the memory of each node that jobs hold, suspended ones too."""
+    state = stepper.state
+    used = np.zeros(state.rules[0].nodes, dtype=np.int64)
+    for job in (*running_jobs(state), *stepper.parked):
+        for part in parts_of(state, job):
+            used[state.parts[part].node] += state.jobs[job].memory_kib
+    return used
+
+
+def _check_memory(stepper: Stepper, total_kib: Ints) -> None:
+    state, used = stepper.state, _used_kib(stepper)
+    free_kib = column(state.nodes, "free_kib")
+    if (used > total_kib).any() or (free_kib != total_kib - used).any():
+        raise InvariantError(f"a node has {free_kib.min()} KiB of memory left")
+
+
+def _check_busy(stepper: Stepper) -> None:
+    """Check that speeds and counts of busy jobs fit: a job that waits or has ended has neither."""
+    state = stepper.state
+    running = set(running_jobs(state))
+    for job in range(state.rules[0].jobs):
+        if (stepper.lives.jobs[job].status == RUNNING) != (job in running):
+            raise InvariantError(f"job {job} is counted as running wrongly")
+        if job not in running and state.runs[job].busy:
+            raise InvariantError(f"job {job} does not run and is counted as busy")
+    if state.busy is None:
+        return
+    busy = [entry for entry in _holders(state) if state.runs[entry[0]].busy]
+    counts = _counts(state, busy)
+    if (_stacked(state.busy, counts.shape) != counts).any():
+        raise InvariantError("the busy jobs are counted wrongly")

@@ -1,0 +1,1 @@
+"""How kernels are declared and compiled, and the records that they read and write."""

@@ -1,0 +1,1 @@
+"""Runs pools: with kernels where all rules are built in, else event by event; and what came of it."""

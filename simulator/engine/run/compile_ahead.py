@@ -1,0 +1,70 @@
+"""``python -m simulator.engine.run.compile_ahead``: compile the engine before somebody waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from simulator.engine.building.build_state import PoolJobs
+from simulator.engine.run.kernel_run import compiled_loop
+from simulator.engine.run.run_rules import Rules
+from simulator.placement.placement_rule import Placement
+from simulator.placement.plain_placement import SlurmPlacement, ThesisPlacement
+from simulator.policies.easy.plain_policies import Easy
+from simulator.policies.interface.policy_rule import QueuePolicy
+from simulator.sharing.proportional_sharing import Proportional
+from simulator.sharing.sharing_model import SharingModel
+from simulator.world.simulated_system import Pool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What decides which loop a run needs.
+
+    Parameters
+    ----------
+    multiplicity, placement, policy, sharing
+        As of a run; built in.
+    with_lives
+        Whether jobs may be requeued, resized or saved, or nodes fail.
+    """
+
+    multiplicity: int
+    placement: Placement
+    policy: QueuePolicy = field(default_factory=Easy)
+    sharing: SharingModel = field(default_factory=lambda: Proportional.of("1"))
+    with_lives: bool = False
+
+
+CASES = (
+    Case(multiplicity=1, placement=SlurmPlacement()),
+    Case(multiplicity=2, placement=SlurmPlacement()),
+    Case(multiplicity=2, placement=ThesisPlacement()),
+)
+"""Of the loops that most runs want."""
+
+
+def compile_engine(cases: Iterable[Case] = CASES) -> None:
+    """Compile loops into their cache; each takes over what it has in common with those before."""
+    none = np.zeros(0, dtype=np.int64)
+    for case in cases:
+        jobs = PoolJobs(
+            submit_us=none,
+            requested_us=none,
+            nodes=none,
+            cores=none,
+            memory_kib=none,
+            app=none,
+            phase_at=np.zeros(1, dtype=np.int64),
+            phase_us=none,
+            lives=[] if case.with_lives else None,
+        )
+        pool = Pool(name="all", first=0, nodes=1, cores=1, multiplicity=case.multiplicity)
+        rules = Rules(policy=case.policy, placement=case.placement, sharing=case.sharing)
+        compiled_loop(jobs, pool, rules).prepare()
+
+
+if __name__ == "__main__":
+    compile_engine()

@@ -1,0 +1,45 @@
+"""The state in which a pool's run begins."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simulator.engine.building.build_lives import build_lives, check_lives
+from simulator.engine.building.build_state import PoolJobs, build_state
+from simulator.engine.kernels.field_records import Maker
+from simulator.engine.run.run_rules import Rules
+from simulator.engine.state.engine_state import State
+from simulator.engine.state.life_state import Lives
+from simulator.sharing.proportional_sharing import Proportional
+from simulator.sharing.sharing_model import BuiltinSharing, SharingModel, SharingTables
+from simulator.world.simulated_system import Pool
+
+
+def new_state(make: Maker, jobs: PoolJobs, pool: Pool, rules: Rules, *, with_lives: bool) -> State:
+    """Return the state of an idle pool before its first job comes."""
+    sharing = rules.sharing
+    tables = (
+        sharing.tables(pool.multiplicity, pool.first, pool.nodes)
+        if isinstance(sharing, BuiltinSharing)
+        else _tables_of_plain(sharing, pool)
+    )
+    return build_state(
+        make,
+        jobs,
+        pool,
+        tables,
+        with_rows=getattr(rules.placement, "keeps_rows", False),
+        node_memory_kib=rules.node_memory_kib,
+        lives=_new_lives(make, jobs, pool, rules, tables.scale) if with_lives else None,
+    )
+
+
+def _new_lives(make: Maker, jobs: PoolJobs, pool: Pool, rules: Rules, scale: int) -> Lives:
+    lives = jobs.every_life
+    check_lives(lives, jobs.nodes, jobs.phase_at, np.maximum(jobs.run_us, jobs.requested_us), scale)
+    return build_lives(make, lives, jobs.nodes, pool, rules.outages_of(pool), rules.after_failure)
+
+
+def _tables_of_plain(sharing: SharingModel, pool: Pool) -> SharingTables:
+    """Return tables that only carry the scale of a user's model."""
+    return Proportional.of(1).tables(pool.multiplicity, pool.first, pool.nodes)._replace(scale=sharing.scale)

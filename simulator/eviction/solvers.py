@@ -1,0 +1,85 @@
+"""One call for all solvers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from simulator.eviction.backtracking import backtracking
+from simulator.eviction.eviction_problem import Answer, Choice, EvictableJob, Question, answer_of, impossible
+from simulator.eviction.greedy import greedy
+from simulator.eviction.programme_items import Item, job_items
+from simulator.eviction.programme_table import Table
+
+LIMIT_S = 60.0
+
+
+class Solver(StrEnum):
+    """How a question is answered."""
+
+    OPTIMAL = "optimal"
+    GREEDY = "greedy"
+    BACKTRACKING = "backtracking"
+
+
+def solve(
+    question: Question,
+    solver: Solver = Solver.OPTIMAL,
+    *,
+    every_deadline: bool = True,
+    skip: bool = False,
+    limit_s: float = LIMIT_S,
+    items: Sequence[Item] | None = None,
+) -> list[Answer]:
+    """Return the answer for every deadline from zero on, or for the last one alone.
+
+    Parameters
+    ----------
+    question
+        What is asked.
+    solver
+        The dynamic programme, or one of the baselines.
+    every_deadline
+        Whether to answer every deadline.
+    skip
+        Greedy passes over a job whose checkpoint does not fit, and tries the next.
+    limit_s
+        How long backtracking may take for one deadline.
+    items
+        For the dynamic programme: what it chooses from, where jobs cannot be taken one by one.
+
+    Raises
+    ------
+    UsageError
+        The table would be too large, or backtracking takes too long.
+    """
+    steps = range(question.steps + 1) if every_deadline else range(question.steps, question.steps + 1)
+    if solver is Solver.OPTIMAL:
+        found = Table(question, job_items(question) if items is None else items).by_deadline()
+        return [_answer(question, step, found[step]) for step in steps]
+    if solver is Solver.GREEDY:
+        return [_answer(question, step, greedy(question, step, skip=skip)) for step in steps]
+    return [_answer(question, step, backtracking(question, step, limit_s)) for step in steps]
+
+
+def cheapest(
+    jobs: Sequence[EvictableJob], need: int, deadline_min: float = 0.0, step_min: float = 1.0
+) -> Answer:
+    """Return what to evict so that ``need`` nodes are free by one deadline, at the least loss.
+
+    This is the call for a scheduler that preempts: ``loss`` is any cost of preempting a job that adds up, and
+    without checkpoint times a job can only be killed.
+
+    Raises
+    ------
+    UsageError
+        K is more than all nodes of the jobs, or the deadline is no multiple of the granularity.
+    """
+    question = Question(jobs=jobs, need=need, deadline_min=deadline_min, step_min=step_min)
+    return solve(question, every_deadline=False)[0]
+
+
+def _answer(question: Question, step: int, choices: dict[int, Choice] | None) -> Answer:
+    if choices is None:
+        return impossible(question.minutes_of(step))
+    return answer_of(question, step, choices)

@@ -1,0 +1,96 @@
+"""The page of an experiment: what was simulated, claims, one picture, tables, figures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import plotly.graph_objects as go
+
+from analysis.charts.chart_style import Chart, arrange
+from analysis.claims.claim_row import Row, Verdict
+from analysis.claims.claims_page import TONES, claims_grid
+from analysis.pages.page_content import Block, Cell, Grid, Page, Section, Told
+from analysis.pages.page_frame import write_page as write_framed
+from simulator.experiments.paper_tables import NOTABLE, ExperimentTable
+
+Drawing = tuple[str, go.Figure]
+"""A figure under its title."""
+_MARKED = "*"
+_AGAINST = re.compile(r"=|[+-][\d.e+-]+%?( \*)?")
+"""What ``tables.against`` returns."""
+_WORDS = {
+    Verdict.HOLDS: "hold",
+    Verdict.FAILS: "fail",
+    Verdict.TIE: "tie",
+    Verdict.NOT_COMPARABLE: "cannot be compared",
+}
+
+
+def write_page(
+    path: Path,
+    title: str,
+    facts: Sequence[str],
+    tables: Sequence[ExperimentTable],
+    figures: Sequence[Drawing],
+    claims: Sequence[Row] = (),
+) -> None:
+    """Write the page, whole or not at all.
+
+    Raises
+    ------
+    OutputError
+        The file cannot be written.
+    """
+    drawn = [Block(name, "", chart=Chart(_arranged(figure), "")) for name, figure in figures]
+    sections = [
+        Section("picture", "Picture", drawn[:1]),
+        Section("claims", "Claims", [Block("", "", grid=claims_grid(claims))] if claims else []),
+        Section("tables", "Tables", [_table(table) for table in tables]),
+        Section("figures", "Figures", drawn[1:]),
+        Section("how", "How it was found", [Block("", "", notes=facts)] if facts else []),
+    ]
+    page = Page(
+        title=title,
+        subtitle=" · ".join(facts[:1]),
+        verdict=_verdict(claims, tables),
+        sections=[section for section in sections if section.blocks],
+    )
+    write_framed(path, page)
+
+
+def _verdict(claims: Sequence[Row], tables: Sequence[ExperimentTable]) -> list[Told]:
+    """Return how many claims hold, and which; without claims, how many numbers are far from the published."""
+    told = []
+    for verdict, words in _WORDS.items():
+        some = [row for row in claims if row.verdict is verdict]
+        if some:
+            named = ", ".join(row.id for row in some)
+            told.append(Told(f"{len(some)} of {len(claims)} {words}:", f"{named}.", TONES[verdict]))
+    cells = [cell for table in tables for row in table.rows for cell in row if _AGAINST.fullmatch(cell)]
+    if cells and not claims:
+        far = sum(cell.endswith(_MARKED) for cell in cells)
+        share = f"{NOTABLE:.0%}"
+        words = (
+            f"{far} of {len(cells)} numbers are more than {share} from the published ones; they are marked."
+        )
+        told.append(Told("", words, "unclear" if far else "good"))
+    return told
+
+
+def _table(table: ExperimentTable) -> Block:
+    rows = [
+        [Cell(text, tone="mark") if _MARKED in text and at else text for at, text in enumerate(row)]
+        for row in table.rows
+    ]
+    grid = Grid(groups=(), columns=table.columns, rows=rows, texts=1, heads=True)
+    return Block(f"{table.name}: {table.title}", "", grid=grid, notes=table.notes)
+
+
+def _arranged(figure: go.Figure) -> go.Figure:
+    """Return a figure in the common look; what it says of its own layout stands."""
+    own = figure.to_plotly_json()["layout"]
+    own.pop("template", None)
+    arrange(figure, figure.layout.height or 420)
+    return figure.update_layout(own)

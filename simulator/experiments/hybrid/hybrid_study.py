@@ -1,0 +1,70 @@
+"""The study from trace to findings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from analysis.claims import estimate
+from analysis.claims.estimate import figures
+from simulator.experiments.claim_study import Findings, Request
+from simulator.experiments.experiment_page import Drawing
+from simulator.experiments.hybrid.hybrid_claims import claim_rows
+from simulator.experiments.hybrid.hybrid_survey import QUICK, WHOLE, steps_of, survey
+from simulator.experiments.hybrid.hybrid_tables import tables
+from simulator.experiments.hybrid.made_theta import made_workload
+from simulator.simulation.simulation_options import cleaning_of
+from simulator.simulation.trace_workload import Workload, make_workload
+from simulator.world.simulated_system import System, single_queue
+from workloads.swf import load_columns
+
+NODES = 4392
+"""Theta."""
+MADE_JOBS = 12_000
+QUICK_JOBS = 3_000
+
+
+def examine(request: Request) -> Findings:
+    """Run the study and judge every claim."""
+    workload, source = _jobs_of(request)
+    effort = QUICK if request.quick else WHOLE
+    found = survey(workload, NODES, request.seeds, effort, request.steps(steps_of(request.seeds, effort)))
+    days = float(np.ptp(workload.submit_us)) / 86_400e6
+    count = sum(map(len, found.runs.values()))
+    cpu_s = sum(one.cpu_s for of in found.runs.values() for one in of)
+    facts = [
+        f"{source}: {workload.count:,} jobs in {days:.0f} days on {NODES:,} nodes, each node one job.",
+        (
+            f"{request.seeds} seeds draw projects, kinds, set-up and notices; on-demand jobs are "
+            f"{figures(100 * estimate(found.traces.shares).mean)}% of the jobs in the mean."
+        ),
+        (
+            f"{count} runs of six mechanisms under five mixes of notices: {found.wall_s:.1f} s on two "
+            f"threads, {cpu_s / count:.2f} s of CPU a run in the loop."
+        ),
+    ]
+
+    def draw() -> list[Drawing]:
+        from simulator.experiments.hybrid.hybrid_figures import drawings
+
+        return drawings(found)
+
+    return Findings(
+        title="Hybrid scheduling again: on-demand, rigid and malleable jobs",
+        facts=facts,
+        claims=claim_rows(found),
+        tables=tables(found),
+        figures=draw,
+    )
+
+
+def _jobs_of(request: Request) -> tuple[Workload, str]:
+    if not request.traces:
+        return made_workload(QUICK_JOBS if request.quick else MADE_JOBS, NODES), "A trace that is made"
+    queues = single_queue(System(NODES, 1), 1)
+    columns = load_columns(request.traces[0])
+    if request.quick:
+        columns = replace(columns, frame=columns.frame.head(QUICK_JOBS))
+    cleaning = cleaning_of(-1, 1.0, "skip", "skip", "raise")
+    return make_workload(columns, queues, cleaning), columns.name

@@ -1,0 +1,1 @@
+"""The thesis's chapters 5 and 6: data sets, cases, and what is reported of them."""

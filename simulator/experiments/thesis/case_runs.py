@@ -1,0 +1,184 @@
+"""Runs cases of an experiment; pools that cases have in common are simulated once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+import numpy as np
+
+from simulator.engine.kernels.field_records import Ints
+from simulator.engine.run.pool_run import run_pool
+from simulator.engine.run.run_rules import Rules
+from simulator.experiments.thesis.case_outcome import Outcome, outcome_of
+from simulator.simulation.job_shapes import CLIPPED
+from simulator.simulation.simulation_options import Cleaning, Oversize
+from simulator.simulation.trace_workload import Workload, make_workload, without_patterns
+from simulator.world.simulated_system import (
+    Pool,
+    Queues,
+    System,
+    multiple_queues,
+    nodes_of_share,
+    single_queue,
+)
+from workloads.swf import SwfColumns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A configuration to be simulated: SQ, or MQ with so many interactive nodes."""
+
+    label: str
+    multiplicity: int = 1
+    interactive_nodes: int | None = None
+    multiplicity_interactive: int = 1
+
+    def queues(self, system: System) -> Queues:
+        """Return the queues of the case."""
+        if self.interactive_nodes is None:
+            return single_queue(system, self.multiplicity)
+        return multiple_queues(
+            system, self.interactive_nodes, self.multiplicity, self.multiplicity_interactive
+        )
+
+
+def sq(multiplicity: int) -> Case:
+    """Return SQ with multiplicity M."""
+    return Case(label=f"SQ, M={multiplicity}", multiplicity=multiplicity)
+
+
+def mq(system: System, share: str, multiplicity_interactive: int, multiplicity: int = 1) -> Case:
+    """Return MQ with a share R of interactive nodes, rounded down as the thesis's scripts do it."""
+    return Case(
+        label=f"MQ, R={share}",
+        multiplicity=multiplicity,
+        interactive_nodes=max(1, int(system.nodes * Fraction(share.removesuffix("%")) / 100)),
+        multiplicity_interactive=multiplicity_interactive,
+    )
+
+
+def to_nearest(system: System, case: Case, share: str) -> Case | None:
+    """Return an MQ case with R to the nearest whole number, as `osub simulate` has it, if that differs."""
+    nodes = nodes_of_share(system, share)
+    if nodes == case.interactive_nodes:
+        return None
+    return replace(case, label=f"{case.label} ({nodes} nodes)", interactive_nodes=nodes)
+
+
+def mq_cases(system: System, shares: Sequence[str], multiplicity_interactive: int) -> list[Case]:
+    """Return MQ for each share, rounded down; then those that are others to the nearest whole number."""
+    down = [mq(system, share, multiplicity_interactive) for share in shares]
+    nearest = [to_nearest(system, case, share) for case, share in zip(down, shares, strict=True)]
+    return [*down, *(case for case in nearest if case is not None)]
+
+
+def published_label(label: str) -> str:
+    """Return the label of the case in the thesis that a case repeats."""
+    return label.split(" (")[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PoolOutcome:
+    """Starts and ends of the jobs of a pool, ``members`` of the workload."""
+
+    members: Ints
+    start_us: Ints
+    end_us: Ints
+    engine_cpu_s: float
+
+
+def members_of(workload: Workload, queues: Queues, pool: Pool) -> Ints:
+    """Return the indices of the jobs that ``pool`` takes."""
+    if not queues.is_mq:
+        return np.arange(workload.count)
+    return workload.members(interactive=pool is queues.interactive)
+
+
+def _fits(workload: Workload, queues: Queues) -> bool:
+    """Whether no job is wider than its pool."""
+    return all(
+        workload.nodes[members_of(workload, queues, pool)].max(initial=0) <= pool.nodes
+        for pool in queues.pools
+    )
+
+
+@dataclass(slots=True)
+class Study:
+    """A trace on a system under one set of rules, for many cases.
+
+    Parameters
+    ----------
+    trace
+        A trace in which every job has a run time.
+    system, rules
+        The nodes and the plug-ins.
+    patterns
+        Whether interactive jobs idle (thesis chapter 6) or are busy all along (chapter 5).
+    examples
+        Jobs of which the outcome tells more.
+    interactive_queue
+        SWF queue of the interactive jobs.
+    """
+
+    trace: SwfColumns
+    system: System
+    rules: Rules
+    patterns: bool
+    examples: tuple[int, ...] = ()
+    interactive_queue: int = 0
+    _workloads: dict[tuple[int, ...], Workload] = field(default_factory=dict)
+    _pools: dict[tuple[str, int, int], PoolOutcome] = field(default_factory=dict)
+
+    def with_trace(self, trace: SwfColumns) -> Study:
+        """Return a study of another trace under the same rules."""
+        return Study(trace, self.system, self.rules, self.patterns, self.examples, self.interactive_queue)
+
+    def run(self, case: Case) -> Outcome:
+        """Simulate a case."""
+        queues = case.queues(self.system)
+        workload = self.workload(queues)
+        start_us = np.zeros(workload.count, dtype=np.int64)
+        end_us = np.zeros(workload.count, dtype=np.int64)
+        engine_cpu_s = 0.0
+        for pool in queues.pools:
+            known = self.pool(workload, queues, pool)
+            start_us[known.members], end_us[known.members] = known.start_us, known.end_us
+            engine_cpu_s += known.engine_cpu_s
+        return outcome_of(case.label, workload, start_us, end_us, engine_cpu_s, self.examples)
+
+    def workload(self, queues: Queues) -> Workload:
+        """Return the jobs: the same for all queues in which every job fits, else cut to the pools."""
+        sizes = tuple(pool.nodes for pool in queues.pools)
+        for known_sizes, known in self._workloads.items():
+            if sizes == known_sizes or (CLIPPED not in known.left_out and _fits(known, queues)):
+                return known
+        made = make_workload(
+            self.trace,
+            queues,
+            Cleaning(interactive_queue=self.interactive_queue, oversize=Oversize.CLIP),
+            node_memory_kib=self.rules.node_memory_kib,
+        )
+        self._workloads[sizes] = made if self.patterns else without_patterns(made)
+        return self._workloads[sizes]
+
+    def pool(self, workload: Workload, queues: Queues, pool: Pool) -> PoolOutcome:
+        """Simulate one pool, unless it was simulated before."""
+        key = (pool.name, pool.nodes, pool.multiplicity)
+        if key not in self._pools:
+            members = members_of(workload, queues, pool)
+            jobs = workload.pool_jobs(members, with_memory=self.rules.node_memory_kib is not None)
+            run = run_pool(jobs, workload.number[members], pool, self.rules)
+            self._pools[key] = PoolOutcome(members, run.start_us.copy(), run.end_us.copy(), run.engine_cpu_s)
+        return self._pools[key]
+
+
+def run_all(study: Study, cases: list[Case], done: Callable[[str], None] | None = None) -> dict[str, Outcome]:
+    """Simulate cases in order; ``done`` is told the label of each."""
+    outcomes = {}
+    for case in cases:
+        outcomes[case.label] = study.run(case)
+        if done is not None:
+            done(case.label)
+    return outcomes

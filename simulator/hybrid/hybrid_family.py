@@ -1,0 +1,173 @@
+"""The hybrid policies and their options: what is done for an on-demand job, and what is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from foundation.errors import UsageError
+from foundation.units import seconds_to_us
+from simulator.hybrid.drawn_jobs import MIXES, Draw, draw_lives
+from simulator.hybrid.hybrid_build import Mechanism
+from simulator.hybrid.hybrid_job_files import read_lives
+from simulator.hybrid.loop.hybrid_state import COLLECT, NOTHING, PLAN, SHARE
+from simulator.placement.plain_placement import SlurmPlacement, ThesisPlacement
+from simulator.policies.interface.policy_family import Family, Option, Value
+from simulator.policies.interface.policy_rule import Desk
+from simulator.sharing.proportional_sharing import Proportional
+
+if TYPE_CHECKING:
+    from simulator.engine.run.pool_outcome import PoolRun
+    from simulator.engine.run.pool_run import PoolWork
+    from simulator.engine.run.run_rules import Rules
+    from simulator.simulation.trace_workload import Workload
+    from simulator.world.simulated_system import Queues
+
+STRATEGIES = {
+    "n": (NOTHING, "notices are ignored"),
+    "cua": (COLLECT, "from its notice on it collects what is and becomes free"),
+    "cup": (PLAN, "nodes are planned to be free for it at the predicted arrival"),
+}
+ARRIVALS = {
+    "paa": (False, "then jobs are preempted, by ascending overhead"),
+    "spaa": (True, "then malleable jobs shrink, if that suffices, else jobs are preempted"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Hybrid:
+    """A mechanism of Fan et al., or shared cores instead of preemption; see ``simulator.hybrid``."""
+
+    mechanism: Mechanism
+
+    def schedule(self, desk: Desk) -> None:  # noqa: ARG002
+        """Refuse.
+
+        Raises
+        ------
+        UsageError
+            Always.
+        """
+        raise UsageError("hybrid policies go with built-in rules only, and not with --slices")
+
+    def run_pool(
+        self, work: PoolWork, rules: Rules, *, check: bool, progress: Callable[[int], None] | None
+    ) -> PoolRun:
+        """See ``PoolPolicy``."""
+        from simulator.hybrid.hybrid_pool import run_whole_pool
+
+        if not isinstance(rules.sharing, Proportional):
+            raise UsageError("hybrid policies know --overhead only, no other model of sharing")
+        if rules.outages or rules.failing is not None:
+            raise UsageError("nodes do not fail under hybrid policies")
+        if not isinstance(rules.placement, SlurmPlacement | ThesisPlacement):
+            raise UsageError(
+                "hybrid policies choose nodes themselves: --placement of your own does not go with them"
+            )
+        return run_whole_pool(work, self.mechanism, rules.sharing.overhead, check=check, progress=progress)
+
+
+def _number(name: str, default: float, told: str, least: float, most: float) -> Option:
+    return Option(name=name, help=told, default=default, least=least, most=most)
+
+
+_DRAWN = Draw()
+OPTIONS = (
+    Option(name="jobs", help="CSV file of kinds, sizes, notices (docs/hybrid.md); else drawn", default=""),
+    _number("ondemand_share", _DRAWN.on_demand, "share of the projects that are on demand", 0, 1),
+    _number("malleable_share", _DRAWN.malleable, "share of the projects that are malleable", 0, 1),
+    Option(
+        name="projects",
+        help="projects; 0: the users of the trace are projects",
+        default=_DRAWN.projects,
+        least=0,
+        most=1e6,
+    ),
+    Option(name="mix", help="of notices: mostly none, accurate, early, late; equal", default=_DRAWN.mix,
+           choices=tuple(MIXES)),
+    _number("min_share", _DRAWN.least, "least size of a malleable job over its request", 0.001, 1),
+    _number("mtbf_years", _DRAWN.node_mtbf_years, "years between failures of a node, for Daly's interval",
+            0.001, 1e6),
+    _number("interval", 100.0, "percent of Daly's interval between checkpoints", 1, 10_000),
+    _number("warning", 120.0, "seconds that a preempted malleable job holds its nodes", 0, 1e6),
+    _number("release", 600.0, "seconds after the predicted arrival that nodes stay reserved", 0, 1e6),
+    Option(name="squatting", help="backfill on reserved nodes", default="yes", choices=("yes", "no")),
+    Option(
+        name="preemption",
+        help="victims by overhead one by one, or those of least overhead together",
+        default="ascending",
+        choices=("ascending", "optimal"),
+    ),
+)  # fmt: skip
+WEIGHT = Option(
+    name="weight", help="of an on-demand job that shares; the other's is 1", default=4, least=1, most=100
+)
+
+
+def mechanism_of(strategy: int, shrinks: bool, values: Mapping[str, Value]) -> Mechanism:
+    """Return what the options say."""
+    return Mechanism(
+        strategy=strategy,
+        shrinks=shrinks,
+        optimal=values["preemption"] == "optimal",
+        weight=int(values.get("weight", 1)),
+        warning_us=seconds_to_us(float(values["warning"])),
+        release_us=seconds_to_us(float(values["release"])),
+        squatting=values["squatting"] == "yes",
+        interval=Fraction(str(values["interval"])) / 100,
+    )
+
+
+def prepare(workload: Workload, queues: Queues, values: Mapping[str, Value], seed: int) -> Workload:
+    """Return the workload with kinds, sizes and notices, from a file or drawn.
+
+    Raises
+    ------
+    UsageError
+        Shares add up to more than 1.
+    InputError
+        See ``read_lives``.
+    """
+    draw = Draw(
+        on_demand=float(values["ondemand_share"]),
+        malleable=float(values["malleable_share"]),
+        projects=int(values["projects"]),
+        mix=str(values["mix"]),
+        least=float(values["min_share"]),
+        node_mtbf_years=float(values["mtbf_years"]),
+    )
+    if draw.on_demand + draw.malleable > 1:
+        raise UsageError("--set ondemand_share and malleable_share add up to more than 1")
+    if values["jobs"]:
+        return read_lives(Path(str(values["jobs"])), workload, draw)
+    return draw_lives(workload, queues.batch.nodes, draw, seed)
+
+
+def _maker(strategy: int, shrinks: bool) -> Callable[[Mapping[str, Value]], Hybrid]:
+    return lambda values: Hybrid(mechanism_of(strategy, shrinks, values))
+
+
+FAMILIES = (
+    *(
+        Family(
+            name=f"hybrid-{before}-{at}",
+            help=f"EASY with on-demand jobs: {told}; {also}",
+            make=_maker(strategy, shrinks),
+            options=OPTIONS,
+            prepare=prepare,
+        )
+        for before, (strategy, told) in STRATEGIES.items()
+        for at, (shrinks, also) in ARRIVALS.items()
+    ),
+    Family(
+        name="hybrid-share",
+        help="EASY with on-demand jobs that start at once on shared cores; nobody is preempted",
+        make=_maker(SHARE, False),
+        options=(*OPTIONS, WEIGHT),
+        prepare=prepare,
+        guests=1,
+    ),
+)

@@ -1,0 +1,1 @@
+"""The compiled loop of hybrid runs: state, passes, reservations, checkpoints."""

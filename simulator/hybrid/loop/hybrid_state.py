@@ -1,0 +1,227 @@
+"""The state of a hybrid run: whole nodes, each with at most one job and at most one lease.
+
+A *lease* is an on-demand job that a node is reserved for; the node may be busy meanwhile, by a job that is
+to end soon, by one that is leaving, or by a *squatter*: a job that was backfilled on reserved nodes and goes
+when the on-demand job comes.
+
+Progress is counted in units. A job goes through ``share`` units a microsecond, ``rules[0].whole`` when its
+nodes are its own, less when it shares one. Set-up is units; what follows is units times ``width``, which is
+the number of nodes of a malleable job (its run time is linear in size) and 1 of any other. Times are
+microseconds. What is left of a rigid job includes the checkpoints to come, so an event is needed only for its
+end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from simulator.engine.kernels.field_records import Grid, Row, Table
+from simulator.engine.state.life_state import BY_START
+
+NOBODY = -1
+FAR_US = 1 << 62
+
+RIGID, MALLEABLE, ON_DEMAND = range(3)
+"""Kinds of jobs."""
+
+COMING, WAITING, RUNNING, LEAVING, GATHERING, OVER = range(6)
+"""What a job does. One that gathers is on demand, and holds nodes while others are still leaving theirs."""
+
+BASELINE, NOTHING, COLLECT, PLAN, SHARE = range(5)
+"""What happens before an on-demand job comes: EASY alone, N, CUA, CUP; or it shares cores."""
+
+NO_NOTICE, SILENT, KNOWN, PAST = range(4)
+"""How far the notice of an on-demand job is: there is none, to come, given, or its reservation is over."""
+
+
+@dataclass(slots=True, eq=False)
+class RulesRecord:
+    """What does not change. ``shrinks`` is SPAA, ``asks`` leaves victims to the caller."""
+
+    jobs: int = 0
+    nodes: int = 0
+    strategy: int = 0
+    shrinks: int = 0
+    asks: int = 0
+    warning_us: int = 0
+    release_us: int = 0
+    whole: int = 0
+    guest: int = 0
+    host: int = 0
+    records: int = 0
+    no_squatting: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class ClockRecord:
+    """The time, and how many there are of what.
+
+    ``free`` nodes without a job and without a lease, ``active`` jobs that hold nodes, ``waiting`` ones,
+    ``expected`` on-demand jobs with a lease or one to come, ``leases`` given, ``plans`` made, ``logged``
+    stretches, ``unfinished`` jobs. ``asking`` is the on-demand job whose victims the caller is to name.
+    """
+
+    now_us: int = 0
+    free: int = 0
+    active: int = 0
+    waiting: int = 0
+    expected: int = 0
+    arrived: int = 0
+    noticed: int = 0
+    leases: int = 0
+    plans: int = 0
+    logged: int = 0
+    unfinished: int = 0
+    events: int = 0
+    decisions: int = 0
+    asking: int = NOBODY
+
+
+@dataclass(slots=True, eq=False)
+class JobRecord:
+    """A job.
+
+    Parameters
+    ----------
+    kind, asked, least
+        What it is, the nodes that it asks for, and the fewest that it runs on.
+    submit_us, order, notice_us, predicted_us
+        When it comes, its place by arrival, when it is announced, and for when; ``FAR_US`` if it is not.
+    setup, every, save, slack
+        Units: of set-up at each start, of work between checkpoints (0: none), of a checkpoint, and of the
+        request beyond the run (times ``width``).
+    work
+        Units of work that are not safe yet, without checkpoints (times ``width``).
+    status, nodes, plain, lives
+        What it does, nodes that it holds, those of them without a lease, and how often it started.
+    since_us, share, setup_left, left
+        Progress is settled up to an instant; speed, and what is left of this life.
+    next_us
+        When something happens to it next.
+    squats, shared
+        Whether it was backfilled on reserved nodes; on how many nodes it shares cores.
+    got, missing, notice
+        On demand: free nodes with its lease, nodes that it has no lease on, and how far its notice is.
+    stretch_us, why, stretch_setup_us
+        Since when it holds what it holds, why, and what of that went on set-up.
+    """
+
+    kind: int = 0
+    asked: int = 0
+    least: int = 0
+    submit_us: int = 0
+    order: int = 0
+    notice_us: int = FAR_US
+    predicted_us: int = FAR_US
+    setup: int = 0
+    every: int = 0
+    save: int = 0
+    slack: int = 0
+    work: int = 0
+    status: int = COMING
+    nodes: int = 0
+    plain: int = 0
+    lives: int = 0
+    begun_us: int = 0
+    est_us: int = 0
+    since_us: int = 0
+    share: int = 0
+    setup_left: int = 0
+    left: int = 0
+    total: int = 0
+    next_us: int = FAR_US
+    squats: int = 0
+    shared: int = 0
+    got: int = 0
+    missing: int = 0
+    notice: int = NO_NOTICE
+    stretch_us: int = 0
+    why: int = BY_START
+    stretch_setup_us: int = 0
+    start_us: int = NOBODY
+    end_us: int = NOBODY
+    ready_us: int = NOBODY
+    instant: int = 0
+    preemptions: int = 0
+    shrinks: int = 0
+    lost_us: int = 0
+    setup_us: int = 0
+    held_node_us: int = 0
+    fresh_node_us: int = 0
+    useful_node_us: int = 0
+    lost_node_us: int = 0
+    setup_node_us: int = 0
+    again_node_us: int = 0
+    save_node_us: int = 0
+    warned_node_us: int = 0
+    picked: int = 0
+    cap: int = 0
+    give: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class NodeRecord:
+    """A node: the job on it, who it is reserved for, and the on-demand job that shares it."""
+
+    job: int = NOBODY
+    lease: int = NOBODY
+    guest: int = NOBODY
+
+
+@dataclass(slots=True, eq=False)
+class LoanRecord:
+    """What ``lender`` gave to ``borrower`` in its life number ``life``; it shrank or was preempted."""
+
+    borrower: int = 0
+    lender: int = 0
+    nodes: int = 0
+    life: int = 0
+    shrank: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class PlanRecord:
+    """CUP means to preempt ``victim`` in its life number ``life`` at ``at_us``, for ``borrower``."""
+
+    borrower: int = 0
+    victim: int = 0
+    life: int = 0
+    at_us: int = 0
+    overhead: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class StretchRecord:
+    """What a job held from when to when; the nodes are a row of ``World.mask``."""
+
+    job: int = 0
+    from_us: int = 0
+    to_us: int = 0
+    why: int = 0
+    setup_us: int = 0
+    lost_us: int = 0
+
+
+class World(NamedTuple):
+    """The tables.
+
+    ``active``, ``queue`` and ``expected`` are lists of jobs: those that hold nodes in order of number, those
+    that wait in order, on-demand jobs with a lease or one to come by notice. ``arrivals`` and ``notices`` are
+    all jobs by arrival, and all announced ones by notice. ``order`` is room for sorting.
+    """
+
+    rules: Table[RulesRecord]
+    clock: Table[ClockRecord]
+    jobs: Table[JobRecord]
+    nodes: Table[NodeRecord]
+    active: Row
+    queue: Row
+    expected: Row
+    arrivals: Row
+    notices: Row
+    order: Row
+    loans: Table[LoanRecord]
+    plans: Table[PlanRecord]
+    log: Table[StretchRecord]
+    mask: Grid

@@ -1,0 +1,209 @@
+"""Trying who waits behind the queue's head: a job may start now if the head starts no later for it."""
+
+from __future__ import annotations
+
+from simulator.engine.cores.core_neighbours import link, unlink
+from simulator.engine.cores.core_slots import list_parts, unlist_parts
+from simulator.engine.kernels.compilation import kernel
+from simulator.engine.lives.job_progress import start
+from simulator.engine.lives.life_segments import asks_us
+from simulator.engine.state.engine_state import FAR_US, NEVER, State
+from simulator.placement.builtin_placement import place
+from simulator.policies.easy import backfill_trial as shared
+from simulator.policies.easy import shadow as dedicated
+from simulator.policies.easy.earliest_start import find_start
+from simulator.policies.easy.head_nodes import Aside, bar, choose_for_head, count_used, unbar
+from simulator.policies.easy.look_ahead import Ahead
+from simulator.policies.easy.ncs import Ncs, forget_bounds, is_out_of_bounds, raises_victim
+from simulator.policies.easy.outlook import Outlook
+from simulator.policies.easy.refusals import Refusals, forget_refusals, is_hopeless, note_refusal
+from simulator.policies.easy.row_mirror import Mirror
+from simulator.policies.easy.shadow import Shadow, note_start
+from simulator.policies.easy.shape_lanes import Lanes, are_kept, leave_lane, next_lane, seek, seek_all
+
+
+@kernel
+def may_be_tried(state: State, refusals: Refusals, job: int) -> bool:
+    """Return whether ``job`` fits now, and name its cores, unless it is known that it would be refused."""
+    if state.roomy[state.jobs[job].cores] < state.jobs[job].nodes or is_hopeless(state, refusals, job):
+        return False
+    fits = place(state, job)
+    if not fits:
+        note_refusal(state, refusals, job, 0)
+    return fits
+
+
+@kernel
+def _is_past(state: State, ahead: Ahead, mirror: Mirror | None) -> bool:
+    """Return whether rows took the head at an instant that is over, and do no longer."""
+    if mirror is None:
+        return False
+    return ahead.head[0].start_us < state.clock[0].now_us
+
+
+@kernel
+def _delays_shared(
+    state: State, ahead: Ahead, mirror: Mirror | None, ncs: Ncs | None, head: int, job: int
+) -> bool:
+    """Return whether ``job``, on the cores that its parts name, would delay the head on shared cores."""
+    if ahead.head[0].known == 0 or _is_past(state, ahead, mirror):
+        find_start(state, ahead, mirror, head)
+    if ahead.head[0].start_us == FAR_US:
+        return False
+    if raises_victim(state, ahead, mirror, ncs, job):
+        return True
+    link(state, state.links, job)
+    list_parts(state, job)
+    delayed = shared.delays_head(state, ahead, mirror, head, job)
+    unlist_parts(state, job)
+    unlink(state.links, job)
+    return delayed
+
+
+@kernel
+def _delays(
+    state: State,
+    shadow: Shadow | None,
+    ahead: Ahead | None,
+    mirror: Mirror | None,
+    ncs: Ncs | None,
+    head: int,
+    job: int,
+) -> bool:
+    """Return whether ``job``, on the cores that its parts name, would delay the head."""
+    delayed = False
+    if shadow is not None:
+        delayed = dedicated.delays_head(state, shadow, head, job)
+    if ahead is not None:
+        delayed = _delays_shared(state, ahead, mirror, ncs, head, job)
+    return delayed
+
+
+@kernel
+def delays_head(state: State, outlook: Outlook, head: int, job: int) -> bool:
+    """Return whether ``job``, on the cores that its parts name, would delay the head."""
+    return _delays(state, outlook.shadow, outlook.ahead, outlook.mirror, outlook.ncs, head, job)
+
+
+@kernel
+def _find_with_rows(state: State, ahead: Ahead, mirror: Mirror | None, head: int) -> None:
+    """Find the head's start again where it hangs on rows, which a placement may have sorted meanwhile."""
+    if mirror is not None:
+        find_start(state, ahead, mirror, head)
+
+
+@kernel
+def _find_aside(
+    state: State, shadow: Shadow | None, ahead: Ahead | None, mirror: Mirror | None, aside: Aside, head: int
+) -> None:
+    """Find the nodes that the head would take."""
+    if shadow is not None:
+        for node in range(state.rules[0].nodes):
+            shadow.room[node].used = state.rules[0].cores - shadow.room[node].free
+        choose_for_head(state, aside, shadow.room, head)
+    if ahead is not None:
+        _find_with_rows(state, ahead, mirror, head)
+        count_used(ahead.room, ahead.base_stack)
+        choose_for_head(state, aside, ahead.room, head)
+
+
+@kernel
+def _delays_elsewhere(state: State, outlook: Outlook, aside: Aside | None, head: int, job: int) -> bool:
+    """Return whether ``job`` has no second choice of nodes, or would delay the head there too."""
+    if aside is None:
+        return True
+    if aside.known[0] == 0:
+        _find_aside(state, outlook.shadow, outlook.ahead, outlook.mirror, aside, head)
+    bar(state, aside)
+    placed = place(state, job)
+    unbar(state)
+    return not placed or delays_head(state, outlook, head, job)
+
+
+@kernel
+def _forget_aside(aside: Aside | None) -> None:
+    if aside is not None:
+        aside.known[0] = 0
+
+
+@kernel
+def note_backfilled(state: State, shadow: Shadow | None, job: int, refused: bool) -> None:
+    """Note that ``job`` has started, after others that were refused or not."""
+    if shadow is not None:
+        note_start(state, shadow, job)
+        if refused:
+            shadow.head[0].moved = 1
+
+
+@kernel
+def _begin(outlook: Outlook) -> None:
+    _forget_aside(outlook.aside)
+    forget_bounds(outlook.ncs)
+    forget_refusals(outlook.refusals)
+
+
+@kernel
+def _starts(state: State, outlook: Outlook, head: int, job: int) -> bool:
+    """Start ``job``, which fits on the cores that its parts name, unless it delays the head."""
+    if delays_head(state, outlook, head, job) and _delays_elsewhere(state, outlook, outlook.aside, head, job):
+        note_refusal(state, outlook.refusals, job, asks_us(state, state.lives, job))
+        return False
+    refused = state.runs[job].queue_prev != head
+    start(state, job)
+    note_backfilled(state, outlook.shadow, job, refused)
+    leave_lane(state, outlook.lanes, job)
+    forget_refusals(outlook.refusals)
+    return True
+
+
+@kernel
+def backfill(state: State, outlook: Outlook, first: int) -> None:
+    """Go through the queue from ``first`` on and start the jobs that do not delay its head."""
+    end = state.rules[0].jobs
+    head = state.runs[end].queue_next
+    _begin(outlook)
+    job = first
+    while job != end and state.roomy[1] > 0:
+        after = state.runs[job].queue_next
+        if not is_out_of_bounds(state, outlook.ncs, job) and may_be_tried(state, outlook.refusals, job):
+            _starts(state, outlook, head, job)
+        job = after
+
+
+@kernel
+def _backfill_lanes(state: State, outlook: Outlook, lanes: Lanes) -> None:
+    """Do the same behind the head, but go to those only who may be tried."""
+    head = state.runs[state.rules[0].jobs].queue_next
+    _begin(outlook)
+    seek_all(state, lanes, outlook.refusals, head)
+    lane = next_lane(lanes)
+    while lane != NEVER:
+        leaf = lanes.open[lane].leaf
+        job = lanes.leaf[leaf].job
+        if may_be_tried(state, outlook.refusals, job) and _starts(state, outlook, head, job):
+            seek_all(state, lanes, outlook.refusals, job)
+        else:
+            seek(state, lanes, outlook.refusals, lane, leaf + 1)
+        lane = next_lane(lanes)
+
+
+@kernel
+def _have_lanes(state: State, lanes: Lanes | None) -> bool:
+    if lanes is None:
+        return False
+    return are_kept(state, lanes)
+
+
+@kernel
+def _go_along_lanes(state: State, outlook: Outlook, lanes: Lanes | None) -> None:
+    if lanes is not None:
+        _backfill_lanes(state, outlook, lanes)
+
+
+@kernel
+def backfill_all(state: State, outlook: Outlook) -> None:
+    """Start the jobs behind the head that do not delay it."""
+    if _have_lanes(state, outlook.lanes):
+        _go_along_lanes(state, outlook, outlook.lanes)
+    else:
+        backfill(state, outlook, state.runs[state.runs[state.rules[0].jobs].queue_next].queue_next)

@@ -1,0 +1,147 @@
+"""EASY backfilling on dedicated and on shared cores: a later job may start if the head starts no later.
+
+Sources: Lifka 1995 and the rules of the golden schedules for dedicated cores; thesis section 5.2.3 for shared
+ones. EASY with a second choice gives a job that would delay the head other nodes (``aside``).
+"""
+
+from __future__ import annotations
+
+from simulator.engine.kernels.compilation import kernel
+from simulator.engine.lives.job_progress import start
+from simulator.engine.state.engine_state import State
+from simulator.engine.state.event_agenda import first_waiting
+from simulator.placement.builtin_placement import place
+from simulator.policies.easy.easy_backfill import backfill, backfill_all
+from simulator.policies.easy.head_nodes import Aside
+from simulator.policies.easy.look_ahead import Ahead
+from simulator.policies.easy.ncs import ends_follow
+from simulator.policies.easy.outlook import Outlook
+from simulator.policies.easy.refusals import forget_refusals
+from simulator.policies.easy.shadow import Shadow, drop_shadow, note_end, note_start
+from simulator.policies.easy.shape_lanes import Lanes, enter_lane, leave_lane
+
+
+@kernel
+def note_head(state: State, shadow: Shadow | None, job: int) -> None:
+    """Note that a head has started: another is the head now."""
+    if shadow is None:
+        return
+    note_start(state, shadow, job)
+    shadow.head[0].known = 0
+
+
+@kernel
+def start_heads(state: State, shadow: Shadow | None, lanes: Lanes | None) -> None:
+    """Start queue heads while they fit: the whole of FCFS, and the beginning of a pass of EASY."""
+    while state.clock[0].waiting > 0:
+        head = first_waiting(state)
+        if not place(state, head):
+            return
+        start(state, head)
+        note_head(state, shadow, head)
+        leave_lane(state, lanes, head)
+
+
+@kernel
+def _forget_start(ahead: Ahead | None) -> None:
+    """Forget the head's earliest start."""
+    if ahead is not None:
+        ahead.head[0].known = 0
+
+
+@kernel
+def _note_ended(state: State, shadow: Shadow | None, job: int) -> None:
+    if shadow is not None:
+        note_end(state, shadow, job)
+        shadow.head[0].known = 0
+
+
+@kernel
+def _drop_if_idle(state: State, shadow: Shadow | None) -> None:
+    if shadow is not None and state.clock[0].waiting == 0:
+        drop_shadow(shadow)
+
+
+@kernel
+def pass_after_end(state: State, outlook: Outlook, job: int) -> None:
+    """Make a scheduling pass after ``job`` has ended."""
+    _forget_start(outlook.ahead)
+    _note_ended(state, outlook.shadow, job)
+    if not ends_follow(state, outlook.ncs):
+        _pass_over_all(state, outlook)
+
+
+@kernel
+def _forget_ends(shadow: Shadow | None) -> None:
+    if shadow is not None:
+        drop_shadow(shadow)
+        shadow.head[0].known = 0
+
+
+@kernel
+def forget_future(outlook: Outlook) -> None:
+    """Forget all that is known of the future: jobs may end at other times than they would have."""
+    _forget_start(outlook.ahead)
+    _forget_ends(outlook.shadow)
+    forget_refusals(outlook.refusals)
+
+
+@kernel
+def pass_after_change(state: State, outlook: Outlook) -> None:
+    """Make a scheduling pass after something else: a node went down or came back, a job has left."""
+    forget_future(outlook)
+    _pass_over_all(state, outlook)
+
+
+@kernel
+def _pass_over_all(state: State, outlook: Outlook) -> None:
+    """Start heads while they fit, and look at all others."""
+    start_heads(state, outlook.shadow, outlook.lanes)
+    _drop_if_idle(state, outlook.shadow)
+    if state.clock[0].waiting >= 2:
+        _backfill_all(state, outlook)
+
+
+@kernel
+def _forget_moves(shadow: Shadow | None) -> None:
+    if shadow is not None:
+        shadow.head[0].moved = 0
+
+
+@kernel
+def _backfill_all(state: State, outlook: Outlook) -> None:
+    """Go through the whole queue behind its head."""
+    _forget_moves(outlook.shadow)
+    if state.clock[0].restless > 0:
+        _forget_start(outlook.ahead)
+    backfill_all(state, outlook)
+
+
+@kernel
+def _may_look_at_one(shadow: Shadow | None, aside: Aside | None) -> bool:
+    """Return whether after an arrival only the job that arrived needs a look."""
+    if shadow is None:
+        return False
+    if aside is not None:
+        return False
+    return shadow.head[0].moved == 0
+
+
+@kernel
+def pass_after_arrival(state: State, outlook: Outlook, job: int) -> None:
+    """Make a scheduling pass after ``job`` has arrived.
+
+    On dedicated cores only ``job`` needs a look: since the last pass no core became free, and a refused job
+    that starts later on the same nodes ends later. But once a job behind a refused one has started, placement
+    may choose other nodes for the refused one, which the head can spare; then all are tried again. So they
+    are where cores are shared, for a refused job may do less harm later, and where a second choice of nodes
+    is allowed, for the head's may be others now.
+    """
+    enter_lane(state, outlook.lanes, job)
+    if state.clock[0].waiting == 1:
+        _forget_start(outlook.ahead)
+        start_heads(state, outlook.shadow, outlook.lanes)
+    elif _may_look_at_one(outlook.shadow, outlook.aside):
+        backfill(state, outlook, job)
+    else:
+        _backfill_all(state, outlook)

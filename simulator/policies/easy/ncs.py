@@ -1,0 +1,139 @@
+"""What NCS, the thesis's simulator, refuses beyond EASY's rule (docs/experiments.md).
+
+(1) A candidate that raises the multiplicity of a victim that was expected to end by the head's start,
+although the head may find room all the same. (2) After such a refusal, in the same pass, every candidate with
+at least its processors and its requested time. (3) While several jobs end at one instant there is no pass but
+after the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from simulator.engine.cores.core_slots import overlap, part_multiplicity
+from simulator.engine.kernels.compilation import kernel
+from simulator.engine.kernels.field_records import Maker, Table
+from simulator.engine.state.engine_state import State
+from simulator.policies.easy.look_ahead import Ahead
+from simulator.policies.easy.row_mirror import Mirror
+
+
+@dataclass(slots=True, eq=False)
+class NcsRecord:
+    """Which of the three rules hold, and how many bounds are known in this pass."""
+
+    victims: int = 0
+    bounds: int = 0
+    ends: int = 0
+    known: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class BoundRecord:
+    """Processors and requested time from which on candidates are refused."""
+
+    procs: int = 0
+    request_us: int = 0
+
+
+class Ncs(NamedTuple):
+    """The rules, and the bounds of the present pass."""
+
+    rules: Table[NcsRecord]
+    bounds: Table[BoundRecord]
+
+
+def new_ncs(make: Maker, jobs: int, rules: tuple[bool, bool, bool]) -> Ncs:
+    """Return the rules that hold, for a run of so many jobs."""
+    victims, bounds, ends = (int(rule) for rule in rules)
+    return Ncs(
+        rules=make.table(NcsRecord, 1, victims=victims, bounds=bounds, ends=ends),
+        bounds=make.table(BoundRecord, jobs + 1),
+    )
+
+
+@kernel
+def ends_follow(state: State, ncs: Ncs | None) -> bool:
+    """Return whether another job ends at this instant, and passes wait for the last."""
+    if ncs is None:
+        return False
+    if not ncs.rules[0].ends or state.clock[0].agenda == 0:
+        return False
+    run = state.runs[state.lists[0].agenda]
+    return run.last == 1 and run.next_us == state.clock[0].now_us
+
+
+@kernel
+def forget_bounds(ncs: Ncs | None) -> None:
+    """Begin a pass."""
+    if ncs is not None:
+        ncs.rules[0].known = 0
+
+
+@kernel
+def is_out_of_bounds(state: State, ncs: Ncs | None, job: int) -> bool:
+    """Return whether a candidate no larger and no longer was refused for its victims in this pass."""
+    if ncs is None:
+        return False
+    asked = state.jobs[job]
+    procs = asked.nodes * asked.cores
+    for place in range(ncs.rules[0].known):
+        bound = ncs.bounds[place]
+        if procs >= bound.procs and asked.request_us >= bound.request_us:
+            return True
+    return False
+
+
+@kernel
+def _job_multiplicity(state: State, job: int) -> int:
+    most = 1
+    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
+        most = part_multiplicity(state.occupied, state.mask, state.parts[part].node, part, most)
+    return most
+
+
+@kernel
+def _jobs_on_common(state: State, a: int, b: int, node: int) -> int:
+    """Return the most jobs on a core that two parts have in common."""
+    jobs = 0
+    for word in range(state.mask.shape[1]):
+        common = state.mask[a, word] & state.mask[b, word]
+        while jobs < state.rules[0].slots and state.occupied[node, jobs, word] & common:
+            jobs += 1
+    return jobs
+
+
+@kernel
+def raises_victim(state: State, ahead: Ahead, mirror: Mirror | None, ncs: Ncs | None, job: int) -> bool:
+    """Return whether rule 1 refuses ``job`` on the cores that its parts name, which it does not hold yet.
+
+    The head's earliest start is known, and with it who has ended by then. NCS has no rows, and no such rule
+    for them.
+    """
+    if ncs is None:
+        return False
+    if mirror is not None:
+        return False
+    if not ncs.rules[0].victims:
+        return False
+    for part in range(state.jobs[job].part_at, state.jobs[job].part_end):
+        node = state.parts[part].node
+        for place in range(state.nodes[node].listed):
+            other = state.listed[node, place]
+            guest = state.parts[other].job
+            if ahead.base.runs[guest].busy or not overlap(state.mask, part, other):
+                continue
+            if _jobs_on_common(state, part, other, node) + 1 > _job_multiplicity(state, guest):
+                _note_bound(state, ncs, job)
+                return True
+    return False
+
+
+@kernel
+def _note_bound(state: State, ncs: Ncs, job: int) -> None:
+    if ncs.rules[0].bounds:
+        bound = ncs.bounds[ncs.rules[0].known]
+        bound.procs = state.jobs[job].nodes * state.jobs[job].cores
+        bound.request_us = state.jobs[job].request_us
+        ncs.rules[0].known += 1

@@ -1,0 +1,141 @@
+"""The built-in policies in plain Python, for runs in which another part is a user's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from simulator.engine.building.build_state import PoolJobs
+from simulator.engine.kernels.field_records import Maker
+from simulator.engine.state.engine_state import State
+from simulator.policies.easy.outlook import Outlook, new_outlook
+from simulator.policies.interface.policy_rule import Desk
+from simulator.world.simulated_job import Job
+
+
+@runtime_checkable
+class BuiltinPolicy(Protocol):
+    """A policy that kernels know."""
+
+    def outlook(self, make: Maker, state: State, shapes: int) -> Outlook | None:
+        """Return what the kernels keep of the future, for jobs of so many shapes; FCFS keeps nothing."""
+        ...
+
+
+@runtime_checkable
+class LoopPolicy(Protocol):
+    """A policy whose kernels have an event loop of their own; all its runs have tables of lives."""
+
+    def program(self, make: Maker, state: State, jobs: PoolJobs) -> Program:
+        """Return the loop for a pool's jobs, and what it works on."""
+        ...
+
+
+class Program(NamedTuple):
+    """An event loop that is a kernel, and its arguments but for the last: how many events it may process.
+
+    It returns how many there were.
+    """
+
+    loop: Callable[..., int]
+    arguments: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fcfs:
+    """First come, first served: a job that does not fit holds up the rest."""
+
+    def outlook(self, make: Maker, state: State, shapes: int) -> None:
+        """See ``BuiltinPolicy``."""
+
+    def schedule(self, desk: Desk) -> None:
+        """Start queue heads while they fit."""
+        while desk.waiting and desk.start(desk.waiting[0]):
+            pass
+
+
+class Refused:
+    """Who was refused since something started: a job like one of them, and no shorter, would be, too."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._shortest_us: dict[tuple[int, ...], int] = {}
+
+    def covers(self, job: Job) -> bool:
+        """Return whether a job like this one, but no longer, was refused."""
+        asked_us = self._desk.remaining_us(job)
+        return self._shortest_us.get(_shape_of(job), asked_us + 1) <= asked_us
+
+    def add(self, job: Job) -> None:
+        """Note that ``job`` is refused."""
+        self._shortest_us[_shape_of(job)] = self._desk.remaining_us(job)
+
+    def forget(self) -> None:
+        """Forget all, for something has started."""
+        self._shortest_us.clear()
+
+
+def _shape_of(job: Job) -> tuple[int, ...]:
+    return job.nodes, job.cores, job.memory_kib, job.app
+
+
+@dataclass(frozen=True, slots=True)
+class Easy:
+    """EASY backfilling: a later job may start if the queue's head can start no later for it."""
+
+    def outlook(self, make: Maker, state: State, shapes: int) -> Outlook:
+        """See ``BuiltinPolicy``."""
+        return new_outlook(make, state, shapes, elsewhere=False)
+
+    def schedule(self, desk: Desk) -> None:
+        """Start queue heads while they fit, then, in order, the jobs that do not delay the head."""
+        Fcfs().schedule(desk)
+        if not desk.waiting:
+            return
+        head, *rest = desk.waiting
+        refused = Refused(desk)
+        start_us: int | None = None  # not known, as always when something has started
+        for job in rest:
+            if refused.covers(job) or desk.place(job) is None:
+                continue
+            start_us = desk.earliest_start_us(head) if start_us is None else start_us
+            if desk.earliest_start_us(head, beside=job) <= start_us:
+                desk.start(job)
+                refused.forget()
+                start_us = None
+            else:
+                refused.add(job)
+
+
+@dataclass(frozen=True, slots=True)
+class EasyElsewhere:
+    """EASY in which a job that would delay the head is tried again, off the head's nodes."""
+
+    def outlook(self, make: Maker, state: State, shapes: int) -> Outlook:
+        """See ``BuiltinPolicy``."""
+        return new_outlook(make, state, shapes, elsewhere=True)
+
+    def schedule(self, desk: Desk) -> None:
+        """Start queue heads while they fit, then, in order, the jobs that do not delay the head somewhere."""
+        Fcfs().schedule(desk)
+        if not desk.waiting:
+            return
+        head, *rest = desk.waiting
+        refused = Refused(desk)
+        off: Sequence[int] | None = None
+        start_us: int | None = None
+        for job in rest:
+            if refused.covers(job) or desk.place(job) is None:
+                continue
+            start_us = desk.earliest_start_us(head) if start_us is None else start_us
+            second = None
+            if desk.earliest_start_us(head, beside=job) > start_us:
+                off = desk.nodes_at_start(head) if off is None else off
+                second = desk.place(job, off=off)
+                if second is None or desk.earliest_start_us(head, beside=job, on=second) > start_us:
+                    refused.add(job)
+                    continue
+            desk.start(job, on=second)
+            refused.forget()
+            start_us = None

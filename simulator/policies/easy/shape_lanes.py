@@ -1,0 +1,254 @@
+"""Waiting jobs by shape, for a queue that is long: who may be tried is found without going through all.
+
+A shape is refused as a whole while it has no room, and a job of it while one no longer was refused. So in
+each *lane*, the waiting jobs of one shape in the order of the queue, the next to be tried is the first with a
+request below some bound. A tree of least requests finds it: its leaves are all jobs of the run by shape and
+arrival, and those that do not wait ask for ever. The lanes are kept only while they pay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from simulator.engine.kernels.compilation import kernel
+from simulator.engine.kernels.field_records import Maker, Row, Short, Table, column
+from simulator.engine.state.engine_state import FAR_US, NEVER, State
+from simulator.engine.state.event_agenda import first_waiting
+from simulator.policies.easy.refusals import Refusals
+
+
+@dataclass(slots=True, eq=False)
+class LanesRecord:
+    """Whether the lanes are kept, how many there are, and how many leaves the tree has.
+
+    They pay if ``fewest`` jobs wait, and ``fewest_a_lane`` in each of them on average; it is looked at when
+    ``worth_from`` jobs wait.
+    """
+
+    kept: int = 0
+    count: int = 0
+    leaves: int = 0
+    fewest: int = 32
+    fewest_a_lane: int = 16
+    worth_from: int = 64
+
+
+@dataclass(slots=True, eq=False)
+class LaneRecord:
+    """The lane of a shape: how many wait in it, its place among the lanes, its first leaf."""
+
+    waiting: Short = 0
+    place: Short = 0
+    first: Short = 0
+
+
+@dataclass(slots=True, eq=False)
+class OpenRecord:
+    """For a place among the lanes: the shape, and the leaf of the next to be tried (``NEVER``: nobody)."""
+
+    shape: Short = 0
+    leaf: Short = 0
+
+
+@dataclass(slots=True, eq=False)
+class LeafRecord:
+    """For a leaf: its job. For a job: its leaf, and how many arrive before it."""
+
+    job: int = 0
+    leaf: int = 0
+    rank: Short = 0
+
+
+class Lanes(NamedTuple):
+    """The lanes; ``least`` is the tree: its root is 1, the children of ``i`` are ``2 i`` and ``2 i + 1``."""
+
+    head: Table[LanesRecord]
+    of_shape: Table[LaneRecord]
+    open: Table[OpenRecord]
+    leaf: Table[LeafRecord]
+    least: Row
+
+
+def new_lanes(make: Maker, state: State, shapes: int) -> Lanes:
+    """Return lanes that are not kept yet, for jobs of so many shapes."""
+    shape = column(state.jobs, "shape")[:-1]
+    arrival = column(state.lists, "arrival")[:-1]
+    jobs = len(shape)
+    rank = np.empty(jobs, dtype=np.int64)
+    rank[arrival] = np.arange(jobs)
+    by_leaf = np.lexsort((rank, shape))
+    leaf = np.empty(jobs, dtype=np.int64)
+    leaf[by_leaf] = np.arange(jobs)
+    leaves = 1 << max(0, jobs - 1).bit_length()
+    return Lanes(
+        head=make.table(LanesRecord, 1, leaves=leaves),
+        of_shape=make.table(
+            LaneRecord, shapes + 1, first=np.searchsorted(shape[by_leaf], np.arange(shapes + 1))
+        ),
+        open=make.table(OpenRecord, shapes + 1),
+        leaf=make.table(LeafRecord, jobs, job=by_leaf, leaf=leaf, rank=rank),
+        least=make.row(np.full(2 * leaves, FAR_US, dtype=np.int64)),
+    )
+
+
+@kernel
+def _ask(lanes: Lanes, job: int, request_us: int) -> None:
+    """Let the leaf of ``job`` ask for so long."""
+    least = lanes.least
+    node = lanes.head[0].leaves + lanes.leaf[job].leaf
+    least[node] = request_us
+    node //= 2
+    while node > 0:
+        below = min(least[2 * node], least[2 * node + 1])
+        if least[node] == below:
+            return
+        least[node] = below
+        node //= 2
+
+
+@kernel
+def _enter(state: State, lanes: Lanes, job: int) -> None:
+    head, lane = lanes.head[0], lanes.of_shape[state.jobs[job].shape]
+    if lane.waiting == 0:
+        lane.place = head.count
+        lanes.open[head.count].shape = state.jobs[job].shape
+        head.count += 1
+    lane.waiting += 1
+    _ask(lanes, job, state.jobs[job].request_us)
+
+
+@kernel
+def _leave(state: State, lanes: Lanes, job: int) -> None:
+    head, lane = lanes.head[0], lanes.of_shape[state.jobs[job].shape]
+    lane.waiting -= 1
+    if lane.waiting == 0:
+        head.count -= 1
+        lanes.open[lane.place].shape = lanes.open[head.count].shape
+        lanes.of_shape[lanes.open[head.count].shape].place = lane.place
+    _ask(lanes, job, FAR_US)
+
+
+@kernel
+def enter_lane(state: State, lanes: Lanes | None, job: int) -> None:
+    """Note that ``job`` waits, if lanes are kept."""
+    if lanes is not None:
+        _enter_kept(state, lanes, job)
+
+
+@kernel
+def _enter_kept(state: State, lanes: Lanes, job: int) -> None:
+    if lanes.head[0].kept:
+        _enter(state, lanes, job)
+
+
+@kernel
+def leave_lane(state: State, lanes: Lanes | None, job: int) -> None:
+    """Note that ``job`` waits no longer, if lanes are kept."""
+    if lanes is not None:
+        _leave_kept(state, lanes, job)
+
+
+@kernel
+def _leave_kept(state: State, lanes: Lanes, job: int) -> None:
+    if lanes.head[0].kept:
+        _leave(state, lanes, job)
+
+
+@kernel
+def _change_all(state: State, lanes: Lanes, kept: int) -> None:
+    """Begin to keep the lanes of all who wait (1), or cease to (0)."""
+    job = first_waiting(state)
+    while job != state.rules[0].jobs:
+        if kept:
+            _enter(state, lanes, job)
+        else:
+            _leave(state, lanes, job)
+        job = state.runs[job].queue_next
+    lanes.head[0].kept = kept
+
+
+@kernel
+def are_kept(state: State, lanes: Lanes) -> bool:
+    """Return whether lanes are kept, having begun to, or ceased, as it pays."""
+    head, waiting = lanes.head[0], state.clock[0].waiting
+    if not head.kept:
+        if waiting < head.worth_from:
+            return False
+        _change_all(state, lanes, 1)
+    if waiting < head.fewest or waiting < head.fewest_a_lane * head.count:
+        _change_all(state, lanes, 0)
+        head.worth_from = 2 * max(head.fewest, waiting)
+        return False
+    return True
+
+
+@kernel
+def _first_below(lanes: Lanes, start: int, end: int, request_us: int) -> int:
+    """Return the first leaf from ``start`` up to ``end`` that asks for less; or ``NEVER``."""
+    least, leaves = lanes.least, lanes.head[0].leaves
+    if start >= end:
+        return NEVER
+    node = leaves + start
+    while least[node] >= request_us:
+        while node & 1:  # a right child, or the root: what follows is beside a parent
+            node //= 2
+        if node == 0:
+            return NEVER
+        node += 1
+    while node < leaves:
+        node *= 2
+        if least[node] >= request_us:
+            node += 1
+    return node - leaves if node - leaves < end else NEVER
+
+
+@kernel
+def seek(state: State, lanes: Lanes, refusals: Refusals, place: int, start: int) -> None:
+    """Find who is to be tried next in a lane, from the leaf ``start`` on."""
+    lane = lanes.open[place]
+    shape = lanes.of_shape[lane.shape]
+    asked, refused = state.jobs[lanes.leaf[shape.first].job], refusals.by_shape[lane.shape]
+    lane.leaf = NEVER
+    if state.roomy[asked.cores] >= asked.nodes:
+        below_us = refused.shortest_us if refused.series == refusals.series[0] else FAR_US
+        lane.leaf = _first_below(lanes, start, lanes.of_shape[lane.shape + 1].first, below_us)
+
+
+@kernel
+def _first_after(lanes: Lanes, shape: int, rank: int) -> int:
+    """Return the first leaf of a shape whose job arrives after so many others."""
+    low = lanes.of_shape[shape].first
+    high = lanes.of_shape[shape + 1].first
+    while low < high:
+        middle = (low + high) // 2
+        if lanes.leaf[lanes.leaf[middle].job].rank > rank:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@kernel
+def seek_all(state: State, lanes: Lanes, refusals: Refusals, job: int) -> None:
+    """Find who is to be tried next in each lane, behind ``job`` in the queue."""
+    rank = lanes.leaf[job].rank
+    for place in range(lanes.head[0].count):
+        seek(state, lanes, refusals, place, _first_after(lanes, lanes.open[place].shape, rank))
+
+
+@kernel
+def next_lane(lanes: Lanes) -> int:
+    """Return the lane whose next to be tried comes first in the queue; ``NEVER`` if there is nobody."""
+    best = NEVER
+    first = 0
+    for place in range(lanes.head[0].count):
+        leaf = lanes.open[place].leaf
+        if leaf != NEVER:
+            rank = lanes.leaf[lanes.leaf[leaf].job].rank
+            if best == NEVER or rank < first:
+                best = place
+                first = rank
+    return best

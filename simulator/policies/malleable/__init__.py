@@ -1,0 +1,1 @@
+"""Malleable strategies over EASY (Zojer, Posner, Oezden)."""

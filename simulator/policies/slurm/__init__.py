@@ -1,0 +1,1 @@
+"""Slurm's two schedulers, with its own parameters."""

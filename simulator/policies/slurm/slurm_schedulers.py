@@ -1,0 +1,271 @@
+"""Slurm's two schedulers: starts in order of priority at ends and looks, backfilling now and then.
+
+The main scheduler goes through the queue by priority and stops at the first job that does not fit. It runs
+when the nodes of a job that has ended are done with it. Jobs that have arrived wait until the controller
+looks, once a ``tick``, and has not looked for such jobs for ``delay`` seconds; it also runs ``every`` so
+often while jobs wait.
+
+The backfill scheduler runs ``interval`` seconds after it ran last, if anything has changed since; else it
+looks whether anything has, once a tick. For each of the first ``depth`` jobs it finds the earliest start
+(``slurm_plan``); who can start now starts, and the others, as many as ``reserve``, are kept nodes, if they
+start within ``window`` seconds.
+
+Priority is multifactor: age up to ``max_age``, size, and fair share ``2^(-usage/share)`` with usage that
+decays by half in ``half_life`` and equal shares. Sources: slurm.conf(5), SchedulerParameters; Slurm's
+documents on multifactor priority (classic fair share); ``_slurmctld_background``, ``_schedule``,
+``backfill_agent`` and ``set_priority_factors`` in Slurm 22.05.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from simulator.policies.interface.policy_events import Arrived, Begun, Ended, Event, Left, NodeState, Timer
+from simulator.policies.interface.policy_rule import Desk
+from simulator.policies.slurm.slurm_plan import Node, Plan
+from simulator.world.simulated_job import Job
+
+LOOK, SOON, BACKFILL, COMPLETED = "look", "soon", "backfill", "completed"
+_DAY_US = 86_400_000_000
+
+
+@dataclass(kw_only=True)
+class Slurm:
+    """See the module, and the options of the family; times in microseconds."""
+
+    tick_us: int = 0
+    delay_us: int = 0
+    every_us: int = 0
+    spacing_us: int = 0
+    ends_wait: bool = False
+    interval_us: int = 30_000_000
+    phase_us: int = 0
+    depth: int = 500
+    window_us: int = _DAY_US
+    reserve: int = 0
+    resolution_us: int = 0
+    backfills: bool = True
+    completing_us: int = 0
+    limits: int = 0
+    age: float = 0.0
+    size: float = 0.0
+    fair: float = 0.0
+    small: bool = False
+    max_age_us: int = 7 * _DAY_US
+    calc_us: int = 0
+    half_life_us: int = 7 * _DAY_US
+    _asked: bool = False
+    _ran_us: int | None = None
+    _soon: bool = False
+    _new: bool = False
+    _looked_us: int | None = None
+    _sweep_us: int | None = None
+    _look: tuple[int, Timer] | None = None
+    _changed: bool = False
+    _filled_us: int | None = None
+    _fills: bool = False
+    _began_us: dict[int, int] = field(default_factory=dict)
+    _usage: dict[int | None, float] = field(default_factory=lambda: defaultdict(float))
+    _decayed_us: int = 0
+    _completing: dict[int, int] = field(default_factory=dict)
+
+    def hear(self, desk: Desk, event: Event) -> None:
+        """Note what is due."""
+        match event:
+            case Begun():
+                return
+            case Arrived():
+                self._want(new=True)
+            case Ended(job) | Left(job):
+                self._charge(desk, job)
+                self._complete(desk, job)
+            case Timer(kind=kind, about=about):
+                self._ring(desk, kind, about)
+                if kind != COMPLETED:
+                    return
+            case _:
+                self._want(new=True)
+        self._changed = True
+
+    def schedule(self, desk: Desk) -> None:
+        """Run the main scheduler, if it is due and not too soon; see to it that both run again."""
+        if self._asked:
+            again_us = 0 if self._ran_us is None else self._ran_us + self.spacing_us
+            if desk.now_us >= again_us:
+                self._main(desk)
+            elif not self._soon:
+                desk.set_timer(again_us, SOON)
+                self._soon = True
+        self._set_look(desk)
+        if self._changed and self.backfills and not self._fills:
+            desk.set_timer(self._next_fill_us(desk.now_us), BACKFILL)
+            self._fills = True
+
+    def _want(self, *, new: bool) -> None:
+        """Ask for the main scheduler: at once, or, for a new job, with the next look."""
+        if new and (self.tick_us or self.delay_us):
+            self._new = True
+        else:
+            self._asked = True
+
+    def _ring(self, desk: Desk, kind: str, about: Job | None) -> None:
+        if kind == LOOK:
+            self._look = None
+            self._look_around(desk.now_us)
+        elif kind == SOON:
+            self._soon = False
+        elif kind == BACKFILL:
+            self._fills = False
+            self._backfill(desk)
+        elif kind == COMPLETED and about is not None:
+            self._completed(desk, about)
+
+    def _look_around(self, now_us: int) -> None:
+        sweeps = self._sweep_us is not None and now_us >= self._sweep_us
+        if sweeps:
+            self._sweep_us = None
+        if sweeps or (self._new and now_us >= self._next_for_new_us()):
+            self._asked, self._new, self._looked_us = True, False, now_us
+
+    def _next_for_new_us(self) -> int:
+        return 0 if self._looked_us is None else self._looked_us + self.delay_us
+
+    def _set_look(self, desk: Desk) -> None:
+        """See to it that the controller looks once there will be anything to find."""
+        if not desk.waiting or not self.every_us:
+            self._sweep_us = None
+        elif self._sweep_us is None:
+            self._sweep_us = (desk.now_us // self.every_us + 1) * self.every_us
+        due = [] if self._sweep_us is None else [self._sweep_us]
+        due += [self._next_for_new_us()] if self._new else []
+        if not due:
+            return
+        at_us = self._next_tick_us(max(min(due), desk.now_us), desk.now_us)
+        if self._look is not None:
+            if self._look[0] <= at_us:
+                return
+            desk.cancel(self._look[1])
+        self._look = at_us, desk.set_timer(at_us, LOOK)
+
+    def _next_tick_us(self, at_us: int, now_us: int) -> int:
+        """Return the first look that is still to come at an instant or after it.
+
+        Looks are amid the multiples of a tick, so that jobs of a trace in whole seconds wait half a second
+        for a tick of a second, as they do on average.
+        """
+        if not self.tick_us:
+            return at_us
+        first_us = self.tick_us // 2
+        look_us = first_us - (first_us - at_us) // self.tick_us * self.tick_us
+        return look_us if look_us > now_us else look_us + self.tick_us
+
+    def _next_fill_us(self, now_us: int) -> int:
+        """Return when the backfill scheduler runs, now that something has changed."""
+        if self._filled_us is None and not self.phase_us:
+            return self._next_tick_us(now_us, now_us)
+        if self._filled_us is None:
+            self._filled_us = now_us - (now_us - self.phase_us) % self.interval_us
+        again_us = self._filled_us + self.interval_us
+        if now_us <= again_us or not self.tick_us:
+            return max(now_us, again_us)
+        return again_us - (again_us - now_us) // self.tick_us * self.tick_us
+
+    def _main(self, desk: Desk) -> None:
+        self._asked, self._ran_us = False, desk.now_us
+        queue = self._queue(desk)
+        started = 0
+        for job in queue:
+            if not desk.start(job):
+                break
+            self._note_start(desk, job)
+            started += 1
+        # Slurm counts it as a change that it looked at a job behind one that does not fit.
+        self._changed = self._changed or started > 0 or len(queue) - started > 1
+
+    def _note_start(self, desk: Desk, job: Job) -> None:
+        self._began_us[job.number] = desk.now_us
+
+    def _backfill(self, desk: Desk) -> None:
+        self._filled_us, self._changed = desk.now_us, False
+        if not desk.waiting:
+            return
+        plan = self._plan(desk)
+        kept = 0
+        for job in self._queue(desk)[: self.depth]:
+            limit_us = max(desk.remaining_us(job), 1)
+            if self._start_now(desk, plan, job, limit_us):
+                self._changed = True
+            elif not self.reserve or kept < self.reserve:
+                found = plan.later(job, limit_us)
+                if found is not None and found[0] <= desk.now_us + self.window_us:
+                    plan.keep(found[1], found[0], limit_us)
+                    kept += 1
+
+    def _start_now(self, desk: Desk, plan: Plan, job: Job, limit_us: int) -> bool:
+        usable = set(plan.usable(desk.now_us, limit_us))
+        cores = desk.place(job, off=[node for node in range(desk.nodes) if node not in usable])
+        if cores is None or not desk.start(job, on=cores):
+            return False
+        self._note_start(desk, job)
+        for node, ids in cores.items():
+            plan.hold(node, ids, desk.now_us + limit_us)
+        return True
+
+    def _plan(self, desk: Desk) -> Plan:
+        up = [node for node in range(desk.nodes) if desk.node_state(node) is not NodeState.DOWN]
+        nodes = {node: Node(desk.cores, desk.multiplicity) for node in up}
+        plan = Plan(desk.now_us, nodes, self.resolution_us)
+        for job in desk.running:
+            for node, cores in desk.held(job).items():
+                plan.hold(node, cores, self._ends_us(desk, job))
+        return plan
+
+    def _ends_us(self, desk: Desk, job: Job) -> int:
+        """Return when a job ends by its limit, which is a time on the wall where jobs share cores."""
+        if self.limits > 1 and job.number in self._began_us:
+            return self._began_us[job.number] + job.requested_us
+        return desk.now_us + desk.remaining_us(job)
+
+    def _queue(self, desk: Desk) -> list[Job]:
+        if not (self.age or self.size or self.fair):
+            return list(desk.waiting)
+        self._decay(desk)
+        return sorted(desk.waiting, key=lambda job: -self._priority(desk, job))
+
+    def _priority(self, desk: Desk, job: Job) -> int:
+        known_us = desk.now_us - desk.now_us % self.calc_us if self.calc_us else desk.now_us
+        age = min(1.0, max(0, known_us - job.submit_us) / self.max_age_us)
+        size = (job.nodes / desk.nodes + job.nodes * job.cores / (desk.nodes * desk.cores)) / 2
+        whole = sum(self._usage.values())
+        share = 1 / max(1, len(self._usage))
+        used = self._usage.get(job.user, 0.0) / whole if whole else 0.0
+        fair = float(2.0 ** (-used / share))
+        return int(self.age * age + self.size * (1 - size if self.small else size) + self.fair * fair)
+
+    def _decay(self, desk: Desk) -> None:
+        factor = 0.5 ** ((desk.now_us - self._decayed_us) / self.half_life_us)
+        self._decayed_us = desk.now_us
+        for user in self._usage:
+            self._usage[user] *= factor
+
+    def _charge(self, desk: Desk, job: Job) -> None:
+        """Charge a job's user."""
+        self._decay(desk)
+        self._usage[job.user] += job.nodes * job.cores * job.run_us / 1e6
+
+    def _complete(self, desk: Desk, job: Job) -> None:
+        """Let the nodes of a job that has ended complete, or be done with it at once."""
+        if not self.completing_us:
+            self._want(new=self.ends_wait)
+            return
+        for node in desk.held(job):
+            desk.drain(node)
+            self._completing[node] = job.number
+        desk.set_timer(desk.now_us + self.completing_us, COMPLETED, job)
+
+    def _completed(self, desk: Desk, job: Job) -> None:
+        for node in [node for node, number in self._completing.items() if number == job.number]:
+            del self._completing[node]
+            desk.drain(node, drained=False)
+        self._want(new=self.ends_wait)

@@ -1,0 +1,1 @@
+"""A simulated run as a RUN directory."""

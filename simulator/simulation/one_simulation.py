@@ -1,0 +1,144 @@
+"""One trace under one setting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from foundation.errors import InputError
+from simulator.engine.desk.engine_invariants import Invariants
+from simulator.engine.kernels.field_records import Ints
+from simulator.engine.run.pool_outcome import PoolRun
+from simulator.engine.run.pool_run import PoolWork, run_pools
+from simulator.simulation.simulation_options import Setting
+from simulator.simulation.trace_workload import Workload
+from simulator.world.simulated_system import Pool
+
+_MOST_HORIZONS = 5
+"""How often a run is tried with more outages before it is given up."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PoolResult:
+    """The run of one pool; ``members`` are the indices of its jobs in the workload."""
+
+    pool: Pool
+    members: Ints
+    run: PoolRun
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Result:
+    """What became of a workload.
+
+    Parameters
+    ----------
+    setting, workload
+        What was simulated.
+    pools
+        The runs of its pools.
+    start_us, end_us
+        Shape (jobs,), from the run's second 0.
+    lag_us
+        From when a job is due until it is in the queue.
+    """
+
+    setting: Setting
+    workload: Workload
+    pools: tuple[PoolResult, ...]
+    start_us: Ints
+    end_us: Ints
+    lag_us: int = 0
+
+    @property
+    def submit_us(self) -> Ints:
+        """When each job was in the queue: waiting begins there, as in a real run."""
+        return self.workload.submit_us + self.lag_us
+
+    @property
+    def engine_cpu_s(self) -> float:
+        """CPU time in the engine."""
+        return sum(result.run.engine_cpu_s for result in self.pools)
+
+    @property
+    def events(self) -> int:
+        """How many events there were."""
+        return sum(result.run.events for result in self.pools)
+
+
+def simulate(
+    workload: Workload,
+    setting: Setting,
+    *,
+    progress: Callable[[int], None] | None = None,
+    check: bool = False,
+) -> Result:
+    """Simulate a workload to the end of its last job.
+
+    Parameters
+    ----------
+    workload
+        The jobs.
+    setting
+        System, queues and rules.
+    progress
+        Called now and then with the number of jobs that have arrived.
+    check
+        Go event by event and check the engine's invariants after each.
+
+    Raises
+    ------
+    InputError
+        A time is too long for the sharing model, a placement returned what cannot be, or nodes fail so often
+        that jobs do not end.
+    PolicyError
+        A policy did what cannot be.
+    InvariantError
+        An invariant does not hold.
+    """
+    queues, rules = setting.queues, setting.rules
+    with_memory = rules.node_memory_kib is not None
+    members = [
+        workload.members(interactive=pool is queues.interactive)
+        if queues.is_mq
+        else np.arange(workload.count)
+        for pool in queues.pools
+    ]
+    work = [
+        PoolWork(
+            pool=pool,
+            jobs=workload.pool_jobs(own, with_memory=with_memory),
+            numbers=workload.number[own],
+        )
+        for pool, own in zip(queues.pools, members, strict=True)
+    ]
+    horizon_us = _horizon_us(workload) if rules.failing is not None else 0
+    for _ in range(_MOST_HORIZONS):
+        runs = run_pools(
+            work,
+            rules.failing_until(setting.system.nodes, horizon_us),
+            progress=progress,
+            after_event=[Invariants() for _ in work] if check else None,
+        )
+        start_us = np.zeros(workload.count, dtype=np.int64)
+        end_us = np.zeros(workload.count, dtype=np.int64)
+        for own, run in zip(members, runs, strict=True):
+            start_us[own], end_us[own] = run.start_us, run.end_us
+        if rules.failing is None or int(end_us.max(initial=0)) < horizon_us:
+            break
+        horizon_us *= 4  # nodes failed no more before the last job ended
+    else:
+        raise InputError(
+            "nodes fail so often that jobs do not come to their end: choose a longer --mtbf, or a shorter "
+            "--checkpoint-interval"
+        )
+    pools = tuple(map(PoolResult, queues.pools, members, runs))
+    return Result(setting, workload, pools, start_us, end_us)
+
+
+def _horizon_us(workload: Workload) -> int:
+    """Return an instant by which all jobs have probably ended."""
+    longest_us = int(workload.requested_us.max(initial=0))
+    return 2 * (int(workload.submit_us.max(initial=0)) + 10 * longest_us) + 1

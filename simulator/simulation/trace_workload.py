@@ -1,0 +1,280 @@
+"""From a trace to jobs: cleaning, shapes, busy and idle periods.
+
+The cleaning is that of the golden schedules: processors are the requested ones (SWF field 8), else the
+allocated ones (field 5); the run time is field 4; the requested time is field 9, else the run time, and at
+least the run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from foundation.errors import InputError
+from foundation.units import US_PER_S, checked_speedup
+from simulator.engine.building.build_state import PoolJobs
+from simulator.engine.kernels.field_records import Ints
+from simulator.simulation.job_periods import Periods, trace_periods
+from simulator.simulation.job_shapes import Shapes, job_shapes, whole_node_shapes
+from simulator.simulation.simulation_options import Cleaning, Limits, ZeroLength
+from simulator.world.job_lives import JobLives
+from simulator.world.simulated_system import Queues
+from workloads.swf import SwfColumns, procs_column
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+_LONGEST_S = 1e12
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Workload:
+    """The jobs that are simulated, as arrays in order of job number.
+
+    Parameters
+    ----------
+    number
+        SWF field 1.
+    interactive
+        Whether the job is interactive.
+    submit_us
+        When it arrives, from the first submission of the whole trace (or the trace's second 0).
+    requested_us
+        Requested time that counts, on dedicated cores.
+    asked_us
+        Requested time in the trace; -1 where it has none.
+    run_us
+        Run time on dedicated cores in the trace, before a limit cut it.
+    nodes, cores
+        Its shape.
+    memory_kib
+        Memory a processor; NaN where the trace has none.
+    user, queue
+        SWF fields 12 and 15; -1 where the trace has none.
+    periods
+        Its idle and busy periods.
+    timed_out
+        Whether a limit stops it before its end.
+    left_out
+        How many jobs of the trace are not here, or were changed, by reason.
+    lives
+        What each job can do beside running once; None: nothing.
+    planned_us
+        What the scheduler takes each job to last at most; None: the requested time.
+    executable
+        Number of the executable, -1 where not known; None: of none.
+    app, applications
+        Which of the applications each job runs, and their names; None: not known.
+    """
+
+    number: Ints
+    interactive: Bools
+    submit_us: Ints
+    requested_us: Ints
+    asked_us: Ints
+    run_us: Ints
+    nodes: Ints
+    cores: Ints
+    memory_kib: Floats
+    user: Ints
+    queue: Ints
+    periods: Periods
+    timed_out: Bools
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    lives: JobLives | None = None
+    planned_us: Ints | None = None
+    executable: Ints | None = None
+    app: Ints | None = None
+    applications: tuple[str, ...] = ()
+
+    @property
+    def limit_us(self) -> Ints:
+        """What the scheduler takes each job to last at most, on dedicated cores."""
+        return self.requested_us if self.planned_us is None else self.planned_us
+
+    @property
+    def count(self) -> int:
+        """How many jobs there are."""
+        return len(self.number)
+
+    def members(self, *, interactive: bool) -> Ints:
+        """Return the indices of the interactive, or of the batch jobs."""
+        return np.flatnonzero(self.interactive == interactive)
+
+    def pool_jobs(self, members: Ints, *, with_memory: bool) -> PoolJobs:
+        """Return the arrays that the engine takes, for the jobs with the indices ``members``."""
+        whole = len(members) == self.count  # then views rather than copies
+        own = slice(None) if whole else members
+        phase_at, phase_us = (self.periods.at, self.periods.us) if whole else self.periods.of(members)
+        memory_kib = np.nan_to_num(self.memory_kib[members]) * self.cores[members] if with_memory else 0.0
+        return PoolJobs(
+            submit_us=self.submit_us[own],
+            requested_us=self.limit_us[own],
+            nodes=self.nodes[own],
+            cores=self.cores[own],
+            memory_kib=np.ceil(np.broadcast_to(memory_kib, len(members))).astype(np.int64),
+            app=np.zeros(len(members), dtype=np.int64) if self.app is None else self.app[own],
+            phase_at=phase_at,
+            phase_us=phase_us,
+            user=self.user[own],
+            lives=None if self.lives is None else self.lives.select(members),
+        )
+
+
+def make_workload(
+    trace: SwfColumns,
+    queues: Queues,
+    cleaning: Cleaning,
+    *,
+    node_memory_kib: int | None = None,
+    keep_origin: bool = False,
+    whole_nodes: bool = False,
+) -> Workload:
+    """Turn a trace into the jobs of a simulation.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    queues
+        The pools, which decide the shapes.
+    cleaning
+        What to do with odd jobs.
+    node_memory_kib
+        Memory of a node; None: memory does not matter.
+    keep_origin
+        Count time from the trace's second 0 rather than from its first submission.
+    whole_nodes
+        Give every job whole nodes, as few as have its processors.
+
+    Raises
+    ------
+    InputError
+        A job number comes twice, interactive columns contradict the run time, no job is left, or a job is odd
+        in a way that ``cleaning`` refuses.
+    UsageError
+        The speed-up is not positive.
+    """
+    checked_speedup(cleaning.speedup)
+    columns = _Columns(trace, cleaning)
+    left_out: dict[str, int] = {}
+    keep = _judge(columns, cleaning, left_out)
+    shapes_of = whole_node_shapes if whole_nodes else job_shapes
+    shapes = shapes_of(columns, keep, queues, cleaning.oversize, node_memory_kib)
+    left_out |= shapes.counts
+    keep &= shapes.nodes > 0
+    if not keep.any():
+        reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.items() if count)
+        raise InputError(f"trace {trace.name} has no job to simulate ({reasons or 'it is empty'})")
+    chosen = np.flatnonzero(keep)
+    chosen = chosen[np.argsort(columns.number[chosen], kind="stable")]
+    origin_us = 0 if keep_origin else int(columns.submit_us.min())
+    return _assemble(columns, chosen, shapes, origin_us, cleaning.limits, left_out)
+
+
+class _Columns:
+    """The columns of a trace that matter, without nulls, in microseconds of the run's own time."""
+
+    def __init__(self, trace: SwfColumns, cleaning: Cleaning) -> None:
+        frame = trace.frame
+        self.name = trace.name
+
+        def whole(column: str) -> Ints:
+            values: Ints = frame[column].fill_null(-1).to_numpy()
+            return values
+
+        def us(column: str) -> Ints:
+            seconds = frame[column].fill_null(-1).to_numpy()
+            if (seconds > _LONGEST_S).any():
+                raise InputError(
+                    f"trace {trace.name}: a {column} of more than {_LONGEST_S:g} s cannot be simulated"
+                )
+            scaled = np.rint(seconds * (US_PER_S / cleaning.speedup)).astype(np.int64)
+            return np.where(seconds < 0, -1, scaled)
+
+        self.number = whole("job_number")
+        self.procs: Ints = trace.frame.select(procs_column().fill_null(-1)).to_series().to_numpy()
+        self.submit_us = us("submit_s")
+        self.asked_us = us("requested_s")
+        self.run_us = us("run_s")
+        asked_kib = frame["requested_memory_kib"].to_numpy()
+        used_kib = frame["used_memory_kib"].to_numpy()
+        self.memory_kib: Floats = np.where(np.isnan(asked_kib), used_kib, asked_kib)
+        self.user, self.queue = whole("user"), whole("queue")
+        self.executable = whole("executable")
+        self.interactive: Bools = (
+            np.zeros(len(self.number), dtype=bool)
+            if cleaning.interactive_queue is None
+            else self.queue == cleaning.interactive_queue
+        )
+        self.periods = trace_periods(
+            self.number, np.maximum(self.run_us, 0), self.interactive, trace.extensions, cleaning.speedup
+        )
+
+
+def _judge(columns: _Columns, cleaning: Cleaning, left_out: dict[str, int]) -> Bools:
+    """Return which jobs can be simulated, shapes aside."""
+    numbers, counts = np.unique(columns.number, return_counts=True)
+    if (counts > 1).any():
+        raise InputError(
+            f"trace {columns.name} has job {numbers[counts > 1][0]} twice; numbers must be unique"
+        )
+    no_processor = columns.procs < 1
+    empty = (columns.run_us <= 0) & ~no_processor
+    if empty.any() and cleaning.zero_length is ZeroLength.FAIL:
+        raise InputError(
+            f"job {columns.number[empty][0]} of trace {columns.name} has no run time: "
+            "choose --zero-length skip or keep"
+        )
+    left_out["without a processor"] = int(no_processor.sum())
+    keep = ~no_processor
+    if cleaning.zero_length is ZeroLength.SKIP:
+        left_out["without a run time"] = int(empty.sum())
+        keep &= ~empty
+    return keep
+
+
+def _assemble(
+    columns: _Columns,
+    chosen: Ints,
+    shapes: Shapes,
+    origin_us: int,
+    limits: Limits,
+    left_out: Mapping[str, int],
+) -> Workload:
+    run_us = np.maximum(columns.run_us[chosen], 0)
+    asked_us = columns.asked_us[chosen]
+    periods = columns.periods.select(chosen)
+    total_us = periods.totals_us
+    requested_us = np.where(asked_us > 0, asked_us, total_us)
+    timed_out = requested_us < total_us
+    if limits is Limits.RAISE:
+        requested_us = np.maximum(requested_us, total_us)
+        timed_out[:] = False
+    elif timed_out.any():
+        periods = periods.cut(requested_us)
+    return Workload(
+        number=columns.number[chosen],
+        interactive=columns.interactive[chosen],
+        submit_us=columns.submit_us[chosen] - origin_us,
+        requested_us=requested_us,
+        asked_us=asked_us,
+        run_us=total_us if columns.periods.patterned else run_us,
+        nodes=shapes.nodes[chosen],
+        cores=shapes.cores[chosen],
+        memory_kib=shapes.memory_kib[chosen],
+        user=columns.user[chosen],
+        queue=columns.queue[chosen],
+        executable=columns.executable[chosen],
+        periods=periods,
+        timed_out=timed_out,
+        left_out={reason: count for reason, count in left_out.items() if count},
+    )
+
+
+def without_patterns(workload: Workload) -> Workload:
+    """Return the workload with every job busy from its start to its end (thesis chapter 5)."""
+    return replace(workload, periods=Periods.busy(workload.run_us))

@@ -1,0 +1,185 @@
+"""A simulation from trace file to RUN directory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import msgspec
+
+from foundation.records import TRACE_NAME, GangSettings, HostInfo, RunInfo, utc_now
+from foundation.records.folder import read_info
+from foundation.records.run_info import HoldKind
+from gangd.core import Hold
+from simulator.fit.slurm_latency import Latencies, delayed, undelayed
+from simulator.recording.run_folder import RunTables, write_tables
+from simulator.setting_choices import (
+    Words,
+    life_options,
+    most_jobs_a_core,
+    prepared,
+    setting_of,
+    takes_whole_nodes,
+)
+from simulator.simulation.one_simulation import Result, simulate
+from simulator.simulation.simulation_options import Cleaning
+from simulator.simulation.trace_workload import make_workload
+from simulator.world.simulated_system import node_names
+from workloads.swf import load_columns
+
+_INFO_NAME = "run.json"
+
+
+class Session:
+    """One trace under one setting.
+
+    Parameters
+    ----------
+    trace
+        SWF file, plain or gzip, or a RUN, whose trace is then simulated.
+    words, cleaning
+        What to simulate.
+    latencies
+        What a real cluster adds to the schedule; None: nothing.
+    fitted_on
+        Label of the run that latencies and settings were fitted on, if they were.
+    lenient
+        Pass over lines of the trace that break a rule of the format.
+
+    Raises
+    ------
+    InputError, UsageError
+        See ``load_columns``, ``setting_of`` and ``make_workload``.
+    """
+
+    def __init__(
+        self,
+        trace: Path,
+        words: Words,
+        cleaning: Cleaning,
+        latencies: Latencies | None = None,
+        fitted_on: str | None = None,
+        *,
+        lenient: bool = False,
+    ) -> None:
+        self.fitted_on = fitted_on
+        self.words = words
+        self.cleaning = cleaning
+        self.latencies = latencies
+        self.started = utc_now()
+        self.setting = setting_of(words)
+        self.trace_path = trace / TRACE_NAME if (trace / _INFO_NAME).is_file() else trace
+        columns = load_columns(self.trace_path, strict=not lenient)
+        self.skipped_lines = dict(columns.report.skipped)
+        self.trace_name = read_info(self.trace_path.parent).trace_name if self.of_run else columns.name
+        self.workload = prepared(
+            words,
+            self.setting,
+            make_workload(
+                columns,
+                self.setting.queues,
+                cleaning,
+                node_memory_kib=self.setting.rules.node_memory_kib,
+                keep_origin=self.of_run,
+                whole_nodes=takes_whole_nodes(words),
+            ),
+        )
+
+    @property
+    def of_run(self) -> bool:
+        """Whether the trace is that of a RUN, and so in the run's own seconds."""
+        return self.trace_path.name == TRACE_NAME and (self.trace_path.parent / _INFO_NAME).is_file()
+
+    def run(self, progress: Callable[[int], None] | None = None, *, check: bool = False) -> Result:
+        """Simulate; with ``check``, check the engine's invariants after every event."""
+        if self.latencies is None:
+            return simulate(self.workload, self.setting, progress=progress, check=check)
+        late = delayed(self.workload, self.latencies)
+        result = simulate(late, self.setting, progress=progress, check=check)
+        return undelayed(result, self.workload, self.latencies)
+
+    def info(self, engine_cpu_s: float, label: str | None, wall_s: float, cpu_s: float) -> RunInfo:
+        """Return the description of the run."""
+        words, queues = self.words, self.setting.queues
+        return RunInfo(
+            kind="simulated",
+            label=label or _label(words),
+            trace_name=self.trace_name,
+            system=str(self.setting.system),
+            node_names=node_names(self.setting.system.nodes),
+            queues="mq" if queues.is_mq else "sq",
+            policy=words.policy,
+            multiplicity=most_jobs_a_core(words),
+            multiplicity_interactive=queues.interactive.multiplicity if queues.is_mq else None,
+            interactive_nodes=queues.interactive.nodes if queues.is_mq else None,
+            gang=_gang(words),
+            seeds={"simulation": words.seed},
+            speedup=self.cleaning.speedup,
+            host=HostInfo.here(),
+            started=self.started,
+            wall_s=wall_s,
+            cpu_s=cpu_s,
+            engine_cpu_s=engine_cpu_s,
+            options={
+                **_engine_options(words),
+                "memory_gib": words.memory_gib,
+                **life_options(words),
+                **{name: _plain(value) for name, value in asdict(self.cleaning).items() if name != "speedup"},
+                **({} if self.latencies is None else msgspec.to_builtins(self.latencies)),
+                **({} if self.fitted_on is None else {"fitted_on": self.fitted_on}),
+                **{f"left out: {reason}": count for reason, count in self.workload.left_out.items()},
+            },
+        )
+
+    def write(
+        self, tables: RunTables, out: Path, label: str | None, began_wall: float, began_cpu: float
+    ) -> None:
+        """Write the RUN; the times count from ``began_wall`` (perf_counter) and ``began_cpu`` (process_time).
+
+        Raises
+        ------
+        OutputError
+            ``out`` holds something already, or cannot be written.
+        """
+        wall_s, cpu_s = time.perf_counter() - began_wall, time.process_time() - began_cpu
+        info = self.info(tables.engine_cpu_s, label, wall_s, cpu_s)
+        if tables.most_jobs is not None:
+            info = msgspec.structs.replace(info, multiplicity=tables.most_jobs)
+        write_tables(tables, out, info, self.trace_path)
+
+
+def _engine_options(words: Words) -> dict[str, str | float | None]:
+    """Return how cores are chosen and shared, where the engine does it and not the policy."""
+    if takes_whole_nodes(words):
+        return {}
+    return {
+        "placement": words.placement,
+        "overhead": words.overhead,
+        "sharing": words.sharing,
+        "node_noise": words.node_noise,
+    }
+
+
+def _gang(words: Words) -> GangSettings:
+    if words.quantum_ms is None:
+        return GangSettings()
+    hold: HoldKind = "freeze" if words.hold == Hold.FREEZE else "yield"
+    return GangSettings(kind="osub", quantum_ms=words.quantum_ms, hold=hold)
+
+
+def _label(words: Words) -> str:
+    if takes_whole_nodes(words):
+        return f"{words.system} {words.policy} (sim)"
+    queues = (
+        f"MQ R={words.interactive_share or words.interactive_nodes} M={words.multiplicity}"
+        f"+{words.multiplicity_interactive}"
+        if words.queues == "mq"
+        else f"SQ M={words.multiplicity}"
+    )
+    return f"{words.system} {queues} {words.policy} (sim)"
+
+
+def _plain(value: object) -> str | int | float | None:
+    return value if value is None or isinstance(value, int | float) else str(value)

@@ -1,0 +1,220 @@
+"""Rates of jobs: max-min fair with one rate a job, or the mean of its nodes' shares.
+
+*SPMD.* All rates rise together until a node is full; its jobs stay there, the others rise on. So each job has
+a node that holds it: one that is full, and on which no job is faster. The level of a full node is the rate of
+those that it holds. A change on some nodes is worked in without looking at the rest: those nodes are dirty;
+going up through the levels, a dirty node that is full at a level holds its jobs there, and a job at its old
+rate stays there if a node that is not dirty holds it. Only where a job's rate changes its other nodes become
+dirty, and what they have below that level stands: all of them before a job rises, and once it is slower those
+that hold jobs. A node that holds none and has one job less, or a slower one, need not be looked at.
+
+*Otherwise* every node's equal share counts: a job's rate is their mean.
+"""
+
+from __future__ import annotations
+
+from simulator.engine.kernels.compilation import kernel
+from simulator.timeshare.rate_agenda import SHIFT, moved, pop_level, push_level
+from simulator.timeshare.timeshare_state import OPEN, Floor, NodeRecord, SlotRecord
+
+
+@kernel
+def seat(floor: Floor, place: int, index: int) -> int:
+    """Return where in ``members`` the job stands that is number ``index`` on a node."""
+    near = floor.rules[0].near
+    if index < near:
+        return place * near + index
+    return floor.rules[0].nodes * near + place * (floor.rules[0].depth - near) + index - near
+
+
+@kernel
+def stir(floor: Floor, node: int) -> None:
+    """Note that who runs on a node, or its speed, has changed."""
+    clock = floor.clock[0]
+    pending = clock.stamp + 1
+    if floor.nodes[node].stirred != pending:
+        floor.nodes[node].stirred = pending
+        floor.stirred[clock.stirred] = node
+        clock.stirred += 1
+
+
+@kernel
+def settle_rates(floor: Floor) -> None:
+    """Give every job its rate after the changes of an instant."""
+    clock = floor.clock[0]
+    if clock.stirred == 0:
+        return
+    clock.stamp += 1
+    if floor.rules[0].is_spmd:
+        _fill(floor)
+    else:
+        _average(floor)
+    clock.stirred = 0
+
+
+@kernel
+def _set_rate(floor: Floor, slot: int, rate: int) -> None:
+    """Let a job go on at another rate from now."""
+    clock = floor.clock[0]
+    run: SlotRecord = floor.slots[slot]
+    now, tick_us = clock.now, floor.rules[0].tick_us
+    left = max(run.left - run.rate * (now - run.since_us), 0)
+    clock.progress += run.nodes * (rate - run.rate)
+    run.left = left
+    run.since_us = now
+    run.rate = rate
+    due_us = now + (left + rate - 1) // rate
+    if tick_us > 0:
+        due_us = (due_us + tick_us - 1) // tick_us * tick_us
+    run.due_us = due_us
+    moved(floor, slot)
+
+
+@kernel
+def _fill(floor: Floor) -> None:
+    clock, nodes = floor.clock[0], floor.rules[0].nodes
+    stamp = clock.stamp
+    clock.touches = clock.levels = clock.theta = 0
+    for index in range(clock.stirred):
+        _make_dirty(floor, floor.stirred[index])
+    while clock.levels > 0:
+        key = pop_level(floor)
+        level = key >> SHIFT
+        whose = key - (level << SHIFT)
+        clock.theta = max(clock.theta, level)
+        if whose >= nodes:
+            if floor.slots[whose - nodes].frozen != stamp:
+                _keep_or_raise(floor, whose - nodes)
+            continue
+        node: NodeRecord = floor.nodes[whose]
+        if node.loose > 0:
+            full = (node.capacity - node.fixed) // node.loose
+            if full > level:
+                push_level(floor, full, whose)
+            else:
+                _hold(floor, whose, full)
+
+
+@kernel
+def _make_dirty(floor: Floor, place: int) -> None:
+    """Look at all jobs of a node again, from the present level up."""
+    clock, nodes = floor.clock[0], floor.rules[0].nodes
+    stamp, theta, touches = clock.stamp, clock.theta, clock.touches
+    node: NodeRecord = floor.nodes[place]
+    node.dirty = stamp
+    node.level = OPEN
+    fixed = loose = 0
+    for index in range(node.count):
+        slot = floor.members[seat(floor, place, index)]
+        run: SlotRecord = floor.slots[slot]
+        rate = run.rate
+        if run.touched != stamp:
+            run.touched = stamp
+            run.touch = -1
+            if 0 < rate < theta:
+                run.frozen = stamp
+            elif rate > 0:
+                push_level(floor, rate, nodes + slot)
+        if run.frozen == stamp:
+            fixed += rate
+            continue
+        floor.touches[touches].node = place
+        floor.touches[touches].before = run.touch
+        run.touch = touches
+        touches += 1
+        loose += 1
+    clock.touches = touches
+    node.fixed = fixed
+    node.loose = loose
+    if loose > 0:
+        push_level(floor, (node.capacity - fixed) // loose, place)
+
+
+@kernel
+def _hold(floor: Floor, place: int, level: int) -> None:
+    """Leave the jobs of a full node at its level."""
+    stamp = floor.clock[0].stamp
+    floor.nodes[place].level = level
+    for index in range(floor.nodes[place].count):
+        slot = floor.members[seat(floor, place, index)]
+        if floor.slots[slot].frozen != stamp:
+            _freeze(floor, slot, level, place)
+
+
+@kernel
+def _freeze(floor: Floor, slot: int, rate: int, place: int) -> None:
+    """Leave a job at a rate, held by a node."""
+    run: SlotRecord = floor.slots[slot]
+    run.frozen = floor.clock[0].stamp
+    run.holder = place
+    fell = rate < run.rate
+    if rate != run.rate:
+        _set_rate(floor, slot, rate)
+    touch = run.touch
+    while touch >= 0:
+        node: NodeRecord = floor.nodes[floor.touches[touch].node]
+        node.fixed += rate
+        node.loose -= 1
+        touch = floor.touches[touch].before
+    if fell:
+        _let_others_rise(floor, slot)
+
+
+@kernel
+def _let_others_rise(floor: Floor, slot: int) -> None:
+    """Look again at the nodes that held others for a job that is slower now."""
+    stamp, job = floor.clock[0].stamp, floor.slots[slot].job
+    for at in range(floor.jobs[job].part_at, floor.jobs[job + 1].part_at):
+        node: NodeRecord = floor.nodes[floor.part[at]]
+        if node.dirty != stamp and node.level != OPEN:
+            _make_dirty(floor, floor.part[at])
+
+
+@kernel
+def _make_all_dirty(floor: Floor, slot: int) -> None:
+    stamp, job = floor.clock[0].stamp, floor.slots[slot].job
+    for at in range(floor.jobs[job].part_at, floor.jobs[job + 1].part_at):
+        if floor.nodes[floor.part[at]].dirty != stamp:
+            _make_dirty(floor, floor.part[at])
+
+
+@kernel
+def _keep_or_raise(floor: Floor, slot: int) -> None:
+    """Leave a job at its old rate if a node that is not dirty holds it there; else it goes up."""
+    run: SlotRecord = floor.slots[slot]
+    stamp = floor.clock[0].stamp
+    place = run.holder
+    if floor.nodes[place].dirty == stamp or floor.nodes[place].level != run.rate:
+        place = -1
+        for at in range(floor.jobs[run.job].part_at, floor.jobs[run.job + 1].part_at):
+            node: NodeRecord = floor.nodes[floor.part[at]]
+            if node.level == run.rate and node.dirty != stamp:
+                place = floor.part[at]
+                break
+    if place >= 0:
+        _freeze(floor, slot, run.rate, place)
+    else:
+        _make_all_dirty(floor, slot)
+
+
+@kernel
+def _average(floor: Floor) -> None:
+    clock = floor.clock[0]
+    for index in range(clock.stirred):
+        place = floor.stirred[index]
+        node: NodeRecord = floor.nodes[place]
+        share = node.capacity // max(node.count, 1)
+        more = share - node.share
+        node.share = share
+        for member in range(node.count):
+            floor.slots[floor.members[seat(floor, place, member)]].total += more
+    for index in range(clock.stirred):
+        place = floor.stirred[index]
+        for member in range(floor.nodes[place].count):
+            slot = floor.members[seat(floor, place, member)]
+            run: SlotRecord = floor.slots[slot]
+            if run.touched != clock.stamp:
+                run.touched = clock.stamp
+                rate = run.total // run.nodes
+                if rate != run.rate:
+                    _set_rate(floor, slot, rate)

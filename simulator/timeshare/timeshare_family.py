@@ -1,0 +1,141 @@
+"""The options of ``--policy timeshare`` and ``--policy timeshare-batch``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from foundation.units import seconds_to_us
+from simulator.policies.interface.policy_family import Family, Option, Value
+from simulator.timeshare.assumed_memory import MEDIAN, SPREAD
+from simulator.timeshare.step_noise import Noise
+from simulator.timeshare.timeshare_pool import TimeSharing
+from simulator.timeshare.timeshare_state import MOST_JOBS, Manner
+
+if TYPE_CHECKING:
+    from simulator.simulation.trace_workload import Workload
+    from simulator.world.simulated_system import Queues
+
+
+def _share(values: Mapping[str, Value]) -> TimeSharing:
+    manner = Manner(
+        cap=int(values["cap"]),
+        in_order=values["queue"] == "strict",
+        spmd=values["jobs"] == "spmd",
+        overhead=float(values["overhead"]),
+        tick_us=seconds_to_us(float(values["tick"])),
+    )
+    return TimeSharing(
+        manner=manner,
+        noise=_noise(values),
+        memory=float(values["memory"]),
+        memory_spread=float(values["memory_spread"]),
+    )
+
+
+def _batch(values: Mapping[str, Value]) -> TimeSharing:
+    manner = Manner(
+        batch=True,
+        backfills=values["backfill"] == "yes",
+        spmd=values["jobs"] == "spmd",
+        tick_us=seconds_to_us(float(values["tick"])),
+    )
+    return TimeSharing(manner=manner, noise=_noise(values))
+
+
+def _noise(values: Mapping[str, Value]) -> Noise:
+    return Noise(probability=float(values["noise"]), least=float(values["noise_least"]))
+
+
+def _prepare(workload: Workload, _: Queues, values: Mapping[str, Value], __: int) -> Workload:
+    """Round submissions to the nearest tick, halves up."""
+    tick_us = seconds_to_us(float(values["tick"]))
+    if not tick_us:
+        return workload
+    return replace(workload, submit_us=(2 * workload.submit_us + tick_us) // (2 * tick_us) * tick_us)
+
+
+def _choice(name: str, choices: tuple[str, ...], told: str) -> Option:
+    return Option(name=name, help=told, default=choices[0], choices=choices)
+
+
+_COMMON = (
+    _choice(
+        "jobs", ("spmd", "any"), "a job is as fast as its slowest node (spmd), or as the mean of its nodes"
+    ),
+    Option(
+        name="noise",
+        help="probability of each node to be slow in a step of 10 s",
+        default=0.0,
+        least=0.0,
+        most=1.0,
+    ),
+    Option(
+        name="noise_least",
+        help="a slow node's speed is drawn from here to 1",
+        default=0.5,
+        least=0.01,
+        most=1.0,
+    ),
+    Option(
+        name="tick",
+        help="seconds to which submissions are rounded, and at which jobs end; 0: exact",
+        default=0.0,
+        least=0.0,
+        most=86_400.0,
+    ),
+)
+
+FAMILIES = (
+    Family(
+        name="timeshare",
+        help="time-sharing of whole nodes: jobs start where there is memory and get max-min fair rates",
+        make=_share,
+        prepare=_prepare,
+        whole_nodes=True,
+        options=(
+            Option(name="cap", help="most jobs on a node; 0: any number", default=0, least=0, most=MOST_JOBS),
+            _choice(
+                "queue", ("each", "strict"), "of those that wait each that fits starts, or the first blocks"
+            ),
+            Option(
+                name="overhead",
+                help="share of every job's performance that is lost",
+                default=0.0,
+                least=0.0,
+                most=0.9,
+            ),
+            *_COMMON,
+            Option(
+                name="memory",
+                help="median of the memory of jobs whose memory is not known, as a share of a node",
+                default=MEDIAN,
+                least=0.0001,
+                most=0.9,
+            ),
+            Option(
+                name="memory_spread",
+                help="standard deviation of its logarithm",
+                default=SPREAD,
+                least=0.0,
+                most=3.0,
+            ),
+        ),
+    ),
+    Family(
+        name="timeshare-batch",
+        help="the batch scheduler beside it: whole nodes, in order, backfilling by requested time",
+        make=_batch,
+        prepare=_prepare,
+        whole_nodes=True,
+        options=(
+            _choice(
+                "backfill",
+                ("yes", "no"),
+                "a later job starts if it asks for less time than the first must wait",
+            ),
+            *_COMMON,
+        ),
+    ),
+)

@@ -1,0 +1,249 @@
+"""What the loop keeps: tables of whole numbers by job, by slot (a running job) and by node.
+
+A rate is a share of a node's time in units of 1/720,720, a number that 1 to 16 divide, so that equal shares
+of up to 16 jobs are exact. Work is rate times microseconds. Memory is in thousandths of a node's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from simulator.engine.kernels.field_records import Ints, Row, Short, Table
+
+WHOLE = 720_720
+"""The rate of a job alone on its nodes."""
+MEMORY = 1000
+"""The memory of a node."""
+MOST_JOBS = 1000
+"""Jobs on a node at most: each has a thousandth of its memory at least."""
+NEAR = 32
+"""So many jobs of each node are kept close together: few nodes have more, and a cache holds all of them."""
+OPEN = 1 << 40
+"""Level of a node that has time left over."""
+NEVER = 1 << 62
+SPAN_US = 6 * 3_600_000_000
+"""Means over time are kept for spans of six hours."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Demands:
+    """The jobs, as arrays by index: times in microseconds, whole nodes, thousandths of a node's memory."""
+
+    submit_us: Ints
+    run_us: Ints
+    request_us: Ints
+    nodes: Ints
+    memory: Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How nodes are shared.
+
+    Parameters
+    ----------
+    batch
+        One job a node, first come first served, whatever its memory.
+    cap
+        Jobs on a node at most; 0: any number.
+    in_order
+        A job that does not fit holds up those behind it (always so under ``batch``).
+    backfills
+        Under ``batch``: a later job starts if it asks for less time than the head must wait.
+    spmd
+        A job runs at the speed of its slowest node; else at the mean of its nodes.
+    overhead
+        Share of every job's performance that is lost.
+    tick_us
+        Jobs end at multiples of it only; 0: whenever they are done.
+    """
+
+    batch: bool = False
+    cap: int = 0
+    in_order: bool = False
+    backfills: bool = True
+    spmd: bool = True
+    overhead: float = 0.0
+    tick_us: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class RulesRecord:
+    """What does not change; see ``Manner``. ``depth`` jobs a node at most, ``words`` a set.
+
+    The first ``near`` of a node's jobs stand beside those of other nodes.
+    """
+
+    nodes: int = 0
+    words: int = 0
+    depth: int = 0
+    near: int = 0
+    is_batch: int = 0
+    in_order: int = 0
+    backfills: int = 0
+    is_spmd: int = 0
+    tick_us: int = 0
+    spans: int = 0
+    jobs: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class ClockRecord:
+    """Where the run is.
+
+    ``head`` and ``tail`` bound the queue; ``fresh`` is the first slot that was never used, ``freed`` how many
+    are free before it; ``levels``, ``stirred`` and ``touches`` say how much is in the rows of these names.
+    ``stamp`` counts settlements of rates, ``theta`` is the level that one has come to. ``progress`` is the
+    sum of all jobs' nodes times rates, ``load`` that of their nodes, ``top`` no less than the jobs on any
+    node, ``most`` the most ever, ``delayed`` counts the jobs that had to wait.
+    ``ends`` counts the jobs in ``ends``, ``shadow_us`` is when the head can start.
+    ``noise_at`` is the next of the noise to come, ``noisy`` nodes are slow until ``quiet_us``.
+    """
+
+    now: int = 0
+    arrived: int = 0
+    head: int = 0
+    tail: int = 0
+    running: int = 0
+    events: int = 0
+    freed: int = 0
+    fresh: int = 0
+    levels: int = 0
+    stamp: int = 0
+    stirred: int = 0
+    touches: int = 0
+    theta: int = 0
+    progress: int = 0
+    load: int = 0
+    top: int = 0
+    most: int = 0
+    idle: int = 0
+    ends: int = 0
+    shadow_us: int = NEVER
+    noise_at: int = 0
+    noisy: int = 0
+    quiet_us: int = NEVER
+    delayed: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class JobRecord:
+    """A job; its nodes are ``part[part_at]`` to before the next job's. There is one record more than jobs."""
+
+    submit_us: int = 0
+    work: int = 0
+    request_us: int = 0
+    part_at: int = 0
+    start_us: int = -1
+    end_us: int = -1
+    nodes: Short = 0
+    memory: Short = 0
+
+
+@dataclass(slots=True, eq=False)
+class SlotRecord:
+    """A running job: ``left`` to do as of ``since_us`` at ``rate``, so done at ``due_us``.
+
+    ``frozen`` and ``touched`` are stamps of the settlement in which its rate was settled, and looked at;
+    ``touch`` is the last of the nodes that looked at it, ``holder`` the node that holds it at its rate,
+    ``total`` the sum of its nodes' shares.
+    """
+
+    due_us: int = 0
+    left: int = 0
+    since_us: int = 0
+    rate: int = 0
+    frozen: int = 0
+    touched: int = 0
+    total: int = 0
+    job: Short = 0
+    place: Short = 0
+    nodes: Short = 0
+    holder: Short = 0
+    touch: Short = 0
+
+
+@dataclass(slots=True, eq=False)
+class NodeRecord:
+    """A node: its jobs, free memory and speed.
+
+    ``level`` is the rate of the jobs that it holds, ``dirty`` and ``stirred`` are stamps; while it is dirty
+    ``loose`` of its jobs have no rate yet, and the others take ``fixed`` of its time. ``share`` is an equal
+    share.
+    """
+
+    level: int = OPEN
+    dirty: int = 0
+    stirred: int = 0
+    fixed: int = 0
+    loose: int = 0
+    capacity: int = WHOLE
+    share: int = WHOLE
+    count: Short = 0
+    free: Short = MEMORY
+
+
+@dataclass(slots=True, eq=False)
+class TouchRecord:
+    """A node that looked at a job in a settlement, and the touch of that job before this one; -1: none."""
+
+    node: Short = 0
+    before: Short = 0
+
+
+@dataclass(slots=True, eq=False)
+class EndRecord:
+    """By when a job under ``batch`` has asked to end."""
+
+    end_us: int = 0
+    job: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class SpanRecord:
+    """Sums over a span: jobs on nodes times time, and mean rate of a node times time."""
+
+    load_us: int = 0
+    progress_us: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class NoiseRecord:
+    """From an instant a node is slow, for a step."""
+
+    at_us: int = 0
+    node: int = 0
+    speed: int = 0
+
+
+class Floor(NamedTuple):
+    """The state of a run.
+
+    ``order`` has the jobs by arrival, ``queue`` those that wait, ``agenda`` the slots by when they are done.
+    ``members`` holds the slots on each node (see ``seat``); ``bucket`` the nodes with each number of jobs,
+    as sets of ``words`` words. Of the nodes that may take one more job ``roomy[m]`` have ``m`` thousandths of
+    memory free, ``above[m]`` at least so much.
+    """
+
+    rules: Table[RulesRecord]
+    clock: Table[ClockRecord]
+    jobs: Table[JobRecord]
+    slots: Table[SlotRecord]
+    nodes: Table[NodeRecord]
+    order: Row
+    queue: Row
+    part: Row
+    freed: Row
+    agenda: Row
+    members: Row
+    bucket: Row
+    roomy: Row
+    above: Row
+    levels: Row
+    stirred: Row
+    touches: Table[TouchRecord]
+    ends: Table[EndRecord]
+    spans: Table[SpanRecord]
+    noise: Table[NoiseRecord]
+    noisy: Row

@@ -1,0 +1,1 @@
+"""What a run is given: jobs, with their lives and sizes; nodes, and when they fail."""
