@@ -11,26 +11,26 @@ import numpy as np
 from foundation.errors import UsageError
 from foundation.units import seconds_to_us
 from simulator.engine.building.build_lives import AFTER_FAILURE
-from simulator.engine.run.run_rules import Rules
+from simulator.engine.run import Rules
 from simulator.pairing import PairTable, applications_of, read_pair_table
-from simulator.placement.paired_placement import PairedPlacement
-from simulator.placement.placement_rule import Placement
-from simulator.placement.plain_placement import SlurmPlacement, ThesisPlacement
+from simulator.placement import PairedPlacement, Placement, SlurmPlacement, ThesisPlacement
 from simulator.plugin_files import load_plugin
-from simulator.policies.interface.policy_family import Value, split_settings
-from simulator.policies.interface.policy_rule import QueuePolicy
-from simulator.policies.interface.whole_pool import AlonePolicy
+from simulator.policies.interface import AlonePolicy, QueuePolicy, Value, split_settings
 from simulator.policies.policy_registry import family_of
-from simulator.sharing.node_speeds import NoisyNodes
-from simulator.sharing.pairwise_sharing import Pairwise
-from simulator.sharing.proportional_sharing import Proportional
-from simulator.sharing.sharing_model import SharingModel
-from simulator.simulation.simulation_options import Setting
-from simulator.simulation.trace_workload import Workload
+from simulator.sharing import NoisyNodes, Pairwise, Proportional, SharingModel
+from simulator.simulation import Setting, Workload
 from simulator.slices.exact_slices import ExactSlices
-from simulator.world.job_lives import JobLives
-from simulator.world.node_outages import Failing, Outage, read_outages
-from simulator.world.simulated_system import Queues, System, multiple_queues, nodes_of_share, single_queue
+from simulator.world import (
+    Failing,
+    JobLives,
+    Outage,
+    Queues,
+    System,
+    multiple_queues,
+    nodes_of_share,
+    read_outages,
+    single_queue,
+)
 
 _KIB_PER_GIB = 1024 * 1024
 _MOST_GIB = 1 << 30

@@ -13,8 +13,8 @@ from foundation.records import TRACE_NAME, GangSettings, HostInfo, RunInfo, utc_
 from foundation.records.folder import read_info
 from foundation.records.run_info import HoldKind
 from gangd.core import Hold
-from simulator.fit.slurm_latency import Latencies, delayed, undelayed
-from simulator.recording.run_folder import RunTables, write_tables
+from simulator.fit import Latencies, delayed, undelayed
+from simulator.recording import RunTables, write_tables
 from simulator.setting_choices import (
     Words,
     life_options,
@@ -23,10 +23,8 @@ from simulator.setting_choices import (
     setting_of,
     takes_whole_nodes,
 )
-from simulator.simulation.one_simulation import Result, simulate
-from simulator.simulation.simulation_options import Cleaning
-from simulator.simulation.trace_workload import make_workload
-from simulator.world.simulated_system import node_names
+from simulator.simulation import Cleaning, Result, make_workload, simulate
+from simulator.world import node_names
 from workloads.swf import load_columns
 
 _INFO_NAME = "run.json"

@@ -1,1 +1,59 @@
 """Charts of runs, each a function from rows to a figure; ``chart_style`` has what all share."""
+
+from __future__ import annotations
+
+from analysis.charts.chart_style import (
+    GRID,
+    INK,
+    JOB_COLOURS,
+    KIND_COLOURS,
+    MUTED,
+    RUN_COLOURS,
+    Chart,
+    arrange,
+    figure_json,
+    run_style,
+    safe,
+)
+from analysis.charts.distribution_curves import (
+    Measured,
+    completion_chart,
+    slowdown_chart,
+    wait_chart,
+    wait_over_time_chart,
+)
+from analysis.charts.gantt_chart import gantt
+from analysis.charts.slice_charts import (
+    INTERVAL_COLUMNS,
+    excerpt_chart,
+    interval_chart,
+    interval_rows,
+    lateness_chart,
+)
+from analysis.charts.system_use import use_chart
+
+__all__ = [
+    "GRID",
+    "INK",
+    "INTERVAL_COLUMNS",
+    "JOB_COLOURS",
+    "KIND_COLOURS",
+    "MUTED",
+    "RUN_COLOURS",
+    "Chart",
+    "Measured",
+    "arrange",
+    "completion_chart",
+    "excerpt_chart",
+    "figure_json",
+    "gantt",
+    "interval_chart",
+    "interval_rows",
+    "lateness_chart",
+    "run_style",
+    "safe",
+    "slowdown_chart",
+    "use_chart",
+    "wait_chart",
+    "wait_over_time_chart",
+]

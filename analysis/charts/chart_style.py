@@ -8,7 +8,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from analysis.tables.rows_of_metrics import HOURS_FROM_S
+from analysis.tables import HOURS_FROM_S
 
 RUN_COLOURS = ("#0072B2", "#D55E00", "#00875F", "#C2659A", "#B87B00", "#2E93CC", "#7E6BB5", "#7A7A7A")
 """Colours of runs, after Okabe and Ito, dark or light enough for white and for dark paper (3 to 1); further

@@ -14,8 +14,7 @@ import polars as pl
 from plotly.subplots import make_subplots
 
 from analysis.charts.chart_style import KIND_NAMES, MUTED, Chart, arrange, run_style, safe, time_unit
-from analysis.metrics.completion_times import completion_by_cpu_time, completion_by_jobs, origin_s
-from analysis.metrics.derived_columns import MetricOptions
+from analysis.metrics import MetricOptions, completion_by_cpu_time, completion_by_jobs, origin_s
 
 POINTS = 1_000
 DOTS = 1_500

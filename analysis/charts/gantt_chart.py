@@ -13,8 +13,7 @@ from analysis.charts.chart_style import GRID, MUTED, Chart, arrange, safe, time_
 from analysis.charts.gantt_bars import Drawn, add_bars, described, room_px
 from analysis.charts.gantt_lanes import Bar, bars
 from analysis.charts.load_map import load_map
-from analysis.metrics.core_occupancy import core_lists, node_entries
-from analysis.metrics.held_stretches import stretches
+from analysis.metrics import core_lists, node_entries, stretches
 from foundation.records import RunInfo
 
 BARS_LIMIT = 4_000

@@ -10,9 +10,16 @@ import polars as pl
 from plotly.subplots import make_subplots
 
 from analysis.charts.chart_style import GRID, MUTED, PAPER, RUN_COLOURS, Chart, arrange, job_colour, safe
-from analysis.metrics.core_occupancy import core_lists
-from analysis.metrics.held_stretches import in_stretches, placed, stretches
-from analysis.metrics.slice_metrics import SliceMetrics, busy_slices, numbered_once, usage_intervals
+from analysis.metrics import (
+    SliceMetrics,
+    busy_slices,
+    core_lists,
+    in_stretches,
+    numbered_once,
+    placed,
+    stretches,
+    usage_intervals,
+)
 
 EXCERPT_SLICES = 60
 BARS_LIMIT = 3_000

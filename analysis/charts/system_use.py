@@ -12,7 +12,7 @@ import polars as pl
 from analysis.charts.chart_style import Chart, arrange, run_style, safe, time_unit
 from analysis.charts.distribution_curves import Measured
 from analysis.charts.load_map import HEAT_COLUMNS, Floats, mean_load
-from analysis.metrics.core_occupancy import spans
+from analysis.metrics import spans
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,9 @@
 """Runs of one trace against each other, as a whole and job by job."""
+
+from __future__ import annotations
+
+from analysis.comparison.compared_runs import Compared, compared
+from analysis.comparison.comparison_tables import error_tables, job_table
+from analysis.comparison.job_by_job import run_errors
+
+__all__ = ["Compared", "compared", "error_tables", "job_table", "run_errors"]

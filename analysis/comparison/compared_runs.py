@@ -10,9 +10,8 @@ import polars as pl
 
 from analysis.comparison.comparison_tables import pairs
 from analysis.comparison.job_by_job import RunErrors, pair, run_errors
-from analysis.metrics.derived_columns import MetricOptions
-from analysis.metrics.run_metrics import RunMetrics, measure
-from analysis.tables.run_labels import told_apart
+from analysis.metrics import MetricOptions, RunMetrics, measure
+from analysis.tables import told_apart
 from analysis.verdict import Verdict, verdict_of
 from analysis.verdict.compared_settings import are_errors
 from foundation.errors import OutputError, UsageError
@@ -65,7 +64,7 @@ class Compared:
         """Write the comparison as one HTML page and return the metrics on it; raises OutputError."""
         # The chart library is slow to import, and tables need none of it.
         from analysis.comparison.comparison_page import comparison_section
-        from analysis.report.run_report import write_report
+        from analysis.report import write_report
         from analysis.verdict.verdict_page import gains_section
 
         sections = [gains_section(self.settings)] if self.settings else []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from analysis.charts.chart_style import Chart, arrange, run_style, safe
+from analysis.charts import Chart, arrange, run_style, safe
 from analysis.comparison.comparison_tables import (
     ERROR_COLUMNS,
     JOB_COLUMNS,

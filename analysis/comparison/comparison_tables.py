@@ -10,8 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.comparison.job_by_job import MOVED, RunErrors, pair
-from analysis.tables.rows_of_metrics import ABSENT
-from analysis.tables.table_fitting import FRAME, column_width, fitting, run_table
+from analysis.tables import ABSENT, FRAME, column_width, fitting, run_table
 from foundation.records import Run
 
 _MOST_STOPS = 3

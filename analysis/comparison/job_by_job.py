@@ -11,9 +11,7 @@ import re
 import msgspec
 import polars as pl
 
-from analysis.metrics.derived_columns import with_derived
-from analysis.metrics.held_stretches import stretches
-from analysis.metrics.use_of_host import pace_of
+from analysis.metrics import pace_of, stretches, with_derived
 from analysis.quantiles import nearest_rank
 from foundation.records import PLACEMENT_DTYPE, Run
 

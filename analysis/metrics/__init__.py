@@ -1,1 +1,53 @@
 """Figures of a run, from the rows of its RUN: what jobs held and waited, what the system was used for."""
+
+from __future__ import annotations
+
+from analysis.metrics.completion_times import completion_by_cpu_time, completion_by_jobs, origin_s
+from analysis.metrics.core_occupancy import core_lists, node_entries, spans
+from analysis.metrics.derived_columns import (
+    BETA_S,
+    MOST_SPREAD,
+    MOST_TAKEN,
+    WAIT_THRESHOLD_S,
+    MetricOptions,
+    with_derived,
+)
+from analysis.metrics.held_stretches import in_stretches, placed, stretches
+from analysis.metrics.metrics_as_csv import metrics_csv
+from analysis.metrics.run_metrics import KINDS, KindMetrics, KindName, RunMetrics, measure
+from analysis.metrics.slice_metrics import USED, SliceMetrics, busy_slices, numbered_once, usage_intervals
+from analysis.metrics.use_of_host import HostUse, host_use, pace_of
+from analysis.metrics.work_and_waste import WorkMetrics
+
+__all__ = [
+    "BETA_S",
+    "KINDS",
+    "MOST_SPREAD",
+    "MOST_TAKEN",
+    "USED",
+    "WAIT_THRESHOLD_S",
+    "HostUse",
+    "KindMetrics",
+    "KindName",
+    "MetricOptions",
+    "RunMetrics",
+    "SliceMetrics",
+    "WorkMetrics",
+    "busy_slices",
+    "completion_by_cpu_time",
+    "completion_by_jobs",
+    "core_lists",
+    "host_use",
+    "in_stretches",
+    "measure",
+    "metrics_csv",
+    "node_entries",
+    "numbered_once",
+    "origin_s",
+    "pace_of",
+    "placed",
+    "spans",
+    "stretches",
+    "usage_intervals",
+    "with_derived",
+]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from analysis.charts.chart_style import Chart
+from analysis.charts import Chart
 
 Tone = Literal["", "good", "bad", "unclear", "muted", "mark"]
 """How a text is coloured; never the only sign of what it says."""

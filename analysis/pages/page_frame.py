@@ -12,7 +12,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from analysis.charts.chart_style import figure_json
+from analysis.charts import figure_json
 from analysis.pages.page_content import Block, Cell, Page
 from analysis.pages.plotly_script import packed_plotly
 from foundation.errors import OutputError

@@ -8,28 +8,25 @@ from itertools import permutations
 
 import polars as pl
 
-from analysis.charts.distribution_curves import (
+from analysis.charts import (
+    INTERVAL_COLUMNS,
     Measured,
     completion_chart,
-    slowdown_chart,
-    wait_chart,
-    wait_over_time_chart,
-)
-from analysis.charts.gantt_chart import gantt
-from analysis.charts.slice_charts import (
-    INTERVAL_COLUMNS,
     excerpt_chart,
+    gantt,
     interval_chart,
     interval_rows,
     lateness_chart,
+    slowdown_chart,
+    use_chart,
+    wait_chart,
+    wait_over_time_chart,
 )
-from analysis.charts.system_use import use_chart
-from analysis.metrics.run_metrics import RunMetrics
-from analysis.metrics.slice_metrics import SliceMetrics
+from analysis.metrics import RunMetrics, SliceMetrics
 from analysis.pages.page_content import Block, Grid, Section
 from analysis.report.report_parts import mark_of
 from analysis.report.worst_jobs import worst_jobs
-from analysis.tables.rows_of_metrics import number
+from analysis.tables import number
 from analysis.verdict.compared_settings import grouped, layout_key
 from foundation.records import Run
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from analysis.charts.chart_style import run_style
-from analysis.charts.distribution_curves import Measured
-from analysis.metrics.derived_columns import MetricOptions
-from analysis.metrics.run_metrics import RunMetrics
+from analysis.charts import Measured, run_style
+from analysis.metrics import MetricOptions, RunMetrics
 from analysis.pages.page_content import Block, Card, Cell, Grid, Mark, Section, Told, Tone
 from analysis.report.provenance import provenance_rows
-from analysis.tables.rows_of_metrics import metric_rows
+from analysis.tables import metric_rows
 from analysis.verdict import Verdict
 from analysis.verdict.verdict_in_terminal import heading
 from foundation.records import Run

@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from analysis.charts.distribution_curves import Measured
-from analysis.metrics.derived_columns import MetricOptions, with_derived
-from analysis.metrics.held_stretches import stretches
-from analysis.metrics.run_metrics import RunMetrics, measure
+from analysis.charts import Measured
+from analysis.metrics import MetricOptions, RunMetrics, measure, stretches, with_derived
 from analysis.pages.page_content import Page, Section
 from analysis.pages.page_frame import write_page
 from analysis.report.report_page import Subject, picture, sections

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from analysis.charts.distribution_curves import Measured
-from analysis.tables.rows_of_metrics import ABSENT, number
+from analysis.charts import Measured
+from analysis.tables import ABSENT, number
 
 ROWS = 12
 

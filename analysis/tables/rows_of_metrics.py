@@ -6,10 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from analysis.metrics.run_metrics import KINDS, KindMetrics, KindName, RunMetrics
-from analysis.metrics.slice_metrics import SliceMetrics
-from analysis.metrics.use_of_host import HostUse
-from analysis.metrics.work_and_waste import WorkMetrics
+from analysis.metrics import KINDS, HostUse, KindMetrics, KindName, RunMetrics, SliceMetrics, WorkMetrics
 
 Form = Literal["seconds", "number", "share", "count", "microseconds"]
 Better = Literal["low", "high"] | None

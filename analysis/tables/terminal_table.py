@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from analysis.metrics.run_metrics import RunMetrics
+from analysis.metrics import RunMetrics
 from analysis.tables.rows_of_metrics import MetricRow, metric_rows
 from analysis.tables.table_fitting import column_width, fitting, run_table
 

@@ -7,9 +7,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from analysis.metrics.derived_columns import with_derived
-from analysis.metrics.held_stretches import stretches
-from analysis.tables.rows_of_metrics import ABSENT, number
+from analysis.metrics import stretches, with_derived
+from analysis.tables import ABSENT, number
 from analysis.verdict.sentences import duration
 from foundation.records import Run
 

@@ -18,8 +18,7 @@ import msgspec
 import polars as pl
 
 from analysis.claims.estimate import Estimate, estimate, student_t
-from analysis.metrics.derived_columns import with_derived
-from analysis.metrics.held_stretches import stretches
+from analysis.metrics import stretches, with_derived
 from analysis.verdict.compared_settings import Group
 from foundation.records import Run
 

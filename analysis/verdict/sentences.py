@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.tables.rows_of_metrics import number
+from analysis.tables import number
 from analysis.verdict.paired_differences import Difference, Paired
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0

@@ -8,8 +8,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from analysis.metrics.derived_columns import MetricOptions
-from analysis.metrics.use_of_host import host_use
+from analysis.metrics import MetricOptions, host_use
 from analysis.verdict.compared_settings import Group, grouped, layout_key
 from analysis.verdict.paired_differences import Difference, Evidence, Paired, paired
 from analysis.verdict.sentences import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.pages.page_content import Block, Cell, Grid, Section, Tone
-from analysis.tables.rows_of_metrics import ABSENT, number
+from analysis.tables import ABSENT, number
 from analysis.verdict.gains import COLUMNS, gain_rows
 from analysis.verdict.paired_differences import Difference
 from analysis.verdict.verdict import Finding, Verdict

@@ -10,9 +10,8 @@ save their work within two minutes, leave, and wait again.
 
 from __future__ import annotations
 
-from simulator.policies.interface.policy_events import Arrived, Event, Timer
-from simulator.policies.interface.policy_rule import Desk, Preemption
-from simulator.world.simulated_job import Job
+from simulator.policies.interface import Arrived, Desk, Event, Preemption, Timer
+from simulator.world import Job
 
 
 class MakeWay:

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simulator.engine.state.cluster_view import Cluster
-from simulator.placement.placement_rule import Cores
-from simulator.policies.interface.policy_rule import Desk
-from simulator.world.simulated_job import Job
+from simulator.placement import Cores
+from simulator.policies.interface import Desk
+from simulator.world import Job
 
 
 class ShortestFirst:

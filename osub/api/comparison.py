@@ -11,8 +11,8 @@ from osub.api.words import PathText, as_path, speaks_of_parameters
 if TYPE_CHECKING:
     import polars as pl
 
-    from analysis.comparison.compared_runs import Compared
-    from analysis.metrics.run_metrics import RunMetrics
+    from analysis.comparison import Compared
+    from analysis.metrics import RunMetrics
     from analysis.verdict import Verdict
 
 
@@ -84,7 +84,7 @@ def compare(reference: Run | PathText, *others: Run | PathText) -> Comparison:
     InputError
         A path is no RUN.
     """
-    from analysis.comparison.compared_runs import compared
+    from analysis.comparison import compared
 
     return Comparison(compared([as_run(run).record for run in (reference, *others)]))
 

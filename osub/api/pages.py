@@ -29,8 +29,8 @@ def report(runs: Run | PathText | Sequence[Run | PathText], path: PathText) -> P
     InputError, OutputError
         A path is no RUN; the page cannot be written.
     """
-    from analysis.report.run_report import write_report
-    from analysis.tables.run_labels import told_apart
+    from analysis.report import write_report
+    from analysis.tables import told_apart
 
     several = list(runs) if isinstance(runs, Sequence) and not isinstance(runs, str) else [runs]
     if not several:

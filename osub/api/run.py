@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
     import polars as pl
 
-    from analysis.metrics.run_metrics import RunMetrics
+    from analysis.metrics import RunMetrics
     from foundation.records import Run as Record
     from foundation.records import RunInfo
 
@@ -80,13 +80,13 @@ class Run:
 
     @cached_property
     def _measured(self) -> pl.DataFrame:
-        from analysis.metrics.derived_columns import with_derived
+        from analysis.metrics import with_derived
 
         return with_derived(self.jobs, held=self._held)
 
     @cached_property
     def _held(self) -> pl.DataFrame:
-        from analysis.metrics.held_stretches import stretches
+        from analysis.metrics import stretches
 
         return stretches(self.jobs, self.allocations)
 
@@ -104,8 +104,7 @@ class Run:
         beta_s
             Least dedicated time in the bounded slowdown.
         """
-        from analysis.metrics.derived_columns import MetricOptions
-        from analysis.metrics.run_metrics import measure
+        from analysis.metrics import MetricOptions, measure
 
         return measure(self.record, MetricOptions(wait_threshold_s=wait_threshold_s, beta_s=beta_s))
 
@@ -116,8 +115,8 @@ class Run:
 
     def report(self, path: PathText) -> Path:
         """Write the run's page, and return its path; see ``osub.report``."""
-        from analysis.report.run_report import write_report
-        from analysis.tables.run_labels import told_apart
+        from analysis.report import write_report
+        from analysis.tables import told_apart
 
         target = as_path(path, "path")
         write_report(told_apart([self.record]), target)
@@ -151,7 +150,7 @@ class Run:
         """Return the metrics that a reader looks at first, as a table."""
         import html
 
-        from analysis.tables.rows_of_metrics import metric_rows
+        from analysis.tables import metric_rows
 
         rows = [row for row in metric_rows([self.metrics()]) if not row.detail]
         lines = "".join(
@@ -176,7 +175,7 @@ class Plots:
         UsageError
             No job of the run has a place.
         """
-        from analysis.charts.gantt_chart import gantt
+        from analysis.charts import gantt
 
         run = self._run
         chart = gantt(run._measured, run.info, held=run._held)  # noqa: SLF001
@@ -186,25 +185,25 @@ class Plots:
 
     def waits(self) -> go.Figure:
         """How many jobs waited how long."""
-        from analysis.charts.distribution_curves import wait_chart
-        from analysis.metrics.derived_columns import MetricOptions
+        from analysis.charts import wait_chart
+        from analysis.metrics import MetricOptions
 
         return wait_chart([self._curve()], MetricOptions()).figure
 
     def slowdowns(self) -> go.Figure:
         """How many jobs were slowed down how much."""
-        from analysis.charts.distribution_curves import slowdown_chart
+        from analysis.charts import slowdown_chart
 
         return slowdown_chart([self._curve()]).figure
 
     def completion(self) -> go.Figure:
         """How much of the work was done when."""
-        from analysis.charts.distribution_curves import completion_chart
+        from analysis.charts import completion_chart
 
         return completion_chart([self._curve()]).figure
 
     def _curve(self) -> Any:
-        from analysis.charts.distribution_curves import Measured
+        from analysis.charts import Measured
 
         run = self._run
         return Measured(run.label, run._measured, 0, run.info.kind == "simulated")  # noqa: SLF001

@@ -14,8 +14,8 @@ from osub.api.trace import Trace
 from osub.api.words import PathText, as_path
 
 if TYPE_CHECKING:
-    from simulator.fit.fit_parameters import Fit
-    from simulator.simulation.one_simulation import Result
+    from simulator.fit import Fit
+    from simulator.simulation import Result
     from simulator.simulation_session import Session
 
 Settings = Mapping[str, object] | Sequence[str]
@@ -140,10 +140,10 @@ def simulate(
     """
     began_wall, began_cpu = time.perf_counter(), time.process_time()
     target = None if out is None else _empty(as_path(out, "out"))
-    from simulator.fit.measured_run import latencies_of, overhead_of
-    from simulator.recording.run_folder import tables_of
+    from simulator.fit import latencies_of, overhead_of
+    from simulator.recording import tables_of
     from simulator.setting_choices import Words
-    from simulator.simulation.simulation_options import cleaning_of
+    from simulator.simulation import cleaning_of
     from simulator.simulation_session import Session
 
     latencies = None if latency is None else latencies_of(as_path(latency, "latency"))
@@ -204,7 +204,7 @@ def _empty(target: Path) -> Path:
 
 def _refuse_a_rest(session: Session) -> None:
     """Refuse a run that lost most of its jobs because they do not fit: it would tell of another trace."""
-    from simulator.simulation.job_shapes import SKIPPED
+    from simulator.simulation import SKIPPED
 
     kept, too_large = session.workload.count, session.workload.left_out.get(SKIPPED, 0)
     if too_large > kept:
@@ -231,7 +231,7 @@ def _all_settings(settings: Settings, fit: Fit | None, **named: object) -> tuple
     several = (*texts, *(f"{name}={value}" for name, value in (*pairs, *named_pairs)))
     if fit is None:
         return several
-    from simulator.policies.interface.policy_family import split_settings
+    from simulator.policies.interface import split_settings
 
     known = split_settings(several)
     return (*(text for text in fit.settings if text.partition("=")[0] not in known), *several)

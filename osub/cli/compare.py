@@ -8,10 +8,9 @@ from typing import Annotated
 import msgspec
 import typer
 
-from analysis.comparison.compared_runs import compared
-from analysis.comparison.comparison_tables import error_tables, job_table
-from analysis.metrics.derived_columns import BETA_S, MOST_SPREAD, MOST_TAKEN, WAIT_THRESHOLD_S, MetricOptions
-from analysis.tables.terminal_table import metrics_tables
+from analysis.comparison import compared, error_tables, job_table
+from analysis.metrics import BETA_S, MOST_SPREAD, MOST_TAKEN, WAIT_THRESHOLD_S, MetricOptions
+from analysis.tables import metrics_tables
 from analysis.verdict.gains import gain_table
 from analysis.verdict.verdict_in_terminal import verdict_lines
 from foundation.records import load_run

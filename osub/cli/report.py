@@ -8,11 +8,16 @@ from typing import Annotated
 import msgspec
 import typer
 
-from analysis.metrics.derived_columns import BETA_S, MOST_SPREAD, MOST_TAKEN, WAIT_THRESHOLD_S, MetricOptions
-from analysis.metrics.metrics_as_csv import metrics_csv
-from analysis.metrics.run_metrics import measure
-from analysis.tables.run_labels import told_apart
-from analysis.tables.terminal_table import metrics_tables
+from analysis.metrics import (
+    BETA_S,
+    MOST_SPREAD,
+    MOST_TAKEN,
+    WAIT_THRESHOLD_S,
+    MetricOptions,
+    measure,
+    metrics_csv,
+)
+from analysis.tables import metrics_tables, told_apart
 from analysis.verdict import verdict_of
 from analysis.verdict.verdict_in_terminal import verdict_lines
 from foundation.records import load_run
@@ -58,7 +63,7 @@ def report(
             metrics = [measure(run, options) for run in loaded]
         else:
             # The chart library is slow to import, and a table needs none of it.
-            from analysis.report.run_report import write_report
+            from analysis.report import write_report
 
             metrics = write_report(loaded, html, options)
     if csv is not None:

@@ -16,12 +16,11 @@ from deploy.local.watch import HostWatch
 from foundation.errors import ClusterError, OutputError
 from foundation.trust import refuse_for_root
 from osub.live.gang import AUTO, collector_of, find_gang
-from submitter.plan.replay_options import ReplayOptions
-from submitter.replay.replay_loop import Collect, Look, Replay
+from submitter.plan import ReplayOptions
+from submitter.replay import Collect, Look, Replay
 from workloads.swf import SwfTrace, read_swf
-from workloads.trace.models.coupled_jobs import INTERACTIVE_S, JOBS_A_BLOCK, coupled_mix
-from workloads.trace.models.generated_trace import generate_trace
-from workloads.trace.scaling.miniature import make_miniature
+from workloads.trace.models import INTERACTIVE_S, JOBS_A_BLOCK, coupled_mix, generate_trace
+from workloads.trace.scaling import make_miniature
 
 Watch = Callable[[Replay, str, Collect | None, float, Look], bool]
 """Carries a replay out under a name, for so many seconds at most; whether it finished."""

@@ -9,12 +9,9 @@ from pathlib import Path
 
 from osub.live.cluster import find_cluster
 from osub.live.gang import AUTO, find_gang
-from submitter.calibration.lone_jobs import LoneJobs
-from submitter.plan.apps_table import read_apps
-from submitter.plan.replay_options import ReplayOptions
-from submitter.plan.replay_plan import RRBA, PlannedJob, make_plan
-from submitter.plan.target_cluster import look_at_target
-from submitter.replay.begin_run import prepare_trace
+from submitter.calibration import LoneJobs
+from submitter.plan import RRBA, PlannedJob, ReplayOptions, look_at_target, make_plan, read_apps
+from submitter.replay import prepare_trace
 from workloads.rrba.calibration_kinds import Kind, kind_from_words, kind_of
 from workloads.rrba.solvers.applications import APPLICATIONS
 from workloads.swf import read_swf

@@ -27,7 +27,7 @@ from gangd.controller.slicefiles import NAME as SLICES_NAME
 from gangd.controller.slicefiles import parts_in
 from gangd.controller.slicelog import read_slices
 from gangd.controller.status import Status
-from submitter.replay.replay_loop import Collect
+from submitter.replay import Collect
 
 AUTO, NONE = "auto", "none"
 DEFAULT_STATE = Config().state

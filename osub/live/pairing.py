@@ -7,7 +7,7 @@ from pathlib import Path
 
 from foundation.errors import UsageError
 from simulator.pairing import read_pair_table
-from submitter.plan.apart_applications import Danger, checked_threshold
+from submitter.plan import Danger, checked_threshold
 
 
 def danger_of(path: Path, threshold: float | None, multiplicity: int) -> Danger:

@@ -20,7 +20,7 @@ from osub.physical.folder import StudyFolder
 from osub.physical.layouts import DEDICATED, Layout, layout_found
 from osub.physical.places import SHAPE
 from osub.physical.plan import PLACES
-from submitter.plan.target_cluster import Target, look_at_target
+from submitter.plan import Target, look_at_target
 
 Say = Callable[[str], None]
 

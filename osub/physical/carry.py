@@ -19,8 +19,8 @@ from osub.physical.jobs import applications, apps_table, pair_table, pair_trace,
 from osub.physical.layouts import DEDICATED, Layout
 from osub.physical.places import places_trace
 from osub.physical.plan import DAY, FIRST, PAIR, PLACES, Item, Plan, fitted_trace
-from submitter.plan.replay_options import ReplayOptions
-from submitter.replay.replay_loop import Collect, Look, Replay
+from submitter.plan import ReplayOptions
+from submitter.replay import Collect, Look, Replay
 from workloads.swf import SwfTrace, write_swf
 
 Follow = Callable[[Replay, str, Collect | None, float, Look], bool]

@@ -15,7 +15,7 @@ from osub.physical import published
 from osub.physical.full_size import SHARED, SYSTEM, FullSize
 from osub.physical.outcome import SHARES, Outcome
 from osub.physical.places import same_places
-from workloads.trace.scaling.thesis_days import JOB_OF_FIGURE_7_8
+from workloads.trace.scaling import JOB_OF_FIGURE_7_8
 
 MQ = ("MQ 1+11", "MQ 2+10", "MQ 3+9", "MQ 4+8")
 SUFFIX = " sim"

@@ -19,7 +19,7 @@ from osub.physical.layouts import DEDICATED, GANGD, NAIVE
 from osub.physical.outcome import SHARES, Outcome
 from osub.physical.places import same_places
 from osub.physical.results import Results
-from workloads.trace.scaling.thesis_days import JOB_OF_FIGURE_7_8
+from workloads.trace.scaling import JOB_OF_FIGURE_7_8
 
 _NOT_RUN = "not replayed"
 _WITHIN = 0.08

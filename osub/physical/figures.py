@@ -8,7 +8,7 @@ from statistics import mean
 
 import plotly.graph_objects as go
 
-from analysis.charts.chart_style import GRID, INK, MUTED, arrange, run_style
+from analysis.charts import GRID, INK, MUTED, arrange, run_style
 from osub.physical import published
 from osub.physical.cells import Value, largest_slowdown, longest_wait
 from osub.physical.full_size import SHARED
@@ -18,7 +18,7 @@ from osub.physical.plan import DAY, FIRST
 from osub.physical.results import Results
 from simulator.experiments.experiment_page import Drawing
 from workloads.swf import SwfTrace
-from workloads.trace.scaling.thesis_days import INTERACTIVE_QUEUE, JOB_OF_FIGURE_7_8
+from workloads.trace.scaling import INTERACTIVE_QUEUE, JOB_OF_FIGURE_7_8
 
 _HOUR_S = 3600.0
 _HEIGHT = 400

@@ -14,13 +14,12 @@ from pathlib import Path
 from osub.physical.layouts import INTERACTIVE_CAP
 from osub.physical.outcome import Outcome, outcome_of_frame
 from osub.physical.places import full_trace
-from simulator.recording.run_folder import job_frame, placement_arrays
+from simulator.recording import job_frame, placement_arrays
 from simulator.setting_choices import Words
-from simulator.simulation.one_simulation import Result
-from simulator.simulation.simulation_options import Cleaning, Oversize
+from simulator.simulation import Cleaning, Oversize, Result
 from simulator.simulation_session import Session
 from workloads.swf import SwfTrace, write_swf
-from workloads.trace.scaling.thesis_days import CORES, NODES
+from workloads.trace.scaling import CORES, NODES
 
 SYSTEM = f"N{NODES}C{CORES}"
 OVERHEAD = "1.2"

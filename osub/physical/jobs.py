@@ -10,7 +10,7 @@ from statistics import median
 from osub.physical.plan import PAIR_JOBS, Plan
 from workloads.rrba.drawn_applications import FALLBACK, legal_applications
 from workloads.swf import SwfComment, SwfHeader, SwfJob, SwfTrace
-from workloads.trace.scaling.thesis_days import BATCH_QUEUE, INTERACTIVE_QUEUE
+from workloads.trace.scaling import BATCH_QUEUE, INTERACTIVE_QUEUE
 
 GRID_CLASS = "S"
 """Short steps: a job of a second has some hundreds, and coupled ranks wait for each other often."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from deploy.local import Gang, Queues, Shape
 from foundation.records import GangSettings
-from submitter.plan.target_cluster import Target
+from submitter.plan import Target
 
 INTERACTIVE_CAP = 4
 """Jobs a core on MQ's interactive nodes (thesis 7.4.1)."""

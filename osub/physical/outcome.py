@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from analysis.metrics.derived_columns import with_derived
-from analysis.metrics.slice_metrics import USED, numbered_once
+from analysis.metrics import USED, numbered_once, with_derived
 from foundation.records import Run
 
 REAL_WAIT_S = 2.0

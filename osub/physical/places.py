@@ -15,7 +15,7 @@ import polars as pl
 from deploy.local import Shape
 from foundation.records import parse_cores
 from workloads.swf import SwfHeader, SwfJob, SwfTrace
-from workloads.trace.scaling.thesis_days import BATCH_QUEUE, CORES, FIRST_JOBS, NODES
+from workloads.trace.scaling import BATCH_QUEUE, CORES, FIRST_JOBS, NODES
 
 DIVIDED_BY = 75.0
 _AFTER_LAST_S = 400

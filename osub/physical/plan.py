@@ -16,9 +16,7 @@ import msgspec
 from foundation.errors import UsageError
 from osub.physical.layouts import Layout, layouts_of
 from workloads.swf import SwfTrace
-from workloads.trace.scaling.kept_share import Room, keep_shares
-from workloads.trace.scaling.miniature import fcfs_makespan_s
-from workloads.trace.scaling.thesis_days import CORES, INTERACTIVE_QUEUE, NODES
+from workloads.trace.scaling import CORES, INTERACTIVE_QUEUE, NODES, Room, fcfs_makespan_s, keep_shares
 
 THESIS_ROOM = Room(NODES, CORES, NODES)
 LENGTH_S = 58_375.0

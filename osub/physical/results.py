@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from analysis.metrics.use_of_host import host_use
+from analysis.metrics import host_use
 from foundation.errors import OsubError
 from foundation.records import Run, load_run
 from foundation.records.folder import is_finished

@@ -31,7 +31,7 @@ from osub.physical.results import gather
 from simulator.experiments.claim_study import Findings
 from workloads.importers.fetch import cache_folder
 from workloads.swf import SwfTrace, read_swf
-from workloads.trace.scaling.thesis_days import check_gaia, first_hours, whole_day
+from workloads.trace.scaling import check_gaia, first_hours, whole_day
 
 LOG_NAME = "UniLu-Gaia-2014-1"
 USUAL_BUDGET_S = 1800.0

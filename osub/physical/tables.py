@@ -23,8 +23,8 @@ from osub.physical.results import Results
 from osub.physical.tables_jobs import table_7_4, table_7_7, table_7_8, table_7_9
 from simulator.experiments.paper_tables import ABSENT, ExperimentTable, percent
 from workloads.swf import SwfTrace
-from workloads.trace.scaling.thesis_days import INTERACTIVE_QUEUE
-from workloads.trace.views.kinds_table import THESIS_TABLE_7_2, KindSummary, summarize_kinds
+from workloads.trace.scaling import INTERACTIVE_QUEUE
+from workloads.trace.views import THESIS_TABLE_7_2, KindSummary, summarize_kinds
 
 KINDS = ("interactive", "batch")
 

@@ -11,7 +11,7 @@ from osub.physical.layouts import DEDICATED, GANGD
 from osub.physical.outcome import SHARES
 from osub.physical.results import Results
 from simulator.experiments.paper_tables import ABSENT, ExperimentTable
-from workloads.trace.scaling.thesis_days import FIRST_JOBS
+from workloads.trace.scaling import FIRST_JOBS
 
 _MOST_DEGRADED = 8
 

@@ -10,7 +10,7 @@ import plotly.express as px
 import plotly.graph_objects as go
 import polars as pl
 
-from analysis.charts.chart_style import MUTED, RUN_COLOURS, Chart, arrange
+from analysis.charts import MUTED, RUN_COLOURS, Chart, arrange
 from analysis.pages.page_content import Block, Grid, Page, Section, Told
 from analysis.pages.page_frame import write_page as framed
 from osub.sweep.tell import best_rows, pareto

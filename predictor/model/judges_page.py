@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import plotly.graph_objects as go
 
-from analysis.charts.chart_style import GRID, INK, JOB_COLOURS, Chart, arrange
+from analysis.charts import GRID, INK, JOB_COLOURS, Chart, arrange
 from analysis.pages.page_content import Block, Grid, Page, Section, Told
 from analysis.pages.page_frame import write_page as framed
 from predictor.dataset import About

@@ -8,7 +8,7 @@ from pathlib import Path
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from analysis.charts.chart_style import INK, arrange, run_style
+from analysis.charts import INK, arrange, run_style
 from simulator.eviction.answer_rows import answer_rows, choice_rows
 from simulator.eviction.eviction_problem import Answer, Choice, Question
 from simulator.experiments.experiment_page import write_page

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 
-from analysis.charts.chart_style import Chart, arrange
+from analysis.charts import Chart, arrange
 from analysis.claims.claim_row import Row, Verdict
 from analysis.claims.claims_page import TONES, claims_grid
 from analysis.pages.page_content import Block, Cell, Grid, Page, Section, Told

@@ -1,1 +1,10 @@
 """What a real run tells of the Slurm that scheduled it, for ``--policy slurm``."""
+
+from __future__ import annotations
+
+from simulator.fit.fit_parameters import Fit, Parameter
+from simulator.fit.measured_run import latencies_of, overhead_of
+from simulator.fit.slurm_fit import fit_run
+from simulator.fit.slurm_latency import Latencies, delayed, undelayed
+
+__all__ = ["Fit", "Latencies", "Parameter", "delayed", "fit_run", "latencies_of", "overhead_of", "undelayed"]

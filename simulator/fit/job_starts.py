@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from analysis.metrics.held_stretches import stretches
+from analysis.metrics import stretches
 from foundation.records import Run, parse_cores
 
 Floats = npt.NDArray[np.float64]

@@ -10,7 +10,7 @@ from statistics import median
 
 import polars as pl
 
-from analysis.metrics.use_of_host import pace_of
+from analysis.metrics import pace_of
 from foundation.errors import InputError
 from foundation.records import Run, load_run, parse_cores
 from simulator.fit.slurm_latency import Latencies, read_latencies

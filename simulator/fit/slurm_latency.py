@@ -17,9 +17,7 @@ import numpy as np
 from foundation.errors import InputError
 from foundation.units import seconds_to_us
 from simulator.engine.kernels.field_records import Ints
-from simulator.simulation.job_periods import Periods, merged
-from simulator.simulation.one_simulation import Result
-from simulator.simulation.trace_workload import Workload
+from simulator.simulation import Periods, Result, Workload, merged
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=86_400)]
 

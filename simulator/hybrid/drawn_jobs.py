@@ -17,9 +17,8 @@ import numpy.typing as npt
 from foundation.units import US_PER_S
 from simulator.engine.kernels.field_records import Ints
 from simulator.hybrid.daly_interval import job_interval_s
-from simulator.simulation.trace_workload import Workload
-from simulator.world.job_lives import JobLives
-from simulator.world.simulated_job import PLAIN_LIFE, Life, Sizes
+from simulator.simulation import Workload
+from simulator.world import PLAIN_LIFE, JobLives, Life, Sizes
 
 BURST_US = 3600 * US_PER_S
 ZIPF = 1.2

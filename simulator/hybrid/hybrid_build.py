@@ -30,7 +30,7 @@ from simulator.hybrid.loop.hybrid_state import (
     StretchRecord,
     World,
 )
-from simulator.world.simulated_job import PLAIN_LIFE, Life
+from simulator.world import PLAIN_LIFE, Life
 
 _MOST_UNITS = 1 << 62
 _SPARE_ROWS = 512

@@ -14,17 +14,14 @@ from simulator.hybrid.drawn_jobs import MIXES, Draw, draw_lives
 from simulator.hybrid.hybrid_build import Mechanism
 from simulator.hybrid.hybrid_job_files import read_lives
 from simulator.hybrid.loop.hybrid_state import COLLECT, NOTHING, PLAN, SHARE
-from simulator.placement.plain_placement import SlurmPlacement, ThesisPlacement
-from simulator.policies.interface.policy_family import Family, Option, Value
-from simulator.policies.interface.policy_rule import Desk
-from simulator.sharing.proportional_sharing import Proportional
+from simulator.placement import SlurmPlacement, ThesisPlacement
+from simulator.policies.interface import Desk, Family, Option, Value
+from simulator.sharing import Proportional
 
 if TYPE_CHECKING:
-    from simulator.engine.run.pool_outcome import PoolRun
-    from simulator.engine.run.pool_run import PoolWork
-    from simulator.engine.run.run_rules import Rules
-    from simulator.simulation.trace_workload import Workload
-    from simulator.world.simulated_system import Queues
+    from simulator.engine.run import PoolRun, PoolWork, Rules
+    from simulator.simulation import Workload
+    from simulator.world import Queues
 
 STRATEGIES = {
     "n": (NOTHING, "notices are ignored"),

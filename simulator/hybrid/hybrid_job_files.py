@@ -15,9 +15,8 @@ from pathlib import Path
 from foundation.errors import InputError
 from foundation.units import seconds_to_us
 from simulator.hybrid.drawn_jobs import Draw, linear_sizes
-from simulator.simulation.trace_workload import Workload
-from simulator.world.job_lives import JobLives
-from simulator.world.simulated_job import PLAIN_LIFE, Life, Sizes
+from simulator.simulation import Workload
+from simulator.world import PLAIN_LIFE, JobLives, Life, Sizes
 
 _NEEDED = ("trace_job", "kind")
 _NUMBERS = ("min_nodes", "max_nodes")

@@ -9,8 +9,7 @@ import numpy as np
 
 from foundation.errors import InputError, UsageError
 from simulator.engine.kernels.field_records import Ints
-from simulator.engine.run.pool_outcome import PoolRun
-from simulator.engine.run.pool_run import PoolWork
+from simulator.engine.run import PoolRun, PoolWork
 from simulator.engine.state.life_books import Books
 from simulator.engine.state.life_log import Stretches
 from simulator.engine.state.node_ranges import Places

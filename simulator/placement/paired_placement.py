@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from simulator.engine.state.cluster_view import Cluster
 from simulator.placement.placement_rule import Cores
-from simulator.world.simulated_job import Job
+from simulator.world import Job
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from simulator.engine.state.cluster_view import Cluster
-from simulator.world.simulated_job import Job
+from simulator.world import Job
 
 Cores: TypeAlias = Mapping[int, Sequence[int]]
 """Core ids by node index."""

@@ -9,7 +9,7 @@ from simulator.engine.state.cluster_view import Cluster
 from simulator.placement import builtin_placement as builtin
 from simulator.placement import thesis_placement as thesis
 from simulator.placement.placement_rule import Cores
-from simulator.world.simulated_job import Job
+from simulator.world import Job
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,8 @@ from simulator.engine.kernels.field_records import Ints
 from simulator.engine.state.life_log import Stretches
 from simulator.engine.state.life_state import CAUSES
 from simulator.recording.core_sets import core_sets
-from simulator.simulation.one_simulation import PoolResult, Result
-from simulator.world.simulated_job import Life
-from simulator.world.simulated_system import node_names
+from simulator.simulation import PoolResult, Result
+from simulator.world import Life, node_names
 
 
 def life_columns(result: Result) -> list[pl.Series]:

@@ -15,9 +15,8 @@ from foundation.units import US_PER_S
 from simulator.engine.kernels.field_records import Ints
 from simulator.engine.state.cluster_view import members
 from simulator.recording.lives_table import allocation_frame, life_columns
-from simulator.simulation.one_simulation import Result
-from simulator.simulation.trace_workload import Workload
-from simulator.world.simulated_system import node_names
+from simulator.simulation import Result, Workload
+from simulator.world import node_names
 
 _KIB_PER_MIB = 1024
 _NS_PER_S = 1_000_000_000

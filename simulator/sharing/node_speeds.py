@@ -14,7 +14,7 @@ from simulator.engine.state.engine_state import ONE
 from simulator.sharing.pairwise_sharing import Pairwise
 from simulator.sharing.proportional_sharing import Proportional
 from simulator.sharing.sharing_model import SharingTables
-from simulator.world.simulated_job import Job
+from simulator.world import Job
 
 _LEAST, _MOST = 0.5, 1.5
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from foundation.errors import UsageError
 from simulator.engine.state.engine_state import ONE
 from simulator.sharing.sharing_model import SharingTables
-from simulator.world.simulated_job import Job
+from simulator.world import Job
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,8 +15,7 @@ import numpy as np
 from foundation.errors import UsageError
 from simulator.engine.state.engine_state import ONE
 from simulator.sharing.sharing_model import SharingTables
-from simulator.world.simulated_job import Job
-from simulator.world.simulated_system import MOST_MULTIPLICITY
+from simulator.world import MOST_MULTIPLICITY, Job
 
 _SHARES = math.lcm(*range(1, MOST_MULTIPLICITY + 1))
 

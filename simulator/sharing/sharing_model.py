@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from simulator.engine.kernels.field_records import Ints
-from simulator.world.simulated_job import Job
+from simulator.world import Job
 
 
 class SharingModel(Protocol):

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from foundation.errors import InputError
 from simulator.engine.kernels.field_records import Ints
 from simulator.simulation.simulation_options import Oversize
-from simulator.world.simulated_system import Pool, Queues
+from simulator.world import Pool, Queues
 from workloads.job_shape import JobShape, job_shape
 
 SKIPPED, CLIPPED = "too large, skipped", "too large, clipped"

@@ -10,11 +10,10 @@ import numpy as np
 from foundation.errors import InputError
 from simulator.engine.desk.engine_invariants import Invariants
 from simulator.engine.kernels.field_records import Ints
-from simulator.engine.run.pool_outcome import PoolRun
-from simulator.engine.run.pool_run import PoolWork, run_pools
+from simulator.engine.run import PoolRun, PoolWork, run_pools
 from simulator.simulation.simulation_options import Setting
 from simulator.simulation.trace_workload import Workload
-from simulator.world.simulated_system import Pool
+from simulator.world import Pool
 
 _MOST_HORIZONS = 5
 """How often a run is tried with more outages before it is given up."""

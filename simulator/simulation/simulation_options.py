@@ -7,9 +7,9 @@ from enum import StrEnum
 from typing import TypeVar
 
 from foundation.errors import UsageError
-from simulator.engine.run.run_rules import Rules
+from simulator.engine.run import Rules
 from simulator.pairing.pair_table import PairTable
-from simulator.world.simulated_system import Queues, System
+from simulator.world import Queues, System
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 

@@ -20,8 +20,7 @@ from simulator.engine.kernels.field_records import Ints
 from simulator.simulation.job_periods import Periods, trace_periods
 from simulator.simulation.job_shapes import Shapes, job_shapes, whole_node_shapes
 from simulator.simulation.simulation_options import Cleaning, Limits, ZeroLength
-from simulator.world.job_lives import JobLives
-from simulator.world.simulated_system import Queues
+from simulator.world import JobLives, Queues
 from workloads.swf import SwfColumns, procs_column
 
 Floats = npt.NDArray[np.float64]

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 from foundation.errors import UsageError
 from gangd.core import Hold, InvalidSettings, Settings
-from simulator.sharing.proportional_sharing import Proportional
-from simulator.world.simulated_job import Job
+from simulator.sharing import Proportional
+from simulator.world import Job
 
 _NS_PER_MS = 1_000_000
 _NS_PER_US = 1_000

@@ -36,11 +36,11 @@ from simulator.engine.kernels.field_records import Ints
 from simulator.engine.lives.job_progress import resume, suspend
 from simulator.engine.state.cluster_view import running_jobs
 from simulator.engine.state.engine_state import FAR_US, State
-from simulator.placement.placement_rule import Placement
-from simulator.policies.interface.policy_rule import PolicyError, QueuePolicy
+from simulator.placement import Placement
+from simulator.policies.interface import PolicyError, QueuePolicy
 from simulator.slices.exact_slices import ExactSlices
 from simulator.slices.held_jobs import PlanFollower
-from simulator.world.simulated_job import Job
+from simulator.world import Job
 
 _NS_PER_US = 1_000
 _US_PER_S = 1_000_000

@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from foundation.units import seconds_to_us
-from simulator.policies.interface.policy_family import Family, Option, Value
+from simulator.policies.interface import Family, Option, Value
 from simulator.timeshare.assumed_memory import MEDIAN, SPREAD
 from simulator.timeshare.step_noise import Noise
 from simulator.timeshare.timeshare_pool import TimeSharing
 from simulator.timeshare.timeshare_state import MOST_JOBS, Manner
 
 if TYPE_CHECKING:
-    from simulator.simulation.trace_workload import Workload
-    from simulator.world.simulated_system import Queues
+    from simulator.simulation import Workload
+    from simulator.world import Queues
 
 
 def _share(values: Mapping[str, Value]) -> TimeSharing:

@@ -11,9 +11,7 @@ import numpy as np
 from foundation.errors import InputError, UsageError
 from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.kernels.field_records import Ints
-from simulator.engine.run.pool_outcome import PoolRun
-from simulator.engine.run.pool_run import PoolWork
-from simulator.engine.run.run_rules import Rules
+from simulator.engine.run import PoolRun, PoolWork, Rules
 from simulator.engine.state.bit_sets import full_set
 from simulator.engine.state.node_ranges import Places
 from simulator.timeshare.assumed_memory import MEDIAN, SPREAD, draw_memory
@@ -24,7 +22,7 @@ from simulator.timeshare.timeshare_run import run
 from simulator.timeshare.timeshare_state import MEMORY, Demands, Manner
 
 if TYPE_CHECKING:
-    from simulator.policies.interface.policy_rule import Desk
+    from simulator.policies.interface import Desk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

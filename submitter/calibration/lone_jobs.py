@@ -14,10 +14,8 @@ from typing import Any
 
 from foundation.errors import ClusterError, HostError
 from foundation.slurm import SlurmClient, SubmitRequest
-from submitter.follow.job_stamps import read_stamps
-from submitter.plan.job_script import batch_script
-from submitter.plan.replay_plan import RRBA, PlannedJob
-from submitter.plan.target_cluster import Target
+from submitter.follow import read_stamps
+from submitter.plan import RRBA, PlannedJob, Target, batch_script
 from workloads.rrba.calibration_kinds import Kind
 
 _POLL_S = 0.05

@@ -17,7 +17,7 @@ from submitter.follow.journal_lives import StampsOf
 from submitter.follow.reconcile import job_of, submissions
 from submitter.follow.slurm_poll import Answer
 from submitter.follow.stuck_jobs import Blocked, Hope, StuckJobs, hope_of, nodes_up
-from submitter.plan.replay_timing import Timing
+from submitter.plan import Timing
 
 from foundation.errors import ClusterError
 from foundation.records import JobEntry, JobRecord, RunWriter

@@ -15,7 +15,7 @@ from foundation.records.rows import JobState as RowState
 from foundation.slurm import Job, JobState
 from submitter.follow.job_stamps import Stamps
 from submitter.follow.journal_lives import StampsOf, instant, put_back, since, with_life
-from submitter.plan.replay_plan import PlannedJob, quoted
+from submitter.plan import PlannedJob, quoted
 
 _STATES: dict[JobState, RowState] = {
     JobState.COMPLETED: "COMPLETED",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from foundation.errors import ClusterError
 from foundation.slurm import JobSnapshot, Node, SlurmClient
-from submitter.plan.replay_timing import Clock, Timing
+from submitter.plan import Clock, Timing
 
 # A cluster with very many jobs is asked less often: at most a fifth of the time.
 _SHARE = 4

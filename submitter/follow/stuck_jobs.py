@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from foundation.slurm import Job, JobState, Node
-from submitter.plan.replay_timing import Timing
+from submitter.plan import Timing
 
 # A reason that Slurm gives for a moment, before it has looked at a job, is none.
 _NOTABLE_S = 5.0

@@ -1,1 +1,54 @@
 """What will be submitted, and how: from a trace and a cluster to timed submissions. Nothing is sent here."""
+
+from __future__ import annotations
+
+from submitter.plan.apart_applications import (
+    Apart,
+    Danger,
+    applications_of,
+    apply,
+    checked_threshold,
+    keep_apart,
+    read_apart,
+    write_apart,
+)
+from submitter.plan.apps_table import read_apps
+from submitter.plan.fitted_trace import fitting
+from submitter.plan.job_script import batch_script
+from submitter.plan.replay_options import ReplayOptions, restored
+from submitter.plan.replay_plan import COUNTS, RRBA, Oversize, Plan, PlannedJob, left_out, make_plan, quoted
+from submitter.plan.replay_timing import PATIENCE_S, Clock, SystemClock, Timing, look_back_s
+from submitter.plan.target_cluster import DownNodes, Target, Wanted, look_at_target
+
+__all__ = [
+    "COUNTS",
+    "PATIENCE_S",
+    "RRBA",
+    "Apart",
+    "Clock",
+    "Danger",
+    "DownNodes",
+    "Oversize",
+    "Plan",
+    "PlannedJob",
+    "ReplayOptions",
+    "SystemClock",
+    "Target",
+    "Timing",
+    "Wanted",
+    "applications_of",
+    "apply",
+    "batch_script",
+    "checked_threshold",
+    "fitting",
+    "keep_apart",
+    "left_out",
+    "look_at_target",
+    "look_back_s",
+    "make_plan",
+    "quoted",
+    "read_apart",
+    "read_apps",
+    "restored",
+    "write_apart",
+]

@@ -11,8 +11,8 @@ from foundation.errors import UsageError
 from foundation.units import counted
 from submitter.plan.target_cluster import Target
 from workloads.swf import read_swf, write_swf
-from workloads.trace.scaling.miniature import make_miniature
-from workloads.trace.transforms.busy_window import Window
+from workloads.trace.scaling import make_miniature
+from workloads.trace.transforms import Window
 
 SHORTEST_S = 10.0
 

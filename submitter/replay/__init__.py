@@ -1,1 +1,9 @@
 """The replay: a clock that submits what was planned, and goes on where a killed one ended."""
+
+from __future__ import annotations
+
+from submitter.replay.begin_run import DrawnUp, draw_up, prepare_trace
+from submitter.replay.dry_replay import dry_run
+from submitter.replay.replay_loop import Collect, Look, Progress, Replay, Wish
+
+__all__ = ["Collect", "DrawnUp", "Look", "Progress", "Replay", "Wish", "draw_up", "dry_run", "prepare_trace"]

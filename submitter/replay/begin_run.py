@@ -16,26 +16,28 @@ from foundation.slurm import SlurmClient
 from foundation.slurm.faults import SlurmRefusedError
 from foundation.slurm.scheduling import scheduling_config
 from foundation.units import checked_speedup
-from submitter.follow.job_stamps import JOBS_FOLDER
-from submitter.plan.apart_applications import (
+from submitter.follow import JOBS_FOLDER
+from submitter.plan import (
+    COUNTS,
     Apart,
+    Clock,
     Danger,
+    Plan,
+    ReplayOptions,
+    Target,
     applications_of,
     apply,
     keep_apart,
+    look_at_target,
+    make_plan,
     read_apart,
+    read_apps,
     write_apart,
 )
-from submitter.plan.apps_table import read_apps
-from submitter.plan.replay_options import ReplayOptions
-from submitter.plan.replay_plan import COUNTS, Plan, make_plan
-from submitter.plan.replay_timing import Clock
-from submitter.plan.target_cluster import Target, look_at_target
 from submitter.replay.job_request import submit_request
 from workloads.swf import SwfTrace, read_swf, write_swf
-from workloads.trace.models.interactive_patterns import embed_patterns
-from workloads.trace.transforms.busy_window import cut_window
-from workloads.trace.transforms.time_compression import compress
+from workloads.trace.models import embed_patterns
+from workloads.trace.transforms import compress, cut_window
 
 APPS_NAME = "apps.csv"
 # Of Slurm's words for a job that it does not take, those that no waiting changes.

@@ -8,9 +8,7 @@ from pathlib import Path
 
 from foundation.one_line import one_line
 from foundation.slurm.sbatch import sbatch_options
-from submitter.plan.replay_options import ReplayOptions
-from submitter.plan.replay_plan import Plan
-from submitter.plan.target_cluster import Target
+from submitter.plan import Plan, ReplayOptions, Target
 from submitter.replay.job_request import submit_request
 
 

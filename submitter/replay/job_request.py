@@ -9,12 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from foundation.slurm import SubmitRequest
-from submitter.follow.job_copies import job_name
-from submitter.follow.job_stamps import JOBS_FOLDER
-from submitter.plan.job_script import batch_script
-from submitter.plan.replay_options import ReplayOptions
-from submitter.plan.replay_plan import RRBA, PlannedJob
-from submitter.plan.target_cluster import Target
+from submitter.follow import JOBS_FOLDER, job_name
+from submitter.plan import RRBA, PlannedJob, ReplayOptions, Target, batch_script
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,62}")
 

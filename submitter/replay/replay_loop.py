@@ -13,11 +13,17 @@ from enum import Enum
 from pathlib import Path
 
 import msgspec
+
+from foundation.errors import InputError, OsubError
+from foundation.records import HostRecord, JobEntry, JobRecord, RunWriter, SliceRecord
+from foundation.slurm import SlurmClient
+from submitter.follow import planned_row, submitted_row
 from submitter.follow.following import Following
 from submitter.follow.job_copies import CLAIM
 from submitter.follow.job_stamps import JOBS_FOLDER, last_line
 from submitter.follow.reconcile import disagreements, submissions
 from submitter.follow.slurm_poll import Poll
+from submitter.plan import Plan, PlannedJob
 from submitter.plan.apart_applications import Danger, read_apart
 from submitter.plan.replay_options import ReplayOptions, restored
 from submitter.plan.replay_timing import Clock, SystemClock, Timing, look_back_s
@@ -29,12 +35,6 @@ from submitter.replay.resume import recover_rows, wait_for_orphans
 from submitter.replay.time_left import time_left_s
 from submitter.replay.timed_submission import Submissions
 from submitter.replay.work_beside import Running, Worker, WorkerThread
-
-from foundation.errors import InputError, OsubError
-from foundation.records import HostRecord, JobEntry, JobRecord, RunWriter, SliceRecord
-from foundation.slurm import SlurmClient
-from submitter.follow import planned_row, submitted_row
-from submitter.plan import Plan, PlannedJob
 
 _NICENESS = -10
 _LAST_ANSWER_S = 1.0

@@ -19,10 +19,8 @@ import psutil
 from foundation.errors import ClusterError
 from foundation.records import JobRecord
 from foundation.slurm import Job
-from submitter.follow.job_copies import choose_copy, job_name, own_jobs
-from submitter.follow.job_rows import planned_row
-from submitter.follow.job_stamps import read_stamps
-from submitter.plan.replay_plan import PlannedJob
+from submitter.follow import choose_copy, job_name, own_jobs, planned_row, read_stamps
+from submitter.plan import PlannedJob
 
 _WAIT_S = 60.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from foundation.records import JobEntry
-from submitter.plan.replay_plan import PlannedJob
+from submitter.plan import PlannedJob
 
 _ENOUGH = 0.05
 """From this share of the work on, what was done says how fast work is done; before, the cores do."""

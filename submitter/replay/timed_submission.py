@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from foundation.errors import ClusterError, OsubError
 from foundation.slurm import SlurmClient, SubmitRequest
 from foundation.slurm.faults import SlurmRefusedError, SlurmUnreachableError, SubmitUncertainError
-from submitter.follow.job_copies import own_jobs
-from submitter.follow.job_rows import Submission
-from submitter.plan.replay_plan import PlannedJob
-from submitter.plan.replay_timing import Clock, Timing
+from submitter.follow import Submission, own_jobs
+from submitter.plan import Clock, PlannedJob, Timing
 
 # An error that nobody foresaw, so often for one job: then it is refused.
 _MOST_FAULTS = 3

@@ -12,13 +12,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from submitter.plan.apart_applications import Danger
-from submitter.plan.fitted_trace import fitting
-from submitter.plan.replay_options import ReplayOptions
-from submitter.plan.replay_timing import PATIENCE_S
-from submitter.plan.target_cluster import DownNodes, Wanted, look_at_target
-from submitter.replay.begin_run import DrawnUp, draw_up
-from submitter.replay.dry_replay import dry_run as scripts
 
 from deploy.local.busy import busy_warning
 from deploy.local.state import ClusterState
@@ -35,7 +28,14 @@ from osub.live.gang import AUTO, FoundGang, collector_of, find_gang
 from osub.live.pairing import check_beside, danger_of
 from predictor.chosen import other_cpu
 from submitter.plan import Oversize, left_out
+from submitter.plan.apart_applications import Danger
+from submitter.plan.fitted_trace import fitting
+from submitter.plan.replay_options import ReplayOptions
+from submitter.plan.replay_timing import PATIENCE_S
+from submitter.plan.target_cluster import DownNodes, Wanted, look_at_target
 from submitter.replay import Replay
+from submitter.replay.begin_run import DrawnUp, draw_up
+from submitter.replay.dry_replay import dry_run as scripts
 
 _MOST_REASONS = 3
 

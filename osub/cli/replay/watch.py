@@ -11,8 +11,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from osub.cli.interrupts import told_of_signals
 from osub.cli.terminal import Console, roughly
-from submitter.replay.replay_loop import Collect, Look, Replay, Wish
-from submitter.replay.replay_loop import Progress as Standing
+from submitter.replay import Collect, Look, Replay, Wish
+from submitter.replay import Progress as Standing
 
 
 def watch_replay(

@@ -11,8 +11,7 @@ from rich.text import Text
 from foundation.errors import UsageError
 from foundation.records import load_run
 from osub.cli.terminal import Console
-from simulator.fit.fit_parameters import Fit, Parameter
-from simulator.fit.slurm_fit import fit_run
+from simulator.fit import Fit, Parameter, fit_run
 from simulator.policies.slurm.slurm_family import FAMILY
 
 

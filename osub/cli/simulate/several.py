@@ -66,7 +66,7 @@ def simulate_several(
     OsubError
         As a simulation raises; those before it are kept.
     """
-    from analysis.comparison.compared_runs import compared
+    from analysis.comparison import compared
 
     def step(number: int, at: int) -> AbstractContextManager[None]:
         return waiting(f"{what}, M={number} ({at} of {len(several)})")
@@ -78,7 +78,7 @@ def simulate_several(
         told = {"verdict": msgspec.to_builtins(found.verdict), "metrics": msgspec.to_builtins(metrics)}
         typer.echo(json.dumps({"runs": [str(run.path) for run in runs], **told}))
         return
-    from analysis.tables.terminal_table import metrics_tables
+    from analysis.tables import metrics_tables
     from analysis.verdict.verdict_in_terminal import verdict_lines
 
     console = Console()

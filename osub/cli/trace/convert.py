@@ -7,11 +7,6 @@ from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import typer
-from workloads.importers.assemble_trace import INTERACTIVE, ImportOptions
-from workloads.importers.detect_log import STDIN, read_any
-from workloads.swf.swf_reader import trace_name
-from workloads.trace.transforms.filters import Selection
-from workloads.trace.transforms.tagging import DrawBy, TagField
 
 from foundation.errors import UsageError
 from osub.cli.trace.files import (
@@ -28,7 +23,12 @@ from osub.cli.trace.files import (
     working,
 )
 from osub.live.system_named import size_named
+from workloads.importers.assemble_trace import INTERACTIVE, ImportOptions
+from workloads.importers.detect_log import STDIN, read_any
+from workloads.swf.swf_reader import trace_name
 from workloads.trace.conversion import Conversion, Tag, Tagging, converted
+from workloads.trace.transforms.filters import Selection
+from workloads.trace.transforms.tagging import DrawBy, TagField
 
 
 def convert(

@@ -7,11 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from workloads.behaviour.behaviour_figures import PUBLISHED, behaviour_statistics
-from workloads.behaviour.period_model import THRESHOLD_CORES
-from workloads.behaviour.recording_library import NEAREST, EmbedReport, embed_recordings, read_library
-from workloads.trace.models.interactive_patterns import embed_patterns, interactive_flags
-from workloads.trace.models.made_interactive import MOST_CORES, MOST_RUN_S, make_interactive
 
 from foundation.errors import UsageError
 from osub.cli.terminal import Console
@@ -29,6 +24,11 @@ from osub.cli.trace.files import (
     working,
 )
 from osub.cli.trace.tables import behaviour_table
+from workloads.behaviour.behaviour_figures import PUBLISHED, behaviour_statistics
+from workloads.behaviour.period_model import THRESHOLD_CORES
+from workloads.behaviour.recording_library import NEAREST, EmbedReport, embed_recordings, read_library
+from workloads.trace.models.interactive_patterns import embed_patterns, interactive_flags
+from workloads.trace.models.made_interactive import MOST_CORES, MOST_RUN_S, make_interactive
 
 
 def interactive(

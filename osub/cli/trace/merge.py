@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from workloads.trace.transforms.merge import Align, merge_traces
 
 from foundation.errors import UsageError
 from osub.cli.trace.files import AsJson, Force, Lenient, OutFile, check_free, deliver, load, print_json
+from workloads.trace.transforms.merge import Align, merge_traces
 
 
 def merge(

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
-from simulator.world.simulated_system import System
 
 from foundation.errors import UsageError
 from osub.cli.terminal import Console
@@ -30,6 +29,7 @@ from osub.cli.trace.files import (
 )
 from osub.cli.trace.tables import duration, kinds_table
 from osub.live.system_named import system_named
+from simulator.world.simulated_system import System
 from workloads.swf import SwfTrace
 from workloads.trace.local_clock import TraceClock
 from workloads.trace.scaling.chosen_window import known_procs, source_of

@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
-from submitter.calibration.calibration_samples import calibrate_kinds
 
 from foundation.errors import HostError, UsageError
 from osub.cli.application import application
@@ -27,6 +26,7 @@ from osub.cli.workloads.job_options import (
     Trace,
 )
 from osub.live.alone import batch_jobs, kinds_named, lone_jobs
+from submitter.calibration.calibration_samples import calibrate_kinds
 from workloads.rrba.drawn_applications import NAMES, count_by_application, draw_for_trace, write_apps
 from workloads.swf import read_swf
 

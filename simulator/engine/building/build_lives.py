@@ -21,10 +21,7 @@ from simulator.engine.state.life_state import (
     StretchRecord,
     TimerRecord,
 )
-from simulator.world.job_lives import JobLives
-from simulator.world.node_outages import Outage
-from simulator.world.simulated_job import Life, Sizes
-from simulator.world.simulated_system import Pool
+from simulator.world import JobLives, Life, Outage, Pool, Sizes
 
 AFTER_FAILURE = ("checkpoint", "scratch", "give-up")
 """How a job goes on whose node has failed; the places are those of ``life_state.FROM_CHECKPOINT`` and on."""

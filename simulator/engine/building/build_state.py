@@ -27,10 +27,8 @@ from simulator.engine.state.engine_state import (
 from simulator.engine.state.life_state import Lives
 from simulator.engine.state.node_ranking import new_ranking
 from simulator.engine.state.sharing_state import Rows
-from simulator.sharing.sharing_model import SharingTables
-from simulator.world.job_lives import JobLives
-from simulator.world.simulated_job import Life
-from simulator.world.simulated_system import Pool
+from simulator.sharing import SharingTables
+from simulator.world import JobLives, Life, Pool
 
 _UNLIMITED_KIB = 1 << 60
 

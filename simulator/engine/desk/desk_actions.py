@@ -24,10 +24,9 @@ from simulator.engine.state.life_state import (
     WAITING,
     LifeRecord,
 )
-from simulator.placement.placement_rule import Cores
-from simulator.policies.interface.policy_events import NodeState, Timer
-from simulator.policies.interface.policy_rule import PolicyError, Preemption
-from simulator.world.simulated_job import Job
+from simulator.placement import Cores
+from simulator.policies.interface import NodeState, PolicyError, Preemption, Timer
+from simulator.world import Job
 
 _STATES = {
     FUTURE: "has not arrived",

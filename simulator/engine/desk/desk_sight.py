@@ -9,9 +9,9 @@ from simulator.engine.lives.life_segments import forget_progress, rate_at
 from simulator.engine.state.cluster_view import Cluster, running_jobs
 from simulator.engine.state.engine_state import NEVER, State
 from simulator.engine.state.life_state import FUTURE, LEAVING, PARKED, RUNNING, WORKING, Lives
-from simulator.placement.placement_rule import Cores
-from simulator.policies.interface.policy_events import NodeState
-from simulator.world.simulated_job import Job
+from simulator.placement import Cores
+from simulator.policies.interface import NodeState
+from simulator.world import Job
 
 
 class Sight:

@@ -12,9 +12,9 @@ from simulator.engine.state.cluster_view import running_jobs
 from simulator.engine.state.engine_state import FAR_US, NEVER, State
 from simulator.engine.state.event_agenda import enter_agenda, present
 from simulator.engine.state.life_state import Lives
-from simulator.placement.placement_rule import Cores
-from simulator.policies.interface.policy_rule import PolicyError
-from simulator.world.simulated_job import Job
+from simulator.placement import Cores
+from simulator.policies.interface import PolicyError
+from simulator.world import Job
 
 if TYPE_CHECKING:
     from simulator.engine.desk.stepper import Stepper

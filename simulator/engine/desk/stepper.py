@@ -35,20 +35,22 @@ from simulator.engine.state.event_agenda import present
 from simulator.engine.state.event_timers import KINDS
 from simulator.engine.state.life_log import Stretches, take_log
 from simulator.engine.state.life_state import OVER, WAITING
-from simulator.placement.placement_rule import Cores, Placement
-from simulator.policies.interface.policy_events import (
+from simulator.placement import Cores, Placement
+from simulator.policies.interface import (
     Arrived,
     Begun,
     Ended,
     Event,
+    Hearer,
     Left,
     NodeDown,
     NodeUp,
+    PolicyError,
+    QueuePolicy,
     Timer,
 )
-from simulator.policies.interface.policy_rule import Hearer, PolicyError, QueuePolicy
-from simulator.sharing.sharing_model import SharingModel
-from simulator.world.simulated_job import Job
+from simulator.sharing import SharingModel
+from simulator.world import Job
 
 _MOST_TIMERS_IN_A_ROW = 1_000_000
 

@@ -14,7 +14,7 @@ from simulator.engine.lives.life_segments import halt, pause
 from simulator.engine.state.bit_sets import flip
 from simulator.engine.state.engine_state import State
 from simulator.engine.state.life_state import BY_RESIZE, SETTING_UP, WORKING, Lives
-from simulator.placement.builtin_placement import place
+from simulator.placement import place
 
 
 @kernel

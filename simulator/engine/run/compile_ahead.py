@@ -10,13 +10,11 @@ import numpy as np
 from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.run.kernel_run import compiled_loop
 from simulator.engine.run.run_rules import Rules
-from simulator.placement.placement_rule import Placement
-from simulator.placement.plain_placement import SlurmPlacement, ThesisPlacement
+from simulator.placement import Placement, SlurmPlacement, ThesisPlacement
 from simulator.policies.easy.plain_policies import Easy
-from simulator.policies.interface.policy_rule import QueuePolicy
-from simulator.sharing.proportional_sharing import Proportional
-from simulator.sharing.sharing_model import SharingModel
-from simulator.world.simulated_system import Pool
+from simulator.policies.interface import QueuePolicy
+from simulator.sharing import Proportional, SharingModel
+from simulator.world import Pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,8 @@ from simulator.engine.kernels.field_records import Maker
 from simulator.engine.run.run_rules import Rules
 from simulator.engine.state.engine_state import State
 from simulator.engine.state.life_state import Lives
-from simulator.sharing.proportional_sharing import Proportional
-from simulator.sharing.sharing_model import BuiltinSharing, SharingModel, SharingTables
-from simulator.world.simulated_system import Pool
+from simulator.sharing import BuiltinSharing, Proportional, SharingModel, SharingTables
+from simulator.world import Pool
 
 
 def new_state(make: Maker, jobs: PoolJobs, pool: Pool, rules: Rules, *, with_lives: bool) -> State:

@@ -19,7 +19,7 @@ from simulator.engine.state.engine_state import State
 from simulator.engine.state.life_log import Stretches, take_log
 from simulator.policies.easy.outlook import shapes_of
 from simulator.policies.easy.plain_policies import BuiltinPolicy, LoopPolicy, Program
-from simulator.world.simulated_system import Pool
+from simulator.world import Pool
 
 EVENTS_A_CALL = 200_000
 

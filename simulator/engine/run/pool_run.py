@@ -18,8 +18,7 @@ from simulator.engine.run.time_line import run_together
 from simulator.engine.state.engine_state import State
 from simulator.slices.exact_slices import ExactSlices
 from simulator.slices.gang_stepper import GangStepper
-from simulator.world.simulated_job import PLAIN_LIFE, Job
-from simulator.world.simulated_system import Pool, node_names
+from simulator.world import PLAIN_LIFE, Job, Pool, node_names
 
 
 def job_objects(jobs: PoolJobs, numbers: Ints) -> list[Job]:

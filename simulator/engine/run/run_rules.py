@@ -6,13 +6,11 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from simulator.placement.placement_rule import Placement
-from simulator.placement.plain_placement import SlurmPlacement, ThesisPlacement
+from simulator.placement import Placement, SlurmPlacement, ThesisPlacement
 from simulator.policies.easy.plain_policies import BuiltinPolicy, LoopPolicy
-from simulator.policies.interface.policy_rule import PolicyError, QueuePolicy
-from simulator.sharing.sharing_model import BuiltinSharing, SharingModel
-from simulator.world.node_outages import Failing, Outage
-from simulator.world.simulated_system import Pool
+from simulator.policies.interface import PolicyError, QueuePolicy
+from simulator.sharing import BuiltinSharing, SharingModel
+from simulator.world import Failing, Outage, Pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

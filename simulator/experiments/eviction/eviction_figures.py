@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from analysis.charts.chart_style import arrange, run_style
+from analysis.charts import arrange, run_style
 from analysis.claims.estimate import figures
 from simulator.experiments.eviction.eviction_survey import Setting, Survey
 from simulator.experiments.eviction.scenarios import JOBS, NEEDS

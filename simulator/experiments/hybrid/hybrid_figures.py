@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from analysis.charts.chart_style import arrange, run_style
+from analysis.charts import arrange, run_style
 from analysis.claims import estimate
 from simulator.experiments.experiment_page import Drawing
 from simulator.experiments.hybrid.hybrid_measures import Measured

@@ -14,9 +14,8 @@ from simulator.experiments.hybrid.hybrid_claims import claim_rows
 from simulator.experiments.hybrid.hybrid_survey import QUICK, WHOLE, steps_of, survey
 from simulator.experiments.hybrid.hybrid_tables import tables
 from simulator.experiments.hybrid.made_theta import made_workload
-from simulator.simulation.simulation_options import cleaning_of
-from simulator.simulation.trace_workload import Workload, make_workload
-from simulator.world.simulated_system import System, single_queue
+from simulator.simulation import Workload, cleaning_of, make_workload
+from simulator.world import System, single_queue
 from workloads.swf import load_columns
 
 NODES = 4392

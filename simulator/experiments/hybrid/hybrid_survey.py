@@ -19,7 +19,7 @@ from simulator.hybrid.drawn_jobs import MIXES, Draw, draw_lives
 from simulator.hybrid.hybrid_build import Mechanism
 from simulator.hybrid.hybrid_run import run_jobs
 from simulator.hybrid.loop.hybrid_state import BASELINE, COLLECT, NOTHING, PLAN, SHARE
-from simulator.simulation.trace_workload import Workload
+from simulator.simulation import Workload
 
 STRATEGIES = {"N": NOTHING, "CUA": COLLECT, "CUP": PLAN}
 ARRIVALS = {"PAA": False, "SPAA": True}

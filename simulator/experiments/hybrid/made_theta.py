@@ -6,8 +6,7 @@ import numpy as np
 
 from foundation.units import US_PER_S
 from simulator.engine.kernels.field_records import Ints
-from simulator.simulation.job_periods import Periods
-from simulator.simulation.trace_workload import Workload
+from simulator.simulation import Periods, Workload
 
 _DAY_S = 86_400
 _LEAST_S = 300

@@ -10,9 +10,8 @@ import polars as pl
 
 from foundation.errors import InputError
 from foundation.units import US_PER_S
-from simulator.simulation.simulation_options import Cleaning
-from simulator.simulation.trace_workload import Workload, make_workload
-from simulator.world.simulated_system import System, single_queue
+from simulator.simulation import Cleaning, Workload, make_workload
+from simulator.world import System, single_queue
 from workloads.swf import load_columns, procs_column
 
 DAY_S = 86_400

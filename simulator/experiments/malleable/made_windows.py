@@ -21,9 +21,8 @@ import numpy.typing as npt
 
 from foundation.units import US_PER_S
 from simulator.experiments.malleable.job_windows import Window, with_limits
-from simulator.simulation.job_periods import Periods
-from simulator.simulation.trace_workload import Workload
-from simulator.world.simulated_system import System
+from simulator.simulation import Periods, Workload
+from simulator.world import System
 
 _HOUR_S = 3600
 _SHORTEST_S, _LONGEST_S = 10.0, 30 * 86_400.0

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from analysis.charts.chart_style import MUTED, arrange, run_style
+from analysis.charts import MUTED, arrange, run_style
 from simulator.experiments.experiment_page import Drawing
 from simulator.experiments.malleable.malleable_judging import NAMES, OPERATIONS, RIGID_SHARE
 from simulator.experiments.malleable.malleable_survey import SHARES, STRATEGIES, Outcomes

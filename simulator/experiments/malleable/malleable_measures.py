@@ -9,10 +9,10 @@ import numpy as np
 
 from foundation.units import US_PER_S
 from simulator.engine.kernels.field_records import Ints
-from simulator.engine.run.pool_outcome import PoolRun
+from simulator.engine.run import PoolRun
 from simulator.engine.state.life_state import BY_RESIZE
 from simulator.experiments.malleable.job_windows import Window
-from simulator.simulation.one_simulation import Result
+from simulator.simulation import Result
 
 SOON_S = 1.0
 

@@ -7,16 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from simulator.engine.run.run_rules import Rules
+from simulator.engine.run import Rules
 from simulator.experiments.malleable.job_windows import Window
 from simulator.experiments.malleable.malleable_measures import Measures, measured
-from simulator.placement.plain_placement import ThesisPlacement
-from simulator.policies.interface.policy_family import Value
+from simulator.placement import ThesisPlacement
+from simulator.policies.interface import Value
 from simulator.policies.policy_registry import family_of
-from simulator.sharing.proportional_sharing import Proportional
-from simulator.simulation.one_simulation import simulate
-from simulator.simulation.simulation_options import Setting
-from simulator.world.simulated_system import single_queue
+from simulator.sharing import Proportional
+from simulator.simulation import Setting, simulate
+from simulator.world import single_queue
 
 SHARES = (20, 40, 60, 80, 100)
 """Malleable jobs in percent (section 2.3)."""

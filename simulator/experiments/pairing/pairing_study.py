@@ -24,7 +24,7 @@ from simulator.experiments.pairing.placement_effect import Floats, Rule, effects
 from simulator.experiments.paper_tables import ExperimentTable
 from simulator.pairing import PairTable, read_pair_table, write_pair_table
 from workloads.swf import SwfTrace, read_swf, write_swf
-from workloads.trace.models.generated_trace import generate_trace
+from workloads.trace.models import generate_trace
 
 NODES, CORES, LOAD = 8, 8, 0.9
 JOBS, QUICK_JOBS = 400, 150

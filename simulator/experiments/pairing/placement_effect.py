@@ -16,14 +16,12 @@ import numpy.typing as npt
 from simulator.engine.state.cluster_view import Cluster
 from simulator.experiments.pairing.measured_pairs import family
 from simulator.pairing import PairTable
-from simulator.placement.paired_placement import PairedPlacement
-from simulator.placement.placement_rule import Cores, Placement
+from simulator.placement import Cores, PairedPlacement, Placement
 from simulator.setting_choices import Words
-from simulator.sharing.pairwise_sharing import Pairwise
-from simulator.simulation.one_simulation import Result
-from simulator.simulation.simulation_options import Cleaning, cleaning_of
+from simulator.sharing import Pairwise
+from simulator.simulation import Cleaning, Result, cleaning_of
 from simulator.simulation_session import Session
-from simulator.world.simulated_job import Job
+from simulator.world import Job
 
 Floats = npt.NDArray[np.float64]
 RANDOM, TWINS, PREDICTED, MEASURED = "at random", "no twins", "by predicted loss", "by measured loss"

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from foundation.units import US_PER_S
 from simulator.engine.kernels.field_records import Ints
-from simulator.simulation.trace_workload import Workload
+from simulator.simulation import Workload
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]

@@ -9,13 +9,10 @@ from fractions import Fraction
 import numpy as np
 
 from simulator.engine.kernels.field_records import Ints
-from simulator.engine.run.pool_run import run_pool
-from simulator.engine.run.run_rules import Rules
+from simulator.engine.run import Rules, run_pool
 from simulator.experiments.thesis.case_outcome import Outcome, outcome_of
-from simulator.simulation.job_shapes import CLIPPED
-from simulator.simulation.simulation_options import Cleaning, Oversize
-from simulator.simulation.trace_workload import Workload, make_workload, without_patterns
-from simulator.world.simulated_system import (
+from simulator.simulation import CLIPPED, Cleaning, Oversize, Workload, make_workload, without_patterns
+from simulator.world import (
     Pool,
     Queues,
     System,

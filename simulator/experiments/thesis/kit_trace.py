@@ -12,7 +12,7 @@ from simulator.experiments.thesis.case_outcome import Outcome
 from simulator.experiments.thesis.case_runs import Case, mq_cases, sq
 from simulator.experiments.thesis.compared_cases import done_table, waited_table
 from simulator.experiments.thesis.thesis5 import figures_table
-from simulator.world.simulated_system import System
+from simulator.world import System
 from workloads.swf import SwfColumns
 
 SYSTEM = System(1152, 20)

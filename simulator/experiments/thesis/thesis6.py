@@ -10,7 +10,7 @@ from simulator.experiments.paper_tables import ABSENT, ExperimentTable, against,
 from simulator.experiments.thesis.case_outcome import Outcome
 from simulator.experiments.thesis.case_runs import Case, mq_cases, published_label, sq
 from simulator.experiments.thesis.compared_cases import done_table, waited_table
-from simulator.world.simulated_system import System
+from simulator.world import System
 
 SYSTEM = System(150, 12)
 OVERHEAD = "1.2"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from analysis.charts.chart_style import INK, MUTED, arrange, run_style
+from analysis.charts import INK, MUTED, arrange, run_style
 from simulator.experiments.experiment_page import Drawing
 from simulator.experiments.thesis import thesis6
 from simulator.experiments.thesis.case_outcome import CURVE_SHARES, Outcome

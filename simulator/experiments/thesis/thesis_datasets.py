@@ -17,8 +17,7 @@ from foundation.errors import InputError
 from simulator.engine.kernels.field_records import Ints
 from workloads.swf import InteractivePattern, SwfColumns, procs_column
 from workloads.swf.busy_pattern import RESERVED_COLUMNS
-from workloads.trace.models.interactive_patterns import synthesize_patterns
-from workloads.trace.models.made_interactive import MOST_CORES, MOST_RUN_S, choose
+from workloads.trace.models import MOST_CORES, MOST_RUN_S, choose, synthesize_patterns
 
 DATA_SETS = (1_762, 6_500, 15_913, 25_336, 34_772, 39_473)
 """Interactive jobs of data sets 1 to 6 (Table 6.4)."""

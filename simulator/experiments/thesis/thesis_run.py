@@ -10,8 +10,8 @@ from simulator.experiments.thesis import kit_trace as kit
 from simulator.experiments.thesis.case_runs import Study
 from simulator.experiments.thesis.thesis_datasets import cleaned
 from simulator.setting_choices import Words, setting_of
-from simulator.simulation.simulation_options import Setting
-from simulator.world.simulated_system import System
+from simulator.simulation import Setting
+from simulator.world import System
 from workloads.swf import load_columns
 
 _JOBS = 51_871

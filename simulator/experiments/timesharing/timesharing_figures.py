@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from analysis.charts.chart_style import MUTED, arrange, run_style
+from analysis.charts import MUTED, arrange, run_style
 from simulator.experiments.experiment_page import Drawing
 from simulator.experiments.timesharing.claims_load import smooth
 from simulator.experiments.timesharing.claims_map import ratios, sum_of, turnaround_curves

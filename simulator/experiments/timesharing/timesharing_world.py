@@ -12,11 +12,10 @@ from foundation.errors import InputError
 from foundation.units import US_PER_S
 from simulator.engine.kernels.field_records import Ints
 from simulator.experiments.timesharing.edison import DAY_S, LOAD, NODES, Edison
-from simulator.simulation.simulation_options import Cleaning
-from simulator.simulation.trace_workload import make_workload
+from simulator.simulation import Cleaning, make_workload
 from simulator.timeshare.assumed_memory import draw_memory
 from simulator.timeshare.timeshare_state import Demands
-from simulator.world.simulated_system import System, single_queue
+from simulator.world import System, single_queue
 from workloads.swf import SwfColumns, load_columns
 
 SHORTEST_US = 10 * US_PER_S

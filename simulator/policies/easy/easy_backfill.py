@@ -8,7 +8,7 @@ from simulator.engine.kernels.compilation import kernel
 from simulator.engine.lives.job_progress import start
 from simulator.engine.lives.life_segments import asks_us
 from simulator.engine.state.engine_state import FAR_US, NEVER, State
-from simulator.placement.builtin_placement import place
+from simulator.placement import place
 from simulator.policies.easy import backfill_trial as shared
 from simulator.policies.easy import shadow as dedicated
 from simulator.policies.easy.earliest_start import find_start

@@ -10,7 +10,7 @@ from simulator.engine.kernels.compilation import kernel
 from simulator.engine.lives.job_progress import start
 from simulator.engine.state.engine_state import State
 from simulator.engine.state.event_agenda import first_waiting
-from simulator.placement.builtin_placement import place
+from simulator.placement import place
 from simulator.policies.easy.easy_backfill import backfill, backfill_all
 from simulator.policies.easy.head_nodes import Aside
 from simulator.policies.easy.look_ahead import Ahead

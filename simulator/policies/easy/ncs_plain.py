@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 
 from simulator.engine.kernels.field_records import Maker, only_record
 from simulator.engine.state.engine_state import FAR_US, RulesRecord, State
-from simulator.placement.placement_rule import Cores
+from simulator.placement import Cores
 from simulator.policies.easy.ncs import new_ncs
 from simulator.policies.easy.outlook import Outlook, new_outlook
 from simulator.policies.easy.plain_policies import Fcfs, Refused
-from simulator.policies.interface.policy_events import Ended, Event, Timer
-from simulator.policies.interface.policy_rule import Desk
-from simulator.world.simulated_job import Job
+from simulator.policies.interface import Desk, Ended, Event, Timer
+from simulator.world import Job
 
 _ALL_HAVE_ENDED = "all have ended"
 

@@ -10,8 +10,8 @@ from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.kernels.field_records import Maker
 from simulator.engine.state.engine_state import State
 from simulator.policies.easy.outlook import Outlook, new_outlook
-from simulator.policies.interface.policy_rule import Desk
-from simulator.world.simulated_job import Job
+from simulator.policies.interface import Desk
+from simulator.world import Job
 
 
 @runtime_checkable

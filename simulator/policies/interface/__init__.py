@@ -1,1 +1,40 @@
 """What a policy is: to the engine, to the registry, to a user who writes one."""
+
+from __future__ import annotations
+
+from simulator.policies.interface.policy_events import (
+    Arrived,
+    Begun,
+    Ended,
+    Event,
+    Left,
+    NodeDown,
+    NodeState,
+    NodeUp,
+    Timer,
+)
+from simulator.policies.interface.policy_family import Family, Option, Value, split_settings
+from simulator.policies.interface.policy_rule import Desk, Hearer, PolicyError, Preemption, QueuePolicy
+from simulator.policies.interface.whole_pool import AlonePolicy
+
+__all__ = [
+    "AlonePolicy",
+    "Arrived",
+    "Begun",
+    "Desk",
+    "Ended",
+    "Event",
+    "Family",
+    "Hearer",
+    "Left",
+    "NodeDown",
+    "NodeState",
+    "NodeUp",
+    "Option",
+    "PolicyError",
+    "Preemption",
+    "QueuePolicy",
+    "Timer",
+    "Value",
+    "split_settings",
+]

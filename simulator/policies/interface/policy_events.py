@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from simulator.world.simulated_job import Job
+from simulator.world import Job
 
 
 class NodeState(StrEnum):

@@ -10,8 +10,8 @@ from foundation.errors import UsageError
 from simulator.policies.interface.policy_rule import QueuePolicy
 
 if TYPE_CHECKING:
-    from simulator.simulation.trace_workload import Workload
-    from simulator.world.simulated_system import Queues
+    from simulator.simulation import Workload
+    from simulator.world import Queues
 
 Value: TypeAlias = int | float | str
 

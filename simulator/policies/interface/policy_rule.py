@@ -11,9 +11,9 @@ from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from foundation.errors import OsubError
-from simulator.placement.placement_rule import Cores
+from simulator.placement import Cores
 from simulator.policies.interface.policy_events import Event, NodeState, Timer
-from simulator.world.simulated_job import Job
+from simulator.world import Job
 
 
 class PolicyError(OsubError):

@@ -12,16 +12,13 @@ import numpy as np
 
 from foundation.errors import UsageError
 from foundation.units import seconds_to_us
-from simulator.policies.interface.policy_family import Family, Option, Value
+from simulator.policies.interface import Family, Option, Value
 from simulator.policies.malleable.strategies import Malleable, Strategy
-from simulator.world.job_lives import JobLives
-from simulator.world.job_sizes import Amdahl, Conversion, Downey, Efficiencies, Fractions
-from simulator.world.simulated_job import Sizes
-from simulator.world.size_files import read_sizes
+from simulator.world import Amdahl, Conversion, Downey, Efficiencies, Fractions, JobLives, Sizes, read_sizes
 
 if TYPE_CHECKING:
-    from simulator.simulation.trace_workload import Workload
-    from simulator.world.simulated_system import Queues
+    from simulator.simulation import Workload
+    from simulator.world import Queues
 
 STRATEGIES: dict[str, tuple[Strategy, str]] = {
     "malleable-min": (Strategy(), "jobs start at their minimum; few change size at a time"),

@@ -22,7 +22,7 @@ from simulator.engine.state.engine_state import NEVER, State
 from simulator.engine.state.event_agenda import first_waiting
 from simulator.engine.state.event_timers import TICK, set_timer
 from simulator.engine.state.life_state import BY_RESIZE, Lives
-from simulator.placement import builtin_placement as builtin
+from simulator.placement import place as place_builtin
 from simulator.policies.easy.easy_backfill import delays_head, may_be_tried, note_backfilled
 from simulator.policies.easy.easy_pass import forget_future, note_head
 from simulator.policies.easy.outlook import Outlook
@@ -232,7 +232,7 @@ def _starts_at(state: State, lives: Lives, plan: Plan, job: int, wanted: int, fl
         return False
     _meet_targets(state, lives, plan)
     set_size(state, lives, job, wanted)
-    if not builtin.place(state, job):
+    if not place_builtin(state, job):
         return False
     start(state, job)
     return True
@@ -289,7 +289,7 @@ def _start_heads(state: State, lives: Lives, outlook: Outlook, plan: Plan) -> No
     while state.clock[0].waiting > 0:
         head = first_waiting(state)
         _choose_size(state, lives, plan, head)
-        if not builtin.place(state, head):
+        if not place_builtin(state, head):
             set_size(state, lives, head, plan.sizes[head].start)
             return
         start(state, head)

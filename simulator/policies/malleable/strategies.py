@@ -29,8 +29,7 @@ from simulator.engine.kernels.field_records import Ints, Maker, Table, column
 from simulator.engine.state.engine_state import State
 from simulator.policies.easy.outlook import new_outlook, shapes_of
 from simulator.policies.easy.plain_policies import Program
-from simulator.policies.interface.policy_events import Begun, Event, Timer
-from simulator.policies.interface.policy_rule import Desk
+from simulator.policies.interface import Begun, Desk, Event, Timer
 from simulator.policies.malleable.malleable_loop import (
     FreedRecord,
     PlaceRecord,
@@ -39,7 +38,7 @@ from simulator.policies.malleable.malleable_loop import (
     StrategyRecord,
     run_malleable_events,
 )
-from simulator.world.simulated_job import Job, Sizes
+from simulator.world import Job, Sizes
 
 TICK = "tick"
 

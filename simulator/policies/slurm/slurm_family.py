@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foundation.units import US_PER_S, seconds_to_us
-from simulator.policies.interface.policy_family import Family, Option, Value
+from simulator.policies.interface import Family, Option, Value
 from simulator.policies.slurm.slurm_schedulers import Slurm
 
 if TYPE_CHECKING:
-    from simulator.simulation.trace_workload import Workload
-    from simulator.world.simulated_system import Queues
+    from simulator.simulation import Workload
+    from simulator.world import Queues
 
 _MINUTE_US = 60 * US_PER_S
 _WEEK_S = 604_800.0

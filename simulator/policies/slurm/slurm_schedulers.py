@@ -21,10 +21,9 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from simulator.policies.interface.policy_events import Arrived, Begun, Ended, Event, Left, NodeState, Timer
-from simulator.policies.interface.policy_rule import Desk
+from simulator.policies.interface import Arrived, Begun, Desk, Ended, Event, Left, NodeState, Timer
 from simulator.policies.slurm.slurm_plan import Node, Plan
-from simulator.world.simulated_job import Job
+from simulator.world import Job
 
 LOOK, SOON, BACKFILL, COMPLETED = "look", "soon", "backfill", "completed"
 _DAY_US = 86_400_000_000

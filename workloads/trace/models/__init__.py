@@ -1,1 +1,28 @@
 """Traces and busy periods that are drawn: from models, or to what was measured."""
+
+from __future__ import annotations
+
+from workloads.trace.models.coupled_jobs import INTERACTIVE_S, JOBS_A_BLOCK, coupled_mix
+from workloads.trace.models.generated_trace import generate_trace
+from workloads.trace.models.interactive_patterns import (
+    embed_patterns,
+    interactive_flags,
+    synthesize_patterns,
+    tag_interactive,
+)
+from workloads.trace.models.made_interactive import MOST_CORES, MOST_RUN_S, choose, make_interactive
+
+__all__ = [
+    "INTERACTIVE_S",
+    "JOBS_A_BLOCK",
+    "MOST_CORES",
+    "MOST_RUN_S",
+    "choose",
+    "coupled_mix",
+    "embed_patterns",
+    "generate_trace",
+    "interactive_flags",
+    "make_interactive",
+    "synthesize_patterns",
+    "tag_interactive",
+]

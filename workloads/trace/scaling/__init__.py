@@ -1,1 +1,44 @@
 """A trace of one system made into a trace for a smaller one."""
+
+from __future__ import annotations
+
+from workloads.trace.scaling.chosen_window import known_procs, source_of
+from workloads.trace.scaling.half_hours import scale_trace
+from workloads.trace.scaling.kept_share import Room, keep_shares
+from workloads.trace.scaling.miniature import fcfs_makespan_s, make_miniature
+from workloads.trace.scaling.replayable_trace import THESIS, Experiment, Source, Target, make_experiment
+from workloads.trace.scaling.thesis_days import (
+    BATCH_QUEUE,
+    CORES,
+    FIRST_JOBS,
+    INTERACTIVE_QUEUE,
+    JOB_OF_FIGURE_7_8,
+    NODES,
+    check_gaia,
+    first_hours,
+    whole_day,
+)
+
+__all__ = [
+    "BATCH_QUEUE",
+    "CORES",
+    "FIRST_JOBS",
+    "INTERACTIVE_QUEUE",
+    "JOB_OF_FIGURE_7_8",
+    "NODES",
+    "THESIS",
+    "Experiment",
+    "Room",
+    "Source",
+    "Target",
+    "check_gaia",
+    "fcfs_makespan_s",
+    "first_hours",
+    "keep_shares",
+    "known_procs",
+    "make_experiment",
+    "make_miniature",
+    "scale_trace",
+    "source_of",
+    "whole_day",
+]

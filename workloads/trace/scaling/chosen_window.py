@@ -7,7 +7,7 @@ from datetime import date
 from foundation.errors import UsageError
 from workloads.swf import SwfTrace
 from workloads.trace.scaling.replayable_trace import THESIS, Source, is_gaia, window_of_day
-from workloads.trace.transforms.busy_window import Window, find_window
+from workloads.trace.transforms import Window, find_window
 
 WINDOWS = ("auto", "thesis", "busy", "all")
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from foundation.errors import UsageError
 from workloads.job_shape import job_shape
 from workloads.swf import SwfJob, SwfTrace
-from workloads.trace.transforms.run_times import with_run_time
+from workloads.trace.transforms import with_run_time
 
 COUPLED = 2
 _MINUTE_S = 60

@@ -18,11 +18,17 @@ import numpy as np
 
 from foundation.errors import UsageError
 from workloads.swf import SwfJob, SwfTrace
-from workloads.trace.models.interactive_patterns import embed_patterns, interactive_flags, tag_interactive
+from workloads.trace.models import embed_patterns, interactive_flags, tag_interactive
 from workloads.trace.scaling.half_hours import ScaleReport, scale_trace
-from workloads.trace.transforms.busy_window import Window, cut_window, find_window
-from workloads.trace.transforms.run_times import ClipReport, clipped_s, with_run_time
-from workloads.trace.transforms.time_compression import compress_apart
+from workloads.trace.transforms import (
+    ClipReport,
+    Window,
+    clipped_s,
+    compress_apart,
+    cut_window,
+    find_window,
+    with_run_time,
+)
 
 BISECTIONS = 16
 ARRIVAL_SHARE = 0.6

@@ -18,12 +18,17 @@ from datetime import date
 from foundation.errors import UsageError
 from workloads.swf import SwfTrace
 from workloads.trace.local_clock import DAY_S, TraceClock
-from workloads.trace.models.interactive_patterns import embed_patterns, interactive_flags
+from workloads.trace.models import embed_patterns, interactive_flags
 from workloads.trace.scaling.half_hours import ScaleReport, scale_trace
-from workloads.trace.transforms.busy_window import THESIS_WINDOW, Window, cut_window
-from workloads.trace.transforms.merge import merge_traces
-from workloads.trace.transforms.run_times import ClipReport, clip_run_times
-from workloads.trace.transforms.time_compression import compress
+from workloads.trace.transforms import (
+    THESIS_WINDOW,
+    ClipReport,
+    Window,
+    clip_run_times,
+    compress,
+    cut_window,
+    merge_traces,
+)
 
 _UNIX_EPOCH = date(1970, 1, 1)
 GAIA_START_S = 1_400_749_079

@@ -24,9 +24,9 @@ import numpy as np
 
 from foundation.errors import InputError
 from workloads.swf import InteractivePattern, SwfJob, SwfTrace
-from workloads.trace.models.interactive_patterns import synthesize_patterns
+from workloads.trace.models import synthesize_patterns
 from workloads.trace.scaling.replayable_trace import THESIS, Experiment, Target, is_gaia, make_experiment
-from workloads.trace.transforms.run_times import with_run_time
+from workloads.trace.transforms import with_run_time
 
 NODES, CORES = 12, 12
 LONGEST_RUN_S, MEAN_RUN_S, WIDEST = 14_410, 5_968, 25

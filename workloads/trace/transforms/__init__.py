@@ -1,1 +1,33 @@
 """A trace made into another of the same system: parts, mergers, compression, other arrivals and run times."""
+
+from __future__ import annotations
+
+from workloads.trace.transforms.arrivals import scale_arrivals
+from workloads.trace.transforms.busy_window import SLOT_S, THESIS_WINDOW, Window, cut_window, find_window
+from workloads.trace.transforms.filters import Selection, select_jobs
+from workloads.trace.transforms.merge import Align, merge_traces
+from workloads.trace.transforms.run_times import ClipReport, clip_run_times, clipped_s, with_run_time
+from workloads.trace.transforms.tagging import DrawBy, TagField, tag_jobs
+from workloads.trace.transforms.time_compression import compress, compress_apart
+
+__all__ = [
+    "SLOT_S",
+    "THESIS_WINDOW",
+    "Align",
+    "ClipReport",
+    "DrawBy",
+    "Selection",
+    "TagField",
+    "Window",
+    "clip_run_times",
+    "clipped_s",
+    "compress",
+    "compress_apart",
+    "cut_window",
+    "find_window",
+    "merge_traces",
+    "scale_arrivals",
+    "select_jobs",
+    "tag_jobs",
+    "with_run_time",
+]

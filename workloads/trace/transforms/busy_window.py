@@ -18,7 +18,7 @@ from workloads.swf import SwfTrace
 from workloads.trace.durations import to_ms, to_s
 from workloads.trace.job_links import with_sound_links
 from workloads.trace.local_clock import DAY_S, LocalTimes, TraceClock
-from workloads.trace.models.interactive_patterns import interactive_flags
+from workloads.trace.models import interactive_flags
 
 SLOT_S = 1800
 SLOTS_PER_DAY = DAY_S // SLOT_S

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workloads.swf import SwfJob, SwfTrace
-from workloads.trace.models.interactive_patterns import interactive_flags
+from workloads.trace.models import interactive_flags
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ import numpy as np
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from analysis.charts.chart_style import KIND_COLOURS, MUTED, RUN_COLOURS, Chart, arrange
+from analysis.charts import KIND_COLOURS, MUTED, RUN_COLOURS, Chart, arrange
 from analysis.pages.page_content import Block, Grid, Page, Section, Told
 from analysis.pages.page_frame import write_page
 from workloads.swf import SwfJob, SwfTrace
-from workloads.trace.models.interactive_patterns import interactive_flags
-from workloads.trace.scaling.replayable_trace import Experiment
-from workloads.trace.transforms.busy_window import SLOT_S, Window
+from workloads.trace.models import interactive_flags
+from workloads.trace.scaling import Experiment
+from workloads.trace.transforms import SLOT_S, Window
 
 _BEFORE, _AFTER = RUN_COLOURS[0], RUN_COLOURS[1]
 
