@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from analysis.comparison import error_tables
-from analysis.tables.terminal_table import metrics_tables
+from analysis.tables import metrics_tables
 from analysis.verdict.verdict_in_terminal import verdict_lines
 from osub.cli.replay.watch import watch_replay
 from osub.cli.terminal import Console

@@ -9,7 +9,7 @@ from pathlib import Path
 from foundation.errors import UsageError
 from osub.live.alone import batch_jobs, lone_jobs
 from submitter.plan import PlannedJob
-from workloads.rrba.kinds import Kind, target_of
+from workloads.rrba.calibration_kinds import Kind, target_of
 
 AIM_SHARE, AIM_S = 0.05, 0.5
 """The aim: within 5% or half a second."""

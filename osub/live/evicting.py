@@ -15,10 +15,10 @@ from foundation.slurm.run import run_command
 from osub.live.cluster import find_cluster
 from osub.live.eviction import look_at, orders_of
 from simulator.eviction import Solver
-from simulator.eviction.live import LiveAnswers, answer_world
-from simulator.eviction.running import Rules, World
+from simulator.eviction.live_answers import LiveAnswers, answer_world
+from simulator.eviction.running_jobs import Rules, World
 from submitter.eviction.carry_out import Eviction, Outcome
-from submitter.eviction.orders import Order, Ways
+from submitter.eviction.eviction_orders import Order, Ways
 
 NO_SYSTEM = "System checkpoints are left out: no --system-command says how to take one (DMTCP, CRIU)."
 NO_APP = "No job is known to save itself at a signal (--app-min, --times): jobs can only be killed."

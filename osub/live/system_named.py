@@ -5,7 +5,7 @@ from __future__ import annotations
 import psutil
 
 from deploy.shape import natural_shape
-from simulator.system import System
+from simulator.world import System
 
 HOST = "host"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from analysis.host_use import host_use
+from analysis.metrics import host_use
 from foundation.errors import InputError, OutputError
 from foundation.records import load_run
 from foundation.records.folder import INFO_NAME, is_finished

@@ -29,7 +29,7 @@ from osub.physical.layouts import layouts_of
 from osub.physical.plan import Plan, Wanted, known_layouts, make_plan
 from osub.physical.results import gather
 from simulator.experiments.claim_study import Findings
-from workloads.importers.fetch import cache_folder
+from workloads.importers.fetch_log import cache_folder
 from workloads.swf import SwfTrace, read_swf
 from workloads.trace.scaling import check_gaia, first_hours, whole_day
 

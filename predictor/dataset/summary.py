@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from predictor.dataset.folder import Pairs
+from predictor.dataset.pairs_folder import Pairs
 
 
 @dataclass(frozen=True, slots=True)

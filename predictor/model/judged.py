@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from foundation.errors import InputError
 from predictor.dataset import Kind, Pairs
-from predictor.model.curves import curves_of
-from predictor.model.evaluate import KindReport, evaluate_kind
-from predictor.model.few import Few, few_or_error
-from predictor.model.records import records_of
+from predictor.model.few_pairs import Few, few_or_error
+from predictor.model.model_judges import KindReport, evaluate_kind
+from predictor.model.pair_records import records_of
+from predictor.model.stressor_curves import curves_of
 
 
 @dataclass(slots=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from foundation.errors import InputError
 from foundation.one_line import one_line
 from predictor.dataset import STRESSOR, Kind, Pairs
-from predictor.model.records import threshold_of
-from predictor.model.stored import Model
+from predictor.model.pair_records import threshold_of
+from predictor.model.stored_model import Model
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from submitter.plan.replay_options import ReplayOptions
 
 from analysis.comparison.job_by_job import run_errors
 from deploy.local import Gang, Shape
 from deploy.shape import Scheduler
 from foundation.records import load_run
+from submitter.plan.replay_options import ReplayOptions
 from tests.fixtures.slurm_decisions import SETTINGS, Places
 from tests.fixtures.validation_runs import FOLDER, arrivals, child, replay, write_apps, write_trace
 from tests.fixtures.voice import say

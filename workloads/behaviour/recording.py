@@ -8,8 +8,8 @@ from itertools import chain
 from pathlib import Path
 
 from foundation.errors import OutputError
-from workloads.behaviour.record import Sample
-from workloads.behaviour.series import HEADING, UtilisationSeries, series_row
+from workloads.behaviour.behaviour_sampler import Sample
+from workloads.behaviour.utilisation_series import HEADING, UtilisationSeries, series_row
 
 
 def write_as_taken(

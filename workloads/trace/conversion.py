@@ -6,12 +6,18 @@ from dataclasses import dataclass
 
 from foundation.errors import UsageError
 from workloads.swf import SwfTrace
-from workloads.trace.arrivals import scale_arrivals
-from workloads.trace.compress import compress, compress_apart
-from workloads.trace.filters import Selection, select_jobs
-from workloads.trace.run_times import clip_run_times
-from workloads.trace.tagging import DrawBy, TagField, tag_jobs
-from workloads.trace.window import cut_window
+from workloads.trace.transforms import (
+    DrawBy,
+    Selection,
+    TagField,
+    clip_run_times,
+    compress,
+    compress_apart,
+    cut_window,
+    scale_arrivals,
+    select_jobs,
+    tag_jobs,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ def thesis_6(
     """
     check_free(html, force, makes_folder=True)
     from simulator.experiments.chapters import chapter_6
-    from simulator.experiments.thesis.thesis_datasets import DATA_SETS
+    from simulator.experiments.thesis import DATA_SETS
 
     chosen = _data_sets(survey, len(DATA_SETS))
     with progress() as bar:

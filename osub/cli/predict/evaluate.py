@@ -38,10 +38,9 @@ def evaluate(
     """Judge models on applications that they have not seen, beside simple rules."""
     check_free(html, force)
     needs_learning()
+    from predictor.model.judged import judge
     from predictor.model.judges_page import write_page
     from predictor.model.judges_tables import json_of
-
-    from predictor.model.judged import judge
 
     pairs = pairs_of(data)
     kinds = list(pairs.about.kinds) if kind is None else [kind_of(kind, pairs)]

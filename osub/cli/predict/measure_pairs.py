@@ -12,12 +12,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from predictor.measure.measure_pairs import Measurement, Settings, places
-from predictor.measure.measure_pairs import Progress as Made
-from predictor.measure.pair_trial import Lengths
-from predictor.measure.pairs_counters import count_all
-from predictor.measure.pairs_store import Store
-from predictor.programs.program_catalogue import applications_named
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from foundation.errors import UsageError
@@ -27,6 +21,12 @@ from osub.cli.terminal import Console
 from predictor.counters import provider_of
 from predictor.dataset import Kind, Pairs, Source, read_pairs
 from predictor.dataset.summary import summaries_of
+from predictor.measure.measure_pairs import Measurement, Settings, places
+from predictor.measure.measure_pairs import Progress as Made
+from predictor.measure.pair_trial import Lengths
+from predictor.measure.pairs_counters import count_all
+from predictor.measure.pairs_store import Store
+from predictor.programs.program_catalogue import applications_named
 
 
 def measure(

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from predictor.programs.program_catalogue import known_applications
 
 from foundation.errors import HostError, UsageError
 from foundation.one_line import one_line
 from predictor.chosen import steps_alone
+from predictor.programs.program_catalogue import known_applications
 
 _MOST_STEPS = 10**15
 

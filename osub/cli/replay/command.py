@@ -27,15 +27,19 @@ from osub.live.cluster import find_cluster, meet
 from osub.live.gang import AUTO, FoundGang, collector_of, find_gang
 from osub.live.pairing import check_beside, danger_of
 from predictor.chosen import other_cpu
-from submitter.plan import Oversize, left_out
-from submitter.plan.apart_applications import Danger
-from submitter.plan.fitted_trace import fitting
-from submitter.plan.replay_options import ReplayOptions
-from submitter.plan.replay_timing import PATIENCE_S
-from submitter.plan.target_cluster import DownNodes, Wanted, look_at_target
-from submitter.replay import Replay
-from submitter.replay.begin_run import DrawnUp, draw_up
-from submitter.replay.dry_replay import dry_run as scripts
+from submitter.plan import (
+    PATIENCE_S,
+    Danger,
+    DownNodes,
+    Oversize,
+    ReplayOptions,
+    Wanted,
+    fitting,
+    left_out,
+    look_at_target,
+)
+from submitter.replay import DrawnUp, Replay, draw_up
+from submitter.replay import dry_run as scripts
 
 _MOST_REASONS = 3
 

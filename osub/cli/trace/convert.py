@@ -27,8 +27,7 @@ from workloads.importers.assemble_trace import INTERACTIVE, ImportOptions
 from workloads.importers.detect_log import STDIN, read_any
 from workloads.swf.swf_reader import trace_name
 from workloads.trace.conversion import Conversion, Tag, Tagging, converted
-from workloads.trace.transforms.filters import Selection
-from workloads.trace.transforms.tagging import DrawBy, TagField
+from workloads.trace.transforms import DrawBy, Selection, TagField
 
 
 def convert(

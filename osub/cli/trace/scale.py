@@ -29,18 +29,19 @@ from osub.cli.trace.files import (
 )
 from osub.cli.trace.tables import duration, kinds_table
 from osub.live.system_named import system_named
-from simulator.world.simulated_system import System
+from simulator.world import System
 from workloads.swf import SwfTrace
 from workloads.trace.local_clock import TraceClock
-from workloads.trace.scaling.chosen_window import known_procs, source_of
-from workloads.trace.scaling.replayable_trace import (
+from workloads.trace.scaling import (
     THESIS,
     Experiment,
     Source,
     Target,
+    known_procs,
     make_experiment,
+    source_of,
 )
-from workloads.trace.views.kinds_table import THESIS_TABLE_7_2, summarize_kinds
+from workloads.trace.views import THESIS_TABLE_7_2, summarize_kinds
 
 THESIS_SYSTEM = System(12, 12)
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from submitter.plan.target_cluster import Pool, Target
 
 from analysis.claims import Verdict
 from deploy.local import Gang, Queues
@@ -20,6 +19,7 @@ from foundation.units import seconds_of
 from osub.physical.folder import Study, StudyFolder
 from osub.physical.layouts import GANGD, NAIVE, SLURM_GANG, layout_found, layouts_of
 from osub.physical.study import Asked, PhysicalStudy
+from submitter.plan.target_cluster import Pool, Target
 from tests.fixtures.golden import small
 from workloads.swf import SwfHeader, SwfJob, SwfTrace, write_swf
 

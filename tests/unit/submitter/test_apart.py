@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from foundation.errors import InputError, UsageError
+from osub.live.pairing import check_beside, danger_of
+from submitter.plan import Plan, PlannedJob
 from submitter.plan.apart_applications import (
     PAIRING_NAME,
     Danger,
@@ -23,10 +27,6 @@ from submitter.plan.apps_table import AppChoice, read_apps
 from submitter.plan.replay_options import ReplayOptions
 from submitter.plan.target_cluster import Pool, Target
 from submitter.replay.job_request import submit_request
-
-from foundation.errors import InputError, UsageError
-from osub.live.pairing import check_beside, danger_of
-from submitter.plan import Plan, PlannedJob
 from tests.fixtures.tier import examples
 
 NAMES = ("a", "b", "c", "d", "e")
