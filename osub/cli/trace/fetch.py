@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
-from workloads.importers.archive_logs import ARCHIVE, LOGS, find_log
-from workloads.importers.fetch_log import cache_folder, fetch_log
 
 from osub.cli.terminal import Console
 from osub.cli.trace.files import AsJson, counting, print_json
+from workloads.importers.archive_logs import ARCHIVE, LOGS, find_log
+from workloads.importers.fetch_log import cache_folder, fetch_log
 
 
 def fetch(

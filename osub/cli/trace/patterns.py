@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from workloads.behaviour.behaviour_figures import PUBLISHED, behaviour_statistics
-from workloads.behaviour.pattern_synthesis import synthesize
-from workloads.behaviour.period_model import THRESHOLD_CORES
-from workloads.behaviour.recording_library import pattern_trace, read_library
 
 from foundation.errors import InputError, UsageError
 from osub.cli.terminal import Console
 from osub.cli.trace.files import AsJson, Force, Seed, check_free, deliver, print_json, working
 from osub.cli.trace.tables import behaviour_table
+from workloads.behaviour.behaviour_figures import PUBLISHED, behaviour_statistics
+from workloads.behaviour.pattern_synthesis import synthesize
+from workloads.behaviour.period_model import THRESHOLD_CORES
+from workloads.behaviour.recording_library import pattern_trace, read_library
 
 
 def patterns(

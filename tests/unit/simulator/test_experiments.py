@@ -10,6 +10,10 @@ import msgspec
 import numpy as np
 import pytest
 from click.testing import Result as Outcome
+from typer.testing import CliRunner
+
+from foundation.errors import InputError, UsageError
+from osub.cli.experiment.command import app
 from simulator.engine.run.run_rules import Rules
 from simulator.experiments.paper_tables import against, percent
 from simulator.experiments.thesis import kit_trace as kit
@@ -26,10 +30,6 @@ from simulator.experiments.thesis.thesis_datasets import (
 )
 from simulator.setting_choices import Words, setting_of
 from simulator.world.simulated_system import System
-from typer.testing import CliRunner
-
-from foundation.errors import InputError, UsageError
-from osub.cli.experiment.command import app
 from workloads.swf import SwfColumns, load_columns
 
 

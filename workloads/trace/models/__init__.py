@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workloads.trace.models.coupled_jobs import INTERACTIVE_S, JOBS_A_BLOCK, coupled_mix
-from workloads.trace.models.generated_trace import generate_trace
+from workloads.trace.models.generated_trace import generate_trace, offered_load
 from workloads.trace.models.interactive_patterns import (
     embed_patterns,
     interactive_flags,
@@ -23,6 +23,7 @@ __all__ = [
     "generate_trace",
     "interactive_flags",
     "make_interactive",
+    "offered_load",
     "synthesize_patterns",
     "tag_interactive",
 ]
