@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from analysis.comparison import RunErrors, run_errors
 from analysis.comparison.comparison_page import comparison_section
-from analysis.comparison.job_by_job import RunErrors, run_errors
 from analysis.metrics import RunMetrics
 from analysis.report import write_report
 from analysis.verdict import Verdict, verdict_of

@@ -27,8 +27,7 @@ from osub.cli.trace.tables import behaviour_table
 from workloads.behaviour.behaviour_figures import PUBLISHED, behaviour_statistics
 from workloads.behaviour.period_model import THRESHOLD_CORES
 from workloads.behaviour.recording_library import NEAREST, EmbedReport, embed_recordings, read_library
-from workloads.trace.models.interactive_patterns import embed_patterns, interactive_flags
-from workloads.trace.models.made_interactive import MOST_CORES, MOST_RUN_S, make_interactive
+from workloads.trace.models import MOST_CORES, MOST_RUN_S, embed_patterns, interactive_flags, make_interactive
 
 
 def interactive(

@@ -9,7 +9,7 @@ import typer
 
 from foundation.errors import UsageError
 from osub.cli.trace.files import AsJson, Force, Lenient, OutFile, check_free, deliver, load, print_json
-from workloads.trace.transforms.merge import Align, merge_traces
+from workloads.trace.transforms import Align, merge_traces
 
 
 def merge(

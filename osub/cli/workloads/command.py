@@ -26,7 +26,7 @@ from osub.cli.workloads.job_options import (
     Trace,
 )
 from osub.live.alone import batch_jobs, kinds_named, lone_jobs
-from submitter.calibration.calibration_samples import calibrate_kinds
+from submitter.calibration import calibrate_kinds
 from workloads.rrba.drawn_applications import NAMES, count_by_application, draw_for_trace, write_apps
 from workloads.swf import read_swf
 
