@@ -11,6 +11,12 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cache, partial
 
 import msgspec
+
+from foundation.errors import ClusterError
+from foundation.records import JobEntry, JobRecord, RunWriter
+from foundation.slurm import Job, SlurmClient
+from foundation.slurm.accounting import Accounted
+from submitter.follow import began_again, ended, lost, progressed, reopened, stamps_due, waits
 from submitter.follow.job_copies import choose_copy, forbid, own_jobs
 from submitter.follow.job_stamps import JOBS_FOLDER, look_again, read_stamps
 from submitter.follow.journal_lives import StampsOf
@@ -18,12 +24,6 @@ from submitter.follow.reconcile import job_of, submissions
 from submitter.follow.slurm_poll import Answer
 from submitter.follow.stuck_jobs import Blocked, Hope, StuckJobs, hope_of, nodes_up
 from submitter.plan import Timing
-
-from foundation.errors import ClusterError
-from foundation.records import JobEntry, JobRecord, RunWriter
-from foundation.slurm import Job, SlurmClient
-from foundation.slurm.accounting import Accounted
-from submitter.follow import began_again, ended, lost, progressed, reopened, stamps_due, waits
 
 # An answer that was long in coming tells of one instant only.
 _LONGEST_STEP_S = 5.0

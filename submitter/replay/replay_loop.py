@@ -17,17 +17,21 @@ import msgspec
 from foundation.errors import InputError, OsubError
 from foundation.records import HostRecord, JobEntry, JobRecord, RunWriter, SliceRecord
 from foundation.slurm import SlurmClient
-from submitter.follow import planned_row, submitted_row
-from submitter.follow.following import Following
-from submitter.follow.job_copies import CLAIM
-from submitter.follow.job_stamps import JOBS_FOLDER, last_line
+from submitter.follow import CLAIM, JOBS_FOLDER, Following, Poll, last_line, planned_row, submitted_row
 from submitter.follow.reconcile import disagreements, submissions
-from submitter.follow.slurm_poll import Poll
-from submitter.plan import Plan, PlannedJob
-from submitter.plan.apart_applications import Danger, read_apart
-from submitter.plan.replay_options import ReplayOptions, restored
-from submitter.plan.replay_timing import Clock, SystemClock, Timing, look_back_s
-from submitter.plan.target_cluster import Target
+from submitter.plan import (
+    Clock,
+    Danger,
+    Plan,
+    PlannedJob,
+    ReplayOptions,
+    SystemClock,
+    Target,
+    Timing,
+    look_back_s,
+    read_apart,
+    restored,
+)
 from submitter.replay.begin_run import begin_run, origin_of, plan_again
 from submitter.replay.held_time import HeldTime
 from submitter.replay.job_request import submit_request
