@@ -6,7 +6,7 @@ from submitter.follow.following import Following
 from submitter.follow.job_copies import CLAIM, choose_copy, job_name, own_jobs
 from submitter.follow.job_rows import Submission, planned_row, submitted_row
 from submitter.follow.job_stamps import JOBS_FOLDER, last_line, read_stamps
-from submitter.follow.reconcile import disagreements
+from submitter.follow.reconcile import disagreements, submissions
 from submitter.follow.slurm_poll import Poll
 
 __all__ = [
@@ -22,5 +22,6 @@ __all__ = [
     "own_jobs",
     "planned_row",
     "read_stamps",
+    "submissions",
     "submitted_row",
 ]

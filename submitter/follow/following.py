@@ -16,8 +16,8 @@ from foundation.errors import ClusterError
 from foundation.records import JobEntry, JobRecord, RunWriter
 from foundation.slurm import Job, SlurmClient
 from foundation.slurm.accounting import Accounted
-from submitter.follow import began_again, ended, lost, progressed, reopened, stamps_due, waits
 from submitter.follow.job_copies import choose_copy, forbid, own_jobs
+from submitter.follow.job_rows import began_again, ended, lost, progressed, reopened, stamps_due, waits
 from submitter.follow.job_stamps import JOBS_FOLDER, look_again, read_stamps
 from submitter.follow.journal_lives import StampsOf
 from submitter.follow.reconcile import job_of, submissions

@@ -17,8 +17,17 @@ import msgspec
 from foundation.errors import InputError, OsubError
 from foundation.records import HostRecord, JobEntry, JobRecord, RunWriter, SliceRecord
 from foundation.slurm import SlurmClient
-from submitter.follow import CLAIM, JOBS_FOLDER, Following, Poll, last_line, planned_row, submitted_row
-from submitter.follow.reconcile import disagreements, submissions
+from submitter.follow import (
+    CLAIM,
+    JOBS_FOLDER,
+    Following,
+    Poll,
+    disagreements,
+    last_line,
+    planned_row,
+    submissions,
+    submitted_row,
+)
 from submitter.plan import (
     Clock,
     Danger,
