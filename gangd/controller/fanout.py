@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from gangd.core.commands import Exempt, ExemptKind, Member, Publish, TrackPlan
-from gangd.core.cores import CoreMap
-from gangd.core.events import Hold
-from gangd.core.timebase import Timebase
+from gangd.core.terms.cores import CoreMap
+from gangd.core.terms.scheduler_commands import Exempt, ExemptKind, Member, Publish, TrackPlan
+from gangd.core.terms.scheduler_events import Hold
+from gangd.core.terms.timebase import Timebase
 from gangd.wire import (
     Beat,
     Bounds,

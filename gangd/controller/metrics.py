@@ -16,7 +16,7 @@ from importlib.metadata import version
 
 from gangd.controller.status import Status
 from gangd.core import AgentState, GangScheduler, Hold
-from gangd.core.states import GangState
+from gangd.core.terms.states import GangState
 from gangd.monitor.histogram import Histogram
 from gangd.monitor.metric_figures import UNKNOWN, Figures
 from gangd.monitor.metrics_requests import Health

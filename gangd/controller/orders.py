@@ -25,7 +25,7 @@ from gangd.core import (
     Record,
     ThawAll,
 )
-from gangd.core.events import Event
+from gangd.core.terms.scheduler_events import Event
 from gangd.wire import DownMessage, ReplyMessage, encode_down
 from gangd.wire.sockets import ControllerSockets
 from gangd.wire.versions import OLDEST, VERSION

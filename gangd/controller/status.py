@@ -20,8 +20,8 @@ from gangd.controller.alarms import Raised
 from gangd.controller.keeper import STATUS_NAME
 from gangd.controller.uplink import AgentInfo
 from gangd.core import CoreMap, GangScheduler, Hold
-from gangd.core.gang import Gang
-from gangd.core.states import GangState
+from gangd.core.jobs.gang import Gang
+from gangd.core.terms.states import GangState
 from gangd.wire.wire_fields import printable
 
 MOST_GANGS = 2_000

@@ -14,8 +14,8 @@ import msgspec
 
 from gangd.controller.jurisdiction import own_words
 from gangd.core import AgentJoined, AgentLost, AgentState, CoreMap, NodeReport, Place, Sample, SliceUse
-from gangd.core.events import Event
-from gangd.core.timebase import Timebase
+from gangd.core.terms.scheduler_events import Event
+from gangd.core.terms.timebase import Timebase
 from gangd.wire import (
     Controller,
     Farewell,

@@ -10,20 +10,20 @@
     scheduler.handle(SlurmSnapshot(now, now, wall_s, jobs))
     commands = scheduler.handle(Tick(now + 1_500_000_000))    # [Publish(...)]
 
-Events (``events``)
+Events (``terms.scheduler_events``)
     ``SlurmSnapshot`` all jobs that hold nodes, at an interval; ``NodeReport`` what a node did and saw;
     ``AgentJoined``, ``AgentLost``; ``Tick`` one in each slice, at which slices are decided; ``Reload``;
     ``Shutdown``. Instants are integer nanoseconds of one clock that never goes back. A refused event
     raises ``InvalidEvent`` and changes nothing.
-Commands (``commands``)
+Commands (``terms.scheduler_commands``)
     ``Publish`` tracks in force from a slice on; ``Exempt`` jobs that are not to be held, at once;
     ``ThawAll``; ``MoveEnd``; ``Record`` rows; ``Alarm``; ``AskSlurm``; ``BeganToShare``.
 Questions
     ``scheduler.gangs``, ``neighbours``, ``owners(slice)``, ``time`` (where slices lie), ``horizon``,
     ``agents``, ``place(job, node)``, ``limits_state()``.
 
-Read ``states`` first (the tables and the theory), then ``compose`` (who owns a slice, and why nobody
-starves), ``rotation`` (only what changed is worked out), ``scheduler``.
+Read ``terms.states`` first (the tables and the theory), then ``slices.compose`` (who owns a slice, and why
+nobody starves), ``slices.rotation`` (only what changed is worked out), ``scheduler``.
 
 A simulator that knows the demand of its jobs sends ``AgentJoined`` for every node once and a
 ``NodeReport`` now and then (a lease without one loses the node), uses ``Settings(grace_ns=0)``, and reads
@@ -32,7 +32,13 @@ A simulator that knows the demand of its jobs sends ``AgentJoined`` for every no
 
 from __future__ import annotations
 
-from gangd.core.commands import (
+from gangd.core.jobs.remembered import Remembered
+from gangd.core.jobs.whereabouts import Place
+from gangd.core.scheduler import GangScheduler
+from gangd.core.terms.core_faults import CoreError, InvalidEvent, InvalidSettings, InvalidTransition
+from gangd.core.terms.cores import CoreMap, CoreSet
+from gangd.core.terms.gang_settings import Settings
+from gangd.core.terms.scheduler_commands import (
     Alarm,
     AskSlurm,
     BeganToShare,
@@ -47,8 +53,7 @@ from gangd.core.commands import (
     ThawAll,
     TrackPlan,
 )
-from gangd.core.cores import CoreMap, CoreSet
-from gangd.core.events import (
+from gangd.core.terms.scheduler_events import (
     AgentJoined,
     AgentLost,
     Event,
@@ -64,12 +69,7 @@ from gangd.core.events import (
     SlurmSnapshot,
     Tick,
 )
-from gangd.core.faults import CoreError, InvalidEvent, InvalidSettings, InvalidTransition
-from gangd.core.remembered import Remembered
-from gangd.core.scheduler import GangScheduler
-from gangd.core.settings import Settings
-from gangd.core.states import AgentState, GangState
-from gangd.core.whereabouts import Place
+from gangd.core.terms.states import AgentState, GangState
 
 __all__ = [
     "AgentJoined",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gangd.core.commands import MoveEnd
-from gangd.core.gang import Gang
-from gangd.core.limits import Limits
-from gangd.core.rotation import Rotation
-from gangd.core.settings import SECOND, Settings
-from gangd.core.states import GangState
+from gangd.core.jobs.gang import Gang
+from gangd.core.jobs.wall_clock_limits import Limits
+from gangd.core.slices.rotation import Rotation
+from gangd.core.terms.gang_settings import SECOND, Settings
+from gangd.core.terms.scheduler_commands import MoveEnd
+from gangd.core.terms.states import GangState
 
 LOOK_EVERY_NS = 10 * SECOND
 NEAR_EVERY_NS = SECOND

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gangd.core.states import AGENT_TABLE, AgentInput, AgentState, transition
+from gangd.core.terms.states import AGENT_TABLE, AgentInput, AgentState, transition
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gangd.core.agents import Agents
-from gangd.core.conflicts import ConflictGraph
-from gangd.core.cores import CoreSet
-from gangd.core.events import JobView
-from gangd.core.gang import Gang
-from gangd.core.limits import Limits
-from gangd.core.remembered import Remembered
-from gangd.core.rotation import Rotation
-from gangd.core.whereabouts import Place, Whereabouts
+from gangd.core.jobs.gang import Gang
+from gangd.core.jobs.remembered import Remembered
+from gangd.core.jobs.wall_clock_limits import Limits
+from gangd.core.jobs.whereabouts import Place, Whereabouts
+from gangd.core.slices.conflicts import ConflictGraph
+from gangd.core.slices.rotation import Rotation
+from gangd.core.terms.cores import CoreSet
+from gangd.core.terms.scheduler_events import JobView
 
 
 @dataclass(frozen=True, slots=True)

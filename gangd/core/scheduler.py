@@ -15,8 +15,21 @@ import numpy as np
 
 from gangd.core.accounts import Accounts
 from gangd.core.agents import Agents
-from gangd.core.checks import check
-from gangd.core.commands import (
+from gangd.core.event_checks import check
+from gangd.core.jobs.gang import Gang
+from gangd.core.jobs.launches import Launches
+from gangd.core.jobs.remembered import Remembered
+from gangd.core.jobs.wall_clock_limits import Limits, State
+from gangd.core.jobs.whereabouts import Place
+from gangd.core.population import Population
+from gangd.core.slices.conflicts import ConflictGraph
+from gangd.core.slices.group import Group
+from gangd.core.slices.quantum_pace import Pace
+from gangd.core.slices.rotation import Rotation
+from gangd.core.slices.slice_rows import slice_rows
+from gangd.core.terms.cores import CoreMap
+from gangd.core.terms.gang_settings import SECOND, Settings
+from gangd.core.terms.scheduler_commands import (
     Alarm,
     AskSlurm,
     BeganToShare,
@@ -28,9 +41,7 @@ from gangd.core.commands import (
     ThawAll,
     TrackPlan,
 )
-from gangd.core.conflicts import ConflictGraph
-from gangd.core.cores import CoreMap
-from gangd.core.events import (
+from gangd.core.terms.scheduler_events import (
     AgentJoined,
     AgentLost,
     Event,
@@ -43,19 +54,8 @@ from gangd.core.events import (
     SlurmSnapshot,
     Tick,
 )
-from gangd.core.gang import Gang
-from gangd.core.group import Group
-from gangd.core.launches import Launches
-from gangd.core.limits import Limits, State
-from gangd.core.pace import Pace
-from gangd.core.population import Population
-from gangd.core.record import slice_rows
-from gangd.core.remembered import Remembered
-from gangd.core.rotation import Rotation
-from gangd.core.settings import SECOND, Settings
-from gangd.core.states import GANG_TABLE, AgentInput, AgentState, GangInput, GangState, transition
-from gangd.core.timebase import Timebase
-from gangd.core.whereabouts import Place
+from gangd.core.terms.states import GANG_TABLE, AgentInput, AgentState, GangInput, GangState, transition
+from gangd.core.terms.timebase import Timebase
 
 RULED_BY_DEMAND = frozenset({GangState.BUSY, GangState.IDLE, GangState.WAKING})
 ALWAYS = np.ones((1, 1), dtype=np.bool_)

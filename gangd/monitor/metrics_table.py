@@ -135,7 +135,7 @@ FAULTS = (
 DECISION_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0)
 SWITCH_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25)
 CHECKS = ("agents", "lease", "slurm")
-# As gangd.core.states has them; an agent does without that package, which needs numpy.
+# As gangd.core.terms.states has them; an agent does without that package, which needs numpy.
 STATES = ("new", "solo", "busy", "idle", "waking", "free", "foreign", "terminating")
 AGENTS = ("unknown", "joined", "lost")
 

@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangd.controller.fanout import Fanout
-from gangd.core.commands import Command, Exempt, Publish
-from gangd.core.cores import CoreMap
-from gangd.core.events import (
+from gangd.core.scheduler import GangScheduler
+from gangd.core.terms.cores import CoreMap
+from gangd.core.terms.gang_settings import Settings
+from gangd.core.terms.scheduler_commands import Command, Exempt, Publish
+from gangd.core.terms.scheduler_events import (
     AgentJoined,
     Hold,
     JobView,
@@ -22,8 +24,6 @@ from gangd.core.events import (
     SlurmSnapshot,
     Tick,
 )
-from gangd.core.scheduler import GangScheduler
-from gangd.core.settings import Settings
 from gangd.wire import Bounds, Controller, DownMessage, MissedPlanError, Timeline, decode_down, encode_down
 from tests.fixtures.tier import examples
 

@@ -16,8 +16,8 @@ from foundation.one_line import one_line
 from foundation.slurm.hosts import fold_hosts
 from foundation.units import counted
 from gangd.controller.status import AlarmStatus, JobStatus, NodeStatus, OrderStatus, Status
-from gangd.core.demand import Level
-from gangd.core.states import AgentState
+from gangd.core.jobs.demand import Level
+from gangd.core.terms.states import AgentState
 from osub.live.gangd_state import Pulse
 from osub.live.queue import Queue, Told
 

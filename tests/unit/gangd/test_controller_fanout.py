@@ -4,9 +4,9 @@ import numpy as np
 
 from gangd.controller.fanout import Fanout
 from gangd.core import CoreMap
-from gangd.core.commands import Exempt, ExemptKind, Member, Publish, TrackPlan
-from gangd.core.events import Hold
-from gangd.core.timebase import Timebase
+from gangd.core.terms.scheduler_commands import Exempt, ExemptKind, Member, Publish, TrackPlan
+from gangd.core.terms.scheduler_events import Hold
+from gangd.core.terms.timebase import Timebase
 from gangd.wire import Bounds, Controller, JobHold, PlanChange, SlicePlan
 from gangd.wire import Exempt as Listed
 

@@ -36,8 +36,8 @@ from gangd.core import (
     SliceRow,
     SliceUse,
 )
-from gangd.core.settings import LEAST_LEASE_NS
-from gangd.core.timebase import Timebase
+from gangd.core.terms.gang_settings import LEAST_LEASE_NS
+from gangd.core.terms.timebase import Timebase
 from gangd.wire import (
     Controller,
     Farewell,

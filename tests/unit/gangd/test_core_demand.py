@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gangd.core import GangState, NodeReport, Sample
-from gangd.core.demand import Demand, Level
-from gangd.core.settings import Settings
+from gangd.core.jobs.demand import Demand, Level
+from gangd.core.terms.gang_settings import Settings
 from tests.fixtures.core_bench import Bench
 
 SETTINGS = Settings()

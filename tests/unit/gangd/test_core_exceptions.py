@@ -16,8 +16,8 @@ from gangd.core import (
     Publish,
     SlurmSnapshot,
 )
-from gangd.core.gang import Gang
-from gangd.core.launches import KEPT_NS, MOST_A_NODE, Launches
+from gangd.core.jobs.gang import Gang
+from gangd.core.jobs.launches import KEPT_NS, MOST_A_NODE, Launches
 from tests.fixtures.core_bench import MS, QUANTUM, WALL_S, Bench, only, shared
 
 

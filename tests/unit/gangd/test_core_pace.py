@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gangd.core import Alarm, InvalidSettings, NodeReport, Publish, Reload, Settings, SliceUse
-from gangd.core.pace import GOOD_LOOKS, LITTLE_LOST, LOOK_NS, MORE_LOOKAHEAD, MOST_LOST, Pace
-from gangd.core.settings import MS, SECOND
+from gangd.core.slices.quantum_pace import GOOD_LOOKS, LITTLE_LOST, LOOK_NS, MORE_LOOKAHEAD, MOST_LOST, Pace
+from gangd.core.terms.gang_settings import MS, SECOND
 from tests.fixtures.core_bench import Bench, only
 from tests.fixtures.tier import examples
 

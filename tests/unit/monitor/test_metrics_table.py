@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gangd.core.states import AgentState, GangState
+from gangd.core.terms.states import AgentState, GangState
 from gangd.monitor.exposition import Exposition
 from gangd.monitor.histogram import Histogram
 from gangd.monitor.metric_figures import complete

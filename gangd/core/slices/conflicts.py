@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from gangd.core.cores import CoreSet
+from gangd.core.terms.cores import CoreSet
 
 EMPTY = -1
 BULK_SHARE = 8

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gangd.core.compose import UNIT, Rules, compose
-from gangd.core.conflicts import ConflictGraph
-from gangd.core.group import Block, Bools, Group, Ints, by_block, settle, states
+from gangd.core.slices.compose import UNIT, Rules, compose
+from gangd.core.slices.conflicts import ConflictGraph
+from gangd.core.slices.group import Block, Bools, Group, Ints, by_block, settle, states
 
 FIRST_SLICES = 4  # composed at once for a group that is new
 STEP_SLICES = 2  # composed at most at a tick for a large group that goes on, if ticks are a slice apart

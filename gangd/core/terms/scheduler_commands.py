@@ -8,8 +8,8 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from gangd.core.cores import CoreSet
-from gangd.core.events import Hold
+from gangd.core.terms.cores import CoreSet
+from gangd.core.terms.scheduler_events import Hold
 
 
 @dataclass(frozen=True, slots=True, eq=False)

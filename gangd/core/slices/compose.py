@@ -36,7 +36,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gangd.core.group import Block, Bools, Frame, Group, Ints
+from gangd.core.slices.group import Block, Bools, Frame, Group, Ints
 
 UNIT = 720_720  # divisible by 1 to 16: whole weights charge without rounding
 FAR = np.int64(2**62)

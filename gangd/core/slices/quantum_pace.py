@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from gangd.core.settings import GREATEST_QUANTUM_NS, MS, SECOND, Settings
+from gangd.core.terms.gang_settings import GREATEST_QUANTUM_NS, MS, SECOND, Settings
 
 LOOK_NS = 5 * SECOND
 MOST_LOST, LITTLE_LOST = 0.03, 0.02

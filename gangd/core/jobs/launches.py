@@ -6,8 +6,8 @@ said is remembered for a while; how much, is bounded for each node.
 
 from __future__ import annotations
 
-from gangd.core.gang import Gang
-from gangd.core.settings import SECOND
+from gangd.core.jobs.gang import Gang
+from gangd.core.terms.gang_settings import SECOND
 
 KEPT_NS = 10 * SECOND
 MOST_A_NODE = 4096

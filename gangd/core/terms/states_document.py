@@ -1,4 +1,4 @@
-"""Draws ``docs/states.md`` from the transition tables: ``python -m gangd.core.document > docs/states.md``."""
+"""Draws ``docs/states.md``: ``python -m gangd.core.terms.states_document > docs/states.md``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TypeVar
 
-from gangd.core import states
+from gangd.core.terms import states
 
 State = TypeVar("State", bound=StrEnum)
 Input = TypeVar("Input", bound=StrEnum)
+
+
+_MADE = """\
+Generated from `gangd/core/terms/states.py` by `python -m gangd.core.terms.states_document`; do not edit."""
 
 
 def render() -> str:
@@ -18,7 +22,7 @@ def render() -> str:
     theory = (states.__doc__ or "").strip().split("\n\n", 1)[1].rsplit("\n\n", 1)[0]
     parts = [
         "# States of gangs and agents",
-        "Generated from `gangd/core/states.py` by `python -m gangd.core.document`; do not edit.",
+        _MADE,
         theory,
         "## Gangs",
         _diagram(states.GangState.NEW, states.GANG_TABLE),

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from gangd.core.settings import Settings
+from gangd.core.terms.gang_settings import Settings
 
 OPEN_SLICES = 4
 LONG_HISTORY = 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gangd.core.faults import InvalidSettings
+from gangd.core.terms.core_faults import InvalidSettings
 
 MS = 1_000_000
 SECOND = 1_000_000_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gangd.core.cores import CoreSet
-from gangd.core.settings import Settings
+from gangd.core.terms.cores import CoreSet
+from gangd.core.terms.gang_settings import Settings
 
 
 class JobState(StrEnum):

@@ -32,7 +32,7 @@ Rules:
 4. Published slices never change: a state that changes counts from the first slice that is not final.
    TERMINATE, SUSPEND and RELEASE are the exception and act at once, outside the slices.
 
-``docs/states.md`` is generated from the tables (``python -m gangd.core.document``).
+``docs/states.md`` is generated from the tables (``python -m gangd.core.terms.states_document``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TypeVar
 
-from gangd.core.faults import InvalidTransition
+from gangd.core.terms.core_faults import InvalidTransition
 
 
 class GangState(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from gangd.core.events import JobView
+from gangd.core.terms.scheduler_events import JobView
 
 
 class Place(Enum):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gangd.core.commands import SliceRow
-from gangd.core.events import SliceUse
-from gangd.core.gang import Gang
-from gangd.core.states import GangState
-from gangd.core.timebase import Timebase
+from gangd.core.jobs.gang import Gang
+from gangd.core.terms.scheduler_commands import SliceRow
+from gangd.core.terms.scheduler_events import SliceUse
+from gangd.core.terms.states import GangState
+from gangd.core.terms.timebase import Timebase
 
 ROLE = {GangState.BUSY: "run", GangState.IDLE: "idle"}
 

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import floor
 
-from gangd.core.commands import MoveEnd
-from gangd.core.events import JobView
-from gangd.core.settings import Settings
+from gangd.core.terms.gang_settings import Settings
+from gangd.core.terms.scheduler_commands import MoveEnd
+from gangd.core.terms.scheduler_events import JobView
 
 SECOND_NS = 1_000_000_000
 SLACK_S = 2.0  # Slurm keeps whole seconds; an end that differs by less was not set by somebody else

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from gangd.core.commands import ExemptKind, Member
-from gangd.core.cores import CoreSet
-from gangd.core.demand import Demand, Level
-from gangd.core.events import Hold, JobState, JobView
-from gangd.core.lost import LostTime
-from gangd.core.states import GangInput, GangState
+from gangd.core.jobs.demand import Demand, Level
+from gangd.core.jobs.lost import LostTime
+from gangd.core.terms.cores import CoreSet
+from gangd.core.terms.scheduler_commands import ExemptKind, Member
+from gangd.core.terms.scheduler_events import Hold, JobState, JobView
+from gangd.core.terms.states import GangInput, GangState
 
 NOWHERE = CoreSet(b"", ())
 CORE_BYTES = 4

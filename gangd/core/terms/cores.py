@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from gangd.core.faults import InvalidEvent
+from gangd.core.terms.core_faults import InvalidEvent
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,20 @@ from math import isfinite
 from typing import Protocol
 
 from gangd.core.agents import Agents
-from gangd.core.cores import CoreMap
-from gangd.core.events import AgentJoined, AgentLost, Event, NodeReport, SlurmChanges, SlurmSnapshot
-from gangd.core.faults import InvalidEvent
-from gangd.core.pace import Pace
-from gangd.core.settings import GREATEST_QUANTUM_NS
-from gangd.core.states import AgentState
-from gangd.core.timebase import Timebase
+from gangd.core.slices.quantum_pace import Pace
+from gangd.core.terms.core_faults import InvalidEvent
+from gangd.core.terms.cores import CoreMap
+from gangd.core.terms.gang_settings import GREATEST_QUANTUM_NS
+from gangd.core.terms.scheduler_events import (
+    AgentJoined,
+    AgentLost,
+    Event,
+    NodeReport,
+    SlurmChanges,
+    SlurmSnapshot,
+)
+from gangd.core.terms.states import AgentState
+from gangd.core.terms.timebase import Timebase
 
 LEAST_WEIGHT, MOST_WEIGHT = 1 / 1024, 1024.0
 

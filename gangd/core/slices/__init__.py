@@ -1,0 +1,1 @@
+"""Who owns a slice, worked out only where something has changed, and how long slices are."""

@@ -1,0 +1,1 @@
+"""The words of the scheduler: cores, instants, events, commands, states and how they change."""
