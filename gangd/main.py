@@ -16,12 +16,12 @@ from foundation.slurm import CommandSlurm
 from foundation.slurm.apart import ApartSlurm
 from foundation.slurm.conf_file import check_conf
 from foundation.slurm.hosts import expand_hosts
-from gangd.config import Config, load_config
-from gangd.controller.examine import examine
-from gangd.controller.loop import ControllerLoop
-from gangd.controller.memory import calm_collector
-from gangd.controller.sayings import policy_of
-from gangd.controller.standby import take_the_lead
+from gangd.controller.calm_memory import calm_collector
+from gangd.controller.controller_loop import ControllerLoop
+from gangd.controller.lead.standby import take_the_lead
+from gangd.controller.site.controller_config import Config, load_config
+from gangd.controller.site.examine_slurm import examine
+from gangd.controller.site.sayings import policy_of
 from gangd.curve_keys import SHARED_AGENT, load_controller_keys, make_keys
 from gangd.monitor.hand_out import handed_out
 from gangd.monitor.metrics_table import CONTROLLER

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from foundation.errors import ClusterError
-from gangd.controller.status import JobStatus, Status
+from gangd.controller.controller_status import JobStatus, Status
 
 
 def about(status: Status, job: int | None) -> Status:

@@ -11,9 +11,9 @@ import collections
 from collections.abc import Callable
 
 from gangd.controller.lines import Lines
+from gangd.controller.nodes.uplink import Times, Uplink
 from gangd.controller.orders import Orders
 from gangd.controller.quota import Quota
-from gangd.controller.uplink import Times, Uplink
 from gangd.core import Alarm, CoreMap, GangScheduler, InvalidEvent, NodeReport
 from gangd.wire import Ping, UpMessage, WireError, decode_up
 from gangd.wire.sockets import ControllerSockets, Received

@@ -12,7 +12,7 @@ from foundation.slurm import Job, JobSnapshot
 from gangd.control.order_book import OrderBook, Survey, by_name, told_of
 from gangd.control.order_requests import MOST_TOLD, Answer, Order, Request
 from gangd.control.permission import Facts, Peer, refusal
-from gangd.controller.keeper import Keeper
+from gangd.controller.lead.keeper import Keeper
 from gangd.core import CoreMap
 
 log = logging.getLogger("gangd")

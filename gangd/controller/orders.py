@@ -9,10 +9,10 @@ from functools import partial
 
 from foundation.errors import OsubError
 from gangd.controller.alarms import AlarmBoard
-from gangd.controller.fanout import Fanout
-from gangd.controller.slicelog import SliceLog
-from gangd.controller.slurm_worker import SlurmWorker
-from gangd.controller.uplink import UnknownAgentError
+from gangd.controller.nodes.fanout import Fanout
+from gangd.controller.nodes.uplink import UnknownAgentError
+from gangd.controller.site.slurm_worker import SlurmWorker
+from gangd.controller.slice_record.slicelog import SliceLog
 from gangd.core import (
     Alarm,
     AskSlurm,

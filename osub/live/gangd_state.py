@@ -13,7 +13,7 @@ from deploy.local.found import live_clusters
 from deploy.local.gang import status_folder
 from deploy.local.state import read_state
 from foundation.errors import ClusterError, UsageError
-from gangd.controller.status import Status
+from gangd.controller.controller_status import Status
 
 USUAL_STATE = Path("/var/lib/gangd")
 """Where a gangd of a real cluster keeps its state."""

@@ -13,7 +13,7 @@ from deploy.local import LocalCluster, Shape
 from deploy.local.layout import names_of
 from foundation.in_memory import SHM, stand_in
 from foundation.slurm import SubmitRequest
-from gangd.controller.status import read_status
+from gangd.controller.controller_status import read_status
 from tests.attacks.attack import STRANGER, Scene, attack
 from tests.integration.waiting import wait_until
 

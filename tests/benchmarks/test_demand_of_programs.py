@@ -23,7 +23,7 @@ import pytest
 
 from deploy.local import Gang, Hold
 from deploy.local.gang import status_folder
-from gangd.controller.status import read_status
+from gangd.controller.controller_status import read_status
 from tests.fixtures.gang_trials import PYTHON, Bench, Figures, cluster_of, noise, wait_slowly
 from tests.fixtures.voice import say
 

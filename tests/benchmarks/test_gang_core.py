@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from gangd.controller.fanout import Fanout
-from gangd.controller.memory import calm_collector
-from gangd.controller.uplink import Times, Uplink
+from gangd.controller.calm_memory import calm_collector
+from gangd.controller.nodes.fanout import Fanout
+from gangd.controller.nodes.uplink import Times, Uplink
 from gangd.core import (
     AgentJoined,
     AgentState,

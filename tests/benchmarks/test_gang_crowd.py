@@ -18,11 +18,11 @@ from pathlib import Path
 
 import pytest
 
-from gangd.config import Config
-from gangd.controller.fanout import Fanout
-from gangd.controller.memory import calm_collector
-from gangd.controller.sayings import policy_of
-from gangd.controller.view import ClusterView
+from gangd.controller.calm_memory import calm_collector
+from gangd.controller.nodes.fanout import Fanout
+from gangd.controller.site.controller_config import Config
+from gangd.controller.site.sayings import policy_of
+from gangd.controller.site.slurm_view import ClusterView
 from gangd.core import AgentJoined, CoreMap, Exempt, GangScheduler, Publish, SlurmChanges, SlurmSnapshot, Tick
 from gangd.wire import Bounds, Controller, encode_down
 from tests.fixtures.gang_crowd_run import CrowdRun, Plan, Use, share

@@ -26,7 +26,7 @@ from deploy.local.gang import gang_daemons, keys_folder, prepare_gang, status_fo
 from deploy.local.host import CgroupVersion, look_at_host
 from foundation.errors import OsubError
 from foundation.slurm import CommandSlurm
-from gangd.controller.status import Status, read_status
+from gangd.controller.controller_status import Status, read_status
 from gangd.curve_keys import make_keys
 from gangd.guardian.place import state_path
 from gangd.guardian.statefile import StateFile, Word

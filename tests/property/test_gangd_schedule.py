@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangd.controller.fanout import Fanout
+from gangd.controller.nodes.fanout import Fanout
 from gangd.core.scheduler import GangScheduler
 from gangd.core.terms.cores import CoreMap
 from gangd.core.terms.gang_settings import Settings

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from deploy.checks import Advice, Grade, judge, look
 from foundation.one_line import one_line
-from gangd.config import Config, load_config
+from gangd.controller.site.controller_config import Config, load_config
 from osub.cli.terminal import Console
 from osub.live.cluster import find_cluster
 

@@ -14,9 +14,9 @@ from rich.text import Text
 
 from foundation.errors import UsageError
 from foundation.one_line import one_line
-from gangd.controller.cpu_hours import Hours, hours_by_job, summed
-from gangd.controller.slicelog import read_rows
-from gangd.controller.status import read_status
+from gangd.controller.controller_status import read_status
+from gangd.controller.slice_record.cpu_hours import Hours, hours_by_job, summed
+from gangd.controller.slice_record.slicelog import read_rows
 from osub.cli.terminal import Console
 from osub.live.gangd_state import usual_status
 

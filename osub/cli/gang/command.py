@@ -17,7 +17,7 @@ from foundation.errors import ClusterError, UsageError
 from foundation.slurm.hosts import expand_hosts
 from gangd.control.ask import ask
 from gangd.control.order_requests import Request, Target, Verb
-from gangd.controller.status import Status, read_status
+from gangd.controller.controller_status import Status, read_status
 from osub.cli.application import application
 from osub.cli.gang.accounts import accounts
 from osub.cli.terminal import Console

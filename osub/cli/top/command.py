@@ -19,7 +19,7 @@ from rich.live import Live
 
 from foundation.slurm import CommandSlurm
 from gangd.controller.about_job import about
-from gangd.controller.status import read_status
+from gangd.controller.controller_status import read_status
 from osub.cli.terminal import Console
 from osub.cli.top.frame import Screen, frame
 from osub.live.gangd_state import find_gangd, pulse_of

@@ -15,7 +15,7 @@ from foundation.errors import ClusterError
 from foundation.one_line import one_line
 from foundation.slurm.hosts import fold_hosts
 from foundation.units import counted
-from gangd.controller.status import AlarmStatus, JobStatus, NodeStatus, OrderStatus, Status
+from gangd.controller.controller_status import AlarmStatus, JobStatus, NodeStatus, OrderStatus, Status
 from gangd.core.jobs.demand import Level
 from gangd.core.terms.states import AgentState
 from osub.live.gangd_state import Pulse

@@ -17,9 +17,9 @@ from deploy.local.gang import agents_joined, gang_daemons, record_folder, status
 from deploy.local.host import look_at_host
 from foundation.records import SliceRecord
 from foundation.slurm import Job, JobState
-from gangd.controller.keeper import STATE_NAME
-from gangd.controller.slicelog import read_slices
-from gangd.controller.status import JobStatus, NodeStatus, Status, read_status
+from gangd.controller.controller_status import JobStatus, NodeStatus, Status, read_status
+from gangd.controller.lead.keeper import STATE_NAME
+from gangd.controller.slice_record.slicelog import read_slices
 from tests.fixtures.marked import marked_processes
 from tests.integration.gang.frozen import frozen_cgroups, is_frozen, processes_of
 from tests.integration.waiting import wait_until

@@ -12,8 +12,8 @@ import pytest
 from deploy.local import Gang, LocalCluster, Shape
 from foundation.errors import ClusterError
 from foundation.slurm import JobState
-from gangd.config import Config
-from gangd.controller.preflight import check_slurm
+from gangd.controller.site.controller_config import Config
+from gangd.controller.site.preflight import check_slurm
 from tests.integration.gang.stage import SPIN, Stage, gangd
 from tests.integration.waiting import wait_until
 

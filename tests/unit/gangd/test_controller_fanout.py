@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gangd.controller.fanout import Fanout
+from gangd.controller.nodes.fanout import Fanout
 from gangd.core import CoreMap
 from gangd.core.terms.scheduler_commands import Exempt, ExemptKind, Member, Publish, TrackPlan
 from gangd.core.terms.scheduler_events import Hold

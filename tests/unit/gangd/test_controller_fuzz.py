@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from foundation.errors import InputError
-from gangd.controller.status import Status, read_status
+from gangd.controller.controller_status import Status, read_status
 from gangd.curve_keys import make_keys
 from gangd.wire import Welcome
 from tests.fixtures.gang_loop import ScriptedAgent

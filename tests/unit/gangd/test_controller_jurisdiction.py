@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from gangd.controller.jurisdiction import own_words
 from gangd.controller.lines import GHOST_NS, Lines
+from gangd.controller.nodes.jurisdiction import own_words
 from gangd.core import Place
 from gangd.wire import Fault, FoundState, JobSample, Leak, Report, SliceReport
 from gangd.wire.wire_fields import printable

@@ -13,8 +13,8 @@ import pytest
 from foundation.slurm import JobSnapshot
 from gangd.control.ask import ask
 from gangd.control.order_requests import Answer, Request, Target
-from gangd.controller.keeper import STATE_NAME
-from gangd.controller.slicelog import read_slices
+from gangd.controller.lead.keeper import STATE_NAME
+from gangd.controller.slice_record.slicelog import read_slices
 from gangd.curve_keys import SHARED_AGENT
 from gangd.main import main
 from gangd.wire import Ping, Pong, Report

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from foundation.errors import InputError, TrustError
 from foundation.slurm import FakeSlurm, JobSnapshot, SubmitRequest
-from gangd.controller.apart import PairRule, read_pairs
-from gangd.controller.policy import Policy
-from gangd.controller.view import ClusterView
+from gangd.controller.site.job_policy import Policy
+from gangd.controller.site.kept_apart import PairRule, read_pairs
+from gangd.controller.site.slurm_view import ClusterView
 from gangd.core import CoreMap, Hold, JobView
 from tests.fixtures.tier import examples
 

@@ -12,16 +12,16 @@ from foundation.records import SliceRecord
 from foundation.slurm import FakeSlurm, JobSnapshot, Partition, SubmitRequest, UnreadableJob
 from foundation.slurm import JobState as SlurmState
 from gangd.agent.mind import REPORT_NS
-from gangd.config import Config, Saying, load_config
 from gangd.controller.alarms import AlarmBoard, alarms_of
-from gangd.controller.keeper import Keeper
+from gangd.controller.lead.keeper import Keeper
+from gangd.controller.nodes.uplink import COMING_OVER_NS, Times, UnknownAgentError, Uplink
 from gangd.controller.orders import Orders
-from gangd.controller.policy import Policy, Rule, Rules
-from gangd.controller.preflight import check_slurm
-from gangd.controller.slicefiles import NAME
-from gangd.controller.slicelog import SliceLog, read_slices
-from gangd.controller.uplink import COMING_OVER_NS, Times, UnknownAgentError, Uplink
-from gangd.controller.view import ClusterView
+from gangd.controller.site.controller_config import Config, Saying, load_config
+from gangd.controller.site.job_policy import Policy, Rule, Rules
+from gangd.controller.site.preflight import check_slurm
+from gangd.controller.site.slurm_view import ClusterView
+from gangd.controller.slice_record.slicefiles import NAME
+from gangd.controller.slice_record.slicelog import SliceLog, read_slices
 from gangd.core import (
     AgentJoined,
     AgentLost,

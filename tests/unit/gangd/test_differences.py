@@ -18,9 +18,9 @@ from foundation.slurm import (
     Reservation,
     UnreadableJob,
 )
-from gangd.config import Config
-from gangd.controller.sayings import policy_of
-from gangd.controller.view import ClusterView
+from gangd.controller.site.controller_config import Config
+from gangd.controller.site.sayings import policy_of
+from gangd.controller.site.slurm_view import ClusterView
 from gangd.core import (
     AgentJoined,
     CoreMap,

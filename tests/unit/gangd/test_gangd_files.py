@@ -11,10 +11,10 @@ from foundation.errors import TrustError, UsageError
 from foundation.in_memory import live_folder, stand_in
 from gangd.agent.assemble import Settings, _lock
 from gangd.agent.hammer import thaw_recorded
-from gangd.config import Config, load_config
-from gangd.controller.keeper import Keeper
-from gangd.controller.preflight import hides_jobs
-from gangd.controller.slicelog import SliceLog
+from gangd.controller.lead.keeper import Keeper
+from gangd.controller.site.controller_config import Config, load_config
+from gangd.controller.site.preflight import hides_jobs
+from gangd.controller.slice_record.slicelog import SliceLog
 from gangd.curve_keys import load_agent_keys, load_controller_keys, make_keys
 from gangd.guardian.place import ledger_folders, state_path
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import HostError, TrustError, UsageError
-from gangd.config import Config, load_config
-from gangd.controller.keeper import Keeper
-from gangd.controller.lead import LEADER_NAME, Candidate, Lead, Leader, LeadFile
+from gangd.controller.lead.keeper import Keeper
+from gangd.controller.lead.leadership import LEADER_NAME, Candidate, Lead, Leader, LeadFile
+from gangd.controller.site.controller_config import Config, load_config
 
 SECOND = 1_000_000_000
 
@@ -63,7 +63,7 @@ def test_of_two_that_claim_a_term_one_gets_it(
     file: LeadFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert file.claim(None) is not None
-    monkeypatch.setattr("gangd.controller.lead.names_in", lambda _: [])  # it had looked before
+    monkeypatch.setattr("gangd.controller.lead.leadership.names_in", lambda _: [])  # it had looked before
     assert file.claim(None) is None
     assert sorted(path.name for path in tmp_path.iterdir()) == [LEADER_NAME, "term-1"]
 

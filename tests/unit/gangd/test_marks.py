@@ -12,10 +12,10 @@ from foundation.errors import ClusterError
 from foundation.slurm import FakeSlurm, Job, Node, SubmitRequest
 from foundation.slurm.faults import SlurmUnreachableError
 from foundation.slurm.marks import MarkField
-from gangd.config import Config
-from gangd.controller.examine import check_marks
-from gangd.controller.marks import AT_ONCE, EVERY_S, Marks
-from gangd.controller.slurm_worker import Answer, Failed, Looked, Marked, SlurmWorker
+from gangd.controller.site.controller_config import Config
+from gangd.controller.site.examine_slurm import check_marks
+from gangd.controller.site.marks import AT_ONCE, EVERY_S, Marks
+from gangd.controller.site.slurm_worker import Answer, Failed, Looked, Marked, SlurmWorker
 from gangd.core import BeganToShare
 from tests.fixtures.core_bench import Bench, only
 

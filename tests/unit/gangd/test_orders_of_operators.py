@@ -32,10 +32,10 @@ from gangd.control.order_requests import (
 )
 from gangd.control.order_server import MOST_OF_A_USER, PATIENCE_NS, SOCKET_NAME, ControlServer
 from gangd.control.permission import Facts, Peer, refusal
-from gangd.controller.keeper import Keeper
+from gangd.controller.lead.keeper import Keeper
 from gangd.controller.operators import Operators
-from gangd.controller.policy import Policy
-from gangd.controller.view import ClusterView
+from gangd.controller.site.job_policy import Policy
+from gangd.controller.site.slurm_view import ClusterView
 from gangd.core import CoreMap
 
 ROOT, GANGD, ALICE, BOB = 0, 990, 1000, 1001

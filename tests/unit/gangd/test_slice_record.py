@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import InputError, OutputError
-from gangd.controller.slicefiles import HOUR_NS, NAME, Retention, part_name
-from gangd.controller.slicefollow import SliceFollower
-from gangd.controller.slicelog import SliceLog, read_slices
+from gangd.controller.slice_record.slicefiles import HOUR_NS, NAME, Retention, part_name
+from gangd.controller.slice_record.slicefollow import SliceFollower
+from gangd.controller.slice_record.slicelog import SliceLog, read_slices
 from gangd.core import SliceRow
 from tests.fixtures.gang_host import until
 from tests.fixtures.tier import choose
@@ -212,8 +212,8 @@ def test_a_follower_waits_for_the_rest_of_a_line_and_may_begin_at_the_end(tmp_pa
 _WRITER = """
 import sys
 from pathlib import Path
-from gangd.controller.slicefiles import Retention
-from gangd.controller.slicelog import SliceLog
+from gangd.controller.slice_record.slicefiles import Retention
+from gangd.controller.slice_record.slicelog import SliceLog
 from gangd.core import SliceRow
 log = SliceLog(Path(sys.argv[1]), 0.0, 0, 0o600, Retention(bytes=1_000, parts=10_000))
 number = int(sys.argv[2])

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from foundation.errors import ClusterError, TrustError
-from gangd.controller.slicelog import SliceLog
-from gangd.controller.status import NodeStatus, Status
+from gangd.controller.controller_status import NodeStatus, Status
+from gangd.controller.slice_record.slicelog import SliceLog
 from osub.cli.main import run
 from osub.live.gang import AUTO, NONE, collector_of, find_gang
 

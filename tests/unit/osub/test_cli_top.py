@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from deploy.local import Gang
-from gangd.controller.status import AlarmStatus, JobStatus, NodeStatus, Role, Status
+from gangd.controller.controller_status import AlarmStatus, JobStatus, NodeStatus, Role, Status
 from osub.cli.main import run
 from osub.cli.top.frame import Screen, frame
 from osub.live.gangd_state import Pulse

@@ -15,8 +15,8 @@ from typing import IO
 
 from foundation.errors import InputError
 from foundation.trust import open_entry
-from gangd.controller.slicefiles import NAME, part_name, parts_in
-from gangd.controller.slicelog import Row, SliceLines
+from gangd.controller.slice_record.slicefiles import NAME, part_name, parts_in
+from gangd.controller.slice_record.slicelog import Row, SliceLines
 
 
 class SliceFollower:

@@ -19,22 +19,22 @@ import zmq
 from foundation.errors import OsubError
 from foundation.notify import Notifier
 from foundation.slurm import SlurmClient
-from gangd.config import Config
 from gangd.controller.alarms import alarm_of, alarms_of
-from gangd.controller.comeback import ANNOUNCE_NS, Comeback
-from gangd.controller.fanout import Fanout
+from gangd.controller.controller_metrics import ControllerMetrics, Told, census
+from gangd.controller.controller_status import Status, Vitals, describe
 from gangd.controller.intake import Intake
-from gangd.controller.keeper import Keeper
-from gangd.controller.metrics import ControllerMetrics, Told, census
+from gangd.controller.lead.keeper import Keeper
+from gangd.controller.nodes.comeback import ANNOUNCE_NS, Comeback
+from gangd.controller.nodes.fanout import Fanout
+from gangd.controller.nodes.uplink import Uplink
 from gangd.controller.operators import Operators
 from gangd.controller.orders import Orders
-from gangd.controller.sayings import policy_of
-from gangd.controller.slicelog import SliceLog
-from gangd.controller.slurm_worker import Answer, Checked, Failed, Looked, Marked, SlurmWorker
-from gangd.controller.status import Status, Vitals, describe
-from gangd.controller.unread import Unread, unplaced
-from gangd.controller.uplink import Uplink
-from gangd.controller.view import ClusterView
+from gangd.controller.site.controller_config import Config
+from gangd.controller.site.sayings import policy_of
+from gangd.controller.site.slurm_view import ClusterView
+from gangd.controller.site.slurm_worker import Answer, Checked, Failed, Looked, Marked, SlurmWorker
+from gangd.controller.site.unread import Unread, unplaced
+from gangd.controller.slice_record.slicelog import SliceLog
 from gangd.core import (
     AgentState,
     Alarm,

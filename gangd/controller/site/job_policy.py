@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from foundation.slurm import Job
-from gangd.controller.apart import PairRule
+from gangd.controller.site.kept_apart import PairRule
 from gangd.core import Hold
 
 WEIGHT_WORD = "gangd-weight="

@@ -8,9 +8,9 @@ from dataclasses import replace
 from foundation.slurm import Job, JobSnapshot, Node, Reservation
 from foundation.slurm import JobState as SlurmState
 from gangd.control.order_book import OrderBook
-from gangd.controller.apart import Seat, Seats
-from gangd.controller.policy import Policy
-from gangd.controller.reserved import latest_end
+from gangd.controller.site.job_policy import Policy
+from gangd.controller.site.kept_apart import Seat, Seats
+from gangd.controller.site.reserved import latest_end
 from gangd.core import CoreMap, Hold, InvalidEvent, JobState, JobView
 
 STATES = {

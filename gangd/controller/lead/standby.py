@@ -17,9 +17,9 @@ import zmq
 from foundation.errors import OsubError, OutputError
 from foundation.notify import Notifier
 from foundation.trust import make_folder
-from gangd.config import MS, Config
-from gangd.controller.keeper import Keeper
-from gangd.controller.lead import Candidate, Lead, LeadFile
+from gangd.controller.lead.keeper import Keeper
+from gangd.controller.lead.leadership import Candidate, Lead, LeadFile
+from gangd.controller.site.controller_config import MS, Config
 from gangd.wire import WireError
 from gangd.wire.sockets import ControllerSockets
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from foundation.records import SliceRecord
-from gangd.controller.slicelog import Whose
+from gangd.controller.slice_record.slicelog import Whose
 
 _HELD = ("held", "leftover")
 

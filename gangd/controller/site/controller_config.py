@@ -12,7 +12,7 @@ from foundation.config import load_toml
 from foundation.errors import UsageError
 from foundation.slurm.marks import MarkField
 from foundation.trust import read_trusted
-from gangd.controller.slicefiles import HOUR_NS, MIB, Retention
+from gangd.controller.slice_record.slicefiles import HOUR_NS, MIB, Retention
 from gangd.core import InvalidSettings, Settings
 from gangd.monitor.address import Address, read_address
 from gangd.wire import Bounds
@@ -117,7 +117,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         ``PrivateData`` hides jobs or nodes.
     partitions, qos, accounts, users
         What is said of the jobs of a partition, a QOS, an account, a user; precedence:
-        ``gangd.controller.policy``.
+        ``gangd.controller.site.job_policy``.
     most_job_weight
         Factor on its weight that a job may ask for at most, by ``gangd-weight=F`` in its comment.
     pairing

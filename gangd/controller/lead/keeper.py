@@ -15,7 +15,7 @@ from foundation.trust import make_folder, open_own, read_file
 from foundation.whole_file import write_in
 from gangd.control.order_requests import Order
 from gangd.control.order_server import ControlServer
-from gangd.controller.lead import Alone, Lead
+from gangd.controller.lead.leadership import Alone, Lead
 from gangd.core import Remembered
 from gangd.wire import Controller
 from gangd.wire.wire_fields import NodeName

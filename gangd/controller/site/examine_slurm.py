@@ -16,8 +16,8 @@ from foundation.errors import ClusterError
 from foundation.slurm import SlurmClient
 from foundation.slurm.library import release
 from foundation.slurm.marks import EXTRA_SINCE, MarkField
-from gangd.config import Config, Saying
-from gangd.controller.preflight import check_slurm, hides_jobs
+from gangd.controller.site.controller_config import Config, Saying
+from gangd.controller.site.preflight import check_slurm, hides_jobs
 
 FREE_TO_NAME = (
     "accounts has rules, and Slurm does not enforce accounts (AccountingStorageEnforce): "

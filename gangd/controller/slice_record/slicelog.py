@@ -20,7 +20,14 @@ from foundation.errors import InputError, OutputError
 from foundation.records import SliceRecord, SliceRole
 from foundation.slurm import Job, JobSnapshot
 from foundation.trust import make_folder, open_own
-from gangd.controller.slicefiles import NAME, Retention, open_record, prune, rotate, size_of_parts
+from gangd.controller.slice_record.slicefiles import (
+    NAME,
+    Retention,
+    open_record,
+    prune,
+    rotate,
+    size_of_parts,
+)
 from gangd.core import SliceRow
 
 SECOND_NS = 1_000_000_000

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
-from gangd.controller.status import Status
+from gangd.controller.controller_status import Status
 from gangd.core import AgentState, GangScheduler, Hold
 from gangd.core.terms.states import GangState
 from gangd.monitor.histogram import Histogram

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gangd.config import MS, Config, Saying
-from gangd.controller.apart import PairRule, read_pairs
-from gangd.controller.policy import Policy, Rule, Rules
+from gangd.controller.site.controller_config import MS, Config, Saying
+from gangd.controller.site.job_policy import Policy, Rule, Rules
+from gangd.controller.site.kept_apart import PairRule, read_pairs
 from gangd.core import Hold
 
 

@@ -17,8 +17,8 @@ from foundation.errors import InputError
 from gangd.control.order_book import Survey
 from gangd.control.order_requests import MOST_TOLD, Order
 from gangd.controller.alarms import Raised
-from gangd.controller.keeper import STATUS_NAME
-from gangd.controller.uplink import AgentInfo
+from gangd.controller.lead.keeper import STATUS_NAME
+from gangd.controller.nodes.uplink import AgentInfo
 from gangd.core import CoreMap, GangScheduler, Hold
 from gangd.core.jobs.gang import Gang
 from gangd.core.terms.states import GangState

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from foundation.slurm import Job
 from foundation.slurm.marks import MarkField
-from gangd.controller.view import STATES
+from gangd.controller.site.slurm_view import STATES
 
 AT_ONCE = 50
 """Jobs marked by one command, some 0.2 s of it."""

@@ -12,7 +12,7 @@ from functools import partial
 
 import msgspec
 
-from gangd.controller.jurisdiction import own_words
+from gangd.controller.nodes.jurisdiction import own_words
 from gangd.core import AgentJoined, AgentLost, AgentState, CoreMap, NodeReport, Place, Sample, SliceUse
 from gangd.core.terms.scheduler_events import Event
 from gangd.core.terms.timebase import Timebase
