@@ -130,10 +130,19 @@ class LibrarySource:
         Returns what loads the jobs; raises UnknownFormatError where there is none (``fitting_load``).
     user_name
         Returns the name of a user id.
+    waiting_in_full
+        Whether also of jobs that wait everything is read that was written about them.
     """
 
-    def __init__(self, begin: Callable[[], Load], user_name: Callable[[int], str] | None = None) -> None:
+    def __init__(
+        self,
+        begin: Callable[[], Load],
+        user_name: Callable[[int], str] | None = None,
+        *,
+        waiting_in_full: bool = True,
+    ) -> None:
         self._begin = begin
+        self._waiting_in_full = waiting_in_full
         self._load: Load | None = None
         self._user_name = user_name or _Names()
 
@@ -160,7 +169,7 @@ class LibrarySource:
         jobs, unreadable = [], []
         for record in records:
             try:
-                jobs.append(library_job(record, find, self._user_name))
+                jobs.append(library_job(record, find, self._user_name, waiting_in_full=self._waiting_in_full))
             except BadRecordError as error:
                 unreadable.append(UnreadableJob(record.id, str(error)))
             except (
@@ -175,7 +184,9 @@ class LibrarySource:
         return snapshot_of(jobs, unreadable)
 
 
-def library_job(record: LibraryJob, find: FindNode, user_name: Callable[[int], str]) -> Job:
+def library_job(
+    record: LibraryJob, find: FindNode, user_name: Callable[[int], str], *, waiting_in_full: bool = True
+) -> Job:
     """Return a job.
 
     Raises
@@ -197,9 +208,10 @@ def library_job(record: LibraryJob, find: FindNode, user_name: Callable[[int], s
     code, signal = _exit(record, state) if begun else (0, None)
     array, het = record.array_id, record.heterogeneous_id
     waits_as_array = array is not None and record.array_tasks_waiting is not None
+    told = begun or waiting_in_full
     return Job(
         job_id=record.id,
-        name=record.name,
+        name=record.name if told else None,
         user=user_name(record.user_id),
         uid=record.user_id,
         partition=record.partition.partition(",")[0],
@@ -219,13 +231,13 @@ def library_job(record: LibraryJob, find: FindNode, user_name: Callable[[int], s
         preempt_time=record.preempt_time,
         exit_code=code,
         exit_signal=signal,
-        features=",".join(record.constraints) or None,
-        comment=record.comment,
-        admin_comment=record.admin_comment,
+        features=",".join(record.constraints) or None if told else None,
+        comment=record.comment if told else None,
+        admin_comment=record.admin_comment if told else None,
         batch_host=record.batch_host if begun else None,
-        account=record.account,
-        qos=record.qos,
-        reservation=record.reservation,
+        account=record.account if told else None,
+        qos=record.qos if told else None,
+        reservation=record.reservation if told else None,
     )
 
 

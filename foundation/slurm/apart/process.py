@@ -33,6 +33,7 @@ from foundation.slurm.apart.frames import (
 )
 from foundation.slurm.command import CommandSlurm
 from foundation.slurm.library import LibrarySource, fitting_load, is_installed
+from foundation.slurm.library_pulse import LibraryPulse, QuietLibrary
 from foundation.slurm.nodebook import NodeBook
 from foundation.slurm.sources import ChosenSource, JobSource
 from foundation.slurm.types import Job, JobSnapshot, Node, UnreadableJob
@@ -123,7 +124,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the process."""
     parser = argparse.ArgumentParser(prog="foundation.slurm.apart.process", description=__doc__)
     parser.add_argument("--conf", type=Path, help="slurm.conf; without it the environment's Slurm")
-    parser.add_argument("--alive", action="store_true", help="tell of no jobs that are over")
+    parser.add_argument(
+        "--alive", action="store_true", help="tell of no jobs that are over, and little of those that wait"
+    )
     parser.add_argument("--source", choices=("any", LIBRARY, COMMANDS), default="any")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who asks ends us
@@ -134,7 +137,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     client = CommandSlurm(options.conf)
     sources: dict[str, JobSource] = {}
     if options.source == LIBRARY or (options.source == "any" and is_installed()):
-        sources[LIBRARY] = LibrarySource(lambda: fitting_load(client.version))
+        library = LibrarySource(lambda: fitting_load(client.version), waiting_in_full=not options.alive)
+        sources[LIBRARY] = QuietLibrary(library, LibraryPulse())
     if options.source != LIBRARY:
         sources[COMMANDS] = client.source
     reader = Reader(ChosenSource(sources), client.book, all_jobs=not options.alive)

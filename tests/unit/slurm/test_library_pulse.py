@@ -1,0 +1,194 @@
+"""Whether anything has changed, by Slurm's C library: little is asked, and a change is seen at once."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from foundation.slurm import JobSnapshot
+from foundation.slurm.library import LibrarySource
+from foundation.slurm.library_pulse import FULL_EVERY_S, LibraryPulse, QuietLibrary, _path_of_loaded
+from foundation.slurm.nodebook import NodeBook
+from foundation.slurm.types import Job
+from tests.unit.slurm.test_library import NODES, Record
+
+LIBRARY = r"""
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+typedef struct { long last_backfill, last_update; uint32_t count; void *jobs; } answer_t;
+static long changed, now;
+void set(long at, long clock) { changed = at; now = clock; }
+int slurm_load_jobs(long since, answer_t **to, uint16_t flags) {
+  if (flags != 3 || now < 0) { errno = 2000; return -1; }
+  if (since - 1 >= changed) { errno = 1900; return -1; }
+  *to = calloc(1, sizeof(answer_t));
+  (*to)->last_update = now;
+  return 0;
+}
+void slurm_free_job_info_msg(answer_t *one) { free(one); }
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler here (apt-get install gcc)")
+    folder = tmp_path_factory.mktemp("lib")
+    (folder / "slurm.c").write_text(LIBRARY)
+    made = folder / "libslurm.so.99"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", made, folder / "slurm.c"], check=True, timeout=60)
+    return made
+
+
+def test_the_library_tells_when_it_was_asked_and_that_nothing_has_changed_since(library: Path) -> None:
+    pulse = LibraryPulse(library)
+    loaded = pulse._loaded()
+    assert loaded is not None
+    now_s = int(time.time())
+    loaded.set(now_s - 100, now_s)
+    assert pulse.since(0) == now_s
+    assert pulse.since(now_s) == 0
+    loaded.set(now_s, now_s + 1)  # within the second of the answer before
+    assert pulse.since(now_s) == now_s + 1
+    loaded.set(0, -1)  # slurmctld is away
+    assert pulse.since(now_s) is None
+    assert pulse.since(0) is None
+    loaded.set(0, 12345)  # another kind of answer
+    assert pulse.since(0) is None
+
+
+def test_without_a_library_nothing_is_known(tmp_path: Path) -> None:
+    assert LibraryPulse(tmp_path / "libslurm.so").since(0) is None
+    (tmp_path / "libslurm.so").write_text("no library")
+    assert LibraryPulse(tmp_path / "libslurm.so").since(0) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (
+            "7f00-7f01 r-xp 0 0 0   /usr/lib/x86_64-linux-gnu/libslurm.so.38.0.0",
+            "/usr/lib/x86_64-linux-gnu/libslurm.so.38.0.0",
+        ),
+        ("7f00-7f01 r-xp 0 0 0   /usr/lib/slurm/libslurmfull.so", "/usr/lib/slurm/libslurmfull.so"),
+        (
+            "7f00-7f01 r-xp 0 0 0   /usr/lib/slurm-wlm/libslurmfull-22.05.8.so",
+            "/usr/lib/slurm-wlm/libslurmfull-22.05.8.so",
+        ),
+        ("7f00-7f01 r-xp 0 0 0   /tmp/libslurm.so (deleted)", None),
+        ("7f00-7f01 r-xp 0 0 0   /usr/lib/libslurmdb.so", None),
+        ("", None),
+    ],
+)
+def test_the_library_is_the_one_that_is_loaded(tmp_path: Path, line: str, found: str | None) -> None:
+    maps = tmp_path / "maps"
+    maps.write_text(f"7e00-7e01 r-xp 0 0 0   /usr/lib/libc.so.6\n{line}\n")
+    assert _path_of_loaded(maps) == (None if found is None else Path(found))
+
+
+class World:
+    """Jobs, a library that reads them, and a pulse; a second passes with each look."""
+
+    def __init__(self) -> None:
+        self.jobs = [Record(id=1)]
+        self.now_s = self.changed_s = 1_000
+        self.reads = self.asked = 0
+        self.knows = True
+        source = LibrarySource(lambda: self._load, lambda _: "root")
+        self.source = QuietLibrary(source, self, clock=lambda: float(self.now_s))
+        self.book = NodeBook(lambda: NODES)
+
+    def _load(self) -> list[Record]:
+        self.reads += 1
+        return list(self.jobs)
+
+    def since(self, instant_s: int) -> int | None:
+        self.asked += 1
+        if not self.knows:
+            return None
+        return 0 if instant_s and instant_s - 1 >= self.changed_s else self.now_s
+
+    def look(self) -> JobSnapshot:
+        self.now_s += 1
+        return self.source.read(self.book)
+
+    def change(self, *jobs: Record) -> None:
+        self.jobs, self.changed_s = list(jobs), self.now_s
+
+
+def test_while_nothing_changes_no_job_is_read() -> None:
+    world = World()
+    first = [world.look() for _ in range(3)][-1]
+    reads = world.reads
+    assert all(world.look() is not None for _ in range(10))
+    assert world.look() == first
+    assert world.reads == reads
+
+
+def test_a_change_is_seen_at_the_next_look() -> None:
+    world = World()
+    for _ in range(6):
+        world.look()
+    world.change(Record(id=1), Record(id=2))
+    assert [job.job_id for job in world.look().jobs] == [1, 2]
+    world.change(Record(id=2))
+    assert [job.job_id for job in world.look().jobs] == [2]
+
+
+def test_a_change_at_any_instant_is_seen(count: int = 12) -> None:
+    for quiet in range(count):
+        world = World()
+        for _ in range(quiet):
+            world.look()
+        world.change(Record(id=3))
+        assert [job.job_id for job in world.look().jobs] == [3], quiet
+        assert [job.job_id for job in world.look().jobs] == [3], quiet
+
+
+def test_while_jobs_come_and_go_nothing_is_asked_beside() -> None:
+    world = World()
+    for number in range(10):
+        world.change(Record(id=number + 1))
+        world.look()
+    assert (world.asked, world.reads) == (0, 10)
+
+
+def test_a_full_look_comes_now_and_then_and_where_nothing_is_known_always() -> None:
+    world = World()
+    for _ in range(5):
+        world.look()
+    reads = world.reads
+    world.now_s += int(FULL_EVERY_S)
+    world.look()
+    assert world.reads == reads + 1
+    world.knows = False
+    reads = world.reads
+    for _ in range(5):
+        world.look()
+    assert world.reads == reads + 5
+
+
+def test_of_jobs_that_wait_gangd_reads_little() -> None:
+    words = {"name": "n", "comment": "c", "admin_comment": "a", "qos": "q", "reservation": "r"}
+    waits, runs = Record(id=1, state="PENDING", **words), Record(id=2, **words)
+
+    def read(*, full: bool) -> dict[int, Job]:
+        source = LibrarySource(lambda: lambda: [waits, runs], lambda _: "root", waiting_in_full=full)
+        return {job.job_id: job for job in source.read(NodeBook(lambda: NODES)).jobs}
+
+    some, whole = read(full=False), read(full=True)
+    assert some[2] == whole[2]
+    assert (some[1].name, some[1].comment, some[1].qos, some[1].account) == (None, None, None, None)
+    assert (some[1].state, some[1].uid, some[1].partition) == (
+        whole[1].state,
+        whole[1].uid,
+        whole[1].partition,
+    )
+    assert whole[1].name == "n"
