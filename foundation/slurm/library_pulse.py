@@ -69,9 +69,10 @@ class LibraryPulse:
         code = library.slurm_load_jobs(ctypes.c_long(instant_s), ctypes.byref(answer), flags)
         if code:
             return 0 if instant_s and ctypes.get_errno() == NO_CHANGE else None
-        if not answer:
+        try:
+            told = int(answer.contents.last_update)
+        except ValueError:  # no answer, and no error
             return None
-        told = int(answer.contents.last_update)
         library.slurm_free_job_info_msg(answer)
         return told if abs(told - self._wall()) < _PLAUSIBLE_S else None
 
