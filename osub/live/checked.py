@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from foundation.errors import UsageError
+from foundation.errors import InputError, UsageError
 from osub.live.alone import batch_jobs, lone_jobs
 from submitter.plan import PlannedJob
 from workloads.rrba.calibration_kinds import Kind, target_of
@@ -68,11 +68,15 @@ def check_jobs(
 
     Raises
     ------
+    InputError
+        There is no such file of step times.
     UsageError
         No batch job has a target.
     ClusterError, HostError
         The cluster has other jobs; a job failed.
     """
+    if not calibration.is_file():
+        raise InputError(f"there is no {calibration}: `osub workloads calibrate` makes one")
     pairs = batch_jobs(cluster, trace, apps, speedup, interactive_queue)
     targets = [(target_s, job, kind) for job, kind in pairs if (target_s := target_of(job.args)) is not None]
     if not targets:

@@ -14,7 +14,7 @@ from typing import Any
 
 from foundation.errors import ClusterError, HostError
 from foundation.slurm import SlurmClient, SubmitRequest
-from submitter.follow import read_stamps
+from submitter.follow import last_words, read_stamps
 from submitter.plan import RRBA, PlannedJob, Target, batch_script
 from workloads.rrba.calibration_kinds import Kind
 
@@ -153,10 +153,6 @@ class LoneJobs:
         folder = self._folder / "jobs"
         stamps = read_stamps(folder, self._count)
         if stamps.exit_code != 0 or stamps.start_ms is None or stamps.end_ms is None:
-            try:
-                words = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            except OSError:
-                words = []
-            raise HostError(f"rrba ended with code {stamps.exit_code}: {words[-1] if words else 'no output'}")
+            raise HostError(f"rrba ended with code {stamps.exit_code}: {last_words(output) or 'no output'}")
         report = json.loads((folder / f"{self._count}.report").read_text(encoding="utf-8"))
         return Outcome((stamps.end_ms - stamps.start_ms) / 1000, report)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from submitter.follow.following import Following
 from submitter.follow.job_copies import CLAIM, choose_copy, job_name, own_jobs
 from submitter.follow.job_rows import Submission, planned_row, submitted_row
-from submitter.follow.job_stamps import JOBS_FOLDER, last_line, read_stamps
+from submitter.follow.job_stamps import JOBS_FOLDER, read_stamps
+from submitter.follow.last_words import last_words
 from submitter.follow.reconcile import disagreements, submissions
 from submitter.follow.slurm_poll import Poll
 
@@ -18,7 +19,7 @@ __all__ = [
     "choose_copy",
     "disagreements",
     "job_name",
-    "last_line",
+    "last_words",
     "own_jobs",
     "planned_row",
     "read_stamps",

@@ -13,13 +13,10 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from foundation.one_line import one_line
-
 _T = TypeVar("_T")
 _MS = Annotated[int, msgspec.Meta(ge=0, le=10**14)]
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=10**11)]
 _MOST_BYTES = 1 << 20
-_MOST_SAID = 4096
 JOBS_FOLDER = "jobs"
 
 
@@ -85,17 +82,6 @@ def look_again(folder: Path) -> None:
     """Make a network file system ask its server what is in the folder now."""
     with suppress(OSError):
         list(folder.iterdir())
-
-
-def last_line(path: Path) -> str | None:
-    """Return the last line that a job printed, None where there is none."""
-    try:
-        with path.open("rb") as stream:
-            stream.seek(max(0, path.stat().st_size - _MOST_SAID))
-            lines = stream.read(_MOST_SAID).decode(errors="replace").splitlines()
-    except OSError:
-        return None
-    return next((one_line(line.strip()) for line in reversed(lines) if line.strip()), None)
 
 
 def _read(path: Path, kind: type[_T]) -> _T | None:

@@ -23,7 +23,7 @@ from submitter.follow import (
     Following,
     Poll,
     disagreements,
-    last_line,
+    last_words,
     planned_row,
     submissions,
     submitted_row,
@@ -289,13 +289,13 @@ class Replay:
         return dict(Counter(self._following.reasons.values()).most_common())
 
     def failure(self) -> str | None:
-        """Return a job that failed, its exit code and the last line that it printed; None where none did."""
+        """Return a job that failed, its exit code and why, in its own words; None where none did."""
         failed = (entry.job for entry in self._following.entries.values() if entry.job.state == "FAILED")
         row = next(failed, None)
         if row is None:
             return None
         output = self.path / JOBS_FOLDER / f"{row.trace_job}.out"
-        said = last_line(output)
+        said = last_words(output)
         return f"job {row.trace_job} with exit code {row.exit_code}" + (
             f": {said} ({output})" if said else ""
         )
