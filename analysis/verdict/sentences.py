@@ -110,10 +110,13 @@ def _taken(degradation: Difference) -> str:
 def about_evidence(found: Paired, *, simulated: bool) -> str:
     """Say what the intervals are of, and whether that is enough."""
     jobs = f"{found.jobs:,} job{'' if found.jobs == 1 else 's'}"
+    gives = "gives" if found.jobs == 1 else "give"
     if found.evidence == "repeats":
         return f"Evidence: {found.runs[0]} and {found.runs[1]} runs of {jobs}; 95% intervals over runs."
     if found.evidence == "too few jobs":
-        return f"Evidence: not enough. {jobs} in one run each give no interval: repeat the runs or add jobs."
+        return (
+            f"Evidence: not enough. {jobs} in one run each {gives} no interval: repeat the runs or add jobs."
+        )
     over = "95% intervals over batches of them"
     if found.evidence == "blocks":
         over = "95% intervals over the times that the same few were repeated"

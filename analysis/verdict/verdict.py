@@ -91,8 +91,19 @@ def verdict_of(
         for one in (*_of_settings(groups), *_of_gangs(groups))
     ]
     simulated = all(run.info.kind == "simulated" for run in runs)
-    told = dict.fromkeys(about_evidence(_found(finding), simulated=simulated) for finding in findings)
+    told = tuple(_evidence(findings, simulated=simulated))
     return Verdict(findings=tuple(findings), evidence=(*map(about_unfit, unfit.items()), *told), unfit=unfit)
+
+
+def _evidence(findings: Sequence[Finding], *, simulated: bool) -> Iterator[str]:
+    """Yield what the findings stand on; where that differs, with what it is said of."""
+    about: dict[str, list[str]] = {}
+    for one in findings:
+        sentence = about_evidence(_found(one), simulated=simulated)
+        about.setdefault(sentence, []).append(f"{one.other} against {one.reference}")
+    for sentence, pairs in about.items():
+        whose = f"Evidence for {' and '.join(pairs)}:"
+        yield sentence if len(about) == 1 else sentence.replace("Evidence:", whose, 1)
 
 
 def _unfit(runs: Sequence[Run], options: MetricOptions) -> dict[str, str]:

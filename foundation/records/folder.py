@@ -70,7 +70,9 @@ def new_folder(path: Path) -> Iterator[Path]:
 def refuse_existing(path: Path) -> None:
     """Fail if ``path`` is anything but absent or an empty folder."""
     if (path / INFO_NAME).exists():
-        raise OutputError(f"{path} already holds a run; use --resume or another folder")
+        raise OutputError(
+            f"{path} already holds a run; --resume goes on with one, --force replaces a finished one; or choose another folder"
+        )
     if path.is_dir():
         if any(path.iterdir()):
             raise OutputError(f"{path} is a folder with other files in it; choose another folder")

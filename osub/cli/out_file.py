@@ -9,20 +9,29 @@ import typer
 
 from foundation.errors import OutputError
 
+_INFO_NAME = "run.json"
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist already.")]
 
 
-def clear_run(out: Path, force: bool) -> None:
+def clear_run(out: Path, force: bool, *, resumable: bool = False) -> None:
     """Remove the finished RUN in ``out`` where it may be replaced; any other folder is left as it is.
+
+    What is refused where it may not be replaced says how it can be. A ``resumable`` one is left to whoever
+    goes on with it.
 
     Raises
     ------
     OutputError
-        The RUN is not finished, another process writes it, or it cannot be removed.
+        There is a RUN that may not be replaced: nobody says so, or it is not finished, another process
+        writes it, or it cannot be removed.
     TrustError
         It is another user's.
     """
     if not force:
+        if not resumable and (out / _INFO_NAME).exists():
+            raise OutputError(
+                f"{out} exists already: choose another folder, or add --force to replace the run"
+            )
         return
     # Tables are slow to import, and a file needs none of it.
     from foundation.records.folder import INFO_NAME

@@ -112,5 +112,5 @@ def _spread(
     if most is None or most >= len(ordered):
         return ordered
     if most == 1:
-        return ordered[:1]
+        return [ordered[len(ordered) // 2]]
     return [ordered[round(place * (len(ordered) - 1) / (most - 1))] for place in range(most)]

@@ -184,7 +184,7 @@ def replay(
             if dry_run:
                 _show(draw_up(path, client, wished, apps, danger, lenient=lenient), wished, out)
                 return
-            clear_run(out, force)
+            clear_run(out, force, resumable=True)
             session = Replay.begin(path, out, client, wished, apps, danger=danger, lenient=lenient)
         for told in (*session.kept_apart, *left_out(session.plan), *filter(None, [busy])):
             typer.echo(f"osub: {told}", err=True)

@@ -36,7 +36,8 @@ def check(
 ) -> None:
     """Run a trace's batch jobs alone, one after another, and say how near each comes to its target.
 
-    Exit code 1 where one is off by more than 5% and 0.5 s; targets below a job's start-up are counted apart.
+    Exit code 1 where one is off by more than 5% and 0.5 s, or where none could be judged; targets below a
+    job's start-up are counted apart.
     """
     with Console(stderr=True).status("checking") as spinner:
         rows = check_jobs(
@@ -50,7 +51,8 @@ def check(
             tell=lambda what: spinner.update(what),
         )
     _show_check(rows, as_json)
-    raise typer.Exit(0 if all(row.is_near or row.clipped for row in rows) else 1)
+    judged = [row for row in rows if not row.clipped]
+    raise typer.Exit(0 if judged and all(row.is_near for row in judged) else 1)
 
 
 def _show_check(rows: list[CheckRow], as_json: bool) -> None:
@@ -78,5 +80,7 @@ def _show_check(rows: list[CheckRow], as_json: bool) -> None:
         f"{near} of {len(rows) - clipped} within {AIM_SHARE:.0%} or {AIM_S} s; "
         f"{clipped} clipped: target below start-up"
     )
+    if clipped == len(rows):
+        typer.echo("nothing was judged: every target is below a job's start-up; take a smaller --speedup")
     for warning in warnings:
         typer.echo(f"warning: {warning}")

@@ -138,6 +138,16 @@ def test_few_jobs_are_not_enough(tmp_path: Path) -> None:
     assert verdict.evidence[0].startswith("Evidence: not enough. 9 jobs")
 
 
+def test_evidence_that_differs_says_what_it_is_for(tmp_path: Path) -> None:
+    one = made_run(tmp_path, "one", wait_s=1000, degradation=1, jobs=9)
+    two = made_run(tmp_path, "two", wait_s=1, degradation=1, jobs=9, multiplicity=2)
+    few = made_run(tmp_path, "few", wait_s=1, degradation=1, jobs=1, multiplicity=3)
+    evidence = verdict_of([one, two, few]).evidence
+    assert len(evidence) == 2
+    assert evidence[0].startswith("Evidence for two against one: not enough. 9 jobs in one run each give")
+    assert evidence[1].startswith("Evidence for few against one: not enough. 1 job in one run each gives")
+
+
 def test_a_trace_that_repeats_itself_has_an_interval_over_its_repetitions(tmp_path: Path) -> None:
     one = made_run(tmp_path, "one", wait_s=100, degradation=1, jobs=12, block_jobs=4)
     two = made_run(tmp_path, "two", wait_s=10, degradation=1, jobs=12, block_jobs=4, multiplicity=2)

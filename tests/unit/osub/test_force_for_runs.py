@@ -27,7 +27,9 @@ def test_a_finished_run_is_replaced_when_it_is_said(
     out = tmp_path / "run"
     assert run(words(trace, out, "--label", "old")) == 0
     assert run(words(trace, out, "--label", "new")) == 1
-    assert "exists already" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "exists already" in said
+    assert "--force" in said
     assert load_run(out).info.label == "old"
     assert run(words(trace, out, "--label", "new", "--force")) == 0
     assert load_run(out).info.label == "new"

@@ -125,7 +125,7 @@ def test_the_copy_of_the_trace_has_the_same_text_and_always_the_same_bytes(tmp_p
 
 def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path) -> None:
     create(tmp_path).close()
-    with pytest.raises(OutputError, match="already holds a run; use --resume or another folder"):
+    with pytest.raises(OutputError, match="already holds a run; --resume goes on"):
         create(tmp_path)
 
 
