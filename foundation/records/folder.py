@@ -71,7 +71,8 @@ def refuse_existing(path: Path) -> None:
     """Fail if ``path`` is anything but absent or an empty folder."""
     if (path / INFO_NAME).exists():
         raise OutputError(
-            f"{path} already holds a run; --resume goes on with one, --force replaces a finished one; or choose another folder"
+            f"{path} already holds a run; --resume goes on with one, --force replaces a finished "
+            "one; or choose another folder"
         )
     if path.is_dir():
         if any(path.iterdir()):
