@@ -15,7 +15,8 @@ from simulator.engine.run import Rules
 from simulator.pairing import PairTable, applications_of, read_pair_table
 from simulator.placement import PairedPlacement, Placement, SlurmPlacement, ThesisPlacement
 from simulator.plugin_files import load_plugin
-from simulator.policies.interface import AlonePolicy, QueuePolicy, Value, split_settings
+from simulator.policies.interface import AlonePolicy, QueuePolicy
+from simulator.policies.policy_family import Value, split_settings
 from simulator.policies.policy_registry import family_of
 from simulator.sharing import NoisyNodes, Pairwise, Proportional, SharingModel
 from simulator.simulation import Setting, Workload

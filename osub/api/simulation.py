@@ -231,7 +231,7 @@ def _all_settings(settings: Settings, fit: Fit | None, **named: object) -> tuple
     several = (*texts, *(f"{name}={value}" for name, value in (*pairs, *named_pairs)))
     if fit is None:
         return several
-    from simulator.policies.interface import split_settings
+    from simulator.policies.policy_family import split_settings
 
     known = split_settings(several)
     return (*(text for text in fit.settings if text.partition("=")[0] not in known), *several)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from simulator.policies.interface import Value
+from simulator.policies.policy_family import Value
 
 _WHOLE = re.compile(r"-?[0-9]{1,12}")
 _SPAN = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{2}):([0-9]{2}):([0-9]{2})")

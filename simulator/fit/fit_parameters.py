@@ -8,7 +8,7 @@ import msgspec
 
 from simulator.fit.robust_estimates import Estimate
 from simulator.fit.slurm_latency import Latencies
-from simulator.policies.interface import Value
+from simulator.policies.policy_family import Value
 from simulator.policies.slurm.slurm_family import FAMILY
 
 Source = Literal["configuration", "fitted", "default"]

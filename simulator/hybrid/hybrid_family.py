@@ -15,7 +15,8 @@ from simulator.hybrid.hybrid_build import Mechanism
 from simulator.hybrid.hybrid_job_files import read_lives
 from simulator.hybrid.loop.hybrid_state import COLLECT, NOTHING, PLAN, SHARE
 from simulator.placement import SlurmPlacement, ThesisPlacement
-from simulator.policies.interface import Desk, Family, Option, Value
+from simulator.policies.interface import Desk
+from simulator.policies.policy_family import Family, Option, Value
 from simulator.sharing import Proportional
 
 if TYPE_CHECKING:

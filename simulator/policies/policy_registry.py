@@ -6,8 +6,8 @@ from foundation.errors import UsageError
 from simulator.hybrid import hybrid_family
 from simulator.policies.easy.ncs_plain import EasyNcs
 from simulator.policies.easy.plain_policies import Easy, EasyElsewhere, Fcfs
-from simulator.policies.interface import Family, Option
 from simulator.policies.malleable import malleable_family
+from simulator.policies.policy_family import Family, Option
 from simulator.policies.slurm import slurm_family
 from simulator.timeshare import timeshare_family
 

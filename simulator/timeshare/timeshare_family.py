@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from foundation.units import seconds_to_us
-from simulator.policies.interface import Family, Option, Value
+from simulator.policies.policy_family import Family, Option, Value
 from simulator.timeshare.assumed_memory import MEDIAN, SPREAD
 from simulator.timeshare.step_noise import Noise
 from simulator.timeshare.timeshare_pool import TimeSharing

@@ -14,7 +14,7 @@ from simulator.engine.lives.job_progress import begin
 from simulator.engine.state import event_timers as timers
 from simulator.engine.state.bit_sets import WORD_BITS
 from simulator.engine.state.cluster_view import members, words_of
-from simulator.engine.state.engine_state import NEVER
+from simulator.engine.state.engine_state import NEVER, State
 from simulator.engine.state.life_state import (
     FUTURE,
     LEAVING,
@@ -49,6 +49,18 @@ class Actions(Sight):
 
         ``beside_itself``: it runs, and these are more nodes for it.
         """
+        raise NotImplementedError
+
+    def place(self, job: Job, nodes: int | None = None, off: Sequence[int] = ()) -> Cores | None:
+        """See ``Desk``."""
+        raise NotImplementedError
+
+    def fork(self, state: State) -> Actions:
+        """Return the same on another state."""
+        raise NotImplementedError
+
+    def speed(self, job: int) -> int:
+        """Return the speed of a job's slowest core at its size, in units a microsecond."""
         raise NotImplementedError
 
     def set_speeds(self, job: int) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from simulator.engine.desk.desk_actions import Actions
 from simulator.engine.kernels.field_records import Grid, LazyTable, PlainGrid, Table
 from simulator.engine.lives.job_progress import finish, set_speed, settle
 from simulator.engine.state.cluster_view import running_jobs
@@ -15,9 +16,6 @@ from simulator.engine.state.life_state import Lives
 from simulator.placement import Cores
 from simulator.policies.interface import PolicyError
 from simulator.world import Job
-
-if TYPE_CHECKING:
-    from simulator.engine.desk.stepper import Stepper
 
 _Record = TypeVar("_Record")
 
@@ -79,8 +77,8 @@ def _copied_lives(lives: Lives) -> Lives:
 
 
 def project(
-    desk: Stepper, job: Job, beside: Job | None = None, on: Cores | None = None, nodes: int | None = None
-) -> Stepper:
+    desk: Actions, job: Job, beside: Job | None = None, on: Cores | None = None, nodes: int | None = None
+) -> Actions:
     """Return the pool when the waiting ``job`` could start if nothing else started, but ``beside`` now.
 
     Every job that holds cores counts as busy and goes on until it has done its requested work. All that ends
@@ -106,7 +104,7 @@ def project(
         view.set_speeds(ending)
 
 
-def _let_all_be_busy(view: Stepper, holders: Sequence[int]) -> None:
+def _let_all_be_busy(view: Actions, holders: Sequence[int]) -> None:
     """Give every job that holds cores the requested work that it has left, in one last busy phase."""
     state = view.state
     now_us = state.clock[0].now_us

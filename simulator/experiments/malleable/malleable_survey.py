@@ -11,7 +11,7 @@ from simulator.engine.run import Rules
 from simulator.experiments.malleable.job_windows import Window
 from simulator.experiments.malleable.malleable_measures import Measures, measured
 from simulator.placement import ThesisPlacement
-from simulator.policies.interface import Value
+from simulator.policies.policy_family import Value
 from simulator.policies.policy_registry import family_of
 from simulator.sharing import Proportional
 from simulator.simulation import Setting, simulate

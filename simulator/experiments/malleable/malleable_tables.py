@@ -10,7 +10,7 @@ from analysis.claims import estimate
 from simulator.experiments.malleable.malleable_judging import ALL, NAMES, RIGID_SHARE, value_text
 from simulator.experiments.malleable.malleable_survey import RIGID, SHARES, STRATEGIES, Case, Outcomes
 from simulator.experiments.paper_tables import ABSENT, ExperimentTable
-from simulator.policies.interface import Value
+from simulator.policies.policy_family import Value
 
 FIGURES = {"HASWELL": "Figure 6", "KNL": "Figure 7", "EAGLE": "Figure 8", "THETA": "Figure 9"}
 COLUMNS = {

@@ -13,7 +13,6 @@ from simulator.policies.interface.policy_events import (
     NodeUp,
     Timer,
 )
-from simulator.policies.interface.policy_family import Family, Option, Value, split_settings
 from simulator.policies.interface.policy_rule import Desk, Hearer, PolicyError, Preemption, QueuePolicy
 from simulator.policies.interface.whole_pool import AlonePolicy
 
@@ -24,17 +23,13 @@ __all__ = [
     "Desk",
     "Ended",
     "Event",
-    "Family",
     "Hearer",
     "Left",
     "NodeDown",
     "NodeState",
     "NodeUp",
-    "Option",
     "PolicyError",
     "Preemption",
     "QueuePolicy",
     "Timer",
-    "Value",
-    "split_settings",
 ]

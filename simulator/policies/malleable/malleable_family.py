@@ -12,8 +12,8 @@ import numpy as np
 
 from foundation.errors import UsageError
 from foundation.units import seconds_to_us
-from simulator.policies.interface import Family, Option, Value
 from simulator.policies.malleable.strategies import Malleable, Strategy
+from simulator.policies.policy_family import Family, Option, Value
 from simulator.world import Amdahl, Conversion, Downey, Efficiencies, Fractions, JobLives, Sizes, read_sizes
 
 if TYPE_CHECKING:

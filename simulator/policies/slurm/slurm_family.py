@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foundation.units import US_PER_S, seconds_to_us
-from simulator.policies.interface import Family, Option, Value
+from simulator.policies.policy_family import Family, Option, Value
 from simulator.policies.slurm.slurm_schedulers import Slurm
 
 if TYPE_CHECKING:

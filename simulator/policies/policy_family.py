@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from foundation.errors import UsageError
-from simulator.policies.interface.policy_rule import QueuePolicy
+from simulator.policies.interface import QueuePolicy
 
 if TYPE_CHECKING:
     from simulator.simulation import Workload
