@@ -1,0 +1,80 @@
+"""Nothing imports in a circle: no module, no folder; not even for types or late, in a function."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.structure import (
+    Edges,
+    by_folder,
+    circle_in,
+    imports_of,
+    rooms_of,
+    siblings,
+)
+
+FLOORS_INSIDE = frozenset({"simulator", "workloads"})
+"""Packages of which a folder has floors of its own: what is in between stands on one and carries another."""
+
+
+@pytest.fixture(scope="module")
+def edges() -> Edges:
+    return imports_of(rooms_of(Path(__file__).parents[3]))
+
+
+def test_every_room_is_looked_at(edges: Edges) -> None:
+    assert {"osub", "foundation", "gangd", "simulator", "workloads"} <= set(edges)
+    assert "foundation.errors" in edges["foundation.trust.folders"]
+
+
+def test_no_modules_import_each_other_in_a_circle(edges: Edges) -> None:
+    assert circle_in(edges) is None
+
+
+def test_no_folders_import_each_other_in_a_circle(edges: Edges) -> None:
+    assert circle_in(by_folder(edges)) is None
+
+
+def test_what_lies_side_by_side_imports_in_no_circle(edges: Edges) -> None:
+    found = {package: circle_in(inside) for package, inside in siblings(edges)}
+    assert {package for package, circle in found.items() if circle} <= FLOORS_INSIDE, found
+
+
+def test_a_circle_is_found_however_long_and_told_in_the_order_of_imports() -> None:
+    edges = {"a": frozenset({"b"}), "b": frozenset({"c"}), "c": frozenset({"a"}), "d": frozenset({"a"})}
+    circle = circle_in(edges)
+    assert circle is not None
+    assert circle[0] == circle[-1]
+    assert all(other in edges[one] for one, other in pairwise(circle))
+    assert circle_in({**edges, "c": frozenset({"d"})}) is not None
+    assert circle_in({**edges, "c": frozenset()}) is None
+
+
+def test_folders_are_in_a_circle_although_no_modules_are() -> None:
+    edges: Edges = {
+        "r": frozenset(),
+        "r.one": frozenset(),
+        "r.one.a": frozenset({"r.two.a"}),
+        "r.one.b": frozenset(),
+        "r.two": frozenset(),
+        "r.two.a": frozenset(),
+        "r.two.b": frozenset({"r.one.b"}),
+    }
+    assert circle_in(edges) is None
+    assert circle_in(by_folder(edges)) is not None
+    assert [package for package, inside in siblings(edges) if circle_in(inside)] == ["r"]
+
+
+def test_a_module_beside_a_folder_stands_for_itself() -> None:
+    edges: Edges = {
+        "r": frozenset(),
+        "r.main": frozenset({"r.one.a"}),
+        "r.words": frozenset(),
+        "r.one": frozenset(),
+        "r.one.a": frozenset({"r.words"}),
+    }
+    assert circle_in(by_folder(edges)) is None
+    assert not [package for package, inside in siblings(edges) if circle_in(inside)]
