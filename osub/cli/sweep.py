@@ -1,4 +1,4 @@
-"""``osub sweep``: many settings of a simulation, each once; ``osub sweep tune`` searches for the best."""
+"""``osub sweep``: many settings, each simulated or replayed once; ``osub sweep tune`` searches."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from osub.live.cluster import conf_in
 from osub.sweep.dask_points import Dask
 from osub.sweep.measure import measure, measure_choice
 from osub.sweep.points import point_of
+from osub.sweep.replays import ByKind, Replays
 from osub.sweep.run import Standing, Sweep, run_sweep
 from osub.sweep.slurm_jobs import JobsWanted, SlurmJobs
-from osub.sweep.spec import Parameters, read_spec
+from osub.sweep.spec import KIND, Parameters, read_spec
 from osub.sweep.store import FAILED, TABLE, Store
 from osub.sweep.tell import SHOWN, best_rows, figure
 from osub.sweep.tune import GOALS, Goal, Tried, tune
@@ -91,7 +92,7 @@ def run_command(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Simulate every point of a sweep that is not done yet; write a table, and a page if wanted."""
+    """Simulate or replay every point of a sweep that is not done yet; write a table, and a page if wanted."""
     if sum(choice is not None for choice in (workers, dask, slurm)) > 1:
         raise UsageError("--workers, --dask and --slurm are three ways to run the points: say one")
     if slurm is None and cluster is not None:
@@ -120,6 +121,8 @@ def run_command(
         team = Dask(measure, dask)
     else:
         team = Processes(measure, workers)
+    if any(point.parameters.get(KIND) == "replay" for point in points):
+        team = ByKind(team, Replays(out.resolve()))
     with _bar(len(points)) as watch:
         sweep = run_sweep(points, store, team, tries=tries, watch=watch)
     if html is not None:
@@ -225,7 +228,7 @@ def _tell(sweep: Sweep, out: Path, varied: Sequence[str], *, as_json: bool) -> N
         return
     console = Console()
     console.print(
-        f"{sweep.total:,} points: {sweep.known:,} known, {sweep.done:,} simulated in "
+        f"{sweep.total:,} points: {sweep.known:,} known, {sweep.done:,} run in "
         f"{roughly(sweep.wall_s)}, {len(sweep.failures):,} failed. Table: {out / TABLE}",
         highlight=False,
         markup=False,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foundation.errors import OsubError
-from osub.sweep.spec import SETTING, Parameters
+from osub.sweep.spec import KIND, SETTING, Parameters
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,7 +21,9 @@ def measure(parameters: Parameters) -> Outcome:
     from osub.api.simulation import simulate
 
     began, cpu = time.perf_counter(), time.process_time()
-    plain = {name: value for name, value in parameters.items() if not name.startswith(SETTING)}
+    plain = {
+        name: value for name, value in parameters.items() if name != KIND and not name.startswith(SETTING)
+    }
     settings = {
         name.removeprefix(SETTING): value for name, value in parameters.items() if name.startswith(SETTING)
     }
@@ -33,7 +36,27 @@ def measure(parameters: Parameters) -> Outcome:
     except OsubError as error:
         return {"error": str(error), "wall_s": time.perf_counter() - began}
     figures |= {"wall_s": time.perf_counter() - began, "cpu_s": time.process_time() - cpu}
-    # JSON has no word for what is not a number.
+    return _finite(figures)
+
+
+def figures_of_run(path: Path) -> Outcome:
+    """Return the figures of a RUN that is there; raises InputError."""
+    from osub.api.run import Run
+
+    run = Run(path)
+    metrics = run.metrics()
+    return _finite(
+        figures_of(run.with_measures())
+        | {
+            "jobs": run.jobs.height,
+            "makespan_s": metrics.makespan_s,
+            "utilisation": metrics.utilisation_allocated,
+        }
+    )
+
+
+def _finite(figures: Outcome) -> Outcome:
+    """Return the figures with nothing for what is not a number: JSON has no word for it."""
     return {
         name: value if not isinstance(value, float) or math.isfinite(value) else None
         for name, value in figures.items()

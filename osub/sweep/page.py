@@ -13,6 +13,7 @@ import polars as pl
 from analysis.charts import MUTED, RUN_COLOURS, Chart, arrange
 from analysis.pages.page_content import Block, Grid, Page, Section, Told
 from analysis.pages.page_frame import write_page as framed
+from osub.sweep.spec import KIND
 from osub.sweep.tell import best_rows, pareto
 
 _FIGURES = (
@@ -70,8 +71,14 @@ def _verdict(rows: Sequence[Sequence[str]], head: Sequence[str], varied: Sequenc
 
 def _charts(table: pl.DataFrame, varied: Sequence[str]) -> list[tuple[str, str, go.Figure]]:
     found = []
-    texts = table.with_columns(pl.col(name).cast(pl.String).alias(f"{name} ") for name in varied)
+    # What only points of the other kind have is a dash; who is real and who is simulated is told apart first.
+    varied = sorted((name for name in varied if name in table.columns), key=lambda name: name != KIND)
+    texts = table.with_columns(
+        pl.col(name).cast(pl.String).fill_null("-").alias(f"{name} ") for name in varied
+    )
     told = [f"{name} " for name in varied]
+    if varied[:1] == [KIND]:
+        told = [*told[1:2], *told[:1], *told[2:]]
     if {"wait_mean_s", "degradation_mean"} <= set(table.columns):
         figure = px.scatter(
             texts,

@@ -10,10 +10,11 @@ from functools import cache
 from pathlib import Path
 
 from foundation.errors import InputError
-from osub.sweep.spec import FILES, Parameters
+from osub.sweep.spec import FILES, KIND, Parameters
 
 _ROOMS = ("simulator", "osub", "foundation", "analysis", "workloads", "predictor", "gangd")
 _ELSEWHERE = {("osub", "cli"), ("osub", "sweep"), ("foundation", "slurm")}
+_REPLAYING = ("submitter", "deploy", "gangd", "workloads", "foundation", "analysis")
 _PIECE = 1 << 20
 
 
@@ -33,7 +34,8 @@ def point_of(parameters: Parameters) -> Point:
     }
     # A trace under another name is another's result: tables have the name.
     told["trace_name"] = Path(str(parameters["trace"])).name
-    text = json.dumps([code_version(), told], sort_keys=True)
+    rooms = _REPLAYING if parameters.get(KIND) == "replay" else _ROOMS
+    text = json.dumps([code_version(rooms), told], sort_keys=True)
     return Point(hashlib.sha256(text.encode()).hexdigest()[:32], parameters)
 
 
@@ -44,17 +46,17 @@ def _is_file(name: str, value: object) -> bool:
 
 
 @cache
-def code_version() -> str:
-    """Return a digest of all sources that a simulation's result can depend on."""
+def code_version(rooms: tuple[str, ...] = _ROOMS) -> str:
+    """Return a digest of all sources that a simulation's, or a replay's, result can depend on."""
     digest = hashlib.sha256()
-    for room in _ROOMS:
+    for room in rooms:
         found = importlib.util.find_spec(room)
         assert found is not None
         assert found.origin is not None
         folder = Path(found.origin).parent
         for path in sorted(folder.rglob("*.py")):
             parts = path.relative_to(folder).parts
-            if (room, parts[0]) in _ELSEWHERE:
+            if rooms == _ROOMS and (room, parts[0]) in _ELSEWHERE:
                 continue
             digest.update(f"{room}/{'/'.join(parts)}\0".encode())
             digest.update(hashlib.sha256(path.read_bytes()).digest())

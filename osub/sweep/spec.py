@@ -17,11 +17,23 @@ Value = str | int | float | bool
 Parameters = dict[str, Value]
 
 MOST_POINTS = 1_000_000
-FILES = frozenset({"trace", "pairs", "latency", "failures"})
+FILES = frozenset({"trace", "pairs", "pairing", "latency", "failures", "calibration"})
 """Parameters that name a file or a folder."""
 _MOST_BYTES = 16 << 20
 _NOT_SWEPT = frozenset({"out", "fit", "label", "settings"})
 _TABLES = ("base", "grid", "zip", "point")
+KIND = "kind"
+"""What becomes of a point: it is simulated (``simulate``, without a word), or replayed (``replay``)."""
+KINDS = ("simulate", "replay")
+REPLAYED = (
+    *("trace", "system", "cluster", "multiplicity", "multiplicity_interactive", "interactive_nodes"),
+    *("queues", "gang", "hold", "quantum_ms", "scheduler", "virtual"),
+    *("start", "length", "speedup", "fit", "interactive_queue", "apps", "pairing", "pairing_threshold"),
+    *("oversize", "lenient", "memory", "seed", "trial", "calibration"),
+    *("partition", "interactive_partition", "account", "qos"),
+)
+"""What a replay takes: what ``osub cluster up`` says of a cluster, and options of ``osub replay``."""
+_PATHS = FILES | {"cluster"}
 SETTING = "set."
 """Options of a policy are swept as ``set.NAME``."""
 
@@ -73,11 +85,9 @@ class Spec:
         once = list(
             {tuple(sorted((name, repr(value)) for name, value in one.items())): one for one in found}.values()
         )
-        for point in once:
-            for name in ("trace", "system"):
-                if name not in point:
-                    raise UsageError(f"a point has no {name}: name it under [base], or vary it")
-        return once
+        kinds = {point.get(KIND, KINDS[0]) for point in once}
+        known = {kind: frozenset(known_parameters(str(kind))) for kind in kinds}
+        return [_fitting(point, known) for point in once]
 
     def varied(self) -> list[str]:
         """Return the names of what differs between points, in the order of the file."""
@@ -94,7 +104,8 @@ def read_spec(path: Path) -> Spec:
     InputError
         It cannot be read or is no TOML.
     UsageError
-        It has something that ``osub.simulate`` has not, or lists of different lengths under ``[[zip]]``.
+        It has something that neither a simulation nor a replay has, or lists of different lengths under
+        ``[[zip]]``.
     """
     try:
         with path.open("rb") as stream:
@@ -125,11 +136,43 @@ def read_spec(path: Path) -> Spec:
     return Spec(base, grid, zips, points)
 
 
-def known_parameters() -> list[str]:
-    """Return what can be swept."""
+def known_parameters(kind: str) -> list[str]:
+    """Return what can be swept of a kind of point; raises UsageError for a kind that is none."""
     from osub.api.simulation import simulate
 
+    if kind not in KINDS:
+        raise UsageError(f"a point's kind is {' or '.join(KINDS)}, not {one_line(kind, 60)}")
+    if kind == "replay":
+        return list(REPLAYED)
     return [name for name in inspect.signature(simulate).parameters if name not in _NOT_SWEPT]
+
+
+def _fitting(point: Parameters, known: Mapping[Value, frozenset[str]]) -> Parameters:
+    """Return a point without what only points of the other kind take, where the sweep has both kinds.
+
+    Raises
+    ------
+    UsageError
+        It lacks a trace or a system, or has what its kind does not take.
+    """
+    kind = point.get(KIND, KINDS[0])
+    own = known[kind]
+    strange = [
+        name
+        for name in point
+        if name != KIND and name not in own and not (name.startswith(SETTING) and "policy" in own)
+    ]
+    others = frozenset[str]().union(*known.values())
+    for name in strange:
+        if len(known) == 1 or not (name in others or name.startswith(SETTING)):
+            raise UsageError(
+                f"{name} is nothing that a point of kind {kind} takes; it takes {', '.join(sorted(own))}"
+            )
+    kept = {name: value for name, value in point.items() if name not in strange}
+    for name in ("trace", "system"):
+        if name not in kept and not (name == "system" and "cluster" in kept):
+            raise UsageError(f"a point has no {name}: name it under [base], or vary it")
+    return kept
 
 
 def _several(path: Path, name: str, tables: Mapping[str, object]) -> list[object]:
@@ -161,7 +204,7 @@ def _pairs(path: Path, where: str, table: object) -> list[tuple[str, object]]:
             flat += [(SETTING + option, one) for option, one in value.items()]
         else:
             flat.append((name, value))
-    known = known_parameters()
+    known = list(dict.fromkeys([KIND, *known_parameters("simulate"), *REPLAYED]))
     for name, _ in flat:
         if name not in known and not name.startswith(SETTING):
             near = ", ".join(known)
@@ -176,7 +219,7 @@ def _value(path: Path, name: str, value: object, folder: Path) -> Value:
         raise UsageError(
             f"{path}: {name} takes texts, numbers and true or false, not {one_line(repr(value), 60)}"
         )
-    if name in FILES:
+    if name in _PATHS:
         # As in a shell: beside the file that names it.
         return str((folder / value).resolve()) if isinstance(value, str) else value
     return value

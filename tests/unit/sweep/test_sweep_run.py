@@ -139,7 +139,7 @@ def test_the_command_simulates_and_draws(
     assert "mean wait (s) over multiplicity" in text
     assert "6 points" not in text
     assert command(words) == 1
-    assert "4 known, 0 simulated" in capsys.readouterr().out
+    assert "4 known, 0 run" in capsys.readouterr().out
 
 
 def test_tuning_finds_what_a_whole_grid_finds(trace: Path, tmp_path: Path) -> None:

@@ -1,0 +1,198 @@
+"""Points that are replayed on a real Slurm: one after another, for one at a time has a host to itself.
+
+A point says what its cluster looks like, and an embedded one of that shape is started for it; or it names the
+folder of a cluster that is there. Points of one shape share a cluster. Each replay is a process of its own
+(``osub replay``), so that whatever becomes of one, the others run.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from deploy.local import Gang, Hold, LocalCluster, Queues, Scheduler, Shape
+from foundation.errors import OsubError, UsageError
+from foundation.one_line import one_line
+from osub.sweep.measure import Outcome, figures_of_run
+from osub.sweep.points import Point
+from osub.sweep.spec import Parameters, Value
+from osub.sweep.workers import KILLED, Ended, Failure, Workers
+from predictor.programs.parent import with_parent
+from simulator.system import System
+
+RUNS = "runs"
+_CLUSTER = "cluster"
+_ENDED_S = 60.0
+_SHAPE = ("multiplicity", "multiplicity_interactive", "interactive_nodes", "quantum_ms", "virtual")
+_OPTIONS = (
+    *("start", "length", "speedup", "fit", "interactive_queue", "apps", "pairing", "pairing_threshold"),
+    *("oversize", "seed", "trial", "calibration", "partition", "interactive_partition", "account", "qos"),
+)
+
+
+class Replays:
+    """Replays points, those of one cluster together.
+
+    Parameters
+    ----------
+    folder
+        The sweep's: the RUNs are in ``runs``, and while replays run an embedded cluster is in ``cluster``.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._own = LocalCluster(folder / _CLUSTER)
+
+    def run(self, points: Sequence[Point]) -> Iterator[Ended]:
+        """Yield each point as it ends; the cluster ends with the last, or with whoever stops asking."""
+        try:
+            clusters, strange = _by_cluster(points)
+            yield from strange
+            for where, together in clusters.items():
+                for number, point in enumerate(together):
+                    yield point, self._replay(point, where, is_first=number == 0)
+        finally:
+            self._own.down()
+
+    def _replay(self, point: Point, where: Path | Shape, *, is_first: bool) -> Outcome | Failure:
+        began = time.monotonic()
+        try:
+            if isinstance(where, Shape):
+                if is_first:
+                    self._own.down()
+                self._own.up(where)  # also starts again what has died meanwhile
+                conf = self._own.folder
+            else:
+                conf = where
+            run = self._folder / RUNS / point.key
+            is_other = not isinstance(where, Shape)
+            told = _told(point.parameters, run, conf, resume=is_other and (run / "run.json").exists())
+            if isinstance(told, Failure):
+                return told
+            return (
+                told
+                | figures_of_run(run)
+                | {"run": f"{RUNS}/{point.key}", "wall_s": time.monotonic() - began}
+            )
+        except OsubError as error:
+            return {"error": str(error), "wall_s": time.monotonic() - began}
+
+
+class ByKind:
+    """Has simulations run by one team and then replays by another: what is measured wants a calm host."""
+
+    def __init__(self, simulations: Workers, replays: Workers) -> None:
+        self._simulations = simulations
+        self._replays = replays
+
+    def run(self, points: Sequence[Point]) -> Iterator[Ended]:
+        """Yield each point as it ends."""
+        for team, is_replay in ((self._simulations, False), (self._replays, True)):
+            own = [point for point in points if (point.parameters.get("kind") == "replay") is is_replay]
+            if own:
+                yield from team.run(own)
+
+
+def shape_of(parameters: Mapping[str, Value]) -> Shape:
+    """Return the embedded cluster that a point asks for.
+
+    Raises
+    ------
+    UsageError
+        There is no such cluster.
+    """
+    system = System.parse(str(parameters["system"]))
+    plain = {name: parameters[name] for name in _SHAPE if name in parameters}
+    try:
+        return Shape(
+            nodes=system.nodes,
+            cores=system.cores,
+            gang=Gang(str(parameters.get("gang", "none"))),
+            hold=Hold(str(parameters.get("hold", "yield"))),
+            queues=Queues(str(parameters.get("queues", "sq"))),
+            scheduler=Scheduler(str(parameters.get("scheduler", "backfill"))),
+            **plain,  # type: ignore[arg-type]
+        )
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"no cluster can be made of a point: {one_line(str(error))}") from error
+
+
+def _by_cluster(points: Sequence[Point]) -> tuple[dict[Path | Shape, list[Point]], list[Ended]]:
+    """Return which points each cluster replays, and those that ask for one that cannot be."""
+    found: dict[Path | Shape, list[Point]] = {}
+    strange: list[Ended] = []
+    for point in points:
+        named = point.parameters.get("cluster")
+        try:
+            where = shape_of(point.parameters) if named is None else Path(str(named))
+        except UsageError as error:
+            strange.append((point, {"error": str(error), "wall_s": 0.0}))
+        else:
+            found.setdefault(where, []).append(point)
+    return found, strange
+
+
+def _words(parameters: Parameters) -> list[str]:
+    """Return the options of ``osub replay`` for a point."""
+    words = []
+    for name in _OPTIONS:
+        if name in parameters:
+            words += [f"--{name.replace('_', '-')}", str(parameters[name])]
+    if parameters.get("lenient"):
+        words.append("--lenient")
+    if parameters.get("memory") is False:
+        words.append("--no-memory")
+    return words
+
+
+def _told(parameters: Parameters, run: Path, cluster: Path, *, resume: bool) -> Outcome | Failure:
+    """Replay a point, or go on with what a killed sweep began, and return what the command told of it."""
+    command = [
+        *(sys.executable, "-P", "-m", "osub.command", "replay", str(parameters["trace"])),
+        *("--out", str(run), "--cluster", str(cluster), "--json"),
+    ]
+    run.parent.mkdir(parents=True, exist_ok=True)
+    if resume:
+        done = _ended([*command, "--resume"])
+        if done.returncode == 0:
+            return _outcome(done)
+    return _outcome(_ended([*command, *_words(parameters), "--force"]))
+
+
+def _outcome(done: subprocess.CompletedProcess[str]) -> Outcome | Failure:
+    if done.returncode < 0:
+        return KILLED
+    with suppress(ValueError, AttributeError):
+        told = json.loads(done.stdout or "null")
+        if told.get("finished") and done.returncode == 0:
+            return {"completed": told["states"].get("COMPLETED", 0)}
+        if done.returncode == 0:
+            return Failure("its replay was interrupted", again=False)
+    said = done.stderr.strip().splitlines() or ["it said nothing"]
+    return Failure(one_line(said[-1].removeprefix("osub: ").removeprefix("error: ")), again=False)
+
+
+def _ended(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; told to end, it lets go of the jobs, which a later sweep follows."""
+    with subprocess.Popen(
+        [*with_parent(), *command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+    ) as process:
+        try:
+            out, err = process.communicate()
+        except BaseException:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_ENDED_S)
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
