@@ -1,4 +1,7 @@
-.PHONY: demo docs test
+.PHONY: bench demo docs test
+
+bench:
+	@scripts/bench $(ARGS)
 
 demo:
 	@scripts/demo

@@ -25,6 +25,7 @@ from gangd.controller.site.sayings import policy_of
 from gangd.controller.site.slurm_view import ClusterView
 from gangd.core import AgentJoined, CoreMap, Exempt, GangScheduler, Publish, SlurmChanges, SlurmSnapshot, Tick
 from gangd.wire import Bounds, Controller, encode_down
+from tests.fixtures.bench import record
 from tests.fixtures.gang_crowd_run import CrowdRun, Plan, Use, share
 from tests.fixtures.gang_crowd_slurm import CORES, Crowd
 
@@ -81,6 +82,16 @@ def test_cost_of_deciding(by_changes: bool) -> None:
         f"\n{told}; {len(crowd.all)} jobs on {NODES} nodes, {CHURN} end and begin in each slice; CPU time, ms"
     )
     print(f"  first decision, everybody told {decisions[0]:.0f}; first look {looks[0]:.0f}")
+    record(
+        "crowd",
+        f"a decision for {len(crowd.all)} jobs on {NODES} nodes",
+        decisions[10:],
+        "ms of CPU",
+        better="less",
+        baseline="the slice",
+        baseline_trials=[QUANTUM_MS],
+        method=f"{CHURN} jobs end and begin in each slice; everybody told",
+    )
     for what, values in (("decision", decisions[10:]), ("look at Slurm's answer", looks[10:])):
         print(f"  {what}: {spread(values)}")
 

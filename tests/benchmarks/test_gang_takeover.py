@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.bench import record
 from tests.fixtures.gang_company import Change, Company, blow, judge
 from tests.fixtures.gang_host import until
 
@@ -66,6 +67,16 @@ def test_takeovers(tmp_path: Path) -> None:
         for kind, found in changes.items():
             if found:
                 print(told(signal.Signals(kind).name, found))
+                record(
+                    "takeover",
+                    f"all agents follow the other after {signal.Signals(kind).name}",
+                    [one.all_s for one in found],
+                    "s",
+                    better="less",
+                    baseline="takeover_ms",
+                    baseline_trials=[TAKEOVER_MS / 1000],
+                    method=f"{NODES} agents, controllers as processes",
+                )
 
 
 def _wait_back(company: Company, part: int) -> None:

@@ -1,0 +1,108 @@
+"""Rows of the table: medians with intervals, and ratios to the baseline of the same run."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from numpy import percentile
+from numpy.random import default_rng
+
+_DRAWS = 2_000
+Interval = tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A figure: its median, a 95% interval where it was repeated, and the ratio to its baseline.
+
+    ``load`` is the host's when it was measured; ``better`` says which direction is.
+    """
+
+    area: str
+    figure: str
+    value: float
+    interval: Interval
+    unit: str
+    better: str
+    baseline: str | None
+    ratio: float | None
+    ratio_interval: Interval
+    method: str
+    load: float
+    repeats: int
+
+
+def rows_of(lines: Iterable[str]) -> list[Row]:
+    """Return the rows that benchmarks told, a line of JSON each."""
+    return [_row(json.loads(line)) for line in lines if line.strip()]
+
+
+def _row(told: dict[str, object]) -> Row:
+    trials, others = _numbers(told["trials"]), _numbers(told["baseline_trials"])
+    ratios = _ratios(trials, others)
+    return Row(
+        area=str(told["area"]),
+        figure=str(told["figure"]),
+        value=statistics.median(trials),
+        interval=_interval(trials),
+        unit=str(told["unit"]),
+        better=str(told["better"]),
+        baseline=None if told["baseline"] is None else str(told["baseline"]),
+        ratio=statistics.median(ratios) if ratios else None,
+        ratio_interval=_interval(ratios),
+        method=str(told["method"]),
+        load=_numbers([told["load"]])[0],
+        repeats=len(trials),
+    )
+
+
+def _numbers(values: object) -> list[float]:
+    assert isinstance(values, list)
+    return [float(value) for value in values]
+
+
+def _ratios(trials: Sequence[float], others: Sequence[float]) -> list[float]:
+    """Return each trial over its own baseline; where they were not paired, over the baseline's median."""
+    if not others or statistics.median(others) == 0:
+        return []
+    if len(trials) == len(others):
+        return [one / other for one, other in zip(trials, others, strict=True) if other]
+    middle = statistics.median(others)
+    return [one / middle for one in trials]
+
+
+def _interval(values: Sequence[float]) -> Interval:
+    """Return the 95% interval of the median over repeats (bootstrap); None for fewer than three."""
+    if len(values) < 3:
+        return None
+    draws = default_rng(1).choice(list(values), (_DRAWS, len(values)))
+    medians = [statistics.median(draw) for draw in draws.tolist()]
+    low, high = percentile(medians, [2.5, 97.5]).tolist()
+    return low, high
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the table in Markdown."""
+    head = ("area", "figure", "value", "beside", "ratio", "load", "how")
+    lines = [
+        (
+            row.area,
+            row.figure,
+            f"{_told(row.value, row.interval)} {row.unit}",
+            row.baseline or "",
+            _told(row.ratio, row.ratio_interval),
+            f"{row.load:.1f}",
+            row.method,
+        )
+        for row in rows
+    ]
+    return "".join(f"| {' | '.join(line)} |\n" for line in (head, ("---",) * len(head), *lines))
+
+
+def _told(value: float | None, interval: Interval) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4g}" if interval is None else f"{value:.4g} ({interval[0]:.4g} to {interval[1]:.4g})"
