@@ -15,7 +15,7 @@ from osub.sweep import replays
 from osub.sweep.points import Point, point_of
 from osub.sweep.replays import ByKind, Replays, shape_of
 from osub.sweep.spec import Parameters, read_spec
-from osub.sweep.workers import Processes
+from osub.sweep.workers import KILLED, Failure, Processes
 from tests.fixtures import sweep_work
 
 SWF = "1 0 -1 3 1 -1 -1 1 10 -1 1 1 1 -1 1 -1 -1 -1\n"
@@ -108,8 +108,8 @@ def test_a_replay_that_fails_takes_no_other_with_it(
     assert isinstance(good, dict)
     assert good["completed"] == 1
     assert good["run"] == f"runs/{asked[0].key}"
-    assert refused == replays.Failure("Slurm took no job of this trace", again=False)
-    assert killed == replays.KILLED
+    assert refused == Failure("Slurm took no job of this trace", again=False)
+    assert killed == KILLED
     assert isinstance(never, dict)
     assert "must be 1 to 8" in str(never["error"])
     assert isinstance(strange, dict)
@@ -180,10 +180,8 @@ def test_a_replay_s_key_follows_the_model_that_keeps_jobs_apart(trace: Path, tmp
 
 
 def test_a_shape_is_what_the_parameters_say() -> None:
-    shape = shape_of(
-        {"system": "N4C2", "virtual": True, "multiplicity": 2, "gang": "slurm", "queues": "mq"}
-        | {"interactive_nodes": 1, "multiplicity_interactive": 3}
-    )
+    asked: Parameters = {"system": "N4C2", "virtual": True, "multiplicity": 2, "gang": "slurm"}
+    shape = shape_of(asked | {"queues": "mq", "interactive_nodes": 1, "multiplicity_interactive": 3})
     assert (shape.nodes, shape.cores, shape.gang, shape.interactive_count) == (4, 2, Gang.SLURM, 1)
     with pytest.raises(UsageError):
         shape_of({"system": "nowhere"})
