@@ -15,9 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from predictor.programs.parent import with_parent
-from simulator.system import System
-
 from deploy.local import Gang, Hold, LocalCluster, Queues, Scheduler, Shape
 from foundation.errors import OsubError, UsageError
 from foundation.one_line import one_line
@@ -25,6 +22,8 @@ from osub.sweep.measure import Outcome, figures_of_run
 from osub.sweep.points import Point
 from osub.sweep.spec import Parameters, Value
 from osub.sweep.workers import KILLED, Ended, Failure, Workers
+from predictor.programs.dies_with_parent import with_parent
+from simulator.world.simulated_system import System
 
 RUNS = "runs"
 _CLUSTER = "cluster"

@@ -15,10 +15,6 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
-from simulator.choices import Words, setting_of
-from simulator.options import Cleaning
-from simulator.simulate import simulate
-from simulator.workload import make_workload
 
 from deploy.local import Gang, Hold
 from foundation.slurm.json_jobs import JsonReader
@@ -31,6 +27,10 @@ from osub.sweep.store import Store
 from osub.sweep.workers import Processes
 from predictor.data import MODEL
 from predictor.model import read_model
+from simulator.setting_choices import Words, setting_of
+from simulator.simulation.one_simulation import simulate
+from simulator.simulation.simulation_options import Cleaning
+from simulator.simulation.trace_workload import make_workload
 from tests.fixtures.bench import choose, record
 from tests.fixtures.gang_compared import Compared, Trial, alone, side_by_side
 from tests.fixtures.golden import small

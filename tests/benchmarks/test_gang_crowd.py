@@ -82,14 +82,15 @@ def test_cost_of_deciding(by_changes: bool) -> None:
         f"\n{told}; {len(crowd.all)} jobs on {NODES} nodes, {CHURN} end and begin in each slice; CPU time, ms"
     )
     print(f"  first decision, everybody told {decisions[0]:.0f}; first look {looks[0]:.0f}")
+    told = "changes told" if by_changes else "all jobs told"
     record(
         "crowd",
-        f"a decision for {len(crowd.all)} jobs on {NODES} nodes",
+        f"a decision for {len(crowd.all)} jobs on {NODES} nodes, {told}",
         decisions[10:],
         "ms of CPU",
         better="less",
         baseline="the slice",
-        baseline_trials=[QUANTUM_MS],
+        baseline_trials=[float(QUANTA_MS[0])],
         method=f"{CHURN} jobs end and begin in each slice; everybody told",
     )
     for what, values in (("decision", decisions[10:]), ("look at Slurm's answer", looks[10:])):
