@@ -124,7 +124,8 @@ class ControllerLoop:
         self._fanout = Fanout(
             self.controller, self._cores, self._scheduler.time, settings.lease_ns, config.bounds()
         )
-        self._uplink = Uplink(self.controller, self._cores, self._scheduler.time, self._scheduler.place)
+        core = self._scheduler
+        self._uplink = Uplink(self.controller, self._cores, core.time, core.place, core.is_home)
         self._worker = SlurmWorker(client, config.snapshot_s, clock)
         self._worker.mark_in(config.mark_field())
         self._slices = (
@@ -240,7 +241,8 @@ class ControllerLoop:
             if now_ns >= self._look_ns:
                 self._expected, self._intake.heard = self._intake.heard, set()
             began_cpu_ns = time.thread_time_ns()
-            self._orders.tell(Tick(now_ns))
+            lease_ns = self._scheduler.settings.lease_ns
+            self._orders.tell(Tick(now_ns, max(self._intake.caught_up_ns, now_ns - lease_ns)))
             slices = self._scheduler.time
             following = slices.slice_at(now_ns) + 1
             length_ns = slices.length_ns(following)

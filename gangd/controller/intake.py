@@ -42,6 +42,8 @@ class Intake:
     ----------
     heard
         Nodes that have reported slices; the caller empties it.
+    caught_up_ns
+        When nothing was left to take last: whoever had reported before then, was heard.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Intake:
         clock: Callable[[], int],
     ) -> None:
         self.heard: set[str] = set()
+        self.caught_up_ns = clock()
         self._sockets = sockets
         self._cores = cores
         self._scheduler = scheduler
@@ -80,7 +83,10 @@ class Intake:
             more = self._collect(until_ns)
             for _ in range(min(BETWEEN_LOOKS, len(self._waiting))):
                 self._try(*self._waiting.popleft())
-            if not (more or self._waiting) or self._clock() > until_ns:
+            if not (more or self._waiting):
+                self.caught_up_ns = self._clock()
+                return
+            if self._clock() > until_ns:
                 return
 
     def _collect(self, until_ns: int) -> bool:

@@ -71,6 +71,10 @@ class Population:
         """Say how a node stands to a job."""
         return self._whereabouts.place(job, node, self._views)
 
+    def is_home(self, jobs: Iterable[int], node: int) -> bool:
+        """Whether all of these jobs are on a node."""
+        return self._whereabouts.is_home(jobs, node, self._views)
+
     def on_node(self, node: int) -> list[Gang]:
         """List the gangs on a node, by id."""
         return [self.gangs[number] for number in sorted(self._on_node.get(node, ()))]

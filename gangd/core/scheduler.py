@@ -143,8 +143,8 @@ class GangScheduler:
         self.agents.grow(len(self.cores))
         self._out = []
         match event:
-            case Tick():
-                self._tick()
+            case Tick(heard_ns=heard_ns):
+                self._tick(self.now_ns if heard_ns is None else min(heard_ns, self.now_ns))
             case NodeReport():
                 self._report(event)
             case SlurmSnapshot() | SlurmChanges():
@@ -198,6 +198,10 @@ class GangScheduler:
         """Say how a node that is known stands to a job: only of jobs that are there it can tell anything."""
         return self._people.place(job, self.cores.number(node))
 
+    def is_home(self, node: str, jobs: Iterable[int]) -> bool:
+        """Whether all of these jobs are on a node that is known."""
+        return self._people.is_home(jobs, self.cores.number(node))
+
     def limits_state(self) -> State:
         """Return what the next controller needs to move ends on and not anew; JSON can hold it."""
         return self._limits.state()
@@ -216,12 +220,12 @@ class GangScheduler:
 
     # Events
 
-    def _tick(self) -> None:
+    def _tick(self, heard_ns: int) -> None:
         number = self.time.slice_at(self.now_ns)
         self._adapt()
         first = max(self.horizon, number + (1 if self._in_haste else self.pace.lookahead))
         self._in_haste = False
-        for node in self.agents.silent(self.now_ns, self.settings.lease_ns):
+        for node in self.agents.silent(heard_ns, self.settings.lease_ns):
             self._agent(self.cores.name(node), AgentInput.SILENCE, "it does not report")
         settings = self.settings
         grown = [gang for gang in self._young.values() if gang.is_settled(self.now_ns, settings.grace_ns)]

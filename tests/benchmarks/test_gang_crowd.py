@@ -119,7 +119,10 @@ def test_very_many_agents(tmp_path: Path, quantum_ms: float) -> None:
     print(f"  {len(measured)} decisions in {MEASURED_S:g} s, ms")
     print(f"    took           {spread([1000 * one.took_s for one in measured])}")
     print(f"    CPU time of it {spread([1000 * one.cpu_s for one in measured])}")
-    print(f"    done after the slice's start {spread([1000 * one.done_s for one in measured])}")
+    first: dict[int, float] = {}
+    for one in measured:  # more follow in a slice, where something is to count sooner
+        first.setdefault(one.slice, 1000 * one.done_s)
+    print(f"    the first of each slice done after its start {spread(list(first.values()))}")
     print(f"  {used(after.since(before))}; controller {memory_mib} MiB")
     print(f"  the crowd, from beginning to end: {counted}")
     alarms = [(one.kind, one.text, one.count) for one in status.alarms][:6]

@@ -10,6 +10,7 @@ of it but that Slurm is asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -20,14 +21,19 @@ Where = Callable[[int], Place]
 """How the node that reports stands to a job."""
 
 
-def own_words(report: Report, where: Where) -> tuple[Report, frozenset[int]]:
+def own_words(
+    report: Report, where: Where, is_home: Callable[[AbstractSet[int]], bool] = lambda _: False
+) -> tuple[Report, frozenset[int]]:
     """Return the report without what it says of jobs that are not there, and the foreign ones of these.
 
     A job that has left the node is dropped, but not foreign: the report may have been on its way. That a job
     has begun is kept whatever is known of it: all that follows is a question, and it may be a requeue. So is
     that its tasks run: it counts where Slurm says that they do, and only there.
     """
-    places = {job: where(job) for job in _named(report)}
+    named = _named(report)
+    if is_home(named):
+        return report, frozenset()
+    places = {job: where(job) for job in named}
     if all(place is Place.HERE for place in places.values()):
         return report, frozenset()
     here = frozenset(job for job, place in places.items() if place in (Place.HERE, Place.UNKNOWN))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -99,6 +100,8 @@ class Uplink:
     ----------
     place
         How a node stands to a job.
+    is_home
+        Whether all of some jobs are on a node: asked first, for it costs less.
 
     Attributes
     ----------
@@ -114,6 +117,7 @@ class Uplink:
         cores: CoreMap,
         time: Timebase,
         place: Callable[[str, int], Place],
+        is_home: Callable[[str, AbstractSet[int]], bool] = lambda *_: False,
     ) -> None:
         self.controller = controller
         self.agents: dict[str, AgentInfo] = {}
@@ -121,6 +125,7 @@ class Uplink:
         self._cores = cores
         self._time = time
         self._place = place
+        self._is_home = is_home
 
     def version(self, node: str) -> int:
         """Return the version of the protocol in which to speak to a node."""
@@ -212,7 +217,9 @@ class Uplink:
         if report.seq <= info.seq:
             raise ReplayedError(f"report {report.seq} of {report.node} came after {info.seq}")
         info.seq = report.seq
-        report, foreign = own_words(report, partial(self._place, report.node))
+        report, foreign = own_words(
+            report, partial(self._place, report.node), partial(self._is_home, report.node)
+        )
         info.offset_ns, info.rtt_us = report.offset_ns, report.rtt_us
         for one in report.slices:
             info.skew_us, info.freeze_us = one.skew_us, one.freeze_us

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 
 from gangd.core.terms.scheduler_events import JobView
@@ -34,6 +34,15 @@ class Whereabouts:
     def forget(self, job: int) -> None:
         """Note that a job is gone."""
         self._left.pop(job, None)
+
+    @staticmethod
+    def is_home(jobs: Iterable[int], node: int, views: Mapping[int, JobView]) -> bool:
+        """Whether all of these jobs are on node number ``node``: what is usual, told at the least cost."""
+        for job in jobs:
+            view = views.get(job)
+            if view is None or node not in view.cores.nodes:
+                return False
+        return True
 
     def place(self, job: int, node: int, views: Mapping[int, JobView]) -> Place:
         """Say how node number ``node`` stands to a job; ``views`` are those of the newest snapshot."""

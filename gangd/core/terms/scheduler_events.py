@@ -173,9 +173,13 @@ class Tick:
     """Time passes. One in each slice, soon after its start; the core decides on slices at ticks only.
 
     More are allowed, where something is to count sooner; fewer, as long as nothing is.
+
+    ``heard_ns``: until when everything that agents said is known, where that is not now. Whose words wait to
+    be read is not silent.
     """
 
     now_ns: int
+    heard_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -65,6 +66,26 @@ def test_a_report_of_own_jobs_is_left_as_it_is() -> None:
     kept, foreign = own_words(whole, lambda job: Place.HERE)
     assert kept is whole
     assert foreign == frozenset()
+
+
+@pytest.mark.parametrize("elsewhere", [2, 3, 4])
+def test_asking_for_all_at_once_says_what_asking_one_by_one_says(elsewhere: int) -> None:
+    bench = Bench(nodes=2)
+    bench.job(1, {"n0": (0,), "n1": (0,)})
+    bench.job(2, {"n0": (0,)})
+    bench.job(3, {"n1": (1,)})
+    bench.snapshot()
+    core, asked = bench.scheduler, set[int]()
+
+    def where(job: int) -> Place:
+        asked.add(job)
+        return core.place("n1", job)
+
+    kept, foreign = own_words(report(ended=(1, 3)), where, partial(core.is_home, "n1"))
+    assert (kept, foreign, asked) == (report(ended=(1, 3)), frozenset(), set())
+    told = own_words(report(ended=(1, elsewhere)), where, partial(core.is_home, "n1"))
+    assert told == own_words(report(ended=(1, elsewhere)), where)
+    assert core.is_home("n1", {1, elsewhere}) is (elsewhere == 3)
 
 
 def test_that_a_job_has_begun_may_be_told_of_any() -> None:

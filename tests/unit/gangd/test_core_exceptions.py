@@ -5,6 +5,7 @@ from dataclasses import replace
 from gangd.core import (
     AgentJoined,
     AgentLost,
+    AgentState,
     Alarm,
     AskSlurm,
     Exempt,
@@ -15,6 +16,7 @@ from gangd.core import (
     NodeReport,
     Publish,
     SlurmSnapshot,
+    Tick,
 )
 from gangd.core.jobs.gang import Gang
 from gangd.core.jobs.launches import KEPT_NS, MOST_A_NODE, Launches
@@ -218,6 +220,20 @@ def test_a_silent_agent_frees_its_jobs_everywhere_until_it_is_back() -> None:
     assert [exempt.on for exempt in only(commands, Exempt)] == [False, False]
     assert [alarm.cleared for alarm in only(commands, Alarm)] == [True]
     assert only(bench.tick(), Publish)
+
+
+def test_an_agent_whose_words_wait_to_be_read_is_not_silent() -> None:
+    """A controller that has much to read must not let everything go for it."""
+    bench = shared()
+    bench.tick()
+    heard_ns = bench.now_ns
+    bench.slice += 40
+    commands = bench.tell(Tick(bench.now_ns, heard_ns))
+    assert only(commands, Alarm) == []
+    assert bench.scheduler.agent_state("n0") is AgentState.JOINED
+    commands = bench.tell(Tick(bench.now_ns, bench.now_ns))
+    assert {alarm.subject for alarm in only(commands, Alarm)} == {"n0", "n1"}
+    assert bench.scheduler.agent_state("n0") is AgentState.LOST
 
 
 def test_an_agent_that_says_farewell_is_lost_at_once() -> None:
