@@ -14,7 +14,7 @@ from foundation.errors import ClusterError, OsubError, UsageError
 from foundation.one_line import LONGEST_MESSAGE, one_line
 from foundation.slurm import CommandSlurm
 from foundation.slurm.apart import ApartSlurm
-from foundation.slurm.conf_file import check_conf
+from foundation.slurm.calling.conf_file import check_conf
 from foundation.slurm.hosts import expand_hosts
 from gangd.controller.calm_memory import calm_collector
 from gangd.controller.controller_loop import ControllerLoop

@@ -31,8 +31,8 @@ from deploy.shape import Gang, Shape
 from foundation.errors import ClusterError, InputError, OsubError
 from foundation.one_line import one_line
 from foundation.slurm import CommandSlurm, JobSnapshot, Node
-from foundation.slurm.faults import SlurmRefusedError, SlurmUnreachableError
-from foundation.slurm.run import Answer, run_command
+from foundation.slurm.calling.run_command import Answer, run_command
+from foundation.slurm.reading.record_faults import SlurmRefusedError, SlurmUnreachableError
 
 _UP_WITHIN_S = 300.0
 _COMPOSE_WITHIN_S = 600.0

@@ -17,7 +17,7 @@ from typing import Any
 from deploy.compose.inside.conf import Hierarchy
 from foundation.errors import ClusterError, HostError
 from foundation.one_line import one_line
-from foundation.slurm.run import Answer, run_command
+from foundation.slurm.calling.run_command import Answer, run_command
 
 _ANSWER_S = 30.0
 _START_INTERVAL_API = (1, 44)

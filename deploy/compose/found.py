@@ -13,7 +13,7 @@ from deploy.compose.containers import HOME
 from deploy.compose.engine import EngineName
 from deploy.compose.state import FILE, read_compose_state
 from foundation.errors import OsubError
-from foundation.slurm.run import run_command
+from foundation.slurm.calling.run_command import run_command
 
 _LOOK_S = 5.0
 _PATH = re.compile(r"/[^\x00-\x1f\x7f]{0,4000}")

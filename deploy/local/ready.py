@@ -11,7 +11,7 @@ from deploy.local.gang import agents_joined
 from deploy.local.layout import Layout
 from foundation.errors import ClusterError
 from foundation.slurm import CommandSlurm
-from foundation.slurm.faults import SlurmUnreachableError
+from foundation.slurm.reading.record_faults import SlurmUnreachableError
 
 _DEADLINE_S = 60.0
 _POLL_S = 0.02

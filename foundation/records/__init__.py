@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from foundation.records.rows import (
+from foundation.records.row_types import (
     AllocationCause,
     AllocationRecord,
     Elasticity,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from foundation.records.checks import refuse_first
 from foundation.records.columns import ALLOCATIONS, JOBS
 from foundation.records.placement import parse_cores
+from foundation.records.record_checks import refuse_first
 from foundation.records.run_info import RunInfo
 
 _CLOSE_S = 1e-6

@@ -10,10 +10,10 @@ import polars as pl
 
 from foundation.records.agreement import check_agreement
 from foundation.records.columns import ALLOCATIONS, JOBS, SLICES
-from foundation.records.folder import LOG_NAME, new_folder, write_start
 from foundation.records.placement import PlacementArrays
+from foundation.records.run_folder import LOG_NAME, new_folder, write_start
 from foundation.records.run_info import RunInfo
-from foundation.records.tables import complete, write_table
+from foundation.records.table_files import complete, write_table
 
 
 def write_run(

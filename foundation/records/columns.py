@@ -10,7 +10,7 @@ import msgspec
 import polars as pl
 
 from foundation.records.placement import PLACEMENT_DTYPE
-from foundation.records.rows import AllocationRecord, HostRecord, JobRecord, Placement, SliceRecord
+from foundation.records.row_types import AllocationRecord, HostRecord, JobRecord, Placement, SliceRecord
 
 Row = JobRecord | AllocationRecord | SliceRecord | HostRecord
 

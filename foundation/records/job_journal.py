@@ -10,11 +10,11 @@ import msgspec
 import polars as pl
 
 from foundation.errors import InputError
-from foundation.records.checks import check_record
 from foundation.records.columns import ALLOCATIONS, JOBS
 from foundation.records.journal import SYNC_EVERY_S, AppendFile, frame, good_length, read_frames
+from foundation.records.record_checks import check_record
 from foundation.records.row_journal import frame_in_pieces
-from foundation.records.rows import AllocationRecord, JobRecord
+from foundation.records.row_types import AllocationRecord, JobRecord
 
 
 class JobEntry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

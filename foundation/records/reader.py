@@ -9,13 +9,13 @@ from pathlib import Path
 import polars as pl
 
 from foundation.records.agreement import check_agreement
-from foundation.records.checks import check_table
 from foundation.records.columns import ALLOCATIONS, HOST, JOBS, SLICES
-from foundation.records.folder import LOG_NAME, is_finished, journal_path, read_info
 from foundation.records.job_journal import job_frames
+from foundation.records.record_checks import check_table
 from foundation.records.row_journal import read_events, read_journal
+from foundation.records.run_folder import LOG_NAME, is_finished, journal_path, read_info
 from foundation.records.run_info import RunInfo
-from foundation.records.tables import read_table
+from foundation.records.table_files import read_table
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ import msgspec
 import polars as pl
 
 from foundation.errors import InputError
-from foundation.records.checks import check_record
 from foundation.records.columns import Row, Table
 from foundation.records.journal import SYNC_EVERY_S, AppendFile, frame, good_length, read_frames
-from foundation.records.tables import frame_of
+from foundation.records.record_checks import check_record
+from foundation.records.table_files import frame_of
 
 _ROWS_A_PIECE = 50_000
 

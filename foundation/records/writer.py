@@ -19,7 +19,11 @@ import polars as pl
 
 from foundation.errors import InputError, OutputError
 from foundation.records.columns import ALLOCATIONS, HOST, JOBS, SLICES, TABLES
-from foundation.records.folder import (
+from foundation.records.job_journal import JobEntry, JobJournal, job_frames, read_entries
+from foundation.records.journal import AppendFile
+from foundation.records.row_journal import RowJournal, good_lines_length, read_journal
+from foundation.records.row_types import HostRecord, JobRecord, SliceRecord
+from foundation.records.run_folder import (
     LOG_NAME,
     FolderLock,
     is_finished,
@@ -29,12 +33,8 @@ from foundation.records.folder import (
     write_info,
     write_start,
 )
-from foundation.records.job_journal import JobEntry, JobJournal, job_frames, read_entries
-from foundation.records.journal import AppendFile
-from foundation.records.row_journal import RowJournal, good_lines_length, read_journal
-from foundation.records.rows import HostRecord, JobRecord, SliceRecord
 from foundation.records.run_info import RunInfo
-from foundation.records.tables import write_table
+from foundation.records.table_files import write_table
 from foundation.trust import refuse_others
 
 _SLICES_AT_ONCE = 10_000

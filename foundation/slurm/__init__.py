@@ -6,10 +6,10 @@ it does not believe, is in ``sources`` and in docs/slurm.md.
 ``FakeSlurm`` is an in-memory cluster for tests that refuses what it does not know.
 """
 
-from foundation.slurm.client import Receiver, SlurmClient, SubmitRequest
-from foundation.slurm.command import CommandSlurm
-from foundation.slurm.fake import FakeSlurm
-from foundation.slurm.types import (
+from foundation.slurm.command_slurm import CommandSlurm
+from foundation.slurm.fake_slurm import FakeSlurm
+from foundation.slurm.slurm_client import Receiver, SlurmClient, SubmitRequest
+from foundation.slurm.slurm_types import (
     Difference,
     Job,
     JobSnapshot,

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from foundation.slurm.library import LibrarySource
-from foundation.slurm.nodebook import NodeBook
-from foundation.slurm.types import JobSnapshot
+from foundation.slurm.reading.nodebook import NodeBook
+from foundation.slurm.reading.pyslurm_library import LibrarySource
+from foundation.slurm.slurm_types import JobSnapshot
 
 NO_CHANGE = 1900
 FULL_EVERY_S = 30.0

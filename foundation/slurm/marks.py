@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from foundation.slurm.ends import MARK
-from foundation.slurm.types import Job
+from foundation.slurm.slurm_types import Job
 
 EXTRA_SINCE = (23, 2)
 """The first release in which jobs have an ``Extra``."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from foundation.errors import HostError, OsubError
 from foundation.slurm import CommandSlurm
-from foundation.slurm.conf_file import check_conf
+from foundation.slurm.calling.conf_file import check_conf
 from foundation.trust import make_folder, open_own
 from gangd.agent.agenda import Agenda
 from gangd.agent.agent_loop import Loop

@@ -34,8 +34,8 @@ def clear_run(out: Path, force: bool, *, resumable: bool = False) -> None:
             )
         return
     # Tables are slow to import, and a file needs none of it.
-    from foundation.records.folder import INFO_NAME
-    from foundation.records.found import remove_run
+    from foundation.records.run_folder import INFO_NAME
+    from foundation.records.runs_found import remove_run
 
     if (out / INFO_NAME).is_file():
         left = remove_run(out)

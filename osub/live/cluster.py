@@ -8,8 +8,8 @@ from pathlib import Path
 from deploy.local.state import FILE, ClusterState, read_state
 from foundation.errors import ClusterError
 from foundation.slurm import CommandSlurm
-from foundation.slurm.conf_file import check_conf
-from foundation.slurm.faults import SlurmRefusedError
+from foundation.slurm.calling.conf_file import check_conf
+from foundation.slurm.reading.record_faults import SlurmRefusedError
 
 _CONF = "slurm.conf"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from foundation.errors import ClusterError
 from foundation.slurm import SlurmClient
-from foundation.slurm.run import Answer as CommandAnswer
-from foundation.slurm.run import run_command
+from foundation.slurm.calling.run_command import Answer as CommandAnswer
+from foundation.slurm.calling.run_command import run_command
 from osub.live.cluster import find_cluster
 from osub.live.eviction import look_at, orders_of
 from simulator.eviction import Solver

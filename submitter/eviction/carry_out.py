@@ -16,8 +16,12 @@ from enum import StrEnum
 from foundation.errors import ClusterError, OsubError
 from foundation.one_line import one_line
 from foundation.slurm import Job, JobState, SlurmClient
-from foundation.slurm.faults import SlurmRefusedError, SlurmUnreachableError, UnreadableJobError
-from foundation.slurm.run import Answer
+from foundation.slurm.calling.run_command import Answer
+from foundation.slurm.reading.record_faults import (
+    SlurmRefusedError,
+    SlurmUnreachableError,
+    UnreadableJobError,
+)
 from submitter.eviction.eviction_orders import Fate, Order, Requeue, Ways, system_words
 
 POLL_S = 1.0

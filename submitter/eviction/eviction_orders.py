@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from foundation.errors import UsageError
 from foundation.slurm import Receiver
-from foundation.slurm.command import cancel_words, put_back_words, signal_words
+from foundation.slurm.command_slurm import cancel_words, put_back_words, signal_words
 
 PLACE = "{job}"
 

@@ -15,7 +15,7 @@ import msgspec
 from foundation.errors import ClusterError
 from foundation.records import JobEntry, JobRecord, RunWriter
 from foundation.slurm import Job, SlurmClient
-from foundation.slurm.accounting import Accounted
+from foundation.slurm.job_accounting import Accounted
 from submitter.follow.job_copies import choose_copy, forbid, own_jobs
 from submitter.follow.job_rows import began_again, ended, lost, progressed, reopened, stamps_due, waits
 from submitter.follow.job_stamps import JOBS_FOLDER, look_again, read_stamps

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from foundation.records import JobEntry, JobRecord, Placement
-from foundation.records.rows import JobState as RowState
+from foundation.records.row_types import JobState as RowState
 from foundation.slurm import Job, JobState
 from submitter.follow.job_stamps import Stamps
 from submitter.follow.journal_lives import StampsOf, instant, put_back, since, with_life

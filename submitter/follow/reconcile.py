@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from foundation.records import JobRecord
 from foundation.slurm import Job
-from foundation.slurm.accounting import Accounted
+from foundation.slurm.job_accounting import Accounted
 from submitter.follow.job_rows import row_state
 
 CLOSE_S = 2.0

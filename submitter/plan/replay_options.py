@@ -46,7 +46,7 @@ class ReplayOptions:
     wanted
         Which part of the cluster to use.
     account, qos, reservation, sbatch_options
-        As ``sbatch`` has them; ``foundation.slurm.sbatch.check_options`` has seen the last.
+        As ``sbatch`` has them; ``foundation.slurm.calling.sbatch_options.check_options`` has seen the last.
     no_requeue
         Whether Slurm may never start a job again.
     patience_s

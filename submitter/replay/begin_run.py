@@ -13,8 +13,8 @@ from pathlib import Path
 from foundation.errors import ClusterError, OutputError, UsageError
 from foundation.records import TRACE_NAME, HostInfo, RunInfo, RunWriter
 from foundation.slurm import SlurmClient
-from foundation.slurm.faults import SlurmRefusedError
-from foundation.slurm.scheduling import scheduling_config
+from foundation.slurm.calling.scheduling import scheduling_config
+from foundation.slurm.reading.record_faults import SlurmRefusedError
 from foundation.units import checked_speedup
 from submitter.follow import JOBS_FOLDER
 from submitter.plan import (

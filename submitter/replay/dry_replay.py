@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from foundation.one_line import one_line
-from foundation.slurm.sbatch import sbatch_options
+from foundation.slurm.calling.sbatch_options import sbatch_options
 from submitter.plan import Plan, ReplayOptions, Target
 from submitter.replay.job_request import submit_request
 

@@ -11,7 +11,11 @@ from dataclasses import dataclass
 
 from foundation.errors import ClusterError, OsubError
 from foundation.slurm import SlurmClient, SubmitRequest
-from foundation.slurm.faults import SlurmRefusedError, SlurmUnreachableError, SubmitUncertainError
+from foundation.slurm.reading.record_faults import (
+    SlurmRefusedError,
+    SlurmUnreachableError,
+    SubmitUncertainError,
+)
 from submitter.follow import Submission, own_jobs
 from submitter.plan import Clock, PlannedJob, Timing
 

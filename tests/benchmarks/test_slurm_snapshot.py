@@ -21,11 +21,11 @@ from deploy.local import LocalCluster, Shape
 from deploy.local.host import find_program
 from foundation.slurm import JobSnapshot
 from foundation.slurm.apart import ApartSlurm
-from foundation.slurm.command import CommandSlurm
-from foundation.slurm.json_jobs import JsonReader
-from foundation.slurm.library import is_installed
-from foundation.slurm.nodebook import NodeBook
-from foundation.slurm.sources import JsonSource, TextSource
+from foundation.slurm.command_slurm import CommandSlurm
+from foundation.slurm.reading.job_sources import JsonSource, TextSource
+from foundation.slurm.reading.json_jobs import JsonReader
+from foundation.slurm.reading.nodebook import NodeBook
+from foundation.slurm.reading.pyslurm_library import is_installed
 from tests.fixtures.voice import say
 from tests.integration.hostile import Hostile, Words
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from deploy.local import LocalCluster
 from foundation.slurm import Job, JobSnapshot
-from foundation.slurm.faults import SlurmRefusedError
-from foundation.slurm.nodebook import NodeBook
-from foundation.slurm.site_text import read_nodes
-from foundation.slurm.sources import TextSource
+from foundation.slurm.reading.job_sources import TextSource
+from foundation.slurm.reading.nodebook import NodeBook
+from foundation.slurm.reading.record_faults import SlurmRefusedError
+from foundation.slurm.reading.site_text import read_nodes
 
 SLEEP = "sleep 100000"
 

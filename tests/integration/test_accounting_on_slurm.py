@@ -16,7 +16,7 @@ import pytest
 
 from deploy.local import LocalCluster, Shape
 from foundation.slurm import CommandSlurm, JobState, SubmitRequest
-from foundation.slurm.faults import SlurmUnreachableError
+from foundation.slurm.reading.record_faults import SlurmUnreachableError
 from tests.integration.waiting import wait_until
 
 PROGRAMS = ("mariadbd", "mariadb-install-db", "mariadb", "slurmdbd", "sacct", "sacctmgr")

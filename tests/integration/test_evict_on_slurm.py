@@ -16,7 +16,7 @@ import pytest
 
 from deploy.local import LocalCluster, Shape
 from foundation.slurm import CommandSlurm, Job, JobState
-from foundation.slurm.run import Answer, run_command
+from foundation.slurm.calling.run_command import Answer, run_command
 from submitter.eviction.carry_out import End, Eviction
 from submitter.eviction.eviction_orders import Fate, Order, Ways
 from tests.fixtures import saver

@@ -13,7 +13,7 @@ from analysis.metrics.run_metrics import quantity
 from analysis.metrics.slice_metrics import busy_slices, jain_index, usage_intervals
 from analysis.quantiles import nearest_rank
 from foundation.records import JOBS, SLICES, JobRecord, Placement, SliceRecord
-from foundation.records.tables import frame_of
+from foundation.records.table_files import frame_of
 from tests.fixtures.records import make_ended
 
 SECONDS = ["due_s", "submit_s", "start_s", "end_s", "dedicated_s", "busy_s", "cpu_s"]

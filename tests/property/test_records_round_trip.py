@@ -18,8 +18,8 @@ from foundation.records import (
     job_frames,
     parse_cores,
 )
-from foundation.records.checks import check_record, check_table
-from foundation.records.tables import frame_of, read_table, rows_of, write_table
+from foundation.records.record_checks import check_record, check_table
+from foundation.records.table_files import frame_of, read_table, rows_of, write_table
 from tests.fixtures.tier import examples
 
 seconds = st.none() | st.floats(-1, 1e9) | st.sampled_from([0.0, float("nan"), float("inf")])

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from foundation.records import load_run
 from foundation.slurm import Job, JobSnapshot, JobState, SubmitRequest, UnreadableJob
-from foundation.slurm.fake import SubmitFault
+from foundation.slurm.fake_slurm import SubmitFault
 from submitter.follow.job_rows import _STATES
 from submitter.plan.replay_options import ReplayOptions
 from submitter.plan.replay_timing import Timing

@@ -16,7 +16,7 @@ import msgspec
 
 from foundation.errors import InputError
 from foundation.records import JobRecord, Placement
-from foundation.records.checks import check_record
+from foundation.records.record_checks import check_record
 from workloads.exchange.csv_rows import csv_rows
 from workloads.exchange.fields import Fields, Numbering, record, shown
 from workloads.exchange.intervals import parse_intervals

@@ -17,8 +17,8 @@ import polars as pl
 from foundation.errors import InputError
 from foundation.one_line import one_line
 from foundation.records import JOBS, Run, parse_cores
-from foundation.records.checks import check_placements
-from foundation.records.tables import ROWS_A_GROUP
+from foundation.records.record_checks import check_placements
+from foundation.records.table_files import ROWS_A_GROUP
 from workloads.exchange.fields import shown
 from workloads.exchange.intervals import format_intervals
 from workloads.exchange.machines import Machines, Unit

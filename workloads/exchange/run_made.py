@@ -15,7 +15,7 @@ import polars as pl
 
 from foundation.id_list import write_ids
 from foundation.records import JOBS, JobRecord, PlacementArrays, RunInfo, utc_now, write_run
-from foundation.records.tables import ROWS_A_PIECE, frame_of
+from foundation.records.table_files import ROWS_A_PIECE, frame_of
 from foundation.whole_file import write_pieces
 from workloads.exchange.carried import trace_pieces
 from workloads.exchange.jobs_csv_read import csv_jobs

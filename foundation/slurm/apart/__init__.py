@@ -2,7 +2,7 @@
 
 ``client`` is our side: a ``SlurmClient``. ``process`` is the other: it asks Slurm, parses, and sends over a
 pipe what is not as it was (``frames``). A process of its own also bears what a C library may do to it
-(``foundation.slurm.library``).
+(``foundation.slurm.reading.pyslurm_library``).
 """
 
 from foundation.slurm.apart.client import ApartSlurm

@@ -25,10 +25,10 @@ from foundation.slurm.apart.frames import (
     Unread,
     encode,
 )
-from foundation.slurm.command import CommandSlurm
-from foundation.slurm.environment import command_environment
-from foundation.slurm.faults import SlurmUnreachableError
-from foundation.slurm.types import Difference, Job, JobSnapshot, Node, UnreadableJob
+from foundation.slurm.calling.clean_environment import command_environment
+from foundation.slurm.command_slurm import CommandSlurm
+from foundation.slurm.reading.record_faults import SlurmUnreachableError
+from foundation.slurm.slurm_types import Difference, Job, JobSnapshot, Node, UnreadableJob
 
 LONGEST_ANSWER_S = 90.0
 """The commands of a look may take 20 s and are tried three times."""

@@ -13,13 +13,13 @@ from typing import TypeVar
 import msgspec
 
 from foundation.errors import ClusterError
-from foundation.slurm.faults import (
+from foundation.slurm.reading.record_faults import (
     AnswerTooLongError,
     SlurmRefusedError,
     SlurmUnreachableError,
     UnknownFormatError,
 )
-from foundation.slurm.types import Job, Node, UnreadableJob
+from foundation.slurm.slurm_types import Job, Node, UnreadableJob
 
 PART_BYTES = 64 << 10
 MOST_BYTES = 8 << 20

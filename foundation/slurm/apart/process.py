@@ -31,12 +31,12 @@ from foundation.slurm.apart.frames import (
     encode,
     parts,
 )
-from foundation.slurm.command import CommandSlurm
-from foundation.slurm.library import LibrarySource, fitting_load, is_installed
+from foundation.slurm.command_slurm import CommandSlurm
 from foundation.slurm.library_pulse import LibraryPulse, QuietLibrary
-from foundation.slurm.nodebook import NodeBook
-from foundation.slurm.sources import ChosenSource, JobSource
-from foundation.slurm.types import Job, JobSnapshot, Node, UnreadableJob
+from foundation.slurm.reading.job_sources import ChosenSource, JobSource
+from foundation.slurm.reading.nodebook import NodeBook
+from foundation.slurm.reading.pyslurm_library import LibrarySource, fitting_load, is_installed
+from foundation.slurm.slurm_types import Job, JobSnapshot, Node, UnreadableJob
 
 LIBRARY, COMMANDS = "pyslurm", "commands"
 MOST_UNREADABLE = 10_000

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from foundation.config import load_toml
 from foundation.errors import UsageError
+from foundation.toml_file import load_toml
 from foundation.trust import read_trusted
 from gangd.agent.agent_options import endpoints
 from gangd.curve_keys import AgentKeys, load_agent_keys

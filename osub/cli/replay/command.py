@@ -18,7 +18,7 @@ from deploy.local.state import ClusterState
 from deploy.local.watch import HostWatch
 from foundation.errors import ClusterError, InputError, UsageError
 from foundation.slurm import CommandSlurm
-from foundation.slurm.sbatch import check_options
+from foundation.slurm.calling.sbatch_options import check_options
 from foundation.units import counted
 from osub.cli.out_file import Force, clear_run
 from osub.cli.replay.watch import watch_replay

@@ -16,7 +16,7 @@ from analysis.metrics.use_of_host import host_use, pace_of
 from analysis.tables.rows_of_metrics import metric_rows
 from analysis.verdict import verdict_of
 from foundation.records import HOST, GangSettings, HostRecord, Run
-from foundation.records.tables import frame_of
+from foundation.records.table_files import frame_of
 from tests.unit.analysis.test_verdict import made_run
 
 

@@ -28,8 +28,8 @@ from foundation.records import (
     load_run,
     write_run,
 )
-from foundation.records.rows import AllocationCause, SliceRole
-from foundation.records.tables import frame_of
+from foundation.records.row_types import AllocationCause, SliceRole
+from foundation.records.table_files import frame_of
 from tests.fixtures.records import make_ended, make_info, make_trace
 
 INFO = make_info(system="N3C4", node_names=("n1", "n2", "n3"), multiplicity=1)

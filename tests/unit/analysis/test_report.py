@@ -12,7 +12,7 @@ from analysis.report.run_report import write_report
 from analysis.tables.run_labels import told_apart
 from foundation.errors import OutputError
 from foundation.records import JOBS, Run, RunWriter, load_run, write_run
-from foundation.records.tables import frame_of
+from foundation.records.table_files import frame_of
 from tests.fixtures.example_runs import example_run
 from tests.fixtures.records import make_ended, make_info, make_job, make_trace
 

@@ -13,7 +13,7 @@ from analysis.charts.load_map import HEAT_COLUMNS, mean_load
 from analysis.charts.slice_charts import excerpt_chart, interval_rows
 from analysis.metrics.derived_columns import with_derived
 from foundation.records import JOBS, SLICES, Placement, SliceRecord, load_run
-from foundation.records.tables import frame_of
+from foundation.records.table_files import frame_of
 from tests.fixtures.example_runs import example_run
 from tests.fixtures.records import make_ended, make_info
 

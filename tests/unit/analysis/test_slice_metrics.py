@@ -12,7 +12,7 @@ from analysis.metrics.slice_metrics import (
     usage_intervals,
 )
 from foundation.records import JOBS, SLICES, Placement, SliceRecord, SliceRole
-from foundation.records.tables import frame_of
+from foundation.records.table_files import frame_of
 from tests.fixtures.records import make_ended
 
 ROLES: dict[str, SliceRole] = {"r": "run", "h": "held", "i": "idle", "f": "free"}

@@ -19,7 +19,7 @@ from analysis.verdict.paired_differences import batch_means, welch
 from analysis.verdict.sentences import duration
 from foundation.errors import UsageError
 from foundation.records import JOBS, GangSettings, JobRecord, Run, RunInfo, load_run, write_run
-from foundation.records.tables import frame_of
+from foundation.records.table_files import frame_of
 from tests.fixtures.example_runs import example_run
 from tests.fixtures.tier import examples
 

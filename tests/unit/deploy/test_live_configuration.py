@@ -11,7 +11,7 @@ import pytest
 
 from deploy.checks import Advice, Configuration, Grade, judge
 from foundation.slurm import Node, Partition
-from foundation.slurm.site_text import read_config, read_nodes, read_partitions
+from foundation.slurm.reading.site_text import read_config, read_nodes, read_partitions
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "slurm"
 

@@ -9,7 +9,7 @@ import pytest
 
 from foundation.errors import HostError, UsageError
 from foundation.slurm import FakeSlurm, Job, JobState, Receiver, SubmitRequest
-from foundation.slurm.run import Answer
+from foundation.slurm.calling.run_command import Answer
 from submitter.eviction.carry_out import END_PATIENCE_S, End, Eviction, Outcome
 from submitter.eviction.eviction_orders import Fate, Order, Requeue, Ways, commands, read_template
 

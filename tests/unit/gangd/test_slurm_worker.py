@@ -6,7 +6,7 @@ import pytest
 import zmq
 
 from foundation.slurm import FakeSlurm, JobSnapshot, SubmitRequest
-from foundation.slurm.faults import SlurmUnreachableError
+from foundation.slurm.reading.record_faults import SlurmUnreachableError
 from gangd.controller.site.slurm_worker import MOVES_A_CALL, Answer, Failed, Looked, Moved, SlurmWorker
 from gangd.threads import Death
 

@@ -21,8 +21,8 @@ from foundation.records import (
     write_run,
 )
 from foundation.records.agreement import check_agreement
-from foundation.records.rows import AllocationCause
-from foundation.records.tables import frame_of, write_table
+from foundation.records.row_types import AllocationCause
+from foundation.records.table_files import frame_of, write_table
 from tests.fixtures.records import make_ended, make_info, make_job, make_trace
 
 PLACE = (Placement("n1", (0, 1, 3)),)

@@ -8,9 +8,9 @@ import pytest
 
 from foundation.errors import InputError
 from foundation.records import ALLOCATIONS, JOBS, SLICES, AllocationRecord, JobRecord, Placement, SliceRecord
-from foundation.records.checks import check_record, check_table
 from foundation.records.columns import Row
-from foundation.records.tables import complete, frame_of
+from foundation.records.record_checks import check_record, check_table
+from foundation.records.table_files import complete, frame_of
 from tests.fixtures.records import make_ended, make_job
 
 BROKEN: list[tuple[str, Mapping[str, object], str]] = [

@@ -7,7 +7,7 @@ import pytest
 
 from foundation.errors import InputError
 from foundation.records import JOBS, RunWriter, load_run, write_run
-from foundation.records.tables import frame_of
+from foundation.records.table_files import frame_of
 from tests.fixtures.records import make_ended, make_info, make_job, make_trace
 
 

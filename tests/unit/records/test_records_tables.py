@@ -24,7 +24,7 @@ from foundation.records import (
     parse_cores,
     write_run,
 )
-from foundation.records.tables import frame_of, rows_of
+from foundation.records.table_files import frame_of, rows_of
 from tests.fixtures.records import make_ended, make_info, make_trace
 
 JOB_COUNT = 70_000

@@ -12,7 +12,7 @@ import pytest
 
 from foundation.errors import InputError
 from foundation.records import ALLOCATIONS, AllocationRecord, GangSettings, Placement, load_run
-from foundation.records.tables import frame_of
+from foundation.records.table_files import frame_of
 from simulator.fit.measured_run import latencies_of, measure_latencies, measure_overhead, overhead_of
 from simulator.fit.slurm_latency import Latencies, read_latencies
 from tests.fixtures.real_runs import Row, real_run

@@ -13,7 +13,7 @@ import pytest
 
 from foundation.errors import InputError, UsageError
 from foundation.records import ALLOCATIONS, AllocationRecord, GangSettings, Placement, Run, load_run
-from foundation.records.tables import frame_of
+from foundation.records.table_files import frame_of
 from osub.cli.main import run as osub
 from simulator.fit.configured_slurm import configured
 from simulator.fit.fit_parameters import Parameter

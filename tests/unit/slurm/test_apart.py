@@ -26,14 +26,14 @@ from foundation.slurm.apart.frames import (
     Unread,
 )
 from foundation.slurm.apart.process import Reader
-from foundation.slurm.faults import (
+from foundation.slurm.reading.job_sources import ChosenSource
+from foundation.slurm.reading.nodebook import NodeBook
+from foundation.slurm.reading.record_faults import (
     AnswerTooLongError,
     SlurmRefusedError,
     SlurmUnreachableError,
     UnknownFormatError,
 )
-from foundation.slurm.nodebook import NodeBook
-from foundation.slurm.sources import ChosenSource
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "slurm"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from foundation.slurm.environment import command_environment, submit_environment
+from foundation.slurm.calling.clean_environment import command_environment, submit_environment
 
 CALLER = {
     "PATH": "/bin",

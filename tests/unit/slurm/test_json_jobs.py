@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from foundation.slurm import Job, JobSnapshot, JobState, Node
-from foundation.slurm.faults import SlurmUnreachableError, UnknownFormatError
-from foundation.slurm.json_jobs import JsonReader
-from foundation.slurm.site_text import read_nodes
-from foundation.slurm.text_jobs import Written, job_of, read_facts
+from foundation.slurm.reading.json_jobs import JsonReader
+from foundation.slurm.reading.record_faults import SlurmUnreachableError, UnknownFormatError
+from foundation.slurm.reading.site_text import read_nodes
+from foundation.slurm.reading.text_jobs import Written, job_of, read_facts
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "slurm"
 TEXT = (FIXTURES / "jobs.json").read_text()

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from foundation.slurm import JobState, Node, NodeCores
-from foundation.slurm.faults import UnknownFormatError
-from foundation.slurm.library import LibrarySource, fitting_load, release
-from foundation.slurm.nodebook import NodeBook
+from foundation.slurm.reading.nodebook import NodeBook
+from foundation.slurm.reading.pyslurm_library import LibrarySource, fitting_load, release
+from foundation.slurm.reading.record_faults import UnknownFormatError
 
 NODES = [
     Node(

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from foundation.slurm import CommandSlurm, FakeSlurm, SubmitRequest
-from foundation.slurm.faults import SlurmUnreachableError
-from foundation.slurm.json_jobs import JsonReader
+from foundation.slurm.calling.run_command import Answer
 from foundation.slurm.marks import MarkField, marking_script, sharing_text
-from foundation.slurm.run import Answer
+from foundation.slurm.reading.json_jobs import JsonReader
+from foundation.slurm.reading.record_faults import SlurmUnreachableError
 
 DONE = "invalid keyword: end-of-7\ninvalid keyword: end-of-9\n"
 

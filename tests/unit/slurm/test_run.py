@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from foundation.errors import HostError, UsageError
-from foundation.slurm.run import run_command
+from foundation.slurm.calling.run_command import run_command
 
 PATH = {"PATH": "/bin:/usr/bin"}
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import ClusterError
-from foundation.slurm.scheduling import scheduling_config
-from foundation.slurm.site_text import read_config, read_nodes, read_partitions
+from foundation.slurm.calling.scheduling import scheduling_config
+from foundation.slurm.reading.site_text import read_config, read_nodes, read_partitions
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "slurm"
 NODES = (FIXTURES / "nodes.txt").read_text()

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from foundation.slurm import CommandSlurm, SubmitRequest
-from foundation.slurm.faults import (
+from foundation.slurm.calling.run_command import Answer
+from foundation.slurm.reading.record_faults import (
     SlurmRefusedError,
     SlurmUnreachableError,
     SubmitUncertainError,
     UnreadableJobError,
 )
-from foundation.slurm.run import Answer
 
 AWAY = Answer(1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n")
 PENDING = """{"job_id": 7, "job_state": "PENDING", "user_id": 0, "partition": "main", "submit_time": 1,

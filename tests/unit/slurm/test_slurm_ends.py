@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.slurm import CommandSlurm
+from foundation.slurm.calling.run_command import Answer
 from foundation.slurm.ends import moving_script, read_outcomes
-from foundation.slurm.faults import SlurmUnreachableError
-from foundation.slurm.run import Answer
+from foundation.slurm.reading.record_faults import SlurmUnreachableError
 
 ENDS = {7: 1_000_000_000, 5: 1_000_000_060}
 DONE = "invalid keyword: end-of-7\ninvalid keyword: end-of-5\n"

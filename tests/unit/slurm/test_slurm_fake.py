@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from foundation.slurm import FakeSlurm, JobState, SubmitRequest
-from foundation.slurm.faults import SlurmRefusedError, SlurmUnreachableError, SubmitUncertainError
+from foundation.slurm.reading.record_faults import (
+    SlurmRefusedError,
+    SlurmUnreachableError,
+    SubmitUncertainError,
+)
 
 
 def request(

@@ -11,9 +11,9 @@ import pytest
 from foundation.errors import ClusterError, HostError
 from foundation.records import load_run
 from foundation.slurm import Job, JobSnapshot, JobState, SubmitRequest, UnreadableJob
-from foundation.slurm.accounting import Accounted
-from foundation.slurm.fake import SubmitFault, account_of
-from foundation.slurm.faults import SlurmUnreachableError
+from foundation.slurm.fake_slurm import SubmitFault, account_of
+from foundation.slurm.job_accounting import Accounted
+from foundation.slurm.reading.record_faults import SlurmUnreachableError
 from submitter.follow.job_rows import Submission
 from submitter.replay.replay_loop import Progress, Wish
 from submitter.replay.work_beside import WorkerThread

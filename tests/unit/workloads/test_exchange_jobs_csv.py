@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from foundation.records import JOBS, Placement, load_run, write_run
-from foundation.records.tables import frame_of
+from foundation.records.table_files import frame_of
 from tests.fixtures.exchange import CSV, osub
 from tests.fixtures.records import make_ended, make_info, make_job, make_trace
 from workloads.exchange.jobs_csv_write import COLUMNS

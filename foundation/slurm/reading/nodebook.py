@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from foundation.slurm.types import Node
+from foundation.slurm.slurm_types import Node
 
 EVERY_S = 60.0
 AT_MOST_EVERY_S = 5.0

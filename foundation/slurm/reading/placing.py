@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from foundation.slurm.types import Job, JobSnapshot, Node, NodeCores, UnreadableJob
+from foundation.slurm.slurm_types import Job, JobSnapshot, Node, NodeCores, UnreadableJob
 
 FindNode = Callable[[str], Node | None]
 """Returns the cluster's node of a name, None where it has none."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from foundation.slurm.types import JobState
+from foundation.slurm.slurm_types import JobState
 
 FIELDS = ("JobIDRaw", "State", "ExitCode", "Submit", "Start", "End")
 MOST_AT_ONCE = 500

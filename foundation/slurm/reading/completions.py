@@ -18,8 +18,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from foundation.slurm.accounting import Accounted
-from foundation.slurm.types import JobState
+from foundation.slurm.job_accounting import Accounted
+from foundation.slurm.slurm_types import JobState
 
 TYPE = "jobcomp/filetxt"
 LONGEST_LINE = 64 << 10

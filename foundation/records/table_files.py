@@ -15,11 +15,11 @@ from polars.io.plugins import register_io_source
 
 from foundation.errors import InputError, OutputError
 from foundation.id_list import write_ids
-from foundation.records.checks import check_table
 from foundation.records.columns import Column, Row, Table
 from foundation.records.journal import output_error
 from foundation.records.placement import PLACEMENT_DTYPE, PlacementArrays, parse_cores
-from foundation.records.rows import Placement
+from foundation.records.record_checks import check_table
+from foundation.records.row_types import Placement
 from foundation.whole_file import draft_at
 
 ROWS_A_GROUP = 4_096

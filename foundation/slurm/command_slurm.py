@@ -10,28 +10,28 @@ from pathlib import Path
 
 from foundation.errors import HostError
 from foundation.one_line import one_line
-from foundation.slurm.accounting import MOST_AT_ONCE as MOST_ACCOUNTED
-from foundation.slurm.accounting import Accounted, accounting_words, read_accounting
-from foundation.slurm.client import Receiver, SubmitRequest
-from foundation.slurm.completion_file import CompletionFile
-from foundation.slurm.completions import TYPE as COMPLETIONS
+from foundation.slurm.calling.clean_environment import command_environment, submit_environment
+from foundation.slurm.calling.run_command import Answer, Runner, run_command
+from foundation.slurm.calling.sbatch_options import sbatch_options
 from foundation.slurm.ends import moving_script, read_outcomes
-from foundation.slurm.environment import command_environment, submit_environment
-from foundation.slurm.faults import (
+from foundation.slurm.job_accounting import MOST_AT_ONCE as MOST_ACCOUNTED
+from foundation.slurm.job_accounting import Accounted, accounting_words, read_accounting
+from foundation.slurm.marks import MarkField, marking_script
+from foundation.slurm.reading.completion_file import CompletionFile
+from foundation.slurm.reading.completions import TYPE as COMPLETIONS
+from foundation.slurm.reading.job_sources import ChosenSource, JobSource, JsonSource, TextSource
+from foundation.slurm.reading.nodebook import NodeBook
+from foundation.slurm.reading.record_faults import (
     AnswerTooLongError,
     SlurmRefusedError,
     SlurmUnreachableError,
     SubmitUncertainError,
     UnreadableJobError,
 )
-from foundation.slurm.marks import MarkField, marking_script
-from foundation.slurm.nodebook import NodeBook
-from foundation.slurm.pulse import QuietSource
-from foundation.slurm.run import Answer, Runner, run_command
-from foundation.slurm.sbatch import sbatch_options
-from foundation.slurm.site_text import read_config, read_nodes, read_partitions, read_reservations
-from foundation.slurm.sources import ChosenSource, JobSource, JsonSource, TextSource
-from foundation.slurm.types import AccountingNames, Job, JobSnapshot, Node, Partition, Reservation
+from foundation.slurm.reading.site_text import read_config, read_nodes, read_partitions, read_reservations
+from foundation.slurm.reading.slurm_pulse import QuietSource
+from foundation.slurm.slurm_client import Receiver, SubmitRequest
+from foundation.slurm.slurm_types import AccountingNames, Job, JobSnapshot, Node, Partition, Reservation
 
 # Slurm's words for a controller that is away or restarting: nothing was done, so one may try again.
 _NEVER_ARRIVED = (

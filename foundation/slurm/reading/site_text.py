@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from foundation.slurm.hosts import expand_hosts
-from foundation.slurm.types import Node, Partition, Reservation
+from foundation.slurm.slurm_types import Node, Partition, Reservation
 
 _PAIR = re.compile(r"(?:^| )([A-Za-z]+)=([^ ]*)")
 _LIMIT = re.compile(r"(?:([0-9]{1,6})-)?([0-9]{1,9}):([0-9]{1,2}):([0-9]{1,2})")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from foundation.errors import UsageError
-from foundation.slurm.client import SubmitRequest
+from foundation.slurm.slurm_client import SubmitRequest
 
 # What a request sets itself, or what would change the meaning of a submission, and why nobody else sets it.
 _OWN = dict.fromkeys(

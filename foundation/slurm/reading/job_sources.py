@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from foundation.errors import ClusterError
-from foundation.slurm.faults import AnswerTooLongError, SlurmRefusedError, UnknownFormatError
 from foundation.slurm.hosts import expand_hosts
-from foundation.slurm.json_jobs import JsonReader
-from foundation.slurm.nodebook import AT_MOST_EVERY_S, NodeBook
-from foundation.slurm.placing import BadRecordError, snapshot_of
-from foundation.slurm.text_jobs import (
+from foundation.slurm.reading.json_jobs import JsonReader
+from foundation.slurm.reading.nodebook import AT_MOST_EVERY_S, NodeBook
+from foundation.slurm.reading.placing import BadRecordError, snapshot_of
+from foundation.slurm.reading.record_faults import AnswerTooLongError, SlurmRefusedError, UnknownFormatError
+from foundation.slurm.reading.text_jobs import (
     SEPARATOR,
     Written,
     address_of,
@@ -27,7 +27,7 @@ from foundation.slurm.text_jobs import (
     read_facts,
     state_of,
 )
-from foundation.slurm.types import Job, JobSnapshot, NodeCores, UnreadableJob
+from foundation.slurm.slurm_types import Job, JobSnapshot, NodeCores, UnreadableJob
 
 log = logging.getLogger("foundation.slurm")
 

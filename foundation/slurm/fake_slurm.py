@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from foundation.slurm.accounting import Accounted
-from foundation.slurm.client import Receiver, SubmitRequest
-from foundation.slurm.faults import (
+from foundation.slurm.job_accounting import Accounted
+from foundation.slurm.marks import MarkField
+from foundation.slurm.reading.record_faults import (
     SlurmRefusedError,
     SlurmUnreachableError,
     SubmitUncertainError,
     UnreadableJobError,
 )
-from foundation.slurm.marks import MarkField
-from foundation.slurm.types import (
+from foundation.slurm.slurm_client import Receiver, SubmitRequest
+from foundation.slurm.slurm_types import (
     AccountingNames,
     Job,
     JobSnapshot,

@@ -8,9 +8,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from foundation.slurm.accounting import Accounted
+from foundation.slurm.job_accounting import Accounted
 from foundation.slurm.marks import MarkField
-from foundation.slurm.types import AccountingNames, Job, JobSnapshot, Node, Partition, Reservation
+from foundation.slurm.slurm_types import AccountingNames, Job, JobSnapshot, Node, Partition, Reservation
 
 
 class Receiver(StrEnum):
@@ -60,7 +60,7 @@ class SubmitRequest:
     oversubscribe
         Whether the job shares its cores where the partition leaves that to the job (OverSubscribe=YES).
     options
-        Further long options of ``sbatch``, without dashes: ``foundation.slurm.sbatch.check_options``.
+        Further long options of ``sbatch``, without dashes; see ``calling.sbatch_options.check_options``.
     """
 
     script: str
@@ -89,7 +89,7 @@ class SlurmClient(Protocol):
     """What the toolkit needs of Slurm.
 
     Every method raises :class:`foundation.errors.ClusterError` (or one of the kinds in
-    ``foundation.slurm.faults``) when Slurm cannot be reached, does not answer in time, or refuses.
+    ``reading.record_faults``) when Slurm cannot be reached, does not answer in time, or refuses.
     """
 
     def version(self) -> str:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from foundation.slurm.faults import AnswerTooLongError
-from foundation.slurm.nodebook import NodeBook
-from foundation.slurm.sources import Ask, JobSource
-from foundation.slurm.text_jobs import FACTS, SEPARATOR
-from foundation.slurm.types import JobSnapshot
+from foundation.slurm.reading.job_sources import Ask, JobSource
+from foundation.slurm.reading.nodebook import NodeBook
+from foundation.slurm.reading.record_faults import AnswerTooLongError
+from foundation.slurm.reading.text_jobs import FACTS, SEPARATOR
+from foundation.slurm.slurm_types import JobSnapshot
 
 FULL_EVERY_S = 30.0
 _WRITTEN = ("Name", "Comment", "Feature", "Reason", "Account", "QOS")

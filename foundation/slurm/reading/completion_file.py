@@ -7,7 +7,7 @@ import pwd
 from pathlib import Path
 
 from foundation.errors import OsubError
-from foundation.slurm.completions import LONGEST_LINE, Completions
+from foundation.slurm.reading.completions import LONGEST_LINE, Completions
 from foundation.trust import folder_of, open_own
 
 MOST_BYTES = 64 << 20

@@ -8,10 +8,18 @@ from collections.abc import Iterator
 import msgspec
 
 from foundation.one_line import one_line
-from foundation.slurm.faults import SlurmUnreachableError, UnknownFormatError
-from foundation.slurm.json_records import Amount, Document, Identity, NodeShare, Number, Record, Resources
-from foundation.slurm.placing import BadRecordError, FindNode, each_once, place, snapshot_of
-from foundation.slurm.types import Job, JobSnapshot, JobState, NodeCores, UnreadableJob
+from foundation.slurm.reading.json_records import (
+    Amount,
+    Document,
+    Identity,
+    NodeShare,
+    Number,
+    Record,
+    Resources,
+)
+from foundation.slurm.reading.placing import BadRecordError, FindNode, each_once, place, snapshot_of
+from foundation.slurm.reading.record_faults import SlurmUnreachableError, UnknownFormatError
+from foundation.slurm.slurm_types import Job, JobSnapshot, JobState, NodeCores, UnreadableJob
 
 _DOCUMENT = msgspec.json.Decoder(Document)
 _RECORD = msgspec.json.Decoder(Record)
