@@ -15,6 +15,7 @@ from analysis.report.report_parts import cards, facts_section, metrics_section, 
 from analysis.verdict import verdict_of
 from analysis.verdict.verdict_page import differences_section
 from foundation.records import Run
+from foundation.units import counted
 
 _NO_TWINS: Mapping[str, str] = MappingProxyType({})
 
@@ -57,14 +58,25 @@ def page_of(subjects: Sequence[Subject], first: Sequence[Section] = ()) -> Page:
     metrics = [subject.metrics for subject in subjects]
     measured = [subject.measured for subject in subjects]
     verdict = verdict_of([subject.run for subject in subjects], metrics[0].options)
-    labels = ", ".join(run.label for run in measured)
+    real = [run.label for run in measured if not run.simulated]
+    simulated = len(measured) - len(real)
+    labels = ", ".join(real or [run.label for run in measured])
+    counts = counted(len(subjects), "run")
+    if real and simulated:
+        counts += f", {simulated} of them simulated"
     traces = ", ".join(sorted({subject.run.info.trace_name for subject in subjects}))
     return Page(
         title=f"osub report: {labels}",
-        subtitle=f"Trace {traces} · {len(subjects)} run{'' if len(subjects) == 1 else 's'}",
+        subtitle=f"Trace {traces} · {counts}",
         verdict=told(verdict),
         cards=cards(measured, metrics),
-        alerts=[(one.label, note) for one in metrics for note in one.notes],
+        alerts=[
+            (one.label, note)
+            for one in metrics
+            for note in one.notes
+            # The verdict has said it, where there is one.
+            if not (verdict.findings and one.label in verdict.unfit and verdict.unfit[one.label] in note)
+        ],
         sections=[
             *filter(None, [picture(subjects), differences_section(verdict)]),
             metrics_section(measured, metrics),

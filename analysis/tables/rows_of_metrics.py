@@ -144,24 +144,34 @@ _HOST_LINES: tuple[tuple[str, Callable[[HostUse], Value], Form, Better], ...] = 
 def metric_rows(runs: Sequence[RunMetrics]) -> list[MetricRow]:
     """Return the rows for these runs; a row that no run has a value for is left out.
 
-    Among real and simulated runs a real one is best only among the real ones, and no simulated one is.
+    Among real and simulated runs a real one is best only among the real ones, and no simulated one is. None
+    is best that is unfit to judge by, or in which jobs were cancelled: it ended early because of that.
     """
     rows = [row for row in _rows(runs) if any(cell != ABSENT for cell in row.cells)]
     real = [run.kind == "real" for run in runs]
-    if all(real) or not any(real):
+    mixed = any(real) and not all(real)
+    judged = [
+        (is_real or not mixed) and not _is_spoiled(run) for run, is_real in zip(runs, real, strict=True)
+    ]
+    if all(judged):
         return rows
-    best_real = {
-        (row.group, row.name): iter(row.best) for row in _rows([run for run in runs if run.kind == "real"])
-    }
+    fit = [run for run, is_judged in zip(runs, judged, strict=True) if is_judged]
+    best = {(row.group, row.name): iter(row.best) for row in (_rows(fit) if fit else ())}
+    none = iter(())
     return [
         replace(
             row,
-            best=tuple(is_real and next(best_real[row.group, row.name], False) for is_real in real),
+            best=tuple(
+                is_judged and next(best.get((row.group, row.name), none), False) for is_judged in judged
+            ),
         )
-        if (row.group, row.name) in best_real
-        else replace(row, best=(False,) * len(runs))
         for row in rows
     ]
+
+
+def _is_spoiled(run: RunMetrics) -> bool:
+    cut = "all" in run.kinds and run.kinds["all"].states.get("CANCELLED", 0) > 0
+    return cut or not run.complete or run.host.unfit is not None
 
 
 def _rows(runs: Sequence[RunMetrics]) -> Iterator[MetricRow]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from analysis.tables import number
 from analysis.verdict.paired_differences import Difference, Paired
 
@@ -125,10 +127,15 @@ def about_evidence(found: Paired, *, simulated: bool) -> str:
     return f"Evidence: {jobs} in one run each; {over}. A repeated run may differ by more."
 
 
-def about_unfit(run: tuple[str, str]) -> str:
-    """Say that a run is unfit to judge by, and why."""
-    label, why = run
-    return f"{label} is unfit to judge by: {why}. Run it again on a calm host."
+def about_unfit(unfit: Mapping[str, str]) -> list[str]:
+    """Say which runs are unfit to judge by, and why: one sentence, or none."""
+    if not unfit:
+        return []
+    if len(unfit) == 1:
+        ((label, why),) = unfit.items()
+        return [f"{label} is unfit to judge by: {why}. Run it again on a calm host."]
+    several = "; ".join(f"{label} ({why})" for label, why in unfit.items())
+    return [f"Unfit to judge by: {several}. Run them again on a calm host."]
 
 
 def _unclear(difference: Difference) -> str:

@@ -64,7 +64,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     findings
         One for each pair of settings.
     evidence
-        A sentence on each run that is unfit to judge by, and one on what it all stands on.
+        A sentence on the runs that are unfit to judge by, and what it all stands on.
     unfit
         Why a run is unfit, by its label.
     """
@@ -92,7 +92,7 @@ def verdict_of(
     ]
     simulated = all(run.info.kind == "simulated" for run in runs)
     told = tuple(_evidence(findings, simulated=simulated))
-    return Verdict(findings=tuple(findings), evidence=(*map(about_unfit, unfit.items()), *told), unfit=unfit)
+    return Verdict(findings=tuple(findings), evidence=(*about_unfit(unfit), *told), unfit=unfit)
 
 
 def _evidence(findings: Sequence[Finding], *, simulated: bool) -> Iterator[str]:

@@ -10,6 +10,7 @@ from analysis.verdict.gains import COLUMNS, gain_rows
 from analysis.verdict.paired_differences import Difference
 from analysis.verdict.verdict import Finding, Verdict
 from foundation.records import Run
+from foundation.units import counted
 
 MOST_JOBS = 20
 _MEASURES = {
@@ -39,12 +40,11 @@ def differences_section(verdict: Verdict) -> Section | None:
 def _stands_on(finding: Finding) -> str:
     """Return what the differences stand on, in a sentence."""
     one, two = finding.runs
+    jobs = f"Over {counted(finding.jobs, 'job')} that completed in"
     if finding.evidence == "repeats":
-        return (
-            f"Over {finding.jobs:,} jobs that completed in all of {one} and {two} runs; intervals over runs."
-        )
+        return f"{jobs} all of {one} and {two} runs; intervals over runs."
     batches = {"jobs": " in batches of consecutive jobs", "blocks": " in blocks that repeat"}
-    return f"Over {finding.jobs:,} jobs that completed in both{batches.get(finding.evidence, '')}."
+    return f"{jobs} both{batches.get(finding.evidence, '')}."
 
 
 def _difference_rows(finding: Finding) -> list[list[str | Cell]]:

@@ -11,7 +11,7 @@ import pytest
 
 from analysis.comparison.job_by_job import run_errors
 from analysis.metrics.derived_columns import MetricOptions
-from analysis.metrics.run_metrics import measure
+from analysis.metrics.run_metrics import RunMetrics, measure
 from analysis.metrics.use_of_host import host_use, pace_of
 from analysis.tables.rows_of_metrics import metric_rows
 from analysis.verdict import verdict_of
@@ -127,6 +127,28 @@ def test_a_verdict_on_a_contaminated_run_is_not_clear_and_says_why(tmp_path: Pat
     assert verdict.evidence[0].startswith("naive is unfit to judge by: others used 45%")
     assert list(verdict.unfit) == ["naive"]
     assert verdict_of([one, dirty], MetricOptions(most_taken=0.5)).findings[0].answer == "better"
+
+
+def test_no_run_is_best_that_is_unfit_or_was_cut(tmp_path: Path) -> None:
+    runs = [
+        made_run(tmp_path, name, wait_s=wait_s, degradation=1, multiplicity=number)
+        for number, (name, wait_s) in enumerate((("slow", 1000), ("quick", 10), ("mean", 100)), start=1)
+    ]
+    slow, quick, mean = map(measure, runs)
+
+    def best(*several: RunMetrics) -> tuple[bool, ...]:
+        return next(row.best for row in metric_rows(several) if row.name.startswith("wait, mean"))
+
+    assert best(slow, quick, mean) == (False, True, False)
+    unfit = msgspec.structs.replace(quick, host=msgspec.structs.replace(quick.host, unfit="busy"))
+    assert best(slow, unfit, mean) == (False, False, True)
+    assert best(slow, unfit) == (False, False)
+    every = quick.kinds["all"]
+    states = {"COMPLETED": every.jobs - 1, "CANCELLED": 1}
+    cut = msgspec.structs.replace(
+        quick, kinds=quick.kinds | {"all": msgspec.structs.replace(every, states=states)}
+    )
+    assert best(slow, cut, mean) == (False, False, True)
 
 
 def test_the_metrics_and_their_table_have_the_host(run: Run) -> None:
