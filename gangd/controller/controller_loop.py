@@ -63,9 +63,9 @@ BEATS_A_LEASE = 4
 STATUS_EVERY_NS, STATUS_SHARE, STATUS_SELDOM_NS = 1_000_000_000, 20, 5_000_000_000
 """The status is written so often, or as often as it takes 1/STATUS_SHARE of a core (with 100,000 jobs on
 10,000 nodes it takes 0.2 s), but no more seldom than the last."""
-SAVE_FIRST_NS, SAVE_EVERY_NS = 1_000_000_000, 10_000_000_000
-"""The state is written so soon after it can be, then after twice as long each time, up to so often: who takes
-over from a leader that led for some seconds only knows its gangs, too."""
+SAVE_LEAST_NS, SAVE_SHARE, SAVE_EVERY_NS = 1_000_000_000, 50, 10_000_000_000
+"""The state is written once a second, or as often as it takes 1/SAVE_SHARE of a core, and no more seldom than
+the last: who takes over knows the gangs as they were a moment ago."""
 FAREWELLS = 3
 MOST_REMEMBERED = 20_000
 """Gangs that are remembered all along; more, which would take too long of a slice, when it leaves."""
@@ -158,7 +158,6 @@ class ControllerLoop:
         self._unread = Unread()
         self._tick_ns = self._beat_ns = self._status_ns = self._save_ns = now_ns
         self._tick_us, self._look_ns = 0, now_ns
-        self._save_pause_ns = SAVE_FIRST_NS
         self.metrics = ControllerMetrics(clock)
         self._slurm_failures = 0
         self._quiet = False
@@ -263,10 +262,10 @@ class ControllerLoop:
             pause_ns = STATUS_SHARE * (self._clock() - began_ns)
             self._status_ns = now_ns + min(max(STATUS_EVERY_NS, pause_ns), STATUS_SELDOM_NS)
         if now_ns >= self._save_ns:
-            self._save_ns = now_ns + self._save_pause_ns
-            if self._looked_ns is not None and not self._orders.held_back:
-                self._save_pause_ns = min(2 * self._save_pause_ns, SAVE_EVERY_NS)
+            began_ns = self._clock()
             self._orders.attempt("save state", self._save)
+            pause_ns = SAVE_SHARE * (self._clock() - began_ns)
+            self._save_ns = now_ns + min(max(SAVE_LEAST_NS, pause_ns), SAVE_EVERY_NS)
 
     def _is_held_back(self, now_ns: int) -> bool:
         """Announce this controller while plans are held back; False once they go out."""
