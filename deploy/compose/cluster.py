@@ -7,7 +7,6 @@ removes what carries the cluster's labels, and the state folder's files.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,15 +18,24 @@ import msgspec
 
 from deploy.compose.containers import Container, last_words, list_containers, of_role
 from deploy.compose.engine import Engine, EngineName, checked, find_engine
-from deploy.compose.image import ensure_images
+from deploy.compose.image import base_of, ensure_images
 from deploy.compose.inside.naming import find_name
-from deploy.compose.plan import FEWEST_KEYS, compose_environment, differs, node_memory_mib, up_words
+from deploy.compose.inside.ready import Ready, read_ready
+from deploy.compose.plan import (
+    FEWEST_KEYS,
+    compose_environment,
+    differs,
+    images_to_build,
+    node_memory_mib,
+    up_words,
+)
 from deploy.compose.removal import take_down
 from deploy.compose.state import FILE, ComposeState, decode_state, read_compose_state, write_compose_state
+from deploy.compose.watchers import choose_watchers
 from deploy.local.cluster import Ended
 from deploy.local.home import Home, take_home
 from deploy.local.layout import names_of
-from deploy.shape import Gang, Shape
+from deploy.shape import Shape
 from foundation.errors import ClusterError, InputError, OsubError
 from foundation.one_line import one_line
 from foundation.slurm import CommandSlurm, JobSnapshot, Node
@@ -37,7 +45,7 @@ from foundation.slurm.reading.record_faults import SlurmRefusedError, SlurmUnrea
 _UP_WITHIN_S = 300.0
 _COMPOSE_WITHIN_S = 600.0
 _POLL_S = 0.5
-_LOOK_EVERY = 6
+_LOOK_FOR_S = 3.0
 _SLURM_NEEDS = ("LC_ALL", "TZ", "SLURM_TIME_FORMAT")
 _FORGET = (
     "for node in {nodes}; do scontrol update nodename=$node state=down reason=gone; "
@@ -80,8 +88,9 @@ class ComposeStatus:
     @property
     def daemons_wanted(self) -> int:
         """How many containers there are while all of it lives."""
-        state = self.state
-        return 1 + state.shape.nodes + 2 * bool(state.accounting) + 2 * bool(state.monitoring)
+        state, watch = self.state, self.state.monitoring
+        watchers = 0 if watch is None else 1 + (watch.grafana_image is not None)
+        return 1 + state.shape.nodes + 2 * bool(state.accounting) + watchers
 
     @property
     def is_whole(self) -> bool:
@@ -130,15 +139,16 @@ class ComposeCluster:
         with take_home(self.folder, create=True) as home:
             assert home is not None
             try:
-                new = self._wanted(home, engine, shape, options)
                 old = _own_state(home)
+                new = self._wanted(home, engine, shape, options, old, say)
                 if old is not None and (why := differs(old, new)) is not None:
                     raise ClusterError(
                         f"{self.folder} holds {why}; `osub cluster down --state {self.folder}` first"
                     )
                 if old is not None:
                     new = msgspec.structs.replace(new, most_nodes=old.most_nodes, memory_mib=old.memory_mib)
-                ensure_images(engine, new.debian, database=new.accounting, anew=options.build, say=say)
+                images = images_to_build(new.debian, accounting=new.accounting, monitoring=new.monitoring)
+                ensure_images(engine, images, base_of(engine, new.debian), anew=options.build, say=say)
             except BaseException:
                 home.leave()
                 raise
@@ -210,11 +220,23 @@ class ComposeCluster:
             left = home.leave()
         return Ended(existed, tuple(left))
 
-    def _wanted(self, home: Home, engine: Engine, shape: Shape, options: Options) -> ComposeState:
+    def _wanted(
+        self,
+        home: Home,
+        engine: Engine,
+        shape: Shape,
+        options: Options,
+        old: ComposeState | None,
+        say: Callable[[str], None],
+    ) -> ComposeState:
         if home.read("cluster.json") is not None:
             raise ClusterError(
                 f"{self.folder} holds an embedded cluster; `osub cluster down --state {self.folder}` first"
             )
+        watchers = None
+        if options.monitoring:
+            kept = None if old is None else old.monitoring
+            watchers = kept or choose_watchers(engine, options.debian, say)
         return ComposeState(
             home=str(home.path),
             engine=engine.name,
@@ -223,7 +245,7 @@ class ComposeCluster:
             most_nodes=max(FEWEST_KEYS, shape.nodes),
             memory_mib=node_memory_mib(shape, engine.facts),
             accounting=options.accounting,
-            monitoring=options.monitoring,
+            monitoring=watchers,
         )
 
     def _start(self, engine: Engine, state: ComposeState, say: Callable[[str], None]) -> None:
@@ -234,22 +256,16 @@ class ComposeCluster:
 
     def _wait(self, engine: Engine, state: ComposeState, say: Callable[[str], None]) -> None:
         deadline_s = time.monotonic() + _UP_WITHIN_S
-        looks, found, containers = 0, "", list_containers(engine, state.home, state.cluster)
+        found = ""
         while True:
-            if looks % _LOOK_EVERY == 0:
-                containers = list_containers(engine, state.home, state.cluster)
-                _refuse_failed(engine, containers)
-                _forget_gone(engine, containers)
-            looks += 1
-            with suppress(SlurmUnreachableError, SlurmRefusedError):
-                nodes = _client(engine, containers).nodes()
-                up, wanted = sum(node.is_up for node in nodes), state.shape.nodes
-                found = f"{up} of {wanted} nodes are idle"
-                if up == len(nodes) == wanted:
-                    joined = wanted if state.shape.gang is not Gang.OSUB else _joined(engine, containers)
-                    if joined >= wanted:
-                        return
-                    found = f"{joined} of {wanted} agents have joined"
+            containers = list_containers(engine, state.home, state.cluster)
+            _refuse_failed(engine, containers)
+            _forget_gone(engine, containers)
+            seen = _ready(engine, containers, state.shape.nodes)
+            if seen is not None:
+                found = seen.in_words(state.shape.nodes)
+                if seen.is_whole(state.shape.nodes):
+                    return
             say(found or "waiting for Slurm")
             if time.monotonic() > deadline_s:
                 raise ClusterError(
@@ -316,10 +332,11 @@ def _forget_gone(engine: Engine, containers: Sequence[Container]) -> None:
                 break
 
 
-def _joined(engine: Engine, containers: Sequence[Container]) -> int:
-    """Return how many agents gangd has heard from."""
-    controller = of_role(containers, "controller")[0]
-    answer = engine.run("exec", controller.id, "cat", "/var/lib/gangd/state/status.json", within_s=10.0)
-    with suppress(ValueError, KeyError, TypeError):
-        return [node["agent"].lower() for node in json.loads(answer.stdout)["nodes"]].count("joined")
-    return 0
+def _ready(engine: Engine, containers: Sequence[Container], nodes: int) -> Ready | None:
+    """Have the controller look for a while until its cluster is whole; None while it cannot."""
+    controllers = of_role(containers, "controller")
+    if not controllers or controllers[0].state != "running":
+        return None
+    words = ("python", "-P", "-m", "deploy.compose.inside", "ready", str(nodes), f"{_LOOK_FOR_S:g}")
+    answer = engine.run("exec", controllers[0].id, *words, within_s=_LOOK_FOR_S + 30.0)
+    return read_ready(answer.stdout) if answer.returncode == 0 else None

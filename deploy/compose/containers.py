@@ -18,7 +18,8 @@ HOME = "osub.home"
 CLUSTER = "osub.cluster"
 ROLE = "osub.role"
 Kind = Literal["volume", "network"]
-_ORDER = ("controller", "accounting", "database", "node", "prometheus", "grafana", "keys")
+_ORDER = ("controller", "accounting", "database", "node", "prometheus", "grafana", "monitoring", "keys")
+_MAKERS = ("keys", "monitoring")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,7 @@ class Container:
     @property
     def is_done(self) -> bool:
         """Whether it is one that ends when its work is done, and did it."""
-        return self.role == "keys" and self.state == "exited" and self.exit_code == 0
+        return self.role in _MAKERS and self.state == "exited" and self.exit_code == 0
 
     @property
     def is_alive(self) -> bool:

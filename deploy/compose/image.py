@@ -12,13 +12,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from deploy.compose.engine import Engine, EngineName
-from deploy.compose.plan import database_image_of, image_of
 from foundation.errors import ClusterError, HostError
 from foundation.one_line import one_line
 
 ROOT = Path(__file__).parents[2]
 _FILES = ("pyproject.toml", "README.md", "LICENSE", "hatch_build.py")
-_LOCKS = ("requirements-controller.lock", "requirements-agent.lock", "requirements.lock")
+_LOCKS = (
+    "requirements-controller.lock",
+    "requirements-agent.lock",
+    "requirements-metrics.lock",
+    "requirements.lock",
+)
 _FOLDERS = (
     "osub",
     "foundation",
@@ -38,9 +42,14 @@ _CERTIFICATES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 _BUILD_S = 3600.0
 
 
+def own_base(debian: int) -> str:
+    """Return the name of the base that ``bootstrap-base`` makes."""
+    return f"osub-base:{debian}"
+
+
 def base_of(engine: Engine, debian: int) -> str:
     """Return the base: what ``bootstrap-base`` made here, or Debian's own from a registry."""
-    own = f"osub-base:{debian}"
+    own = own_base(debian)
     return own if has_image(engine, own) else f"docker.io/library/debian:{debian}-slim"
 
 
@@ -50,9 +59,22 @@ def has_image(engine: Engine, name: str) -> bool:
 
 
 def ensure_images(
-    engine: Engine, debian: int, *, database: bool, anew: bool, say: Callable[[str], None]
+    engine: Engine, wanted: Mapping[str, str], base: str, *, anew: bool, say: Callable[[str], None]
 ) -> None:
     """Build the images that are missing, or all.
+
+    Parameters
+    ----------
+    engine
+        Builds them.
+    wanted
+        The target of the Containerfile that makes each.
+    base
+        What they are built on.
+    anew
+        Whether those that are there are built, too.
+    say
+        Is told what is done.
 
     Raises
     ------
@@ -61,7 +83,6 @@ def ensure_images(
     ClusterError
         The build failed; the message has its last line.
     """
-    wanted = {image_of(debian): "cluster"} | ({database_image_of(debian): "database"} if database else {})
     missing = {name: target for name, target in wanted.items() if anew or not has_image(engine, name)}
     if not missing:
         return
@@ -75,7 +96,7 @@ def ensure_images(
     with build_context() as context:
         for name, target in missing.items():
             say(f"building the image {name} (some minutes, once)")
-            _build(engine, context, name, target, base_of(engine, debian))
+            _build(engine, context, name, target, base)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from deploy.compose.engine import Facts
 from deploy.compose.inside.settings import Settings, to_environment
-from deploy.compose.state import ComposeState
+from deploy.compose.state import ComposeState, Monitoring
 from deploy.shape import Shape
 from foundation.version import VERSION
 
@@ -17,6 +17,10 @@ FEWEST_KEYS = 64
 _PHYSICAL_SHARE = 0.9
 _VIRTUAL_NODE_MIB = 65_536
 _DRAIN_S = 10
+PROMETHEUS_IMAGE = "docker.io/prom/prometheus:v3.5.0"
+GRAFANA_IMAGE = "docker.io/grafana/grafana:12.0.0"
+PROMETHEUS_PORT = 9090
+GRAFANA_PORT = 3000
 
 
 def image_of(debian: int) -> str:
@@ -29,6 +33,21 @@ def database_image_of(debian: int) -> str:
     return f"osub-database:{VERSION}-debian{debian}"
 
 
+def prometheus_image_of(debian: int) -> str:
+    """Return the name of the image with Debian's Prometheus, for where no registry can be reached."""
+    return f"osub-prometheus:{VERSION}-debian{debian}"
+
+
+def images_to_build(debian: int, *, accounting: bool, monitoring: Monitoring | None) -> dict[str, str]:
+    """Return the images that a cluster needs and that are made here, with the target that makes each."""
+    images = {image_of(debian): "cluster"}
+    if accounting:
+        images[database_image_of(debian)] = "database"
+    if monitoring is not None and monitoring.prometheus_image == prometheus_image_of(debian):
+        images[monitoring.prometheus_image] = "prometheus"
+    return images
+
+
 def node_memory_mib(shape: Shape, facts: Facts) -> int:
     """Return the memory one node declares, MiB: an equal part of 90 % of the host's, or as in the thesis."""
     return _VIRTUAL_NODE_MIB if shape.virtual else int(facts.memory_mib * _PHYSICAL_SHARE) // shape.nodes
@@ -39,7 +58,7 @@ def compose_files(state: ComposeState, facts: Facts) -> list[Path]:
     names = ["compose.yaml", "compose.cgroup1.yaml" if facts.hierarchy == "v1" else "compose.cgroup2.yaml"]
     if facts.knows_start_interval:
         names.append("compose.start-interval.yaml")
-    if state.monitoring:
+    if state.monitoring is not None:
         names.append("compose.monitoring.yaml")
     return [FOLDER / name for name in names]
 
@@ -54,14 +73,27 @@ def compose_environment(state: ComposeState) -> dict[str, str]:
         memory_mib=state.memory_mib,
         accounting=state.accounting,
         drain_s=_DRAIN_S,
+        monitoring=state.monitoring is not None,
     )
-    return to_environment(settings) | {
-        "OSUB_NODES": str(state.shape.nodes),
-        "OSUB_HOME": state.home,
-        "OSUB_IMAGE": image_of(state.debian),
-        "OSUB_DATABASE_IMAGE": database_image_of(state.debian),
-        "COMPOSE_PROJECT_NAME": state.cluster,
-    }
+    watchers: dict[str, str] = {}
+    if state.monitoring is not None:
+        watchers = {
+            "OSUB_PROMETHEUS_IMAGE": state.monitoring.prometheus_image,
+            "OSUB_PROMETHEUS_PORT": str(state.monitoring.prometheus_port),
+            "OSUB_GRAFANA_IMAGE": state.monitoring.grafana_image or GRAFANA_IMAGE,
+            "OSUB_GRAFANA_PORT": str(state.monitoring.grafana_port),
+        }
+    return (
+        to_environment(settings)
+        | watchers
+        | {
+            "OSUB_NODES": str(state.shape.nodes),
+            "OSUB_HOME": state.home,
+            "OSUB_IMAGE": image_of(state.debian),
+            "OSUB_DATABASE_IMAGE": database_image_of(state.debian),
+            "COMPOSE_PROJECT_NAME": state.cluster,
+        }
+    )
 
 
 def up_words(compose: Sequence[str], state: ComposeState, facts: Facts) -> list[str]:
@@ -73,8 +105,9 @@ def up_words(compose: Sequence[str], state: ComposeState, facts: Facts) -> list[
     services = ["keys", "controller", "node"]
     if state.accounting:
         services += ["database", "accounting"]
-    if state.monitoring:
-        services += ["prometheus", "grafana"]
+    if state.monitoring is not None:
+        services += ["monitoring", "prometheus"]
+        services += [] if state.monitoring.grafana_image is None else ["grafana"]
     return [*words, *services]
 
 
@@ -90,7 +123,7 @@ def differs(old: ComposeState, new: ComposeState) -> str | None:
             f"a cluster of another shape ({old.shape.system}, M={old.shape.multiplicity}, "
             f"gang {old.shape.gang}, {old.engine}, Debian {old.debian})"
         )
-    if old.accounting != new.accounting or old.monitoring != new.monitoring:
+    if old.accounting != new.accounting or (old.monitoring is None) != (new.monitoring is None):
         return "a cluster with other services"
     if new.shape.nodes > old.most_nodes:
         return f"a cluster with keys for {old.most_nodes} nodes"

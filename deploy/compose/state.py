@@ -20,6 +20,15 @@ from foundation.errors import InputError, OsubError
 FILE: FileName = "compose.json"
 
 
+class Monitoring(msgspec.Struct, frozen=True, kw_only=True):
+    """Who watches gangd, and at which ports of this host's loopback; no Grafana where it cannot be had."""
+
+    prometheus_image: str
+    prometheus_port: int
+    grafana_image: str | None
+    grafana_port: int
+
+
 class ComposeState(msgspec.Struct, frozen=True, kw_only=True):
     """A cluster in containers.
 
@@ -34,7 +43,7 @@ class ComposeState(msgspec.Struct, frozen=True, kw_only=True):
     most_nodes: int
     memory_mib: int
     accounting: bool
-    monitoring: bool = False
+    monitoring: Monitoring | None = None
 
     @property
     def cluster(self) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from importlib import import_module
 
-from deploy.compose.inside import accounting, cgroups, controller, keys, node
-from deploy.compose.inside.settings import read_settings
+from deploy.compose.inside import cgroups
+from deploy.compose.inside.settings import Settings, read_settings
 from deploy.compose.inside.waiting import say
 from foundation.errors import OsubError
 
-_ROLES = {"controller": controller.run, "node": node.run, "accounting": accounting.run}
+ROLES = ("controller", "node", "accounting", "keys", "monitoring")
+"""Each is a module here of that name: a container imports what it runs, and no other."""
 
 
 def main(words: list[str]) -> int:
@@ -20,15 +23,15 @@ def main(words: list[str]) -> int:
     if words[:1] == ["clear"]:  # for nodes whose containers are gone: `up` asks a node that lives
         left = [folder for name in words[1:] for folder in cgroups.clear_left(name)]
         return 1 if left else 0
-    if len(words) != 1 or words[0] not in (*_ROLES, "keys"):
-        say(f"usage: deploy.compose.inside {'|'.join([*_ROLES, 'keys'])}")
+    if words[:1] == ["ready"]:  # `up` asks the controller
+        return import_module("deploy.compose.inside.ready").tell(words[1:])
+    if len(words) != 1 or words[0] not in ROLES:
+        say(f"usage: deploy.compose.inside {'|'.join(ROLES)}")
         return 2
     try:
         settings = read_settings(os.environ)
-        if words[0] == "keys":
-            keys.make_all(settings.cluster, settings.shape.nodes)
-            return 0
-        return 0 if _ROLES[words[0]](settings) else 1
+        run: Callable[[Settings], bool] = import_module(f"deploy.compose.inside.{words[0]}").run
+        return 0 if run(settings) else 1
     except OsubError as error:
         say(str(error))
         return error.exit_code

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from deploy.compose.inside.settings import Settings
+from deploy.compose.inside.keys import OWN_METRICS_TOKEN
+from deploy.compose.inside.settings import GANGD_METRICS_PORT, Settings
 from deploy.shape import Gang, Queues
 from deploy.slurm_lines import common_lines, with_settings
 
@@ -121,4 +122,9 @@ def gangd_toml(settings: Settings) -> str:
     return (
         'keys = "/etc/gangd/keys"\nstate = "/var/lib/gangd/state"\nrecord = "/var/lib/gangd/record"\n'
         f'hold = "{shape.hold}"\nquantum_ms = {shape.quantum_ms:g}\n'
+        + (
+            f'metrics = "0.0.0.0:{GANGD_METRICS_PORT}"\nmetrics_token = "{OWN_METRICS_TOKEN}"\n'
+            if settings.monitoring
+            else ""
+        )
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+from collections.abc import Callable
 from pathlib import Path
 
 from deploy.compose.inside import keys
@@ -12,12 +13,14 @@ from deploy.compose.inside.conf import cgroup_conf, gangd_toml, slurm_conf
 from deploy.compose.inside.munged import start_munged
 from deploy.compose.inside.settings import Settings
 from deploy.compose.inside.slurm_says import release
-from deploy.compose.inside.supervise import Daemon, Supervisor
+from deploy.compose.inside.supervise import Daemon, Supervisor, now_and_then
 from deploy.compose.inside.waiting import answers, wait_for
 from deploy.shape import Gang
 
 _SLURM = Path("/etc/slurm")
 _GANGD = Path("/etc/gangd/gangd.toml")
+STATUS = Path("/var/lib/gangd/state/status.json")
+_TELL_EVERY_S = 5.0
 _NICE = -10
 """All containers share the host's CPUs with the jobs; a controller of its own would have its own."""
 
@@ -38,12 +41,20 @@ def run(settings: Settings) -> bool:
         wait_for("the keys of the gang scheduler", lambda: keys.copy_controller_keys("slurm") or None)
         for folder in ("/var/lib/gangd", "/var/lib/gangd/state", "/var/lib/gangd/record"):
             _own_folder(Path(folder))
+        if settings.monitoring:
+            wait_for("the token for metrics", lambda: keys.copy_metrics_token("slurm") or None)
         _write(_GANGD, gangd_toml(settings))
         words = ["gangd", "run", "--config", str(_GANGD)]
         supervisor.start(Daemon(name="gangd", words=words, user="slurm", nice=_NICE))
-    done = supervisor.watch()
+    done = supervisor.watch(_telling_prometheus() if settings.monitoring else lambda: None)
     supervisor.end()
     return done
+
+
+def _telling_prometheus() -> Callable[[], None]:
+    from deploy.compose.inside.monitoring import write_targets  # few clusters are watched
+
+    return now_and_then(lambda: write_targets(STATUS), _TELL_EVERY_S)
 
 
 def _own_folder(path: Path) -> None:

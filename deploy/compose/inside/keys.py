@@ -12,17 +12,26 @@ import secrets
 import subprocess
 from pathlib import Path
 
+from deploy.compose.inside.settings import Settings
 from foundation.errors import ClusterError
 
 MUNGE = Path("/keys/munge/munge.key")
 CURVE = Path("/keys/curve")
 PASSWORD = Path("/keys/database/password")
 OWN = Path("/etc/gangd/keys")
+METRICS_TOKEN = CURVE / "metrics.token"
+OWN_METRICS_TOKEN = OWN.parent / "metrics.token"
 
 
 def agent_names(project: str, most_nodes: int) -> str:
     """Return the names that nodes may have: compose puts hyphens into them, older ones underscores."""
     return f"{project}-node-[1-{most_nodes}],{project}_node_[1-{most_nodes}]"
+
+
+def run(settings: Settings) -> bool:
+    """Make what is missing, for as many nodes as there may be."""
+    make_all(settings.cluster, settings.shape.nodes)
+    return True
 
 
 def make_all(project: str, most_nodes: int) -> None:
@@ -49,6 +58,8 @@ def make_all(project: str, most_nodes: int) -> None:
         make_secret(MUNGE, secrets.token_bytes(1024), munge.pw_uid)
     if PASSWORD.parent.is_dir():
         make_secret(PASSWORD, secrets.token_hex(24).encode(), 0)
+    if CURVE.is_dir():
+        make_secret(METRICS_TOKEN, secrets.token_hex(24).encode(), 0)
     names = agent_names(project, most_nodes)
     made = subprocess.run(
         ["gangd", "keys", "--dir", str(CURVE), "--agents", names], capture_output=True, text=True, check=False
@@ -90,6 +101,14 @@ def copy_controller_keys(user: str, source: Path = CURVE, own: Path = OWN) -> bo
     return True
 
 
+def copy_metrics_token(user: str | None, source: Path = METRICS_TOKEN, own: Path = OWN_METRICS_TOKEN) -> bool:
+    """Copy the token with which metrics are asked for, for a daemon's user; False where there is none yet."""
+    if not source.is_file():
+        return False
+    _copy_one(source, own, os.geteuid() if user is None else pwd.getpwnam(user).pw_uid)
+    return True
+
+
 def _copy(names: list[Path], source: Path, own: Path, user: str | None) -> None:
     uid = os.geteuid() if user is None else pwd.getpwnam(user).pw_uid
     for folder in (own.parent, own, own / "agents"):
@@ -97,9 +116,12 @@ def _copy(names: list[Path], source: Path, own: Path, user: str | None) -> None:
         if folder != own.parent:
             os.chown(folder, uid, -1)
     for name in names:
-        target = own / name
-        target.unlink(missing_ok=True)
-        fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write((source / name).read_bytes())
-            os.fchown(fd, uid, -1)
+        _copy_one(source / name, own / name, uid)
+
+
+def _copy_one(source: Path, target: Path, owner: int) -> None:
+    target.unlink(missing_ok=True)
+    fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(source.read_bytes())
+        os.fchown(fd, owner, -1)

@@ -1,4 +1,4 @@
-"""Which node a container is: compose's DNS says so, so that nodes can be scaled without a list of names."""
+"""Which node a container is: the engine says so, so that nodes can be scaled without a list of names."""
 
 from __future__ import annotations
 
@@ -39,10 +39,17 @@ def own_address() -> str | None:
 
 
 def own_name() -> NodeName | None:
-    """Ask DNS who this container is; not ``/etc/hosts``, which knows its number only."""
+    """Ask DNS who this container is, then ``/etc/hosts``.
+
+    Of Docker, the latter knows a container's number only; of podman, older servers of names are not asked
+    for an address, and the file has the name.
+    """
     address = own_address()
     if address is None:
         return None
-    words = ["getent", "-s", "hosts:dns", "hosts", address]
-    asked = subprocess.run(words, capture_output=True, text=True, check=False)
-    return find_name(asked.stdout.split()[1:])
+    for source in ("dns", "files"):
+        words = ["getent", "-s", f"hosts:{source}", "hosts", address]
+        asked = subprocess.run(words, capture_output=True, text=True, check=False)
+        if (name := find_name(asked.stdout.split()[1:])) is not None:
+            return name
+    return None

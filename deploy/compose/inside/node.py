@@ -16,14 +16,16 @@ from deploy.compose.inside import cgroups, keys
 from deploy.compose.inside.conf import node_options
 from deploy.compose.inside.munged import start_munged
 from deploy.compose.inside.naming import NodeName, own_address, own_name
-from deploy.compose.inside.settings import Settings
+from deploy.compose.inside.settings import AGENT_METRICS_PORT, Settings
 from deploy.compose.inside.slurm_says import addresses, forget, has_jobs, scontrol
 from deploy.compose.inside.supervise import Daemon, Supervisor
 from deploy.compose.inside.waiting import answers, say, wait_for
 from deploy.shape import Gang
 
 NAME_FILE = Path("/run/osub/node")
+_SLURM_CONF = Path("/etc/slurm/slurm.conf")
 _LOOK_EVERY_S = 5.0
+_LOOK_FOR_SLURM_S = 0.3  # each look asks the engine's DNS, and all nodes look at once
 
 
 def run(settings: Settings) -> bool:
@@ -40,18 +42,30 @@ def run(settings: Settings) -> bool:
     NAME_FILE.write_text(node.name)
     supervisor = Supervisor()
     start_munged(supervisor)
-    wait_for("slurmctld at controller:6817", lambda: answers("controller", 6817))
+    if settings.shape.gang is Gang.OSUB:
+        _start_agent(node, settings, supervisor)  # it needs no slurmd, and has begun by the time that one can
+    wait_for("slurmctld at controller:6817", lambda: answers("controller", 6817), poll_s=_LOOK_FOR_SLURM_S)
     _forget_outdated(node)
     words = ["slurmd", "-D", "-Z", "-N", node.name, "--conf", node_options(settings, node.number)]
-    slurmd = Daemon(name="slurmd", words=words)
-    supervisor.start(slurmd)
-    if settings.shape.gang is Gang.OSUB:
-        wait_for("this node's keys", lambda: keys.copy_agent_keys(node.name) or None)
-        words = ["gang-agent", "run", "--node", node.name, "--controller", "controller"]
-        supervisor.start(Daemon(name="gang-agent", words=words))
+    supervisor.start(Daemon(name="slurmd", words=words))
     done = supervisor.watch(_Address(node.name).look)
     _leave(node, supervisor, settings.drain_s)
     return done
+
+
+def _start_agent(node: NodeName, settings: Settings, supervisor: Supervisor) -> None:
+    wait_for("this node's keys", lambda: keys.copy_agent_keys(node.name) or None)
+    wait_for("slurm.conf", lambda: _SLURM_CONF.is_file() or None)
+    words = ["gang-agent", "run", "--node", node.name, "--controller", "controller"]
+    if settings.monitoring:
+        wait_for("the token for metrics", lambda: keys.copy_metrics_token(None) or None)
+        words += [
+            "--metrics",
+            f"0.0.0.0:{AGENT_METRICS_PORT}",
+            "--metrics-token",
+            str(keys.OWN_METRICS_TOKEN),
+        ]
+    supervisor.start(Daemon(name="gang-agent", words=words))
 
 
 def _pin(number: int, cores: int) -> None:

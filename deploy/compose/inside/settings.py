@@ -14,6 +14,8 @@ from foundation.errors import UsageError
 T = TypeVar("T", bound=StrEnum)
 
 MOST_NODES = 512
+GANGD_METRICS_PORT = 7323
+AGENT_METRICS_PORT = 7324
 _CLUSTER = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
 
 
@@ -33,6 +35,8 @@ class Settings:
         Memory that one node declares, MiB.
     accounting
         Whether there is a slurmdbd.
+    monitoring
+        Whether gangd and its agents hand out metrics.
     drain_s
         How long a node that is told to stop waits for its jobs to end, seconds.
     """
@@ -43,6 +47,7 @@ class Settings:
     memory_mib: int
     accounting: bool
     drain_s: int
+    monitoring: bool = False
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -79,6 +84,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         pinned=_flag(environment, "OSUB_PINNED"),
         memory_mib=_number(environment, "OSUB_MEMORY_MIB", 65_536, 1 << 24),
         accounting=_flag(environment, "OSUB_ACCOUNTING", default="1"),
+        monitoring=_flag(environment, "OSUB_MONITORING"),
         drain_s=_number(environment, "OSUB_DRAIN_S", 10, 3600, least=0),
     )
 
@@ -103,6 +109,7 @@ def to_environment(settings: Settings) -> dict[str, str]:
         "OSUB_SETTINGS": "\n".join(shape.settings),
         "OSUB_MEMORY_MIB": str(settings.memory_mib),
         "OSUB_ACCOUNTING": str(int(settings.accounting)),
+        "OSUB_MONITORING": str(int(settings.monitoring)),
         "OSUB_DRAIN_S": str(settings.drain_s),
     }
 

@@ -20,6 +20,12 @@ def addresses() -> dict[str, str]:
     return read_addresses(_run("scontrol", "show", "-o", "node") or "")
 
 
+def node_states() -> dict[str, str]:
+    """Return what slurmctld calls each node; empty where it is away."""
+    lines = (line.split() for line in (_run("sinfo", "-h", "-N", "-o", "%N %T") or "").splitlines())
+    return {words[0]: words[1] for words in lines if len(words) == 2}
+
+
 def read_addresses(text: str) -> dict[str, str]:
     """Return the address of each node that ``scontrol show -o node`` tells of."""
     found = (re.match(r"NodeName=(\S+) .*? NodeAddr=(\S+) ", line) for line in text.splitlines())

@@ -85,6 +85,19 @@ class Supervisor:
         self.is_told_to_end = True
 
 
+def now_and_then(call: Callable[[], None], every_s: float) -> Callable[[], None]:
+    """Return a tick that makes the call at most each so many seconds."""
+    due_s = float("-inf")
+
+    def tick() -> None:
+        nonlocal due_s
+        if time.monotonic() >= due_s:
+            due_s = time.monotonic() + every_s
+            call()
+
+    return tick
+
+
 def _end(daemon: Daemon) -> None:
     if daemon.process is None or daemon.process.poll() is not None:
         return

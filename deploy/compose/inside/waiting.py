@@ -20,7 +20,7 @@ def say(what: str) -> None:
     print(f"osub: {what}", file=sys.stderr, flush=True)
 
 
-def wait_for(what: str, look: Callable[[], T | None], within_s: float = 300.0) -> T:
+def wait_for(what: str, look: Callable[[], T | None], within_s: float = 300.0, poll_s: float = _POLL_S) -> T:
     """Return the first thing found that is not None; raises ClusterError after ``within_s`` seconds."""
     begun_s = time.monotonic()
     next_s = begun_s + _SAY_EVERY_S
@@ -31,7 +31,7 @@ def wait_for(what: str, look: Callable[[], T | None], within_s: float = 300.0) -
         if now_s > next_s:
             next_s = now_s + _SAY_EVERY_S
             say(f"still waiting for {what}")
-        time.sleep(_POLL_S)
+        time.sleep(poll_s)
     return found
 
 

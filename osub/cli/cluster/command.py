@@ -72,12 +72,18 @@ def up(
     accounting: Annotated[
         bool | None, typer.Option(help="Containers: slurmdbd with MariaDB; by default yes.")
     ] = None,
+    monitoring: Annotated[
+        bool,
+        typer.Option("--monitoring", help="Containers: Prometheus and Grafana that watch gangd."),
+    ] = False,
     build: Annotated[bool, typer.Option("--build", help="Containers: build the images anew.")] = False,
     as_json: Json = False,
 ) -> None:
     """Start the cluster, or whatever has died of it, and wait until it takes jobs."""
-    if engine is None and (debian is not None or accounting is not None or build):
-        raise UsageError("--debian, --accounting and --build go with --engine")
+    if engine is None and (debian is not None or accounting is not None or build or monitoring):
+        raise UsageError("--debian, --accounting, --monitoring and --build go with --engine")
+    if monitoring and gang is not Gang.OSUB:
+        raise UsageError("--monitoring watches gangd and its agents: it goes with --gang osub")
     if debian not in (None, 12, 13):
         raise UsageError(f"--debian must be 12 or 13, not {debian}")
     cpus = len(look_at_host().cpus) if engine is None else find_engine(engine).facts.cpus
@@ -99,7 +105,12 @@ def up(
     )
     console = Console(stderr=True)
     if engine is not None:
-        options = Options(debian=debian or 13, accounting=accounting is not False, build=build)
+        options = Options(
+            debian=debian or 13,
+            accounting=accounting is not False,
+            monitoring=monitoring,
+            build=build,
+        )
         containers.up(state, engine, shape, options, console, as_json=as_json)
         return
     cluster = LocalCluster(state)

@@ -34,6 +34,8 @@ def up(
         typer.echo(f"{shape.system} declares more cores than this host has: nothing is pinned", err=True)
     controller = next((one.name for one in status_now.containers if one.role == "controller"), "controller")
     typer.echo(f"{state.shape.system} is up: {engine} exec -it -w /shared {controller} bash")
+    for line in _watchers_in_words(status_now):
+        typer.echo(line)
 
 
 def status(folder: Path, *, as_json: bool) -> int:
@@ -82,6 +84,7 @@ def facts(status_now: ComposeStatus) -> dict[str, object]:
         else {node.name: "+".join(sorted(node.states)) for node in status_now.nodes},
         "jobs": None if jobs is None else job_counts(jobs),
         "unreadable_jobs": None if jobs is None else msgspec.to_builtins(jobs.unreadable),
+        "monitoring": _watchers(status_now),
         "whole": status_now.is_whole,
     }
 
@@ -97,6 +100,31 @@ def _told(one: Container, status_now: ComposeStatus) -> dict[str, object]:
         "logs": f"{status_now.state.engine} logs {one.name}",
         "last_words": list(status_now.failures.get(one.name, ())),
     }
+
+
+def _watchers(status_now: ComposeStatus) -> dict[str, str | None] | None:
+    watch = status_now.state.monitoring
+    if watch is None:
+        return None
+    grafana = next((one.name for one in status_now.containers if one.role == "grafana"), None)
+    return {
+        "prometheus": f"http://127.0.0.1:{watch.prometheus_port}",
+        "grafana": None if grafana is None else f"http://127.0.0.1:{watch.grafana_port}",
+        "grafana_user": None if grafana is None else "admin",
+        "grafana_password": None
+        if grafana is None
+        else f"{status_now.state.engine} exec {grafana} cat /etc/osub/password",
+    }
+
+
+def _watchers_in_words(status_now: ComposeStatus) -> list[str]:
+    told = _watchers(status_now)
+    if told is None:
+        return []
+    lines = [f"Prometheus: {told['prometheus']}"]
+    if told["grafana"] is None:
+        return [*lines, "no Grafana: its image cannot be had here"]
+    return [*lines, f"Grafana: {told['grafana']}, user admin, password: {told['grafana_password']}"]
 
 
 def _print(status_now: ComposeStatus) -> None:
@@ -129,5 +157,7 @@ def _print(status_now: ComposeStatus) -> None:
     for line in unreadable_lines(status_now.jobs):
         console.print(line, highlight=False, markup=False)
     running = next((one for one in status_now.containers if one.state == "running"), None)
+    for line in _watchers_in_words(status_now):
+        console.print(line, highlight=False, markup=False)
     if running is not None:
         console.print(f"logs: {state.engine} logs {running.name}", highlight=False, markup=False)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.compose.inside import cgroups, keys
+from deploy.compose.inside import cgroups, keys, monitoring, ready
 from deploy.compose.inside.accounting import write_secret_conf
 from deploy.compose.inside.conf import cgroup_conf, gangd_toml, node_options, slurm_conf, slurmdbd_conf
 from deploy.compose.inside.naming import NodeName, find_name
@@ -23,6 +25,8 @@ from deploy.compose.inside.supervise import Daemon, Supervisor
 from deploy.compose.inside.waiting import wait_for
 from foundation.errors import ClusterError, HostError, OsubError, UsageError
 from foundation.slurm.hosts import expand_hosts
+
+ROOT = Path(__file__).parents[3]
 
 
 def test_settings_come_back_as_they_were_sent() -> None:
@@ -149,6 +153,101 @@ def test_addresses_are_read_from_what_slurm_prints() -> None:
         "No nodes in the system\nNodeName=c-node-2 State=DOWN\n"
     )
     assert read_addresses(text) == {"c-node-1": "10.0.0.2"}
+
+
+def test_gangd_hands_out_metrics_where_it_is_watched_and_to_who_has_the_token() -> None:
+    assert "metrics" not in gangd_toml(read_settings({}))
+    told = tomllib.loads(gangd_toml(read_settings({"OSUB_MONITORING": "1"})))
+    assert told["metrics"] == "0.0.0.0:7323"
+    assert told["metrics_token"] == "/etc/gangd/metrics.token"
+
+
+def test_prometheus_asks_gangd_and_each_node_that_gangd_knows() -> None:
+    told = json.loads(monitoring.prometheus_yml())
+    jobs = {one["job_name"]: one for one in told["scrape_configs"]}
+    assert set(jobs) == {"gangd", "gang-agent"}, "the names that the alerts know"
+    assert jobs["gangd"]["static_configs"] == [{"targets": ["controller:7323"]}]
+    status = {"nodes": [{"node": f"c-node-{number}", "agent": "joined"} for number in (10, 2)]}
+    assert json.loads(monitoring.agent_targets(json.dumps(status).encode())) == [
+        {"targets": ["c-node-2:7324", "c-node-10:7324"]}
+    ]
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"nodes": [{"node": 3}]}', b"\xff"])
+def test_what_is_no_status_of_gangd_changes_no_target(content: bytes, tmp_path: Path) -> None:
+    status, targets = tmp_path / "status.json", tmp_path / "agents.json"
+    monitoring.write_targets(status, targets)
+    assert not targets.exists(), "there is no status yet"
+    status.write_bytes(b'{"nodes": [{"node": "c-node-1"}, {"node": "http://elsewhere"}]}')
+    monitoring.write_targets(status, targets)
+    before = targets.read_text()
+    assert json.loads(before) == [{"targets": ["c-node-1:7324"]}]
+    status.write_bytes(content)
+    monitoring.write_targets(status, targets)
+    assert targets.read_text() == before
+
+
+def test_what_watches_can_read_its_own_and_a_password_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deploy.compose.inside.monitoring._PROMETHEUS", os.geteuid())
+    monkeypatch.setattr("deploy.compose.inside.monitoring._GRAFANA", os.geteuid())
+    monkeypatch.setattr("os.chown", lambda *_: None)
+    monkeypatch.setattr("os.fchown", lambda *_: None)
+    for name in ("targets", "prometheus", "prometheus-data", "grafana", "grafana-data"):
+        (tmp_path / name).mkdir()
+    monitoring.make_all("a-token", tmp_path)
+    password = (tmp_path / "grafana/password").read_text()
+    monitoring.make_all("a-token", tmp_path)
+    assert (tmp_path / "grafana/password").read_text() == password
+    assert len(password) >= 20
+    secret = [tmp_path / "grafana/password", tmp_path / "prometheus/token"]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in secret] == [0o400, 0o400]
+    assert (tmp_path / "targets/agents.json").read_text() == "[]\n"
+    shown = (ROOT / "deploy/monitoring/dashboard.json").read_text()
+    assert (tmp_path / "grafana/dashboards/gangd.json").read_text() == shown
+    assert (tmp_path / "prometheus/alerts.yaml").read_text() == (
+        ROOT / "deploy/monitoring/alerts.yaml"
+    ).read_text()
+
+
+# https://grafana.com/docs/grafana/latest/administration/provisioning
+SOURCE = {
+    *("name", "type", "access", "orgId", "uid", "url", "user", "database", "basicAuth", "basicAuthUser"),
+    *("withCredentials", "isDefault", "jsonData", "secureJsonData", "version", "editable"),
+}
+PROVIDER = {
+    *("name", "orgId", "folder", "folderUid", "type", "disableDeletion", "updateIntervalSeconds"),
+    *("allowUiUpdates", "options"),
+}
+
+
+def test_grafana_is_told_with_the_words_that_it_knows() -> None:
+    files = monitoring.provisioning()
+    told = json.loads(files["provisioning/datasources/osub.yaml"])
+    [source] = told["datasources"]
+    assert set(source) <= SOURCE
+    assert (told["apiVersion"], source["type"], source["url"]) == (1, "prometheus", "http://prometheus:9090")
+    assert source["isDefault"] is True, "what the dashboard's variable takes"
+    told = json.loads(files["provisioning/dashboards/osub.yaml"])
+    [provider] = told["providers"]
+    assert set(provider) <= PROVIDER
+    assert (told["apiVersion"], provider["type"]) == (1, "file")
+    assert not [text for text in files.values() if "$__" in text and "apiVersion" in text]
+
+
+def test_a_cluster_is_whole_when_its_nodes_and_no_others_are_idle_with_an_agent() -> None:
+    assert ready.Ready(3, 3, None).is_whole(3)
+    assert ready.Ready(3, 3, 3).is_whole(3)
+    assert not ready.Ready(3, 4, 3).is_whole(3), "one that is gone is still known"
+    assert not ready.Ready(3, 3, 2).is_whole(3)
+    assert ready.Ready(3, 3, 2).in_words(3) == "2 of 3 agents have joined"
+    assert ready.Ready(1, 3, 0).in_words(3) == "1 of 3 nodes are idle"
+    assert ready.read_ready('{"idle": 1, "known": 2, "joined": null}') == ready.Ready(1, 2, None)
+    for text in ("", "[]", '{"idle": "x"}', "Traceback"):
+        assert ready.read_ready(text) is None
+    assert ready.count_joined('{"nodes": [{"agent": "joined"}, {"agent": "lost"}]}') == 1
+    assert ready.count_joined("{") == 0
 
 
 def test_a_key_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
