@@ -22,6 +22,7 @@ from deploy.compose.image import base_of, ensure_images
 from deploy.compose.inside.naming import find_name
 from deploy.compose.inside.ready import Ready, read_ready
 from deploy.compose.plan import (
+    DEBIANS,
     FEWEST_KEYS,
     compose_environment,
     differs,
@@ -36,7 +37,7 @@ from deploy.local.cluster import Ended
 from deploy.local.home import Home, take_home
 from deploy.local.layout import names_of
 from deploy.shape import Shape
-from foundation.errors import ClusterError, InputError, OsubError
+from foundation.errors import ClusterError, HostError, InputError, OsubError
 from foundation.one_line import one_line
 from foundation.slurm import CommandSlurm, JobSnapshot, Node
 from foundation.slurm.calling.run_command import Answer, run_command
@@ -188,6 +189,8 @@ class ComposeCluster:
     def down(self, say: Callable[[str], None] = lambda _: None) -> Ended:
         """End the cluster and remove what `up` made. Safe to repeat, whatever was killed.
 
+        Where the folder is gone, what carries its path is removed all the same.
+
         Raises
         ------
         ClusterError
@@ -199,14 +202,14 @@ class ComposeCluster:
         """
         with take_home(self.folder) as home:
             if home is None:
-                return Ended(existed=False)
+                return Ended(existed=self._take_down_left(say))
             try:
                 state = _own_state(home)
             except InputError:
                 state = None  # was edited: what is removed does not depend on it
             existed = state is not None
             for name, debian in (
-                [(state.engine, state.debian)] if state else [(one, 13) for one in EngineName]
+                [(state.engine, state.debian)] if state else [(one, DEBIANS[0]) for one in EngineName]
             ):
                 try:
                     engine = find_engine(name, with_compose=False)
@@ -219,6 +222,15 @@ class ComposeCluster:
             home.empty()
             left = home.leave()
         return Ended(existed, tuple(left))
+
+    def _take_down_left(self, say: Callable[[str], None]) -> bool:
+        path, existed = self.folder.resolve(), False
+        for name in EngineName:
+            with suppress(HostError):
+                engine = find_engine(name, with_compose=False)
+                for debian in DEBIANS:
+                    existed = take_down(engine, str(path), names_of(path).cluster, debian, say) or existed
+        return existed
 
     def _wanted(
         self,

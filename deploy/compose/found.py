@@ -9,14 +9,31 @@ from contextlib import suppress
 from pathlib import Path
 
 from deploy.compose.cluster import ComposeCluster, ComposeStatus
-from deploy.compose.containers import HOME
+from deploy.compose.containers import HOME, own_filters
 from deploy.compose.engine import EngineName
 from deploy.compose.state import FILE, read_compose_state
+from deploy.local.layout import names_of
 from foundation.errors import OsubError
 from foundation.slurm.calling.run_command import run_command
 
 _LOOK_S = 5.0
 _PATH = re.compile(r"/[^\x00-\x1f\x7f]{0,4000}")
+
+
+def is_left(folder: Path) -> bool:
+    """Whether an engine has containers of a cluster, running or not, whose state folder holds none any more."""
+    path = folder.resolve()
+    if (path / "cluster.json").exists():
+        return False
+    for name in EngineName:
+        if shutil.which(str(name)) is None:
+            continue
+        words = [str(name), "ps", "-a", "-q", *own_filters(str(path), names_of(path).cluster)]
+        with suppress(OsubError):
+            answer = run_command(words, None, os.environ, _LOOK_S)
+            if answer.returncode == 0 and answer.stdout.strip():
+                return True
+    return False
 
 
 def live_folders() -> list[Path]:

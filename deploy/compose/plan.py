@@ -12,6 +12,8 @@ from deploy.shape import Shape
 from foundation.version import VERSION
 
 FOLDER = Path(__file__).parent
+DEBIANS = (13, 12)
+"""Releases of Debian of which there are images, the one that is taken by default first."""
 FEWEST_KEYS = 64
 """Nodes for which keys are made at least: up to so many may be added by `--scale` alone."""
 _PHYSICAL_SHARE = 0.9

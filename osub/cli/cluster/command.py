@@ -13,8 +13,9 @@ from rich.table import Table
 
 from deploy.compose.cluster import ComposeCluster, Options
 from deploy.compose.engine import EngineName, find_engine
-from deploy.compose.found import holds_one
+from deploy.compose.found import holds_one, is_left
 from deploy.compose.found import live_clusters as live_compose_clusters
+from deploy.compose.plan import DEBIANS
 from deploy.compose.state import read_compose_state
 from deploy.local import Gang, Hold, LocalCluster, Queues, Scheduler, Shape, fitting_shape
 from deploy.local.cluster import Status
@@ -84,7 +85,7 @@ def up(
         raise UsageError("--debian, --accounting, --monitoring and --build go with --engine")
     if monitoring and gang is not Gang.OSUB:
         raise UsageError("--monitoring watches gangd and its agents: it goes with --gang osub")
-    if debian not in (None, 12, 13):
+    if debian is not None and debian not in DEBIANS:
         raise UsageError(f"--debian must be 12 or 13, not {debian}")
     cpus = len(look_at_host().cpus) if engine is None else find_engine(engine).facts.cpus
     nodes, cores = fitting_shape(cpus, nodes, cores)
@@ -106,7 +107,7 @@ def up(
     console = Console(stderr=True)
     if engine is not None:
         options = Options(
-            debian=debian or 13,
+            debian=debian or DEBIANS[0],
             accounting=accounting is not False,
             monitoring=monitoring,
             build=build,
@@ -143,7 +144,7 @@ def down(
     as_json: Json = False,
 ) -> None:
     """End the cluster and its jobs, and remove everything that `up` made."""
-    if holds_one(state):
+    if holds_one(state) or is_left(state):
         if keep_logs:
             raise UsageError("--keep-logs goes with an embedded cluster; a container's log goes with it")
         with Console(stderr=True).status("ending") as spinner:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,16 @@ from deploy.compose.containers import read_containers
 from deploy.compose.engine import EngineName, Facts, find_engine, read_facts
 from deploy.compose.found import live_folders
 from deploy.compose.image import build_context
-from deploy.compose.plan import compose_environment, compose_files, differs, node_memory_mib, up_words
-from deploy.compose.state import ComposeState, decode_state, write_compose_state
+from deploy.compose.plan import (
+    compose_environment,
+    compose_files,
+    differs,
+    images_to_build,
+    node_memory_mib,
+    up_words,
+)
+from deploy.compose.state import ComposeState, Monitoring, decode_state, write_compose_state
+from deploy.compose.watchers import choose_watchers, free_port
 from deploy.local import LocalCluster
 from deploy.local.home import take_home
 from deploy.local.layout import names_of
@@ -29,6 +39,11 @@ from tests.fixtures.fake_engine import DOCKER_INFO, FakeEngine
 
 FACTS = Facts(hierarchy="v1", cpus=2, memory_mib=8192, knows_start_interval=False)
 SHAPE = Shape(nodes=3, cores=1, virtual=True, multiplicity=2, gang=Gang.OSUB)
+
+
+WATCHED = Monitoring(
+    prometheus_image="osub-prometheus:1", prometheus_port=9091, grafana_image=None, grafana_port=3001
+)
 
 
 def state_in(home: Path, **changes: Any) -> ComposeState:
@@ -141,6 +156,53 @@ def test_without_accounting_its_services_are_not_started(tmp_path: Path) -> None
     assert not {"database", "accounting"} & set(words)
 
 
+def test_what_watches_is_started_with_its_ports_and_grafana_where_there_is_one(tmp_path: Path) -> None:
+    state = state_in(tmp_path, monitoring=WATCHED)
+    assert "compose.monitoring.yaml" in {path.name for path in compose_files(state, FACTS)}
+    assert all(path.is_file() for path in compose_files(state, FACTS))
+    words = up_words(("docker", "compose"), state, FACTS)
+    assert {"monitoring", "prometheus"} <= set(words)
+    assert "grafana" not in words
+    environment = compose_environment(state)
+    assert (environment["OSUB_MONITORING"], environment["OSUB_PROMETHEUS_PORT"]) == ("1", "9091")
+    both = state_in(tmp_path, monitoring=msgspec.structs.replace(WATCHED, grafana_image="g"))
+    assert "grafana" in up_words(("docker", "compose"), both, FACTS)
+    assert decode_state(msgspec.json.encode(both), tmp_path) == both
+
+
+def test_without_a_registry_prometheus_is_debians_and_there_is_no_grafana(engine: FakeEngine) -> None:
+    engine.change(images=["osub-base:13"])
+    said: list[str] = []
+    watch = choose_watchers(find_engine(EngineName.DOCKER), 13, said.append)
+    assert watch.grafana_image is None
+    assert "no Grafana" in said[0]
+    built = images_to_build(13, accounting=True, monitoring=watch)
+    assert list(built.values()) == ["cluster", "database", "prometheus"]
+    assert list(built)[2] == watch.prometheus_image
+
+
+def test_with_a_registry_both_are_fetched_and_nothing_more_is_built(engine: FakeEngine) -> None:
+    watch = choose_watchers(find_engine(EngineName.DOCKER), 13, lambda _: None)
+    assert [call[-1] for call in engine.calls("pull")] == [watch.prometheus_image, watch.grafana_image]
+    assert "prometheus" not in images_to_build(13, accounting=True, monitoring=watch).values()
+
+
+def test_an_image_that_cannot_be_fetched_says_what_to_do(engine: FakeEngine) -> None:
+    engine.change(registry=False)
+    with pytest.raises(HostError, match=r"no such host; where no registry can be reached, .*bootstrap-base"):
+        choose_watchers(find_engine(EngineName.DOCKER), 13, lambda _: None)
+
+
+def test_a_port_that_somebody_has_is_passed_over() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(HostError, match=r"no port of 127\.0\.0\.1 is free"):
+            free_port([port])
+        assert free_port([port, 0]) == 0
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -149,6 +211,7 @@ def test_without_accounting_its_services_are_not_started(tmp_path: Path) -> None
         {"engine": EngineName.PODMAN},
         {"debian": 12},
         {"accounting": False},
+        {"monitoring": WATCHED},
     ],
 )
 def test_a_cluster_does_not_become_another_one(tmp_path: Path, changes: dict[str, Any]) -> None:
@@ -237,6 +300,17 @@ def test_down_twice_is_no_error_and_the_second_finds_nothing(engine: FakeEngine,
     populate(engine, home)
     assert ComposeCluster(home).down().existed
     assert not ComposeCluster(home).down().existed
+
+
+def test_down_removes_what_is_left_of_a_cluster_whose_folder_is_gone(engine: FakeEngine, home: Path) -> None:
+    populate(engine, home)
+    engine.add("victim", "node", "/victim", names_of(Path("/victim")).cluster)
+    shutil.rmtree(home)
+    told = CliRunner().invoke(app, ["down", "--state", str(home)])
+    assert told.exit_code == 0
+    assert "is gone" in told.output
+    assert set(engine.read()["containers"]) == {"victim"}
+    assert "no cluster" in CliRunner().invoke(app, ["down", "--state", str(home)]).output
 
 
 def test_down_says_what_it_could_not_remove_and_keeps_the_state(engine: FakeEngine, home: Path) -> None:
@@ -329,6 +403,8 @@ def test_list_shows_clusters_of_engines_and_survives_forged_labels(engine: FakeE
         (["--engine", "docker", "--nodes", "100000"], "--nodes must be"),
         (["--engine", "docker", "--debian", "11"], "--debian must be 12 or 13"),
         (["--debian", "13"], "go with --engine"),
+        (["--monitoring"], "go with --engine"),
+        (["--engine", "docker", "--monitoring"], "goes with --gang osub"),
         (["--engine", "docker", "--set", "A"], "--set takes Key=Value"),
     ],
 )
