@@ -5,9 +5,12 @@ What holds for the jobs is asked of the embedded cluster, too, so that it holds 
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
+import urllib.parse
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,7 +23,7 @@ from deploy.compose.containers import list_containers, list_others, of_role
 from deploy.compose.engine import Engine, EngineName
 from deploy.compose.removal import FREEZER
 from deploy.local import Gang, Hold, LocalCluster, Shape
-from tests.fixtures.container_engine import Daemon, docker_engine
+from tests.fixtures.container_engine import Daemon, docker_engine, make_base
 from tests.fixtures.golden import small
 from tests.integration.conftest import empty_folder
 from workloads.swf import iter_swf
@@ -76,7 +79,15 @@ class Contained:
         return dict(line.split() for line in told.splitlines())
 
     def up(self) -> None:
-        self.cluster.up(EngineName.DOCKER, SHAPE, Options())
+        self.cluster.up(EngineName.DOCKER, SHAPE, Options(monitoring=True))
+
+    def prometheus(self, path: str, **query: str) -> Any:
+        """Ask Prometheus at the port of this host that `up` names."""
+        watch = self.cluster.state().monitoring
+        assert watch is not None
+        url = f"http://127.0.0.1:{watch.prometheus_port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
+        with urllib.request.urlopen(url, timeout=10) as page:
+            return json.load(page)["data"]
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +95,7 @@ def contained() -> Iterator[Contained]:
     with docker_engine() as (engine, daemon), empty_folder() as folder:
         cluster = ComposeCluster(folder / "c")
         begun_s = time.monotonic()
-        cluster.up(EngineName.DOCKER, SHAPE, Options(build=True))  # of these very sources
+        cluster.up(EngineName.DOCKER, SHAPE, Options(build=True, monitoring=True))  # of these sources
         print(f"up after {time.monotonic() - begun_s:.0f} s, images included")
         state = cluster.state()
         try:
@@ -156,6 +167,49 @@ def test_fifty_jobs_of_a_real_trace_take_turns_and_end(stage: Stage) -> None:
     until("gangd writes its record", lambda: '"held"' in stage.run("cat", stage.record), 30.0)
 
 
+def test_no_job_leaves_its_cgroup_behind(contained: Contained) -> None:
+    contained.run("srun", f"-N{NODES}", "true")
+    folder = FREEZER / contained.cluster.state().cluster
+    if not folder.is_dir():
+        pytest.skip("not cgroup v1")
+    until("every job's folder is gone", lambda: not list(folder.glob("slurm_*/uid_*/job_*")), 60.0)
+    assert len([path for path in folder.rglob("*") if path.is_dir()]) <= 4 * NODES, "those of nodes and users"
+
+
+def test_prometheus_sees_gangd_and_each_agent_and_knows_the_alerts(contained: Contained) -> None:
+    wanted = {("gangd", "controller"), *(("gang-agent", name) for name in contained.names("node"))}
+
+    def up() -> set[tuple[str, str]]:
+        targets = contained.prometheus("targets", state="active")["activeTargets"]
+        labels = [one["labels"] for one in targets if one["health"] == "up"]
+        assert all(set(one) == {"job", "instance"} for one in labels), "few labels"
+        return {(one["job"], one["instance"]) for one in labels}
+
+    until("each is scraped", lambda: up() == wanted)
+    rules = [rule for group in contained.prometheus("rules")["groups"] for rule in group["rules"]]
+    assert len(rules) > 15
+    until(
+        "gangd's own count is there",
+        lambda: (
+            [
+                one["value"][1]
+                for one in contained.prometheus("query", query='gangd_nodes{agent="joined"}')["result"]
+            ]
+            == [str(NODES)]
+        ),
+    )
+    joined = contained.prometheus("query", query="count(gang_agent_up_seconds)")["result"]
+    assert [one["value"][1] for one in joined] == [str(NODES)]
+    [container] = contained.names("prometheus")
+    shown = contained.engine.ask("inspect", "-f", "{{.HostConfig.PortBindings}} {{.Config.User}}", container)
+    assert "127.0.0.1" in shown
+    assert "0.0.0.0" not in shown
+    assert "65534" in shown
+    without = ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:7323/metrics')"]
+    asked = contained.engine.run("exec", contained.names("controller")[0], *without)
+    assert "401" in asked.stderr, "the token is asked for"
+
+
 def test_accounting_has_every_job(contained: Contained) -> None:
     contained.run("sbatch", "-W", "-o", "/dev/null", "--wrap", "true")
     until(
@@ -207,3 +261,26 @@ def test_the_engine_is_started_anew(contained: Contained) -> None:
     contained.daemon.start()
     until("every node is back", lambda: contained.cluster.status().is_whole, 240.0)
     assert len(contained.run("srun", f"-N{NODES}", "hostname").split()) == NODES
+
+
+def test_debian_12_has_a_cluster_too(contained: Contained) -> None:
+    make_base(contained.engine, 12)
+    shape = Shape(nodes=2, cores=1, virtual=True, multiplicity=2, gang=Gang.OSUB, hold=Hold.FREEZE)
+    with empty_folder() as folder:
+        cluster = ComposeCluster(folder / "c")
+        cluster.up(EngineName.DOCKER, shape, Options(debian=12, build=True))
+        other = Contained(cluster, contained.engine, None)
+        try:
+            assert other.run("sinfo", "--version").strip().startswith("slurm 22.05")
+            for _ in range(5):
+                spin = "srun timeout 2 sh -c 'while :; do :; done'; true"
+                other.run("sbatch", "-N2", "-o", "/dev/null", "--wrap", spin)
+            until(
+                "five jobs are done",
+                lambda: other.run("squeue", "-h", "-t", "all", "-o", "%T").split() == ["COMPLETED"] * 5,
+                180.0,
+            )
+            until("slurmdbd has them", lambda: other.run("sacct", "-X", "-n").count("COMPLETED") == 5)
+            until("they were held", lambda: '"held"' in other.run("cat", other.stage.record), 30.0)
+        finally:
+            cluster.down()
