@@ -21,7 +21,7 @@ _PATH = re.compile(r"/[^\x00-\x1f\x7f]{0,4000}")
 
 
 def is_left(folder: Path) -> bool:
-    """Whether an engine has containers of a cluster, running or not, whose state folder holds none any more."""
+    """Whether containers are left, running or not, of a cluster whose state folder holds none any more."""
     path = folder.resolve()
     if (path / "cluster.json").exists():
         return False

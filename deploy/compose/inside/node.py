@@ -45,7 +45,9 @@ def run(settings: Settings) -> bool:
     if settings.shape.gang is Gang.OSUB:
         _start_agent(node, settings, supervisor)  # it needs no slurmd, and has begun by the time that one can
     wait_for("slurmctld at controller:6817", lambda: answers("controller", 6817), poll_s=_LOOK_FOR_SLURM_S)
-    _forget_outdated(node)
+    # It listens before it answers, and slurmd asks but once in ten seconds.
+    known = wait_for("an answer of slurmctld", addresses, poll_s=_LOOK_FOR_SLURM_S)
+    _forget_outdated(node, known)
     words = ["slurmd", "-D", "-Z", "-N", node.name, "--conf", node_options(settings, node.number)]
     supervisor.start(Daemon(name="slurmd", words=words))
     done = supervisor.watch(_Address(node.name).look)
@@ -88,8 +90,8 @@ def outdated(name: str, address: str | None, known: Mapping[str, str]) -> list[s
     return earlier + [one for one, where in known.items() if one != name and where == address]
 
 
-def _forget_outdated(node: NodeName) -> None:
-    for name in outdated(node.name, own_address(), addresses()):
+def _forget_outdated(node: NodeName, known: Mapping[str, str]) -> None:
+    for name in outdated(node.name, own_address(), known):
         say(f"{name} is not where Slurm looks for it any more: Slurm is told to forget it")
         forget(name)
         cgroups.clear_left(name)
@@ -111,7 +113,7 @@ class _Address:
         address = own_address()
         if address is None or address == self.told:
             return
-        known = addresses().get(self.name)
+        known = (addresses() or {}).get(self.name)
         if known is None:
             return  # not registered yet, or slurmctld is away
         if known != address:

@@ -15,9 +15,10 @@ def scontrol(*words: str) -> bool:
     return _run("scontrol", *words) is not None
 
 
-def addresses() -> dict[str, str]:
-    """Return where slurmctld looks for each node; empty where it is away."""
-    return read_addresses(_run("scontrol", "show", "-o", "node") or "")
+def addresses() -> dict[str, str] | None:
+    """Return where slurmctld looks for each node; None where it does not say."""
+    told = _run("scontrol", "show", "-o", "node")
+    return None if told is None else read_addresses(told)
 
 
 def node_states() -> dict[str, str]:

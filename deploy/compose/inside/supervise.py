@@ -112,13 +112,13 @@ def _end(daemon: Daemon) -> None:
 
 def _start(daemon: Daemon) -> None:
     daemon.started_s = time.monotonic()
-    words = ["nice", "-n", str(daemon.nice), *daemon.words] if daemon.nice else list(daemon.words)
-    say(f"starting {daemon.name}")
-    if daemon.user is None:
-        daemon.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
-    else:
+    words = list(daemon.words)
+    if daemon.user is not None:
         words = ["setpriv", f"--reuid={daemon.user}", f"--regid={daemon.user}", "--init-groups", *words]
-        daemon.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
+    if daemon.nice:  # as root, for no other user may lower it
+        words = ["nice", "-n", str(daemon.nice), *words]
+    say(f"starting {daemon.name}")
+    daemon.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
 
 
 def _again(daemon: Daemon) -> bool:

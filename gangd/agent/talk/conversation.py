@@ -53,7 +53,9 @@ HELLO_NS = 1_000_000_000
 HELLO_UNSENT_NS = 50_000_000
 OLDER_EVERY = 3
 """Of so many hellos without an answer one is in the version before: the controller may be older."""
-REFUSED_NS = 5_000_000_000
+REFUSED_NS = 500_000_000
+REFUSED_MOST_NS = 5_000_000_000
+"""Who is refused asks again after the first, then twice as late each time: Slurm soon knows a new node."""
 RESEND_NS = 100_000_000
 SILENCE_NS = 2_000_000_000
 GOOD_NEWS = frozenset({"welcomed", "follow", "clock_trusted", "hand_over"})
@@ -102,6 +104,7 @@ class Conversation:
         self._greetings = 0
         self.speaks = VERSION
         self._hello_open = False
+        self._refused_ns = REFUSED_NS
         self._heard_ns: int | None = None
         self._agenda = agenda
         agenda.set(Item.PROBE, 0)
@@ -181,7 +184,8 @@ class Conversation:
             if self._welcome is not None:
                 self._agenda.rest(Rest.HELLO, now_ns)
             elif self._hello_open:
-                self._agenda.rest(Rest.HELLO, now_ns + REFUSED_NS)
+                self._agenda.rest(Rest.HELLO, now_ns + self._refused_ns)
+                self._refused_ns = min(2 * self._refused_ns, REFUSED_MOST_NS)
             self._welcome, self._hello_open = None, False
             self._note("refused", reply.reason)
         return False
@@ -201,6 +205,7 @@ class Conversation:
         if session is None:
             return False
         self._welcome, self._greetings = welcome.controller.incarnation, 0
+        self._refused_ns = REFUSED_NS
         self.speaks = common(welcome.version)
         session.timeline.greet(welcome.controller, now_ns)
         session.line = line
