@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from deploy.compose.containers import Container, last_words, list_containers, of_role
-from deploy.compose.engine import Engine, EngineName, checked, find_engine
+from deploy.compose.engine import Engine, EngineName, checked, find_engine, last_word
 from deploy.compose.image import base_of, ensure_images
 from deploy.compose.inside.naming import find_name
 from deploy.compose.inside.ready import Ready, read_ready
@@ -27,6 +27,7 @@ from deploy.compose.plan import (
     compose_environment,
     differs,
     images_to_build,
+    missing_roles,
     node_memory_mib,
     up_words,
 )
@@ -263,7 +264,11 @@ class ComposeCluster:
     def _start(self, engine: Engine, state: ComposeState, say: Callable[[str], None]) -> None:
         say(f"starting {state.shape.nodes} nodes in containers")
         words = up_words(engine.compose, state, engine.facts)
-        checked(words, run_command(words, None, os.environ | compose_environment(state), _COMPOSE_WITHIN_S))
+        answer = run_command(words, None, os.environ | compose_environment(state), _COMPOSE_WITHIN_S)
+        checked(words, answer)
+        roles = [one.role for one in list_containers(engine, state.home, state.cluster)]
+        if missing := missing_roles(roles, state):  # podman-compose is content with anything
+            raise ClusterError(f"{engine.compose[0]} made no container for {missing[0]}: {last_word(answer)}")
         self._wait(engine, state, say)
 
     def _wait(self, engine: Engine, state: ComposeState, say: Callable[[str], None]) -> None:

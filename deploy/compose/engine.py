@@ -98,7 +98,7 @@ def find_engine(name: EngineName, *, with_compose: bool = True) -> Engine:
         version = run_command([str(name), "version", "--format", "json"], None, os.environ, _ANSWER_S)
         facts = read_facts(name, answer.stdout, _api(name, version))
     if facts is None:
-        said = _last(answer)
+        said = last_word(answer)
         raise HostError(
             f"{name} does not answer ({said}): is its daemon running, and may you use it? "
             f"`{name} info` says more"
@@ -158,10 +158,11 @@ def checked(words: Sequence[str], answer: Answer) -> str:
     """Return what a command printed; raises ClusterError with its last line where it failed."""
     if answer.returncode == 0:
         return answer.stdout
-    raise ClusterError(f"`{one_line(' '.join(words[:6]))}` failed: {_last(answer)}")
+    raise ClusterError(f"`{one_line(' '.join(words[:6]))}` failed: {last_word(answer)}")
 
 
-def _last(answer: Answer) -> str:
+def last_word(answer: Answer) -> str:
+    """Return the line of an answer that tells most of what went wrong."""
     lines = [line.strip() for line in (answer.stderr or answer.stdout).splitlines() if line.strip()]
     telling = [line for line in lines if "error" in line.lower()] or lines
     return one_line(telling[-1]) if telling else f"exit code {answer.returncode}, nothing printed"

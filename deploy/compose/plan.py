@@ -113,6 +113,17 @@ def up_words(compose: Sequence[str], state: ComposeState, facts: Facts) -> list[
     return [*words, *services]
 
 
+def missing_roles(roles: Sequence[str], state: ComposeState) -> list[str]:
+    """Return what a cluster should have been given and was not, going by the roles of its containers."""
+    wanted = {"keys": 1, "controller": 1, "node": state.shape.nodes}
+    if state.accounting:
+        wanted |= {"database": 1, "accounting": 1}
+    if state.monitoring is not None:
+        wanted |= {"monitoring": 1, "prometheus": 1}
+        wanted |= {} if state.monitoring.grafana_image is None else {"grafana": 1}
+    return [role for role, number in wanted.items() if roles.count(role) < number]
+
+
 def _with_nodes(shape: Shape, nodes: int) -> Shape:
     return Shape(**{name: getattr(shape, name) for name in Shape.__slots__} | {"nodes": nodes})
 

@@ -16,6 +16,8 @@ T = TypeVar("T", bound=StrEnum)
 MOST_NODES = 512
 GANGD_METRICS_PORT = 7323
 AGENT_METRICS_PORT = 7324
+_NOTHING = "none"
+"""Said where there are no lines: podman-compose 1.0 leaves a variable as it is whose default is empty."""
 _CLUSTER = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
 
 
@@ -76,7 +78,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         interactive_nodes=interactive or None,
         multiplicity_interactive=_number(environment, "OSUB_MULTIPLICITY_INTERACTIVE", 4, 8),
         scheduler=_one_of(environment, "OSUB_SCHEDULER", Scheduler, Scheduler.BACKFILL),
-        settings=tuple(line for line in environment.get("OSUB_SETTINGS", "").split("\n") if line),
+        settings=_lines(environment.get("OSUB_SETTINGS") or _NOTHING),
     )
     return Settings(
         cluster=cluster,
@@ -106,12 +108,16 @@ def to_environment(settings: Settings) -> dict[str, str]:
         "OSUB_INTERACTIVE_NODES": str(shape.interactive_nodes or 0),
         "OSUB_MULTIPLICITY_INTERACTIVE": str(shape.multiplicity_interactive),
         "OSUB_SCHEDULER": str(shape.scheduler),
-        "OSUB_SETTINGS": "\n".join(shape.settings),
+        "OSUB_SETTINGS": "\n".join(shape.settings) or _NOTHING,
         "OSUB_MEMORY_MIB": str(settings.memory_mib),
         "OSUB_ACCOUNTING": str(int(settings.accounting)),
         "OSUB_MONITORING": str(int(settings.monitoring)),
         "OSUB_DRAIN_S": str(settings.drain_s),
     }
+
+
+def _lines(text: str) -> tuple[str, ...]:
+    return () if text == _NOTHING else tuple(line for line in text.split("\n") if line)
 
 
 def _number(environment: Mapping[str, str], name: str, default: int, most: int, least: int = 1) -> int:

@@ -24,6 +24,7 @@ from deploy.compose.plan import (
     compose_files,
     differs,
     images_to_build,
+    missing_roles,
     node_memory_mib,
     up_words,
 )
@@ -149,6 +150,25 @@ def test_compose_is_told_how_many_nodes_and_no_service_is_made_anew_for_it(tmp_p
     }
     assert changed == {"OSUB_NODES"}, "which no service has in its environment"
     assert differs(few, many) is None
+
+
+def test_what_compose_did_not_make_is_noticed(tmp_path: Path) -> None:
+    state = state_in(tmp_path, monitoring=WATCHED)
+    roles = [
+        "keys",
+        "controller",
+        "node",
+        "node",
+        "node",
+        "database",
+        "accounting",
+        "monitoring",
+        "prometheus",
+    ]
+    assert missing_roles(roles, state) == []
+    assert missing_roles(roles[:4] + roles[5:], state) == ["node"]
+    assert missing_roles(roles[1:], state) == ["keys"]
+    assert missing_roles(["keys", "controller", *["node"] * 3], state_in(tmp_path, accounting=False)) == []
 
 
 def test_without_accounting_its_services_are_not_started(tmp_path: Path) -> None:
