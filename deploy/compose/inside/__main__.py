@@ -24,7 +24,8 @@ def main(words: list[str]) -> int:
         left = [folder for name in words[1:] for folder in cgroups.clear_left(name)]
         return 1 if left else 0
     if words[:1] == ["ready"]:  # `up` asks the controller
-        return import_module("deploy.compose.inside.ready").tell(words[1:])
+        tell: Callable[[list[str]], int] = import_module("deploy.compose.inside.ready").tell
+        return tell(words[1:])
     if len(words) != 1 or words[0] not in ROLES:
         say(f"usage: deploy.compose.inside {'|'.join(ROLES)}")
         return 2
