@@ -19,6 +19,8 @@ CLUSTER = "osub.cluster"
 ROLE = "osub.role"
 Kind = Literal["volume", "network"]
 _ORDER = ("controller", "accounting", "database", "node", "prometheus", "grafana", "monitoring", "keys")
+_ENDED = {"stopped": "exited"}
+"""What podman calls differently."""
 _MAKERS = ("keys", "monitoring")
 
 
@@ -106,7 +108,7 @@ def _read(told: dict[str, Any]) -> tuple[Container, dict[str, str]]:
         name=str(told["Name"]).lstrip("/"),
         role=labels.get(ROLE, "?"),
         number=int(number) if number.isdigit() and len(number) < 6 else 1,
-        state=str(state["Status"]),
+        state=_ENDED.get(str(state["Status"]), str(state["Status"])),
         health=str(health["Status"]) if health.get("Status") else None,
         exit_code=int(state.get("ExitCode", 0)),
         restarts=int(told.get("RestartCount", 0)),

@@ -8,8 +8,32 @@ import subprocess
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 _NAME = re.compile(r"([a-z0-9][a-z0-9_-]{0,50}[_-]node[_-]([1-9][0-9]{0,4}))(?:\..*)?")
+
+
+_RESOLVER = Path("/etc/resolv.conf")
+_OPTIONS = "options timeout:1 attempts:3"
+
+
+def wait_less_for_names(path: Path = _RESOLVER) -> None:
+    """Have names that the engine does not know fail within seconds.
+
+    The network is internal, so nobody answers for them, and Slurm asks for the names of addresses: slurmctld
+    would do nothing else for ten seconds each time. Of the servers, the engine's own is the first.
+    """
+    with suppress(OSError):
+        text = path.read_text()
+        if _OPTIONS not in text:
+            path.write_text(quick_resolver(text))
+
+
+def quick_resolver(text: str) -> str:
+    """Return resolv.conf(5) with its first server only, and little patience."""
+    lines = text.splitlines()
+    servers = [line for line in lines if line.split()[:1] == ["nameserver"]]
+    return "\n".join([*(line for line in lines if line not in servers), *servers[:1], _OPTIONS, ""])
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from deploy.compose.inside import cgroups, keys, monitoring, ready
 from deploy.compose.inside.accounting import write_secret_conf
 from deploy.compose.inside.conf import cgroup_conf, gangd_toml, node_options, slurm_conf, slurmdbd_conf
-from deploy.compose.inside.naming import NodeName, find_name
+from deploy.compose.inside.naming import NodeName, find_name, wait_less_for_names
 from deploy.compose.inside.node import outdated
 from deploy.compose.inside.settings import read_settings, to_environment
 from deploy.compose.inside.slurm_says import read_addresses
@@ -248,6 +248,22 @@ def test_a_cluster_is_whole_when_its_nodes_and_no_others_are_idle_with_an_agent(
         assert ready.read_ready(text) is None
     assert ready.count_joined('{"nodes": [{"agent": "joined"}, {"agent": "lost"}]}') == 1
     assert ready.count_joined("{") == 0
+
+
+def test_names_that_nobody_knows_fail_soon(tmp_path: Path) -> None:
+    path = tmp_path / "resolv.conf"
+    path.write_text("search dns.podman\nnameserver 10.89.0.1\nnameserver 10.9.9.9\noptions ndots:0\n")
+    wait_less_for_names(path)
+    once = path.read_text()
+    assert once.splitlines() == [
+        "search dns.podman",
+        "options ndots:0",
+        "nameserver 10.89.0.1",
+        "options timeout:1 attempts:3",
+    ]
+    wait_less_for_names(path)
+    assert path.read_text() == once
+    wait_less_for_names(tmp_path / "none")
 
 
 def test_a_key_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
