@@ -29,6 +29,20 @@ def hierarchy_of(root: Path = ROOT) -> Hierarchy:
     return "v2" if (root / "cgroup.controllers").exists() else "v1"
 
 
+def is_own(told: str) -> bool:
+    """Whether ``/proc/self/cgroup`` is of a process that sees its container's cgroup as the root (v2)."""
+    return any(line in ("0::/", f"0::/{_LEAF}") for line in told.splitlines())
+
+
+def refuse_shared(told: Path = Path("/proc/self/cgroup"), root: Path = ROOT) -> None:
+    """Raise HostError where this container sees the host's cgroups (v2): it would empty their root."""
+    if hierarchy_of(root) == "v2" and not is_own(told.read_text()):
+        raise HostError(
+            "this container has no name space of its own for cgroups: of Docker, "
+            'daemon.json should not say "default-cgroupns-mode": "host"'
+        )
+
+
 def make_ready(root: Path = ROOT) -> None:
     """Make the container's cgroups ready for slurmd.
 

@@ -31,6 +31,7 @@ _LOOK_FOR_SLURM_S = 0.3  # each look asks the engine's DNS, and all nodes look a
 def run(settings: Settings) -> bool:
     """Run until told to end; False where a daemon cannot be kept alive."""
     node = wait_for("a name from compose's DNS", own_name)
+    cgroups.refuse_shared()
     cgroups.make_ready()
     left = cgroups.clear_left(node.name)
     if left:

@@ -317,6 +317,17 @@ def test_a_v2_root_is_emptied_and_its_controllers_are_handed_down(tmp_path: Path
     assert (root / "cgroup.subtree_control").read_text() == "+pids", "the last of them, in a plain file"
 
 
+def test_the_hosts_own_cgroups_are_left_alone(tmp_path: Path) -> None:
+    told = tmp_path / "cgroup"
+    v2_root(tmp_path)
+    for text in ("0::/\n", "0::/init\n", "1:name=systemd:/\n0::/\n"):
+        told.write_text(text)
+        cgroups.refuse_shared(told, tmp_path)
+    told.write_text("0::/system.slice/docker-0123.scope\n")
+    with pytest.raises(HostError, match="default-cgroupns-mode"):
+        cgroups.refuse_shared(told, tmp_path)
+
+
 def test_processes_move_into_the_leaf(tmp_path: Path) -> None:
     root = v2_root(tmp_path)
     (root / "cgroup.procs").write_text("7\n8\n")
