@@ -114,7 +114,7 @@ def test_who_watches_has_no_right_and_writes_its_own_volume_alone(name: str) -> 
     assert "no-new-privileges:true" in service["security_opt"]
     assert service["user"].split(":")[0] not in ("0", "root")
     assert [word for word in service["volumes"] if not word.endswith(":ro")] == [
-        "prometheus:/prometheus" if name == "prometheus" else "grafana:/var/lib/grafana"
+        "prometheus-data:/prometheus" if name == "prometheus" else "grafana-data:/var/lib/grafana"
     ]
     assert not {"curve", "munge", "password"} & {word.split(":")[0] for word in service["volumes"]}
     assert service["labels"] == WATCH["x-labels"] | {"osub.role": name}
@@ -126,6 +126,11 @@ def test_grafana_has_no_default_password_and_asks_nobody_outside() -> None:
     assert "GF_SECURITY_ADMIN_PASSWORD" not in environment
     assert {environment[key] for key in environment if "CHECK_FOR" in key or "REPORT" in key} == {"false"}
     assert "GF_AUTH_ANONYMOUS_ENABLED" not in environment
+
+
+def test_no_volume_is_called_as_another_begins() -> None:
+    names = [name for path in FILES for name in loaded(path.name).get("volumes", {})]
+    assert not [(one, other) for one in names for other in names if one != other and other.startswith(one)]
 
 
 def test_what_watches_is_found_again_by_its_labels() -> None:
