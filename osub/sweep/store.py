@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from foundation.errors import InputError, OutputError
-from foundation.whole_file import write_whole
+from foundation.whole_file import draft_at, write_whole
 from osub.sweep.measure import Outcome
 from osub.sweep.points import Point
 
@@ -69,14 +68,11 @@ class Store:
         names = list(dict.fromkeys(name for row in rows for name in row))
         columns = {name: [row.get(name) for row in rows] for name in names}
         frame = pl.DataFrame([_series(name, values) for name, values in columns.items()])
-        draft = self.folder / f".{TABLE}.{os.getpid()}"
         try:
-            frame.write_parquet(draft)
-            draft.replace(self.folder / TABLE)
+            with draft_at(self.folder / TABLE) as draft:
+                frame.write_parquet(draft)
         except OSError as error:
             raise OutputError(f"cannot write {self.folder / TABLE}: {error.strerror}") from error
-        finally:
-            draft.unlink(missing_ok=True)
         return frame
 
     def write_failures(self, failures: Mapping[str, str], points: Iterable[Point]) -> None:

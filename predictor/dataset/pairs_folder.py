@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import polars as pl
 
 from foundation.errors import InputError, OutputError
 from foundation.one_line import one_line
-from foundation.whole_file import write_whole
+from foundation.whole_file import draft_at, write_whole
 from predictor.dataset.pairs_about import About
 from predictor.dataset.pairs_tables import APPLICATIONS, COUNTERS, PAIRS, SOLO, TABLES, TRIALS, Table
 
@@ -134,11 +133,8 @@ def _check_references(content: Pairs, folder: Path) -> None:
 
 
 def _write_table(path: Path, frame: pl.DataFrame) -> None:
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
     try:
-        frame.rechunk().write_parquet(draft, compression="zstd", statistics=True)
-        draft.replace(path)
+        with draft_at(path) as draft:
+            frame.rechunk().write_parquet(draft, compression="zstd", statistics=True)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise OutputError(f"cannot write {path}: {one_line(str(error).splitlines()[0])}") from error
-    finally:
-        draft.unlink(missing_ok=True)

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import psutil
 
+from foundation.id_list import read_ids
 from predictor.dataset import Host
 
 CPUS = Path("/sys/devices/system/cpu")
+MOST_CPUS = 65_536
 
 
 def describe_host() -> Host:
@@ -33,13 +35,9 @@ def siblings(cpu: int, cpus: Path = CPUS) -> list[int]:
     """Return the hardware threads of a CPU's core, itself included."""
     try:
         text = (cpus / f"cpu{cpu}" / "topology" / "thread_siblings_list").read_text()
-        found: set[int] = set()
-        for part in text.strip().split(","):
-            first, _, last = part.partition("-")
-            found.update(range(int(first), int(last or first) + 1))
+        return sorted({cpu, *read_ids(text.strip(), MOST_CPUS)})
     except (OSError, ValueError):
         return [cpu]
-    return sorted(found | {cpu})
 
 
 def thread_siblings() -> tuple[int, int] | None:

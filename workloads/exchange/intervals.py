@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
-_INTERVAL = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+from foundation.id_list import spans_of
 
 
 def format_intervals(intervals: Iterable[tuple[int, int]]) -> str:
@@ -39,10 +38,8 @@ def parse_intervals(text: str) -> list[tuple[int, int]]:
 
 def _each(text: str) -> Iterator[tuple[int, int]]:
     for part in text.replace(",", " ").split():
-        match = _INTERVAL.fullmatch(part)
-        if match is None:
-            raise ValueError(f"{part[:40]!r} is no interval such as 0-3")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last < first:
-            raise ValueError(f"{part!r} does not ascend")
-        yield first, last
+        try:
+            (span,) = spans_of(part)
+        except ValueError as error:
+            raise ValueError(f"{part[:40]!r} is no interval such as 0-3: {error}") from error
+        yield span[0], span[-1]

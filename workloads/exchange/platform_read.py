@@ -5,18 +5,17 @@ Entities, which can make a small file a large one, are refused, and the document
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from xml.parsers import expat
 
 from foundation.errors import InputError
+from foundation.id_list import spans_of
 from workloads.exchange.fields import shown
 from workloads.exchange.machines import Machines, Unit
 
 MOST_BYTES = 64 << 20
 MOST_HOSTS = 10_000_000
-_PART = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _NO_NODE = {("role", "master"), ("role", "storage"), ("batch_system", "true"), ("pfs_host", "true")}
 
 
@@ -121,13 +120,10 @@ def _machines(reader: _Reader) -> Machines:
 
 def _count(radical: str | None, where: str) -> int:
     """Return how many hosts a radical such as ``0-3,7`` names."""
-    count = 0
-    for part in (radical or "").split(","):
-        match = _PART.fullmatch(part.strip())
-        if match is None or (match[2] and int(match[2]) < int(match[1])):
-            raise InputError(f"{where}: radical: {shown(radical)} is no list such as 0-3,7")
-        count += int(match[2] or match[1]) - int(match[1]) + 1
-    return count
+    try:
+        return sum(map(len, spans_of((radical or "").replace(" ", ""))))
+    except ValueError as error:
+        raise InputError(f"{where}: radical: {shown(radical)} is no list such as 0-3,7") from error
 
 
 def _whole(text: str, where: str) -> int:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import secrets
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ from urllib.request import Request, urlopen
 
 from foundation.errors import HostError, InputError, OutputError
 from foundation.version import VERSION
+from foundation.whole_file import draft_at
 from workloads.importers.archive_logs import ARCHIVE, ArchiveLog
 from workloads.swf import load_columns
 from workloads.swf.trace_bytes import STREAM_FAULTS, open_trace, stream_fault
@@ -102,22 +101,19 @@ def fetch_log(
     path = cache / log.file
     if path.exists():
         return _checked(log, path, downloaded=False)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         cache.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"cannot make the cache {cache}: {error.strerror}; give --cache") from error
     try:
-        try:
-            _download(log.address(archive), draft, opener, progress)
-        except (URLError, HTTPException, TimeoutError, ConnectionError) as error:
-            raise HostError(_advice(log, path, archive, error)) from error
-        fetched = _checked(log, draft, downloaded=True, shown=log.address(archive))
-        draft.replace(path)
+        with draft_at(path) as draft:
+            try:
+                _download(log.address(archive), draft, opener, progress)
+            except (URLError, HTTPException, TimeoutError, ConnectionError) as error:
+                raise HostError(_advice(log, path, archive, error)) from error
+            fetched = _checked(log, draft, downloaded=True, shown=log.address(archive))
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        draft.unlink(missing_ok=True)
     return Fetched(path, fetched.downloaded, fetched.jobs, fetched.checked, fetched.acknowledge)
 
 
@@ -142,8 +138,6 @@ def _download(address: str, target: Path, opener: Opener, progress: Progress) ->
             stream.write(piece)
             done += len(piece)
             progress(done, max(total, done))
-        stream.flush()
-        os.fsync(stream.fileno())
     if total and done < total:
         raise URLError(f"it ended after {done:,} of {total:,} bytes")
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import os
-import secrets
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
 
-from foundation.errors import OutputError
+from foundation.whole_file import write_pieces
 from workloads.swf.swf_header import SwfHeader
 from workloads.swf.swf_job import SwfJob
 from workloads.swf.swf_trace import SwfTrace
@@ -57,27 +53,4 @@ def write_swf(path: Path, trace: SwfTrace, packed: bool | None = None) -> None:
     OutputError
         The folder is missing or not writable, ``path`` is a folder or a device, or the disk is full.
     """
-    pack = path.suffix == ".gz" if packed is None else packed
-    if path.exists() and not path.is_file():
-        # as root, the rename below would put a file in the place of a device such as /dev/null
-        raise OutputError(f"cannot write trace {path}: it is not a regular file; give the name of a file")
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with draft.open("xb") as stream:
-            if pack:
-                with gzip.GzipFile(filename="", mode="wb", fileobj=stream, mtime=0) as target:
-                    _write(target, trace)
-            else:
-                _write(stream, trace)
-            stream.flush()
-            os.fsync(stream.fileno())
-        draft.replace(path)
-    except OSError as error:
-        raise OutputError(f"cannot write trace {path}: {error.strerror}") from error
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _write(target: BinaryIO | gzip.GzipFile, trace: SwfTrace) -> None:
-    for line in swf_lines(trace.header, trace.jobs):
-        target.write(line)
+    write_pieces(path, swf_lines(trace.header, trace.jobs), packed=packed)

@@ -9,9 +9,10 @@ warning in the job's report, never a failed job: an unpinned task still does its
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+
+from foundation.id_list import read_ids
 
 # More than any node has: a typing error such as 0-99999999 must not fill the memory.
 CORE_ID_LIMIT = 65_536
@@ -38,18 +39,11 @@ def parse_job_cores(text: str) -> dict[str, tuple[int, ...]]:
         node, colon, ids = part.partition(":")
         if not node or not colon or node in cores:
             raise ValueError(f"{part!r} is not of the form node:0,1 with each node once")
-        cores[node] = tuple(sorted({core for item in ids.split(",") for core in _core_range(item)}))
+        try:
+            cores[node] = read_ids(ids, CORE_ID_LIMIT)
+        except ValueError as error:
+            raise ValueError(f"{ids[:80]!r} is not a list of core ids: {error}") from error
     return cores
-
-
-def _core_range(item: str) -> range:
-    match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", item)
-    if match is None:
-        raise ValueError(f"{item!r} is not a core id or a range of them")
-    first, last = int(match[1]), int(match[2] or match[1])
-    if last < first or last >= CORE_ID_LIMIT:
-        raise ValueError(f"{item!r} is not a range of core ids below {CORE_ID_LIMIT}")
-    return range(first, last + 1)
 
 
 def choose_pin(environment: Mapping[str, str], node: str | None, index: int, allowed: Collection[int]) -> Pin:

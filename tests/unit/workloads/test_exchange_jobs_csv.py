@@ -150,7 +150,7 @@ def test_what_came_from_a_run_compares_to_it_without_an_error(tmp_path: Path) ->
         ("COMPLETED_SUCCESSFULLY", "DONE", ":2: job '0': final_state: 'DONE' is none of"),
         ("0-1 3", "0-8", ":2: job '0': allocated_resources: 8 is none of the 8 hosts of N2C4 by core"),
         ("0-1 3", "0-999999999", "allocated_resources: 999,999,999 is none"),
-        ("0-1 3", "3-1", ":2: job '0': allocated_resources: '3-1' does not ascend"),
+        ("0-1 3", "3-1", ":2: job '0': allocated_resources: '3-1' is no interval such as 0-3: 3-1 ends"),
         ("0-1 3", "all", ":2: job '0': allocated_resources: 'all' is no interval"),
         (',""\n1', ',"{""osub"":{"\n1', ":2: job '0': metadata: is no JSON"),
         (',""\n1', ',"{""osub"":{""kind"":""odd""}}"\n1', ":2: job '0': metadata: Invalid enum value 'odd'"),

@@ -58,7 +58,7 @@ def test_new_jobs_are_listed_under_their_provenance(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", ["missing/t.swf", "."])
 def test_unwritable_target_is_an_output_error(tmp_path: Path, target: str) -> None:
-    with pytest.raises(OutputError, match="cannot write trace"):
+    with pytest.raises(OutputError, match="cannot write"):
         write_swf(
             tmp_path / target / "" if target == "." else tmp_path / target,
             SwfTrace(SwfHeader(), (SwfJob(1, 0),)),
@@ -89,6 +89,6 @@ def test_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> No
     done = subprocess.run(
         [sys.executable, "-c", program, str(target)], capture_output=True, text=True, check=True, timeout=60
     )
-    assert done.stdout.startswith(f"cannot write trace {target}: File too large")
+    assert done.stdout.startswith(f"cannot write {target}: File too large")
     assert [path.name for path in tmp_path.iterdir()] == ["t.swf"]
     assert target.read_bytes() == b"old"
