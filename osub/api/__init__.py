@@ -8,8 +8,8 @@ from osub.api.comparison import Comparison, compare
 from osub.api.pages import report
 from osub.api.run import Run, load
 from osub.api.trace import Trace, load_trace
-from osub.api.words import speaks_of_parameters
+from osub.api.words import speaks_of_parameters, takes_kinds
 
-simulate = speaks_of_parameters(simulation.simulate)
+simulate = speaks_of_parameters(takes_kinds(simulation.simulate))
 
 __all__ = ["Comparison", "Run", "Trace", "compare", "load", "load_trace", "report", "simulate"]

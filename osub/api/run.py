@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foundation.errors import OutputError, UsageError
-from osub.api.words import PathText, as_path, speaks_of_parameters
+from osub.api.words import PathText, as_path, speaks_of_parameters, takes_kinds
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -94,6 +94,7 @@ class Run:
         """Return the jobs with ``wait_s``, ``run_s``, ``slowdown_osub``, ``degradation`` and more."""
         return self._measured
 
+    @takes_kinds
     def metrics(self, *, wait_threshold_s: float = WAIT_THRESHOLD_S, beta_s: float = BETA_S) -> RunMetrics:
         """Return the run's metrics.
 
@@ -103,7 +104,14 @@ class Run:
             A job that waits longer counts as one that waited.
         beta_s
             Least dedicated time in the bounded slowdown.
+
+        Raises
+        ------
+        UsageError
+            One of them is negative.
         """
+        if not (wait_threshold_s >= 0 and beta_s >= 0):
+            raise UsageError(f"a threshold is 0 s or more, not {min(wait_threshold_s, beta_s):g} s")
         from analysis.metrics import MetricOptions, measure
 
         return measure(self.record, MetricOptions(wait_threshold_s=wait_threshold_s, beta_s=beta_s))

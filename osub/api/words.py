@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 from collections.abc import Callable
+from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from foundation.errors import OsubError, UsageError
+from foundation.one_line import one_line
 
 PathText = str | PathLike[str]
 """A path, or its text."""
 _Given = ParamSpec("_Given")
 _Made = TypeVar("_Made")
 _OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)(?![\w-])")
+_KINDS: dict[str, tuple[type, str]] = {
+    "int": (Integral, "a whole number"),
+    "float": (Real, "a number"),
+    "str": (str, "a text"),
+    "bool": (bool, "True or False"),
+    "None": (type(None), "None"),
+}
+"""Of an annotation's parts what a value is an instance of, and the words for it."""
 _NAMES = {"set": "settings", "slices": "quantum_ms"}
 
 
@@ -56,3 +67,30 @@ def speaks_of_parameters(function: Callable[_Given, _Made]) -> Callable[_Given, 
             raise type(error)(message) from error
 
     return told
+
+
+def takes_kinds(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
+    """Have a function refuse values of other kinds than its annotations say, by name: numbers, texts, truths.
+
+    A truth is no number here. Annotations that have other parts are left to the function.
+    """
+    signature = inspect.signature(function)
+    known = {
+        name: parts
+        for name, one in signature.parameters.items()
+        if isinstance(one.annotation, str) and set(parts := one.annotation.split(" | ")) <= _KINDS.keys()
+    }
+
+    @functools.wraps(function)
+    def told(*args: _Given.args, **kwargs: _Given.kwargs) -> _Made:
+        for name, value in signature.bind(*args, **kwargs).arguments.items():
+            if name in known and not any(_is_of(value, part) for part in known[name]):
+                words = " or ".join(_KINDS[part][1] for part in known[name])
+                raise UsageError(f"{name} takes {words}, not {one_line(repr(value), 60)}")
+        return function(*args, **kwargs)
+
+    return told
+
+
+def _is_of(value: object, part: str) -> bool:
+    return isinstance(value, _KINDS[part][0]) and (part == "bool" or not isinstance(value, bool))

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,6 +106,15 @@ def test_charts_are_figures(swf: Path) -> None:
         assert draw().data
 
 
+def test_thresholds_are_numbers_of_seconds(swf: Path) -> None:
+    run = osub.simulate(swf, "N4C4")
+    with pytest.raises(UsageError, match="0 s or more, not -1 s"):
+        run.metrics(wait_threshold_s=-1)
+    wrong: Any = "a"
+    with pytest.raises(UsageError, match="beta_s takes a number, not 'a'"):
+        run.metrics(beta_s=wrong)
+
+
 def test_a_run_that_is_not_saved_goes_with_its_last_name(swf: Path, tmp_path: Path) -> None:
     run = osub.simulate(swf, "N4C4")
     path, kept = run.path, run.save(tmp_path / "kept")
@@ -138,6 +148,14 @@ def test_options_of_a_policy_as_a_mapping_or_as_texts(swf: Path) -> None:
         ({"quantum_ms": 50.0, "node_noise": 0.1}, UsageError, "sharing, node_noise and quantum_ms do not go"),
         ({"settings": "a=1"}, UsageError, "settings takes a mapping"),
         ({"latency": 3}, UsageError, "latency takes a path, not int"),
+        ({"multiplicity": "2"}, UsageError, "multiplicity takes a whole number, not '2'"),
+        ({"multiplicity": 2.5}, UsageError, "multiplicity takes a whole number, not 2.5"),
+        ({"multiplicity": True}, UsageError, "multiplicity takes a whole number, not True"),
+        ({"policy": 3}, UsageError, "policy takes a text, not 3"),
+        ({"speedup": "fast"}, UsageError, "speedup takes a number, not 'fast'"),
+        ({"seed": "x"}, UsageError, "seed takes a whole number, not 'x'"),
+        ({"memory_gib": "a"}, UsageError, "memory_gib takes a number or None, not 'a'"),
+        ({"check": 1}, UsageError, "check takes True or False, not 1"),
         ({"failures": "nowhere.csv"}, InputError, "nowhere.csv"),
     ],
 )
