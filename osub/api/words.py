@@ -83,7 +83,11 @@ def takes_kinds(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
 
     @functools.wraps(function)
     def told(*args: _Given.args, **kwargs: _Given.kwargs) -> _Made:
-        for name, value in signature.bind(*args, **kwargs).arguments.items():
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            return function(*args, **kwargs)  # which says so in its own name
+        for name, value in given.items():
             if name in known and not any(_is_of(value, part) for part in known[name]):
                 words = " or ".join(_KINDS[part][1] for part in known[name])
                 raise UsageError(f"{name} takes {words}, not {one_line(repr(value), 60)}")
