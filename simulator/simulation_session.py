@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from foundation.records import TRACE_NAME, GangSettings, HostInfo, RunInfo, utc_now
-from foundation.records.run_folder import read_info
+from foundation.records.records_folder import read_info
 from foundation.records.run_info import HoldKind
 from gangd.core import Hold
 from simulator.fit import Latencies, delayed, undelayed

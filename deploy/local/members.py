@@ -26,7 +26,7 @@ from foundation.errors import ClusterError
 from foundation.in_memory import live_folder, stand_in
 
 MARK = "OSUB_CLUSTER"
-_GUARDIAN = "gangd.guardian.main"
+_GUARDIAN = "gangd.guardian.guardian_process"
 
 
 @dataclass(frozen=True, slots=True)

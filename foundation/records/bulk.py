@@ -11,7 +11,7 @@ import polars as pl
 from foundation.records.agreement import check_agreement
 from foundation.records.columns import ALLOCATIONS, JOBS, SLICES
 from foundation.records.placement import PlacementArrays
-from foundation.records.run_folder import LOG_NAME, new_folder, write_start
+from foundation.records.records_folder import LOG_NAME, new_folder, write_start
 from foundation.records.run_info import RunInfo
 from foundation.records.table_files import complete, write_table
 

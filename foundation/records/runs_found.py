@@ -13,7 +13,7 @@ from pathlib import Path
 from foundation.errors import InputError, OutputError
 from foundation.records.columns import TABLES
 from foundation.records.journal import output_error
-from foundation.records.run_folder import INFO_NAME, LOG_NAME, FolderLock, is_finished, read_info
+from foundation.records.records_folder import INFO_NAME, LOG_NAME, FolderLock, is_finished, read_info
 from foundation.records.run_info import RunInfo
 from foundation.records.trace_copy import TRACE_NAME
 from foundation.trust import refuse_others

@@ -21,9 +21,7 @@ from foundation.errors import InputError, OutputError
 from foundation.records.columns import ALLOCATIONS, HOST, JOBS, SLICES, TABLES
 from foundation.records.job_journal import JobEntry, JobJournal, job_frames, read_entries
 from foundation.records.journal import AppendFile
-from foundation.records.row_journal import RowJournal, good_lines_length, read_journal
-from foundation.records.row_types import HostRecord, JobRecord, SliceRecord
-from foundation.records.run_folder import (
+from foundation.records.records_folder import (
     LOG_NAME,
     FolderLock,
     is_finished,
@@ -33,6 +31,8 @@ from foundation.records.run_folder import (
     write_info,
     write_start,
 )
+from foundation.records.row_journal import RowJournal, good_lines_length, read_journal
+from foundation.records.row_types import HostRecord, JobRecord, SliceRecord
 from foundation.records.run_info import RunInfo
 from foundation.records.table_files import write_table
 from foundation.trust import refuse_others

@@ -16,7 +16,6 @@ The members of a group are others, but for the group that a user has to himself.
 guardian of an agent uses this room too.
 """
 
-from foundation.trust.files import open_own, read_file, read_trusted
 from foundation.trust.folders import (
     DIRECTORY,
     behind_links,
@@ -32,6 +31,7 @@ from foundation.trust.folders import (
     refuse_others,
 )
 from foundation.trust.owners import is_closed_to_others, user_name
+from foundation.trust.trusted_files import open_own, read_file, read_trusted
 
 __all__ = [
     "DIRECTORY",

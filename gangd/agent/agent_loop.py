@@ -20,8 +20,8 @@ from gangd.agent.sight.bell import Bell
 from gangd.agent.sight.census import SLACK_NS, Census
 from gangd.agent.sight.unseen import Unseen
 from gangd.agent.switching.switch_thread import SwitchThread
+from gangd.agent.talk.controller_lines import Lines
 from gangd.agent.talk.conversation import GOOD_NEWS
-from gangd.agent.talk.lines import Lines
 from gangd.freezer.recognise import MOST_TOLD
 from gangd.guardian.spawn import Guardian
 from gangd.guardian.statefile import StateFile

@@ -39,8 +39,8 @@ from gangd.agent.sight.strangers import Memory
 from gangd.agent.switching.gate import Gate
 from gangd.agent.switching.lease import Lease
 from gangd.agent.switching.switch_thread import SwitchThread
+from gangd.agent.talk.controller_lines import Lines
 from gangd.agent.talk.conversation import Conversation
-from gangd.agent.talk.lines import Lines
 from gangd.agent.talk.reach import Asked, Reach, read_reach
 from gangd.agent.talk.slicebook import SliceBook
 from gangd.agent.ways import Ways

@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Callable
 
-from gangd.controller.lines import Lines
+from gangd.controller.key_lines import Lines
 from gangd.controller.nodes.uplink import Times, Uplink
 from gangd.controller.orders import Orders
 from gangd.controller.quota import Quota

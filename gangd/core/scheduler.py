@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from gangd.core.accounts import Accounts
 from gangd.core.agents import Agents
 from gangd.core.event_checks import check
 from gangd.core.jobs.gang import Gang
@@ -21,6 +20,7 @@ from gangd.core.jobs.launches import Launches
 from gangd.core.jobs.remembered import Remembered
 from gangd.core.jobs.wall_clock_limits import Limits, State
 from gangd.core.jobs.whereabouts import Place
+from gangd.core.lost_time_accounts import Accounts
 from gangd.core.population import Population
 from gangd.core.slices.conflicts import ConflictGraph
 from gangd.core.slices.group import Group

@@ -34,7 +34,7 @@ def clear_run(out: Path, force: bool, *, resumable: bool = False) -> None:
             )
         return
     # Tables are slow to import, and a file needs none of it.
-    from foundation.records.run_folder import INFO_NAME
+    from foundation.records.records_folder import INFO_NAME
     from foundation.records.runs_found import remove_run
 
     if (out / INFO_NAME).is_file():

@@ -18,7 +18,7 @@ import msgspec
 from analysis.metrics import host_use
 from foundation.errors import InputError, OutputError
 from foundation.records import load_run
-from foundation.records.run_folder import INFO_NAME, is_finished
+from foundation.records.records_folder import INFO_NAME, is_finished
 from foundation.trust import refuse_for_root
 from foundation.whole_file import write_whole
 from osub.physical.layouts import DEDICATED

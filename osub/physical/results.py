@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from analysis.metrics import host_use
 from foundation.errors import OsubError
 from foundation.records import Run, load_run
-from foundation.records.run_folder import is_finished
+from foundation.records.records_folder import is_finished
 from osub.physical.carry import draw_of
 from osub.physical.folder import StudyFolder
 from osub.physical.full_size import OVERHEAD, FullSize

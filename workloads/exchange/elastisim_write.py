@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from foundation.errors import InputError
-from foundation.records.run_folder import new_folder
+from foundation.records.records_folder import new_folder
 from foundation.whole_file import write_pieces, write_whole
 from workloads.exchange.carried import carried
 from workloads.exchange.machines import Machines

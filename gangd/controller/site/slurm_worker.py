@@ -27,7 +27,7 @@ from foundation.slurm import Job, JobSnapshot, Node, Reservation, SlurmClient
 from foundation.slurm.marks import MarkField, sharing_text
 from gangd.controller.site.controller_config import Config
 from gangd.controller.site.examine_slurm import examine
-from gangd.controller.site.marks import Marks
+from gangd.controller.site.sharing_marks import Marks
 from gangd.threads import Death, WatchedThread
 
 NODES_EVERY_S = 60.0

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gangd.controller.lines import GHOST_NS, Lines
+from gangd.controller.key_lines import GHOST_NS, Lines
 from gangd.controller.nodes.jurisdiction import own_words
 from gangd.core import Place
 from gangd.wire import Fault, FoundState, JobSample, Leak, Report, SliceReport

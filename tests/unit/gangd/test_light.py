@@ -27,7 +27,7 @@ HEAVY = {
     ("module", "more"),
     [
         ("gangd.agent.assemble", {"numpy"}),
-        ("gangd.guardian.main", {"numpy", "zmq", "msgspec", "ClusterShell"}),
+        ("gangd.guardian.guardian_process", {"numpy", "zmq", "msgspec", "ClusterShell"}),
         ("gangd.agent.main", {"numpy", "zmq", "msgspec", "ClusterShell"}),
         ("gangd.main", set[str]()),
     ],

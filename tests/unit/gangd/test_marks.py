@@ -14,7 +14,7 @@ from foundation.slurm.marks import MarkField
 from foundation.slurm.reading.record_faults import SlurmUnreachableError
 from gangd.controller.site.controller_config import Config
 from gangd.controller.site.examine_slurm import check_marks
-from gangd.controller.site.marks import AT_ONCE, EVERY_S, Marks
+from gangd.controller.site.sharing_marks import AT_ONCE, EVERY_S, Marks
 from gangd.controller.site.slurm_worker import Answer, Failed, Looked, Marked, SlurmWorker
 from gangd.core import BeganToShare
 from tests.fixtures.core_bench import Bench, only

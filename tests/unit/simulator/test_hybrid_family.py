@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from foundation.records.run_folder import read_info
+from foundation.records.records_folder import read_info
 from osub.cli.main import run
 from simulator.hybrid import hybrid_job_files as job_files
 
