@@ -133,7 +133,7 @@ def test_sources_against_each_other(tmp_path: Path) -> None:
     """Held jobs and a few that run; looks of all sources by turns, so that a slow minute is everybody's."""
     cluster = LocalCluster(tmp_path / "c")
     cluster.up(Shape(nodes=8, cores=8, virtual=True, multiplicity=4))
-    apart = None
+    readers: list[ApartSlurm] = []
     try:
         slurm = Hostile(cluster)
         for _ in range(100):
@@ -145,9 +145,11 @@ def test_sources_against_each_other(tmp_path: Path) -> None:
             "JSON": lambda: json.read(book),
             "plain text": lambda: text.read(book),
         }
-        if is_installed():
-            apart = ApartSlurm(slurm.conf, source="pyslurm")
-            looks["pyslurm"] = apart.jobs
+        names = ("pyslurm while nothing changes", "pyslurm, a job has changed") if is_installed() else ()
+        for name in names:
+            reader = ApartSlurm(slurm.conf, source="pyslurm", alive_only=True)
+            readers.append(reader)
+            looks[name] = reader.jobs
         have = 100
         for count in COUNTS:
             submit_held(slurm, have, count)
@@ -155,6 +157,8 @@ def test_sources_against_each_other(tmp_path: Path) -> None:
             walls: dict[str, list[float]] = {name: [] for name in looks}
             for turn in range(2 + 10):
                 for name, look in looks.items():
+                    if name.endswith("has changed"):
+                        slurm.run("scontrol", "update", "JobId=1", f"Comment=turn {turn}")
                     began = time.monotonic()
                     found = look()
                     if turn >= 2:
@@ -169,6 +173,6 @@ def test_sources_against_each_other(tmp_path: Path) -> None:
             )
             say(f"{count} jobs, load {os.getloadavg()[0]:.1f}: {told}")
     finally:
-        if apart is not None:
-            apart.close()
+        for reader in readers:
+            reader.close()
         cluster.down()
