@@ -10,6 +10,7 @@ from rich.text import Text
 
 from analysis.claims.claim_row import Row, Verdict
 from analysis.claims.claim_rules import LEAST_SEEDS
+from foundation.units import counted
 
 COLOURS = {
     Verdict.HOLDS: "bold green",
@@ -42,7 +43,7 @@ def tally(rows: Sequence[Row], seeds: int) -> str:
     often = Counter(row.verdict for row in rows)
     counts = ", ".join(f"{often[verdict]} {verdict.value}" for verdict in Verdict)
     few = (
-        f" {seeds} seeds, fewer than {LEAST_SEEDS}: the verdicts are provisional."
+        f" {counted(seeds, 'seed')}, fewer than {LEAST_SEEDS}: the verdicts are provisional."
         if seeds < LEAST_SEEDS
         else ""
     )

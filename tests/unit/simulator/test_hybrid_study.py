@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,10 +12,12 @@ from analysis.claims import Row, Verdict
 from simulator.experiments.claim_study import study_of
 from simulator.experiments.hybrid.hybrid_claims import claim_rows
 from simulator.experiments.hybrid.hybrid_figures import drawings
+from simulator.experiments.hybrid.hybrid_study import nodes_of
 from simulator.experiments.hybrid.hybrid_survey import MECHANISMS, QUICK, Survey, steps_of, survey
 from simulator.experiments.hybrid.hybrid_tables import tables
 from simulator.experiments.hybrid.made_theta import made_workload
 from simulator.hybrid.drawn_jobs import MIXES
+from workloads.swf import load_columns
 
 SEEDS = 3
 
@@ -94,3 +97,19 @@ def test_a_made_trace_loads_the_machine_as_wanted() -> None:
 
 def test_the_study_takes_one_trace() -> None:
     assert study_of("hybrid").most_traces == 1
+
+
+@pytest.mark.parametrize(
+    ("header", "nodes"),
+    [
+        ("; MaxNodes: 100\n; MaxProcs: 100\n", 100),
+        ("; MaxNodes: 151\n; MaxProcs: 2004\n", 2004),
+        ("; MaxNodes: 4360\n; MaxProcs: 4360\n", 4392),
+        ("", 24),
+    ],
+)
+def test_a_trace_is_simulated_on_its_own_machine(tmp_path: Path, header: str, nodes: int) -> None:
+    path = tmp_path / "trace.swf"
+    jobs = "".join(f"{n} {n} -1 100 {n} -1 -1 {n} 200 -1 1 1 1 -1 1 -1 -1 -1\n" for n in (3, 24, 5))
+    path.write_text(header + jobs)
+    assert nodes_of(load_columns(path)) == nodes
