@@ -33,7 +33,7 @@ from simulator.simulation.simulation_options import Cleaning
 from simulator.simulation.trace_workload import make_workload
 from tests.fixtures.bench import choose, record
 from tests.fixtures.gang_compared import Compared, Trial, alone, side_by_side
-from tests.fixtures.golden import small
+from tests.fixtures.golden import small, whole_or_small
 from tests.fixtures.installed import PACKAGES, PROJECT
 from tests.fixtures.licences import closure
 from tests.fixtures.voice import say
@@ -246,7 +246,8 @@ def test_a_snapshot_of_slurm_s_jobs() -> None:
 def test_a_sweep_s_overhead(tmp_path: Path) -> None:
     """Points of Gaia on two processes: what the sweep adds to the sum of what its points took."""
     count, workers = choose(4, 60, 1_000), 2
-    base: Parameters = {"trace": str(GAIA), "system": "N150C12", "multiplicity": 2, "node_noise": 0.01}
+    log = choose(GAIA, GAIA, whole_or_small(GAIA.name))
+    base: Parameters = {"trace": str(log), "system": "N150C12", "multiplicity": 2, "node_noise": 0.01}
     points = [point_of({**base, "seed": seed}) for seed in range(1, count + 1)]
     measure(points[0].parameters)  # kernels are compiled, or loaded
     sweep = run_sweep(points, Store(tmp_path / "out"), Processes(measure, workers))

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import polars as pl
@@ -171,58 +171,74 @@ def test_the_tuning_command_answers_and_says_when_nothing_is_mild_enough(
         assert why in capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_dask_runs_points_and_their_deaths_are_theirs(
-    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def dask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The file of a scheduler with one worker, both processes of their own."""
     pytest.importorskip("distributed", reason="needs osub[sweep]")
-    where = tmp_path / "scheduler.json"
-    dask = [sys.executable, "-m", "dask"]
-    scratch = ["--local-directory", str(tmp_path / "scratch")]
-    monkeypatch.setenv("DASK_TEMPORARY_DIRECTORY", str(tmp_path / "scratch"))
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    scheduler = subprocess.Popen(
-        [
-            *dask,
-            "scheduler",
-            "--host",
-            "127.0.0.1",
-            "--port",
-            "0",
-            "--no-dashboard",
-            "--scheduler-file",
-            str(where),
-        ],
-        **quiet,  # type: ignore[call-overload]
+    where, scratch = tmp_path / "scheduler.json", tmp_path / "scratch"
+    monkeypatch.setenv("DASK_TEMPORARY_DIRECTORY", str(scratch))
+    schedules = (
+        "scheduler",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--no-dashboard",
+        "--scheduler-file",
+        where,
     )
-    worker = subprocess.Popen(
-        [
-            *dask,
-            "worker",
-            "--scheduler-file",
-            str(where),
-            "--nworkers",
-            "1",
-            "--nthreads",
-            "1",
-            "--no-nanny",
-            "--no-dashboard",
-            *scratch,
-        ],
-        **quiet,  # type: ignore[call-overload]
+    works = (
+        *("worker", "--scheduler-file", where, "--nworkers", "1", "--nthreads", "1"),
+        *("--no-nanny", "--no-dashboard", "--local-directory", scratch),
     )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "dask", *map(str, words)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for words in (schedules, works)
+    ]
     try:
         limit = time.monotonic() + 60
         while not where.exists() and time.monotonic() < limit:
             time.sleep(0.05)
-        store = Store(tmp_path / "out")
-        points = points_of(trace)
-        sweep = run_sweep(points, store, Dask(sweep_work.raises_at_three, str(where)))
-        assert sweep.done == 4
-        assert sweep.failures == {points[2].key: "InputError: the file went away"}
-        again = run_sweep(points, store, Dask(sweep_work.figures, str(where)))
-        assert (again.known, again.done, again.failures) == (4, 1, {})
+        yield where
     finally:
-        for process in (worker, scheduler):
+        for process in reversed(processes):
             process.terminate()
             process.wait(30)
+
+
+@pytest.mark.slow
+def test_dask_runs_points_and_their_deaths_are_theirs(trace: Path, tmp_path: Path, dask: Path) -> None:
+    store = Store(tmp_path / "out")
+    points = points_of(trace)
+    sweep = run_sweep(points, store, Dask(sweep_work.raises_at_three, str(dask)))
+    assert sweep.done == 4
+    assert sweep.failures == {points[2].key: "InputError: the file went away"}
+    again = run_sweep(points, store, Dask(sweep_work.figures, str(dask)))
+    assert (again.known, again.done, again.failures) == (4, 1, {})
+
+
+@pytest.mark.slow
+def test_a_killed_sweep_on_dask_loses_no_finished_point(trace: Path, tmp_path: Path, dask: Path) -> None:
+    out, spec = tmp_path / "out", tmp_path / "sweep.toml"
+    spec.write_text(
+        f'[base]\ntrace = "{trace.name}"\nsystem = "N2C2"\nnode_noise = 0.1\nmultiplicity = 2\n'
+        f"[grid]\nseed = {list(range(400))}\n"
+    )
+    words = ["sweep", str(spec), "--out", str(out), "--dask", str(dask)]
+    command_line = [sys.executable, "-m", "osub.cli.main", *words]
+    with subprocess.Popen(command_line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as sweep:
+        limit = time.monotonic() + 120
+        while len(list((out / "points").glob("[0-9a-f]*.json"))) < 3 and time.monotonic() < limit:
+            time.sleep(0.05)
+        sweep.send_signal(signal.SIGKILL)
+    kept = {path.name: path.stat().st_mtime_ns for path in (out / "points").glob("[0-9a-f]*.json")}
+    assert 3 <= len(kept) < 400
+    spec.write_text(spec.read_text().replace(str(list(range(400))), str(list(range(len(kept) + 3)))))
+    assert command(words) == 0
+    after = {path.name: path.stat().st_mtime_ns for path in (out / "points").glob("[0-9a-f]*.json")}
+    assert all(after[name] == stamp for name, stamp in kept.items())
+    assert pl.read_parquet(out / "points.parquet").height == len(kept) + 3
