@@ -20,6 +20,7 @@ from analysis.metrics import (
     stretches,
     usage_intervals,
 )
+from analysis.quantiles import quantile, quantiles
 
 EXCERPT_SLICES = 60
 BARS_LIMIT = 3_000
@@ -201,7 +202,7 @@ def lateness_chart(slices: pl.DataFrame) -> Chart | None:
     figure = make_subplots(cols=len(columns), horizontal_spacing=0.08)
     beyond = 0
     for column, (title, values) in enumerate(columns, start=1):
-        low, high = (float(np.percentile(values.to_numpy(), percent)) for percent in (0.1, 99.9))
+        low, high = quantiles(values, (0.001, 0.999))
         inside = values.to_numpy()[(values.to_numpy() >= low) & (values.to_numpy() <= high)]
         beyond += len(values) - len(inside)
         counts, edges = np.histogram(inside, bins=60)
@@ -216,7 +217,7 @@ def lateness_chart(slices: pl.DataFrame) -> Chart | None:
         )
         for percent in (50, 99):
             figure.add_vline(
-                x=float(np.percentile(values.to_numpy(), percent)),
+                x=quantile(values, percent / 100),
                 line={"color": MUTED, "width": 1, "dash": "dot"},
                 annotation={"text": f"p{percent}", "font": {"size": 11, "color": MUTED}},
                 row=1,

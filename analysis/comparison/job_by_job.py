@@ -12,7 +12,7 @@ import msgspec
 import polars as pl
 
 from analysis.metrics import pace_of, stretches, with_derived
-from analysis.quantiles import nearest_rank
+from analysis.quantiles import quantile
 from foundation.records import PLACEMENT_DTYPE, Run
 
 MOVED = " > "
@@ -182,13 +182,13 @@ def run_errors(reference: Run, other: Run, least_run_s: float = 0.0) -> RunError
 
 def _errors(differences: pl.Series) -> Errors:
     known = differences.drop_nulls()
-    sizes = known.abs().sort()
+    sizes = known.abs()
     return Errors(
         jobs=known.len(),
-        median=nearest_rank(sizes, 50),
-        p95=nearest_rank(sizes, 95),
-        max=nearest_rank(sizes, 100),
-        bias=nearest_rank(known.sort(), 50),
+        median=quantile(sizes, 0.5),
+        p95=quantile(sizes, 0.95),
+        max=quantile(sizes, 1.0),
+        bias=quantile(known, 0.5),
     )
 
 

@@ -19,7 +19,7 @@ from analysis.metrics.slice_metrics import SliceMetrics, measure_slices
 from analysis.metrics.start_up import start_up_note
 from analysis.metrics.use_of_host import HostUse, host_use
 from analysis.metrics.work_and_waste import WorkMetrics, preemptions, work_of
-from analysis.quantiles import nearest_rank
+from analysis.quantiles import quantile
 from foundation.records import Run, RunInfo
 
 KindName = Literal["all", "batch", "interactive", "ondemand"]
@@ -241,7 +241,7 @@ def quantity(values: pl.Series) -> Quantity:
     return Quantity(
         known=len(known),
         missing=values.null_count(),
-        p95=nearest_rank(known, 95),
+        p95=quantile(known, 0.95),
         **frame.row(0, named=True),
     )
 

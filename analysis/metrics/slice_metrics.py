@@ -12,7 +12,7 @@ import polars as pl
 
 from analysis.metrics.core_occupancy import core_lists
 from analysis.metrics.held_stretches import in_stretches, placed, stretches
-from analysis.quantiles import nearest_rank
+from analysis.quantiles import quantile
 
 USED = pl.col("role").is_in(["run", "free"])
 
@@ -219,15 +219,15 @@ def jain_index(ratios: pl.Series) -> float | None:
 
 def spread(values: pl.Series) -> Spread:
     """Summarise a column of microseconds."""
-    known = values.drop_nulls().sort()
+    known = values.drop_nulls()
     return Spread(
         known=len(known),
         missing=values.null_count(),
-        min=float(known[0]) if len(known) else None,
-        p50=nearest_rank(known, 50),
-        p90=nearest_rank(known, 90),
-        p99=nearest_rank(known, 99),
-        max=nearest_rank(known, 100),
+        min=quantile(known, 0.0),
+        p50=quantile(known, 0.5),
+        p90=quantile(known, 0.9),
+        p99=quantile(known, 0.99),
+        max=quantile(known, 1.0),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from analysis.quantiles import nearest_rank
+from analysis.quantiles import quantile
 from foundation.records import RunInfo
 
 NOTABLE = 1.1
@@ -28,7 +28,7 @@ def start_up_note(jobs: pl.DataFrame, info: RunInfo) -> str | None:
         return None
     known = jobs.filter(pl.col("state") == "COMPLETED").select("useful_s", "dedicated_s", "degradation")
     known = known.drop_nulls()
-    beyond_s = nearest_rank(known["useful_s"] - known["dedicated_s"], 50)
+    beyond_s = quantile(known["useful_s"] - known["dedicated_s"], 0.5)
     work_s, mean = known["dedicated_s"].median(), known["degradation"].mean()
     if beyond_s is None or not isinstance(work_s, float) or not isinstance(mean, float) or mean < NOTABLE:
         return None

@@ -16,7 +16,7 @@ import msgspec
 import polars as pl
 
 from analysis.metrics.derived_columns import MOST_SPREAD, MOST_TAKEN
-from analysis.quantiles import nearest_rank
+from analysis.quantiles import quantile
 from foundation.records import Run
 
 LEAST_JOBS = 5
@@ -75,7 +75,7 @@ def host_use(run: Run, most_taken: float = MOST_TAKEN, most_spread: float = MOST
     paces = run.jobs.select(pace_of(run)).to_series().drop_nulls()
     spread = None
     if len(paces) >= LEAST_JOBS:
-        low, high = nearest_rank(paces, 5), nearest_rank(paces, 95)
+        low, high = quantile(paces, 0.05), quantile(paces, 0.95)
         spread = high / low if low and high else None
     alone = max(run.info.multiplicity, run.info.multiplicity_interactive or 1) == 1
     return HostUse(
@@ -84,7 +84,7 @@ def host_use(run: Run, most_taken: float = MOST_TAKEN, most_spread: float = MOST
         foreign_share=foreign,
         steal_share=steal,
         jobs=len(paces),
-        pace=nearest_rank(paces, 50),
+        pace=quantile(paces, 0.5),
         pace_spread=spread,
         unfit=_why_unfit(foreign, steal, most_taken) or (_uneven(spread, most_spread) if alone else None),
     )

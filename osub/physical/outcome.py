@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from analysis.metrics import USED, numbered_once, with_derived
+from analysis.quantiles import quantile
 from foundation.records import Run
 
 REAL_WAIT_S = 2.0
@@ -97,10 +98,7 @@ class Outcome:
     def spread(self) -> float:
         """Return how far the slowdowns of the middle half of the jobs lie apart."""
         values = self.jobs["slowdown_osub"].drop_nulls()
-        if not len(values):
-            return 0.0
-        upper, lower = values.quantile(0.75), values.quantile(0.25)
-        return float((upper or 0.0) - (lower or 0.0))
+        return (quantile(values, 0.75) or 0.0) - (quantile(values, 0.25) or 0.0)
 
     def _of(self, kind: str) -> pl.DataFrame:
         return self.jobs.filter(pl.col("kind") == kind)

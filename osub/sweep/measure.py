@@ -79,6 +79,8 @@ def figures_of(jobs: pl.DataFrame) -> Outcome:
     """Return mean, 95th percentile and largest of what a user feels, over the jobs of a run."""
     import polars as pl
 
+    from analysis.quantiles import quantile
+
     found: Outcome = {}
     for name in ("wait_s", "degradation", "slowdown_osub"):
         column = jobs.get_column(name).drop_nulls().cast(pl.Float64)
@@ -87,6 +89,6 @@ def figures_of(jobs: pl.DataFrame) -> Outcome:
         if column.is_empty():
             continue
         found[f"{stem}_mean{tail}"] = column.mean()
-        found[f"{stem}_p95{tail}"] = column.quantile(0.95, "linear")
+        found[f"{stem}_p95{tail}"] = quantile(column, 0.95)
         found[f"{stem}_max{tail}"] = column.max()
     return found

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from analysis.quantiles import quantiles
 from foundation.errors import InputError
 from predictor.dataset.pairs_folder import Pairs
 from predictor.dataset.shared_loss import Kind
@@ -159,7 +160,7 @@ def _interval(values: Floats, rows: list[npt.NDArray[np.intp]], drawn: npt.NDArr
     sums = np.array([values[own].sum() for own in rows])
     counts = np.array([len(own) for own in rows])
     means = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)
-    low, high = np.quantile(means, (0.025, 0.975))
+    low, high = quantiles(means, (0.025, 0.975))
     return Interval(float(values.mean()), float(low), float(high))
 
 

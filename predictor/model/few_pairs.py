@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.quantiles import quantiles
 from foundation.errors import InputError
 from predictor.dataset import STRESSOR, Kind, Pairs
 from predictor.model.counter_features import features_of
@@ -114,7 +115,7 @@ def few_of(pairs: Pairs, kind: Kind, threshold: float | None = None, seed: int =
     for _ in range(_DRAWS):
         chosen = np.concatenate([rows[pick] for pick in rng.integers(0, len(rows), len(rows))])
         drawn.append(rank_of(predicted[chosen], records.loss[chosen]))
-    low, high = np.quantile(drawn, (0.025, 0.975))
+    low, high = quantiles(drawn, (0.025, 0.975))
     return Few(
         records=len(records),
         certain=len(certain),

@@ -6,6 +6,7 @@ import hashlib
 
 import numpy as np
 
+from analysis.quantiles import quantiles
 from foundation.version import VERSION
 from predictor.dataset import Kind, Pairs
 from predictor.model.counter_groups import cluster
@@ -71,7 +72,7 @@ def fit_model(
         scales=scaling.scales.tolist(),
         danger=_linear(fit_danger(certain)),
         loss=_linear(fit_loss(certain)),
-        half_width=float(np.quantile(np.abs(unseen.errors), 0.9)),
+        half_width=float(quantiles(np.abs(unseen.errors), (0.9,))[0]),
         applications={
             name: Application(
                 family=family, counters=scaled[place].round(6).tolist(), cluster=int(nearest[place])

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.stats import spearmanr
 
+from analysis.quantiles import quantiles
 from foundation.errors import InputError
 from predictor.model.baseline_rules import nearest_loss, no_twins
 from predictor.model.counter_features import Floats
@@ -186,7 +187,7 @@ def evaluate_kind(
     included = judged(_right(records, each_application, seed), records, every_base.astype(np.float64))
     whole = fit_stepwise(certain)
     names = [f"{side} {name}" for side in ("victim", "opponent") for name in certain.features.counters]
-    half_width = float(np.quantile(np.abs(unseen.errors), _COVERAGE))
+    half_width = float(quantiles(np.abs(unseen.errors), (_COVERAGE,))[0])
     return KindReport(
         records=certain,
         excluded=len(records) - len(certain),
@@ -310,8 +311,8 @@ def _accuracy(right: Floats, base: Floats, victims: np.ndarray, seed: int) -> Ac
     sums = drawn @ np.column_stack([np.bincount(victims, weights=values) for values in (right, base)])
     counts = drawn @ np.bincount(victims)
     shares = sums / counts[:, np.newaxis]
-    low, high = np.quantile(shares[:, 0], (0.025, 0.975))
-    margin_low, margin_high = np.quantile(shares[:, 0] - shares[:, 1], (0.025, 0.975))
+    low, high = quantiles(shares[:, 0], (0.025, 0.975))
+    margin_low, margin_high = quantiles(shares[:, 0] - shares[:, 1], (0.025, 0.975))
     return Accuracy(
         accuracy=float(right.mean()),
         low=float(low),
@@ -347,7 +348,7 @@ def _rank_interval(predicted: Floats, records: Records, seed: int) -> tuple[floa
     for _ in range(200):
         chosen = np.concatenate([rows[pick] for pick in rng.integers(0, len(rows), len(rows))])
         found.append(rank_of(predicted[chosen], records.loss[chosen]))
-    low, high = np.quantile(found, (0.025, 0.975))
+    low, high = quantiles(found, (0.025, 0.975))
     return float(low), float(high)
 
 
@@ -356,7 +357,7 @@ def _covered(records: Records, unseen: Unseen, seed: int) -> float:
     inside = np.zeros(len(records), dtype=bool)
     for split in by_application(records, FOLDS, seed):
         if split.test.any() and not split.test.all():
-            width = np.quantile(np.abs(unseen.errors[~split.test]), _COVERAGE)
+            width = quantiles(np.abs(unseen.errors[~split.test]), (_COVERAGE,))[0]
             inside[split.test] = np.abs(unseen.errors[split.test]) <= width
     return float(inside.mean())
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from analysis.quantiles import quantiles
+
 Floats = npt.NDArray[np.float64]
 _DRAWS = 200
 _MOST = 400
@@ -85,7 +87,7 @@ def with_interval(measure: Callable[..., float], *samples: Sequence[float]) -> E
     rng = np.random.default_rng(1)
     arrays = [np.asarray(sample, dtype=np.float64) for sample in samples]
     draws = [measure(*(rng.choice(array, len(array)) for array in arrays)) for _ in range(_DRAWS)]
-    low, high = np.percentile(draws, [2.5, 97.5])
+    low, high = quantiles(draws, (0.025, 0.975))
     return estimate(measure(*arrays), low, high, sum(map(len, arrays)))
 
 

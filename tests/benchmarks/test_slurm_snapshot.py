@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.quantiles import quantiles
 from deploy.local import LocalCluster, Shape
 from deploy.local.host import find_program
 from foundation.slurm import JobSnapshot
@@ -76,11 +77,11 @@ def measure(what: str, look: Callable[[], object]) -> None:
             look()
             walls.append(1000 * (time.monotonic() - began))
     each = (cpu_ms(resource.RUSAGE_CHILDREN) - theirs) / LOOKS
-    late.sort()
+    half, nearly_all, most = quantiles(late, (0.5, 0.99, 1.0))
     say(
         f"{what}: {statistics.median(walls):.1f} ms (most {max(walls):.1f}), commands {each:.1f} ms of CPU; "
-        f"a thread that ticks each ms is late by {1000 * late[len(late) // 2]:.2f} ms in the middle, "
-        f"{1000 * late[-len(late) // 100]:.2f} ms at the 99th percentile, {1000 * late[-1]:.1f} ms at most"
+        f"a thread that ticks each ms is late by {1000 * half:.2f} ms in the middle, "
+        f"{1000 * nearly_all:.2f} ms at the 99th percentile, {1000 * most:.1f} ms at most"
     )
 
 

@@ -11,7 +11,7 @@ from analysis.metrics.derived_columns import MetricOptions, with_derived
 from analysis.metrics.held_stretches import stretches
 from analysis.metrics.run_metrics import quantity
 from analysis.metrics.slice_metrics import busy_slices, jain_index, usage_intervals
-from analysis.quantiles import nearest_rank
+from analysis.quantiles import quantile
 from foundation.records import JOBS, SLICES, JobRecord, Placement, SliceRecord
 from foundation.records.table_files import frame_of
 from tests.fixtures.records import make_ended
@@ -90,16 +90,14 @@ def test_use_of_cores_is_what_counting_second_by_second_gives(table: pl.DataFram
     assert held.shared_core_s == sum(count > 1 for count in load.values())
 
 
-@given(st.lists(st.none() | st.floats(-1e6, 1e6), max_size=30), st.floats(0, 100), st.floats(0, 100))
-def test_percentiles_are_monotone_and_occurred(values: list[float | None], one: float, two: float) -> None:
+@given(st.lists(st.none() | st.floats(-1e6, 1e6), max_size=30), st.floats(0, 1), st.floats(0, 1))
+def test_quantiles_are_monotone_and_in_range(values: list[float | None], one: float, two: float) -> None:
     series = pl.Series(values, dtype=pl.Float64)
-    low, high = nearest_rank(series, min(one, two)), nearest_rank(series, max(one, two))
+    low, high = quantile(series, min(one, two)), quantile(series, max(one, two))
     known = [value for value in values if value is not None]
     if not known:
         assert low is high is None
         return
-    assert low in known
-    assert high in known
     assert low is not None
     assert high is not None
     assert min(known) <= low <= high <= max(known)

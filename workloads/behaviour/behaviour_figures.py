@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.quantiles import quantiles
 from workloads.swf import InteractivePattern
 
 PEAKS_H = (1, 2, 4, 6, 12)
@@ -77,13 +78,13 @@ def behaviour_statistics(patterns: Sequence[InteractivePattern]) -> BehaviourSta
     at_peak = ((after_s >= 0) & (after_s <= PEAK_WIDTH_S)).any(axis=1)
     return BehaviourStatistics(
         jobs=len(known),
-        length_p90_s=float(np.percentile(lengths_s, 90)),
+        length_p90_s=float(quantiles(lengths_s, (0.9,))[0]),
         short_share=float(np.mean(lengths_s < 2 * 3600)),
         peak_share=float(np.mean(at_peak)),
         under_10_percent=float(np.mean(shares < 0.10)),
         under_1_percent=float(np.mean(shares < 0.01)),
         few_periods_share=float(np.mean(counts < FEW_PERIODS)),
         most_periods=int(counts.max()),
-        longest_busy_p54_s=float(np.percentile(longest_s, 54)),
+        longest_busy_p54_s=float(quantiles(longest_s, (0.54,))[0]),
         longest_busy_s=float(longest_s.max()),
     )

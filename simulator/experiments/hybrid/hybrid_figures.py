@@ -10,6 +10,7 @@ from plotly.subplots import make_subplots
 
 from analysis.charts import arrange, run_style
 from analysis.claims import estimate
+from analysis.quantiles import quantiles
 from simulator.experiments.experiment_page import Drawing
 from simulator.experiments.hybrid.hybrid_measures import Measured
 from simulator.experiments.hybrid.hybrid_survey import EVEN, MECHANISMS, OVERHEAD, Survey
@@ -101,7 +102,10 @@ def _decisions(survey: Survey) -> go.Figure:
     shares = np.linspace(0, 100, 201)
     for number, (name, of) in enumerate(survey.decisions_s.items()):
         line = go.Scatter(
-            x=(1e6 * np.percentile(of, shares)).tolist(), y=shares.tolist(), name=name, line=run_style(number)
+            x=(1e6 * quantiles(of, shares / 100)).tolist(),
+            y=shares.tolist(),
+            name=name,
+            line=run_style(number),
         )
         figure.add_trace(line)
     arrange(figure, 380)

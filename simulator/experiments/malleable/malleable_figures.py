@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from analysis.charts import MUTED, arrange, run_style
+from analysis.quantiles import quantiles
 from simulator.experiments.experiment_page import Drawing
 from simulator.experiments.malleable.malleable_judging import NAMES, OPERATIONS, RIGID_SHARE
 from simulator.experiments.malleable.malleable_survey import SHARES, STRATEGIES, Outcomes
@@ -59,7 +60,7 @@ def _add_strategy(
     """Add the bars of a strategy, one a share, with the quartiles over the seeds."""
     values = [np.multiply(found.values(metric, policy, share), _scale(metric)) for share in SHARES]
     means = np.array([of.mean() for of in values])
-    low, high = np.array([np.quantile(of, (0.25, 0.75)) for of in values]).T
+    low, high = np.array([quantiles(of, (0.25, 0.75)) for of in values]).T
     figure.add_bar(
         x=[str(share) for share in SHARES],
         y=means,

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
+from analysis.quantiles import quantiles
 from foundation.units import US_PER_S
 from simulator.engine.kernels.field_records import Ints
 from simulator.engine.run import PoolRun
@@ -48,7 +49,7 @@ def measured(result: Result, window: Window) -> Measures:
         soft = workload.lives.column(lambda life: life.sizes is not None) > 0
     expansions, shrinks = operations(pool.run)
     of = counted & soft
-    low, high = np.quantile(turnaround_s, (0.25, 0.75))
+    low, high = quantiles(turnaround_s, (0.25, 0.75))
     return Measures(
         turnaround_s=float(turnaround_s.mean()),
         wait_s=float(wait_s.mean()),

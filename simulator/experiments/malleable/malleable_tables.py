@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from statistics import fmean
 
-import numpy as np
-
 from analysis.claims import estimate
+from analysis.quantiles import quantiles
 from simulator.experiments.malleable.malleable_judging import ALL, NAMES, RIGID_SHARE, value_text
 from simulator.experiments.malleable.malleable_survey import RIGID, SHARES, STRATEGIES, Case, Outcomes
 from simulator.experiments.paper_tables import ABSENT, ExperimentTable
@@ -48,7 +47,7 @@ def share_table(system: str, found: Outcomes) -> ExperimentTable:
             (
                 label,
                 *(value_text(metric, fmean(found.values(metric, policy, share))) for metric in COLUMNS),
-                _between(*np.quantile(found.values("turnaround_s", policy, share), (0.25, 0.75))),
+                _between(*quantiles(found.values("turnaround_s", policy, share), (0.25, 0.75))),
                 _between(
                     fmean(found.values("turnaround_low_s", policy, share)),
                     fmean(found.values("turnaround_high_s", policy, share)),

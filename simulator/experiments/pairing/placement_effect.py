@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from analysis.quantiles import quantiles
 from simulator.engine.state.cluster_view import Cluster
 from simulator.experiments.pairing.measured_pairs import family
 from simulator.pairing import PairTable
@@ -163,7 +164,7 @@ def _effect(result: Result) -> Effect:
     span_h = (result.end_us.max() - result.submit_us.min()) / 3.6e9
     return Effect(
         mean_loss=float(loss.mean()),
-        p95_loss=float(np.quantile(loss, 0.95)),
+        p95_loss=float(quantiles(loss, (0.95,))[0]),
         worst_loss=float(loss.max()),
         wait_s=float((result.start_us - result.submit_us).mean() / 1e6),
         turnaround_s=float((result.end_us - result.submit_us).mean() / 1e6),

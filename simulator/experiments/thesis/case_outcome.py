@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from analysis.quantiles import quantiles
 from foundation.units import US_PER_S
 from simulator.engine.kernels.field_records import Ints
 from simulator.simulation import Workload
@@ -82,7 +83,7 @@ def outcome_of(
         cpu_time_done_h=done_h(end_us, work),
         jobs_done_h=done_h(end_us, np.ones(workload.count)),
         engine_cpu_s=engine_cpu_s,
-        curve=tuple(np.quantile(slowdown, CURVE_SHARES, method="inverted_cdf").tolist()),
+        curve=tuple(quantiles(slowdown, CURVE_SHARES).tolist()),
         examples=tuple(
             JobOutcome(
                 job=number,

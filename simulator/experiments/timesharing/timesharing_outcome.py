@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.quantiles import quantiles
 from foundation.units import US_PER_S
 from simulator.experiments.timesharing.edison import Floats
 from simulator.experiments.timesharing.slowdown_bins import (
@@ -114,7 +115,7 @@ def summed_up(world: World, jobs: Demands, course: Course, overhead: float) -> O
     spans = slice(world.warm_up_us // SPAN_US, int(jobs.submit_us.max()) // SPAN_US)
     design = np.stack([np.ones(len(nodes)), np.log10(nodes), np.log10(run_s)], axis=1)
     slopes = np.linalg.lstsq(design, np.log10(slowdown), rcond=None)[0]
-    low, middle, high = np.percentile(slowdown, [25, 50, 75])
+    low, middle, high = quantiles(slowdown, (0.25, 0.5, 0.75))
     return Outcome(
         mean=float(slowdown.mean()),
         largest=float(slowdown.max()),

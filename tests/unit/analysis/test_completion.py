@@ -4,7 +4,6 @@ import polars as pl
 import pytest
 
 from analysis.metrics.completion_times import completion_by_cpu_time, completion_by_jobs, origin_s
-from analysis.quantiles import nearest_rank
 
 
 def frame(ends: list[float | None], work: list[float | None] | None = None) -> pl.DataFrame:
@@ -55,9 +54,3 @@ def test_a_thinned_curve_keeps_its_ends() -> None:
     thin = done.thinned(50)
     assert len(thin.time_s) <= 50
     assert (thin.time_s[0], thin.time_s[-1], thin.share[-1]) == (1, 1000, 1)
-
-
-@pytest.mark.parametrize(("percent", "expected"), [(0, 1), (5, 1), (5.1, 2), (95, 19), (95.1, 20), (100, 20)])
-def test_the_nearest_rank_is_a_value_that_occurred(percent: float, expected: float) -> None:
-    values = pl.Series([float(value) for value in range(20, 0, -1)] + [None])
-    assert nearest_rank(values, percent) == expected

@@ -16,6 +16,8 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis.quantiles import quantiles
+
 # A gap below either is the two clocks' own jitter, or an interrupt.
 GAP_LIMIT_S = 20e-6
 GAP_LIMIT_SHARE = 0.02
@@ -78,6 +80,6 @@ def estimate_pace(times: StepTimes) -> Pace:
         wall_s = times.wall_s[clean]
         # A delay can reach a distant rank a step later than it shows as a gap, and what a hypervisor takes
         # shows as none. Delays only lengthen steps, so the quick ones say what is usual.
-        return Pace(float(np.mean(wall_s[wall_s <= 2 * np.quantile(wall_s, 0.1)])), "clean steps")
+        return Pace(float(np.mean(wall_s[wall_s <= 2 * quantiles(wall_s, (0.1,))[0]])), "clean steps")
     settled = times.compute_s[WARM_UP_STEPS:] if times.wall_s.size > WARM_UP_STEPS else times.compute_s
     return Pace(float(np.mean(settled)), "CPU time")

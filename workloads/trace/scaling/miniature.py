@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.quantiles import quantiles
 from foundation.errors import UsageError
 from workloads.swf import SwfJob, SwfTrace
 from workloads.trace.models import embed_patterns, interactive_flags, tag_interactive
@@ -183,7 +184,7 @@ def _fit(day: SwfTrace, window: Window, plan: _Plan, batch_jobs: int, interactiv
     arrivals = window.length_s / (ARRIVAL_SHARE * plan.target_s)
     quick = compress_apart(embed_patterns(small, queue, plan.seed), arrivals, 1)
     runs_s = np.array([max(job.run_s or 0, 1) for job in quick.jobs], dtype=np.float64)
-    short_s, long_s = np.percentile(runs_s, [5, 95])
+    short_s, long_s = quantiles(runs_s, (0.05, 0.95))
     spread = max(math.log(long_s / short_s), 1e-9)
     exponent = min(1.0, math.log(plan.longest_s / plan.shortest_s) / spread)
 

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from analysis.quantiles import quantiles
 from workloads.swf import SwfColumns, procs_column
 from workloads.trace.local_clock import DAY_S, HOUR_S, TraceClock
 
@@ -153,7 +154,7 @@ def _spread(series: pl.Series) -> Spread | None:
     values = series.drop_nulls().to_numpy()
     if values.size == 0:
         return None
-    found = np.percentile(values, PERCENTILES)
+    found = quantiles(values, [percent / 100 for percent in PERCENTILES])
     return Spread(values.size, float(values.mean()), dict(zip(PERCENTILES, map(float, found), strict=True)))
 
 
