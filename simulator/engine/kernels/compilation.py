@@ -6,9 +6,10 @@ both, and what a run doesn't need is never compiled: a part that is None in its 
 numba drops the branches that a None decides.
 
 numba's own cache looks at the path and the time of the file of the function that Python calls. Here the cache
-folder is named after a digest of all files of this package that have kernels, and nothing else matters: other
-sources, other folder; the same sources in another place, the same. Of several processes that want the same
-loop at once, one compiles it and the others load what it left.
+folder is named after a digest of the simulator's files that have kernels, and of those that these import from
+it, whose constants and records are compiled with them. Nothing else matters: other sources, other folder; the
+same sources in another place, the same. Of several processes that want the same loop at once, one compiles it
+and the others load what it left.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import fcntl
 import functools
 import hashlib
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -28,15 +30,7 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_STATE_FILES = (
-    "engine_state.py",
-    "hybrid_state.py",
-    "timeshare_state.py",
-    "sharing_state.py",
-    "field_records.py",
-    "compilation.py",
-    "whole_program.py",
-)
+_IMPORTED = re.compile(rb"^from (simulator[.\w]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 _OPTIONS = {"error_model": "numpy", "nogil": True, "_nrt": False}
 _CALLED_OPTIONS = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
@@ -71,14 +65,33 @@ def compilation_wanted() -> Compilation:
 
 @functools.cache
 def source_digest(folder: Path = Path(__file__).parents[2]) -> str:
-    """Return a digest of the sources under ``folder`` that have kernels, and of the state they share."""
+    """Return a digest of the sources under ``folder`` that have kernels, and of those that they import."""
+    rest = [path for path in folder.rglob("*.py") if b"@kernel" in path.read_bytes()]
+    rest.append(folder / "engine" / "kernels" / "compilation.py")
+    rest.append(folder / "engine" / "kernels" / "whole_program.py")
+    found: dict[str, bytes] = {}
+    while rest:
+        path = rest.pop()
+        name = path.relative_to(folder).as_posix()
+        if name not in found:
+            found[name] = path.read_bytes()
+            rest += _imported(folder, found[name])
     digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        text = path.read_bytes()
-        if b"@kernel" in text or path.name in _STATE_FILES:
-            digest.update(path.relative_to(folder).as_posix().encode())
-            digest.update(text)
+    for name, text in sorted(found.items()):
+        digest.update(name.encode())
+        digest.update(text)
     return digest.hexdigest()[:16]
+
+
+def _imported(folder: Path, text: bytes) -> list[Path]:
+    """Return the files of the package at ``folder`` that a source imports at its top."""
+    modules = set()
+    for package, names in _IMPORTED.findall(text):
+        parent = package.decode().split(".")[1:]
+        modules |= {tuple(parent)} | {(*parent, name.decode()) for name in re.findall(rb"\w+", names)}
+    files = [folder.joinpath(*parts, "__init__.py") for parts in modules]
+    files += [folder.joinpath(*parts).with_suffix(".py") for parts in modules if parts]
+    return [file for file in files if file.is_file()]
 
 
 def cache_folder() -> Path:

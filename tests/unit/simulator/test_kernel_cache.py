@@ -85,10 +85,17 @@ def test_a_copy_of_the_sources_has_the_same_cache_and_a_change_of_them_another(t
     copy = tmp_path / "elsewhere" / "simulator"
     shutil.copytree(SOURCES, copy)
     assert source_digest(copy) == source_digest()
-    with (copy / "engine" / "progress.py").open("a") as stream:
+    for matters in ("lives/job_progress.py", "state/life_state.py", "kernels/field_records.py"):
+        before = source_digest(copy)
+        with (copy / "engine" / matters).open("a") as stream:
+            stream.write("\n")
+        source_digest.cache_clear()
+        assert source_digest(copy) != before, matters
+    before = source_digest(copy)
+    with (copy / "experiments" / "experiment_page.py").open("a") as stream:
         stream.write("\n")
     source_digest.cache_clear()
-    assert source_digest(copy) != source_digest()
+    assert source_digest(copy) == before, "no kernel imports a page"
 
 
 def test_a_short_run_compiles_nothing(cache: Path) -> None:
