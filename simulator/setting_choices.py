@@ -17,7 +17,7 @@ from simulator.placement import PairedPlacement, Placement, SlurmPlacement, Thes
 from simulator.plugin_files import load_plugin
 from simulator.policies.interface import AlonePolicy, QueuePolicy
 from simulator.policies.policy_family import Value, split_settings
-from simulator.policies.policy_registry import family_of
+from simulator.policy_registry import family_of
 from simulator.sharing import NoisyNodes, Pairwise, Proportional, SharingModel
 from simulator.simulation import Setting, Workload
 from simulator.slices.exact_slices import ExactSlices

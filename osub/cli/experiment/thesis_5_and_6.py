@@ -16,7 +16,7 @@ from osub.cli.experiment.thesis_7 import thesis_7
 from osub.cli.out_file import Force, check_free
 
 if TYPE_CHECKING:
-    from simulator.experiments.chapters import Chapter
+    from simulator.experiments.thesis import Chapter
 
 app = application()
 
@@ -55,7 +55,7 @@ def thesis_5(
 ) -> None:
     """Chapter 5: SQ with M 1 to 4 against MQ with R 1 to 12%, C_o = 1.0, interactive jobs busy all along."""
     check_free(html, force, makes_folder=True)
-    from simulator.experiments.chapters import chapter_5
+    from simulator.experiments.thesis import chapter_5
 
     with progress() as bar:
         found = chapter_5(
@@ -96,8 +96,7 @@ def thesis_6(
     author published with the program have them --interleaved.
     """
     check_free(html, force, makes_folder=True)
-    from simulator.experiments.chapters import chapter_6
-    from simulator.experiments.thesis import DATA_SETS
+    from simulator.experiments.thesis import DATA_SETS, chapter_6
 
     chosen = _data_sets(survey, len(DATA_SETS))
     with progress() as bar:

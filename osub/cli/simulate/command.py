@@ -22,7 +22,7 @@ from predictor.chosen import other_cpu
 
 def _list_policies(wanted: bool) -> None:
     if wanted:
-        from simulator.policies.policy_registry import listing
+        from simulator.policy_registry import listing
 
         typer.echo(listing())
         raise typer.Exit

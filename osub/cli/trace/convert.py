@@ -26,8 +26,7 @@ from osub.live.system_named import size_named
 from workloads.importers.assemble_trace import INTERACTIVE, ImportOptions
 from workloads.importers.detect_log import STDIN, read_any
 from workloads.swf.swf_reader import trace_name
-from workloads.trace.conversion import Conversion, Tag, Tagging, converted
-from workloads.trace.transforms import DrawBy, Selection, TagField
+from workloads.trace.transforms import Conversion, DrawBy, Selection, Tag, TagField, Tagging, converted
 
 
 def convert(

@@ -12,7 +12,7 @@ from simulator.experiments.malleable.job_windows import Window
 from simulator.experiments.malleable.malleable_measures import Measures, measured
 from simulator.placement import ThesisPlacement
 from simulator.policies.policy_family import Value
-from simulator.policies.policy_registry import family_of
+from simulator.policy_registry import family_of
 from simulator.sharing import Proportional
 from simulator.simulation import Setting, simulate
 from simulator.world import single_queue

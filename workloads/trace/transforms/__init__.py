@@ -9,20 +9,25 @@ from workloads.trace.transforms.merge import Align, merge_traces
 from workloads.trace.transforms.run_times import ClipReport, clip_run_times, clipped_s, with_run_time
 from workloads.trace.transforms.tagging import DrawBy, TagField, tag_jobs
 from workloads.trace.transforms.time_compression import compress, compress_apart
+from workloads.trace.transforms.trace_conversion import Conversion, Tag, Tagging, converted
 
 __all__ = [
     "SLOT_S",
     "THESIS_WINDOW",
     "Align",
     "ClipReport",
+    "Conversion",
     "DrawBy",
     "Selection",
+    "Tag",
     "TagField",
+    "Tagging",
     "Window",
     "clip_run_times",
     "clipped_s",
     "compress",
     "compress_apart",
+    "converted",
     "cut_window",
     "find_window",
     "merge_traces",

@@ -6,18 +6,12 @@ from dataclasses import dataclass
 
 from foundation.errors import UsageError
 from workloads.swf import SwfTrace
-from workloads.trace.transforms import (
-    DrawBy,
-    Selection,
-    TagField,
-    clip_run_times,
-    compress,
-    compress_apart,
-    cut_window,
-    scale_arrivals,
-    select_jobs,
-    tag_jobs,
-)
+from workloads.trace.transforms.arrivals import scale_arrivals
+from workloads.trace.transforms.busy_window import cut_window
+from workloads.trace.transforms.filters import Selection, select_jobs
+from workloads.trace.transforms.run_times import clip_run_times
+from workloads.trace.transforms.tagging import DrawBy, TagField, tag_jobs
+from workloads.trace.transforms.time_compression import compress, compress_apart
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,24 +9,18 @@ from typing import TYPE_CHECKING
 
 from simulator.experiments.claim_study import Step
 from simulator.experiments.paper_tables import ExperimentTable
-from simulator.experiments.thesis import (
+from simulator.experiments.thesis import kit_trace as kit_numbers
+from simulator.experiments.thesis import thesis5, thesis6
+from simulator.experiments.thesis.case_runs import run_all
+from simulator.experiments.thesis.layout_survey import SHARES, survey_tables
+from simulator.experiments.thesis.layout_survey import survey as find_best
+from simulator.experiments.thesis.thesis_datasets import (
     DATA_SETS,
-    SHARES,
-    Rules,
-    about_trace,
-    facts_of,
     in_blocks,
-    kit_study,
-    run_all,
-    study_of,
-    survey_tables,
-    thesis5,
-    thesis6,
     with_interactive_jobs,
     with_patterns,
 )
-from simulator.experiments.thesis import kit_trace as kit_numbers
-from simulator.experiments.thesis import survey as find_best
+from simulator.experiments.thesis.thesis_run import Rules, about_trace, facts_of, kit_study, study_of
 
 if TYPE_CHECKING:
     from simulator.experiments.experiment_page import Drawing
@@ -107,7 +101,7 @@ def chapter_5(
     tables = thesis5.tables(outcomes) + ([] if other is None else kit_numbers.tables(kit_outcomes))
 
     def figures() -> Sequence[Drawing]:
-        from simulator.experiments.thesis import figures_5
+        from simulator.experiments.thesis.thesis_charts import figures_5
 
         drawn = figures_5(list(outcomes.values()), "(a)", thesis5.WAITED)
         if other is not None:
@@ -174,7 +168,7 @@ def chapter_6(
     ]
 
     def figures() -> Sequence[Drawing]:
-        from simulator.experiments.thesis import figures_6
+        from simulator.experiments.thesis.thesis_charts import figures_6
 
         return figures_6(list(outcomes.values()), found)
 
