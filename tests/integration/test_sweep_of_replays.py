@@ -13,7 +13,7 @@ import pytest
 
 from tests.integration.waiting import wait_until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+pytestmark = [pytest.mark.slurm, pytest.mark.beside, pytest.mark.long]
 
 SWF = "".join(f"{number} {number} -1 1 1 -1 -1 1 60 -1 1 1 1 -1 1 -1 -1 -1\n" for number in range(1, 5))
 
