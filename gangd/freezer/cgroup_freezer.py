@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from foundation.errors import HostError
-from foundation.trust import open_below, open_entry
 from gangd.freezer.holder import (
     Account,
     Did,
@@ -29,36 +28,12 @@ from gangd.freezer.holder import (
     Unknown,
     Write,
 )
+from gangd.freezer.open_cgroup import OpenCgroup, open_cgroup
 from gangd.freezer.recognise import unknown_folders
 from gangd.freezer.slurm_layout import find_steps, slurm_roots, watched_folders
-from gangd.freezer.tree import CGROUP1, Dialect, is_gone, read_anew, subdirectories
+from gangd.freezer.tree import CGROUP1, Dialect, is_gone
 
 LIST_EVERY = 8
-
-
-@dataclass(slots=True)
-class _Handle:
-    """The open files of one cgroup.
-
-    ``ours``: we froze it and have not thawed it yet. ``owed``: and should have, but a write failed.
-    """
-
-    path: str
-    folder: Path
-    control_fd: int
-    state_fd: int
-    procs_fd: int
-    slot: int | None
-    ours: bool = False
-    owed: bool = False
-
-    def note(self, write: Write) -> None:
-        """See ``Target``."""
-        self.ours = write.holds
-
-    def close(self) -> None:
-        for fd in {self.control_fd, self.state_fd, self.procs_fd}:
-            os.close(fd)
 
 
 @dataclass(slots=True)
@@ -66,7 +41,7 @@ class _Known:
     """A step, its open cgroups, and its account. ``ended``: its cgroup may be another by now."""
 
     step: Step
-    handles: dict[str, _Handle] = field(default_factory=dict)
+    handles: dict[str, OpenCgroup] = field(default_factory=dict)
     usage_fd: int | None = None
     ended: bool = False
 
@@ -233,14 +208,14 @@ class CgroupFreezer:
 
     def state(self, key: StepKey) -> StepState:
         """See ``Holder``. A step whose cgroups differ is FREEZING."""
-        states = {self._state_of(handle) for handle in self._handles(key)} - {StepState.GONE}
+        states = {handle.state(self.dialect, self._pread) for handle in self._handles(key)} - {StepState.GONE}
         if not states:
             return StepState.GONE
         return states.pop() if len(states) == 1 else StepState.FREEZING
 
     def pids(self, key: StepKey) -> tuple[int, ...]:
         """See ``Holder``. Cgroups that the job made below its own are included."""
-        return tuple(pid for handle in self._handles(key) for pid in self._pids_of(handle))
+        return tuple(pid for handle in self._handles(key) for pid in handle.pids())
 
     def cpu_ns(self, key: StepKey) -> int | None:
         """See ``Holder``."""
@@ -270,11 +245,11 @@ class CgroupFreezer:
         self._known.clear()
         os.close(self._root_fd)
 
-    def _handles(self, key: StepKey) -> Iterable[_Handle]:
+    def _handles(self, key: StepKey) -> Iterable[OpenCgroup]:
         known = self._known.get(key)
         return () if known is None else known.handles.values()
 
-    def _discard(self, handle: _Handle) -> None:
+    def _discard(self, handle: OpenCgroup) -> None:
         """Close the files. The ledger keeps what we still hold, for whoever thaws after us."""
         handle.close()
         if handle.slot is not None and not handle.ours:
@@ -285,7 +260,7 @@ class CgroupFreezer:
         for path, handle in list(known.handles.items()):
             if handle.owed:
                 self._thaw_late(handle)
-            if self._state_of(handle) is StepState.GONE:
+            if handle.state(self.dialect, self._pread) is StepState.GONE:
                 handle.ours = False
             elif handle.ours or path in paths:
                 continue
@@ -295,7 +270,7 @@ class CgroupFreezer:
     def _open_new(self, known: _Known) -> None:
         job = known.step.key.job
         for path in known.step.paths:
-            handle = known.handles.get(path) or self._open(path)
+            handle = known.handles.get(path) or open_cgroup(self._root_fd, self.root, path, self.dialect)
             if handle is None:
                 continue
             known.handles[path] = handle
@@ -315,7 +290,7 @@ class CgroupFreezer:
                 known.usage_fd = os.open(top / path / name, os.O_RDONLY | os.O_CLOEXEC)
         return known.usage_fd
 
-    def _thaw_late(self, handle: _Handle) -> None:
+    def _thaw_late(self, handle: OpenCgroup) -> None:
         """Thaw what is not held any more; what cannot be written is tried again at each look."""
         try:
             self._pwrite(handle.control_fd, self.dialect.thaw, 0)
@@ -324,30 +299,11 @@ class CgroupFreezer:
         if not handle.owed:
             self._settle(handle)
 
-    def _settle(self, handle: _Handle) -> None:
+    def _settle(self, handle: OpenCgroup) -> None:
         """Note that a cgroup is not frozen by us any more."""
         handle.ours = handle.owed = False
         if handle.slot is not None:
             self._ledger.release(handle.slot)
-
-    def _open(self, path: str) -> _Handle | None:
-        """Files of one cgroup, or None if it vanished or a component of its path is not what it seems."""
-        opened: list[int] = []
-        try:
-            dir_fd = open_below(self._root_fd, path)
-            try:
-                opened.append(open_entry(dir_fd, self.dialect.control, os.O_RDWR))
-                opened.append(open_entry(dir_fd, "cgroup.procs", os.O_RDONLY))
-                if self.dialect is not CGROUP1:
-                    opened.append(open_entry(dir_fd, "cgroup.events", os.O_RDONLY))
-            finally:
-                os.close(dir_fd)
-        except OSError:
-            for fd in opened:
-                os.close(fd)
-            return None
-        state_fd = opened[0] if self.dialect is CGROUP1 else opened[2]
-        return _Handle(path, self.root / path, opened[0], state_fd, opened[1], None)
 
     def _write(self, key: StepKey, *, ours: bool) -> Outcome:
         known = self._known.get(key)
@@ -382,33 +338,6 @@ class CgroupFreezer:
             return Outcome(key, Did.GONE)
         return Outcome(key, did, text)
 
-    def _state_of(self, handle: _Handle) -> StepState:
-        try:
-            raw = self._pread(handle.state_fd, 256, 0)
-        except OSError as error:
-            if is_gone(error):
-                return StepState.GONE
-            raise
-        if self.dialect is CGROUP1:
-            return _STATES1.get(raw.strip(), StepState.FREEZING)
-        if b"frozen 1" in raw:
-            return StepState.FROZEN
-        return StepState.FREEZING if handle.ours and b"populated 1" in raw else StepState.THAWED
-
-    def _pids_of(self, handle: _Handle) -> list[int]:
-        try:
-            found = [int(word) for word in read_anew(handle.procs_fd).split()]
-            if handle.folder.stat().st_nlink > 2:
-                found += _pids_below(handle.folder)
-        except OSError as error:
-            if is_gone(error):
-                return []
-            raise
-        return found
-
-
-_STATES1 = {b"THAWED": StepState.THAWED, b"FREEZING": StepState.FREEZING, b"FROZEN": StepState.FROZEN}
-
 
 def _links(folders: list[Path]) -> list[int] | None:
     """Link counts of folders; None if one is gone or the file system does not count."""
@@ -417,15 +346,3 @@ def _links(folders: list[Path]) -> list[int] | None:
     except OSError:
         return None
     return counts if min(counts, default=0) >= 2 else None
-
-
-def _pids_below(path: Path) -> list[int]:
-    found: list[int] = []
-    for name in subdirectories(str(path)):
-        try:
-            found += [int(word) for word in (path / name / "cgroup.procs").read_bytes().split()]
-        except OSError as error:
-            if not is_gone(error):
-                raise
-        found += _pids_below(path / name)
-    return found
