@@ -7,8 +7,9 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from foundation.errors import HostError
@@ -86,11 +87,18 @@ class ApartSlurm(CommandSlurm):
         self._decoder = Decoder(Answer)
         self._jobs: dict[int, Job] = {}
         self._number = 0
+        self._changed: dict[int, Job] = {}
+        self._gone: dict[int, None] = {}
+        """What has come since jobs were asked for last: who asks for nodes brings news of jobs along."""
         self._nodes: list[Node] = []
 
     def jobs(self) -> JobSnapshot:
         """Return every job, or those that are not over; one that is as it was is the same object."""
-        return self._look(Look())
+        told = self._look(Look())
+        since, self._number = self._number, self._number + 1
+        changed, gone = tuple(self._changed.values()), tuple(self._gone)
+        self._changed, self._gone = {}, {}
+        return replace(told, difference=Difference(self._number, since, changed, gone))
 
     def nodes(self) -> Sequence[Node]:
         """Return every node."""
@@ -137,6 +145,7 @@ class ApartSlurm(CommandSlurm):
         self._with_library = source != "commands"
         self._decoder = Decoder(Answer)
         self._jobs, self._nodes = {}, []
+        self._changed, self._gone = {}, {}
         self._number += 1  # what comes next is no difference to what was told before
         try:
             self._process = subprocess.Popen(
@@ -188,9 +197,16 @@ class ApartSlurm(CommandSlurm):
         self._jobs, self.read_from = jobs, done.source
         if look.nodes:
             self._nodes = nodes
-        since, self._number = self._number, self._number + 1
-        difference = Difference(self._number, since, tuple(changed.values()), tuple(gone))
-        return JobSnapshot(tuple(jobs.values()), tuple(unread), difference)
+        self._note(changed, gone)
+        return JobSnapshot(tuple(jobs.values()), tuple(unread))
+
+    def _note(self, changed: Mapping[int, Job], gone: Iterable[int]) -> None:
+        for key in gone:
+            self._changed.pop(key, None)
+            self._gone[key] = None
+        for key, job in changed.items():
+            self._gone.pop(key, None)
+            self._changed[key] = job
 
     def _next(self, fd: int, deadline_s: float) -> object:
         while (message := self._decoder.take()) is None:

@@ -233,6 +233,31 @@ if looks == 4: say(Done(2, "told"))
     assert slurm.read_from == "told"
 
 
+def test_what_is_new_is_told_with_the_jobs_whoever_asked_for_nodes_meanwhile(make: Make) -> None:
+    slurm = make("""
+if looks == 1: say(Jobs([job(1), job(2), job(4)]), Done(3, "told"))
+if looks == 2: say(Gone([1]), Jobs([job(3)]), Done(3, "told"))
+if looks == 3: say(Gone([2, 3]), Jobs([job(1)]), Done(2, "told"))
+if looks == 4: say(Done(2, "told"))
+if looks == 5: os._exit(1)
+""")
+    first = slurm.jobs().difference
+    slurm.nodes()  # what was told with the nodes is not lost
+    second, third = slurm.jobs().difference, slurm.jobs().difference
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert [one.job_id for one in first.changed] == [1, 2, 4]
+    assert (second.since, third.since) == (first.number, second.number)
+    assert ([one.job_id for one in second.changed], sorted(second.gone)) == ([1], [2, 3])
+    assert (third.changed, third.gone) == ((), ())
+    with pytest.raises(SlurmUnreachableError):
+        slurm.jobs()
+    fourth = slurm.jobs().difference
+    assert fourth is not None
+    assert fourth.since != third.number  # another process tells all anew
+
+
 @pytest.mark.parametrize(
     ("deed", "why"),
     [
