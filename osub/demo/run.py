@@ -191,6 +191,8 @@ def make_out(out: Path) -> None:
 
     What root writes, and later removes, is in nobody else's hands.
     """
+    if out.is_file():
+        raise OutputError(f"{out} is a file: name a folder for the runs and the report")
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
