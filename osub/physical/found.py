@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import mean
 
+import msgspec
+
 from analysis.claims import Row
 from analysis.claims.estimate import estimate
 from osub.physical import published
@@ -108,7 +110,13 @@ def _traces(plan: Plan, layout: Layout, first: SwfTrace, day: SwfTrace) -> Seque
 
 
 def _percent(values: Sequence[float]) -> str:
-    return estimate([100 * value for value in values]).text("%") if values else "-"
+    """Return a share's mean and interval; a share lies between nothing and all."""
+    if not values:
+        return "-"
+    found = estimate([100 * value for value in values])
+    if found.low is not None and found.high is not None:
+        found = msgspec.structs.replace(found, low=max(0.0, found.low), high=min(100.0, found.high))
+    return found.text("%")
 
 
 def minutes(seconds: float) -> str:

@@ -28,6 +28,10 @@ _WORDS = {
 }
 
 
+_EVIDENCE = "Evidence:"
+"""So begins a fact that says what a study's figures stand on."""
+
+
 def write_page(
     path: Path,
     title: str,
@@ -54,7 +58,7 @@ def write_page(
     page = Page(
         title=title,
         subtitle=" · ".join(facts[:1]),
-        verdict=_verdict(claims, tables),
+        verdict=[*_verdict(claims, tables), *map(_evidence, filter(_is_evidence, facts))],
         sections=[section for section in sections if section.blocks],
     )
     write_framed(path, page)
@@ -77,6 +81,15 @@ def _verdict(claims: Sequence[Row], tables: Sequence[ExperimentTable]) -> list[T
         )
         told.append(Told("", words, "unclear" if far else "good"))
     return told
+
+
+def _is_evidence(fact: str) -> bool:
+    return fact.startswith(_EVIDENCE)
+
+
+def _evidence(fact: str) -> Told:
+    """Return what the verdict stands on beside it: a reader must know it before the claims."""
+    return Told(_EVIDENCE, fact.removeprefix(_EVIDENCE).strip(), "unclear")
 
 
 def _table(table: ExperimentTable) -> Block:
