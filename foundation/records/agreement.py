@@ -1,6 +1,6 @@
 """Whether ``allocations`` agrees with ``jobs`` and the system; one line tells the first job that does not.
 
-The rows of each table have been checked by themselves before (``checks``).
+The rows of each table have been checked by themselves before (``record_checks``).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The one view of Slurm: jobs with node and core ids, nodes, partitions, and the few verbs we need.
 
-``SlurmClient`` (in ``client``) is the protocol that everything else is written against.
+``SlurmClient`` (in ``slurm_client``) is the protocol that everything else is written against.
 ``CommandSlurm`` speaks to a live cluster through Slurm's commands; what it reads from which of them, and what
-it does not believe, is in ``sources`` and in docs/slurm.md.
+it does not believe, is in ``reading.job_sources`` and in docs/slurm.md.
 ``FakeSlurm`` is an in-memory cluster for tests that refuses what it does not know.
 """
 

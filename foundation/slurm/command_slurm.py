@@ -1,4 +1,4 @@
-"""Slurm through its commands. What is read from which: ``sources`` and ``site_text``."""
+"""Slurm through its commands. What is read from which: ``reading.job_sources`` and ``site_text``."""
 
 from __future__ import annotations
 

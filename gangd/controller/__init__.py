@@ -1,1 +1,1 @@
-"""The controller: asks Slurm, lets the core decide, and tells the agents; ``loop`` is where to begin."""
+"""The controller: asks Slurm, lets the core decide, tells the agents; begin with ``controller_loop``."""

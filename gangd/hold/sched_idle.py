@@ -1,9 +1,9 @@
 """Yielding without cgroups: SCHED_IDLE for every thread of a job. The last resort.
 
 It counts only among threads of one cpu cgroup, and of one session where ``sched_autogroup_enabled`` is 1 and
-that cgroup is the top (``choose`` looks). What is born while its parent yields, yields; it is found by the
-next ``gather`` and released with its job. A process that has threads of another policy than the usual ones is
-left alone, as is one from which SCHED_IDLE could not be taken back (``policy``).
+that cgroup is the top (``yielder_choice`` looks). What is born while its parent yields, yields; it is found
+by the next ``gather`` and released with its job. A process that has threads of another policy than the usual
+ones is left alone, as is one from which SCHED_IDLE could not be taken back (``thread_policy``).
 """
 
 from __future__ import annotations

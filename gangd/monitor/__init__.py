@@ -1,4 +1,5 @@
-"""What controller and agents tell a monitoring system: ``table`` declares it, ``server`` hands it out.
+"""What controller and agents tell a monitoring system.
 
-Off unless an address is configured, and then bound to loopback unless another host is named.
+``metrics_table`` declares it, ``metrics_server`` hands it out. Off unless an address is configured, and then
+bound to loopback unless another host is named.
 """
