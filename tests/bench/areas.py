@@ -58,7 +58,7 @@ AREAS = (
         1.0,
         {"tiny": {"OSUB_TAKEOVERS": "2"}, "quick": {"OSUB_TAKEOVERS": "6"}},
     ),
-    Area("gangd", (f"{_ALL}::test_coupled_jobs_under_each_gang_scheduler",), 4.0),
+    Area("gangd", (f"{_ALL}::test_coupled_jobs_under_each_gang_scheduler",), 5.0),
 )
 
 

@@ -273,7 +273,7 @@ def test_coupled_jobs_under_each_gang_scheduler() -> None:
     settings = {
         "naive": (Gang.NONE, window_s / 2),
         "gangd, 250 ms": (Gang.OSUB, window_s),
-        "Slurm's gang scheduler": (Gang.SLURM, choose(11.0, 33.0, 66.0)),
+        "Slurm's gang scheduler": (Gang.SLURM, choose(11.0, 22.0, 66.0)),
     }
     made: dict[str, list[Trial]] = {name: [] for name in settings}
     for number in range(trials):
