@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.fixtures.exposure import exposures, page_exposures, page_score, score
 from tests.fixtures.machine.slurm import LEASE_S, UNITS_STATE, MachineCluster
 from tests.fixtures.machine.started import started_machine
 
 SLOW_S = 30.0
 WATCHDOG_S = 15.0
-PAGE = (Path(__file__).parents[2] / "docs/production.md").read_text()
-SCORES = {
-    unit: float(score)
-    for unit, score in zip(
-        ("gangd", "gang-agent"),
-        re.findall(r"[0-9.]+", re.search(r"\| `systemd-analyze security` \|(.*)", PAGE)[1]),  # type: ignore[index]
-        strict=True,
-    )
-}
-"""Of the page: what systemd 252 says."""
-
 pytestmark = [pytest.mark.long, pytest.mark.slurm, pytest.mark.timeout(1800)]
 
 
@@ -44,19 +32,6 @@ def jobs(cluster: MachineCluster) -> Iterator[tuple[int, int]]:
     cluster.cancel(*two)
 
 
-def exposures(told: str) -> set[str]:
-    """Return what `systemd-analyze security` marks as left open."""
-    lines = (line.lstrip("\x1b[0123456789;m ") for line in told.splitlines())
-    return {line.split()[1] for line in lines if line.startswith("\N{BALLOT X}")}
-
-
-def explained(unit: str) -> set[str]:
-    """Return the exposures of which the page has the reason."""
-    section = PAGE.split(f"### What `{unit}.service` leaves open", 1)[1].split("\n#", 1)[0]
-    rows = [re.split(r"(?<!\\)\|", line)[1] for line in section.splitlines() if line.startswith("| `")]
-    return {name for row in rows for name in re.findall(r"`([^`]+)`", row.replace("\\|", "|"))}
-
-
 def main_pid(cluster: MachineCluster, unit: str) -> int:
     return int(cluster.machine.must(f"systemctl show -p MainPID --value {unit}"))
 
@@ -65,12 +40,9 @@ def test_units_are_sound_and_their_exposure_is_bounded(cluster: MachineCluster) 
     for unit in ("gangd", "gang-agent"):
         told = cluster.machine.must(f"systemd-analyze verify /etc/systemd/system/{unit}.service 2>&1", 120)
         assert unit not in told, told
-        score = cluster.machine.must(f"systemd-analyze security {unit}.service --no-pager | tail -1", 120)
-        print(score)
-        level = float(re.search(r"([0-9.]+)", score.split(":")[1])[1])  # type: ignore[index]
-        assert level == SCORES[unit], "docs/production.md has another score"
-        left = exposures(cluster.machine.must(f"systemd-analyze security {unit}.service --no-pager", 120))
-        assert left == explained(unit), f"docs/production.md explains others: {left ^ explained(unit)}"
+        told = cluster.machine.must(f"systemd-analyze security {unit}.service --no-pager", 120)
+        assert score(told) == page_score(unit), "docs/production.md has another score"
+        assert exposures(told) == page_exposures(unit), "docs/production.md explains others"
     assert (
         cluster.machine.must("ps -o user= -p $(systemctl show -p MainPID --value gangd)").strip() == "gangd"
     )
