@@ -17,7 +17,6 @@ from simulator.experiments.hybrid.hybrid_words import (
 from simulator.hybrid.drawn_jobs import MIXES
 
 SIX = "six mechanisms, mean over W1-W5"
-COLLECTING = ("CUA", "CUP")
 SMALL_DIFFERENCE = 0.05
 """Turnarounds that differ by less than this share are about the same (H17)."""
 

@@ -7,8 +7,6 @@ directions those are judged that do not depend on it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import polars as pl
 
@@ -215,11 +213,6 @@ def _phase_two(found: Measured, sets: Folds) -> list[Row]:
             f"{missed[0]:.1%} of all pairs at 0.5, {missed[1]:.1%} at 0.3",
         ),
     ]
-
-
-def interactive_names(found: Measured) -> Sequence[str]:
-    """Return the applications that sleep."""
-    return [name for name in found.shared["victim"].unique().sort() if name.startswith("mimic.")]
 
 
 def by_victim(found: Measured) -> pl.DataFrame:
