@@ -24,8 +24,8 @@ from tests.fixtures.exchange import osub
 from tests.fixtures.records import make_info, make_trace
 from tests.fixtures.tier import examples
 from workloads.exchange import json_stream
-from workloads.exchange.formula import evaluate
-from workloads.exchange.intervals import format_intervals, parse_intervals
+from workloads.exchange.elastisim.formula import evaluate
+from workloads.exchange.jobs_csv.intervals import format_intervals, parse_intervals
 from workloads.exchange.machines import Machines, Unit
 from workloads.exchange.platform_read import read_platform
 from workloads.exchange.platform_write import batsim_platform, elastisim_platform

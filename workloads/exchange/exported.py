@@ -11,7 +11,7 @@ from foundation.errors import InputError, UsageError
 from foundation.whole_file import write_pieces, write_whole
 from workloads.exchange.batsim_write import batsim_pieces
 from workloads.exchange.carried import Left, fitting, header_lines
-from workloads.exchange.elastisim_write import write_elastisim
+from workloads.exchange.elastisim.elastisim_write import write_elastisim
 from workloads.exchange.forms import ExchangeForm
 from workloads.exchange.machines import Machines, Unit
 from workloads.exchange.platform_write import batsim_platform
@@ -109,7 +109,7 @@ def export_run(source: Path, out: Path, size: tuple[int, int] | None, unit: Unit
     """
     # Tables are slow to import, and a workload needs none of them.
     from foundation.records import load_run
-    from workloads.exchange.jobs_csv_write import jobs_csv_pieces
+    from workloads.exchange.jobs_csv.jobs_csv_write import jobs_csv_pieces
 
     run = load_run(source, placement=False)
     if not run.complete:

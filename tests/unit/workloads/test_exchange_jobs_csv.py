@@ -10,7 +10,7 @@ from foundation.records import JOBS, Placement, load_run, write_run
 from foundation.records.table_files import frame_of
 from tests.fixtures.exchange import CSV, osub
 from tests.fixtures.records import make_ended, make_info, make_job, make_trace
-from workloads.exchange.jobs_csv_write import COLUMNS
+from workloads.exchange.jobs_csv.jobs_csv_write import COLUMNS
 from workloads.swf import read_swf
 
 

@@ -17,10 +17,10 @@ import msgspec
 from foundation.errors import InputError
 from foundation.records import JobRecord, Placement
 from foundation.records.record_checks import check_record
-from workloads.exchange.csv_rows import csv_rows
 from workloads.exchange.fields import Fields, Numbering, record, shown
-from workloads.exchange.intervals import parse_intervals
-from workloads.exchange.jobs_csv_write import TOLD, node_name
+from workloads.exchange.jobs_csv.csv_rows import csv_rows
+from workloads.exchange.jobs_csv.intervals import parse_intervals
+from workloads.exchange.jobs_csv.jobs_csv_write import TOLD, node_name
 from workloads.exchange.machines import Machines, Unit
 
 STATES = {

@@ -20,7 +20,7 @@ from foundation.records import JOBS, Run, parse_cores
 from foundation.records.record_checks import check_placements
 from foundation.records.table_files import ROWS_A_GROUP
 from workloads.exchange.fields import shown
-from workloads.exchange.intervals import format_intervals
+from workloads.exchange.jobs_csv.intervals import format_intervals
 from workloads.exchange.machines import Machines, Unit
 from workloads.swf.swf_job import format_number
 

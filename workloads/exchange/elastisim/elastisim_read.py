@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from foundation.errors import InputError
-from workloads.exchange.application_model import Models, NotToldError, run_time
 from workloads.exchange.carried import Left, given_back, header_of
+from workloads.exchange.elastisim.application_model import Models, NotToldError, run_time
 from workloads.exchange.fields import Fields, Numbering, record, shown
 from workloads.exchange.json_stream import members
 from workloads.exchange.machines import Machines

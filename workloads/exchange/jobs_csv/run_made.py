@@ -18,7 +18,7 @@ from foundation.records import JOBS, JobRecord, PlacementArrays, RunInfo, utc_no
 from foundation.records.table_files import ROWS_A_PIECE, frame_of
 from foundation.whole_file import write_pieces
 from workloads.exchange.carried import trace_pieces
-from workloads.exchange.jobs_csv_read import csv_jobs
+from workloads.exchange.jobs_csv.jobs_csv_read import csv_jobs
 from workloads.exchange.machines import Machines
 from workloads.swf import SwfHeader, SwfJob
 

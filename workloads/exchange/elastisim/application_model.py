@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from foundation.errors import InputError
+from workloads.exchange.elastisim.formula import evaluate
 from workloads.exchange.fields import shown
-from workloads.exchange.formula import evaluate
 
 MOST_BYTES = 1 << 20
 DEEPEST = 50

@@ -1,0 +1,1 @@
+"""Jobs, applications and results of ElastiSim."""

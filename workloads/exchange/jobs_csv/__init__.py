@@ -1,0 +1,1 @@
+"""The ``jobs.csv`` that Batsim writes and evalys reads."""
