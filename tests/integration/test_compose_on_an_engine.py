@@ -272,7 +272,7 @@ def test_debian_12_has_a_cluster_too(contained: Contained) -> None:
         cluster.up(EngineName.DOCKER, shape, Options(debian=12, build=True))
         other = Contained(cluster, contained.engine, None)
         try:
-            assert other.run("sinfo", "--version").strip().startswith("slurm 22.05")
+            assert " 22.05." in other.run("sinfo", "--version")
             for _ in range(5):
                 spin = "srun timeout 2 sh -c 'while :; do :; done'; true"
                 other.run("sbatch", "-N2", "-o", "/dev/null", "--wrap", spin)
