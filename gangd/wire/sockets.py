@@ -12,8 +12,10 @@ Choices and why:
   agent gives itself none, so that it is not locked out by its own ghost when it connects anew.
 * The library gives a connection up for good after a frame that breaks CURVE (damaged, repeated or out of its
   order); so an agent that hears nothing on a socket for a while connects it anew.
-* The controller's heartbeats find connections whose agent's host is gone, so that nothing piles up for it.
-  Agents send none: who hears nothing connects anew, and each heartbeat wakes threads beside somebody's job.
+* Linux finds connections whose agent's host is gone (keepalive), or whose agent does not read on (user
+  timeout), so that nothing piles up for it. The library's heartbeats are not used: its timer ends the whole
+  process where a peer sent more than its queue holds and left (libzmq 4.3.5, ``!_io_error``), and each
+  heartbeat wakes threads beside somebody's job. An agent that hears nothing connects anew.
 * ``LINGER`` 0 lets a process end whatever its peers do.
 * Frames above the protocol's bound are refused by the library before they are read into memory. Few of one
   agent wait for the controller; the library does not read on from who sends more.
@@ -51,8 +53,10 @@ MAX_SUBSCRIPTION_BYTES = 1_024
 SUBSCRIBER = Allowance(at_once=64 << 10, a_second=1 << 10)
 REPORTER = Allowance(at_once=16 << 20, a_second=2 << 20)
 RESERVED_FILES = 256
-HEARTBEAT_MS = 10_000
-HEARTBEAT_TIMEOUT_MS = 10_000
+SILENT_S = 10
+PROBE_S = 5
+PROBES = 2
+UNREAD_MS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +108,11 @@ class ControllerSockets:
         self.door.watch("reports", self.reports, REPORTER)
         for socket, endpoint in ((self.publish, publish_endpoint), (self.reports, report_endpoint)):
             _common(socket, MAX_SUBSCRIPTION_BYTES if socket is self.publish else MAX_FRAME_BYTES)
-            socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
-            socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
+            socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
+            socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, SILENT_S)
+            socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, PROBE_S)
+            socket.setsockopt(zmq.TCP_KEEPALIVE_CNT, PROBES)
+            socket.setsockopt(zmq.TCP_MAXRT, UNREAD_MS)
             socket.setsockopt(zmq.CURVE_SERVER, 1)
             socket.setsockopt(zmq.CURVE_SECRETKEY, keys.own.secret)
             socket.setsockopt(zmq.ZAP_DOMAIN, ZAP_DOMAIN)

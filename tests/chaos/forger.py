@@ -147,8 +147,8 @@ def send_all(socket: zmq.Socket[bytes], messages: Sequence[Sequence[bytes]], wit
 def drained(socket: zmq.Socket[bytes]) -> int:
     """Take what came, and return how many messages that were.
 
-    A peer whose answers pile up stops reading its connection, and with that answering heartbeats: the other
-    end gives it up, and what is on the way then is lost.
+    A peer whose answers pile up stops reading its connection: the other end gives it up in time, and what
+    is on the way then is lost.
     """
     taken = 0
     while socket.poll(0):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import random
 import stat
 import time
@@ -13,7 +14,7 @@ import zmq
 from foundation.errors import HostError, InputError, UsageError
 from gangd.curve_keys import SHARED_AGENT, load_agent_keys, load_controller_keys, make_keys
 from gangd.wire import Beat, Controller, Ping, Refused, decode_down, decode_up, encode, encode_down
-from gangd.wire.sockets import AgentSockets, ControllerSockets, connect_agent
+from gangd.wire.sockets import REPORT_QUEUE, AgentSockets, ControllerSockets, connect_agent
 from gangd.wire.wire_faults import WireError, WrongNodeError
 from tests.chaos.forger import client
 
@@ -224,3 +225,22 @@ def test_missing_or_broken_keys_say_how_to_make_them(tmp_path: Path) -> None:
     (tmp_path / "controller.key_secret").write_text("nothing\n")
     with pytest.raises(InputError, match="no CURVE key file"):
         load_controller_keys(tmp_path)
+
+
+def test_no_timer_of_the_library_s_can_end_the_process(controller: ControllerSockets, keys: Path) -> None:
+    """A heartbeat of a peer that sent too much and left aborts libzmq 4.3.5 (``!_io_error``)."""
+    own = load_agent_keys(keys, "node1")
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    flood = client(context, zmq.DEALER, own.own, own.controller_public, None)
+    flood.connect(controller.report_endpoint)
+    with contextlib.suppress(zmq.Again):
+        for _ in range(50 * REPORT_QUEUE):
+            flood.send(b"x" * 1000, zmq.NOBLOCK)
+    assert poll(lambda: controller.reports.poll(0) or None)
+    flood.close(linger=0)
+    context.term()
+    assert poll(lambda: controller.reports.poll(0) or None)
+    for socket in (controller.publish, controller.reports):
+        assert socket.getsockopt(zmq.HEARTBEAT_IVL) == 0
+        assert socket.getsockopt(zmq.TCP_KEEPALIVE) == 1
+        assert socket.getsockopt(zmq.TCP_MAXRT) > 0, "who does not read on is given up"
