@@ -81,6 +81,7 @@ ALARMS = (
     "key",
     "late switches",
     "limits",
+    "marks",
     "message",
     "placement",
     "shared key",
