@@ -14,7 +14,7 @@ import zmq
 from foundation.errors import HostError, InputError, UsageError
 from gangd.curve_keys import SHARED_AGENT, load_agent_keys, load_controller_keys, make_keys
 from gangd.wire import Beat, Controller, Ping, Refused, decode_down, decode_up, encode, encode_down
-from gangd.wire.sockets import REPORT_QUEUE, AgentSockets, ControllerSockets, connect_agent
+from gangd.wire.sockets import REPORT_QUEUE, UNREAD_MS, AgentSockets, ControllerSockets, connect_agent
 from gangd.wire.wire_faults import WireError, WrongNodeError
 from tests.chaos.forger import client
 
@@ -243,4 +243,4 @@ def test_no_timer_of_the_library_s_can_end_the_process(controller: ControllerSoc
     for socket in (controller.publish, controller.reports):
         assert socket.getsockopt(zmq.HEARTBEAT_IVL) == 0
         assert socket.getsockopt(zmq.TCP_KEEPALIVE) == 1
-        assert socket.getsockopt(zmq.TCP_MAXRT) > 0, "who does not read on is given up"
+        assert socket.getsockopt(zmq.TCP_MAXRT) == UNREAD_MS, "who does not read on is given up"
