@@ -61,7 +61,8 @@ def goes_down_and_comes_back(cluster: MachineCluster, go_down: Callable[[], None
         assert machine.must("sha256sum /etc/gangd/keys/*.key* /etc/gangd/keys/agents/*") == keys
         machine.until(f"grep -q '\"weight\":{weight}' {UNITS_STATE}/status.json", SLOW_S, "the order stands")
         # What ran is put back or ended: nothing is taken for running of which no process is left. Slurm
-        # sees that when a node registers, which is every hundred seconds.
+        # sees that when a node registers, of jobs that are older than its BatchStartTimeout.
+        machine.must("sleep 25; systemctl restart slurmd", 120)
         for job in jobs:
             machine.until(
                 f"! squeue -h -t R -j {job} -o %i | grep -q . || grep -q . {task_of(job)}/cgroup.procs",
