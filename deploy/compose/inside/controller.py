@@ -16,6 +16,7 @@ from deploy.compose.inside.slurm_says import release
 from deploy.compose.inside.supervise import Daemon, Supervisor, now_and_then
 from deploy.compose.inside.waiting import answers, wait_for
 from deploy.shape import Gang
+from foundation.whole_file import draft_at
 
 _SLURM = Path("/etc/slurm")
 _GANGD = Path("/etc/gangd/gangd.toml")
@@ -65,7 +66,6 @@ def _own_folder(path: Path) -> None:
 
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.write_text(text)
-    fresh.chmod(0o644)
-    fresh.rename(path)
+    with draft_at(path, draft=f".{path.name}.new") as fresh:
+        fresh.write_text(text)
+        fresh.chmod(0o644)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from deploy.compose.inside.settings import Settings
 from foundation.errors import ClusterError
+from foundation.whole_file import draft_at
 
 MUNGE = Path("/keys/munge/munge.key")
 CURVE = Path("/keys/curve")
@@ -71,15 +72,18 @@ def make_all(project: str, most_nodes: int) -> None:
 def make_secret(path: Path, content: bytes, owner: int) -> None:
     """Make a file that its owner alone can read, whole or not at all; one that is there is kept."""
     if not path.exists():
-        fresh = path.with_name(f".{path.name}.new")
-        fresh.unlink(missing_ok=True)
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400)
+        put(path, content, owner)
+    os.chown(path, owner, 0)
+
+
+def put(path: Path, content: bytes, owner: int, mode: int = 0o400) -> None:
+    """Make a file hold ``content``, whole or not at all; from the first byte on nobody else can read it."""
+    with draft_at(path, draft=f".{path.name}.new") as fresh:
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         with os.fdopen(fd, "wb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(fd)
-        fresh.rename(path)
-    os.chown(path, owner, 0)
+            os.fchown(fd, owner, 0)
+            os.fchmod(fd, mode)
 
 
 def copy_agent_keys(node: str, source: Path = CURVE, own: Path = OWN) -> bool:

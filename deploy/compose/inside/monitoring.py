@@ -52,16 +52,16 @@ def make_all(token: str, root: Path = ROOT) -> None:
     targets = root / "targets"
     targets.chmod(0o755)
     if not (targets / "agents.json").exists():
-        _put(targets / "agents.json", "[]\n", 0, 0o644)
-    _put(prometheus / "token", token, _PROMETHEUS)
-    _put(prometheus / "alerts.yaml", (_SOURCES / "alerts.yaml").read_text(), _PROMETHEUS)
-    _put(prometheus / "prometheus.yml", prometheus_yml(), _PROMETHEUS)
+        keys.put(targets / "agents.json", b"[]\n", 0, 0o644)
+    keys.put(prometheus / "token", token.encode(), _PROMETHEUS)
+    keys.put(prometheus / "alerts.yaml", (_SOURCES / "alerts.yaml").read_bytes(), _PROMETHEUS)
+    keys.put(prometheus / "prometheus.yml", prometheus_yml().encode(), _PROMETHEUS)
     for name, text in provisioning().items():
         path = grafana / name
         for folder in reversed([one for one in path.parents if grafana in one.parents]):
             folder.mkdir(mode=0o700, exist_ok=True)
             os.chown(folder, _GRAFANA, 0)
-        _put(path, text, _GRAFANA)
+        keys.put(path, text.encode(), _GRAFANA)
     keys.make_secret(grafana / "password", secrets.token_urlsafe(18).encode(), _GRAFANA)
 
 
@@ -142,17 +142,6 @@ def write_targets(status: Path, targets: Path = TARGETS) -> None:
     try:
         text = agent_targets(status.read_bytes())
         if not targets.exists() or targets.read_text() != text:
-            _put(targets, text, 0, 0o644)
+            keys.put(targets, text.encode(), 0, 0o644)
     except (OSError, ValueError):
         return
-
-
-def _put(path: Path, text: str, owner: int, mode: int = 0o400) -> None:
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.unlink(missing_ok=True)
-    fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(fd, "w") as file:
-        file.write(text)
-        os.fchown(fd, owner, 0)
-        os.fchmod(fd, mode)
-    fresh.rename(path)
