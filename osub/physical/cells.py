@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import mean
 
+import msgspec
+
 from analysis.claims.estimate import estimate
 from osub.physical.outcome import Outcome
 from osub.physical.plan import DAY, FIRST
@@ -45,16 +47,26 @@ def cell(results: Results, key: str, workload: str, value: Value, *, scaled: boo
     is_share = value is waited
     if not real:
         return ABSENT
-    shown = told(real, percent=is_share)
+    shown = share_text(real) if is_share else mean_text(real)
     return shown + (f" ({_short(mean(made), percent=is_share)})" if made else "")
 
 
-def told(values: Sequence[float], *, percent: bool = False) -> str:
+def mean_text(values: Sequence[float], *, percent: bool = False) -> str:
     """Return the mean of values with its interval, a dash without any."""
     if not values:
         return ABSENT
     found = estimate([100 * value for value in values] if percent else list(values))
     return found.text("%" if percent else "")
+
+
+def share_text(values: Sequence[float]) -> str:
+    """Return the mean of shares with its interval, a dash without any. It lies between 0 and 100%."""
+    if not values:
+        return ABSENT
+    found = estimate([100 * value for value in values])
+    if found.low is not None and found.high is not None:
+        found = msgspec.structs.replace(found, low=max(0.0, found.low), high=min(100.0, found.high))
+    return found.text("%")
 
 
 def _short(value: float, *, percent: bool) -> str:

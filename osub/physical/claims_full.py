@@ -12,6 +12,7 @@ from analysis.claims import Claim, Judgement, Row, best_of, direction, fact, mag
 from analysis.claims.claim_rules import NEAR
 from analysis.claims.estimate import estimate
 from osub.physical import published
+from osub.physical.cells import share_text
 from osub.physical.full_size import SHARED, SYSTEM, FullSize
 from osub.physical.outcome import SHARES, Outcome
 from osub.physical.places import same_places
@@ -50,7 +51,7 @@ def _waiting(full: FullSize) -> list[Row]:
             "interactive jobs that wait",
             "43%",
             magnitude(waited["SQ M=1"], 0.43),
-            _percent(waited["SQ M=1"]),
+            share_text(waited["SQ M=1"]),
         ),
         _row(
             "R5",
@@ -59,7 +60,7 @@ def _waiting(full: FullSize) -> list[Row]:
             "interactive jobs that wait",
             "0%",
             magnitude(waited[SHARED], 0.0),
-            _percent(waited[SHARED]),
+            share_text(waited[SHARED]),
         ),
         _row(
             "R6",
@@ -68,7 +69,7 @@ def _waiting(full: FullSize) -> list[Row]:
             "interactive jobs that wait",
             "29%, 0%, 0%, 0%",
             _both(magnitude(waited["MQ 1+11"], 0.29), others == 0, "nobody waits with two nodes or more"),
-            ", ".join(_percent(waited[case]) for case in MQ),
+            ", ".join(share_text(waited[case]) for case in MQ),
         ),
         _row(
             "R7",
@@ -232,7 +233,7 @@ def _table_7_9(full: FullSize) -> list[Row]:
             "interactive jobs that start at once, longest wait",
             "100%, 0 s",
             _both(magnitude(at_once, 1.0), zero, "no interactive job waits at all"),
-            f"{_percent(at_once)}, {max(float(wait or 0) for wait in longest):,.0f} s",  # type: ignore[arg-type]
+            f"{share_text(at_once)}, {max(float(wait or 0) for wait in longest):,.0f} s",  # type: ignore[arg-type]
         ),
         _row(
             "R24",
@@ -336,7 +337,3 @@ def _longest(kind: str) -> Value:
 
 def _percentile(number: int) -> Value:
     return lambda outcome: outcome.percentiles_s()[number]
-
-
-def _percent(values: Sequence[float]) -> str:
-    return estimate([100 * value for value in values]).text("%")

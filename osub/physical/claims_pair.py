@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analysis.claims import Claim, Judgement, Row, direction, not_comparable, over_settings
-from analysis.claims.estimate import estimate
+from osub.physical.cells import mean_text
 from osub.physical.layouts import DEDICATED, GANGD, NAIVE, SLURM_GANG
 from osub.physical.results import Pair, Results
 from osub.physical.tables_jobs import pair_losses
@@ -26,7 +26,7 @@ def pair_rows(results: Results) -> list[Row]:
                 paper="76.1%",
             ),
             _direction(naive, "judged: a loss; its size is of 12 ranks"),
-            _percent(naive),
+            mean_text(naive, percent=True),
         ),
         Row.of(
             Claim(
@@ -37,7 +37,8 @@ def pair_rows(results: Results) -> list[Row]:
                 paper="unfair (0.41 in three trials of five) and unstable",
             ),
             _direction(_unfairness(results), "5 s slices: jobs of some seconds end in the middle of a turn"),
-            f"loss {_percent(slurm)}; unfairness {_mean(_unfair(results, SLURM_GANG.key))}",
+            f"loss {mean_text(slurm, percent=True)}; "
+            f"unfairness {mean_text(_unfair(results, SLURM_GANG.key))}",
         ),
         Row.of(
             Claim(
@@ -48,7 +49,7 @@ def pair_rows(results: Results) -> list[Row]:
                 paper="4.1%, equal",
             ),
             _gangd(results, naive, gangd),
-            f"loss {_percent(gangd)}; unfairness {_mean(_unfair(results, GANGD.key))}",
+            f"loss {mean_text(gangd, percent=True)}; unfairness {mean_text(_unfair(results, GANGD.key))}",
         ),
     ]
 
@@ -87,11 +88,3 @@ def _direction(values: list[float], note: str) -> Judgement:
     return Judgement(
         verdict=judged.verdict, estimate=judged.estimate, note="; ".join(filter(None, (judged.note, note)))
     )
-
-
-def _percent(values: list[float]) -> str:
-    return estimate([100 * value for value in values]).text("%") if values else "-"
-
-
-def _mean(values: list[float]) -> str:
-    return estimate(values).text() if values else "-"

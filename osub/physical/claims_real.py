@@ -12,9 +12,8 @@ from statistics import mean, median
 from analysis.claims import Claim, Judgement, Row, direction, fact, magnitude, no_difference, not_comparable
 from analysis.claims import over_settings as settings_rule
 from analysis.claims.claim_rules import ONE_SEED
-from analysis.claims.estimate import estimate
 from osub.physical import published
-from osub.physical.cells import largest_slowdown, longest_wait, percentile
+from osub.physical.cells import largest_slowdown, longest_wait, mean_text, percentile, share_text
 from osub.physical.layouts import DEDICATED, GANGD, NAIVE
 from osub.physical.outcome import SHARES, Outcome
 from osub.physical.places import same_places
@@ -58,13 +57,13 @@ def _waiting(results: Results) -> list[Row]:
             results,
             ("R4", "Table 7.5", "SQ M=1", "interactive jobs that wait", "43%"),
             _magnitude(results, alone, 0.43),
-            _percent(alone),
+            share_text(alone),
         ),
         _row(
             results,
             ("R5", "Table 7.5", "SQ M=2, naive and gangd", "interactive jobs that wait", "0%, 0%"),
             _settings(shared, "judged: fewer than with M=1"),
-            ", ".join(_percent(results.values(key, Outcome.waited)) for key in (NAIVE.key, GANGD.key)),
+            ", ".join(share_text(results.values(key, Outcome.waited)) for key in (NAIVE.key, GANGD.key)),
         ),
         _row(
             results,
@@ -76,7 +75,7 @@ def _waiting(results: Results) -> list[Row]:
                 "29%, 0%, 0%, 0%",
             ),
             not_comparable(_mq_reason(results)),
-            ", ".join(_percent(results.values(key, Outcome.waited)) for key in _mq(results)) or "-",
+            ", ".join(share_text(results.values(key, Outcome.waited)) for key in _mq(results)) or "-",
         ),
         _row(
             results,
@@ -89,8 +88,8 @@ def _waiting(results: Results) -> list[Row]:
             ),
             _mq_rising(results),
             "; ".join(
-                f"{results.label(key)}: {_mean(results.values(key, longest_wait('interactive')))}, "
-                f"{_mean(results.values(key, longest_wait('batch')))} s"
+                f"{results.label(key)}: {mean_text(results.values(key, longest_wait('interactive')))}, "
+                f"{mean_text(results.values(key, longest_wait('batch')))} s"
                 for key in _mq(results)
             )
             or "-",
@@ -100,9 +99,9 @@ def _waiting(results: Results) -> list[Row]:
             ("R8", "Fig. 7.5", "SQ, M = 1 to 2", "longest wait, both kinds", "falls to one or two seconds"),
             _settings(waits, "judged: it falls"),
             "; ".join(
-                f"{kind} {_mean(results.values(DEDICATED.key, longest_wait(kind)))} to "
-                f"{_mean(results.values(NAIVE.key, longest_wait(kind)))} (naive), "
-                f"{_mean(results.values(GANGD.key, longest_wait(kind)))} s (gangd)"
+                f"{kind} {mean_text(results.values(DEDICATED.key, longest_wait(kind)))} to "
+                f"{mean_text(results.values(NAIVE.key, longest_wait(kind)))} (naive), "
+                f"{mean_text(results.values(GANGD.key, longest_wait(kind)))} s (gangd)"
                 for kind in ("interactive", "batch")
             ),
         ),
@@ -110,7 +109,7 @@ def _waiting(results: Results) -> list[Row]:
             results,
             ("R9", "7.5.1", "SQ M=2, naive against gangd", "longest wait", "no significant difference"),
             no_difference(alike) if len(alike) > 1 else not_comparable(_NOT_RUN),
-            f"naive {_mean(alike)} s more" if alike else "-",
+            f"naive {mean_text(alike)} s more" if alike else "-",
         ),
         _row(
             results,
@@ -129,7 +128,7 @@ def _completion(results: Results) -> list[Row]:
             results,
             ("R11", "Table 7.6", "all layouts", "90th, 95th, 100th percentile", "20 values"),
             not_comparable("the trace is scaled to this cluster: Table 7.6 above has ours", scaled),
-            f"makespan under gangd {_mean(scaled)} s",
+            f"makespan under gangd {mean_text(scaled)} s",
         ),
         _row(
             results,
@@ -162,21 +161,21 @@ def _single_jobs(results: Results) -> list[Row]:
                 "about 1",
             ),
             not_comparable(_mq_reason(results)),
-            ", ".join(_mean(results.values(key, largest_slowdown("interactive"))) for key in _mq(results))
+            ", ".join(mean_text(results.values(key, largest_slowdown("interactive"))) for key in _mq(results))
             or "-",
         ),
         _row(
             results,
             ("R14", "Fig. 7.7", "SQ M=2, naive against gangd", "largest batch slowdown", "naive far above"),
             _one(naive_more, "of all jobs; those of one core have nothing that gangd could help"),
-            f"naive {_mean(results.values(NAIVE.key, largest_slowdown('batch')))}, gangd "
-            f"{_mean(results.values(GANGD.key, largest_slowdown('batch')))}",
+            f"naive {mean_text(results.values(NAIVE.key, largest_slowdown('batch')))}, gangd "
+            f"{mean_text(results.values(GANGD.key, largest_slowdown('batch')))}",
         ),
         _row(
             results,
             ("R15", "Table 7.7", "SQ M=2, gangd", "largest degradation of a batch job", "2.50"),
             _magnitude(results, largest, published.REAL_SLOWDOWN),
-            _mean(largest),
+            mean_text(largest),
         ),
         _row(
             results,
@@ -190,25 +189,27 @@ def _single_jobs(results: Results) -> list[Row]:
             results,
             ("R17", "Fig. 7.9", "MQ 2+10 against SQ gangd", "slowdowns", "MQ concentrated, SQ spread"),
             not_comparable(_mq_reason(results)),
-            f"spread of the middle half: {_mean(results.values(GANGD.key, Outcome.spread))} under gangd",
+            f"spread of the middle half: {mean_text(results.values(GANGD.key, Outcome.spread))} under gangd",
         ),
         _row(
             results,
             ("R18", "Fig. 7.10", "MQ", "degradation without core sharing", "over 1 for some"),
             not_comparable("jobs of seconds: their start alone is more than 8% of them"),
-            f"{_percent(alone)} of the batch jobs of MQ ran for over 8% longer than alone" if alone else "-",
+            f"{share_text(alone)} of the batch jobs of MQ ran for over 8% longer than alone"
+            if alone
+            else "-",
         ),
         _row(
             results,
             ("R19", "Table 7.7", "SQ M=2, gangd", "jobs with degradation over 2.00", "7 of 82"),
             _magnitude(results, beyond, published.DEGRADED_JOBS / published.JOBS),
-            _percent(beyond),
+            share_text(beyond),
         ),
         _row(
             results,
             ("R20", "Table 7.7", "SQ M=2, gangd", "usage intervals of 3 and more", "under 0.1%"),
             _one([_RARE - share for share in rare], "all jobs that took turns, every slice counted"),
-            f"{_percent(rare)} of the intervals" if rare else "-",
+            f"{share_text(rare)} of the intervals" if rare else "-",
         ),
         _row(
             results,
@@ -243,7 +244,9 @@ def _whole(results: Results) -> list[Row]:
                 [_WITHIN - error for error in dedicated],
                 f"median error of jobs of {_LONG_ENOUGH_S:g} s and more, launch and all",
             ),
-            f"median {_percent(dedicated)}" if dedicated else f"no job of {_LONG_ENOUGH_S:g} s",
+            f"median {mean_text(dedicated, percent=True)}"
+            if dedicated
+            else f"no job of {_LONG_ENOUGH_S:g} s",
         ),
         _row(
             results,
@@ -376,11 +379,3 @@ def _row(results: Results, told: tuple[str, str, str, str, str], judged: Judgeme
     system = f"N{results.plan.nodes}C{results.plan.cores} real"
     claim = Claim(id=number, where=where, setting=f"{system}, {setting}", quantity=quantity, paper=paper)
     return Row.of(claim, judged, ours)
-
-
-def _percent(values: list[float]) -> str:
-    return estimate([100 * value for value in values]).text("%") if values else "-"
-
-
-def _mean(values: list[float]) -> str:
-    return estimate(values).text() if values else "-"

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import mean
 
-import msgspec
-
 from analysis.claims import Row
-from analysis.claims.estimate import estimate
 from osub.physical import published
-from osub.physical.cells import longest_wait
+from osub.physical.cells import longest_wait, mean_text, share_text
 from osub.physical.claims_full import full_rows
 from osub.physical.claims_pair import pair_rows
 from osub.physical.claims_real import real_rows
@@ -60,15 +57,16 @@ def verdict(results: Results) -> list[str]:
     if waits[DEDICATED.key] and shared:
         shares = [results.values(key, Outcome.waited) for key in (DEDICATED.key, NAIVE.key, GANGD.key)]
         lines.append(
-            f"Of the interactive jobs {_percent(shares[0])} wait with M=1, {_percent(shares[1])} with M=2 "
-            f"naive, {_percent(shares[2])} under gangd; the longest wait is "
+            f"Of the interactive jobs {share_text(shares[0])} wait with M=1, {share_text(shares[1])} with "
+            f"M=2 naive, {share_text(shares[2])} under gangd; the longest wait is "
             f"{mean(waits[DEDICATED.key]):.1f} s with M=1 and {mean(shared):.1f} s with M=2."
         )
     naive, gangd = (pair_losses(results, one.key) for one in (NAIVE, GANGD))
     if naive and gangd:
         lines.append(
-            f"Two coupled jobs on the same cores together lose {_percent(naive)} of one job's speed naive, "
-            f"{_percent(gangd)} under gangd (thesis, 12 ranks: 76% and 4%)."
+            "Two coupled jobs on the same cores together lose "
+            f"{mean_text(naive, percent=True)} of one job's speed naive, "
+            f"{mean_text(gangd, percent=True)} under gangd (thesis, 12 ranks: 76% and 4%)."
         )
     same = same_places(results.full.places, published.SIMULATED_PLACES)
     at_once = mean(1 - one.waited() for one in results.full.outcomes[SHARED])
@@ -107,16 +105,6 @@ def _traces(plan: Plan, layout: Layout, first: SwfTrace, day: SwfTrace) -> Seque
     if plan.draws:
         found.append((f"whole day, {here}", fitted_trace(day, plan, layout, plan.compression(DAY))))
     return found
-
-
-def _percent(values: Sequence[float]) -> str:
-    """Return a share's mean and interval; a share lies between nothing and all."""
-    if not values:
-        return "-"
-    found = estimate([100 * value for value in values])
-    if found.low is not None and found.high is not None:
-        found = msgspec.structs.replace(found, low=max(0.0, found.low), high=min(100.0, found.high))
-    return found.text("%")
 
 
 def minutes(seconds: float) -> str:

@@ -26,7 +26,9 @@ START_S = 1.0
 SHORTEST_RUN_S = 1.0
 CLUSTER_S = 9.0
 """To start a cluster and to end it."""
-PAIR_S, PAIR_JOBS = 10.0, 2
+PAIR_S, PAIR_JOBS = 8.0, 2
+PAIRS = 2
+"""Trials of the pair in a round: they are short, and the interval of two is wider than any finding."""
 PLACES_S, PLACES_CLUSTER_S = 124.0, 25.0
 """The replay of Table 7.8 on declared nodes, and its cluster's start and end."""
 JUDGING_S = 25.0
@@ -35,7 +37,7 @@ LONG_OVER_SHORT = 1.5
 """The whole day has more jobs than the first hours: its replay gets more time."""
 LEAST_SHORT_S, MOST_SHORT_S = 30.0, 600.0
 _WISHES = ((5, 3), (5, 2), (4, 2), (3, 2), (3, 1), (2, 1), (2, 0), (1, 0))
-_COMFORT_S = 70.0
+_COMFORT_S = 60.0
 """With less time than that for the first hours, starts are most of the jobs' times: rather fewer trials."""
 
 FIRST, DAY, PAIR, PLACES = "first", "day", "pair", "places"
@@ -71,6 +73,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         Seconds that the first hours and the whole day are compressed to.
     pair_s
         Length of the jobs of the pair on cores of their own; 0: there is no pair.
+    pairs
+        How often a round has the pair.
     places
         Whether Table 7.8 is replayed on twelve declared nodes.
     estimate_s
@@ -90,6 +94,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     places: bool
     estimate_s: float
     given_up: tuple[str, ...] = ()
+    pairs: int = 1
 
     def compression(self, workload: str) -> float:
         """Return what the times of a workload are divided by."""
@@ -113,7 +118,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
                     seed = self.draws[number - 1]
                     items.append(Item(workload=DAY, layout=layout, trial=number, seed=seed))
                 if self.pair_s and not layout.startswith("mq"):
-                    items.insert(0, Item(workload=PAIR, layout=layout, trial=number))
+                    trials = range((number - 1) * self.pairs + 1, number * self.pairs + 1)
+                    items[:0] = [Item(workload=PAIR, layout=layout, trial=trial) for trial in trials]
                 found.append((layout, items))
         if self.places:
             found.append((PLACES, [Item(workload=PLACES, layout="sq-m2-naive", trial=1)]))
@@ -228,6 +234,7 @@ class _Takes:
             short_s=round(short_s, 1),
             long_s=round(long_s, 1) if draws else 0.0,
             pair_s=PAIR_S,
+            pairs=PAIRS,
             places=places,
             estimate_s=0.0,
             given_up=tuple(_given_up(wanted, rounds, draws, places=places)),
@@ -268,10 +275,10 @@ def replay_s(trace: SwfTrace, plan: Plan, layout: Layout, compression: float) ->
 def _given_up(wanted: Wanted, rounds: int, draws: int, *, places: bool) -> Iterable[str]:
     most = _WISHES[0][0] if wanted.trials is None else wanted.trials
     if rounds < most:
-        yield f"{rounds} of {most} trials"
+        yield f"{rounds} trial{'s' * (rounds > 1)} instead of {most}"
     if draws < wanted.seeds:
-        none = "the whole day is not replayed" if not draws else f"{draws} of {wanted.seeds} draws of the day"
-        yield none
+        some = f"{draws} draw{'s' * (draws > 1)} of the day instead of {wanted.seeds}"
+        yield some if draws else "the whole day is not replayed"
     if wanted.places and not places:
         yield "no replay of Table 7.8 on twelve declared nodes"
 
@@ -280,6 +287,8 @@ def told(plan: Plan, minutes: Callable[[float], str]) -> list[str]:
     """Return the plan in sentences; ``minutes`` says seconds in words."""
     replays = len(plan.items())
     trials = f"{plan.rounds} trial{'s' * (plan.rounds > 1)} of each"
+    if plan.pair_s and plan.pairs > 1:
+        trials += f" ({plan.rounds * plan.pairs} of the pair)"
     size = f"N{plan.nodes}C{plan.cores}: {len(plan.layouts)} layouts, {trials}, "
     first = f"First hours (29 jobs): {LENGTH_S:,.0f} s in {plan.short_s:.0f} s, times divided by "
     lines = [
@@ -297,7 +306,7 @@ def told(plan: Plan, minutes: Callable[[float], str]) -> list[str]:
         f"shorter than {SHORTEST_RUN_S:g} s. Under MQ batch jobs are narrower where their nodes are fewer."
     )
     if plan.given_up:
-        lines.append(f"Given up for the budget: {'; '.join(plan.given_up)}.")
+        lines.append(f"For the budget: {'; '.join(plan.given_up)}.")
     return lines
 
 

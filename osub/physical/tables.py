@@ -11,9 +11,10 @@ from osub.physical.cells import (
     cell,
     largest_slowdown,
     longest_wait,
+    mean_text,
     percentile,
     seconds,
-    told,
+    share_text,
     waited,
 )
 from osub.physical.full_size import SHARED
@@ -72,7 +73,7 @@ def table_7_5(results: Results) -> ExperimentTable:
     for label, thesis in published.WAITED.items():
         case = SHARED if label.startswith("SQ M=2") else label
         full = [outcome.waited() for outcome in results.full.outcomes[case]]
-        rows.append((label, percent(thesis), told(full, percent=True), *_cluster(results, label, waited)))
+        rows.append((label, percent(thesis), share_text(full), *_cluster(results, label, waited)))
     rows += _only_here(results, published.WAITED, waited)
     return ExperimentTable(
         name="Table 7.5",
@@ -119,7 +120,7 @@ def table_7_6(results: Results) -> ExperimentTable:
                 (
                     f"{label}, {share}%",
                     seconds(thesis[number]),
-                    told(full),
+                    mean_text(full),
                     *_cluster(results, label, of, scaled=True),
                 )
             )

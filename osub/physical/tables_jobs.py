@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import mean
 
 from osub.physical import published
-from osub.physical.cells import NAMES, speed_text, told
+from osub.physical.cells import NAMES, mean_text, share_text, speed_text
 from osub.physical.full_size import SHARED
 from osub.physical.layouts import DEDICATED, GANGD
 from osub.physical.outcome import SHARES
@@ -29,7 +29,8 @@ def table_7_4(results: Results) -> ExperimentTable:
         ]
         rows.append((str(trial), ABSENT if single is None else speed_text(mean(single)), *cells))
     losses = [
-        told(pair_losses(results, key), percent=True) if key in results.pairs else ABSENT for key in shared
+        mean_text(pair_losses(results, key), percent=True) if key in results.pairs else ABSENT
+        for key in shared
     ]
     rows.append(("loss", ABSENT, *losses))
     thesis = [_thesis_loss(results.label(key)) for key in shared]
@@ -61,7 +62,7 @@ def _thesis_loss(label: str) -> str:
     if both is None:
         return ABSENT
     losses = [published.pair_loss(one, two) for one, two in zip(published.PAIR_SINGLE, both, strict=True)]
-    return told(losses, percent=True)
+    return mean_text(losses, percent=True)
 
 
 def table_7_7(results: Results) -> ExperimentTable:
@@ -150,15 +151,19 @@ def table_7_9(results: Results) -> ExperimentTable:
         (
             "interactive jobs that start at once",
             "100%",
-            told([1 - one.waited() for one in ours], percent=True),
+            share_text([1 - one.waited() for one in ours]),
         ),
-        ("longest wait, interactive [s]", "0", told([one.longest_wait_s("interactive") for one in ours])),
-        ("longest wait, batch [s]", "0", told([one.longest_wait_s("batch") for one in ours])),
+        (
+            "longest wait, interactive [s]",
+            "0",
+            mean_text([one.longest_wait_s("interactive") for one in ours]),
+        ),
+        ("longest wait, batch [s]", "0", mean_text([one.longest_wait_s("batch") for one in ours])),
         *(
             (
                 f"largest slowdown, {kind}",
                 f"{published.SIMULATED_SLOWDOWN[kind]:.2f}",
-                told([one.largest_slowdown(kind) for one in ours]),
+                mean_text([one.largest_slowdown(kind) for one in ours]),
             )
             for kind in ("batch", "interactive")
         ),
@@ -166,7 +171,7 @@ def table_7_9(results: Results) -> ExperimentTable:
             (
                 f"{share}% of the jobs done [s]",
                 f"{thesis[number]:,.0f}",
-                told([one.percentiles_s()[number] for one in ours]),
+                mean_text([one.percentiles_s()[number] for one in ours]),
             )
             for number, share in enumerate(SHARES)
         ),

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from analysis.claims import Row, Verdict
+from osub.physical.cells import mean_text, share_text
 from osub.physical.claims_full import full_rows
 from osub.physical.found import claims, findings, verdict
 from osub.physical.outcome import Outcome
@@ -125,3 +126,8 @@ def test_more_nodes_have_more_splits_to_tell_of() -> None:
 def test_percentiles_count_jobs() -> None:
     one: Outcome = outcome([("batch", 0.0)] * 20, run_s=1.0)
     assert one.percentiles_s() == (18.0, 19.0, 20.0)
+
+
+def test_a_share_stays_between_none_and_all_and_a_loss_does_not() -> None:
+    assert share_text([0.1, 0.9]) == "50 [0, 100]%"
+    assert mean_text([0.1, 0.9], percent=True).startswith("50 [-")

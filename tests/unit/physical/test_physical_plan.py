@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from foundation.errors import UsageError
@@ -11,6 +12,7 @@ from osub.physical.plan import (
     FIRST,
     LENGTH_S,
     PAIR,
+    PAIRS,
     PLACES,
     SHORTEST_RUN_S,
     Plan,
@@ -45,7 +47,7 @@ def test_what_the_budget_left_out_is_said() -> None:
     short = planned(10)
     assert any("trial" in one for one in short.given_up)
     assert any("whole day" in one for one in short.given_up)
-    assert any(line.startswith("Given up for the budget") for line in told(short, str))
+    assert any(line.startswith("For the budget") for line in told(short, str))
 
 
 def test_a_budget_that_is_too_short_is_refused_and_the_message_says_what_is_enough() -> None:
@@ -84,6 +86,21 @@ def test_the_whole_day_is_replayed_in_as_many_rounds_as_there_are_draws() -> Non
 
 def test_the_pair_is_of_a_single_queue_only() -> None:
     assert not any(item.layout.startswith("mq") for item in small_plan().items() if item.workload == PAIR)
+
+
+def test_a_round_has_the_short_pair_several_times() -> None:
+    plan = planned(30)
+    trials = [item.trial for item in plan.items() if item.workload == PAIR and item.layout == DEDICATED.key]
+    assert trials == list(range(1, plan.rounds * PAIRS + 1))
+    assert plan.rounds * PAIRS >= 3
+
+
+def test_a_study_begun_when_a_round_had_one_pair_goes_on_so() -> None:
+    made = msgspec.json.decode(msgspec.json.encode(planned(30)))
+    del made["pairs"]
+    plan = msgspec.convert(made, Plan)
+    trials = [item.trial for item in plan.items() if item.workload == PAIR and item.layout == DEDICATED.key]
+    assert trials == list(range(1, plan.rounds + 1))
 
 
 def test_names_of_runs_are_unique() -> None:

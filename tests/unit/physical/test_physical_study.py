@@ -126,7 +126,7 @@ def test_the_command_shows_its_plan_and_runs_nothing(tmp_path: Path) -> None:
     assert plan["rounds"] >= 3
     assert plan["estimate_s"] <= 3600
     told = osub(str(LOG), "--dry-run", home=tmp_path)
-    assert "Given up for the budget" in told.stdout
+    assert "For the budget" in told.stdout
     assert list(tmp_path.iterdir()) == []
 
 
