@@ -130,4 +130,6 @@ def test_percentiles_count_jobs() -> None:
 
 def test_a_share_stays_between_none_and_all_and_a_loss_does_not() -> None:
     assert share_text([0.1, 0.9]) == "50 [0, 100]%"
+    assert share_text([0.5]) == "50%"
+    assert share_text([]) == "-"
     assert mean_text([0.1, 0.9], percent=True).startswith("50 [-")

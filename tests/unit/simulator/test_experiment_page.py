@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from osub.physical.found import _percent
 from simulator.experiments.experiment_page import write_page
 from simulator.experiments.paper_tables import ExperimentTable
 
@@ -17,9 +16,3 @@ def test_evidence_stands_beside_the_verdict_and_with_the_facts(tmp_path: Path) -
     verdict = page[page.index('id="verdict"') : page.index('id="how"')]
     assert "2 of 3 replays are unfit to judge by." in verdict
     assert page.count("2 of 3 replays are unfit") == 2
-
-
-def test_a_share_lies_between_nothing_and_all() -> None:
-    assert _percent([0.9, 0.7]) == "80 [0, 100]%"
-    assert _percent([0.5]) == "50%"
-    assert _percent([]) == "-"
