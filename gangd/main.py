@@ -13,7 +13,7 @@ from pathlib import Path
 from foundation.errors import ClusterError, OsubError, UsageError
 from foundation.one_line import LONGEST_MESSAGE, one_line
 from foundation.slurm import CommandSlurm
-from foundation.slurm.apart import ApartSlurm
+from foundation.slurm.apart.client import ApartSlurm
 from foundation.slurm.calling.conf_file import check_conf
 from foundation.slurm.hosts import expand_hosts
 from gangd.controller.calm_memory import calm_collector

@@ -1,7 +1,7 @@
 """The RUN directory: what a real and a simulated run leave behind, validated on write and on read.
 
 A replay writes with `RunWriter`, a simulation with `write_run`; everything else reads with `load_run`.
-The columns are fixed by the structs in ``rows.py`` and ``run_info.py``.
+The columns are fixed by the structs in ``row_types.py`` and ``run_info.py``.
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ from foundation.records.run_info import SCHEMA_VERSION, GangSettings, HostInfo, 
 from foundation.records.trace_copy import TRACE_NAME, trace_sha256
 
 if TYPE_CHECKING:
-    from foundation.records.bulk import write_run
     from foundation.records.columns import ALLOCATIONS, HOST, JOBS, SLICES
     from foundation.records.job_journal import JobEntry, JobJournal, job_frames, read_entries
     from foundation.records.placement import PLACEMENT_DTYPE, PlacementArrays, parse_cores
     from foundation.records.reader import Run, load_run
     from foundation.records.row_journal import RowJournal, read_journal
-    from foundation.records.writer import RunWriter, utc_now
+    from foundation.records.writer import RunWriter, utc_now, write_run
 
 __all__ = [
     "ALLOCATIONS",
@@ -76,8 +75,7 @@ _TABLES = {
     **dict.fromkeys(("PLACEMENT_DTYPE", "PlacementArrays", "parse_cores"), "placement"),
     **dict.fromkeys(("Run", "load_run"), "reader"),
     **dict.fromkeys(("RowJournal", "read_journal"), "row_journal"),
-    **dict.fromkeys(("RunWriter", "utc_now"), "writer"),
-    "write_run": "bulk",
+    **dict.fromkeys(("RunWriter", "utc_now", "write_run"), "writer"),
 }
 """What needs polars, by its module: imported when first used, for gangd writes slices without tables."""
 

@@ -1,13 +1,14 @@
-"""Writes a RUN as it happens; a kill at any instant loses no row that was reported as written.
+"""Writes a RUN: as it happens (``RunWriter``), or at once when it is over (``write_run``: the simulator).
 
-While a run goes on its rows are in journals: ``jobs.journal`` (each job with its allocations in one entry),
-``slices.journal`` and ``host.journal``. ``finish`` turns them into Parquet tables; ``jobs.parquet`` appears
-last, in one rename, and from then on the run is finished.
+A kill at any instant loses no row that was reported as written. While a run goes on its rows are in journals:
+``jobs.journal`` (each job with its allocations in one entry), ``slices.journal`` and ``host.journal``.
+``finish`` turns them into Parquet tables; ``jobs.parquet`` appears last, in one rename, and from then on the
+run is finished.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -18,9 +19,11 @@ import msgspec
 import polars as pl
 
 from foundation.errors import InputError, OutputError
+from foundation.records.agreement import check_agreement
 from foundation.records.columns import ALLOCATIONS, HOST, JOBS, SLICES, TABLES
 from foundation.records.job_journal import JobEntry, JobJournal, job_frames, read_entries
 from foundation.records.journal import AppendFile
+from foundation.records.placement import PlacementArrays
 from foundation.records.records_folder import (
     LOG_NAME,
     FolderLock,
@@ -34,7 +37,7 @@ from foundation.records.records_folder import (
 from foundation.records.row_journal import RowJournal, good_lines_length, read_journal
 from foundation.records.row_types import HostRecord, JobRecord, SliceRecord
 from foundation.records.run_info import RunInfo
-from foundation.records.table_files import write_table
+from foundation.records.table_files import complete, write_table
 from foundation.trust import refuse_others
 
 _SLICES_AT_ONCE = 10_000
@@ -264,3 +267,56 @@ class RunWriter:
         for file in self._open_files():
             file.close()
         self._jobs = self._slices = self._host = self._log = None
+
+
+def write_run(
+    path: Path,
+    info: RunInfo,
+    trace: Path,
+    jobs: pl.DataFrame,
+    *,
+    placements: PlacementArrays | None = None,
+    allocations: pl.DataFrame | None = None,
+    slices: pl.DataFrame | None = None,
+    events: Iterable[Mapping[str, object]] = (),
+) -> None:
+    """Write a finished RUN at once, whole or not at all: the simulator's way.
+
+    Parameters
+    ----------
+    path
+        The RUN to make.
+    info
+        Its description, with ``wall_s`` and the other times.
+    trace
+        What was simulated.
+    jobs
+        One row a job; columns that may be null can be absent.
+    placements
+        The ``placement`` column of ``jobs`` in compact form, one entry for each row; ``jobs`` then lacks it.
+    allocations, slices
+        The other tables, or None.
+    events
+        Lines for ``log.jsonl``.
+
+    Raises
+    ------
+    InputError
+        A row breaks a rule, the allocations contradict the jobs, ``info`` is not valid, or the trace cannot
+        be read.
+    OutputError
+        ``path`` holds something already, cannot be made, or the disk is full.
+    """
+    with new_folder(path) as made:
+        write_table(jobs, JOBS, made, placements=placements)
+        for frame, table in ((allocations, ALLOCATIONS), (slices, SLICES)):
+            if frame is not None:
+                write_table(frame, table, made)
+        if allocations is not None:
+            sources = str(made / ALLOCATIONS.file_name), str(made / JOBS.file_name)
+            whole, held = complete(jobs, JOBS, sources[1]), complete(allocations, ALLOCATIONS, sources[0])
+            check_agreement(whole, held, info, *sources)
+        lines = [msgspec.json.encode(event) + b"\n" for event in events]
+        if lines:
+            (made / LOG_NAME).write_bytes(b"".join(lines))
+        write_start(made, info, trace)

@@ -10,17 +10,22 @@ from pathlib import Path
 
 from foundation.errors import HostError
 from foundation.one_line import one_line
-from foundation.slurm.calling.clean_environment import command_environment, submit_environment
-from foundation.slurm.calling.run_command import Answer, Runner, run_command
+from foundation.slurm.calling.run_command import (
+    Answer,
+    Runner,
+    command_environment,
+    run_command,
+    submit_environment,
+)
 from foundation.slurm.calling.sbatch_options import sbatch_options
-from foundation.slurm.ends import moving_script, read_outcomes
 from foundation.slurm.job_accounting import MOST_AT_ONCE as MOST_ACCOUNTED
 from foundation.slurm.job_accounting import Accounted, accounting_words, read_accounting
-from foundation.slurm.marks import MarkField, marking_script
+from foundation.slurm.job_updates import MarkField, marking_script, moving_script, read_outcomes
 from foundation.slurm.reading.completion_file import CompletionFile
 from foundation.slurm.reading.completions import TYPE as COMPLETIONS
 from foundation.slurm.reading.job_sources import ChosenSource, JobSource, JsonSource, TextSource
 from foundation.slurm.reading.nodebook import NodeBook
+from foundation.slurm.reading.quiet_sources import QuietSource
 from foundation.slurm.reading.record_faults import (
     AnswerTooLongError,
     SlurmRefusedError,
@@ -29,7 +34,6 @@ from foundation.slurm.reading.record_faults import (
     UnreadableJobError,
 )
 from foundation.slurm.reading.site_text import read_config, read_nodes, read_partitions, read_reservations
-from foundation.slurm.reading.slurm_pulse import QuietSource
 from foundation.slurm.slurm_client import Receiver, SubmitRequest
 from foundation.slurm.slurm_types import AccountingNames, Job, JobSnapshot, Node, Partition, Reservation
 

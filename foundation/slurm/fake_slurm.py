@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from foundation.slurm.job_accounting import Accounted
-from foundation.slurm.marks import MarkField
+from foundation.slurm.job_updates import MarkField
 from foundation.slurm.reading.record_faults import (
     SlurmRefusedError,
     SlurmUnreachableError,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from foundation.slurm.job_accounting import Accounted
-from foundation.slurm.marks import MarkField
+from foundation.slurm.job_updates import MarkField
 from foundation.slurm.slurm_types import AccountingNames, Job, JobSnapshot, Node, Partition, Reservation
 
 

@@ -16,22 +16,25 @@ The members of a group are others, but for the group that a user has to himself.
 guardian of an agent uses this room too.
 """
 
-from foundation.trust.folders import (
+from foundation.trust.believed import (
     DIRECTORY,
     behind_links,
     folder_of,
+    is_closed_to_others,
     make_folder,
     names_in,
     open_below,
     open_entry,
     open_folder,
+    open_own,
     open_parent,
     place_of,
+    read_file,
+    read_trusted,
     refuse_for_root,
     refuse_others,
+    user_name,
 )
-from foundation.trust.owners import is_closed_to_others, user_name
-from foundation.trust.trusted_files import open_own, read_file, read_trusted
 
 __all__ = [
     "DIRECTORY",

@@ -20,7 +20,7 @@ from deploy.local.state import ClusterState
 from foundation.errors import ClusterError, InputError, OsubError
 from foundation.records import GangSettings, SliceRecord
 from foundation.trust import folder_of, open_own, read_trusted
-from foundation.trust.owners import Owners
+from foundation.trust.believed import Owners
 from gangd.controller.controller_status import Status
 from gangd.controller.lead.keeper import STATUS_NAME
 from gangd.controller.site.controller_config import Config

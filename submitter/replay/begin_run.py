@@ -13,7 +13,7 @@ from pathlib import Path
 from foundation.errors import ClusterError, OutputError, UsageError
 from foundation.records import TRACE_NAME, HostInfo, RunInfo, RunWriter
 from foundation.slurm import SlurmClient
-from foundation.slurm.calling.scheduling import scheduling_config
+from foundation.slurm.calling.conf_file import scheduling_config
 from foundation.slurm.reading.record_faults import SlurmRefusedError
 from foundation.units import checked_speedup
 from submitter.follow import JOBS_FOLDER

@@ -21,7 +21,7 @@ from analysis.quantiles import quantiles
 from deploy.local import LocalCluster, Shape
 from deploy.local.host import find_program
 from foundation.slurm import JobSnapshot, JobState
-from foundation.slurm.apart import ApartSlurm
+from foundation.slurm.apart.client import ApartSlurm
 from foundation.slurm.command_slurm import CommandSlurm
 from foundation.slurm.reading.job_sources import JsonSource, TextSource
 from foundation.slurm.reading.json_jobs import JsonReader

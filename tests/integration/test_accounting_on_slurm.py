@@ -20,7 +20,7 @@ import pytest
 from deploy.local import LocalCluster, Shape
 from foundation.errors import InputError
 from foundation.slurm import CommandSlurm, JobSnapshot, JobState, SubmitRequest
-from foundation.slurm.apart import ApartSlurm
+from foundation.slurm.apart.client import ApartSlurm
 from foundation.slurm.reading.job_sources import TextSource
 from foundation.slurm.reading.pyslurm_library import is_installed
 from foundation.slurm.reading.record_faults import SlurmUnreachableError

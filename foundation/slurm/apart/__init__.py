@@ -4,7 +4,3 @@
 pipe what is not as it was (``frames``). A process of its own also bears what a C library may do to it
 (``foundation.slurm.reading.pyslurm_library``).
 """
-
-from foundation.slurm.apart.client import ApartSlurm
-
-__all__ = ["ApartSlurm"]

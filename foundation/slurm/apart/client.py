@@ -26,7 +26,7 @@ from foundation.slurm.apart.frames import (
     Unread,
     encode,
 )
-from foundation.slurm.calling.clean_environment import command_environment
+from foundation.slurm.calling.run_command import command_environment
 from foundation.slurm.command_slurm import CommandSlurm
 from foundation.slurm.reading.record_faults import SlurmUnreachableError
 from foundation.slurm.slurm_types import Difference, Job, JobSnapshot, Node, UnreadableJob

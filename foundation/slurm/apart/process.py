@@ -32,10 +32,10 @@ from foundation.slurm.apart.frames import (
     parts,
 )
 from foundation.slurm.command_slurm import CommandSlurm
-from foundation.slurm.library_pulse import LibraryPulse, QuietLibrary
 from foundation.slurm.reading.job_sources import ChosenSource, JobSource
 from foundation.slurm.reading.nodebook import NodeBook
 from foundation.slurm.reading.pyslurm_library import LibrarySource, fitting_load, is_installed
+from foundation.slurm.reading.quiet_sources import LibraryPulse, QuietLibrary
 from foundation.slurm.slurm_types import Job, JobSnapshot, Node, UnreadableJob
 
 LIBRARY, COMMANDS = "pyslurm", "commands"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from foundation.errors import ClusterError
 from foundation.slurm import SlurmClient
-from foundation.slurm.marks import EXTRA_SINCE, MarkField
+from foundation.slurm.job_updates import EXTRA_SINCE, MarkField
 from foundation.slurm.reading.pyslurm_library import release
 from gangd.controller.site.controller_config import Config, Saying
 from gangd.controller.site.preflight import check_slurm, hides_jobs

@@ -10,7 +10,7 @@ import zmq
 
 from foundation.errors import ClusterError
 from foundation.slurm import FakeSlurm, Job, Node, SubmitRequest
-from foundation.slurm.marks import MarkField
+from foundation.slurm.job_updates import MarkField
 from foundation.slurm.reading.record_faults import SlurmUnreachableError
 from gangd.controller.site.controller_config import Config
 from gangd.controller.site.examine_slurm import check_marks

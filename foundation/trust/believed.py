@@ -1,21 +1,32 @@
-"""Opening folders, one below the other, each checked through the descriptor that is then used."""
+"""Opening folders, one below the other, and files in them, each checked through the descriptor that is used.
+
+Folders first, then files, which are opened by their name in an open folder and never through a link, then
+whose a file or folder is and whether anybody else may write to it. The rules are at the head of the room.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import grp
 import os
+import pwd
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from foundation.errors import TrustError
-from foundation.trust.owners import ROOT, Owners, is_known_owner, others_write, user_name
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """Flags that open a folder and nothing else, not through a link (the kernel then says ``ENOTDIR``)."""
 _STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_LINKS = 40
+
+_MOST_BYTES = 64 * 2**20
+
+ROOT = 0
+Owners = frozenset[int]
+"""Ids of users who are believed besides root and the user himself."""
 
 
 def open_below(folder_fd: int, path: str) -> int:
@@ -268,3 +279,98 @@ def _check_passage(found: os.stat_result, fd: int, path: Path, also: Owners) -> 
             f"{path} is in the hands of everybody who may write to {place_of(fd)}: "
             f"`chmod go-w {place_of(fd)}`, or choose another folder"
         )
+
+
+def read_file(folder_fd: int, name: str, most_bytes: int = _MOST_BYTES, also: Owners = frozenset()) -> bytes:
+    """Return what a file in an open folder holds.
+
+    Raises
+    ------
+    FileNotFoundError
+        It is not there.
+    TrustError
+        It is a link, no plain file, larger than ``most_bytes``, another user's or writable by others.
+    OSError
+        It cannot be read.
+    """
+    fd = open_own(folder_fd, name, os.O_RDONLY, also=also)
+    with os.fdopen(fd, "rb") as stream:
+        content = stream.read(most_bytes + 1)
+        if len(content) > most_bytes:
+            raise TrustError(f"{place_of(fd)} has more than {most_bytes} bytes: it is none of ours")
+    return content
+
+
+def read_trusted(path: Path, most_bytes: int = _MOST_BYTES, also: Owners = frozenset()) -> bytes:
+    """Return what the file ``path`` holds, every folder above it checked; raises as ``read_file``."""
+    with folder_of(path, also) as parent:
+        return read_file(parent, path.name, most_bytes, also)
+
+
+def open_own(folder_fd: int, name: str, flags: int, mode: int = 0o600, also: Owners = frozenset()) -> int:
+    """Open a file in an open folder, such as a lock or a log; made with ``os.O_CREAT``.
+
+    Raises
+    ------
+    TrustError
+        It is a link, no plain file, another user's or writable by others.
+    OSError
+        It cannot be opened.
+    """
+    try:
+        # Without O_NONBLOCK a pipe of somebody's making would hold the caller up for ever.
+        fd = open_entry(folder_fd, name, flags | os.O_NONBLOCK, mode)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):
+            raise
+        what = "a link" if error.errno == errno.ELOOP else "no plain file"
+        raise TrustError(f"{Path(place_of(folder_fd), name)} is {what}: remove it") from error
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise TrustError(f"{place_of(fd)} is no plain file: remove it")
+        if not is_closed_to_others(found, also):
+            who = user_name(found.st_uid)
+            raise TrustError(f"{place_of(fd)} belongs to {who}, or others may write to it: remove it")
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def is_closed_to_others(found: os.stat_result, also: Owners = frozenset()) -> bool:
+    """Whether a file or folder belongs to root, the user or ``also``, and nobody else may write to it."""
+    return is_known_owner(found, also) and not others_write(found)
+
+
+def is_known_owner(found: os.stat_result, also: Owners = frozenset()) -> bool:
+    """Whether a file or folder belongs to root, the user or one of ``also``."""
+    return found.st_uid in (ROOT, os.geteuid()) or found.st_uid in also
+
+
+def others_write(found: os.stat_result) -> bool:
+    """Whether anybody but its owner may write to a file or folder; access control lists show in the group."""
+    if found.st_mode & stat.S_IWOTH:
+        return True
+    return bool(found.st_mode & stat.S_IWGRP) and not _is_own_group(found.st_gid)
+
+
+def user_name(uid: int) -> str:
+    """Return a user's name for a message, or the number of one without an account."""
+    try:
+        return f"user {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"user id {uid}"
+
+
+def _is_own_group(group: int) -> bool:
+    """Whether a group is the one that a user has to himself, as many distributions make it; never root's."""
+    me = os.geteuid()
+    if me == ROOT:
+        return False
+    try:
+        user, found = pwd.getpwuid(me), grp.getgrgid(group)
+    except KeyError:
+        return False
+    alone = not set(found.gr_mem) - {user.pw_name}
+    return user.pw_gid == group and found.gr_name == user.pw_name and alone

@@ -18,7 +18,7 @@ from foundation.slurm.reading.record_faults import SlurmUnreachableError, Unknow
 from foundation.slurm.reading.site_text import read_nodes
 from foundation.slurm.reading.text_jobs import Written, job_of, read_facts
 
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "slurm"
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "slurm"
 TEXT = (FIXTURES / "jobs.json").read_text()
 NODES = {node.name: node for node in read_nodes((FIXTURES / "nodes.txt").read_text())}
 Record = dict[str, Any]

@@ -1,15 +1,34 @@
-"""Running a command: how long, how much, and what cannot be run at all."""
+"""Running Slurm's commands: within bounds, and in an environment that says nothing of the caller's."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
 from foundation.errors import HostError, UsageError
-from foundation.slurm.calling.run_command import run_command
+from foundation.slurm.calling.run_command import command_environment, run_command, submit_environment
 
 PATH = {"PATH": "/bin:/usr/bin"}
+
+CALLER = {
+    "PATH": "/bin",
+    "HOME": "/root",
+    "LD_LIBRARY_PATH": "/opt/lib",
+    "TZ": "America/New_York",
+    "LC_ALL": "de_DE.UTF-8",
+    "SLURM_CONF": "/etc/a.conf",
+    "SLURM_TIME_FORMAT": "relative",
+    "SLURM_CLUSTERS": "other",
+    "SLURM_JOB_ID": "7",
+    "SQUEUE_FORMAT": "%j",
+    "SQUEUE_STATES": "PD",
+    "SBATCH_PARTITION": "night",
+    "SCANCEL_STATE": "PENDING",
+    "SINFO_FORMAT": "%n",
+    "SCONTROL_ALL": "1",
+}
 
 
 def test_a_command_gets_its_stdin_and_gives_what_it_prints_as_it_is() -> None:
@@ -62,3 +81,34 @@ def test_a_command_that_talks_for_too_long_is_killed() -> None:
     slowly = "import time\nwhile True: print('x', flush=True); time.sleep(0.001)"
     answer = run_command([sys.executable, "-c", slowly], None, PATH, 0.5)
     assert (answer.returncode, answer.too_long) == (None, False)
+
+
+def test_slurms_variables_are_ours_and_which_slurm_it_is_the_callers() -> None:
+    assert command_environment(CALLER, None) == {
+        "PATH": "/bin",
+        "HOME": "/root",
+        "LD_LIBRARY_PATH": "/opt/lib",
+        "TZ": "UTC",
+        "LC_ALL": "C.UTF-8",
+        "SLURM_CONF": "/etc/a.conf",
+        "SLURM_TIME_FORMAT": "standard",
+    }
+
+
+def test_a_cluster_that_was_named_goes_before_the_callers() -> None:
+    assert command_environment(CALLER, Path("/c/slurm.conf"))["SLURM_CONF"] == "/c/slurm.conf"
+
+
+def test_a_job_gets_its_own_environment_and_what_it_takes_to_find_slurm() -> None:
+    job = {"HOME": "/home/u", "TZ": "Asia/Tokyo", "SBATCH_QOS": "high", "SLURM_HINT": "x", "PATH": "/none"}
+    assert submit_environment(job, command_environment(CALLER, None)) == {
+        "HOME": "/home/u",
+        "TZ": "Asia/Tokyo",
+        "PATH": "/bin",
+        "SLURM_CONF": "/etc/a.conf",
+    }
+
+
+@pytest.mark.parametrize("name", ["SLURMX", "MY_SLURM_X", "SQUEUE", "SRUNNER_X"])
+def test_what_only_looks_like_slurms_is_left(name: str) -> None:
+    assert name in command_environment({name: "1"}, None)

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from foundation.slurm import JobSnapshot
-from foundation.slurm.library_pulse import FULL_EVERY_S, LibraryPulse, QuietLibrary, _path_of_loaded
 from foundation.slurm.reading.nodebook import NodeBook
 from foundation.slurm.reading.pyslurm_library import LibrarySource
+from foundation.slurm.reading.quiet_sources import FULL_EVERY_S, LibraryPulse, QuietLibrary, _path_of_loaded
 from foundation.slurm.slurm_types import Job
-from tests.unit.slurm.test_library import NODES, Record
+from tests.unit.foundation.slurm.test_library import NODES, Record
 
 LIBRARY = r"""
 #include <errno.h>

@@ -24,7 +24,7 @@ from foundation.slurm.reading.record_faults import (
 from foundation.slurm.reading.site_text import read_nodes
 from foundation.slurm.reading.text_jobs import FACTS, read_facts
 
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "slurm"
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "slurm"
 FACTS_TEXT = (FIXTURES / "facts.txt").read_text()
 JSON = (FIXTURES / "jobs.json").read_text()
 RAW = (FIXTURES / "jobs-raw.txt").read_text()

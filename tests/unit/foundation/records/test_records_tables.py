@@ -82,7 +82,8 @@ def test_the_same_jobs_give_the_same_bytes_in_any_order_and_form(tmp_path: Path,
 
 def test_the_number_of_threads_does_not_change_the_bytes(tmp_path: Path, trace: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from tests.unit.records.test_records_tables import many_jobs;"
+        "import sys; from pathlib import Path;"
+        "from tests.unit.foundation.records.test_records_tables import many_jobs;"
         "from tests.fixtures.records import make_info; from foundation.records import write_run;"
         "jobs, placements = many_jobs();"
         "write_run(Path(sys.argv[1]), make_info(), Path(sys.argv[2]), jobs, placements=placements)"

@@ -1,11 +1,19 @@
-"""Whether any job has changed, asked of slurmctld by its C library: a few bytes, whatever jobs there are.
+"""Sources of jobs that are asked less often while nothing changes: a cheap look spares the full one.
 
-``slurm_load_jobs`` takes the instant of an earlier answer, by slurmctld's own clock, and says that nothing
-has changed since (``SLURM_NO_CHANGE_IN_DATA``) without packing a job. pyslurm (22.5 to 25.11) never gives
-that instant; so this one function is called beside it, in the library that pyslurm has loaded. What is
-relied on (slurm.h) is the same from 22.05 to 26.05: its prototype, that number, and that an answer begins
-with two instants of which the second is its own. Nothing else of an answer is looked at. What is no
-plausible instant, or a library that cannot be found, means that nothing is known, and all jobs are read.
+Once two full answers in a row were the same, something short is asked before the next one, and from then on
+it alone: as long as it tells of no change, the answer is the one before. What it cannot tell is seen by a
+full look now and then.
+
+* ``QuietSource``: ``squeue --json`` writes a hundred fields of every job, six times the work of a short list.
+  So a short list is taken, and compared to the byte, never read: it may hold what users write. What changes
+  and changes back between two looks waits for the full one.
+* ``QuietLibrary``: ``slurm_load_jobs`` takes the instant of an earlier answer, by slurmctld's own clock, and
+  says that nothing has changed since (``SLURM_NO_CHANGE_IN_DATA``) without packing a job. pyslurm (22.5 to
+  25.11) never gives that instant; so this one function is called beside it, in the library that pyslurm has
+  loaded. What is relied on (slurm.h) is the same from 22.05 to 26.05: its prototype, that number, and that an
+  answer begins with two instants of which the second is its own. Nothing else of an answer is looked at. What
+  is no plausible instant, or a library that cannot be found, means that nothing is known, and all jobs are
+  read.
 """
 
 from __future__ import annotations
@@ -17,16 +25,67 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from foundation.slurm.reading.job_sources import Ask, JobSource
 from foundation.slurm.reading.nodebook import NodeBook
-from foundation.slurm.reading.pyslurm_library import LibrarySource
+from foundation.slurm.reading.record_faults import AnswerTooLongError
+from foundation.slurm.reading.text_jobs import FACTS, SEPARATOR
 from foundation.slurm.slurm_types import JobSnapshot
 
-NO_CHANGE = 1900
 FULL_EVERY_S = 30.0
 """A full look comes so often all the same."""
+_WRITTEN = ("Name", "Comment", "Feature", "Reason", "Account", "QOS")
+_WORDS = (
+    "squeue",
+    "--noheader",
+    "--all",
+    "--states=all",
+    "--noconvert",
+    f"--Format={','.join(f'{field}:0{SEPARATOR}' for field in (*FACTS, *_WRITTEN))}",
+)
+
+NO_CHANGE = 1900
 _SHOW_ALL, _SHOW_DETAIL = 0x0001, 0x0002
 _PLAUSIBLE_S = 86_400.0
 _LIBRARY = re.compile(r"(/\S+/libslurm(?:full)?(?:-[0-9.]+)?\.so(?:\.[0-9.]+)?)$", re.MULTILINE)
+
+
+class QuietSource:
+    """Another source, asked less often while nothing changes.
+
+    Parameters
+    ----------
+    source
+        What is asked for full answers.
+    ask
+        Runs a command.
+    """
+
+    def __init__(self, source: JobSource, ask: Ask, clock: Callable[[], float] = time.monotonic) -> None:
+        self._source = source
+        self._ask = ask
+        self._clock = clock
+        self._last: JobSnapshot | None = None
+        self._last_s = float("-inf")
+        self._pulse: str | None = None
+        self._quiet = False
+
+    def read(self, nodes: NodeBook) -> JobSnapshot:
+        """Return all jobs."""
+        pulse = self._take() if self._quiet else None
+        recent = self._clock() < self._last_s + FULL_EVERY_S
+        if self._last is not None and pulse is not None and pulse == self._pulse and recent:
+            return self._last
+        now_s = self._clock()
+        snapshot = self._source.read(nodes)
+        self._quiet = snapshot == self._last
+        self._last, self._last_s, self._pulse = snapshot, now_s, pulse
+        return snapshot
+
+    def _take(self) -> str | None:
+        try:
+            return self._ask(*_WORDS)
+        except AnswerTooLongError:
+            return None
 
 
 class Pulse(Protocol):
@@ -106,7 +165,7 @@ class QuietLibrary:
 
     def __init__(
         self,
-        source: LibrarySource,
+        source: JobSource,
         pulse: Pulse,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -119,7 +178,7 @@ class QuietLibrary:
         self._quiet = False
 
     def read(self, nodes: NodeBook) -> JobSnapshot:
-        """Return all jobs; raises as ``LibrarySource``."""
+        """Return all jobs; raises as the source."""
         recent = self._clock() < self._last_s + FULL_EVERY_S
         if (
             self._quiet

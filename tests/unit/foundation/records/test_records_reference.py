@@ -8,7 +8,7 @@ from foundation.records.columns import TABLES, columns_of
 from foundation.records.reference import reference
 from foundation.records.run_info import GangSettings, HostInfo, RunInfo
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "records.md"
+DOCUMENT = Path(__file__).parents[4] / "docs" / "records.md"
 
 
 def test_the_record_reference_says_what_the_code_says() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from foundation.slurm import CommandSlurm, Job, JobSnapshot, JobState, Node, NodeCores, UnreadableJob
-from foundation.slurm.apart import ApartSlurm
+from foundation.slurm.apart.client import ApartSlurm
 from foundation.slurm.apart.frames import (
     MOST_BYTES,
     PART_BYTES,
@@ -35,7 +35,7 @@ from foundation.slurm.reading.record_faults import (
     UnknownFormatError,
 )
 
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "slurm"
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "slurm"
 
 
 def job(number: int, state: JobState = JobState.RUNNING, comment: str | None = None) -> Job:

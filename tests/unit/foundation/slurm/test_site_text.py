@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import ClusterError
-from foundation.slurm.calling.scheduling import scheduling_config
+from foundation.slurm.calling.conf_file import scheduling_config
 from foundation.slurm.reading.site_text import read_config, read_nodes, read_partitions
 
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "slurm"
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "slurm"
 NODES = (FIXTURES / "nodes.txt").read_text()
 PARTITIONS = (FIXTURES / "partitions.txt").read_text()
 
