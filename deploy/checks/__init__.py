@@ -1,10 +1,9 @@
 """Whether a live Slurm is set up for jobs that share cores, and what to write where it is not.
 
-``configuration`` is what is known of it, ``rules`` judge that and do nothing else, ``look`` asks Slurm.
+``configuration`` is what is known of it, and asks Slurm; ``judge`` has the rules and does nothing else.
 """
 
-from deploy.checks.configuration import Advice, Configuration, Grade
+from deploy.checks.configuration import Advice, Configuration, Grade, look
 from deploy.checks.judge import judge
-from deploy.checks.look import look
 
 __all__ = ["Advice", "Configuration", "Grade", "judge", "look"]

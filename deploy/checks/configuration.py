@@ -1,4 +1,4 @@
-"""What is known of a live configuration, and what is said of it."""
+"""What is known of a live configuration, how Slurm is asked for it, and what is said of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
-from foundation.slurm import Node, Partition
+from foundation.slurm import Node, Partition, SlurmClient
 
 
 class Grade(StrEnum):
@@ -81,3 +81,8 @@ def release_of(version: str) -> tuple[int, int] | None:
     """Return year and month of a release, such as (22, 5) of ``22.05.8``; None for no version."""
     found = re.match(r"([0-9]{2})\.([0-9]{2})(?:\.|$)", version)
     return None if found is None else (int(found[1]), int(found[2]))
+
+
+def look(client: SlurmClient, freeze_cap_s: float, lease_s: float) -> Configuration:
+    """Return the configuration; raises what ``SlurmClient`` does."""
+    return Configuration(client.config(), client.partitions(), client.nodes(), freeze_cap_s, lease_s)

@@ -1,16 +1,319 @@
-"""The rules in the order in which they are told."""
+"""The rules by which a live configuration is judged, in the order in which they are told.
+
+* Sharing: which jobs come to share a core, and whether they fit there together. Sources: slurm.conf(5),
+  SelectType, SelectTypeParameters, OverSubscribe, DefMemPerCPU; Slurm's page on sharing consumable resources.
+* Freezing: what of Slurm has a clock that goes on while a job stands still. Sources: slurm.conf(5),
+  MessageTimeout, KillWait, UnkillableStepTimeout, HealthCheckProgram, PrologFlags.
+* Nodes: what their daemons do with a job's processes, how they are found, bound and told apart. Sources:
+  slurm.conf(5), ProctrackType, TaskPlugin, JobAcctGatherType; cgroup.conf(5), CgroupPlugin, ConstrainCores,
+  and CgroupJobIdPaths of Slurm 26.05.
+* Accounting: who may move the end of a job, and how long it is known what came of one. Sources:
+  slurm.conf(5), AccountingStorageType, MinJobAge, JobCompType; Slurm's page on accounting.
+"""
 
 from __future__ import annotations
 
-from deploy.checks import accounting_rules, freeze_rules, node_rules, sharing_rules
-from deploy.checks.configuration import Advice, Configuration
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from deploy.checks.configuration import Advice, Configuration, Grade, release_of
+from foundation.slurm import Node, Partition
+
+LEAST_MIB = 1
+
+MOST_HEALTH_S = 60
+TIMEOUTS_A_STEP = 5
+"""``UnkillableStepTimeout`` is five times ``MessageTimeout`` by default since Slurm 24.05."""
+
+OLDEST, NEWEST, SLUID_SINCE = (21, 8), (26, 5), (26, 5)
+
+LEAST_AGE_S = 60
 
 
 def judge(found: Configuration) -> tuple[Advice, ...]:
     """Return what there is to say of each setting that matters, the good ones included."""
     return (
-        *sharing_rules.judge(found),
-        *freeze_rules.judge(found),
-        *node_rules.judge(found),
-        *accounting_rules.judge(found),
+        *_sharing(found),
+        *_freezing(found),
+        *_nodes(found),
+        *_accounting(found),
     )
+
+
+def _sharing(found: Configuration) -> Iterator[Advice]:
+    """Yield which jobs come to share a core, and whether they fit."""
+    yield _select(found)
+    yield _oversubscribe(found)
+    yield _memory_resource(found)
+    yield _default_memory(found)
+    yield _preempt(found)
+
+
+def _select(found: Configuration) -> Advice:
+    kind = found.value("SelectType")
+    good = kind in {"select/cons_tres", "select/cons_res"}
+    return Advice(
+        "select plugin",
+        Grade.GOOD if good else Grade.BAD,
+        kind,
+        "cores are handed out one by one"
+        if good
+        else "whole nodes are handed out: no two jobs come to share a core, and no core can be told",
+        "" if good else "SelectType=select/cons_tres",
+    )
+
+
+def _oversubscribe(found: Configuration) -> Advice:
+    shared = found.sharing
+    if not shared:
+        names = ", ".join(one.name for one in found.partitions[:3])
+        why = "no partition has cores that jobs may share: gangd has nothing to do"
+        write = "PartitionName=... OverSubscribe=FORCE:2"
+        return Advice("OverSubscribe", Grade.BAD, f"NO ({names})", why, write)
+    told = ", ".join(f"{one.name}={'FORCE' if one.forced else 'YES'}:{one.multiplicity}" for one in shared)
+    asked = [one for one in shared if not one.forced]
+    if asked:
+        why = "with YES only jobs that ask for it (sbatch --oversubscribe) share cores"
+        write = "\n".join(
+            f"PartitionName={one.name} ... OverSubscribe=FORCE:{one.multiplicity}" for one in asked
+        )
+        return Advice("OverSubscribe", Grade.WARNING, told, why, write)
+    return Advice("OverSubscribe", Grade.GOOD, told, "so many jobs may come to share a core")
+
+
+def _memory_resource(found: Configuration) -> Advice:
+    what, value = "memory as a resource", found.value("SelectTypeParameters")
+    words = found.words("SelectTypeParameters")
+    kinds = [word for word in words if word.startswith("CR_") and word.endswith("_MEMORY")]
+    if kinds:
+        return Advice(what, Grade.GOOD, value, "jobs share a core only where both fit into memory")
+    why = "jobs that do not fit into memory together are put together, and the kernel kills one"
+    return Advice(what, Grade.BAD, value or "not set", why, "SelectTypeParameters=CR_Core_Memory")
+
+
+def _default_memory(found: Configuration) -> Advice:
+    everywhere = found.number("DefMemPerCPU") or found.number("DefMemPerNode")
+    without = [one for one in found.sharing if not (one.default_memory or everywhere)]
+    if not without:
+        return Advice("DefMemPerCPU", Grade.GOOD, "set", "a job that asks for no memory gets its share")
+    write = "\n".join(
+        f"PartitionName={one.name} ... DefMemPerCPU={_share_mib(one, found.nodes)}" for one in without
+    )
+    why = "a job that asks for no memory gets all of its node's, and nobody comes to share its cores"
+    told = f"not set for {', '.join(one.name for one in without)}"
+    return Advice("DefMemPerCPU", Grade.BAD, told, why, write)
+
+
+def _share_mib(partition: Partition, nodes: Sequence[Node]) -> int:
+    """Return the memory of a CPU's job if all of the smallest node's CPUs have as many as they may."""
+    members = [one for one in nodes if one.name in set(partition.nodes)]
+    shares = [
+        one.memory_mib // (one.cores * one.threads_per_core * partition.multiplicity) for one in members
+    ]
+    return max(LEAST_MIB, min(shares, default=LEAST_MIB))
+
+
+def _preempt(found: Configuration) -> Advice:
+    modes = {"PreemptMode": found.words("PreemptMode")}
+    modes |= {f"of {one.name}": frozenset(one.preempt_mode.upper().split(",")) for one in found.partitions}
+    clashing = [where for where, words in modes.items() if words & {"GANG", "SUSPEND"}]
+    value = found.value("PreemptMode") or "OFF"
+    if not clashing:
+        return Advice("PreemptMode", Grade.GOOD, value, "Slurm freezes no jobs by itself")
+    why = "Slurm's own scheduler would freeze and thaw the jobs that gangd does: gangd does not start"
+    told = f"GANG or SUSPEND: {', '.join(clashing)}"
+    return Advice("PreemptMode", Grade.BAD, told, why, "PreemptMode=OFF")
+
+
+def _freezing(found: Configuration) -> Iterator[Advice]:
+    """Yield what has a clock that goes on while a job stands still."""
+    yield _message_timeout(found)
+    yield _kill_wait(found)
+    yield _unkillable(found)
+    yield _health_check(found)
+    yield _prolog(found)
+
+
+def _seconds(found: Configuration, key: str) -> tuple[float | None, str]:
+    seconds = found.number(key)
+    return seconds, "not told" if seconds is None else f"{seconds:g} s"
+
+
+def _message_timeout(found: Configuration) -> Advice:
+    seconds, told = _seconds(found, "MessageTimeout")
+    least = 2 * found.freeze_cap_s
+    if seconds is not None and seconds < least:
+        why = f"an srun that is frozen for {found.freeze_cap_s:g} s (freeze_cap_ms) may lose its step"
+        return Advice("MessageTimeout", Grade.BAD, told, why, f"MessageTimeout={max(10, round(least))}")
+    return Advice(
+        "MessageTimeout", Grade.GOOD, told, f"twice the longest freeze, {found.freeze_cap_s:g} s, or more"
+    )
+
+
+def _kill_wait(found: Configuration) -> Advice:
+    seconds, told = _seconds(found, "KillWait")
+    least = found.freeze_cap_s + found.lease_s
+    if seconds is not None and seconds < least:
+        why = f"a held job that is told to end may be let go {least:g} s later, and could not tidy up"
+        return Advice("KillWait", Grade.WARNING, told, why, "KillWait=30")
+    return Advice("KillWait", Grade.GOOD, told, "a job that is told to end has time to, though it was held")
+
+
+def _unkillable(found: Configuration) -> Advice:
+    seconds, told = _seconds(found, "UnkillableStepTimeout")
+    timeout_s = found.number("MessageTimeout") or 10
+    least, bad = TIMEOUTS_A_STEP * timeout_s, 2 * (found.freeze_cap_s + found.lease_s)
+    if seconds is None or seconds >= least:
+        return Advice("UnkillableStepTimeout", Grade.GOOD, told, "a slow end of a job drains no node")
+    grade = Grade.BAD if seconds < bad else Grade.WARNING
+    why = f"a step that ends slowly drains its node; {TIMEOUTS_A_STEP} x MessageTimeout is usual"
+    return Advice("UnkillableStepTimeout", grade, told, why, f"UnkillableStepTimeout={max(60, round(least))}")
+
+
+def _health_check(found: Configuration) -> Advice:
+    program, every_s = found.value("HealthCheckProgram"), found.number("HealthCheckInterval") or 0
+    told = f"{program or 'none'}, every {every_s:g} s" if every_s else program or "none"
+    if program and 0 < every_s <= MOST_HEALTH_S:
+        why = "runs where agent and guardian are both killed; it must call `gang-agent thaw --expired`"
+        return Advice("health check", Grade.GOOD, told, why)
+    why = "if agent and guardian are both killed, jobs stay held until somebody calls `gang-agent thaw`"
+    write = (
+        f"HealthCheckProgram={program or '/etc/slurm/gang-agent-health'}\n"
+        "HealthCheckInterval=30\nHealthCheckNodeState=ANY"
+    )
+    return Advice("health check", Grade.WARNING, told, why, write)
+
+
+def _prolog(found: Configuration) -> Advice:
+    prolog, flags = found.value("Prolog"), found.words("PrologFlags")
+    told = f"{prolog or 'none'}, flags {','.join(sorted(flags)).lower() or 'none'}"
+    if "SERIAL" in flags:
+        why = "prologs of one node wait for each other, and jobs that begin together begin one by one"
+        return Advice("prolog", Grade.WARNING, told, why, "PrologFlags=Alloc")
+    if prolog and not flags & {"ALLOC", "CONTAIN", "X11"}:
+        why = "the prolog runs at a node's first step, not when the job begins: the agent hears of it late"
+        return Advice("prolog", Grade.WARNING, told, why, "PrologFlags=Alloc")
+    if flags & {"CONTAIN", "X11"}:
+        return Advice(
+            "prolog", Grade.GOOD, told, "ssh logins that it takes in are held with the job (--extern)"
+        )
+    why = (
+        "the agent hears of a job at once"
+        if prolog
+        else "optional: deploy/slurm/gang-bell tells the agent at once"
+    )
+    return Advice("prolog", Grade.GOOD, told, why)
+
+
+def _nodes(found: Configuration) -> Iterator[Advice]:
+    """Yield how nodes find, bind and tell apart a job's processes."""
+    yield _version(found)
+    yield _proctrack(found)
+    yield _cgroup(found)
+    yield _job_folders(found)
+    yield _binding(found)
+    yield _gather(found)
+
+
+def _version(found: Configuration) -> Advice:
+    version, release = found.value("SLURM_VERSION"), found.release
+    others = Counter(
+        node.version for node in found.nodes if node.version and release_of(node.version) != release
+    )
+    told = f"slurmctld {version or 'not told'}"
+    if release is None or release < OLDEST:
+        return Advice("versions", Grade.BAD, told, "jobs are read as Slurm prints them from 21.08 on", "")
+    if others:
+        told += "".join(f", slurmd {other} on {count} nodes" for other, count in sorted(others.items()))
+        why = "fine while nodes are upgraded; cgroups of another release may have other names"
+        return Advice("versions", Grade.WARNING, told, why)
+    if release > NEWEST:
+        return Advice(
+            "versions", Grade.WARNING, told, f"newer than what is known, {NEWEST[0]}.{NEWEST[1]:02}"
+        )
+    return Advice("versions", Grade.GOOD, told, "known")
+
+
+def _proctrack(found: Configuration) -> Advice:
+    kind = found.value("ProctrackType")
+    if kind == "proctrack/cgroup":
+        return Advice("process tracking", Grade.GOOD, kind, "a job's processes are held all at once")
+    why = (
+        "without cgroups of Slurm's jobs are stopped one process after the other, by signals, and can see it"
+    )
+    return Advice(
+        "process tracking", Grade.WARNING, kind or "not told", why, "ProctrackType=proctrack/cgroup"
+    )
+
+
+def _cgroup(found: Configuration) -> Advice:
+    plugin, wants = found.value("CgroupPlugin"), found.value("ProctrackType") == "proctrack/cgroup"
+    if wants and plugin in {"disabled", "cgroup/disabled"}:
+        why = "Slurm makes no cgroups, so there is nothing to hold a job by"
+        return Advice("cgroup", Grade.BAD, plugin, why, "CgroupPlugin=autodetect    # cgroup.conf")
+    if found.value("IgnoreSystemd").lower() == "yes" and plugin == "cgroup/v2":
+        why = "slurmd makes its folders itself: a restart of systemd may move them"
+        return Advice(
+            "cgroup", Grade.WARNING, f"{plugin}, IgnoreSystemd=yes", why, "IgnoreSystemd=no    # cgroup.conf"
+        )
+    return Advice(
+        "cgroup", Grade.GOOD, plugin or "not told", "`osub doctor` on a node says what it can be held by"
+    )
+
+
+def _job_folders(found: Configuration) -> Advice:
+    release, value = found.release, found.value("CgroupJobIdPaths").lower()
+    if release is None or release < SLUID_SINCE:
+        return Advice("names of job folders", Grade.GOOD, "by number", "as all Slurm before 26.05")
+    if value in {"yes", "true", "1"}:
+        return Advice("names of job folders", Grade.GOOD, "CgroupJobIdPaths=yes", "by number")
+    why = "folders are named by SLUID; whose one is, is read from the title of its slurmstepd"
+    told = "by SLUID"
+    return Advice("names of job folders", Grade.WARNING, told, why, "CgroupJobIdPaths=yes    # cgroup.conf")
+
+
+def _binding(found: Configuration) -> Advice:
+    plugins, confines = found.words("TaskPlugin"), found.value("ConstrainCores").lower() == "yes"
+    told = f"TaskPlugin={found.value('TaskPlugin')}, ConstrainCores={'yes' if confines else 'no'}"
+    if "TASK/AFFINITY" in plugins or ("TASK/CGROUP" in plugins and confines):
+        return Advice("binding", Grade.GOOD, told, "a job runs on the cores that Slurm gave it")
+    why = "jobs run on any core of their node, not on those that Slurm says they share"
+    write = "TaskPlugin=task/cgroup,task/affinity\nConstrainCores=yes    # cgroup.conf"
+    return Advice("binding", Grade.WARNING, told, why, write)
+
+
+def _gather(found: Configuration) -> Advice:
+    kind, plugin = found.value("JobAcctGatherType"), found.value("CgroupPlugin")
+    if plugin == "cgroup/v1" and kind != "jobacct_gather/cgroup":
+        why = "CPU time is summed over processes: of those that end between two looks it is missed"
+        return Advice("CPU time", Grade.WARNING, kind, why, "JobAcctGatherType=jobacct_gather/cgroup")
+    return Advice("CPU time", Grade.GOOD, kind or "not told", "what a job uses is told by its cgroup")
+
+
+def _accounting(found: Configuration) -> Iterator[Advice]:
+    """Yield who may move ends, and how long outcomes are known."""
+    yield _storage(found)
+    yield _age(found)
+
+
+def _has_database(found: Configuration) -> bool:
+    return found.value("AccountingStorageType") == "accounting_storage/slurmdbd"
+
+
+def _storage(found: Configuration) -> Advice:
+    kind = found.value("AccountingStorageType") or "accounting_storage/none"
+    if _has_database(found):
+        why = "gangd's user may be an operator, and move ends of held jobs"
+        return Advice("accounting", Grade.GOOD, kind, why)
+    why = "only root and Slurm's user may move ends of held jobs: run gangd as one, or move_ends = false"
+    return Advice("accounting", Grade.WARNING, kind, why, "AccountingStorageType=accounting_storage/slurmdbd")
+
+
+def _age(found: Configuration) -> Advice:
+    seconds = found.number("MinJobAge")
+    told = "not told" if seconds is None else f"MinJobAge={seconds:g} s"
+    logged = found.value("JobCompType") == "jobcomp/filetxt"
+    if _has_database(found) or logged or seconds is None or seconds >= LEAST_AGE_S:
+        return Advice("finished jobs", Grade.GOOD, told, "what came of a job is known when it is asked for")
+    why = "slurmctld forgets what came of a job before a replay, or anybody, asks"
+    return Advice("finished jobs", Grade.WARNING, told, why, "MinJobAge=300\nJobCompType=jobcomp/filetxt")

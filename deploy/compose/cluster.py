@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from deploy.compose.containers import Container, last_words, list_containers, of_role
+from deploy.compose.containers import Container, last_words, list_containers, of_role, take_down
 from deploy.compose.engine import Engine, EngineName, checked, find_engine, last_word
 from deploy.compose.image import base_of, ensure_images
 from deploy.compose.inside.naming import find_name
@@ -31,7 +31,6 @@ from deploy.compose.plan import (
     node_memory_mib,
     up_words,
 )
-from deploy.compose.removal import take_down
 from deploy.compose.state import FILE, ComposeState, decode_state, read_compose_state, write_compose_state
 from deploy.compose.watchers import choose_watchers
 from deploy.local.cluster import Ended

@@ -16,16 +16,22 @@ from pathlib import Path
 import msgspec
 
 from deploy.local.belongings import FolderName
-from deploy.local.commands import munged_command, slurm_commands
-from deploy.local.conf import cgroup_conf, slurm_conf
-from deploy.local.daemons import Daemon, find_process, start_daemon
+from deploy.local.daemons import (
+    Daemon,
+    find_process,
+    start_daemon,
+    wait_for_agents,
+    wait_for_nodes,
+    wait_for_port,
+    wait_for_socket,
+)
 from deploy.local.down import take_down
 from deploy.local.gang import gang_daemons, prepare_gang
 from deploy.local.home import Home, take_home
 from deploy.local.host import Host, look_at_host
 from deploy.local.layout import checked_path, make_layout, names_of
 from deploy.local.members import MARK, is_daemon, kin_of, living_members
-from deploy.local.ready import wait_for_agents, wait_for_nodes, wait_for_port, wait_for_socket
+from deploy.local.slurm_setup import cgroup_conf, munged_command, slurm_commands, slurm_conf
 from deploy.local.state import ClusterState, read_own_state, require_state, write_state
 from deploy.shape import Gang, Shape, pin_cpus
 from foundation.errors import ClusterError, OsubError, OutputError

@@ -1,22 +1,33 @@
-"""Starting, recognising and ending the daemons of an embedded cluster.
+"""Starting, recognising and ending the daemons of an embedded cluster; waiting until they take jobs.
 
 A daemon is started in the foreground in a session of its own, so that its pid is known at once. It
 is recognised later by pid *and* start time, in ticks since the host's start, so that neither a pid that the
-kernel has given to somebody else nor a clock that was set leads astray.
+kernel has given to somebody else nor a clock that was set leads astray. Where one does not come up, its own
+last words say why.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import psutil
 
+from deploy.local.gang import agents_joined
+from deploy.local.layout import Layout
 from deploy.local.processes import end, pin, read_facts
+from foundation.errors import ClusterError
+from foundation.slurm import CommandSlurm
+from foundation.slurm.reading.record_faults import SlurmUnreachableError
+
+_DEADLINE_S = 60.0
+_POLL_S = 0.02
 
 
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,3 +74,72 @@ def end_daemons(daemons: Iterable[Daemon], within_s: float) -> None:
     """End daemons: SIGTERM, and SIGKILL for what is left after ``within_s`` seconds."""
     pinned = [found for daemon in daemons if (found := pin(daemon.pid, daemon.start_ticks)) is not None]
     end(pinned, within_s, politely=True)
+
+
+def wait_for_socket(layout: Layout, munged: Daemon) -> None:
+    """Wait until munged takes connections; raises ClusterError where it died or takes too long."""
+
+    def answers() -> bool:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            try:
+                probe.connect(str(layout.munge_socket))
+            except OSError:
+                return False
+            return True
+
+    _wait(layout, [munged], answers, "munged takes no connections")
+
+
+def wait_for_port(layout: Layout, daemons: Sequence[Daemon]) -> None:
+    """Wait until slurmctld takes connections (asking it earlier costs a client many seconds)."""
+
+    def answers() -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", layout.controller_port), timeout=1.0).close()
+        except OSError:
+            return False
+        return True
+
+    _wait(layout, daemons, answers, "slurmctld takes no connections")
+
+
+def wait_for_nodes(layout: Layout, daemons: Sequence[Daemon], client: CommandSlurm) -> None:
+    """Wait until every node has registered and can take jobs."""
+
+    def all_up() -> bool:
+        try:
+            nodes = client.nodes()
+        except SlurmUnreachableError:
+            return False
+        return len(nodes) == len(layout.nodes) and all(node.is_up for node in nodes)
+
+    _wait(layout, daemons, all_up, "not every node came up")
+
+
+def wait_for_agents(layout: Layout, daemons: Sequence[Daemon]) -> None:
+    """Wait until the gang controller has heard from every node's agent."""
+    _wait(layout, daemons, lambda: agents_joined(layout), "not every gang agent joined its controller")
+
+
+def _wait(layout: Layout, daemons: Sequence[Daemon], done: Callable[[], bool], complaint: str) -> None:
+    deadline = time.monotonic() + _DEADLINE_S
+    while not done():
+        for daemon in daemons:
+            if find_process(daemon) is None:
+                raise ClusterError(f"{daemon.role} ended at once: {last_words(layout, daemon.role)}")
+        if time.monotonic() > deadline:
+            raise ClusterError(f"{complaint} after {_DEADLINE_S:g} s; see {layout.logs}")
+        time.sleep(_POLL_S)
+
+
+def last_words(layout: Layout, role: str) -> str:
+    """Return the last error, else the last line, that a daemon logged."""
+    name = role.replace(" ", "-")
+    lines: list[str] = []
+    for path in (layout.logs / f"{name}.log", layout.logs / f"{name}.out"):
+        if path.exists():
+            lines += [line for line in path.read_text(errors="replace").splitlines() if line.strip()]
+    faults = [line for line in lines if "fatal" in line or "Error:" in line or "already in use" in line]
+    last = (faults or lines or ["it logged nothing"])[-1].strip()
+    why = [line.partition("error: ")[2] for line in lines if "Parsing error" in line]
+    return f"{last} ({why[-1].strip()})" if why else last

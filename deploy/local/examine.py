@@ -16,8 +16,7 @@ from typing import Literal
 import msgspec
 import psutil
 
-from deploy.local.busy import CALM, busy_share
-from deploy.local.host import CgroupVersion, find_program, usable_cgroup
+from deploy.local.host import CALM, CgroupVersion, busy_share, find_program, usable_cgroup
 from deploy.shape import natural_shape
 
 

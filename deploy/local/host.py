@@ -1,4 +1,8 @@
-"""What this host offers an embedded cluster: Slurm's programs, CPUs, memory, a cgroup freezer."""
+"""What this host offers an embedded cluster, and how busy it is.
+
+Slurm's programs, CPUs, memory, a cgroup freezer; and whether others use the CPUs, before something is
+measured.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,8 @@ import pwd
 import re
 import shutil
 import socket
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,11 +20,16 @@ from pathlib import Path
 
 import psutil
 
+from foundation.cpu_time import CpuTime, cpu_time
 from foundation.errors import HostError
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scancel", "scontrol", "srun", "taskset", "nice")
 _PACKAGES = "slurmctld slurmd slurm-client munge util-linux"
 _SBIN = "/usr/sbin:/sbin:/usr/local/sbin"
+
+LOOK_S = 0.4
+CALM = 0.2
+"""Others that use up to this share of the CPUs change what is measured by less than the host's own drift."""
 
 
 class CgroupVersion(StrEnum):
@@ -121,3 +131,28 @@ def usable_cgroup(root: Path = Path("/sys/fs/cgroup")) -> CgroupVersion:
     if (root / "cgroup.controllers").exists() and os.access(root, os.W_OK):
         return CgroupVersion.V2
     return CgroupVersion.NONE
+
+
+def busy_share(over_s: float = LOOK_S, read: Callable[[], CpuTime | None] = cpu_time) -> float | None:
+    """Return the share of the host's CPU time that is used in the next ``over_s`` seconds, or stolen in them.
+
+    None where the kernel does not tell.
+    """
+    before = read()
+    time.sleep(over_s)
+    after = read()
+    if before is None or after is None:
+        return None
+    passed = after.since(before)
+    return (passed.used_s + passed.steal_s) / passed.whole_s if passed.whole_s > 0 else None
+
+
+def busy_warning() -> str | None:
+    """Return what to say where others use this host's CPUs now; None where it is calm."""
+    share = busy_share()
+    if share is None or share <= CALM:
+        return None
+    return (
+        f"this host is busy: others use {share:.0%} of its CPUs now (load {os.getloadavg()[0]:.1f}); what is "
+        "measured meanwhile is of them, too"
+    )

@@ -14,8 +14,7 @@ from analysis.metrics import RunMetrics
 from analysis.report import write_report
 from analysis.verdict import Verdict, verdict_of
 from deploy.local import natural_shape
-from deploy.local.busy import busy_warning
-from deploy.local.host import look_at_host
+from deploy.local.host import busy_warning, look_at_host
 from foundation.records import Run, load_run
 from osub.demo.run import (
     SETTINGS,

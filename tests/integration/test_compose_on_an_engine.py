@@ -20,9 +20,8 @@ from typing import Any
 import pytest
 
 from deploy.compose.cluster import ComposeCluster, Options
-from deploy.compose.containers import list_containers, list_others, of_role
+from deploy.compose.containers import FREEZER, list_containers, list_others, of_role
 from deploy.compose.engine import Engine, EngineName
-from deploy.compose.removal import FREEZER
 from deploy.local import Gang, Hold, LocalCluster, Shape
 from tests.fixtures.container_engine import Daemon, docker_engine, make_base
 from tests.fixtures.golden import small

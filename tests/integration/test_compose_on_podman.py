@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 from deploy.compose.cluster import ComposeCluster, Options
-from deploy.compose.containers import list_containers, list_others, of_role
+from deploy.compose.containers import FREEZER, list_containers, list_others, of_role
 from deploy.compose.engine import Engine, EngineName
-from deploy.compose.removal import FREEZER
 from deploy.shape import Gang, Hold, Shape
 from tests.fixtures.container_engine import podman_engine
 from tests.integration.conftest import empty_folder

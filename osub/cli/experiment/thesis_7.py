@@ -84,8 +84,7 @@ def thesis_7(
     same call goes on with a study that was interrupted, and shows a finished one again.
     """
     from deploy.local import natural_shape
-    from deploy.local.busy import busy_warning
-    from deploy.local.host import look_at_host
+    from deploy.local.host import busy_warning, look_at_host
     from osub.physical.study import Asked, PhysicalStudy, cached_log
 
     check_free(html, force, makes_folder=True)

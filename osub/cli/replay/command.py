@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from deploy.local.busy import busy_warning
+from deploy.local.host import busy_warning
 from deploy.local.state import ClusterState
 from deploy.local.watch import HostWatch
 from foundation.errors import ClusterError, InputError, UsageError

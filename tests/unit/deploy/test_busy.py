@@ -8,8 +8,8 @@ from typing import NamedTuple
 import psutil
 import pytest
 
-from deploy.local import busy
-from deploy.local.busy import busy_share, busy_warning
+from deploy.local import host
+from deploy.local.host import busy_share, busy_warning
 from foundation.cpu_time import CpuTime, cpu_time
 
 
@@ -63,7 +63,7 @@ def test_a_counter_that_steps_back_is_no_time() -> None:
 
 
 def test_only_a_busy_host_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    for share, warned in ((None, False), (0.0, False), (busy.CALM, False), (0.5, True)):
-        monkeypatch.setattr(busy, "busy_share", lambda share=share: share)
+    for share, warned in ((None, False), (0.0, False), (host.CALM, False), (0.5, True)):
+        monkeypatch.setattr(host, "busy_share", lambda share=share: share)
         assert (busy_warning() is not None) == warned
     assert "others use 50% of its CPUs" in str(busy_warning())

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from deploy.local.down import mapped_segments, remove_ledgers, remove_segments
 from deploy.local.layout import Names
 from deploy.local.members import Kin, find_members
 from deploy.local.processes import Facts, Pinned, end, pin, read_facts
-from deploy.local.shared_memory import mapped_segments, remove_ledgers, remove_segments
 
 ME, OTHER = 1000, 1001
 KIN = Kin(Names("abcde"), (Path("/home/me/c"), Path("/tmp/osub-1")), (Path("/dev/shm/gangd-1000-x"),), ME)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from deploy.local.cgroups import node_cgroups, remove_all
-from deploy.local.conf import cgroup_conf, slurm_conf
 from deploy.local.host import CgroupVersion, Host, _host_name, _user_name, usable_cgroup
 from deploy.local.layout import free_ports, make_layout
+from deploy.local.slurm_setup import cgroup_conf, slurm_conf
 from deploy.shape import Gang, Queues, Shape, natural_shape, pin_cpus
 from foundation.errors import HostError, UsageError
 
