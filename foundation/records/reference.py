@@ -10,38 +10,69 @@ import polars as pl
 
 from foundation.records.columns import TABLES, Column, Table, columns_of
 from foundation.records.placement import PLACEMENT_DTYPE
+from foundation.records.row_types import JobRecord
 from foundation.records.run_info import SCHEMA_VERSION, GangSettings, HostInfo, RunInfo
 
 _INTRODUCTION = f"""# Record reference
 
-A run, real or simulated, leaves one folder, the RUN. Everything that osub prints or draws about a run is
-computed from it; derived values (waiting time, slowdown, ...) are never stored.
+A run, real or simulated, leaves one folder, the RUN. Everything that osub prints or draws of a run is
+computed from it, so whatever reads Parquet can compute more.
 
-This page is generated from the code: `python -m foundation.records.reference > docs/records.md`.
-Schema version {SCHEMA_VERSION}.
+```python
+import polars as pl
+
+jobs = pl.read_parquet("RUN/jobs.parquet")
+waits = jobs.select("trace_job", wait_s=pl.col("start_s") - pl.col("submit_s"))
+```
+
+`osub.load("RUN")` reads all of it and adds waits, slowdowns and degradation ([From Python](python.md)).
 
 | file | what it holds |
 | --- | --- |
-| `run.json` | what ran where |
+| [`run.json`](#runjson) | what ran where |
 | `trace.swf.gz` | the trace that was replayed or simulated, after every transformation |
-| `jobs.parquet` | one row a job, ordered by `trace_job` |
-| `allocations.parquet` | who held what, and when; simulated: only where that changes while a job lives |
-| `slices.parquet` | time slices, long form; only under a gang scheduler whose slices are known |
-| `host.parquet` | who used the CPUs of an embedded cluster's host, a row a second; else none |
+| [`jobs.parquet`](#jobsparquet) | one row a job, ordered by `trace_job` |
+| [`allocations.parquet`](#allocationsparquet) | who held what, and when; simulated: where that changes |
+| [`slices.parquet`](#slicesparquet) | time slices, long form; where a gang scheduler tells them |
+| [`host.parquet`](#hostparquet) | who used an embedded cluster's host, a row a second |
 | `log.jsonl` | events, one JSON object a line: `at` (UTC), `kind`, and what belongs to the kind |
 
-Rules for all of them:
+## Rules for all of them
 
-* Seconds count from the run's first due time, in the run's own time (`speedup` divides the trace's).
-* What is not known is null. No number stands for it; -1 is refused.
-* Numbers are finite. Types are exact. A column that is not listed here is an error, on write and on read.
-* While a run goes on, rows are in `jobs.journal` (a job and its allocations are one entry, of which the last
-  counts), `slices.journal` and `host.journal`. A killed run keeps them, and `--resume` goes on from
-  there. `jobs.parquet` appears last: a RUN that has it is finished.
-* The same rows give the same bytes of `jobs.parquet`.
+| | |
+| --- | --- |
+| seconds | count from the run's first due time, in the run's own time (`speedup` divides the trace's) |
+| not known | is null. No number stands for it; -1 is refused |
+| derived values | waiting time, slowdown and the like are never stored |
+| numbers | are finite; types are exact |
+| a column that is not listed here | is an error, on write and on read |
+| the same rows | give the same bytes of `jobs.parquet` |
+
+**While a run goes on**, rows are in `jobs.journal`, `slices.journal` and `host.journal`. A job and its
+allocations are one entry there, of which the last counts. A killed run keeps them, and `--resume` goes on
+from there. `jobs.parquet` appears last: a RUN that has it is finished.
+
+This page is made of the code: `python -m foundation.records.reference > docs/records.md`.
+Schema version {SCHEMA_VERSION}.
 """
 
 _TYPES = {pl.Int64: "int64", pl.Float64: "float64", pl.String: "string"}
+_TIMES = (
+    "![A job is due, enters the queue, waits, runs, is frozen for some stretches, and ends]"
+    "(pictures/times.svg)\n"
+)
+GROUPS = {
+    "job_id": "Which job",
+    "nodes": "What it asks for",
+    "due_s": "When",
+    "requested_s": "How long it should take",
+    "cpu_s": "What it had",
+    "state": "How it ended",
+    "notice_s": "Notice, set-up and waste",
+    "steps": "Its steps",
+    "min_nodes": "Its sizes, if it is malleable",
+}
+"""Headings of the long table, each before the column with which it begins."""
 
 
 def reference() -> str:
@@ -71,12 +102,33 @@ def _struct(title: str, struct: type[msgspec.Struct]) -> Iterator[str]:
 def _table(table: Table) -> Iterator[str]:
     yield f"## `{table.file_name}`\n"
     yield f"{_summary(table.row)}\n"
-    yield "| column | type | unit | null | meaning |"
-    yield "| --- | --- | --- | --- | --- |"
-    for column in table.columns:
-        kind = "list of (`node`, `cores`)" if column.dtype == PLACEMENT_DTYPE else _TYPES[column.dtype]  # type: ignore[index]
-        yield f"| `{column.name}` | {kind} | {_unit(column)} | {_null(column)} | {_meaning(column)} |"
-    yield ""
+    is_long = table.row is JobRecord
+    if is_long:
+        yield _TIMES
+    for title, columns in _groups(table.columns) if is_long else (("", table.columns),):
+        if title:
+            yield f"### {title}\n"
+        yield "| column | type | unit | null | meaning |"
+        yield "| --- | --- | --- | --- | --- |"
+        yield from map(_row, columns)
+        yield ""
+
+
+def _groups(columns: Iterable[Column]) -> Iterator[tuple[str, list[Column]]]:
+    """Return the columns of the long table under their headings."""
+    title, group = "", list[Column]()
+    for column in columns:
+        if column.name in GROUPS:
+            if group:
+                yield title, group
+            title, group = GROUPS[column.name], []
+        group.append(column)
+    yield title, group
+
+
+def _row(column: Column) -> str:
+    kind = "list of (`node`, `cores`)" if column.dtype == PLACEMENT_DTYPE else _TYPES[column.dtype]  # type: ignore[index]
+    return f"| `{column.name}` | {kind} | {_unit(column)} | {_null(column)} | {_meaning(column)} |"
 
 
 def _summary(struct: type[msgspec.Struct]) -> str:

@@ -196,9 +196,9 @@ class AllocationRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         AllocationCause,
         Meta(
             description="What the stretch began with. `start`: the job's first start. `resize`: the same life"
-            " goes on with other cores. The others begin a new life: after the job was put back to the queue"
-            " to start from nothing (`requeue`), after it was preempted (`preemption`; suspended, too), or"
-            " from a checkpoint that it had made (`checkpoint`)."
+            " goes on with other cores. The others begin a new life. `requeue`: the job was put back to the"
+            " queue, to start from nothing. `preemption`: it was preempted, or suspended. `checkpoint`: it goes"
+            " on from one that it had made."
         ),
     ]
     setup_s: Annotated[

@@ -64,14 +64,25 @@ def complaint(words: list[str]) -> str | None:
         name = word.partition("=")[0]
         if re.fullmatch(r"--[a-z][a-z-]*", name) and name not in known:
             return f"{command.name} has no option {name}"
-    return None
+    return None if isinstance(command, click.Group) else too_many(command, rest)
+
+
+def too_many(command: click.Command, words: list[str]) -> str | None:
+    """Return which word of a command that is written out nothing takes, or ``None``."""
+    if any(STANDS_FOR.search(word) for word in words):
+        return None
+    try:
+        _, left, _ = command.make_parser(click.Context(command)).parse_args(list(words))
+    except click.UsageError as error:
+        return error.format_message()
+    return f"{command.name} takes no further word {left[0]}" if left else None
 
 
 def test_the_pages_show_commands() -> None:
     assert sum(1 for page in PAGES for _ in commands(page.read_text(encoding="utf-8"))) > 100
 
 
-@pytest.mark.parametrize("words", ["osub replya x", "osub replay x --clustre c"])
+@pytest.mark.parametrize("words", ["osub replya x", "osub replay x --clustre c", "osub replay x y"])
 def test_a_command_that_is_not_there_is_found(words: str) -> None:
     assert complaint(words.split()) is not None
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from subprocess import run
 
 from foundation.records.columns import TABLES, columns_of
-from foundation.records.reference import reference
+from foundation.records.reference import GROUPS, reference
 from foundation.records.run_info import GangSettings, HostInfo, RunInfo
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "records.md"
@@ -26,3 +26,10 @@ def test_every_column_and_field_has_a_meaning() -> None:
 def test_reading_records_does_not_load_the_charts() -> None:
     program = "import sys, foundation.records; sys.exit('plotly' in sys.modules or 'jinja2' in sys.modules)"
     assert run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_every_heading_of_the_long_table_begins_with_its_column() -> None:
+    text = reference()
+    for column, title in GROUPS.items():
+        _, _, rows = text.partition(f"### {title}\n\n| column |")
+        assert rows.splitlines()[2].startswith(f"| `{column}` |")
