@@ -197,8 +197,8 @@ class AllocationRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         Meta(
             description="What the stretch began with. `start`: the job's first start. `resize`: the same life"
             " goes on with other cores. The others begin a new life. `requeue`: the job was put back to the"
-            " queue, to start from nothing. `preemption`: it was preempted, or suspended. `checkpoint`: it goes"
-            " on from one that it had made."
+            " queue, to start from nothing. `preemption`: it was preempted, or suspended. `checkpoint`: it"
+            " goes on from one that it had made."
         ),
     ]
     setup_s: Annotated[

@@ -68,13 +68,13 @@ def complaint(words: list[str]) -> str | None:
 
 
 def too_many(command: click.Command, words: list[str]) -> str | None:
-    """Return which word of a command that is written out nothing takes, or ``None``."""
+    """Return which word of a command nothing takes, or ``None``; a sentence may name an option alone."""
     if any(STANDS_FOR.search(word) for word in words):
         return None
     try:
         _, left, _ = command.make_parser(click.Context(command)).parse_args(list(words))
-    except click.UsageError as error:
-        return error.format_message()
+    except click.BadOptionUsage:
+        return None
     return f"{command.name} takes no further word {left[0]}" if left else None
 
 
