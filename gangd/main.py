@@ -16,7 +16,6 @@ from foundation.slurm import CommandSlurm
 from foundation.slurm.apart.client import ApartSlurm
 from foundation.slurm.calling.conf_file import check_conf
 from foundation.slurm.hosts import expand_hosts
-from gangd.controller.calm_memory import calm_collector
 from gangd.controller.controller_loop import ControllerLoop
 from gangd.controller.lead.standby import take_the_lead
 from gangd.controller.site.controller_config import Config, load_config
@@ -25,7 +24,7 @@ from gangd.controller.site.sayings import policy_of
 from gangd.curve_keys import SHARED_AGENT, load_controller_keys, make_keys
 from gangd.monitor.hand_out import handed_out
 from gangd.monitor.metrics_table import CONTROLLER
-from gangd.openfiles import allow_open_files
+from gangd.process_setup import allow_open_files, calm_collector
 from gangd.wire.sockets import ControllerSockets
 
 log = logging.getLogger("gangd")

@@ -13,12 +13,11 @@ from foundation.errors import HostError, OsubError
 from foundation.notify import Notifier
 from gangd.agent.agenda import Agenda, Item
 from gangd.agent.agent_metrics import AgentMetrics, Told
-from gangd.agent.host.inotify_watch import FolderWatch
 from gangd.agent.jsonlog import JsonLog
+from gangd.agent.linux_host import FolderWatch
 from gangd.agent.mind import Node
 from gangd.agent.sight.bell import Bell
-from gangd.agent.sight.census import SLACK_NS, Census
-from gangd.agent.sight.unseen import Unseen
+from gangd.agent.sight.census import SLACK_NS, Census, Unseen
 from gangd.agent.switching.switch_thread import SwitchThread
 from gangd.agent.talk.controller_lines import Lines
 from gangd.agent.talk.conversation import GOOD_NEWS

@@ -20,15 +20,16 @@ from gangd.agent.agent_metrics import AgentMetrics
 from gangd.agent.agent_options import KEYS_DIR
 from gangd.agent.decide import Limits
 from gangd.agent.hammer import state_files, thaw_recorded
-from gangd.agent.host.inotify_watch import FileWatch, FolderWatch
-from gangd.agent.host.realtime import (
+from gangd.agent.jsonlog import JsonLog
+from gangd.agent.linux_host import (
     SWITCH_PRIORITY,
+    FileWatch,
+    FolderWatch,
     name_thread,
     prepare_process,
     rest_collector,
     set_fifo,
 )
-from gangd.agent.jsonlog import JsonLog
 from gangd.agent.mind import Node
 from gangd.agent.native import NativeSwitch, load
 from gangd.agent.sight.bell import Bell, bell_name
@@ -44,8 +45,8 @@ from gangd.agent.talk.conversation import Conversation
 from gangd.agent.talk.reach import Asked, Reach, read_reach
 from gangd.agent.talk.slicebook import SliceBook
 from gangd.agent.ways import Ways
-from gangd.freezer.dry_freezer import DryFreezer
 from gangd.freezer.freezer_choice import Choice, choose, make_freezer
+from gangd.freezer.harmless_freezers import DryFreezer
 from gangd.freezer.holder import Holder
 from gangd.freezer.procfs import boot_id
 from gangd.guardian.place import discard, make_private, state_path
@@ -56,7 +57,7 @@ from gangd.hold.yielder_choice import Slurm, Way, choose_way, make_yielder
 from gangd.monitor.address import Address
 from gangd.monitor.hand_out import handed_out
 from gangd.monitor.metrics_table import AGENT
-from gangd.openfiles import allow_open_files
+from gangd.process_setup import allow_open_files
 from gangd.wire import Hello
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gangd.agent.host.linux_calls import Alarm
+from gangd.agent.linux_host import Alarm
 from gangd.freezer.holder import Account, Write
 from gangd.guardian.statefile import StateFile, Word
 

@@ -1,28 +1,27 @@
 """The slices of this node as they pass: which one runs, what was switched, which switches come.
 
-Slices that are over are closed here, with samples of what jobs did in them; those to come are prepared up to
-the next look, and one more (``prepare``).
+Slices that are over are closed here, with samples of what jobs did in them (``sample_slices``); those to come
+are prepared up to the next look, and one more (``prepare``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gangd.agent.agenda import Agenda, Item
 from gangd.agent.decide import Limits, Situation
 from gangd.agent.sight.job_meters import JobMeters
 from gangd.agent.sight.second_look import Checks
-from gangd.agent.sight.slice_samples import sample_slices
 from gangd.agent.sight.steps import StepTable
-from gangd.agent.switching.planned_switches import Applied
+from gangd.agent.switching.planned_switches import Applied, switches_to_look
 from gangd.agent.switching.switch_thread import Switch, Switched
-from gangd.agent.switching.switches_to_look import switches_to_look
 from gangd.agent.talk.conversation import Conversation
 from gangd.agent.talk.slicebook import SliceBook
 from gangd.agent.ways import Ways
 from gangd.freezer.holder import Did
 from gangd.wire import JobSample
 from gangd.wire.cadence import next_look
+from gangd.wire.timeline import Timeline
 
 LOOK_AFTER_NS = 8_000_000
 """Looks begin so long after a switch: a frozen task needs its core once more to stand still."""
@@ -201,3 +200,54 @@ class Turns:
         for outcome in applied.outcomes:
             if outcome.did is Did.FAILED:
                 self._book.on_fault("write_failed", f"step {outcome.key}: {outcome.text}", outcome.key.job)
+
+
+def sample_slices(
+    ended: Sequence[Switched | None],
+    timeline: Timeline,
+    yielding: frozenset[int],
+    meters: JobMeters,
+    read: Callable[[int], dict[str, int]],
+    now_ns: int,
+    begun_ns: int | None = None,
+) -> dict[int, list[JobSample]]:
+    """Read the jobs that the schedule names and that were not frozen throughout.
+
+    What a job did while it ran goes to the last slice in which it ran, what was left to it while it yielded
+    to the last one in which it was held.
+
+    Parameters
+    ----------
+    ended
+        Switches that began the slices, oldest first; None for a slice that nobody switched to.
+    timeline
+        The schedule.
+    yielding
+        Jobs that yield when they are held.
+    meters, read
+        Meters, and what reads the accounting cgroups of a job.
+    begun_ns
+        When the slice that runs now began; None if none does.
+
+    Returns
+    -------
+    dict
+        Samples by place in ``ended``.
+    """
+    ran: dict[int, int] = {}
+    yielded: dict[int, int] = {}
+    for place, switched in enumerate(ended):
+        if switched is not None:
+            named = timeline.jobs(switched.prepared.number)
+            ran |= dict.fromkeys(named - switched.held, place)
+            yielded |= dict.fromkeys(named & switched.held & yielding, place)
+    samples: dict[int, list[JobSample]] = {}
+    for job in sorted(ran.keys() | yielded.keys()):
+        if not meters.due(job, now_ns):
+            continue
+        found = meters.sample(job, read(job), now_ns, begun_ns)
+        if found.own is not None:
+            samples.setdefault(ran.get(job, yielded.get(job, 0)), []).append(found.own)
+        if found.leftover is not None:
+            samples.setdefault(yielded.get(job, ran.get(job, 0)), []).append(found.leftover)
+    return samples

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from foundation.errors import UsageError
 from gangd.freezer.cgroup_freezer import CgroupFreezer
+from gangd.freezer.harmless_freezers import RecordingFreezer
 from gangd.freezer.holder import Holder, Ledger
-from gangd.freezer.recording_freezer import RecordingFreezer
 from gangd.freezer.signal_freezer import SignalFreezer
 from gangd.freezer.tree import CGROUP1, CGROUP2
 

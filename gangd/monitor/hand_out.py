@@ -56,8 +56,7 @@ def handed_out(
     if address is None:
         yield None
         return
-    from gangd.monitor.exposition import Exposition
-    from gangd.monitor.metrics_server import MetricsServer, Pages
+    from gangd.monitor.metrics_server import Exposition, MetricsServer, Pages
 
     secret = None if token is None else read_token(token)
     pages = Pages(Exposition(table, source.figures).page, source.health, secret)

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from gangd.controller.calm_memory import calm_collector
 from gangd.controller.nodes.fanout import Fanout
 from gangd.controller.nodes.uplink import Times, Uplink
 from gangd.core import (
@@ -30,6 +29,7 @@ from gangd.core import (
     SlurmSnapshot,
     Tick,
 )
+from gangd.process_setup import calm_collector
 from gangd.wire import (
     Bounds,
     Controller,

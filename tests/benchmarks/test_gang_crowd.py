@@ -18,12 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from gangd.controller.calm_memory import calm_collector
 from gangd.controller.nodes.fanout import Fanout
 from gangd.controller.site.controller_config import Config
 from gangd.controller.site.sayings import policy_of
 from gangd.controller.site.slurm_view import ClusterView
 from gangd.core import AgentJoined, CoreMap, Exempt, GangScheduler, Publish, SlurmChanges, SlurmSnapshot, Tick
+from gangd.process_setup import calm_collector
 from gangd.wire import Bounds, Controller, encode_down
 from tests.fixtures.bench import record
 from tests.fixtures.gang_crowd_run import CrowdRun, Plan, Use, share

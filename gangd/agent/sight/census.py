@@ -4,8 +4,8 @@
 ssh without ``pam_slurm_adopt``, a daemon that escaped). They run on the cores of whoever owns the slice. The
 agent never touches them; it tells the administrator.
 
-*Stepds* are the slurmstepd processes of this node. A job that has one, and of which no step was ever found,
-is kept in a place that we do not know: it can't be held, and that must not go unnoticed.
+*Stepds* are the slurmstepd processes of this node. A job that has one, and of which no step was ever found
+(``Unseen``), is kept in a place that we do not know: it can't be held, and that must not go unnoticed.
 
 The agent runs before everything else on its cores, and a host may have a hundred thousand processes. So each
 piece takes little time, and rests follow that are many times as long.
@@ -16,7 +16,8 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -153,3 +154,32 @@ class Census:
             return (self._proc / str(pid) / "cgroup").read_text()
         except OSError:
             return None  # it has ended
+
+
+@dataclass(slots=True)
+class Unseen:
+    """Remembers which jobs had a step, and which slurmstepd was seen without one."""
+
+    _met: AbstractSet[int] = frozenset()
+    _alone: dict[StepKey, int] = field(default_factory=dict)
+    _odd: AbstractSet[str] = frozenset()
+
+    def jobs(self, named: AbstractSet[int], found: AbstractSet[int]) -> AbstractSet[int]:
+        """Return the jobs that the schedule names (``named``) and of which no step was ever ``found``."""
+        self._met = (self._met & named) | found
+        return named - self._met
+
+    def lasting(self, odd: Mapping[str, str]) -> dict[str, str]:
+        """Return, of what cannot be recognised (a text by a name of it), what was there before, too."""
+        lasting = {name: text for name, text in odd.items() if name in self._odd}
+        self._odd = odd.keys()
+        return lasting
+
+    def judge(self, jobs: AbstractSet[int], stepds: Mapping[StepKey, int]) -> dict[StepKey, int]:
+        """Return the steps of such jobs that have a slurmstepd here, and its pid.
+
+        Steps are born and end while processes are counted: only one that is there twice in a row counts.
+        """
+        alone = {key: pid for key, pid in stepds.items() if key.job in jobs}
+        before, self._alone = self._alone, alone
+        return {key: pid for key, pid in alone.items() if before.get(key) == pid}

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from gangd.agent.host.inotify_watch import FileWatch
+from gangd.agent.linux_host import FileWatch
 from gangd.agent.native import NativeSwitch
 from gangd.agent.switching.lease import Lease
 from gangd.agent.switching.planned_switches import Ahead, Applied, Made, Prepared

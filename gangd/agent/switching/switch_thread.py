@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gangd.agent.host.linux_calls import Alarm
+from gangd.agent.linux_host import Alarm
 from gangd.agent.native import NativeSwitch
 from gangd.agent.switching.gate import Gate
 from gangd.agent.switching.planned_switches import Applied, Prepared

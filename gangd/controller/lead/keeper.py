@@ -14,7 +14,7 @@ from foundation.errors import HostError, OutputError
 from foundation.trust import make_folder, open_own, read_file
 from foundation.whole_file import write_in
 from gangd.control.order_requests import Order
-from gangd.control.order_server import ControlServer
+from gangd.control.order_socket import ControlServer
 from gangd.controller.lead.leadership import Alone, Lead
 from gangd.core import Remembered
 from gangd.wire import Controller

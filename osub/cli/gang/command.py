@@ -15,8 +15,8 @@ import typer
 
 from foundation.errors import ClusterError, UsageError
 from foundation.slurm.hosts import expand_hosts
-from gangd.control.ask import ask
 from gangd.control.order_requests import Request, Target, Verb
+from gangd.control.order_socket import ask
 from gangd.controller.controller_status import Status, read_status
 from osub.cli.application import application
 from osub.cli.gang.accounts import accounts

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from foundation.slurm import JobSnapshot
-from gangd.control.ask import ask
 from gangd.control.order_requests import Answer, Request, Target
+from gangd.control.order_socket import ask
 from gangd.controller.lead.keeper import STATE_NAME
 from gangd.controller.slice_record.slicelog import read_slices
 from gangd.curve_keys import SHARED_AGENT

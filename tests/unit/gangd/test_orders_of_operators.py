@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from foundation.errors import ClusterError, OutputError, TrustError, UsageError
 from foundation.slurm import FakeSlurm, Job, JobSnapshot, JobState, SubmitRequest
-from gangd.control.ask import ask
 from gangd.control.order_book import OrderBook, by_name
 from gangd.control.order_requests import (
     MOST_BYTES,
@@ -30,7 +29,7 @@ from gangd.control.order_requests import (
     read_answer,
     read_request,
 )
-from gangd.control.order_server import MOST_OF_A_USER, PATIENCE_NS, SOCKET_NAME, ControlServer
+from gangd.control.order_socket import MOST_OF_A_USER, PATIENCE_NS, SOCKET_NAME, ControlServer, ask
 from gangd.control.permission import Facts, Peer, refusal
 from gangd.controller.lead.keeper import Keeper
 from gangd.controller.operators import Operators

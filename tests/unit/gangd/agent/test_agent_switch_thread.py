@@ -19,8 +19,8 @@ from gangd.agent.switching.gate import Gate
 from gangd.agent.switching.lease import Lease
 from gangd.agent.switching.planned_switches import Prepared
 from gangd.agent.switching.switch_thread import OVERDUE_NS, RETRY_NS, Switch, SwitchThread
+from gangd.freezer.harmless_freezers import RecordingFreezer
 from gangd.freezer.holder import Did, Outcome, StepKey
-from gangd.freezer.recording_freezer import RecordingFreezer
 from gangd.guardian.statefile import Word
 from hatch_build import compile_switch
 from tests.fixtures.gang_host import until

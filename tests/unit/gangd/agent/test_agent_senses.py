@@ -1,4 +1,4 @@
-"""Meters, watches and strays against real processes and files."""
+"""Meters, watches and strays against real processes and files, and what leaks from a held job."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from gangd.agent.host.inotify_watch import FileWatch, FolderWatch
-from gangd.agent.host.linux_calls import Alarm
-from gangd.agent.sight.job_meters import JobMeters, Samples
-from gangd.agent.sight.usage_meter import UsageMeter
+from gangd.agent.linux_host import Alarm, FileWatch, FolderWatch
+from gangd.agent.sight.job_meters import JobMeters, Samples, UsageMeter
 from gangd.freezer.holder import StepKey
 from tests.fixtures.gang_host import SPIN, RealCgroups, cpu_ns, until
-from tests.fixtures.gang_simulated import MS, SECOND
+from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
 
 Children = list[subprocess.Popen[bytes]]
 KEY = StepKey(1, "0")
@@ -255,3 +253,18 @@ def test_alarm_rings_at_its_instant_and_not_before() -> None:
     alarm.clear()
     assert select.select([alarm.fd], [], [], 0)[0] == []
     alarm.close()
+
+
+def test_what_a_job_uses_while_it_is_held_is_reported() -> None:
+    step, held_slices = StepKey(1, "0"), 40
+    agent = SimulatedAgent(step)
+    agent.freezer.members[step] = (2**22 + 1,)
+    agent.freezer.used_ns[step] = 0
+    agent.join()
+    agent.rotate((), *[(1,)] * held_slices)
+    agent.run((held_slices + 3) * agent.quantum_ns)  # it has had its slice, and is held again
+    assert agent.held() == {1}
+    agent.freezer.used_ns[step] += 30 * MS
+    agent.run(3 * SECOND)
+    leaks = [(leak.job, leak.cpu_us) for report in agent.reports for leak in report.leaks]
+    assert leaks == [(1, 30_000)]

@@ -44,7 +44,7 @@ def maker(request: pytest.FixtureRequest) -> ctypes.CDLL | None:
 def _compiled(path: Path) -> Path:
     if shutil.which("cc") is None:
         pytest.skip("no C compiler here")
-    assert compile_switch(Path(__file__).parents[3], path) is None
+    assert compile_switch(Path(__file__).parents[4], path) is None
     assert load(path) is not None
     return path
 

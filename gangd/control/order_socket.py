@@ -1,8 +1,9 @@
-"""The controller's end of the control socket: bounded, never waited for, and it knows who speaks.
+"""The control socket: the controller's end, and ``osub gang``'s.
 
 One message each way on a connection (SOCK_SEQPACKET keeps them apart). Anybody may connect; who may do what
-is ``permission``'s. A user has few connections at a time and a few requests a second, so that nobody keeps an
-operator out, nor the controller from its slices.
+is ``permission``'s. The controller's end is bounded, never waited for, and knows who speaks: a user has few
+connections at a time and a few requests a second, so that nobody keeps an operator out, nor the controller
+from its slices.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from pathlib import Path
 
 import msgspec
 
-from foundation.errors import OutputError, TrustError, UsageError
+from foundation.errors import ClusterError, OutputError, TrustError, UsageError
 from foundation.one_line import one_line
-from gangd.control.order_requests import MOST_BYTES, Answer, Request, read_request
+from gangd.control.order_requests import MOST_BYTES, Answer, Request, read_answer, read_request
 from gangd.control.permission import Peer
 
 SOCKET_NAME = "control.sock"
@@ -33,6 +34,8 @@ MOST_A_TURN = 8
 PATIENCE_NS = 5_000_000_000
 AT_ONCE, A_SECOND = 20.0, 2.0
 _PEER = struct.Struct("3i")
+
+PATIENCE_S = 10.0
 
 
 @dataclass(slots=True)
@@ -170,3 +173,41 @@ def _user(uid: int) -> str:
         return one_line(pwd.getpwuid(uid).pw_name)[:64]
     except KeyError:
         return f"user {uid}"
+
+
+def ask(folder: Path, request: Request, patience_s: float = PATIENCE_S) -> Answer:
+    """Send a request to the controller whose state folder this is, and return its answer.
+
+    Raises
+    ------
+    ClusterError
+        No controller listens there, or it does not answer in time.
+    UsageError
+        The request names too much at once.
+    """
+    body = msgspec.json.encode(request)
+    if len(body) > MOST_BYTES:
+        raise UsageError("too many names at once: give them in several commands")
+    try:
+        folder_fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ClusterError(f"cannot open state folder {folder}: {error.strerror}") from error
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
+            link.settimeout(patience_s)
+            link.connect(f"/proc/self/fd/{folder_fd}/{SOCKET_NAME}")
+            link.send(body)
+            said = link.recv(1 << 20)
+    except TimeoutError as error:
+        raise ClusterError(f"gangd of {folder} does not answer; is it well? (osub top)") from error
+    except (ConnectionResetError, BrokenPipeError):
+        said = b""
+    except OSError as error:
+        raise ClusterError(
+            f"no gangd listens in {folder} ({error.strerror}); is it running with this state folder?"
+        ) from error
+    finally:
+        os.close(folder_fd)
+    if not said:
+        raise ClusterError("gangd closed the connection: too many at once, try again")
+    return read_answer(said)

@@ -12,9 +12,9 @@ import pytest
 from gangd.agent.sight.steps import BATCH_NS, StepTable
 from gangd.agent.switching.gate import Gate
 from gangd.agent.switching.lease import Lease
+from gangd.freezer.harmless_freezers import RecordingFreezer
 from gangd.freezer.holder import StepKey
 from gangd.freezer.procfs import is_launcher
-from gangd.freezer.recording_freezer import RecordingFreezer
 from gangd.wire import Controller
 from tests.fixtures.gang_host import until
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent

@@ -12,14 +12,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gangd.core.terms.states import AgentState, GangState
-from gangd.monitor.exposition import Exposition
 from gangd.monitor.histogram import Histogram
 from gangd.monitor.metric_figures import complete
 from gangd.monitor.metrics_document import render
+from gangd.monitor.metrics_server import Exposition
 from gangd.monitor.metrics_table import AGENT, AGENTS, CONTROLLER, PROCESS, STATES, Kind, Metric
 from gangd.wire.wire_faults import WireError
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 UNITS = ("seconds", "bytes", "ratio", "slices")
 COUNTED = ("nodes", "gangs", "jobs", "steps", "alarms", "connections", "healthy", "fds", "info")
 

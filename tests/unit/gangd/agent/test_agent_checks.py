@@ -1,3 +1,5 @@
+"""The second look: freezes that do not settle, what strangers write, deadly signals."""
+
 from __future__ import annotations
 
 import signal
@@ -6,19 +8,20 @@ from collections.abc import Callable
 import pytest
 
 from gangd.agent.agenda import Agenda, Item
-from gangd.agent.sight.second_look import DOUBT_NS, Checks
+from gangd.agent.sight.second_look import DOUBT_NS, Checks, Next, Patience, Settling
 from gangd.agent.sight.steps import StepTable
 from gangd.agent.sight.strangers import Memory
 from gangd.agent.switching.gate import Gate
 from gangd.agent.switching.lease import Lease
 from gangd.agent.talk.slicebook import Sender, SliceBook
+from gangd.freezer.harmless_freezers import RecordingFreezer
 from gangd.freezer.holder import StepKey, StepState, Traits
-from gangd.freezer.recording_freezer import RecordingFreezer
-from gangd.freezer.settling import Patience
 from gangd.wire import Report
 
 KEY = StepKey(1, "0")
 MS = 1_000_000
+
+PATIENCE = Patience(patience_ns=100, retries=2)
 
 
 class StickyFreezer(RecordingFreezer):
@@ -192,3 +195,26 @@ def test_switch_between_looking_and_judging_is_no_stranger() -> None:
     bench.checks.on_states([KEY], 2)
     assert bench.report().found == ()
     assert not bench.memory.strangers()
+
+
+def test_frozen_or_gone_is_done() -> None:
+    start = Settling(0, 0)
+    assert start.on_state(StepState.FROZEN, 1, PATIENCE) == (start, Next.DONE)
+    assert start.on_state(StepState.GONE, 500, PATIENCE) == (start, Next.DONE)
+
+
+def test_stuck_freeze_is_retried_then_given_up() -> None:
+    settling, said = Settling(0, 0), []
+    for now in range(0, 500, 50):
+        settling, what = settling.on_state(StepState.FREEZING, now, PATIENCE)
+        said.append(what)
+    wait, retry = Next.WAIT, Next.RETRY
+    assert said == [wait, wait, retry, wait, retry, wait, Next.GIVE_UP, *[Next.GIVE_UP] * 3]
+    assert settling.began_ns == 0
+
+
+def test_looks_soon_at_first_and_then_rarely() -> None:
+    settling = Settling(0, 0)
+    assert settling.look_ns(0) == 16_000_000
+    assert settling.look_ns(20_000_000) == 40_000_000
+    assert settling.look_ns(80_000_000) == 130_000_000

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gangd.agent.hammer import Blow, find_low, raise_scanned
+from gangd.agent.hammer import Blow, find_low, low_groups, raise_scanned
 from gangd.freezer.holder import Did
 from gangd.guardian.revive import thaw_held
 from gangd.guardian.statefile import StateFile, Word
 from gangd.hold.knob import IDLE1, IDLE2, KNOBS, Knob, own_group
-from gangd.hold.left_low import low_groups
 from gangd.hold.own_groups import OwnGroups
 from tests.fixtures.gang_host import until
 from tests.fixtures.gang_yield import CPU1, PIN, FakeCpu1, a_cpu, remove_groups

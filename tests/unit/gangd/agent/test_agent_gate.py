@@ -9,8 +9,8 @@ from gangd.agent.switching.gate import Gate
 from gangd.agent.switching.lease import Lease
 from gangd.agent.switching.planned_switches import Prepared
 from gangd.agent.switching.switch_thread import Switch
+from gangd.freezer.harmless_freezers import RecordingFreezer
 from gangd.freezer.holder import Did, StepKey
-from gangd.freezer.recording_freezer import RecordingFreezer
 from gangd.guardian.statefile import StateFile, Word
 
 A, B = StepKey(1, "0"), StepKey(2, "0")

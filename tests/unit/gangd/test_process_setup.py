@@ -1,3 +1,5 @@
+"""Room for open files, as much as the system gives."""
+
 from __future__ import annotations
 
 import subprocess
@@ -7,7 +9,7 @@ PROGRAM = """
 import resource
 _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
-from gangd.openfiles import allow_open_files
+from gangd.process_setup import allow_open_files
 print(allow_open_files() == hard)
 print(resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard))
 print(allow_open_files() == hard)

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from gangd.agent.agenda import Agenda, Item
-from gangd.agent.sight.census import PIECE_NS, REST_SHARE, ROUND_NS, Census
-from gangd.agent.sight.unseen import Unseen
+from gangd.agent.sight.census import PIECE_NS, REST_SHARE, ROUND_NS, Census, Unseen
 from gangd.freezer.holder import StepKey
 
 USER = 1500

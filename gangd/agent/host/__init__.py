@@ -1,1 +1,0 @@
-"""What the agent asks of Linux itself: timers, notices of changed files, priority."""

@@ -1,0 +1,317 @@
+"""What the agent asks of Linux itself: notices of files that change, to be on time, a timer.
+
+*Notices* of Slurm's cgroups: steps that come and go, and strangers who write a step's control file. Two
+descriptors with different readers. ``FolderWatch`` wakes the loop. ``FileWatch`` wakes nobody: the gate
+reads it under its lock, before it writes and again after, so that it always knows whose event is whose, and
+never thaws what a stranger has frozen on top of us.
+
+*On time* on a host whose cores are all busy: priority, memory that stays, a collector that rests. All threads
+of the agent get SCHED_FIFO, the switch thread the highest: they share one interpreter lock, and a waiting
+switch thread must not depend on an ordinary thread that a job has pushed off its core. The agent uses well
+under 1% of a core. Should it ever run away, RLIMIT_RTTIME ends it, and the guardian thaws.
+
+The few calls that Python 3.11 has no name for (timerfd, inotify, mlockall) are at the end, through ctypes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import os
+import resource
+import struct
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gangd.freezer.holder import StepKey
+
+LOOP_PRIORITY = 10
+SWITCH_PRIORITY = 12
+_INTERPRETER_TURN_S = 0.0005
+_STACK_BYTES = 512 * 1024
+_RUNAWAY_US = 500_000
+
+TFD_TIMER_ABSTIME = 1
+MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT = 1, 2, 4
+IN_MODIFY, IN_CREATE, IN_DELETE, IN_DELETE_SELF = 0x2, 0x100, 0x200, 0x400
+IN_Q_OVERFLOW, IN_IGNORED = 0x4000, 0x8000
+_IN_ONLYDIR = 0x01000000
+_EVENT = struct.Struct("iIII")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class FolderWatch:
+    """Folders in which entries may come and go; ``fd`` goes into the loop's poll set.
+
+    Attributes
+    ----------
+    complete
+        Whether inotify had room for all folders that exist.
+    """
+
+    def __init__(self) -> None:
+        self.complete = False
+        self._inotify = Inotify()
+        self.fd = self._inotify.fd
+        self._folders: dict[str, int] = {}
+
+    def set_folders(self, folders: Iterable[str]) -> bool:
+        """Watch exactly these folders (absolute); returns whether one is new, and may have changed before."""
+        wanted = set(folders)
+        for path in [path for path in self._folders if path not in wanted]:
+            self._inotify.remove(self._folders.pop(path))
+        new, self.complete = False, True
+        for path in wanted - self._folders.keys():
+            watch = self._inotify.add_folder(path)
+            if watch is not None:
+                self._folders[path] = watch
+                new = True
+            elif Path(path).exists():
+                self.complete = False
+        return new
+
+    def changed(self) -> bool:
+        """Whether anything came or went since the last call."""
+        changed = False
+        for notice in self._inotify.read():
+            if notice.mask & IN_IGNORED:
+                known = len(self._folders)
+                self._folders = {
+                    path: watch for path, watch in self._folders.items() if watch != notice.watch
+                }
+                changed = changed or len(self._folders) < known  # else we ended the watch ourselves
+            else:
+                changed = changed or bool(notice.mask & IN_Q_OVERFLOW) or bool(notice.name)
+        return changed
+
+    def close(self) -> None:
+        """End all watches."""
+        self._inotify.close()
+
+
+class FileWatch:
+    """Control files of steps, and who is written."""
+
+    def __init__(self) -> None:
+        self._inotify = Inotify()
+        self._files: dict[str, tuple[int, StepKey]] = {}
+        self._keys: dict[int, StepKey] = {}
+
+    def set_files(self, files: dict[str, StepKey]) -> bool:
+        """Watch exactly these files (absolute); returns whether inotify had room for all that exist."""
+        for path in [path for path in self._files if path not in files]:
+            ended, _ = self._files.pop(path)
+            self._keys.pop(ended, None)
+            self._inotify.remove(ended)
+        complete = True
+        for path, key in files.items():
+            if path not in self._files:
+                watch = self._inotify.add_file(path)
+                if watch is None:
+                    complete = False
+                    continue
+                self._files[path] = (watch, key)
+                self._keys[watch] = key
+        return complete
+
+    def written(self) -> set[StepKey]:
+        """Return the steps whose control files were written since the last call, by whomever."""
+        return self._judge(self._inotify.read())
+
+    def take(self, raw: bytes) -> None:
+        """Take in events that somebody else has read."""
+        self._judge(parse_notices(raw))
+
+    @property
+    def fd(self) -> int:
+        """Descriptor that is readable when something was written."""
+        return self._inotify.fd
+
+    def _judge(self, notices: Iterable[Notice]) -> set[StepKey]:
+        keys: set[StepKey] = set()
+        for notice in notices:
+            if notice.mask & IN_IGNORED:
+                self._keys.pop(notice.watch, None)
+                self._files = {path: entry for path, entry in self._files.items() if entry[0] != notice.watch}
+                continue
+            key = self._keys.get(notice.watch)
+            if key is not None:
+                keys.add(key)
+        return keys
+
+    def close(self) -> None:
+        """End all watches."""
+        self._inotify.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the host granted."""
+
+    fifo: bool
+    memory_locked: bool
+    spared_by_oom: bool
+
+    def as_fields(self) -> dict[str, bool]:
+        """Return it for the log."""
+        return {
+            "sched_fifo": self.fifo,
+            "memory_locked": self.memory_locked,
+            "oom_spared": self.spared_by_oom,
+        }
+
+
+def prepare_process(*, wanted: bool = True) -> Standing:
+    """Set up the calling process before it makes threads; what the host denies, it goes without."""
+    sys.setswitchinterval(_INTERPRETER_TURN_S)
+    threading.stack_size(_STACK_BYTES)
+    fifo = wanted and set_fifo(LOOP_PRIORITY)
+    locked = spared = False
+    if fifo:
+        _, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
+        resource.setrlimit(resource.RLIMIT_RTTIME, (_RUNAWAY_US, hard))
+    if wanted:
+        with contextlib.suppress(OSError):
+            lock_memory()
+            locked = True
+        with contextlib.suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text("-900")
+            spared = True
+    return Standing(fifo, locked, spared)
+
+
+def rest_collector() -> None:
+    """Move what start-up made out of the garbage collector's sight and let it look rarely.
+
+    The loop makes no cycles; a full collection would hold the interpreter for milliseconds.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 1000)
+
+
+def name_thread(name: str) -> None:
+    """Name the calling thread for whoever looks at threads (``top -H``); 15 characters are kept."""
+    with contextlib.suppress(OSError):
+        Path("/proc/thread-self/comm").write_text(name)
+
+
+def set_fifo(priority: int) -> bool:
+    """Give the calling thread, and those that it starts, SCHED_FIFO. False if it is denied."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
+    except OSError:
+        return False
+    return True
+
+
+class _Timespec(ctypes.Structure):
+    _fields_ = (("tv_sec", ctypes.c_long), ("tv_nsec", ctypes.c_long))
+
+
+class _Itimerspec(ctypes.Structure):
+    _fields_ = (("it_interval", _Timespec), ("it_value", _Timespec))
+
+
+class Alarm:
+    """A timer on CLOCK_MONOTONIC that makes a descriptor readable at an absolute instant (``timerfd``)."""
+
+    def __init__(self) -> None:
+        flags = os.O_NONBLOCK | os.O_CLOEXEC
+        self.fd = _check(_libc.timerfd_create(time.CLOCK_MONOTONIC, flags))
+        self._value = _Itimerspec()
+
+    def set(self, instant_ns: int) -> None:
+        """Ring at ``instant_ns``; at once if that is past. Replaces an earlier setting."""
+        self._value.it_value.tv_sec, self._value.it_value.tv_nsec = divmod(max(1, instant_ns), 1_000_000_000)
+        _check(_libc.timerfd_settime(self.fd, TFD_TIMER_ABSTIME, ctypes.byref(self._value), None))
+
+    def clear(self) -> None:
+        """Do not ring."""
+        self._value.it_value.tv_sec = self._value.it_value.tv_nsec = 0
+        _check(_libc.timerfd_settime(self.fd, 0, ctypes.byref(self._value), None))
+
+    def rang(self) -> bool:
+        """Whether it rang since it was last asked or set."""
+        try:
+            return len(os.read(self.fd, 8)) == 8
+        except BlockingIOError:
+            return False
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        os.close(self.fd)
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One inotify event: the watch, its mask, and the name inside a watched folder."""
+
+    watch: int
+    mask: int
+    name: str
+
+
+def parse_notices(raw: bytes) -> Iterator[Notice]:
+    """Events as they were read from a descriptor."""
+    at = 0
+    while at < len(raw):
+        watch, mask, _, length = _EVENT.unpack_from(raw, at)
+        at += _EVENT.size
+        name = raw[at : at + length].rstrip(b"\0").decode("utf-8", "replace")
+        at += length
+        yield Notice(watch, mask, name)
+
+
+class Inotify:
+    """Changes of folders and files as a descriptor (``inotify``)."""
+
+    def __init__(self) -> None:
+        self.fd = _check(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+
+    def add_folder(self, path: str) -> int | None:
+        """Watch a folder for entries that come and go; None if it is gone or watches are used up."""
+        return self._add(path, IN_CREATE | IN_DELETE | IN_DELETE_SELF | _IN_ONLYDIR)
+
+    def add_file(self, path: str) -> int | None:
+        """Watch a file for writes; None as above."""
+        return self._add(path, IN_MODIFY)
+
+    def remove(self, watch: int) -> None:
+        """End a watch; one that ended by itself is no error."""
+        _libc.inotify_rm_watch(self.fd, watch)
+
+    def read(self) -> Iterator[Notice]:
+        """Every event that waits now."""
+        while True:
+            try:
+                raw = os.read(self.fd, 1 << 16)
+            except BlockingIOError:
+                return
+            yield from parse_notices(raw)
+
+    def close(self) -> None:
+        """Give the descriptor and all watches back."""
+        os.close(self.fd)
+
+    def _add(self, path: str, mask: int) -> int | None:
+        watch = int(_libc.inotify_add_watch(self.fd, path.encode(), mask))
+        return None if watch < 0 else watch
+
+
+def lock_memory() -> None:
+    """Keep this process's pages in memory from now on, each once it was touched. Raises OSError if denied."""
+    _check(_libc.mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT))
+
+
+def _check(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
