@@ -1,6 +1,6 @@
 """Replays a job trace against a real Slurm: a pure plan, then a clock that submits it.
 
-``plan`` turns a trace into timed submissions, ``script`` each of them into a batch script, ``pace``
-submits them at their instants, ``follow`` makes rows of what became of them; ``replay`` puts these
-together and ``resume`` finds out what a killed replay had done.
+``plan`` turns a trace into timed submissions and batch scripts; ``replay`` submits them at their instants,
+and goes on where a killed one ended; ``follow`` makes rows of what became of them. ``calibration`` runs jobs
+alone, ``eviction`` takes jobs from their nodes.
 """

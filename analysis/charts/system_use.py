@@ -1,4 +1,7 @@
-"""How much of the system was in use over time, and to what effect: one line a run."""
+"""How much of the system was in use over time: one line a run, or a map of the nodes.
+
+The map is the Gantt chart of a run that is too large for a bar a job.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import plotly.graph_objects as go
 import polars as pl
 
 from analysis.charts.chart_style import Chart, arrange, run_style, safe, time_unit
 from analysis.charts.distribution_curves import Measured
-from analysis.charts.load_map import HEAT_COLUMNS, Floats, mean_load
 from analysis.metrics import spans
+from foundation.records import RunInfo
+
+HEAT_ROWS, HEAT_COLUMNS = 120, 300
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +96,93 @@ def use_chart(runs: Sequence[tuple[Measured, pl.DataFrame, int]], last_s: float)
         f"The share of the cores that at least one job held, in stretches of"
         f" {last_s / HEAT_COLUMNS / unit.seconds:,.3g} {unit.symbol}.{thin}",
     )
+
+
+def load_map(
+    counted: pl.DataFrame, names: Sequence[str], cores: int, info: RunInfo, last_s: float | None
+) -> Chart:
+    """Draw the mean number of jobs on a core, by group of nodes and stretch of time.
+
+    Parameters
+    ----------
+    counted
+        ``start_s``, ``end_s``, ``node`` and ``core`` (a list of ids) of every job on every node.
+    names
+        The nodes in order.
+    cores
+        Cores of each node.
+    info
+        The run's description.
+    last_s
+        Right end of the time axis; None for the last end.
+    """
+    start = counted.get_column("start_s").to_numpy()
+    end = counted.get_column("end_s").to_numpy()
+    weight = counted.get_column("core").list.len().to_numpy().astype(float)
+    order = pl.DataFrame({"node": names, "number": np.arange(len(names))})
+    node = (
+        counted.select("node").join(order, on="node", how="left", maintain_order="left").get_column("number")
+    )
+    group_size = -(-len(names) // HEAT_ROWS)
+    groups = -(-len(names) // group_size)
+    until = last_s or float(end.max())
+    load = mean_load(node.to_numpy() // group_size, start, end, weight, groups, until)
+    members = np.bincount(np.arange(len(names)) // group_size, minlength=groups)
+    mean = load / (members[:, None] * cores)
+    width, unit = until / HEAT_COLUMNS, time_unit(until)
+    firsts = [names[group * group_size] for group in range(groups)]
+    lasts = [names[min((group + 1) * group_size, len(names)) - 1] for group in range(groups)]
+    labels = [safe(a if a == b else f"{a} to {b}") for a, b in zip(firsts, lasts, strict=True)]
+    figure = go.Figure(
+        go.Heatmap(
+            z=np.round(mean, 3),
+            x0=width / unit.seconds / 2,
+            dx=width / unit.seconds,
+            y0=0.5,
+            dy=1,
+            colorscale=[
+                [0, "#F7F9FA"],
+                [0.002, "#DCE9F3"],
+                [0.2, "#9CC3E3"],
+                [0.5, "#4C8DC6"],
+                [1, "#0B3C66"],
+            ],
+            zmin=0,
+            zmax=max(info.multiplicity, info.multiplicity_interactive or 1),
+            colorbar={"title": {"text": "jobs a core", "font": {"size": 12}}, "thickness": 14},
+            customdata=np.repeat(np.array(labels)[:, None], HEAT_COLUMNS, axis=1),
+            hovertemplate=f"%{{customdata}}<br>%{{x:,.4~g}} {unit.symbol}: %{{z}} jobs a core<extra></extra>",
+        )
+    )
+    arrange(figure, int(min(max(160 + groups * 14, 280), 640)))
+    step = -(-groups // 25)
+    figure.update_yaxes(
+        tickvals=[group + 0.5 for group in range(0, groups, step)],
+        ticktext=[safe(firsts[group]) for group in range(0, groups, step)],
+        range=[groups, 0],
+        showgrid=False,
+    )
+    figure.update_xaxes(title=unit.title, range=[0, until / unit.seconds])
+    rows = f"{group_size} nodes a row" if group_size > 1 else "a row for each node"
+    return Chart(
+        figure,
+        f"This run is too large to draw each job: the colour is the mean number of jobs on a core,"
+        f" with {rows} and {width / unit.seconds:,.4g} {unit.symbol} a column.",
+    )
+
+
+def mean_load(group: Ints, start: Floats, end: Floats, weight: Floats, groups: int, until: float) -> Floats:
+    """Return the mean sum of weights in each (group, column), shape (groups, HEAT_COLUMNS).
+
+    Each entry adds its weight to the columns that it covers, partly at its two ends. The integral of its
+    load up to a time t is piecewise linear in t, so it is enough to add up where it bends.
+    """
+    width = until / HEAT_COLUMNS
+    change = np.zeros((groups, HEAT_COLUMNS + 2))
+    for instants, sign in ((start, 1.0), (end, -1.0)):
+        position = np.clip(instants / width, 0, HEAT_COLUMNS)
+        column = np.minimum(position.astype(int), HEAT_COLUMNS - 1)
+        rest = position - column
+        np.add.at(change, (group, column), sign * weight * (1 - rest))
+        np.add.at(change, (group, column + 1), sign * weight * rest)
+    return np.cumsum(change, axis=1)[:, :HEAT_COLUMNS]

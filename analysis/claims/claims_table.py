@@ -1,4 +1,4 @@
-"""A table of claims in the terminal."""
+"""A table of claims, in the terminal and for a page."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.text import Text
 
 from analysis.claims.claim_row import Row, Verdict
 from analysis.claims.claim_rules import LEAST_SEEDS
+from analysis.pages.page_content import Cell, Grid, Tone
 from foundation.units import counted
 
 COLOURS = {
@@ -19,6 +20,13 @@ COLOURS = {
     Verdict.NOT_COMPARABLE: "dim",
 }
 COLUMNS = ("claim", "setting", "quantity", "paper", "ours", "verdict")
+
+TONES: dict[Verdict, Tone] = {
+    Verdict.HOLDS: "good",
+    Verdict.FAILS: "bad",
+    Verdict.TIE: "unclear",
+    Verdict.NOT_COMPARABLE: "muted",
+}
 
 
 def claims_table(rows: Sequence[Row]) -> Table:
@@ -48,3 +56,25 @@ def tally(rows: Sequence[Row], seeds: int) -> str:
         else ""
     )
     return f"{len(rows)} claims: {counts}.{few}"
+
+
+def claims_grid(rows: Sequence[Row]) -> Grid:
+    """Return the claims, a row each; the verdict has its note below it."""
+    cells = [
+        (
+            Cell(row.id, row.where),
+            Cell(row.verdict.value, row.note, TONES[row.verdict]),
+            row.setting,
+            row.quantity,
+            row.paper,
+            row.ours,
+        )
+        for row in rows
+    ]
+    return Grid(
+        groups=(),
+        columns=(COLUMNS[0], COLUMNS[-1], *COLUMNS[1:-1]),
+        rows=cells,
+        texts=len(COLUMNS),
+        heads=True,
+    )

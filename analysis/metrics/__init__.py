@@ -13,8 +13,7 @@ from analysis.metrics.derived_columns import (
     with_derived,
 )
 from analysis.metrics.held_stretches import in_stretches, placed, stretches
-from analysis.metrics.metrics_as_csv import metrics_csv
-from analysis.metrics.run_metrics import KINDS, KindMetrics, KindName, RunMetrics, measure
+from analysis.metrics.run_metrics import KINDS, KindMetrics, KindName, RunMetrics, measure, metrics_csv
 from analysis.metrics.slice_metrics import USED, SliceMetrics, busy_slices, numbered_once, usage_intervals
 from analysis.metrics.use_of_host import HostUse, host_use, pace_of
 from analysis.metrics.work_and_waste import WorkMetrics

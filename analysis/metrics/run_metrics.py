@@ -1,4 +1,4 @@
-"""The metrics of a run, by kind of job: waiting, slowdowns, completion, use of the system.
+"""The metrics of a run, by kind of job: waiting, slowdowns, completion, use of the system; and as CSV.
 
 Definitions: thesis, section 5.3.2 (waiting time, S, S_OSub, completion percentiles); ``derived`` has the
 formulas. A job that lacks a value is counted as missing, never dropped silently.
@@ -6,6 +6,9 @@ formulas. A job that lacks a value is counted as missing, never dropped silently
 
 from __future__ import annotations
 
+import csv
+import io
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -16,7 +19,6 @@ from analysis.metrics.core_occupancy import Occupancy, occupancy
 from analysis.metrics.derived_columns import MetricOptions, with_derived
 from analysis.metrics.held_stretches import stretches
 from analysis.metrics.slice_metrics import SliceMetrics, measure_slices
-from analysis.metrics.start_up import start_up_note
 from analysis.metrics.use_of_host import HostUse, host_use
 from analysis.metrics.work_and_waste import WorkMetrics, preemptions, work_of
 from analysis.quantiles import quantile
@@ -24,6 +26,9 @@ from foundation.records import Run, RunInfo
 
 KindName = Literal["all", "batch", "interactive", "ondemand"]
 KINDS: tuple[KindName, ...] = ("all", "batch", "interactive", "ondemand")
+
+NOTABLE = 1.1
+"""A mean degradation from which it is worth a word."""
 
 
 class Quantity(msgspec.Struct, frozen=True, kw_only=True):
@@ -251,3 +256,55 @@ def _cpu_utilisation(ran: pl.DataFrame, capacity_core_s: float | None) -> float 
     if not capacity_core_s or used.null_count() == len(used):
         return None
     return float(used.sum()) / capacity_core_s
+
+
+def start_up_note(jobs: pl.DataFrame, info: RunInfo) -> str | None:
+    """Return what of the degradation of jobs on cores of their own is start-up, where that is notable.
+
+    Nobody shares a core there, so what a real job takes beyond its dedicated time is being launched (Slurm,
+    Python, MPI), or a host at another pace.
+
+    Parameters
+    ----------
+    jobs
+        The run's jobs with their derived columns.
+    info
+        Of the run.
+    """
+    if info.kind != "real" or max(info.multiplicity, info.multiplicity_interactive or 1) > 1:
+        return None
+    known = jobs.filter(pl.col("state") == "COMPLETED").select("useful_s", "dedicated_s", "degradation")
+    known = known.drop_nulls()
+    beyond_s = quantile(known["useful_s"] - known["dedicated_s"], 0.5)
+    work_s, mean = known["dedicated_s"].median(), known["degradation"].mean()
+    if beyond_s is None or not isinstance(work_s, float) or not isinstance(mean, float) or mean < NOTABLE:
+        return None
+    return (
+        f"No two jobs share a core: its degradation of {mean:.2f} is start-up (Slurm, Python, MPI), a median "
+        f"of {beyond_s:.1f} s beside {work_s:.1f} s of work. Longer jobs show less of it."
+    )
+
+
+def metrics_csv(metrics: Sequence[RunMetrics]) -> str:
+    """Return the figures of runs, such as ``kinds.batch.wait_s.mean``; empty where one is not known.
+
+    Names are those of ``osub report --json``. Lists, such as notes, are left out.
+    """
+    columns = [dict(_named_figures(msgspec.to_builtins(run))) for run in metrics]
+    names = list(dict.fromkeys(name for column in columns for name in column))
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["figure", *(run.label for run in metrics)])
+    for name in names:
+        values = [column.get(name) for column in columns]
+        writer.writerow([name, *("" if value is None else value for value in values)])
+    return out.getvalue()
+
+
+def _named_figures(value: object, name: str = "") -> Iterator[tuple[str, object]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if name or key != "label":
+                yield from _named_figures(inner, f"{name}.{key}" if name else str(key))
+    elif not isinstance(value, list | tuple):
+        yield name, value

@@ -1,4 +1,7 @@
-"""What stands on the report's page, in order: the picture, then sections of charts and tables."""
+"""What stands on the report's page, in order: the picture, then sections of charts and tables.
+
+One table has the jobs that suffered most, each with what happened to it under every setting.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +28,11 @@ from analysis.charts import (
 from analysis.metrics import RunMetrics, SliceMetrics
 from analysis.pages.page_content import Block, Grid, Section
 from analysis.report.report_parts import mark_of
-from analysis.report.worst_jobs import worst_jobs
-from analysis.tables import number
+from analysis.tables import ABSENT, number
 from analysis.verdict.compared_settings import grouped, layout_key
 from foundation.records import Run
+
+WORST_JOBS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,3 +182,37 @@ def _fairness(metrics: SliceMetrics) -> str:
         f"Jain's fairness index is {metrics.fairness:.4f} over {metrics.contended_jobs:,} contended jobs;"
         f" 1 is perfectly fair, {number(1 / metrics.contended_jobs)} is one job served alone.{missing}"
     )
+
+
+def worst_jobs(runs: Sequence[Measured]) -> tuple[list[str], list[list[str]]]:
+    """Return the heading and the rows of a table of the jobs with the largest S_OSub in any run.
+
+    Columns: job, kind, application, cores; then, for each run, wait, degradation and S_OSub.
+    """
+    ranked = pl.concat([run.jobs.select("trace_job", "slowdown_osub").drop_nulls() for run in runs]).group_by(
+        "trace_job"
+    )
+    worst = ranked.agg(pl.col("slowdown_osub").max()).sort(
+        "slowdown_osub", "trace_job", descending=[True, False]
+    )
+    numbers = worst.get_column("trace_job").head(WORST_JOBS).to_list()
+    details = [
+        {row["trace_job"]: row for row in _chosen(run.jobs, numbers).iter_rows(named=True)} for run in runs
+    ]
+    rows: list[list[str]] = []
+    for job in numbers:
+        first = next(known[job] for known in details if job in known)
+        cells = [str(job), first["kind"], first["app"] or ABSENT, f"{first['cores']:,}"]
+        for known in details:
+            row = known.get(job, {})
+            cells += [
+                ABSENT if (value := row.get(name)) is None else number(value)
+                for name in ("wait_s", "degradation", "slowdown_osub")
+            ]
+        rows.append(cells)
+    return ["job", "kind", "application", "cores"], rows
+
+
+def _chosen(jobs: pl.DataFrame, numbers: Sequence[int]) -> pl.DataFrame:
+    columns = ["trace_job", "kind", "app", "cores", "wait_s", "degradation", "slowdown_osub"]
+    return jobs.select(columns).filter(pl.col("trace_job").is_in(numbers))

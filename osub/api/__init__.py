@@ -4,8 +4,7 @@ It stands above every room, and no room imports it; ``import osub`` offers its n
 """
 
 from osub.api import simulation
-from osub.api.comparison import Comparison, compare
-from osub.api.pages import report
+from osub.api.comparison import Comparison, compare, report
 from osub.api.run import Run, load
 from osub.api.trace import Trace, load_trace
 from osub.api.words import speaks_of_parameters, takes_kinds

@@ -43,7 +43,6 @@ COMMANDS = {
 _FOLDERS = frozenset(
     [
         "cluster",
-        "doctor",
         "evict",
         "experiment",
         "gang",

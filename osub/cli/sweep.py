@@ -24,10 +24,9 @@ from osub.sweep.dask_points import Dask
 from osub.sweep.measure import measure, measure_choice
 from osub.sweep.points import point_of
 from osub.sweep.replays import ByKind, Replays
-from osub.sweep.run import Standing, Sweep, run_sweep
+from osub.sweep.run import FAILED, TABLE, Standing, Store, Sweep, run_sweep
 from osub.sweep.slurm_jobs import JobsWanted, SlurmJobs
 from osub.sweep.spec import KIND, Parameters, read_spec
-from osub.sweep.store import FAILED, TABLE, Store
 from osub.sweep.tell import SHOWN, best_rows, figure
 from osub.sweep.tune import GOALS, Goal, Tried, tune
 from osub.sweep.workers import Processes, Workers

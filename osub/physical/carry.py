@@ -1,13 +1,17 @@
-"""Carries a plan out: cluster after cluster, replay after replay, each of them once.
+"""Carries a plan out: cluster after cluster, replay after replay, each of them once; and what the jobs run.
 
-What is finished already is passed over, so a study that was killed goes on with what lacks.
+What is finished already is passed over, so a study that was killed goes on with what lacks. Jobs run
+applications drawn at random, and the same work in every layout.
 """
 
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from deploy.local.watch import HostWatch
 from foundation.errors import ClusterError, OsubError
@@ -15,13 +19,14 @@ from foundation.whole_file import write_whole
 from osub.live.gang import collector_of
 from osub.physical.beds import Bed, Beds, Say
 from osub.physical.folder import INPUTS, StudyFolder
-from osub.physical.jobs import applications, apps_table, pair_table, pair_trace, sleepers
 from osub.physical.layouts import DEDICATED, Layout
 from osub.physical.places import places_trace
-from osub.physical.plan import DAY, FIRST, PAIR, PLACES, Item, Plan, fitted_trace
+from osub.physical.plan import DAY, FIRST, PAIR, PAIR_JOBS, PLACES, Item, Plan, fitted_trace
 from submitter.plan import ReplayOptions
 from submitter.replay import Collect, Look, Replay
-from workloads.swf import SwfTrace, write_swf
+from workloads.rrba.drawn_applications import FALLBACK, legal_applications
+from workloads.swf import SwfComment, SwfHeader, SwfJob, SwfTrace, write_swf
+from workloads.trace.scaling import BATCH_QUEUE, INTERACTIVE_QUEUE
 
 Follow = Callable[[Replay, str, Collect | None, float, Look], bool]
 """Carries one replay out under a title, for so many seconds at most; False if the user ended it."""
@@ -30,6 +35,15 @@ _TRIES = 2
 _MOST = 5.0
 """A replay that takes so many times as long as it should is given up, and its jobs are cancelled."""
 _LEAST_MOST_S = 300.0
+
+GRID_CLASS = "S"
+"""Short steps: a job of a second has some hundreds, and coupled ranks wait for each other often."""
+COUPLED_APP = "lu"
+KNOWN_APPS = {2909: "sp", 2980: "lu", 3000: "lu", 3026: "lu", 3028: "sp", 3030: "lu", 3045: "sp"}
+"""Table 7.7."""
+
+Work = Mapping[int, tuple[int, int]]
+"""By job: ranks, and steps that it makes on them."""
 
 
 class InterruptedStudyError(ClusterError):
@@ -183,3 +197,76 @@ def draw_of(item: Item) -> str:
 def traces_of(plan: Plan, first: SwfTrace, day: Callable[[int], SwfTrace]) -> dict[tuple[str, int], SwfTrace]:
     """Return the traces that a plan replays, for N12C12."""
     return {(FIRST, 1): first} | {(DAY, seed): day(seed) for seed in plan.draws}
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The application of a job, and its line in the table of applications."""
+
+    app: str
+    line: str
+
+
+def pair_trace(plan: Plan) -> SwfTrace:
+    """Return two LU jobs on all cores that come at once (Table 7.4)."""
+    wide = 1 << ((plan.nodes * plan.cores).bit_length() - 1)
+    jobs = tuple(
+        SwfJob(
+            job_number=number,
+            submit_s=0.1 * (number - 1),
+            run_s=plan.pair_s,
+            allocated_procs=wide,
+            requested_procs=wide,
+            requested_s=300.0,
+            status=1,
+            queue=BATCH_QUEUE,
+        )
+        for number in range(1, PAIR_JOBS + 1)
+    )
+    return SwfTrace(SwfHeader((SwfComment(b"; Version: 2.2\n"),)), jobs, "pair")
+
+
+def applications(trace: SwfTrace, seed: int) -> dict[int, str]:
+    """Draw an application for each batch job: LU, BT, MG or SP as its ranks allow; known ones as known."""
+    drawn = {}
+    for job in trace.jobs:
+        if job.queue == INTERACTIVE_QUEUE:
+            continue
+        rng = random.Random(f"{seed} {job.job_number}")  # noqa: S311 - a draw to be repeated, no secret
+        legal = legal_applications(job.procs or 1, grid_class=GRID_CLASS)
+        name = rng.choice(legal) if legal else FALLBACK
+        known = KNOWN_APPS.get(job.job_number)
+        drawn[job.job_number] = known if known in legal else name
+    return drawn
+
+
+def apps_table(trace: SwfTrace, drawn: Mapping[int, str], work: Work) -> str:
+    """Return the table of applications for a replay.
+
+    A job makes as many steps as ``work`` says on as many ranks as it has; with others, or without, as many as
+    its run time takes by its own first steps.
+    """
+    rows = ["trace_job,app,args"]
+    for job in trace.jobs:
+        if job.queue == INTERACTIVE_QUEUE:
+            continue
+        name = drawn[job.job_number]
+        grid = "" if name == FALLBACK else f" --class {GRID_CLASS}"
+        ranks, steps = work.get(job.job_number, (0, 0))
+        length = f"--steps {steps}" if steps and ranks == job.procs else f"--target-s {job.run_s}"
+        rows.append(f"{job.job_number},rrba,--app {name}{grid} {length}")
+    return "\n".join(rows) + "\n"
+
+
+def pair_table(trace: SwfTrace, work: Work) -> str:
+    """Return the table for the pair: both make the same steps, the median of what is known."""
+    made = [steps for _, steps in work.values()]
+    length = f"--steps {int(median(made))}" if made else f"--target-s {trace.jobs[0].run_s}"
+    rows = [f"{job.job_number},rrba,--app {COUPLED_APP} --class {GRID_CLASS} {length}" for job in trace.jobs]
+    return "\n".join(["trace_job,app,args", *rows]) + "\n"
+
+
+def sleepers(trace: SwfTrace) -> str:
+    """Return the table for jobs that only hold their cores."""
+    rows = [f"{job.job_number},sleep,{job.run_s}" for job in trace.jobs]
+    return "\n".join(["trace_job,app,args", *rows]) + "\n"

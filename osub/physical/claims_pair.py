@@ -6,7 +6,7 @@ from analysis.claims import Claim, Judgement, Row, direction, not_comparable, ov
 from osub.physical.cells import mean_text
 from osub.physical.layouts import DEDICATED, GANGD, NAIVE, SLURM_GANG
 from osub.physical.results import Pair, Results
-from osub.physical.tables_jobs import pair_losses
+from osub.physical.tables import pair_losses
 
 WHERE = "Table 7.4"
 

@@ -11,13 +11,14 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
 
 from analysis.metrics import host_use
 from foundation.errors import InputError, OutputError
-from foundation.records import load_run
+from foundation.records import JOBS, load_run
 from foundation.records.records_folder import INFO_NAME, is_finished
 from foundation.trust import refuse_for_root
 from foundation.whole_file import write_whole
@@ -129,12 +130,13 @@ class StudyFolder:
         return [item for item in plan.items() if not self.is_done(item)]
 
     def unfit(self, plan: Plan) -> dict[Item, str]:
-        """Return the finished replays that are unfit to judge by, and why: others' load, for one."""
-        found = {}
-        for item in plan.items():
-            if self.is_done(item) and (why := host_use(load_run(self.run(item))).unfit) is not None:
-                found[item] = why
-        return found
+        """Return the finished replays that are unfit to judge by, and why: others' load, for one.
+
+        Each is judged once: a finished RUN does not change.
+        """
+        done = [item for item in plan.items() if self.is_done(item)]
+        judged = {item: _why_unfit(self.run(item), _stamp(self.run(item) / JOBS.file_name)) for item in done}
+        return {item: why for item, why in judged.items() if why is not None}
 
     def remove_unfit(self, plan: Plan) -> int:
         """Remove the replays that are unfit to judge by, and simulations made from them; return how many."""
@@ -189,3 +191,14 @@ class StudyFolder:
             (self.path / _SCRATCH).unlink(missing_ok=True)
         else:
             write_whole(self.path / _SCRATCH, f"{folder}\n")
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns
+
+
+@lru_cache(maxsize=1024)
+def _why_unfit(run: Path, stamp: tuple[int, int]) -> str | None:  # noqa: ARG001
+    """Return why a RUN is unfit to judge by, None where it is not; ``stamp`` tells it from a later one."""
+    return host_use(load_run(run)).unfit

@@ -17,8 +17,7 @@ from osub.physical.outcome import Outcome
 from osub.physical.places import same_places
 from osub.physical.plan import DAY, FIRST, Plan, fitted_trace, told
 from osub.physical.results import Results
-from osub.physical.tables import all_tables
-from osub.physical.tables_jobs import pair_losses
+from osub.physical.tables import all_tables, pair_losses
 from simulator.experiments.claim_study import Findings
 from simulator.experiments.experiment_page import Drawing
 from workloads.swf import SwfTrace

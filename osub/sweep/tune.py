@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from foundation.errors import InputError, UsageError
 from osub.sweep.measure import Outcome
 from osub.sweep.points import point_of
+from osub.sweep.run import Store
 from osub.sweep.spec import Parameters
-from osub.sweep.store import Store
 
 GOALS = {
     "wait": "wait_mean_s",

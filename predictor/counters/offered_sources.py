@@ -1,15 +1,300 @@
-"""Which sources of counters this host offers, best first, and why the others are missing."""
+"""The sources of counters, and which of them this host offers, best first.
+
+* The processor's PMU through ``perf stat``: a command and all that it starts on this host. There are more
+  events than counters, so the kernel takes turns (multiplexing); perf scales the counts up, and tells the
+  share of time in which each event was counted. (perf-stat(1), "CSV FORMAT".)
+* A simulated core through valgrind's cachegrind: no PMU is needed, 20 to 100 times slower. It simulates two
+  levels, so the command runs twice: with this host's second level, then with its third as the last one.
+  Misses are of an empty machine and of no prefetcher; branches by a simple predictor. (Valgrind's manual,
+  chapter 5: "Cachegrind".) Processes that a command starts are followed and added up.
+* The operating system (getrusage(2)): every host has it, and it tells nothing of caches.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from foundation.errors import HostError
-from predictor.counters.cachegrind_counters import CachegrindCounters
-from predictor.counters.counter_source import Provider
-from predictor.counters.perf_counters import PerfCounters
-from predictor.counters.system_counters import SystemCounters
+from foundation.one_line import one_line
+from predictor.counters.counter_source import Count, Provider, per, run_whole
 from predictor.dataset import Source
+
+EVENTS = {
+    "instructions": "PAPI_TOT_INS",
+    "cycles": "PAPI_TOT_CYC",
+    "branches": "PAPI_BR_INS",
+    "branch-misses": "PAPI_BR_MSP",
+    "L1-dcache-loads": "PAPI_LD_INS",
+    "L1-dcache-load-misses": "PAPI_L1_LDM",
+    "L1-icache-load-misses": "PAPI_L1_ICM",
+    "l2_rqsts.miss": "PAPI_L2_TCM",
+    "cache-references": "PAPI_L3_TCA",
+    "cache-misses": "PAPI_L3_TCM",
+    "LLC-load-misses": "PAPI_L3_LDM",
+    "dTLB-load-misses": "PAPI_TLB_DM",
+    "iTLB-load-misses": "PAPI_TLB_IM",
+    "stalled-cycles-backend": "PAPI_RES_STL",
+    "stalled-cycles-frontend": "PAPI_STL_ICY",
+}
+"""perf's event to PAPI's preset; what a processor lacks is null."""
+
+_NO_EVENT = ("<not supported>", "<not counted>")
+
+CPUS = Path("/sys/devices/system/cpu")
+_USUAL = {2: "1048576,8,64", 3: "33554432,16,64"}
+_PRESETS = {
+    "PAPI_LD_INS": ("Dr",),
+    "PAPI_SR_INS": ("Dw",),
+    "PAPI_L1_ICM": ("I1mr",),
+    "PAPI_L1_LDM": ("D1mr",),
+    "PAPI_L1_STM": ("D1mw",),
+    "PAPI_L1_DCM": ("D1mr", "D1mw"),
+    "PAPI_BR_CN": ("Bc",),
+    "PAPI_BR_INS": ("Bc", "Bi"),
+    "PAPI_BR_MSP": ("Bcm", "Bim"),
+}
+_LAST = {
+    "PAPI_L{}_ICM": ("ILmr",),
+    "PAPI_L{}_LDM": ("DLmr",),
+    "PAPI_L{}_STM": ("DLmw",),
+    "PAPI_L{}_DCM": ("DLmr", "DLmw"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event's count, scaled up, and the share of time in which it was counted; None: not counted."""
+
+    value: float | None
+    share: float | None
+
+
+def parse_stat(text: str) -> dict[str, Event]:
+    """Return the events of ``perf stat -x,``: value, unit, event, run time, percentage, and more.
+
+    Lines that are not of that form (comments, warnings) are passed over.
+    """
+    events: dict[str, Event] = {}
+    for line in text.splitlines():
+        fields = line.split(",")
+        if line.startswith("#") or len(fields) < 5:
+            continue
+        name = fields[2].partition(":")[0]
+        try:
+            share = float(fields[4]) / 100
+            value = None if fields[0] in _NO_EVENT else float(fields[0])
+        except ValueError:
+            continue
+        events[name] = Event(value, None if value is None else min(1.0, max(0.0, share)))
+    return events
+
+
+class PerfCounters:
+    """The PMU through ``perf``."""
+
+    source = Source.PERF
+
+    def missing(self) -> str | None:
+        """Return why there are no counters of the processor."""
+        if shutil.which("perf") is None:
+            return "perf is not installed (Debian: apt-get install linux-perf)"
+        try:
+            events = self._stat(["true"], None, ["instructions"])
+        except (OSError, subprocess.SubprocessError) as error:
+            return f"perf does not run: {error}"
+        if events.get("instructions", Event(None, None)).value is not None:
+            return None
+        paranoid = _paranoid()
+        if paranoid is not None and paranoid > 2:
+            return f"the kernel refuses the PMU; set kernel.perf_event_paranoid to 2 (it is {paranoid})"
+        return "the PMU is refused on this host, as on most virtual machines; a host that offers it is needed"
+
+    def count(self, command: Sequence[str], environment: Mapping[str, str]) -> list[Count]:
+        """Run the command under ``perf stat``."""
+        with tempfile.TemporaryDirectory(prefix="osub-perf-") as folder:
+            to = Path(folder) / "stat"
+            words = ["perf", "stat", "-x,", "-o", str(to)]
+            for event in self._known(list(EVENTS)):
+                words += ["-e", event]
+            run_whole([*words, "--", *command], command, environment)
+            events = parse_stat(to.read_text(errors="replace"))
+        base = events.get("instructions", Event(None, None)).value
+        counts = []
+        for name, preset in EVENTS.items():
+            if name == "instructions":
+                continue
+            found = events.get(name, Event(None, None))
+            value = per(found.value, base)
+            counts.append(Count(preset, "instruction", value, None if value is None else found.share))
+        return counts
+
+    def _known(self, events: list[str]) -> list[str]:
+        """Return the events that perf has a name for: one that it has not fails the whole command."""
+        return [event for event in events if self._stat(["true"], None, [event])]
+
+    def _stat(
+        self, command: list[str], environment: Mapping[str, str] | None, events: list[str]
+    ) -> dict[str, Event]:
+        words = ["perf", "stat", "-x,", *(word for event in events for word in ("-e", event)), "--", *command]
+        done = subprocess.run(
+            words, capture_output=True, text=True, errors="replace", env=environment, check=False, timeout=30
+        )
+        return parse_stat(done.stderr)
+
+
+def _paranoid(path: Path = Path("/proc/sys/kernel/perf_event_paranoid")) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+class CachegrindCounters:
+    """A simulated core.
+
+    Parameters
+    ----------
+    levels
+        Which of this host's caches is simulated as the last one, a run each.
+    """
+
+    source = Source.CACHEGRIND
+
+    def __init__(self, levels: Sequence[int] = (2, 3)) -> None:
+        self._levels = levels
+
+    def missing(self) -> str | None:
+        """Return why there is no simulation."""
+        if shutil.which("valgrind") is None:
+            return "valgrind is not installed (Debian: apt-get install valgrind)"
+        return None
+
+    def count(self, command: Sequence[str], environment: Mapping[str, str]) -> list[Count]:
+        """Run the command under cachegrind, once for each level."""
+        return counts_of({level: self.events(command, environment, level) for level in self._levels})
+
+    def events(self, command: Sequence[str], environment: Mapping[str, str], level: int) -> Counter[str]:
+        """Return cachegrind's own events of one run, of all processes."""
+        if shutil.which(command[0], path=environment.get("PATH")) is None:
+            raise HostError(f"cannot start {command[0]}: it is not there, or is no program")
+        with tempfile.TemporaryDirectory(prefix="osub-cachegrind-") as folder:
+            words = [
+                "valgrind",
+                "--tool=cachegrind",
+                "--cache-sim=yes",
+                "--branch-sim=yes",
+                "--trace-children=yes",
+                f"--LL={last_level(level)}",
+                f"--cachegrind-out-file={folder}/%p",
+            ]
+            run_whole([*words, *command], command, environment)
+            texts = [path.read_text(errors="replace") for path in Path(folder).iterdir()]
+        total: Counter[str] = Counter()
+        for text in texts:
+            total.update(parse_summary(text))  # a sum of Counters would leave out what is 0
+        return total
+
+
+def counts_of(events: Mapping[int, Mapping[str, int]]) -> list[Count]:
+    """Return the counters per instruction, of the events by simulated last level."""
+    counts = []
+    first = next(iter(events.values()))
+    tables = [(preset, names, first) for preset, names in _PRESETS.items()]
+    for level, found in events.items():
+        tables += [(preset.format(level), names, found) for preset, names in _LAST.items()]
+    for preset, names, found in tables:
+        known = all(name in found for name in names)
+        value = per(sum(found[name] for name in names), found.get("Ir")) if known else None
+        counts.append(Count(preset, "instruction", value))
+    return counts
+
+
+def parse_summary(text: str) -> Counter[str]:
+    """Return the totals of a cachegrind file, by event; none of one that is cut."""
+    events: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("events:"):
+            events = line.split()[1:]
+        if line.startswith("summary:"):
+            numbers = line.replace(",", "").split()[1:]
+            if len(numbers) == len(events) and all(number.isdigit() for number in numbers):
+                return Counter(dict(zip(events, map(int, numbers), strict=True)))
+    return Counter()
+
+
+def last_level(level: int, cpus: Path = CPUS) -> str:
+    """Return size, ways and line of this host's cache of a level, as ``--LL`` wants it; a usual one else."""
+    cpu = min(os.sched_getaffinity(0))
+    for index in sorted((cpus / f"cpu{cpu}" / "cache").glob("index*")):
+        try:
+            if int((index / "level").read_text()) != level:
+                continue
+            size = (index / "size").read_text().strip()
+            size_bytes = int(size[:-1]) * {"K": 1 << 10, "M": 1 << 20}[size[-1]]
+            ways = int((index / "ways_of_associativity").read_text())
+            line = int((index / "coherency_line_size").read_text())
+        except (OSError, ValueError, KeyError, IndexError):
+            continue
+        sets = size_bytes // (ways * line) if ways * line else 0
+        # The simulation wants a power of two of sets: fewer of them, in a cache that is a little smaller.
+        if sets:
+            sets = 1 << (sets.bit_length() - 1)
+            return f"{sets * ways * line},{ways},{line}"
+    return _USUAL.get(level, _USUAL[3])
+
+
+class SystemCounters:
+    """CPU time, faults, switches and blocks of a command and all that it waited for, per second."""
+
+    source = Source.OS
+
+    def missing(self) -> str | None:
+        """Return None: every host has them."""
+        return None
+
+    def count(self, command: Sequence[str], environment: Mapping[str, str]) -> list[Count]:
+        """Run the command and return what the kernel accounted to it."""
+        if shutil.which(command[0], path=environment.get("PATH")) is None:
+            raise HostError(f"cannot start {one_line(command[0])}: it is not there, or is no program")
+        begin_s = time.monotonic()
+        try:
+            process = subprocess.Popen(
+                list(command), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=dict(environment)
+            )
+        except OSError as error:
+            raise HostError(f"cannot start {one_line(command[0])}: {error.strerror}") from error
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        seconds = max(time.monotonic() - begin_s, 1e-6)
+        code = os.waitstatus_to_exitcode(status)
+        process.returncode = code
+        if code != 0:
+            how = f"ended with code {code}" if code > 0 else f"was killed by signal {-code}"
+            raise HostError(f"{one_line(' '.join(command), 80)} {how}")
+        values = {
+            "cpu_user": usage.ru_utime,
+            "cpu_system": usage.ru_stime,
+            "faults_minor": usage.ru_minflt,
+            "faults_major": usage.ru_majflt,
+            "switches_voluntary": usage.ru_nvcsw,
+            "switches_involuntary": usage.ru_nivcsw,
+            "blocks_in": usage.ru_inblock,
+            "blocks_out": usage.ru_oublock,
+        }
+        return [Count(name, "second", value / seconds) for name, value in values.items()]
+
 
 _ALL: tuple[Provider, ...] = (PerfCounters(), CachegrindCounters(), SystemCounters())
 

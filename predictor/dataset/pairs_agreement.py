@@ -1,4 +1,4 @@
-"""How far two measurements of the same pairs agree: on one host at two times, or on two hosts.
+"""What a measurement of pairs came to, and how far two agree: on one host at two times, or on two hosts.
 
 A loss that comes out otherwise a day later is no property of the pair. So the measure of a measurement is to
 make it twice: how many pairs lie within 0.05 of each other, and whether all of them moved.
@@ -182,3 +182,52 @@ def _rank_correlation(before: Floats, after: Floats) -> float:
 def _mean(series: pl.Series) -> float | None:
     found = series.mean()
     return found if isinstance(found, float) else None
+
+
+@dataclass(frozen=True, slots=True)
+class KindSummary:
+    """The pairs of one kind.
+
+    Attributes
+    ----------
+    pairs, applications, trials
+        Ordered pairs, victims among them, and trials of all of them.
+    median_width
+        Of the 95% intervals of E_v; None where none is known.
+    e_v_low, e_v_median, e_v_high
+        The least, the median and the largest loss of a victim.
+    load
+        CPUs that others used of those measured, on average; None where it was not measured.
+    """
+
+    kind: str
+    pairs: int
+    applications: int
+    trials: int
+    median_width: float | None
+    e_v_low: float | None
+    e_v_median: float | None
+    e_v_high: float | None
+    load: float | None
+
+
+def summaries_of(read: Pairs) -> list[KindSummary]:
+    """Return a summary of each kind, figures rounded to thousandths."""
+    return [
+        KindSummary(
+            kind=str(kind),
+            pairs=group.height,
+            applications=group["victim"].n_unique(),
+            trials=int(group["trials"].sum()),
+            median_width=_rounded((group["e_v_high"] - group["e_v_low"]).median()),
+            e_v_low=_rounded(group["e_v"].min()),
+            e_v_median=_rounded(group["e_v"].median()),
+            e_v_high=_rounded(group["e_v"].max()),
+            load=_rounded(group["load"].mean()),
+        )
+        for (kind,), group in read.pairs.sort(pl.all()).group_by(["kind"], maintain_order=True)
+    ]
+
+
+def _rounded(value: object) -> float | None:
+    return round(value, 3) if isinstance(value, float) else None

@@ -1,17 +1,22 @@
-"""Windows: some programs run, all others are frozen, and steps are read at both ends."""
+"""Windows: some programs run, all others are frozen, and steps are read at both ends.
+
+In a window of gang slices, programs take turns on all its CPUs, as gangd's agents let jobs on a node. A turn
+stops one program, every rank of it, and lets the next one run; so the ranks of a job that wait for each other
+run at the same time. Signals go to all processes of a program one after the other, within tens of
+microseconds of each other on one host; on several nodes gangd's broadcast does that.
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from foundation.cpu_time import CpuTime, cpu_time
 from foundation.errors import HostError
 from predictor.measure.frozen_program import ProgramError, Running
-from predictor.measure.gang_turns import PassTime, Turns
 from workloads.task.step_meter import Reading
 
 # A window is lengthened until everybody has made so many steps, but not beyond so many times its length.
@@ -19,6 +24,9 @@ LEAST_STEPS = 3
 MOST_LENGTHENING = 12
 _POLL_S = 0.05
 _MOST_TAKEN = 0.9
+
+PassTime = Callable[[float], None]
+"""Lets at least so many seconds pass, in which programs run as their kind wants it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,3 +207,33 @@ def _await_first_steps(
                 name, f"{name} makes no step in {most_s:.0f} s; give a longer --window or leave it out"
             )
         pass_time(_POLL_S / 10)
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Passes time in whole rounds, in each of which every program has a turn.
+
+    Parameters
+    ----------
+    programs
+        Frozen, and frozen again whenever a call returns or raises.
+    slice_s
+        How long a turn is.
+    pause
+        Waits, in seconds.
+    """
+
+    programs: Sequence[Running]
+    slice_s: float
+    pause: PassTime = field(default=time.sleep)
+
+    def __call__(self, seconds: float) -> None:
+        """Let whole rounds pass, for at least so many seconds and at least one round."""
+        rounds = max(1, math.ceil(seconds / (self.slice_s * len(self.programs)) - 1e-9))
+        for _ in range(rounds):
+            for program in self.programs:
+                program.resume()
+                try:
+                    self.pause(self.slice_s)
+                finally:
+                    program.freeze()

@@ -1,16 +1,32 @@
-"""All that can be said of measured pairs, kind by kind: models judged, or why there are none."""
+"""All that can be said of measured pairs, kind by kind: models judged, or what few pairs say without a model.
+
+Of pairs that are too few for a model of danger, no threshold is fitted and no danger predicted. Applications
+that were counted are grouped, whether they were measured beside others or not; and the loss of each pair,
+both ways, is predicted from all other pairs. How well that orders them is a rank correlation. Beside it
+stands that of each counter of the victim, for which nothing is fitted.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
+
+from analysis.quantiles import quantiles
 from foundation.errors import InputError
-from predictor.dataset import Kind, Pairs
-from predictor.model.few_pairs import Few, few_or_error
-from predictor.model.model_judges import KindReport, evaluate_kind
-from predictor.model.pair_records import records_of
+from predictor.dataset import STRESSOR, Kind, Pairs
+from predictor.model.counter_features import features_of
+from predictor.model.counter_groups import THESIS_K, groups_of
+from predictor.model.linear_models import Scaling, fit_loss
+from predictor.model.model_judges import KindReport, evaluate_kind, is_enough, rank_of
+from predictor.model.one_thread import one_thread
+from predictor.model.pair_records import Places, Records, records_of
 from predictor.model.stressor_curves import curves_of
+
+_FEWEST_PAIRS = 4
+_DRAWS = 200
 
 
 @dataclass(slots=True)
@@ -54,3 +70,132 @@ def judge(pairs: Pairs, kinds: Iterable[Kind], *, threshold: float | None, cost:
     if not found.reports and not found.few:
         raise next(iter(found.failed.values()), InputError("the folder has no pairs"))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Few:
+    """What can be said of few pairs.
+
+    Parameters
+    ----------
+    records, certain
+        Ordered pairs, and those of them whose interval does not have t in it.
+    counters
+        What applications are grouped by.
+    groups, four
+        Names of applications by group; k by silhouette, and the thesis's four.
+    silhouette
+        The mean silhouette by k that was tried.
+    rank_correlation, low, high
+        Of predicted and measured E_v, and its 95 % interval, pairs being drawn with replacement.
+    by_counter
+        Of the victim's counter and measured E_v.
+    """
+
+    records: int
+    certain: int
+    counters: tuple[str, ...]
+    groups: list[list[str]]
+    four: list[list[str]]
+    silhouette: dict[int, float]
+    rank_correlation: float
+    low: float
+    high: float
+    by_counter: dict[str, float]
+
+    def lines(self, kind: str) -> list[str]:
+        """Return it in words, for a kind of sharing."""
+        by_counter = sorted(self.by_counter.items(), key=lambda item: -abs(item[1]))
+        told = (
+            f"{kind}: {self.certain} certain pairs, of {self.records}, are too few for a model of danger. "
+            f"Each predicted from the rest, losses have a rank correlation of {self.rank_correlation:.2f} "
+            f"[{self.low:.2f}, {self.high:.2f}] with those measured; the victim's counters, of which nothing "
+            f"is fitted, {', '.join(f'{name} {rank:.2f}' for name, rank in by_counter)}."
+        )
+        groups = [f"  {', '.join(group)}" for group in self.groups]
+        return [told, "Groups by these counters:", *groups]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what ``osub predict evaluate --json`` says of it."""
+        return {
+            "records": self.records,
+            "certain": self.certain,
+            "applications": sum(map(len, self.groups)),
+            "counters": list(self.counters),
+            "rank_correlation": self.rank_correlation,
+            "rank_interval": [self.low, self.high],
+            "rank_by_counter": self.by_counter,
+            "groups": self.groups,
+            "four_groups": self.four,
+            "silhouette": {str(k): value for k, value in self.silhouette.items()},
+        }
+
+
+@one_thread()
+def few_of(pairs: Pairs, kind: Kind, threshold: float | None = None, seed: int = 0) -> Few | None:
+    """Return what can be said of the pairs of a kind; None where a model is to be had, or next to nothing.
+
+    Raises
+    ------
+    InputError
+        There are none of that kind, or no counters.
+    """
+    records = records_of(pairs, kind, threshold)
+    which = _pair_of(records)
+    certain = records.where(~records.spans)
+    if is_enough(certain) or which.max(initial=-1) + 1 < _FEWEST_PAIRS:
+        return None
+    names = pairs.applications.filter(pairs.applications["family"] != STRESSOR)["application"].to_list()
+    features = features_of(pairs.counters, names)
+    labels, silhouette = groups_of(features, seed=seed)
+    four, _ = groups_of(features, min(THESIS_K, len(features.applications)), seed)
+    predicted = np.zeros(len(records))
+    for pair in range(which.max() + 1):
+        rest = records.where(which != pair)
+        design = Scaling.of(rest).design(records.where(which == pair))
+        predicted[which == pair] = fit_loss(rest).values(design)
+    rng = np.random.default_rng(seed)
+    rows = [np.flatnonzero(which == pair) for pair in range(which.max() + 1)]
+    drawn = []
+    for _ in range(_DRAWS):
+        chosen = np.concatenate([rows[pick] for pick in rng.integers(0, len(rows), len(rows))])
+        drawn.append(rank_of(predicted[chosen], records.loss[chosen]))
+    low, high = quantiles(drawn, (0.025, 0.975))
+    return Few(
+        records=len(records),
+        certain=len(certain),
+        counters=features.counters,
+        groups=_named(features.applications, labels),
+        four=_named(features.applications, four),
+        silhouette=silhouette,
+        rank_correlation=rank_of(predicted, records.loss),
+        low=float(low),
+        high=float(high),
+        by_counter={
+            name: rank_of(values[records.victim], records.loss)
+            for name, values in zip(records.features.counters, records.features.values.T, strict=True)
+        },
+    )
+
+
+def few_or_error(
+    pairs: Pairs, kind: Kind, error: InputError, threshold: float | None, seed: int
+) -> Few | InputError:
+    """Return what can be said of pairs which a model was not to be had of, or why nothing can."""
+    try:
+        return few_of(pairs, kind, threshold, seed) or error
+    except InputError:
+        return error
+
+
+def _pair_of(records: Records) -> Places:
+    """Return of each record the number of its unordered pair, from 0."""
+    ends = np.sort(np.column_stack((records.victim, records.opponent)), axis=1)
+    return np.asarray(np.unique(ends, axis=0, return_inverse=True)[1], dtype=np.intp).reshape(-1)
+
+
+def _named(names: tuple[str, ...], labels: Places) -> list[list[str]]:
+    groups = [
+        [name for name, label in zip(names, labels, strict=True) if label == own] for own in np.unique(labels)
+    ]
+    return sorted(groups, key=lambda group: (-len(group), group))

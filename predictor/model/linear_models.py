@@ -1,8 +1,10 @@
-"""The two linear models of phase 2: log-odds of E_v > t, and E_v itself, on standardised counters.
+"""The two linear models of phase 2, log-odds of E_v > t and E_v itself, and the rules that they have to beat.
 
-Minami's thesis (equations 4.7 and 4.8) has a logistic regression on the counters of victim and opponent. Its
-unpenalised fit separates almost perfectly and is unstable (coefficients of 110); so the model that is used
-has an L2 penalty, chosen on held-out applications, and the stepwise one (``stepwise``) stands beside it.
+Minami's thesis (equations 4.7 and 4.8) has a logistic regression on the counters of victim and opponent,
+standardised. Its unpenalised fit separates almost perfectly and is unstable (coefficients of 110); so the
+model that is used has an L2 penalty, chosen on held-out applications, and the stepwise one (``stepwise``)
+stands beside it. A model has to be better than the majority, than no twins, and than the nearest pair that
+was measured.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from predictor.model.counter_features import Floats
-from predictor.model.pair_records import Records
+from predictor.model.pair_records import Flags, Records
 from predictor.model.record_folds import by_application
 
 PENALTIES = (3.0, 10.0, 30.0, 100.0, 300.0)
@@ -122,3 +124,23 @@ def probability(odds: Floats) -> Floats:
 def cut_of(cost: float) -> float:
     """Return the probability from which a warning is worth it, a missed danger weighing ``cost`` warnings."""
     return 1.0 / (1.0 + cost)
+
+
+def majority(train: Records, test: Records) -> Flags:
+    """Say of every record what most of the training part are."""
+    return np.full(len(test), 2 * int(train.dangerous.sum()) > len(train))
+
+
+def no_twins(test: Records) -> Flags:
+    """Warn of pairs of one family, and of no others."""
+    return test.is_twin
+
+
+def nearest_loss(train: Records, test: Records) -> Floats:
+    """Return the E_v of the measured pair whose counters are nearest, victim's and opponent's together."""
+    scaling = Scaling.of(train)
+    known, asked = scaling.design(train), scaling.design(test)
+    nearest = np.empty(len(test), dtype=np.intp)
+    for place, row in enumerate(asked):
+        nearest[place] = np.argmin(((known - row) ** 2).sum(axis=1))
+    return train.loss[nearest]

@@ -14,10 +14,17 @@ from scipy.stats import spearmanr
 
 from analysis.quantiles import quantiles
 from foundation.errors import InputError
-from predictor.model.baseline_rules import nearest_loss, no_twins
 from predictor.model.counter_features import Floats
 from predictor.model.counter_groups import THESIS_K, Clustering, cluster
-from predictor.model.linear_models import Scaling, cut_of, fit_danger, fit_loss, probability
+from predictor.model.linear_models import (
+    Scaling,
+    cut_of,
+    fit_danger,
+    fit_loss,
+    nearest_loss,
+    no_twins,
+    probability,
+)
 from predictor.model.one_thread import one_thread
 from predictor.model.pair_records import Flags, Records
 from predictor.model.record_folds import (

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from analysis.charts import Chart, arrange
 from analysis.claims.claim_row import Row, Verdict
-from analysis.claims.claims_page import TONES, claims_grid
+from analysis.claims.claims_table import TONES, claims_grid
 from analysis.pages.page_content import Block, Cell, Grid, Page, Section, Told
 from analysis.pages.page_frame import write_page as write_framed
 from simulator.experiments.paper_tables import NOTABLE, ExperimentTable

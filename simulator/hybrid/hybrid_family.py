@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from foundation.errors import UsageError
 from foundation.units import seconds_to_us
-from simulator.hybrid.drawn_jobs import MIXES, Draw, draw_lives
+from simulator.hybrid.drawn_jobs import MIXES, Draw, draw_lives, read_lives
 from simulator.hybrid.hybrid_build import Mechanism
-from simulator.hybrid.hybrid_job_files import read_lives
 from simulator.hybrid.loop.hybrid_state import COLLECT, NOTHING, PLAN, SHARE
 from simulator.placement import SlurmPlacement, ThesisPlacement
 from simulator.policies.interface import Desk

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from foundation.errors import UsageError
 from simulator.engine.run import Rules
-from simulator.pairing.pair_table import PairTable
+from simulator.pairing import PairTable
 from simulator.world import Queues, System
 
 _Choice = TypeVar("_Choice", bound=StrEnum)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from simulator.world.job_lives import JobLives
-from simulator.world.job_sizes import Amdahl, Conversion, Downey, Efficiencies, Fractions
+from simulator.world.job_sizes import Amdahl, Conversion, Downey, Efficiencies, Fractions, read_sizes
 from simulator.world.node_outages import Failing, Outage, read_outages
-from simulator.world.simulated_job import PLAIN_LIFE, Job, Life, Sizes
+from simulator.world.simulated_job import PLAIN_LIFE, Job, JobLives, Life, Sizes
 from simulator.world.simulated_system import (
     MOST_MULTIPLICITY,
     Pool,
@@ -16,7 +15,6 @@ from simulator.world.simulated_system import (
     nodes_of_share,
     single_queue,
 )
-from simulator.world.size_files import read_sizes
 
 __all__ = [
     "MOST_MULTIPLICITY",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from submitter.replay.begin_run import DrawnUp, draw_up, prepare_trace
-from submitter.replay.dry_replay import dry_run
-from submitter.replay.replay_loop import Collect, Look, Progress, Replay, Wish
+from submitter.replay.job_request import dry_run
+from submitter.replay.replay_loop import Replay
+from submitter.replay.replay_progress import Collect, Look, Progress, Wish
 
 __all__ = ["Collect", "DrawnUp", "Look", "Progress", "Replay", "Wish", "draw_up", "dry_run", "prepare_trace"]

@@ -1,28 +1,41 @@
-"""Beginning a replay: the trace in the run's own seconds, and the RUN folder that holds it."""
+"""Beginning a replay, or going on with one that was killed: the trace in the run's own seconds, the RUN.
+
+What a killed replay had done is found out, so that no job is lost and none is doubled. Three witnesses tell
+that a job was submitted: its row in the RUN, a job of its name in Slurm, and the start stamp that the job
+itself wrote (Slurm forgets an ended job after MinJobAge). An ``sbatch`` that outlived the replay is waited
+for first, or its job would be missed and submitted again.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+import psutil
+
 from foundation.errors import ClusterError, OutputError, UsageError
-from foundation.records import TRACE_NAME, HostInfo, RunInfo, RunWriter
-from foundation.slurm import SlurmClient
+from foundation.records import TRACE_NAME, HostInfo, JobRecord, RunInfo, RunWriter
+from foundation.slurm import Job, SlurmClient
 from foundation.slurm.calling.conf_file import scheduling_config
 from foundation.slurm.reading.record_faults import SlurmRefusedError
 from foundation.units import checked_speedup
-from submitter.follow import JOBS_FOLDER
+from submitter.follow import JOBS_FOLDER, choose_copy, job_name, own_jobs, planned_row, read_stamps
 from submitter.plan import (
     COUNTS,
     Apart,
     Clock,
     Danger,
     Plan,
+    PlannedJob,
     ReplayOptions,
     Target,
     applications_of,
@@ -48,6 +61,8 @@ _FOR_GOOD = re.compile(
 )
 # From the beginning to the run's second 0: time to write the RUN and to start the submitting thread.
 _LEAD_S = 0.5
+
+_WAIT_S = 60.0
 
 
 def prepare_trace(trace: SwfTrace, options: ReplayOptions) -> SwfTrace:
@@ -234,3 +249,73 @@ def _run_info(
 def origin_of(info: RunInfo) -> float:
     """Return the epoch second of the run's second 0."""
     return datetime.fromisoformat(info.started).timestamp()
+
+
+def wait_for_orphans(run_id: str, own_pid: int, pause: Callable[[float], None] = time.sleep) -> None:
+    """Wait until no ``sbatch`` of this run is under way.
+
+    Raises
+    ------
+    ClusterError
+        One still is after a minute; the message names it.
+    """
+    mark = f"--job-name={job_name(run_id, 0)[:-1]}"
+    deadline = time.monotonic() + _WAIT_S
+    while orphans := _marked(mark, own_pid):
+        if time.monotonic() > deadline:
+            raise ClusterError(f"a submission of the earlier replay does not end (pid {orphans[0]})")
+        pause(0.05)
+
+
+def _marked(mark: str, own_pid: int) -> list[int]:
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.pid != own_pid and any(word.startswith(mark) for word in process.cmdline()):
+                found.append(process.pid)
+    return found
+
+
+def recover_rows(
+    planned: Iterable[PlannedJob],
+    known: Collection[int],
+    jobs: Iterable[Job],
+    folder: Path,
+    run_id: str,
+    origin: float,
+) -> list[JobRecord]:
+    """Return rows of jobs that were submitted although the RUN does not say so.
+
+    Parameters
+    ----------
+    planned
+        The whole plan.
+    known
+        The trace's numbers of the jobs that the RUN knows.
+    jobs
+        Slurm's jobs.
+    folder
+        The RUN's ``jobs`` folder.
+    run_id, origin
+        The run's id and the epoch second of its second 0.
+    """
+    in_slurm = own_jobs(jobs, run_id, {os.geteuid()})
+    recovered = []
+    for plan in planned:
+        if plan.trace_job in known:
+            continue
+        stamps = read_stamps(folder, plan.trace_job)
+        copies = {job.job_id: job for job in in_slurm.get(plan.trace_job, ())}
+        choice = choose_copy(copies.values(), None, stamps.slurm_job)
+        if choice is None:
+            continue
+        job = copies.get(choice.job_id)
+        stamped = [
+            job.submit_time if job and not job.restarts else None,
+            stamps.start_ms and stamps.start_ms / 1000,
+        ]
+        entered = min((instant for instant in stamped if instant is not None), default=origin + plan.due_s)
+        row = planned_row(plan)
+        entered_s = round(max(entered - origin, plan.due_s), 3)
+        recovered.append(msgspec.structs.replace(row, job_id=choice.job_id, submit_s=entered_s))
+    return recovered

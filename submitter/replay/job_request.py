@@ -1,16 +1,20 @@
-"""What is asked of Slurm for a planned job."""
+"""What is asked of Slurm for a planned job, and the same as text, with nothing written or submitted."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+from foundation.one_line import one_line
 from foundation.slurm import SubmitRequest
+from foundation.slurm.calling.sbatch_options import sbatch_options
 from submitter.follow import JOBS_FOLDER, job_name
-from submitter.plan import RRBA, PlannedJob, ReplayOptions, Target, batch_script
+from submitter.plan import RRBA, Plan, PlannedJob, ReplayOptions, Target, batch_script
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,62}")
 
@@ -70,3 +74,19 @@ def submit_request(job: PlannedJob, target: Target, options: ReplayOptions, run:
         options=(*left_out, *options.sbatch_options),
         environment=job_environment(),
     )
+
+
+def dry_run(plan: Plan, target: Target, options: ReplayOptions, run: Path) -> Iterator[str]:
+    """Yield, for each job in the order of submission, its instant, sbatch's words, and the script.
+
+    Parameters
+    ----------
+    plan, target, options
+        What would be replayed, where, and how.
+    run
+        The RUN that would be made, absolute.
+    """
+    for job in plan.jobs:
+        request = submit_request(job, target, options, run)
+        words = one_line(shlex.join(["sbatch", *sbatch_options(request)]), 4096)
+        yield f"# second {job.due_s:.3f}: {words} <<'EOF'\n{request.script.rstrip()}\nEOF\n"

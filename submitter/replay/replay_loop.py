@@ -6,16 +6,15 @@ import os
 import queue
 import resource
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
-from enum import Enum
+from dataclasses import asdict
 from pathlib import Path
 
 import msgspec
 
 from foundation.errors import InputError, OsubError
-from foundation.records import HostRecord, JobEntry, JobRecord, RunWriter, SliceRecord
+from foundation.records import JobEntry, JobRecord, RunWriter
 from foundation.slurm import SlurmClient
 from submitter.follow import (
     CLAIM,
@@ -41,57 +40,16 @@ from submitter.plan import (
     read_apart,
     restored,
 )
-from submitter.replay.begin_run import begin_run, origin_of, plan_again
-from submitter.replay.held_time import HeldTime
+from submitter.replay.begin_run import begin_run, origin_of, plan_again, recover_rows, wait_for_orphans
 from submitter.replay.job_request import submit_request
-from submitter.replay.resume import recover_rows, wait_for_orphans
-from submitter.replay.time_left import time_left_s
+from submitter.replay.replay_progress import Collect, HeldTime, Look, Progress, Watch, Wish, time_left_s
 from submitter.replay.timed_submission import Submissions
 from submitter.replay.work_beside import Running, Worker, WorkerThread
 
 _NICENESS = -10
 _LAST_ANSWER_S = 1.0
-
-
-class Wish(Enum):
-    """What the user wants of a replay that is under way."""
-
-    GO_ON = "go on"
-    DETACH = "detach"
-    CANCEL = "cancel"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """Where a replay stands: numbers of jobs, and seconds since the run's second 0.
-
-    ``unsubmitted`` jobs are not due yet; ``blocked`` of the waiting ones may never start, for a reason such
-    as ``blocked_by``; ``left_s`` is a guess at the time left, from the work to come and the pace so far.
-    """
-
-    unsubmitted: int
-    waiting: int
-    running: int
-    done: int
-    now_s: float
-    left_s: float
-    slurm_away: bool
-    blocked: int = 0
-    blocked_by: str | None = None
-
-    @property
-    def total(self) -> int:
-        """Jobs in the plan."""
-        return self.unsubmitted + self.waiting + self.running + self.done
-
-
 _LEFT_ANEW_S = 1.0
 _MOST_DISAGREEMENTS = 100  # that are told one by one
-Watch = Callable[[Progress], Wish]
-# Tells what others recorded (time slices) of some of Slurm's jobs since an epoch second.
-Collect = Callable[[Collection[int], float], Iterable[SliceRecord]]
-# Tells who used the host's CPUs lately, at an instant in seconds of the run; None for nothing new.
-Look = Callable[[float], HostRecord | None]
 # Starts work beside the main thread.
 Employ = Callable[[str, Worker, bool], Running]
 

@@ -22,7 +22,7 @@ from gangd.guardian.statefile import StateFile
 from tests.attacks.attack import STRANGER, Scene, attack, refused
 from tests.fixtures.records import make_info, make_trace
 from workloads.eiba.inbox import Inbox
-from workloads.eiba.rendezvous import join_hub
+from workloads.eiba.node_barrier import join_hub
 
 WHOSE = f"user id {STRANGER}"
 GANGD = (sys.executable, "-P", "-m", "gangd.main")

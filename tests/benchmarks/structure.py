@@ -22,7 +22,10 @@ BEFORE = "9de26ce"
 ROWS: tuple[tuple[str, Callable[[Shape], str]], ...] = (
     ("modules", lambda shape: str(shape.modules)),
     ("lines of a module: median, most", lambda shape: f"{shape.median_lines:g}, {shape.most_lines}"),
-    ("modules that one other module imports", lambda shape: str(shape.single_callers)),
+    (
+        "modules that one other module imports, of them a folder's door",
+        lambda shape: f"{shape.single_callers}, {shape.by_door}",
+    ),
     (
         "names of files that occur more than once, files that have them",
         lambda shape: f"{len(shape.same_names)}, {sum(shape.same_names.values())}",

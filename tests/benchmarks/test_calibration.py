@@ -27,8 +27,7 @@ import msgspec
 import pytest
 
 from deploy.local import Gang
-from osub.live.alone import batch_jobs
-from osub.live.checked import CheckRow
+from osub.live.alone import CheckRow, batch_jobs
 from tests.fixtures.gang_trials import PYTHON, cluster_of, noise
 from tests.fixtures.voice import say
 from workloads.rrba.calibration_kinds import Kind

@@ -21,9 +21,8 @@ from foundation.slurm.reading.json_jobs import JsonReader
 from foundation.slurm.reading.site_text import read_nodes
 from osub.sweep.measure import measure
 from osub.sweep.points import point_of
-from osub.sweep.run import run_sweep
+from osub.sweep.run import Store, run_sweep
 from osub.sweep.spec import Parameters
-from osub.sweep.store import Store
 from osub.sweep.workers import Processes
 from predictor.data import MODEL
 from predictor.model import read_model

@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simulator.experiments.hybrid.hybrid_study import NODES
+from simulator.experiments.hybrid.hybrid_study import NODES, made_workload
 from simulator.experiments.hybrid.hybrid_survey import EVEN, MECHANISMS, OVERHEAD, drawn
-from simulator.experiments.hybrid.made_theta import made_workload
 from simulator.hybrid.hybrid_run import run_jobs
 from simulator.simulation.simulation_options import cleaning_of
 from simulator.simulation.trace_workload import Workload, make_workload

@@ -33,7 +33,7 @@ from foundation.slurm import JobState
 from tests.fixtures.gang_trials import Bench, Figures, cluster_of, middle, noise, wait_slowly
 from tests.fixtures.voice import say
 from workloads.swf import InteractivePattern
-from workloads.trace.models.interactive_patterns import sample_sessions_s, synthesize_patterns
+from workloads.trace.models.interactive_jobs import sample_sessions_s, synthesize_patterns
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.slurm, pytest.mark.timeout(3600)]
 

@@ -15,8 +15,9 @@ from osub.physical.found import claims
 from osub.physical.layouts import DEDICATED, GANGD
 from osub.physical.plan import FIRST, Item, Plan, known_layouts
 from osub.physical.results import gather
-from submitter.replay.replay_loop import Collect, Look, Replay
-from tests.unit.physical.made import first_trace, full_size
+from submitter.replay.replay_loop import Replay
+from submitter.replay.replay_progress import Collect, Look
+from tests.unit.osub.physical.made import first_trace, full_size
 from workloads.swf import SwfTrace
 
 pytestmark = pytest.mark.slurm

@@ -18,7 +18,8 @@ from foundation.records import Run, load_run
 from foundation.slurm import CommandSlurm, JobSnapshot, SubmitRequest
 from submitter.plan.replay_options import ReplayOptions
 from submitter.plan.replay_timing import Timing
-from submitter.replay.replay_loop import Progress, Replay, Wish
+from submitter.replay.replay_loop import Replay
+from submitter.replay.replay_progress import Progress, Wish
 from tests.fixtures.replay_world import events, rows
 from tests.integration.conftest import empty_folder, end_cluster
 from tests.integration.waiting import REVOKED_S

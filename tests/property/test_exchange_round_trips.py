@@ -24,11 +24,10 @@ from tests.fixtures.exchange import osub
 from tests.fixtures.records import make_info, make_trace
 from tests.fixtures.tier import examples
 from workloads.exchange import json_stream
-from workloads.exchange.elastisim.formula import evaluate
+from workloads.exchange.elastisim.application_model import evaluate
 from workloads.exchange.jobs_csv.intervals import format_intervals, parse_intervals
 from workloads.exchange.machines import Machines, Unit
-from workloads.exchange.platform_read import read_platform
-from workloads.exchange.platform_write import batsim_platform, elastisim_platform
+from workloads.exchange.simgrid_platform import batsim_platform, elastisim_platform, read_platform
 from workloads.exchange.sizes import JobSizes, read_job_sizes, sizes_pieces
 from workloads.swf import SWF_FIELDS, SwfComment, SwfHeader, SwfJob, SwfTrace, read_swf, write_swf
 

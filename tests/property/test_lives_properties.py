@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.charts.gantt_lanes import bars
-from analysis.charts.load_map import HEAT_COLUMNS, mean_load
-from analysis.charts.system_use import use_over_time
+from analysis.charts.system_use import HEAT_COLUMNS, mean_load, use_over_time
 from analysis.metrics.core_occupancy import core_lists, node_entries, occupancy
 from analysis.metrics.derived_columns import with_derived
 from analysis.metrics.held_stretches import stretches

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from tests.fixtures.golden import named, small_and_whole, whole_or_small
 from workloads.swf import load_columns
-from workloads.trace.models.interactive_patterns import sample_sessions_s, synthesize_patterns, utilisation
-from workloads.trace.models.lublin import (
+from workloads.trace.models.generated_trace import (
     BATCH,
     INTERACTIVE,
     TYPELESS,
@@ -22,6 +21,7 @@ from workloads.trace.models.lublin import (
     sample_sizes,
     slot_weights,
 )
+from workloads.trace.models.interactive_jobs import sample_sessions_s, synthesize_patterns, utilisation
 
 LUBLIN_256 = "lublin_256.swf.gz"
 

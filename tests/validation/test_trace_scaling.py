@@ -14,8 +14,8 @@ from workloads.trace.local_clock import TraceClock
 from workloads.trace.scaling.half_hours import scale_trace
 from workloads.trace.scaling.miniature import make_miniature
 from workloads.trace.scaling.replayable_trace import THESIS, Target, is_gaia, make_experiment
+from workloads.trace.trace_summary import THESIS_TABLE_7_2, summarize_kinds
 from workloads.trace.transforms.busy_window import THESIS_WINDOW, cut_window, find_window
-from workloads.trace.views.kinds_table import THESIS_TABLE_7_2, summarize_kinds
 
 GAIA = "UniLu-Gaia-2014-1.swf.gz"
 SMALL_LOGS = (GAIA, "KTH-SP2-1996-2.1-cln.swf.gz", "lublin_256.swf.gz")

@@ -1,4 +1,9 @@
-"""The command line of ``eiba``, read without loading what a short job does not need."""
+"""The command line of ``eiba``, with its periods; read without loading what a short job does not need.
+
+Periods are words ``N t0 t1 t2 ...``, idle first, or those of a job of a trace. Source: thesis table 7.3, with
+decimals, since a compressed trace has periods below a second; for a trace, section 6.3.4 and Table 6.1,
+columns 22 and up.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +15,12 @@ from pathlib import Path
 
 from foundation.errors import UsageError
 from workloads.eiba.busy_work import KERNELS, Load
-from workloads.eiba.period_arguments import Periods, parse_periods
-from workloads.eiba.trace_job import periods_of_job
 from workloads.task.command_line import LineParser
 
 WORKER_LIMIT = 4096
 MEMORY_LIMIT_MIB = 2**30
+
+FORM = "expected N t0 t1 t2 ...: the number of periods, then each one's seconds, idle first"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +138,79 @@ def _wait(text: str) -> float:
     if not (math.isfinite(seconds) and seconds > 0):
         raise UsageError(f"--rendezvous-wait-s is {text!r}; expected a number of seconds above 0")
     return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Periods:
+    """Alternating periods in seconds, the first one idle."""
+
+    seconds: tuple[float, ...]
+
+    @property
+    def idle_s(self) -> float:
+        """Idle seconds asked for, in wall time."""
+        return math.fsum(self.seconds[0::2])
+
+    @property
+    def busy_s(self) -> float:
+        """Busy seconds asked for, in each worker's own CPU time."""
+        return math.fsum(self.seconds[1::2])
+
+    def is_busy(self, index: int) -> bool:
+        """Say whether period ``index`` (from 0) is a busy one."""
+        return index % 2 == 1
+
+
+def parse_periods(words: Sequence[str]) -> Periods:
+    """Read the arguments of the application.
+
+    Raises
+    ------
+    UsageError
+        The count is missing, below 1 or not that of the durations, or a duration is not a finite
+        number of seconds, 0 or more.
+    """
+    if not words:
+        raise UsageError(f"no periods given; {FORM}")
+    if not words[0].isascii() or not words[0].isdigit() or int(words[0]) < 1:
+        raise UsageError(f"the number of periods is {words[0]!r}, not a whole number of at least 1; {FORM}")
+    if int(words[0]) != len(words) - 1:
+        raise UsageError(f"{words[0]} periods announced, {len(words) - 1} given; {FORM}")
+    return Periods(tuple(_duration(place, word) for place, word in enumerate(words[1:])))
+
+
+def _duration(place: int, word: str) -> float:
+    try:
+        seconds = float(word)
+    except ValueError:
+        seconds = math.nan
+    if not math.isfinite(seconds) or seconds < 0:
+        raise UsageError(f"period t{place} is {word!r}; a period is a number of seconds, 0 or more")
+    return seconds
+
+
+def periods_of_job(trace: Path, number: int) -> Periods:
+    """Return the periods of job ``number`` of ``trace``.
+
+    Raises
+    ------
+    InputError
+        The trace cannot be read.
+    UsageError
+        It has no such job, or the job has no busy and idle periods.
+    """
+    from workloads.swf import iter_swf  # here, since periods on the command line need no reader
+
+    reader = iter_swf(trace, strict=False)
+    try:
+        job = next((job for job in reader if job.job_number == number), None)
+    finally:
+        reader.close()
+    if job is None:
+        raise UsageError(f"{trace} has no job {number}; choose another --job")
+    if job.pattern is None:
+        raise UsageError(
+            f"job {number} of {trace} has no busy and idle periods (columns 22 and up); "
+            "add them with `osub trace interactive`"
+        )
+    return Periods(job.pattern.periods_s)

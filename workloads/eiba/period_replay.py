@@ -13,10 +13,10 @@ import time
 from dataclasses import dataclass, field
 
 from workloads.eiba.eiba_messages import Message
+from workloads.eiba.eiba_options import Periods
 from workloads.eiba.forked_workers import WorkerPool
 from workloads.eiba.inbox import Inbox
 from workloads.eiba.node_barrier import Nodes
-from workloads.eiba.period_arguments import Periods
 
 
 @dataclass(slots=True)

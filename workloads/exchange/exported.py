@@ -9,12 +9,12 @@ from pathlib import Path
 
 from foundation.errors import InputError, UsageError
 from foundation.whole_file import write_pieces, write_whole
-from workloads.exchange.batsim_write import batsim_pieces
+from workloads.exchange.batsim_workload import batsim_pieces
 from workloads.exchange.carried import Left, fitting, header_lines
-from workloads.exchange.elastisim.elastisim_write import write_elastisim
+from workloads.exchange.elastisim.elastisim_jobs import write_elastisim
 from workloads.exchange.forms import ExchangeForm
 from workloads.exchange.machines import Machines, Unit
-from workloads.exchange.platform_write import batsim_platform
+from workloads.exchange.simgrid_platform import batsim_platform
 from workloads.exchange.sizes import read_job_sizes
 from workloads.swf import SwfJob, iter_swf
 

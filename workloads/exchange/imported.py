@@ -7,14 +7,19 @@ from pathlib import Path
 
 from foundation.errors import InputError, UsageError
 from foundation.whole_file import write_pieces
-from workloads.exchange.batsim_read import batsim_jobs, look_at_batsim, machines_of
+from workloads.exchange.batsim_workload import batsim_jobs, look_at_batsim, machines_of
 from workloads.exchange.carried import Left, trace_pieces
 from workloads.exchange.elastisim.application_model import Models
-from workloads.exchange.elastisim.elastisim_read import Reading, elastisim_jobs, look_at_elastisim
-from workloads.exchange.elastisim.elastisim_write import JOBS, PLATFORM
+from workloads.exchange.elastisim.elastisim_jobs import (
+    JOBS,
+    PLATFORM,
+    Reading,
+    elastisim_jobs,
+    look_at_elastisim,
+)
 from workloads.exchange.fields import Numbering
 from workloads.exchange.machines import Machines, Unit
-from workloads.exchange.platform_read import read_platform
+from workloads.exchange.simgrid_platform import read_platform
 from workloads.exchange.sizes import sizes_pieces
 
 
@@ -124,7 +129,7 @@ def import_elastisim(
 def import_run(source: Source, out: Path, multiplicity: int, policy: str, label: str | None) -> Imported:
     """Write a jobs.csv as a RUN; raises InputError, OutputError, UsageError where no machines are said."""
     # Tables are slow to import, and a trace needs none of them.
-    from workloads.exchange.jobs_csv.run_made import make_run
+    from workloads.exchange.jobs_csv.jobs_csv_read import make_run
 
     machines = source.machines(Unit.CORE)
     if machines is None:

@@ -13,8 +13,7 @@ from typing import BinaryIO
 from foundation.errors import InputError
 from workloads.importers.assemble_trace import ImportOptions, assemble
 from workloads.importers.jobcomp import is_completion_line, read_completions
-from workloads.importers.sacct_json import read_json
-from workloads.importers.sacct_text import ADVICE, delimiter_of, read_delimited
+from workloads.importers.sacct_logs import ADVICE, delimiter_of, read_delimited, read_json
 from workloads.swf import SwfTrace, read_swf
 from workloads.swf.trace_bytes import STREAM_FAULTS, open_trace, stream_fault
 

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foundation.errors import HostError, InputError, UsageError
-from workloads.npb.npb_inputs import benchmark_grid, input_file
-from workloads.npb.npb_output import Result, read_result
+from workloads.npb.npb_text import Result, benchmark_grid, input_file, read_result
 from workloads.rrba.rrba_options import NpbChoice, RrbaOptions
 from workloads.rrba.steps.calibrations import find_calibration, host_type, key_of
 from workloads.rrba.steps.step_plan import StepPlan, plan_steps

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mpi4py import MPI
 
 from foundation.errors import HostError, OsubError, UsageError
-from workloads.rrba.memory_check import check_fits
 from workloads.rrba.rank_account import Account, Effort, this_member
 from workloads.rrba.ranks.shared_segments import discard_segments
-from workloads.rrba.ranks.termination import TerminationWatch
 from workloads.rrba.rrba_options import RrbaOptions
 from workloads.rrba.solvers.applications import Solver
+from workloads.rrba.solvers.solver_memory import check_fits
 from workloads.rrba.steps.calibrations import Calibration, find_calibration, key_of, store_calibration
 from workloads.rrba.steps.step_pace import WARM_UP_STEPS, Pace, StepTimes, estimate_pace
 from workloads.rrba.steps.step_plan import SHUTDOWN_S, dedicated_startup_s, plan_steps, sample_steps
@@ -38,6 +39,8 @@ COMPARED_STEPS = 40
 CHANGED_HOST = 0.3
 # The launcher may kill all when one rank has gone: time for the first one to write its report.
 FIRST_RANK_GRACE_S = 0.5
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,3 +291,26 @@ class _Job:
 
 def _now_ms() -> int:
     return round(time.time() * 1000)
+
+
+class TerminationWatch:
+    """Calls ``on_signal``, in a thread of its own, with the first of ``SIGNALS`` that comes.
+
+    To be made in the main thread, once.
+    """
+
+    def __init__(self, on_signal: Callable[[int], None]) -> None:
+        self._on_signal = on_signal
+        self._reading, writing = os.pipe()
+        os.set_blocking(writing, False)
+        signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        for number in SIGNALS:
+            signal.signal(number, lambda *_: None)
+        threading.Thread(target=self._watch, name="termination", daemon=True).start()
+
+    def _watch(self) -> None:
+        while True:
+            (number,) = os.read(self._reading, 1)
+            if number in SIGNALS:
+                self._on_signal(number)
+                return

@@ -10,8 +10,7 @@ from rich.text import Text
 
 from osub.cli.terminal import Console
 from simulator.eviction.answer_rows import alike, answer_rows
-from simulator.eviction.eviction_problem import Answer, Choice, EvictableJob
-from simulator.eviction.overlap import overlapped_min
+from simulator.eviction.eviction_problem import Answer, Choice, EvictableJob, overlapped_min
 
 LEAST_BAR, MOST_BAR = 4, 40
 FRAME = 3

@@ -144,8 +144,7 @@ def evict(
     if given:
         raise UsageError(f"{given} is for a table of jobs")
     from osub.cli.evict.live import evict_live
-    from osub.live.evicting import Wanted
-    from osub.live.eviction import read_known
+    from osub.live.evicting import Wanted, read_known
     from simulator.eviction.running_jobs import Rules
 
     if signal not in {one.name.removeprefix("SIG") for one in Signals}:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 from collections import Counter
@@ -10,17 +11,35 @@ from pathlib import Path
 
 import msgspec
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from foundation.errors import UsageError
 from osub.cli.evict.answers_shown import facts_of, show_answers
-from osub.cli.evict.orders_shown import show_commands, show_outcomes, told
 from osub.cli.interrupts import ended_as_by_ctrl_c
 from osub.cli.terminal import Console
-from osub.live.evicting import Found, Wanted, check_freed, eviction_of, look_and_answer, surroundings
-from osub.live.eviction import check_program
+from osub.live.evicting import (
+    Found,
+    Wanted,
+    check_freed,
+    check_program,
+    eviction_of,
+    look_and_answer,
+    surroundings,
+)
 from simulator.eviction import Answer
-from submitter.eviction.carry_out import Eviction
-from submitter.eviction.eviction_orders import Fate, Ways, commands
+from submitter.eviction.carry_out import End, Eviction, Outcome
+from submitter.eviction.eviction_orders import Fate, Order, Ways, commands
+
+STYLES = {
+    End.CANCELLED: "green",
+    End.REQUEUED: "green",
+    End.SAVED: "green",
+    End.REFUSED: "bold red",
+    End.UNKNOWN: "bold red",
+    End.INTERRUPTED: "bold red",
+    End.NOT_DONE: "bold yellow",
+}
 
 
 def evict_live(
@@ -99,3 +118,46 @@ def _json(found: Found, shown: Sequence[Answer], ways: Ways, eviction: Eviction 
         ]
         document["freed_s"] = eviction.freed_s
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+
+
+def show_commands(orders: Sequence[Order], ways: Ways, conf: Path | None) -> None:
+    """Print the commands in their order, quoted for a shell."""
+    if not orders:
+        return
+    console = Console()
+    console.print("Commands, in this order:", markup=False, highlight=False)
+    if conf is not None:
+        line = f"  export {shlex.join([f'SLURM_CONF={conf}'])}"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    for order in orders:
+        console.print(f"  {_typed(order, ways)}", markup=False, highlight=False, soft_wrap=True)
+
+
+def show_outcomes(outcomes: Sequence[Outcome]) -> None:
+    """Print what came of each order."""
+    table = Table(header_style="bold", pad_edge=False)
+    for name in ("job", "choice", "what came of it", "after"):
+        table.add_column(Text(name), overflow="fold", justify="right" if name == "after" else "left")
+    for one in outcomes:
+        what = Text(one.end.value, style=STYLES.get(one.end, ""))
+        if one.note:
+            what.append(f": {one.note}", style="default not bold")
+        after = "-" if one.after_s is None else f"{one.after_s:.1f} s"
+        table.add_row(Text(one.order.spec), Text(one.order.fate), what, Text(after))
+    Console().print(table)
+
+
+def told(one: Outcome) -> str:
+    """Return an outcome as a line."""
+    after = "" if one.after_s is None else f"{one.after_s:6.1f} s  "
+    note = f": {one.note}" if one.note else ""
+    return f"{after}job {one.order.spec} ({one.order.fate}): {one.end}{note}"
+
+
+def _typed(order: Order, ways: Ways) -> str:
+    first, *then = (shlex.join(words) for words in commands(order, ways))
+    if order.fate is Fate.APP:
+        return f"{first}   # {order.planned_s / 60:g} min; if it has not ended in time: {then[0]}"
+    if order.fate is Fate.SYSTEM:
+        return f"{first} ; {then[0]}"
+    return first

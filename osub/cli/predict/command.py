@@ -5,8 +5,7 @@ from __future__ import annotations
 from osub.cli.application import application
 from osub.cli.predict.compare_pairs import compare
 from osub.cli.predict.count import counters
-from osub.cli.predict.evaluate import evaluate
-from osub.cli.predict.fit_model import fit
+from osub.cli.predict.fit_and_evaluate import evaluate, fit
 from osub.cli.predict.import_pairs import import_
 from osub.cli.predict.measure_pairs import measure
 from osub.cli.predict.pair_and_matrix import matrix, pair

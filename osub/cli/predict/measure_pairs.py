@@ -20,7 +20,7 @@ from osub.cli.interrupts import ended_as_by_ctrl_c
 from osub.cli.terminal import Console
 from predictor.counters import provider_of
 from predictor.dataset import Kind, Pairs, Source, read_pairs
-from predictor.dataset.summary import summaries_of
+from predictor.dataset.pairs_agreement import summaries_of
 from predictor.measure.measure_pairs import Measurement, Settings, places
 from predictor.measure.measure_pairs import Progress as Made
 from predictor.measure.pair_trial import Lengths

@@ -37,7 +37,7 @@ Counted = Annotated[
 
 
 def _model(path: Path | None, counted: list[str] | None) -> Model:
-    from predictor.counters.told_counters import read_counts
+    from predictor.counters.counter_source import read_counts
     from predictor.data import MODEL
     from predictor.measure.measured_host import cpu_model
     from predictor.model import read_model

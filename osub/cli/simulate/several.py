@@ -12,7 +12,7 @@ import typer
 
 from foundation.errors import UsageError
 from osub.api.run import Run
-from osub.api.several import run_each
+from osub.api.simulation import run_each
 from osub.cli.terminal import Console
 from osub.cli.waiting import waiting
 

@@ -22,7 +22,7 @@ from osub.cli.trace.record_job import record_job
 from osub.cli.trace.scale import scale
 from osub.cli.trace.tables import summary_tables
 from workloads.swf import load_columns
-from workloads.trace.views import summarize
+from workloads.trace.trace_summary import summarize
 
 app = application("Look at job traces and transform them.")
 

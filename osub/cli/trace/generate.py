@@ -10,7 +10,7 @@ from foundation.units import counted
 from osub.cli.trace.files import AsJson, Force, OutFile, Seed, check_free, deliver, print_json, working
 from osub.live.system_named import system_named
 from workloads.trace.models import generate_trace, offered_load
-from workloads.trace.views import summarize_kinds
+from workloads.trace.trace_summary import summarize_kinds
 
 MOST_JOBS = 10_000_000
 

@@ -13,10 +13,9 @@ from foundation.errors import InputError, UsageError
 from osub.cli.interrupts import told_of_signals
 from osub.cli.terminal import Console
 from osub.cli.trace.files import AsJson, Force, check_free, print_json
-from workloads.behaviour.behaviour_sampler import record
+from workloads.behaviour.behaviour_sampler import record, write_as_taken
 from workloads.behaviour.job_usage import CgroupsUsage, CgroupUsage, TreeUsage, Usage, job_cgroups
 from workloads.behaviour.period_model import THRESHOLD_CORES, busy_idle
-from workloads.behaviour.recording import write_as_taken
 from workloads.behaviour.utilisation_series import SAMPLE_S
 
 

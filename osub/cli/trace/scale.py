@@ -41,7 +41,7 @@ from workloads.trace.scaling import (
     make_experiment,
     source_of,
 )
-from workloads.trace.views import THESIS_TABLE_7_2, summarize_kinds
+from workloads.trace.trace_summary import THESIS_TABLE_7_2, summarize_kinds
 
 THESIS_SYSTEM = System(12, 12)
 
@@ -146,7 +146,7 @@ def scale(
     deliver(experiment.trace, out)
     if html is not None:
         # The chart library is slow to import, and tables need none of it.
-        from workloads.trace.views.scaling_picture import write_picture
+        from workloads.trace.scaling_picture import write_picture
 
         write_picture(html, experiment, source.window, source.from_procs or 1, queue)
     if as_json:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from workloads.behaviour.behaviour_figures import BehaviourStatistics
 from workloads.trace.local_clock import DAY_S
-from workloads.trace.views import PERCENTILES, KindSummary, TraceSummary
+from workloads.trace.trace_summary import PERCENTILES, KindSummary, TraceSummary
 
 BAR_CELLS = 40
 

@@ -19,7 +19,7 @@ from osub.cli.workloads.job_options import (
     Speedup,
     Stored,
 )
-from osub.live.checked import AIM_S, AIM_SHARE, CheckRow, check_jobs
+from osub.live.alone import AIM_S, AIM_SHARE, CheckRow, check_jobs
 
 
 def check(

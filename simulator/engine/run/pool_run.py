@@ -14,8 +14,7 @@ from simulator.engine.run.first_state import new_state
 from simulator.engine.run.kernel_run import run_kernels
 from simulator.engine.run.pool_outcome import PoolRun, run_of
 from simulator.engine.run.run_rules import Rules
-from simulator.engine.run.time_line import run_together
-from simulator.engine.state.engine_state import State
+from simulator.engine.state.engine_state import FAR_US, State
 from simulator.slices.exact_slices import ExactSlices
 from simulator.slices.gang_stepper import GangStepper
 from simulator.world import PLAIN_LIFE, Job, Pool, node_names
@@ -178,3 +177,29 @@ def _stepper(
         policy_name=rules.policy_name,
         after_event=after_event,
     )
+
+
+def run_together(steppers: Sequence[Stepper]) -> None:
+    """Run pools to their end, event by event in order of time; at one instant, in their order.
+
+    Pools with exact slices have a clock of their own and are run one after the other.
+    """
+    if len(steppers) == 1 or any(isinstance(stepper, GangStepper) for stepper in steppers):
+        for stepper in steppers:
+            stepper.run()
+        return
+    desks = {stepper.pool_name: stepper for stepper in steppers}
+    for stepper in steppers:
+        stepper.pools = desks
+    for stepper in steppers:
+        stepper.begin()
+    while True:
+        stepper = min(steppers, key=lambda pool: pool.next_us)
+        at_us = stepper.next_us
+        if at_us == FAR_US:
+            break
+        for other in steppers:
+            other.state.clock[0].now_us = at_us
+        stepper.step()
+    for stepper in steppers:
+        stepper.check_end()

@@ -1,21 +1,40 @@
-"""The study from trace to findings."""
+"""The study of Fan et al. from trace to findings: its jobs, the tables behind the claims, and the figures.
+
+Whoever has no trace of Theta's gets one that is made.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
-from analysis.claims import estimate
+from analysis.charts import arrange, run_style
+from analysis.claims import Verdict, direction, estimate
 from analysis.claims.estimate import figures
-from foundation.units import counted
+from analysis.quantiles import quantiles
+from foundation.units import US_PER_S, counted
+from simulator.engine.kernels.field_records import Ints
 from simulator.experiments.claim_study import Findings, Request
 from simulator.experiments.experiment_page import Drawing
 from simulator.experiments.hybrid.hybrid_claims import claim_rows
-from simulator.experiments.hybrid.hybrid_survey import QUICK, WHOLE, steps_of, survey
-from simulator.experiments.hybrid.hybrid_tables import tables
-from simulator.experiments.hybrid.made_theta import made_workload
-from simulator.simulation import Workload, cleaning_of, make_workload
+from simulator.experiments.hybrid.hybrid_measures import Measured
+from simulator.experiments.hybrid.hybrid_survey import (
+    EVEN,
+    MECHANISMS,
+    OVERHEAD,
+    QUICK,
+    WHOLE,
+    Survey,
+    steps_of,
+    survey,
+)
+from simulator.experiments.paper_tables import ExperimentTable
+from simulator.hybrid.drawn_jobs import MIXES
+from simulator.simulation import Periods, Workload, cleaning_of, make_workload
 from simulator.world import System, single_queue
 from workloads.swf import SwfColumns, load_columns, procs_column
 
@@ -25,6 +44,42 @@ _ALIKE = 0.01
 """A log of Theta's may say a few nodes less, which were out of service for all of it."""
 MADE_JOBS = 12_000
 QUICK_JOBS = 3_000
+
+_DAY_S = 86_400
+_LEAST_S = 300
+_SIZES = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+_OFTEN = (0.45, 0.25, 0.15, 0.09, 0.04, 0.02)
+_MOST_BURST = 12
+
+_COLUMNS: tuple[tuple[str, Callable[[Measured], float], float], ...] = (
+    ("turnaround h", lambda one: one.turnaround, 1),
+    ("rigid h", lambda one: one.rigid, 1),
+    ("malleable h", lambda one: one.malleable, 1),
+    ("on demand h", lambda one: one.on_demand, 1),
+    ("utilisation %", lambda one: one.utilisation, 100),
+    ("wasted %", lambda one: one.wasted, 100),
+    ("instant %", lambda one: one.instant, 100),
+    ("within 0 s %", lambda one: one.at_once, 100),
+    ("rigid preempted %", lambda one: one.rigid_preempted, 100),
+    ("malleable preempted %", lambda one: one.malleable_preempted, 100),
+)
+_AGAINST: tuple[tuple[str, Callable[[Measured], float], bool], ...] = (
+    ("turnaround of all", lambda one: one.turnaround, True),
+    ("of rigid jobs", lambda one: one.rigid, True),
+    ("of malleable jobs", lambda one: one.malleable, True),
+    ("of on-demand jobs", lambda one: one.on_demand, True),
+    ("slowdown on demand, up to 1 h", lambda one: one.short, True),
+    ("slowdown on demand, over 1 h", lambda one: one.long, True),
+    ("instant starts", lambda one: one.instant, False),
+    ("starts within 0 s", lambda one: one.at_once, False),
+    ("wasted node time", lambda one: one.wasted, True),
+)
+
+_KINDS: tuple[tuple[str, Callable[[Measured], float]], ...] = (
+    ("rigid", lambda one: one.rigid),
+    ("malleable", lambda one: one.malleable),
+    ("on demand", lambda one: one.on_demand),
+)
 
 
 def examine(request: Request) -> Findings:
@@ -47,17 +102,12 @@ def examine(request: Request) -> Findings:
         ),
     ]
 
-    def draw() -> list[Drawing]:
-        from simulator.experiments.hybrid.hybrid_figures import drawings
-
-        return drawings(found)
-
     return Findings(
         title="Hybrid scheduling again: on-demand, rigid and malleable jobs",
         facts=facts,
         claims=claim_rows(found),
         tables=tables(found),
-        figures=draw,
+        figures=lambda: drawings(found),
     )
 
 
@@ -82,3 +132,222 @@ def nodes_of(columns: SwfColumns) -> int:
     widest = columns.frame.select(procs_column().max()).item()
     procs = columns.header.system_procs or (widest if isinstance(widest, int) else NODES)
     return NODES if abs(procs - NODES) <= _ALIKE * NODES else procs
+
+
+def made_workload(jobs: int, nodes: int, load: float = 0.76, seed: int = 1) -> Workload:
+    """Return jobs like Theta's: bursts of alike ones, mostly small, of minutes to a day.
+
+    Parameters
+    ----------
+    jobs, nodes
+        How many there are.
+    load
+        Share of the node time that they take until the last one comes.
+    seed
+        The same seed gives the same jobs.
+    """
+    dice = np.random.default_rng([seed, jobs, nodes])
+    bursts = 1 + dice.geometric(0.4, jobs).clip(max=_MOST_BURST)
+    burst = np.repeat(np.arange(jobs), bursts)[:jobs]
+    size = np.maximum(1, (np.array(_SIZES) * nodes).astype(np.int64))[
+        dice.choice(len(_SIZES), jobs, p=_OFTEN)
+    ]
+    asked_s = 900 * np.ceil(np.exp(dice.normal(9.0, 1.1, jobs)).clip(_LEAST_S, _DAY_S) / 900)
+    used = dice.uniform(0.15, 1.0, jobs)
+    run_s = np.maximum(60, (asked_s[burst] * used).astype(np.int64))
+    apart = dice.exponential(1.0, jobs) * np.where(np.diff(burst, prepend=-1) > 0, 1.0, 0.02)
+    submit = np.cumsum(apart)
+    span_s = float((run_s * size[burst]).sum()) / nodes / load
+    submit_us = np.floor((submit - submit[0]) / max(submit[-1], 1e-9) * span_s).astype(np.int64) * US_PER_S
+    return _workload(submit_us, run_s * US_PER_S, asked_s[burst].astype(np.int64) * US_PER_S, size[burst])
+
+
+def _workload(submit_us: Ints, run_us: Ints, requested_us: Ints, nodes: Ints) -> Workload:
+    count = len(submit_us)
+    nobody = np.full(count, -1, dtype=np.int64)
+    return Workload(
+        number=np.arange(1, count + 1, dtype=np.int64),
+        interactive=np.zeros(count, dtype=bool),
+        submit_us=submit_us,
+        requested_us=np.maximum(requested_us, run_us),
+        asked_us=requested_us,
+        run_us=run_us,
+        nodes=nodes,
+        cores=np.ones(count, dtype=np.int64),
+        memory_kib=np.full(count, np.nan),
+        user=nobody,
+        queue=nobody,
+        periods=Periods.busy(run_us),
+        timed_out=np.zeros(count, dtype=bool),
+    )
+
+
+def tables(survey: Survey) -> list[ExperimentTable]:
+    """Return mechanisms, mixes, sharing, and sharing against the six."""
+    return [_mechanisms(survey), _mixes(survey), _sharing(survey), _against(survey)]
+
+
+def _row(name: str, measured: Sequence[Measured]) -> tuple[str, ...]:
+    cells = (figures(scale * estimate([value(one) for one in measured]).mean) for _, value, scale in _COLUMNS)
+    return name, *cells
+
+
+def _mechanisms(survey: Survey) -> ExperimentTable:
+    rows = [_row("FCFS/EASY", survey.base)]
+    rows += [_row(name, survey.runs[name, EVEN]) for name in MECHANISMS]
+    weight = 4 if any(weight == 4 for weight, _ in survey.shared) else next(iter(survey.shared))[0]
+    rows.append(_row(f"sharing, weight {weight}", survey.shared[weight, OVERHEAD]))
+    return ExperimentTable(
+        name="Mechanisms",
+        title=f"notices of all kinds alike ({EVEN}), mean over the seeds",
+        columns=("mechanism", *(name for name, _, _ in _COLUMNS)),
+        rows=rows,
+        notes=("Wasted: lost, repeated set-up and warnings, over the node time that jobs held.",),
+    )
+
+
+def _mixes(survey: Survey) -> ExperimentTable:
+    rows = [
+        (name, *(figures(estimate([one.turnaround for one in survey.runs[name, mix]]).mean) for mix in MIXES))
+        for name in MECHANISMS
+    ]
+    return ExperimentTable(
+        name="Notices",
+        title="mean turnaround in hours by mix, mean over the seeds",
+        columns=("mechanism", *MIXES),
+        rows=rows,
+        notes=("Mostly no notice, accurate, early, late; a quarter each.",),
+    )
+
+
+def _sharing(survey: Survey) -> ExperimentTable:
+    rows = [
+        _row(f"weight {weight}, C_o {float(overhead):g}", measured)
+        for (weight, overhead), measured in survey.shared.items()
+    ]
+    return ExperimentTable(
+        name="Sharing",
+        title="on-demand jobs that share cores, by their weight and what sharing costs",
+        columns=("setting", *(name for name, _, _ in _COLUMNS)),
+        rows=rows,
+    )
+
+
+def _against(survey: Survey) -> ExperimentTable:
+    """Return where sharing is better or worse than each mechanism, if the interval says so."""
+    keys = [key for key in survey.shared if key[1] == OVERHEAD]
+    chosen = (4, OVERHEAD) if (4, OVERHEAD) in keys else keys[0]
+    shared = survey.shared[chosen]
+    rows = [
+        (told, *(_better(shared, survey.runs[name, EVEN], value, is_lower) for name in MECHANISMS))
+        for told, value, is_lower in _AGAINST
+    ]
+    return ExperimentTable(
+        name="Sharing against",
+        title=f"weight {chosen[0]}, C_o {float(chosen[1]):g}: sharing is better, worse, or neither",
+        columns=("figure", *MECHANISMS),
+        rows=rows,
+        notes=("In brackets sharing's mean over the mechanism's.",),
+    )
+
+
+def _better(
+    mine: Sequence[Measured], other: Sequence[Measured], value: Callable[[Measured], float], lower: bool
+) -> str:
+    sign = 1.0 if lower else -1.0
+    gains = [sign * (value(b) - value(a)) for a, b in zip(mine, other, strict=True)]
+    verdict = direction(gains).verdict
+    word = {Verdict.HOLDS: "better", Verdict.FAILS: "worse"}.get(verdict, "neither")
+    ours, theirs = (estimate([value(one) for one in of]).mean for of in (mine, other))
+    return f"{word} ({ours / theirs:.2f})" if theirs else word
+
+
+def drawings(survey: Survey) -> list[Drawing]:
+    """Return the figures of the page."""
+    return [
+        ("Turnaround by kind, with 95% intervals over the seeds", _turnaround(survey)),
+        ("Turnaround by mix of notices, with 95% intervals", _mixes_figure(survey)),
+        ("Figure 7: rigid turnaround over the interval between checkpoints", _intervals(survey)),
+        ("Time of one event with its pass", _decisions(survey)),
+    ]
+
+
+def _bars(
+    figure: go.Figure, names: Sequence[str], lists: Mapping[str, Sequence[float]], told: str, number: int
+) -> None:
+    found = [estimate(lists[name]) for name in names]
+    half = [0.0 if one.high is None else one.high - one.mean for one in found]
+    bar = go.Bar(
+        x=list(names),
+        y=[one.mean for one in found],
+        error_y={"type": "data", "array": half},
+        name=told,
+        marker={"color": run_style(number)["color"]},
+    )
+    figure.add_trace(bar)
+
+
+def _turnaround(survey: Survey) -> go.Figure:
+    weights = [key for key in survey.shared if key[1] == OVERHEAD]
+    runs = {"FCFS/EASY": survey.base, **{name: survey.runs[name, EVEN] for name in MECHANISMS}}
+    runs |= {f"sharing {weight}:1": survey.shared[weight, overhead] for weight, overhead in weights}
+    figure = go.Figure()
+    for number, (told, value) in enumerate(_KINDS):
+        lists = {name: [value(one) for one in of] for name, of in runs.items()}
+        _bars(figure, list(runs), lists, told, number)
+    arrange(figure, 420)
+    figure.update_yaxes(title="mean turnaround [h]", rangemode="tozero")
+    return figure
+
+
+def _mixes_figure(survey: Survey) -> go.Figure:
+    figure = go.Figure()
+    for number, mix in enumerate(MIXES):
+        lists = {name: [one.turnaround for one in survey.runs[name, mix]] for name in MECHANISMS}
+        _bars(figure, list(MECHANISMS), lists, mix, number)
+    arrange(figure, 420)
+    figure.update_yaxes(title="mean turnaround [h]", rangemode="tozero")
+    return figure
+
+
+def _intervals(survey: Survey) -> go.Figure:
+    percents = sorted({100, *(percent for _, percent in survey.intervals)})
+    figure = go.Figure()
+    for number, name in enumerate(MECHANISMS):
+        means = [
+            float(
+                np.mean(
+                    [
+                        one.rigid
+                        for one in (
+                            survey.runs[name, EVEN] if percent == 100 else survey.intervals[name, percent]
+                        )
+                    ]
+                )
+            )
+            for percent in percents
+        ]
+        figure.add_trace(
+            go.Scatter(x=percents, y=means, name=name, mode="lines+markers", line=run_style(number))
+        )
+    arrange(figure, 420)
+    figure.update_xaxes(title="interval [% of Daly's]")
+    figure.update_yaxes(title="mean turnaround of rigid jobs [h]")
+    return figure
+
+
+def _decisions(survey: Survey) -> go.Figure:
+    figure = make_subplots()
+    shares = np.linspace(0, 100, 201)
+    for number, (name, of) in enumerate(survey.decisions_s.items()):
+        line = go.Scatter(
+            x=(1e6 * quantiles(of, shares / 100)).tolist(),
+            y=shares.tolist(),
+            name=name,
+            line=run_style(number),
+        )
+        figure.add_trace(line)
+    arrange(figure, 380)
+    figure.update_xaxes(title="time [\N{MICRO SIGN}s]", type="log")
+    figure.update_yaxes(title="share of the events [%]")
+    return figure

@@ -1,21 +1,75 @@
-"""The study of malleable jobs, from the request to the findings."""
+"""The study of malleable jobs, from the request to the findings: tables, and figures 6 to 9 again.
+
+The tables have every strategy at every share, ranges, and other settings of the model; the figures every
+measure over the share of malleable jobs, a bar a strategy.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from statistics import fmean
 
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from analysis.charts import MUTED, arrange, run_style
+from analysis.claims import estimate
+from analysis.quantiles import quantiles
 from simulator.experiments.claim_study import Findings, Request
 from simulator.experiments.experiment_page import Drawing
-from simulator.experiments.malleable.job_windows import Window, trace_window
-from simulator.experiments.malleable.made_windows import RECIPES, made_window
+from simulator.experiments.malleable.job_windows import RECIPES, Window, made_window, trace_window
 from simulator.experiments.malleable.malleable_claims import claim_rows
-from simulator.experiments.malleable.malleable_survey import Case, Outcomes, cases_of, run_cases
-from simulator.experiments.malleable.malleable_tables import share_table, variant_cases, variant_table
+from simulator.experiments.malleable.malleable_judging import ALL, NAMES, OPERATIONS, RIGID_SHARE, value_text
+from simulator.experiments.malleable.malleable_survey import (
+    RIGID,
+    SHARES,
+    STRATEGIES,
+    Case,
+    Outcomes,
+    cases_of,
+    run_cases,
+)
 from simulator.experiments.malleable.malleable_words import THETA
+from simulator.experiments.paper_tables import ABSENT, ExperimentTable
+from simulator.policies.policy_family import Value
 
 DAYS = 28
 QUICK_SHARE = 0.25
 """How much of a made window will do for a quick study."""
+
+FIGURES = {"HASWELL": "Figure 6", "KNL": "Figure 7", "EAGLE": "Figure 8", "THETA": "Figure 9"}
+COLUMNS = {
+    "turnaround_s": "turnaround",
+    "wait_s": "wait",
+    "run_s": "run",
+    "utilisation": "utilisation",
+    "expansions": "expansions",
+    "shrinks": "shrinks",
+}
+
+Options = tuple[tuple[str, Value], ...]
+VARIANTS: dict[str, Options] = {
+    "as above": (),
+    "passes every 10 s": (("tick", 10.0),),
+    "a resize costs 2 s and 0.25 s a node": (("cost", 2.0), ("cost_a_node", 0.25)),
+    "nodes are taken only while one idles": (("shrink_needs_idle", "yes"),),
+    "the head of the queue is not protected": (("protect_head", "no"),),
+    "speed-up by Downey, sigma 1": (("conversion", "downey"),),
+    "half to twice the request": (("conversion", "fractions"),),
+}
+"""Readings of the model that the paper leaves open."""
+VARIANT_SEEDS = 3
+
+PANELS = (
+    ("turnaround_s", "turnaround [s]"),
+    ("run_s", "run [s]"),
+    ("wait_s", "wait [s]"),
+    ("utilisation", "utilisation [%]"),
+    ("expansions", "expansions a job"),
+    ("shrinks", "shrinks a job"),
+)
+_COLUMNS = 3
 
 
 def examine(request: Request) -> Findings:
@@ -28,11 +82,6 @@ def examine(request: Request) -> Findings:
         for system, window in windows.items()
     }
 
-    def draw() -> Sequence[Drawing]:
-        from simulator.experiments.malleable.malleable_figures import drawings
-
-        return drawings(found)
-
     tables = [share_table(system, one) for system, one in found.items()]
     if THETA in found and not request.quick:
         tables.append(variant_table(THETA, found[THETA]))
@@ -41,7 +90,7 @@ def examine(request: Request) -> Findings:
         facts=[*(window.about for window in windows.values()), *_facts(request)],
         claims=claim_rows(found),
         tables=tables,
-        figures=draw,
+        figures=lambda: drawings(found),
     )
 
 
@@ -74,3 +123,133 @@ def _facts(request: Request) -> list[str]:
             "used there; how long jobs wait is not fitted. So directions are judged."
         )
     return told
+
+
+def share_table(system: str, found: Outcomes) -> ExperimentTable:
+    """Return the means of every measure at every share, and ranges (Figures 6 to 9)."""
+    cases = [("EASY, all rigid", STRATEGIES[0], RIGID_SHARE)]
+    cases += [(f"{NAMES[policy]}, {share}%", policy, share) for policy in STRATEGIES for share in SHARES]
+    return ExperimentTable(
+        name=FIGURES.get(system, system),
+        title=f"{found.window.name}, means over the seeds; quartiles of the turnaround over seeds, over jobs",
+        columns=("strategy, malleable jobs", *COLUMNS.values(), "seeds", "jobs"),
+        rows=[
+            (
+                label,
+                *(value_text(metric, fmean(found.values(metric, policy, share))) for metric in COLUMNS),
+                _between(*quantiles(found.values("turnaround_s", policy, share), (0.25, 0.75))),
+                _between(
+                    fmean(found.values("turnaround_low_s", policy, share)),
+                    fmean(found.values("turnaround_high_s", policy, share)),
+                ),
+            )
+            for label, policy, share in cases
+        ],
+        notes=("Expansions and shrinks are those of a malleable job.",),
+    )
+
+
+def _between(low: float, high: float) -> str:
+    return f"{low:,.0f} to {high:,.0f} s"
+
+
+def variant_cases(seeds: int) -> list[Case]:
+    """Return the cases of other settings: all jobs malleable, and rigid ones where it concerns them."""
+    return [
+        *(
+            Case(policy=policy, share=ALL, seed=seed, options=options)
+            for options in VARIANTS.values()
+            if options
+            for policy in STRATEGIES
+            for seed in range(1, min(seeds, VARIANT_SEEDS) + 1)
+        ),
+        _unprotected(),
+    ]
+
+
+def _unprotected() -> Case:
+    return Case(policy=STRATEGIES[0], options=VARIANTS["the head of the queue is not protected"])
+
+
+def variant_table(system: str, found: Outcomes) -> ExperimentTable:
+    """Return how the turnaround changes under other settings."""
+    rigid = found.by_case[RIGID].turnaround_s
+    rows = []
+    for label, options in VARIANTS.items():
+        easy = ABSENT
+        if options == _unprotected().options:
+            easy = f"{100 * (found.by_case[_unprotected()].turnaround_s / rigid - 1):+.0f}%"
+        cells = []
+        for policy in STRATEGIES:
+            cases = [
+                Case(policy=policy, share=ALL, seed=seed, options=options)
+                for seed in range(1, min(found.seeds, VARIANT_SEEDS) + 1)
+            ]
+            changes = [100 * (found.by_case[case].turnaround_s / rigid - 1) for case in cases]
+            cells.append(estimate(changes).text("%"))
+        rows.append((label, easy, *cells))
+    return ExperimentTable(
+        name="Readings",
+        title=f"{system}: mean turnaround against EASY, all jobs malleable",
+        columns=("setting", "EASY", *NAMES.values()),
+        rows=rows,
+        notes=(f"{min(found.seeds, VARIANT_SEEDS)} seeds; with all jobs malleable nothing is drawn.",),
+    )
+
+
+def drawings(found: Mapping[str, Outcomes]) -> list[Drawing]:
+    """Return a figure for each window; error bars are quartiles over the seeds, the dashed line is EASY."""
+    return [
+        (f"{FIGURES.get(system, system)}: {one.window.name}", _panels(one)) for system, one in found.items()
+    ]
+
+
+def _panels(found: Outcomes) -> go.Figure:
+    rows = -(-len(PANELS) // _COLUMNS)
+    figure = make_subplots(rows=rows, cols=_COLUMNS, subplot_titles=[title for _, title in PANELS])
+    for place, (metric, _) in enumerate(PANELS):
+        where = {"row": place // _COLUMNS + 1, "col": place % _COLUMNS + 1}
+        for number, policy in enumerate(STRATEGIES):
+            _add_strategy(figure, found, metric, policy, run_style(number)["color"], where)
+        if metric not in OPERATIONS:
+            rigid = _scale(metric) * found.values(metric, STRATEGIES[0], RIGID_SHARE)[0]
+            figure.add_hline(rigid, line={"color": MUTED, "dash": "dash", "width": 1}, **where)
+    figure.add_scatter(
+        x=[None], y=[None], name="EASY", mode="lines", line={"color": MUTED, "dash": "dash", "width": 1}
+    )
+    arrange(figure, 620, margin={"l": 64, "r": 24, "t": 80, "b": 52})
+    figure.update_layout(legend={"y": 1.08}, barmode="group", bargap=0.25)
+    figure.update_xaxes(type="category")
+    figure.update_xaxes(title="malleable jobs [%]", row=rows)
+    figure.update_yaxes(rangemode="tozero")
+    return figure
+
+
+def _add_strategy(
+    figure: go.Figure, found: Outcomes, metric: str, policy: str, colour: object, where: dict[str, int]
+) -> None:
+    """Add the bars of a strategy, one a share, with the quartiles over the seeds."""
+    values = [np.multiply(found.values(metric, policy, share), _scale(metric)) for share in SHARES]
+    means = np.array([of.mean() for of in values])
+    low, high = np.array([quantiles(of, (0.25, 0.75)) for of in values]).T
+    figure.add_bar(
+        x=[str(share) for share in SHARES],
+        y=means,
+        name=NAMES[policy],
+        legendgroup=policy,
+        showlegend=where == {"row": 1, "col": 1},
+        marker={"color": colour},
+        error_y={
+            "type": "data",
+            "symmetric": False,
+            "array": np.maximum(0.0, high - means),
+            "arrayminus": np.maximum(0.0, means - low),
+            "thickness": 1,
+            "width": 2,
+        },
+        **where,
+    )
+
+
+def _scale(metric: str) -> float:
+    return 100.0 if metric == "utilisation" else 1.0

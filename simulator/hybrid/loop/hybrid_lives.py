@@ -17,7 +17,6 @@ from simulator.hybrid.loop.hybrid_state import (
     WAITING,
     World,
 )
-from simulator.hybrid.loop.node_guests import part
 from simulator.hybrid.loop.node_leases import close_stretch, drop, enter, hand_over, vacate, vacate_all
 
 
@@ -216,3 +215,33 @@ def end(world: World, job: int) -> None:
     entry.next_us = FAR_US
     entry.end_us = world.clock[0].now_us
     world.clock[0].unfinished -= 1
+
+
+@kernel
+def part(world: World, job: int) -> None:
+    """Let a job that ends leave its shared nodes to those that it shares them with."""
+    if world.jobs[job].shared == 0:
+        return
+    for node in range(world.rules[0].nodes):
+        entry = world.nodes[node]
+        if entry.guest == NOBODY:
+            continue
+        other = NOBODY
+        if entry.guest == job:
+            other = entry.job
+            world.jobs[job].nodes -= 1
+        elif entry.job == job:
+            other = entry.guest
+            world.jobs[job].nodes -= 1
+            world.jobs[job].plain -= 1
+            world.jobs[other].plain += 1
+        if other == NOBODY:
+            continue
+        settle(world, world.jobs[other])
+        if world.nodes[node].job == job:
+            entry.job = other
+        entry.guest = NOBODY
+        world.jobs[other].shared -= 1
+        if world.jobs[other].shared == 0:
+            foresee(world, world.jobs[other])
+    world.jobs[job].shared = 0

@@ -11,13 +11,12 @@ from simulator.engine.state.engine_state import FAR_US, NEVER, State
 from simulator.placement import place
 from simulator.policies.easy import backfill_trial as shared
 from simulator.policies.easy import shadow as dedicated
-from simulator.policies.easy.earliest_start import find_start
 from simulator.policies.easy.head_nodes import Aside, bar, choose_for_head, count_used, unbar
-from simulator.policies.easy.look_ahead import Ahead
+from simulator.policies.easy.look_ahead import Ahead, end_first, give_room, show_cluster, speed_up
 from simulator.policies.easy.ncs import Ncs, forget_bounds, is_out_of_bounds, raises_victim
 from simulator.policies.easy.outlook import Outlook
 from simulator.policies.easy.refusals import Refusals, forget_refusals, is_hopeless, note_refusal
-from simulator.policies.easy.row_mirror import Mirror
+from simulator.policies.easy.row_mirror import Mirror, show_rows, take_head
 from simulator.policies.easy.shadow import Shadow, note_start
 from simulator.policies.easy.shape_lanes import Lanes, are_kept, leave_lane, next_lane, seek, seek_all
 
@@ -207,3 +206,27 @@ def backfill_all(state: State, outlook: Outlook) -> None:
         _go_along_lanes(state, outlook, outlook.lanes)
     else:
         backfill(state, outlook, state.runs[state.runs[state.rules[0].jobs].queue_next].queue_next)
+
+
+@kernel
+def find_start(state: State, ahead: Ahead, mirror: Mirror | None, head: int) -> None:
+    """Project all running jobs up to the earliest start of ``head``, all ends at that instant included."""
+    known, base, clock = ahead.head[0], ahead.base, ahead.base.clock[0]
+    show_cluster(state, ahead, head)
+    show_rows(state, mirror)
+    known.known = 1
+    while True:
+        due = clock.agenda > 0 and base.runs[base.lists[0].agenda].next_us == clock.now_us
+        has_room = not due and known.fitting >= state.jobs[head].nodes
+        if has_room and take_head(state, ahead, mirror, ahead.ends, known.ends, head):
+            known.start_us = clock.now_us
+            return
+        if clock.agenda == 0:  # nodes are down
+            known.start_us = FAR_US
+            return
+        job = end_first(state, base)
+        ahead.ends[known.ends].us = clock.now_us
+        ahead.ends[known.ends].job = job
+        known.ends += 1
+        give_room(state, ahead, head, job)
+        speed_up(state, base, ahead.base_stack)

@@ -13,8 +13,14 @@ from simulator.policies.interface.policy_events import (
     NodeUp,
     Timer,
 )
-from simulator.policies.interface.policy_rule import Desk, Hearer, PolicyError, Preemption, QueuePolicy
-from simulator.policies.interface.whole_pool import AlonePolicy
+from simulator.policies.interface.policy_rule import (
+    AlonePolicy,
+    Desk,
+    Hearer,
+    PolicyError,
+    Preemption,
+    QueuePolicy,
+)
 
 __all__ = [
     "AlonePolicy",

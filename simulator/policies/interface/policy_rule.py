@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 from foundation.errors import OsubError
 from simulator.placement import Cores
@@ -258,4 +258,13 @@ class Hearer(Protocol):
 
     def hear(self, desk: Desk, event: Event) -> None:
         """Take note of an event; a pass follows (none after ``Begun``)."""
+        ...
+
+
+@runtime_checkable
+class AlonePolicy(Protocol):
+    """A ``PoolPolicy`` whose jobs hold whole nodes, and that draws something by a seed."""
+
+    def seeded(self, seed: int) -> Self:
+        """Return the policy for a seed of all that it draws."""
         ...

@@ -11,7 +11,7 @@ from simulator.engine.run.pool_outcome import PoolRun
 from simulator.engine.run.pool_run import run_pool
 from simulator.engine.run.run_rules import Rules
 from simulator.placement.placement_rule import Placement
-from simulator.placement.plain_placement import ThesisPlacement
+from simulator.placement.plugin_placements import ThesisPlacement
 from simulator.policies.interface.policy_rule import QueuePolicy
 from simulator.sharing.proportional_sharing import Proportional
 from simulator.world.node_outages import Outage

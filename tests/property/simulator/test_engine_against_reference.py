@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from simulator.engine.kernels.field_records import Maker, only_record
 from simulator.engine.run.run_rules import Rules
 from simulator.engine.state.engine_state import State
-from simulator.placement.plain_placement import SlurmPlacement, ThesisPlacement
+from simulator.placement.plugin_placements import SlurmPlacement, ThesisPlacement
 from simulator.policies.easy.ncs_plain import EasyNcs
 from simulator.policies.easy.outlook import Outlook, new_outlook
 from simulator.policies.easy.plain_policies import Easy, EasyElsewhere, Fcfs

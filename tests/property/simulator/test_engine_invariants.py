@@ -12,7 +12,7 @@ from simulator.engine.desk.engine_invariants import InvariantError, Invariants
 from simulator.engine.desk.stepper import Stepper
 from simulator.engine.run.pool_run import run_pool
 from simulator.engine.run.run_rules import Rules
-from simulator.placement.plain_placement import SlurmPlacement, ThesisPlacement
+from simulator.placement.plugin_placements import SlurmPlacement, ThesisPlacement
 from simulator.policies.easy.plain_policies import Easy, Fcfs
 from simulator.sharing.node_speeds import NoisyNodes
 from simulator.sharing.proportional_sharing import Proportional

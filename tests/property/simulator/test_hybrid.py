@@ -13,10 +13,10 @@ from hypothesis import example, given
 
 from simulator.engine.run.pool_run import run_pool
 from simulator.engine.run.run_rules import Rules
-from simulator.hybrid.hybrid_invariants import check_world
+from simulator.hybrid.hybrid_pool import check_world
 from simulator.hybrid.hybrid_run import Outcome, run_jobs
 from simulator.hybrid.loop.hybrid_state import BASELINE, COLLECT, NOTHING, PLAN, SHARE
-from simulator.placement.plain_placement import ThesisPlacement
+from simulator.placement.plugin_placements import ThesisPlacement
 from simulator.policies.easy.plain_policies import Easy
 from simulator.sharing.proportional_sharing import Proportional
 from simulator.world.simulated_job import PLAIN_LIFE

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from simulator.engine.desk.engine_invariants import InvariantError, Invariants
 from simulator.engine.desk.stepper import Stepper
-from simulator.placement.plain_placement import SlurmPlacement
+from simulator.placement.plugin_placements import SlurmPlacement
 from simulator.policies.easy.plain_policies import Easy, Fcfs
 from simulator.policies.interface.policy_rule import QueuePolicy
 from tests.fixtures.tier import choose, examples

@@ -13,7 +13,7 @@ from analysis.comparison.job_by_job import run_errors
 from analysis.metrics.derived_columns import MetricOptions
 from analysis.metrics.run_metrics import RunMetrics, measure
 from analysis.metrics.use_of_host import host_use, pace_of
-from analysis.tables.rows_of_metrics import metric_rows
+from analysis.tables import metric_rows
 from analysis.verdict import verdict_of
 from foundation.records import HOST, GangSettings, HostRecord, Run
 from foundation.records.table_files import frame_of

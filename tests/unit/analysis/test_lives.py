@@ -15,7 +15,7 @@ from analysis.metrics.held_stretches import stretches
 from analysis.metrics.run_metrics import RunMetrics, measure
 from analysis.metrics.slice_metrics import attained_shares, busy_slices
 from analysis.report.run_report import write_report
-from analysis.tables.terminal_table import metrics_tables
+from analysis.tables import metrics_tables
 from foundation.records import (
     ALLOCATIONS,
     JOBS,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ from foundation.records.reader import load_run
 from foundation.records.row_types import JobRecord
 from foundation.records.table_files import frame_of
 from tests.fixtures.records import make_ended, make_info, make_job, make_trace
+from tests.unit.analysis.test_verdict import made_run
 
 HAND = [
     make_ended(1, cores=1, submit_s=0.0, start_s=0.0, end_s=10.0, dedicated_s=10.0, cpu_s=10.0),
@@ -158,3 +160,17 @@ def test_slices_are_measured_where_the_run_has_them(tmp_path: Path) -> None:
     assert (metrics.slices, metrics.length_s, metrics.jobs) == (1, 1, 1)
     assert metrics.switching_share == pytest.approx(150e-6)
     assert metrics.fairness is None
+
+
+def test_start_up_is_named_where_it_is_much_of_the_run(tmp_path: Path) -> None:
+    run = made_run(tmp_path, "short", wait_s=1, degradation=1.9, noise=0.0)
+    (note,) = measure(run).notes
+    assert note.startswith("No two jobs share a core: its degradation of 1.90 is start-up")
+    assert "a median of 90.0 s beside 100.0 s of work" in note
+    shared = replace(run, info=msgspec.structs.replace(run.info, multiplicity=2))
+    assert not measure(shared).notes
+
+
+def test_long_jobs_and_simulations_need_no_word(tmp_path: Path) -> None:
+    assert not measure(made_run(tmp_path, "long", wait_s=1, degradation=1.05)).notes
+    assert not measure(made_run(tmp_path, "sim", wait_s=1, degradation=1.9, kind="simulated")).notes

@@ -10,8 +10,7 @@ from rich.table import Table
 
 from analysis.comparison.comparison_tables import job_rows, job_table
 from analysis.metrics.run_metrics import RunMetrics, measure
-from analysis.tables.rows_of_metrics import metric_rows, number
-from analysis.tables.terminal_table import metrics_tables
+from analysis.tables import metric_rows, metrics_tables, number
 from foundation.records import load_run
 from tests.fixtures.example_runs import example_run
 

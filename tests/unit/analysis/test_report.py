@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from analysis.report.run_report import write_report
-from analysis.tables.run_labels import told_apart
+from analysis.tables import told_apart
 from foundation.errors import OutputError
 from foundation.records import JOBS, Run, RunWriter, load_run, write_run
 from foundation.records.table_files import frame_of

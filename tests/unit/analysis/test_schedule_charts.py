@@ -9,8 +9,8 @@ import pytest
 from analysis.charts.distribution_curves import scale
 from analysis.charts.gantt_chart import gantt
 from analysis.charts.gantt_lanes import Bar, bars
-from analysis.charts.load_map import HEAT_COLUMNS, mean_load
 from analysis.charts.slice_charts import excerpt_chart, interval_rows
+from analysis.charts.system_use import HEAT_COLUMNS, mean_load
 from analysis.metrics.derived_columns import with_derived
 from foundation.records import JOBS, SLICES, Placement, SliceRecord, load_run
 from foundation.records.table_files import frame_of

@@ -8,7 +8,7 @@ import pytest
 
 from osub.cli.replay.watch import _ask
 from osub.cli.terminal import roughly
-from submitter.replay.replay_loop import Progress, Wish
+from submitter.replay.replay_progress import Progress, Wish
 
 NOW = Progress(unsubmitted=1, waiting=2, running=1, done=4, now_s=10.0, left_s=16.0, slurm_away=False)
 

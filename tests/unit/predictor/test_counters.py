@@ -13,12 +13,19 @@ from hypothesis import strategies as st
 from foundation.errors import HostError
 from osub.cli.main import run
 from predictor.counters import Count, offers, provider_of
-from predictor.counters.cachegrind_counters import CachegrindCounters, counts_of, last_level, parse_summary
 from predictor.counters.counter_source import per
-from predictor.counters.perf_counters import Event, PerfCounters, parse_stat
-from predictor.counters.system_counters import SystemCounters
+from predictor.counters.offered_sources import (
+    CachegrindCounters,
+    Event,
+    PerfCounters,
+    SystemCounters,
+    counts_of,
+    last_level,
+    parse_stat,
+    parse_summary,
+)
 from predictor.dataset import COUNTERS, Source
-from predictor.measure.steady_counters import rows_of, simulated_counts
+from predictor.measure.pairs_counters import rows_of, simulated_counts
 from predictor.programs.program_catalogue import ALL
 from tests.fixtures.tier import examples
 

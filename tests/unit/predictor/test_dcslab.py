@@ -16,7 +16,7 @@ from foundation.errors import InputError
 from osub.cli.predict.command import app
 from predictor.dataset import Kind, read_pairs, write_pairs
 from predictor.dataset.dcslab import read_dcslab
-from predictor.model.few_pairs import few_of
+from predictor.model.judged import few_of
 
 HEADER = "l2miss,l3miss,instructions,cycles,stall_cycles,intra_coh,llc_size,local_mem,remote_mem"
 REAL = Path(os.environ.get("OSUB_SHARED", "/nowhere")) / "traces" / "dcslab_bc5_corun_solo_8core.tar.gz"

@@ -24,16 +24,13 @@ from foundation.units import seconds_of
 from osub.cli.main import run
 from predictor.dataset import SOLO, TRIALS, Kind, read_pairs
 from predictor.measure.frozen_program import ProgramError, Running, weigh_session
-from predictor.measure.gang_turns import Turns
 from predictor.measure.measure_pairs import Measurement, Settings, places
 from predictor.measure.measured_host import describe_host, siblings
 from predictor.measure.next_pair import Plan, pairs_of
 from predictor.measure.pair_trial import Lengths, Row, Trial
-from predictor.measure.pairs_store import Store
-from predictor.measure.speed_window import Pace, measure, share_taken, shares_taken
-from predictor.measure.trial_journal import JOURNAL_NAME, Journal, pair_frame
-from predictor.programs import compiled_kernels as compiled
-from predictor.programs.program_catalogue import ALL, Application, applications_named
+from predictor.measure.pairs_store import JOURNAL_NAME, Journal, Store, pair_frame
+from predictor.measure.speed_window import Pace, Turns, measure, share_taken, shares_taken
+from predictor.programs.program_catalogue import ALL, Application, applications_named, kernels_program
 from tests.fixtures.tier import examples
 from workloads.task.step_meter import Meter, make_meter, map_meter, read_meter
 
@@ -303,24 +300,24 @@ def test_a_program_that_is_not_there_or_dies_is_named(tmp_path: Path) -> None:
 def test_no_compiler_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("CC", "no-such-compiler")
-    compiled.kernels_program.cache_clear()
+    kernels_program.cache_clear()
     try:
         with pytest.raises(HostError, match="no compiler for the measured kernels"):
-            compiled.kernels_program()
+            kernels_program()
         monkeypatch.setenv("CC", "false")
-        compiled.kernels_program.cache_clear()
+        kernels_program.cache_clear()
         with pytest.raises(HostError, match="cannot compile"):
-            compiled.kernels_program()
+            kernels_program()
     finally:
-        compiled.kernels_program.cache_clear()
+        kernels_program.cache_clear()
 
 
 @pytest.fixture
 def quick_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Application]]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    compiled.kernels_program.cache_clear()
+    kernels_program.cache_clear()
     yield [ALL["integer"], ALL["mimic.integer"]]
-    compiled.kernels_program.cache_clear()
+    kernels_program.cache_clear()
 
 
 @needs_compiler

@@ -13,6 +13,7 @@ from foundation.errors import InputError
 from simulator.eviction.checkpoint_costs import Checkpoints, Storage
 from simulator.experiments.eviction import scenarios
 from simulator.experiments.eviction.eviction_claims import claim_rows
+from simulator.experiments.eviction.eviction_study import tables
 from simulator.experiments.eviction.eviction_survey import (
     FILE_SYSTEMS_GB_S,
     NODE_BANDWIDTHS,
@@ -22,7 +23,6 @@ from simulator.experiments.eviction.eviction_survey import (
     slope,
     survey,
 )
-from simulator.experiments.eviction.eviction_tables import tables
 from simulator.experiments.eviction.scenarios import (
     JOBS,
     NODES,
@@ -250,7 +250,7 @@ def test_a_small_survey_measures_every_setting() -> None:
         "Bandwidth of a node",
         "Bandwidth of the file system",
     ]
-    from simulator.experiments.eviction.eviction_figures import drawings
+    from simulator.experiments.eviction.eviction_study import drawings
 
     assert len(drawings(found)) == 3
 

@@ -7,9 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simulator.experiments.hybrid.made_theta import made_workload
-from simulator.hybrid.daly_interval import daly_interval_s, job_interval_s
-from simulator.hybrid.drawn_jobs import MIXES, Draw, Kind, bursts_of, draw_kinds, draw_lives, projects_of
+from simulator.experiments.hybrid.hybrid_study import made_workload
+from simulator.hybrid.drawn_jobs import (
+    MIXES,
+    Draw,
+    Kind,
+    bursts_of,
+    daly_interval_s,
+    draw_kinds,
+    draw_lives,
+    job_interval_s,
+    projects_of,
+)
 from simulator.simulation.trace_workload import Workload
 
 NODES = 64

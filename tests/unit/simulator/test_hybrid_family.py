@@ -9,7 +9,7 @@ import pytest
 
 from foundation.records.records_folder import read_info
 from osub.cli.main import run
-from simulator.hybrid import hybrid_job_files as job_files
+from simulator.hybrid import drawn_jobs
 
 Job = tuple[int, int, int, int]  # number, submit, run, nodes
 Held = list[tuple[float, float, int]]  # from, to, nodes
@@ -257,7 +257,7 @@ def test_an_error_names_the_line_although_a_field_has_two(
 def test_a_file_of_more_jobs_than_are_read_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_files, "_MOST_JOBS", 2)
+    monkeypatch.setattr(drawn_jobs, "_MOST_JOBS", 2)
     write_trace(tmp_path, [(1, 0, 100, 8)])
     kinds = write_kinds(tmp_path, {1: RIGID, 2: RIGID, 3: RIGID})
     assert run(words_of(tmp_path, kinds, "n-paa")) == 1

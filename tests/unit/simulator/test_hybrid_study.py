@@ -11,11 +11,8 @@ import pytest
 from analysis.claims import Row, Verdict
 from simulator.experiments.claim_study import study_of
 from simulator.experiments.hybrid.hybrid_claims import claim_rows
-from simulator.experiments.hybrid.hybrid_figures import drawings
-from simulator.experiments.hybrid.hybrid_study import nodes_of
+from simulator.experiments.hybrid.hybrid_study import drawings, made_workload, nodes_of, tables
 from simulator.experiments.hybrid.hybrid_survey import MECHANISMS, QUICK, Survey, steps_of, survey
-from simulator.experiments.hybrid.hybrid_tables import tables
-from simulator.experiments.hybrid.made_theta import made_workload
 from simulator.hybrid.drawn_jobs import MIXES
 from workloads.swf import load_columns
 

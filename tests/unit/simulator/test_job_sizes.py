@@ -9,8 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.errors import UsageError
-from simulator.world.job_sizes import Amdahl, Conversion, Downey, Efficiencies, Fractions, parallel_share
-from simulator.world.malleable_speedup import ASKED, downey_speedup
+from simulator.world.job_sizes import (
+    ASKED,
+    Amdahl,
+    Conversion,
+    Downey,
+    Efficiencies,
+    Fractions,
+    downey_speedup,
+    parallel_share,
+)
 from tests.fixtures.tier import examples
 
 

@@ -22,7 +22,7 @@ from simulator.engine.kernels.field_records import Maker
 from simulator.engine.run.pool_run import run_pool
 from simulator.engine.run.run_rules import Rules
 from simulator.engine.state.engine_state import ClockRecord
-from simulator.placement.plain_placement import SlurmPlacement
+from simulator.placement.plugin_placements import SlurmPlacement
 from simulator.policies.easy.plain_policies import Easy
 from simulator.sharing.proportional_sharing import Proportional
 from simulator.world.simulated_system import Pool

@@ -14,8 +14,7 @@ import pytest
 from analysis.claims import Verdict
 from foundation.errors import InputError
 from osub.cli.main import run
-from simulator.experiments.malleable.job_windows import trace_window
-from simulator.experiments.malleable.made_windows import (
+from simulator.experiments.malleable.job_windows import (
     EAGLE,
     HASWELL,
     KNL,
@@ -24,14 +23,15 @@ from simulator.experiments.malleable.made_windows import (
     made_window,
     run_times_s,
     sizes_of,
+    trace_window,
 )
 from simulator.experiments.malleable.malleable_claims import claim_rows
-from simulator.experiments.malleable.malleable_measures import Measures
 from simulator.experiments.malleable.malleable_survey import (
     RIGID,
     SHARES,
     STRATEGIES,
     Case,
+    Measures,
     Outcomes,
     run_case,
 )

@@ -9,7 +9,7 @@ import pytest
 
 from foundation.errors import UsageError
 from foundation.records import GangSettings, load_run
-from simulator.recording.run_folder import slice_frame, tables_of
+from simulator.recording import slice_frame, tables_of
 from simulator.setting_choices import Words, setting_of
 from simulator.simulation.one_simulation import Result, simulate
 from simulator.simulation.simulation_options import Cleaning

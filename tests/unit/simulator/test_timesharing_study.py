@@ -16,9 +16,8 @@ from simulator.experiments.timesharing.claims_noise import noise_rows, spmd_rows
 from simulator.experiments.timesharing.edison import DAY_S, LOAD, NODES, Edison
 from simulator.experiments.timesharing.slowdown_bins import BINS, Grid, binned, crossing_s
 from simulator.experiments.timesharing.strong_scaling import SERIAL, dedicated_s
-from simulator.experiments.timesharing.timesharing_figures import drawings
+from simulator.experiments.timesharing.timesharing_study import drawings, tables
 from simulator.experiments.timesharing.timesharing_survey import SETTINGS, Survey, steps_of, survey
-from simulator.experiments.timesharing.timesharing_tables import tables
 from simulator.experiments.timesharing.timesharing_words import direction, over_settings
 from simulator.experiments.timesharing.timesharing_world import World, of_trace
 from simulator.timeshare.assumed_memory import draw_memory

@@ -14,7 +14,7 @@ from submitter.plan.replay_options import ReplayOptions, restored
 from submitter.plan.replay_plan import Oversize, PlanOptions, make_plan
 from submitter.plan.target_cluster import DownNodes, Wanted, look_at_target
 from submitter.replay.job_request import submit_request
-from submitter.replay.replay_loop import Wish
+from submitter.replay.replay_progress import Wish
 from tests.fixtures.replay_world import World, make_world, rows
 from workloads.swf import SwfHeader, SwfJob, SwfTrace
 

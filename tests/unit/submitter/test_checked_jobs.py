@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from foundation.errors import InputError
-from osub.live.checked import _spread, check_jobs
+from osub.live.alone import _spread, check_jobs
 
 
 class Job:

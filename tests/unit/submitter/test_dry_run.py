@@ -8,7 +8,7 @@ from pathlib import Path
 from foundation.slurm import FakeSlurm
 from submitter.plan.replay_options import ReplayOptions
 from submitter.replay.begin_run import draw_up
-from submitter.replay.dry_replay import dry_run
+from submitter.replay.job_request import dry_run
 from tests.fixtures.replay_world import write_trace
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from foundation.records import JobEntry, JobRecord
 from submitter.plan.replay_plan import PlannedJob
-from submitter.replay.time_left import time_left_s
+from submitter.replay.replay_progress import time_left_s
 
 
 def planned(trace_job: int, due_s: float, dedicated_s: float, cores: int = 1) -> PlannedJob:

@@ -15,7 +15,7 @@ from foundation.slurm.fake_slurm import SubmitFault, account_of
 from foundation.slurm.job_accounting import Accounted
 from foundation.slurm.reading.record_faults import SlurmUnreachableError
 from submitter.follow.job_rows import Submission
-from submitter.replay.replay_loop import Progress, Wish
+from submitter.replay.replay_progress import Progress, Wish
 from submitter.replay.work_beside import WorkerThread
 from tests.fixtures.replay_world import START, World, events, make_world, rows, write_trace
 

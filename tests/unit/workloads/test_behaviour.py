@@ -11,7 +11,7 @@ from workloads.behaviour.period_model import busy_idle, sampled
 from workloads.behaviour.recording_library import Recording, embed_recordings, read_library
 from workloads.behaviour.utilisation_series import UtilisationSeries, read_series, write_series
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace, write_swf
-from workloads.trace.models.interactive_patterns import synthesize_patterns
+from workloads.trace.models.interactive_jobs import synthesize_patterns
 
 
 def series(*cores: float) -> UtilisationSeries:

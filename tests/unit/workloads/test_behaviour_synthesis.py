@@ -16,7 +16,7 @@ from workloads.behaviour.period_model import sampled
 from workloads.behaviour.recording_library import pattern_trace, read_library
 from workloads.behaviour.utilisation_series import write_series
 from workloads.swf import InteractivePattern, write_swf
-from workloads.trace.models.interactive_patterns import sample_sessions_s, synthesize_patterns
+from workloads.trace.models.interactive_jobs import sample_sessions_s, synthesize_patterns
 
 
 def recorded(count: int = 60) -> list[InteractivePattern]:

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from foundation.errors import UsageError
-from workloads.eiba.eiba_options import parse_options
-from workloads.eiba.period_arguments import parse_periods
+from workloads.eiba.eiba_options import parse_options, parse_periods
 
 
 def test_periods_alternate_and_the_first_is_idle() -> None:

@@ -19,7 +19,7 @@ from workloads.trace.scaling.thesis_days import (
     whole_day,
     with_busy_time,
 )
-from workloads.trace.views.kinds_table import THESIS_TABLE_7_2, summarize_kinds
+from workloads.trace.trace_summary import THESIS_TABLE_7_2, summarize_kinds
 
 THESIS = Room(12, 12, 12)
 

@@ -9,9 +9,9 @@ import pytest
 from foundation.errors import OutputError, UsageError
 from workloads.swf import SwfHeader, SwfJob, SwfTrace
 from workloads.trace.scaling.replayable_trace import Source, Target, is_gaia, make_experiment, window_of_day
+from workloads.trace.scaling_picture import write_picture
+from workloads.trace.trace_summary import summarize_kinds
 from workloads.trace.transforms.busy_window import Window
-from workloads.trace.views.kinds_table import summarize_kinds
-from workloads.trace.views.scaling_picture import write_picture
 
 MONDAY_S = 1400457600
 """2014-05-19 00:00 in Greenwich."""

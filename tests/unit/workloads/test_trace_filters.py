@@ -4,7 +4,7 @@ import pytest
 
 from foundation.errors import UsageError
 from workloads.swf import SwfHeader, SwfJob, SwfTrace
-from workloads.trace.models.made_interactive import make_interactive
+from workloads.trace.models.interactive_jobs import make_interactive
 from workloads.trace.transforms.arrivals import scale_arrivals
 from workloads.trace.transforms.filters import Selection, select_jobs
 from workloads.trace.transforms.merge import Align, merge_traces

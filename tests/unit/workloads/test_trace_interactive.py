@@ -5,7 +5,7 @@ import pytest
 
 from foundation.errors import UsageError
 from workloads.swf import SwfHeader, SwfJob, SwfTrace
-from workloads.trace.models.interactive_patterns import (
+from workloads.trace.models.interactive_jobs import (
     embed_patterns,
     interactive_flags,
     tag_interactive,

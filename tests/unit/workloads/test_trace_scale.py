@@ -9,8 +9,15 @@ import pytest
 from foundation.errors import UsageError
 from workloads.swf import SwfHeader, SwfJob, SwfTrace
 from workloads.trace.scaling.half_hours import scale_trace
-from workloads.trace.scaling.size_kinds import OTHER, POWER_OF_TWO, SERIAL, halved, kind_of, nearest_of_kind
-from workloads.trace.scaling.slot_choice import SlotChooser
+from workloads.trace.scaling.slot_choice import (
+    OTHER,
+    POWER_OF_TWO,
+    SERIAL,
+    SlotChooser,
+    halved,
+    kind_of,
+    nearest_of_kind,
+)
 
 
 def day(seed: int = 1, jobs: int = 1000) -> SwfTrace:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from workloads.swf import load_columns
-from workloads.trace.views.trace_summary import TraceSummary, summarize
+from workloads.trace.trace_summary import TraceSummary, summarize
 
 TRACE = b"""\
 ; Version: 2.2

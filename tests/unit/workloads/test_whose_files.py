@@ -17,7 +17,7 @@ from foundation.errors import HostError, PeerError
 from foundation.kernel_cache import usable_cache
 from foundation.whole_file import write_whole
 from workloads.eiba.inbox import Inbox
-from workloads.eiba.rendezvous import join_hub
+from workloads.eiba.node_barrier import join_hub
 from workloads.rrba.ranks.shared_segments import check_mapped, clear_the_way
 
 OTHER = 61_234

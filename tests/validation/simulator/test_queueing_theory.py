@@ -12,7 +12,7 @@ from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.run.pool_outcome import PoolRun
 from simulator.engine.run.pool_run import run_pool
 from simulator.engine.run.run_rules import Rules
-from simulator.placement.plain_placement import ThesisPlacement
+from simulator.placement.plugin_placements import ThesisPlacement
 from simulator.policies.easy.plain_policies import Fcfs
 from simulator.sharing.proportional_sharing import Proportional
 from simulator.world.simulated_system import Pool

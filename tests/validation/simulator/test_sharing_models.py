@@ -10,7 +10,7 @@ import pytest
 from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.run.pool_run import run_pool
 from simulator.engine.run.run_rules import Rules
-from simulator.placement.plain_placement import ThesisPlacement
+from simulator.placement.plugin_placements import ThesisPlacement
 from simulator.policies.easy.plain_policies import Fcfs
 from simulator.sharing.node_speeds import NoisyNodes
 from simulator.sharing.pairwise_sharing import Pairwise

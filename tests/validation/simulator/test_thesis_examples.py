@@ -12,7 +12,7 @@ from simulator.engine.run.pool_outcome import PoolRun
 from simulator.engine.run.pool_run import run_pool
 from simulator.engine.run.run_rules import Rules
 from simulator.placement.placement_rule import Placement
-from simulator.placement.plain_placement import SlurmPlacement, ThesisPlacement
+from simulator.placement.plugin_placements import SlurmPlacement, ThesisPlacement
 from simulator.policies.easy.plain_policies import Easy
 from simulator.sharing.proportional_sharing import Proportional
 from simulator.world.simulated_system import Pool

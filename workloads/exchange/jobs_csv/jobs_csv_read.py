@@ -1,4 +1,4 @@
-"""``jobs.csv`` of Batsim, or of evalys, as the jobs of a RUN.
+"""``jobs.csv`` of Batsim, or of evalys, as a RUN with a trace of its jobs.
 
 Columns may stand in any order, and others are passed over. Older names of Batsim's, and ``jobID`` of evalys,
 are known. A job that completed alone on its hosts is taken to have run as long as it takes.
@@ -6,22 +6,37 @@ are known. A job that completed alone on its hosts is taken to have run as long 
 
 from __future__ import annotations
 
+import csv
 import json
 import math
+import tempfile
+import time
+from array import array
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
+import polars as pl
 
 from foundation.errors import InputError
-from foundation.records import JobRecord, Placement
+from foundation.id_list import write_ids
+from foundation.one_line import one_line
+from foundation.records import JOBS, JobRecord, Placement, PlacementArrays, RunInfo, utc_now, write_run
 from foundation.records.record_checks import check_record
+from foundation.records.table_files import ROWS_A_PIECE, frame_of
+from foundation.whole_file import write_pieces
+from workloads.exchange.carried import trace_pieces
 from workloads.exchange.fields import Fields, Numbering, record, shown
-from workloads.exchange.jobs_csv.csv_rows import csv_rows
 from workloads.exchange.jobs_csv.intervals import parse_intervals
 from workloads.exchange.jobs_csv.jobs_csv_write import TOLD, node_name
 from workloads.exchange.machines import Machines, Unit
+from workloads.swf import SwfHeader, SwfJob
+
+_SWF_STATUS = {"COMPLETED": 1, "FAILED": 0, "TIMEOUT": 0, "NODE_FAIL": 0, "CANCELLED": 5, "REFUSED": 5}
 
 STATES = {
     "COMPLETED_SUCCESSFULLY": "COMPLETED",
@@ -34,6 +49,91 @@ OWN = '{"osub":'
 """What metadata begin with that osub wrote."""
 ROUNDING_S = 1e-5
 """Batsim prints millionths of a second, and differences of them may be off by one."""
+
+ALIASES = {
+    "jobID": "job_id",
+    "requested_number_of_processors": "requested_number_of_resources",
+    "allocated_processors": "allocated_resources",
+}
+NEEDED = ("job_id", "submission_time", "requested_number_of_resources")
+LONGEST_FIELD = 1 << 24
+_NOTHING = frozenset({"", "nan", "NaN", "None"})
+
+
+def make_run(
+    source: Path, out: Path, machines: Machines, multiplicity: int, policy: str, label: str | None
+) -> int:
+    """Write the RUN, whole or not at all, and return how many jobs it has.
+
+    Raises
+    ------
+    InputError
+        The file is malformed.
+    OutputError
+        ``out`` holds something already, or cannot be made.
+    """
+    began_s, began_cpu_s = time.perf_counter(), time.process_time()
+    jobs, placements = _tables(csv_jobs(source, machines, multiplicity))
+    name = source.name.removesuffix(".csv") or source.name
+    info = RunInfo(
+        kind="simulated",
+        label=label or name,
+        trace_name=name,
+        system=machines.system,
+        queues="sq",
+        policy=policy,
+        multiplicity=multiplicity,
+        started=utc_now(),
+        options={"imported": source.name, "unit": str(machines.unit)},
+    )
+    with tempfile.TemporaryDirectory(prefix="osub-import-") as folder:
+        trace = Path(folder) / "trace.swf.gz"
+        header = SwfHeader()
+        write_pieces(trace, trace_pieces(header, _trace(jobs), jobs.height, machines, "a jobs.csv", ()))
+        spent = {"wall_s": time.perf_counter() - began_s, "cpu_s": time.process_time() - began_cpu_s}
+        write_run(out, msgspec.structs.replace(info, **spent), trace, jobs, placements=placements)
+    return jobs.height
+
+
+def _tables(records: Iterator[JobRecord]) -> tuple[pl.DataFrame, PlacementArrays]:
+    """Return the jobs without their placements, and these in compact form: few are objects at a time."""
+    bare = JOBS.without("placement")
+    frames = [frame_of([], bare)]
+    counts, nodes, cores = array("q", [0]), array("i"), array("i")
+    names: dict[str, int] = {}
+    sets: dict[tuple[int, ...], int] = {}
+    while piece := list(islice(records, ROWS_A_PIECE)):
+        for made in piece:
+            for entry in made.placement or ():
+                nodes.append(names.setdefault(entry.node, len(names)))
+                cores.append(sets.setdefault(entry.cores, len(sets)))
+            counts.append(len(nodes))
+        rows = [[getattr(one, name) for name in bare.schema] for one in piece]
+        frames.append(pl.DataFrame(rows, schema=bare.schema, orient="row"))
+    placements = PlacementArrays(
+        offsets=np.array(counts, dtype=np.int64),
+        node=np.array(nodes, dtype=np.int32),
+        cores=np.array(cores, dtype=np.int32),
+        node_names=tuple(names),
+        core_sets=tuple(map(write_ids, sets)),
+    )
+    return pl.concat(frames), placements
+
+
+def _trace(jobs: pl.DataFrame) -> Iterator[SwfJob]:
+    """Yield the jobs as a trace has them, in the order of their numbers."""
+    for job in jobs.iter_rows(named=True):
+        ran_s = None if job["start_s"] is None or job["end_s"] is None else job["end_s"] - job["start_s"]
+        yield SwfJob(
+            job_number=job["trace_job"],
+            submit_s=job["due_s"],
+            wait_s=None if job["start_s"] is None else max(0.0, job["start_s"] - job["due_s"]),
+            run_s=ran_s if job["dedicated_s"] is None else job["dedicated_s"],
+            allocated_procs=job["cores"],
+            requested_procs=job["cores"],
+            requested_s=job["requested_s"],
+            status=_SWF_STATUS.get(job["state"] or ""),
+        )
 
 
 def look_at_csv(path: Path) -> tuple[Numbering, float]:
@@ -239,3 +339,54 @@ def _metadata(row: Fields) -> dict[str, Any]:
 
 def _no_number(name: str) -> float:
     raise ValueError(f"{name} is no number of JSON")
+
+
+@contextmanager
+def _wide_fields() -> Iterator[None]:
+    before = csv.field_size_limit(LONGEST_FIELD)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def csv_rows(path: Path) -> Iterator[Fields]:
+    """Yield the rows of the file by column; each names file, line and job in its errors.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, lacks a column, or a row is malformed.
+    """
+    try:
+        with _wide_fields(), path.open(newline="", encoding="utf-8") as file:
+            rows = csv.reader(file, strict=True)
+            names = [ALIASES.get(name.strip(), name.strip()) for name in next(rows, [])]
+            _check_columns(path, names)
+            for row in rows:
+                if not row:
+                    continue
+                where = f"{path}:{rows.line_num}"
+                if len(row) != len(names):
+                    raise InputError(f"{where}: has {len(row)} columns, and the first line {len(names)}")
+                values = {name: text for name, text in zip(names, row, strict=True) if text not in _NOTHING}
+                yield Fields(f"{where}: job {shown(values.get('job_id', '?'))}", values)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is no CSV file: {error}") from error
+
+
+def _check_columns(path: Path, names: list[str]) -> None:
+    missing = [name for name in NEEDED if name not in names]
+    if not missing and "starting_time" not in names and "waiting_time" not in names:
+        missing = ["starting_time"]
+    if not missing and "finish_time" not in names and "execution_time" not in names:
+        missing = ["finish_time"]
+    if missing:
+        raise InputError(
+            f"{path}: {missing[0]}: there is no such column: is this a jobs.csv of Batsim or evalys?"
+        )
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"{path}: {one_line(twice, 60)}: the column is there twice")

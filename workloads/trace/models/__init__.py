@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from workloads.trace.models.coupled_jobs import INTERACTIVE_S, JOBS_A_BLOCK, coupled_mix
 from workloads.trace.models.generated_trace import generate_trace, offered_load
-from workloads.trace.models.interactive_patterns import (
+from workloads.trace.models.interactive_jobs import (
+    MOST_CORES,
+    MOST_RUN_S,
+    choose,
     embed_patterns,
     interactive_flags,
+    make_interactive,
     synthesize_patterns,
     tag_interactive,
 )
-from workloads.trace.models.made_interactive import MOST_CORES, MOST_RUN_S, choose, make_interactive
 
 __all__ = [
     "INTERACTIVE_S",

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from foundation.errors import UsageError
 from workloads.swf import SwfComment, SwfHeader, SwfJob, SwfTrace
-from workloads.trace.models.interactive_patterns import embed_patterns
+from workloads.trace.models.interactive_jobs import embed_patterns
 
 JOBS_A_BLOCK, JOBS_A_PAIR = 5, 2
 LEAST_BLOCKS = 3

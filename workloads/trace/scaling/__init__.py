@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from workloads.trace.scaling.chosen_window import known_procs, source_of
 from workloads.trace.scaling.half_hours import scale_trace
 from workloads.trace.scaling.kept_share import Room, keep_shares
 from workloads.trace.scaling.miniature import fcfs_makespan_s, make_miniature
-from workloads.trace.scaling.replayable_trace import THESIS, Experiment, Source, Target, make_experiment
+from workloads.trace.scaling.replayable_trace import (
+    THESIS,
+    Experiment,
+    Source,
+    Target,
+    known_procs,
+    make_experiment,
+    source_of,
+)
 from workloads.trace.scaling.thesis_days import (
     BATCH_QUEUE,
     CORES,

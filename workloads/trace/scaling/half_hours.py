@@ -28,8 +28,15 @@ from foundation.errors import UsageError
 from workloads.swf import SwfJob, SwfTrace
 from workloads.trace.durations import to_ms
 from workloads.trace.models import interactive_flags
-from workloads.trace.scaling.size_kinds import POWER_OF_TWO, SERIAL, count_kinds, halved, mend_kinds
-from workloads.trace.scaling.slot_choice import SlotChooser, slack_cores
+from workloads.trace.scaling.slot_choice import (
+    POWER_OF_TWO,
+    SERIAL,
+    SlotChooser,
+    count_kinds,
+    halved,
+    mend_kinds,
+    slack_cores,
+)
 from workloads.trace.transforms import SLOT_S
 
 MOST_INTENSITY = 1000.0

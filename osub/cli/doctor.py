@@ -1,0 +1,94 @@
+"""``osub doctor``: what this host offers, or how a live Slurm is set up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from deploy.checks import Advice, Grade, judge, look
+from deploy.local.examine import examine_host
+from foundation.errors import UsageError
+from foundation.one_line import one_line
+from gangd.controller.site.controller_config import Config, load_config
+from osub.cli.terminal import Console
+from osub.live.cluster import find_cluster
+from osub.live.job_folders import job_folders
+
+ENVIRONMENT = "environment"
+_COLOURS = {Grade.GOOD: "green", Grade.WARNING: "yellow", Grade.BAD: "red"}
+
+
+def doctor(
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR|environment",
+            help="Say how a live Slurm is set up: of a folder with a slurm.conf, or the environment's.",
+        ),
+    ] = None,
+    gangd: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="gangd.toml whose freeze_cap_ms and lease_ms count, with --cluster."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what this host offers: Slurm, MPI, freezer, cgroup, PMU, CPUs. Exit code 1 if Slurm is missing.
+
+    With --cluster: how a live Slurm is set up for jobs that share cores, and the lines to write where it is
+    not. Exit code 1 if gangd cannot do its work there.
+    """
+    if cluster is not None:
+        doctor_cluster(cluster, gangd, as_json=as_json)
+        return
+    if gangd is not None:
+        raise UsageError("--gangd goes with --cluster: name the cluster, or `environment`")
+    findings = [*examine_host(), job_folders()]
+    if as_json:
+        typer.echo(json.dumps({finding.what: msgspec.to_builtins(finding) for finding in findings}))
+    else:
+        marks = {"yes": "[green]yes[/green]", "no": "[red]no[/red]", "partly": "[yellow]partly[/yellow]"}
+        table = Table("what", "here", "found", "what it is for, or how to get it")
+        for finding in findings:
+            table.add_row(finding.what, marks[finding.here], Text(finding.found), Text(finding.advice))
+        Console().print(table)
+    needed = {finding.what: finding.here for finding in findings}
+    raise typer.Exit(0 if needed["Slurm"] == "yes" and needed["munge"] == "yes" else 1)
+
+
+def doctor_cluster(cluster: str, gangd: Path | None, *, as_json: bool) -> None:
+    """Look, judge and print; ends with exit code 1 where something is bad."""
+    config = Config() if gangd is None else load_config(gangd)
+    client, _ = find_cluster(None if cluster == ENVIRONMENT else Path(cluster))
+    advice = judge(look(client, config.freeze_cap_ms / 1000, config.lease_ms / 1000))
+    if as_json:
+        typer.echo(json.dumps([msgspec.to_builtins(one) for one in advice]))
+    else:
+        show(advice)
+    raise typer.Exit(1 if any(one.grade is Grade.BAD for one in advice) else 0)
+
+
+def show(advice: Sequence[Advice]) -> None:
+    """Print a table of everything, and then the lines to write."""
+    console = Console()
+    table = Table("what", "", "found", "why it matters")
+    for one in advice:
+        table.add_row(
+            one.what, Text(one.grade, _COLOURS[one.grade]), Text(one_line(one.found)), Text(one.why)
+        )
+    console.print(table)
+    lines = [line for one in advice for line in one.write.splitlines()]
+    if lines:
+        console.print(
+            "\nTo write into slurm.conf, and then `scontrol reconfigure` or a restart of the daemons:"
+        )
+        for line in dict.fromkeys(lines):
+            console.print(Text(f"  {line}"), soft_wrap=True)

@@ -1,1 +1,0 @@
-"""``osub doctor``: what this host offers, and how a live Slurm is set up."""

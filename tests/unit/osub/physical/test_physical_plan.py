@@ -1,0 +1,125 @@
+"""The plan of the thesis's physical study: what a budget buys, and in which order it is run."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from foundation.errors import UsageError
+from osub.physical.layouts import DEDICATED, layouts_of
+from osub.physical.plan import (
+    DAY,
+    FIRST,
+    LENGTH_S,
+    PAIR,
+    PAIRS,
+    PLACES,
+    SHORTEST_RUN_S,
+    Plan,
+    Wanted,
+    fitted_trace,
+    known_layouts,
+    make_plan,
+    told,
+)
+from tests.unit.osub.physical.made import day_trace, first_trace, small_plan
+
+
+def planned(minutes: float, nodes: int = 2, cores: int = 1, **wanted: object) -> Plan:
+    asked = Wanted(nodes=nodes, cores=cores, layouts=layouts_of(nodes), budget_s=60 * minutes, **wanted)  # type: ignore[arg-type]
+    return make_plan(asked, first_trace(), day_trace())
+
+
+@pytest.mark.parametrize("minutes", [10, 20, 30, 60, 240])
+def test_a_plan_keeps_to_its_budget(minutes: float) -> None:
+    assert planned(minutes).estimate_s <= 60 * minutes
+
+
+def test_a_longer_budget_buys_at_least_as_many_trials_and_draws() -> None:
+    plans = [planned(minutes) for minutes in (10, 20, 30, 60, 120, 240)]
+    assert [plan.rounds for plan in plans] == sorted(plan.rounds for plan in plans)
+    assert plans[-1].rounds == 5
+    assert plans[-1].draws == (1, 2, 3)
+    assert plans[-1].given_up == ()
+
+
+def test_what_the_budget_left_out_is_said() -> None:
+    short = planned(10)
+    assert any("trial" in one for one in short.given_up)
+    assert any("whole day" in one for one in short.given_up)
+    assert any(line.startswith("For the budget") for line in told(short, str))
+
+
+def test_a_budget_that_is_too_short_is_refused_and_the_message_says_what_is_enough() -> None:
+    with pytest.raises(UsageError, match=r"too short.*takes (\d+) min") as error:
+        planned(1)
+    enough = float(str(error.value).split("takes ")[1].split()[0])
+    assert planned(enough).rounds == 1
+
+
+def test_one_core_is_too_small_a_cluster() -> None:
+    with pytest.raises(UsageError, match="two cores at least"):
+        planned(30, nodes=1, cores=1)
+
+
+def test_a_number_of_trials_that_is_asked_for_is_kept() -> None:
+    assert planned(60, trials=2).rounds == 2
+
+
+def test_every_round_begins_with_the_dedicated_layout_and_has_each_layout_once() -> None:
+    plan = small_plan(rounds=3, draws=(1,))
+    sessions = [layout for layout, _ in plan.sessions() if layout != PLACES]
+    size = len(plan.layouts)
+    for number in range(3):
+        one = sessions[number * size : (number + 1) * size]
+        assert one[0] == DEDICATED.key
+        assert sorted(one) == sorted(plan.layouts)
+    assert sessions[1 : size + 1] != sessions[size + 1 : 2 * size + 1]
+
+
+def test_the_whole_day_is_replayed_in_as_many_rounds_as_there_are_draws() -> None:
+    items = small_plan(rounds=3, draws=(1, 2)).items()
+    days = {(item.trial, item.seed) for item in items if item.workload == DAY}
+    assert days == {(1, 1), (2, 2)}
+    assert {item.trial for item in items if item.workload == FIRST} == {1, 2, 3}
+
+
+def test_the_pair_is_of_a_single_queue_only() -> None:
+    assert not any(item.layout.startswith("mq") for item in small_plan().items() if item.workload == PAIR)
+
+
+def test_a_round_has_the_short_pair_several_times() -> None:
+    plan = planned(30)
+    trials = [item.trial for item in plan.items() if item.workload == PAIR and item.layout == DEDICATED.key]
+    assert trials == list(range(1, plan.rounds * PAIRS + 1))
+    assert plan.rounds * PAIRS >= 3
+
+
+def test_a_study_begun_when_a_round_had_one_pair_goes_on_so() -> None:
+    made = msgspec.json.decode(msgspec.json.encode(planned(30)))
+    del made["pairs"]
+    plan = msgspec.convert(made, Plan)
+    trials = [item.trial for item in plan.items() if item.workload == PAIR and item.layout == DEDICATED.key]
+    assert trials == list(range(1, plan.rounds + 1))
+
+
+def test_names_of_runs_are_unique() -> None:
+    names = [item.name for item in small_plan(rounds=3, draws=(1, 2)).items()]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(("nodes", "mq"), [(1, 0), (2, 1), (4, 3), (12, 4)])
+def test_as_many_splits_as_the_nodes_allow(nodes: int, mq: int) -> None:
+    layouts = layouts_of(nodes)
+    assert sum(layout.interactive_nodes is not None for layout in layouts) == mq
+    assert layouts[0] is DEDICATED
+
+
+def test_a_fitted_trace_fits_the_nodes_that_batch_jobs_may_use() -> None:
+    plan = small_plan()
+    for layout in known_layouts(plan).values():
+        trace = fitted_trace(first_trace(), plan, layout, plan.compression(FIRST))
+        assert max(job.procs or 0 for job in trace.jobs) <= layout.batch_nodes(2)
+        assert min(job.run_s or 0 for job in trace.jobs) >= SHORTEST_RUN_S
+        last_s = max(job.submit_s for job in trace.jobs)
+        assert last_s == pytest.approx(60.0 * 24_085 / LENGTH_S, abs=0.01)

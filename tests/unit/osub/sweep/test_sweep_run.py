@@ -1,0 +1,243 @@
+"""A sweep runs each point once, whatever happens to its processes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from osub.cli.main import run as command
+from osub.sweep.dask_points import Dask
+from osub.sweep.measure import Outcome
+from osub.sweep.points import Point, point_of
+from osub.sweep.run import Standing, Store, run_sweep
+from osub.sweep.spec import Parameters
+from osub.sweep.tune import Goal, tune
+from osub.sweep.workers import Processes
+from tests.fixtures import sweep_work
+
+SWF = "".join(
+    f"{number} {10 * number} -1 {30 + 7 * (number % 5)} {1 + number % 3} -1 -1 -1 200 -1 1 {number % 4} "
+    "1 -1 1 -1 -1 -1\n"
+    for number in range(1, 41)
+)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "log.swf"
+    path.write_text(f"; MaxProcs: 4\n{SWF}")
+    return path
+
+
+def points_of(trace: Path, several: int = 5) -> list[Point]:
+    return [
+        point_of({"trace": str(trace), "system": "N2C2", "multiplicity": number})
+        for number in range(1, several + 1)
+    ]
+
+
+def test_what_is_done_is_not_done_again(trace: Path, tmp_path: Path) -> None:
+    store = Store(tmp_path / "out")
+    told: list[Standing] = []
+    team = Processes(sweep_work.counts, 2)
+    first = run_sweep(points_of(trace, 3), store, team, watch=told.append)
+    assert (first.total, first.known, first.done, first.failures) == (3, 0, 3, {})
+    again = run_sweep(points_of(trace, 5), store, team)
+    assert (again.total, again.known, again.done) == (5, 3, 2)
+    assert sorted((tmp_path / "calls").read_text().split()) == ["1", "2", "3", "4", "5"]
+    assert again.table["multiplicity"].to_list() == [1, 2, 3, 4, 5]
+    assert pl.read_parquet(tmp_path / "out" / "points.parquet").equals(again.table)
+    assert told[0].left_s is None
+    assert told[-1].done == 3
+    assert told[-1].left_s == 0.0
+
+
+@pytest.mark.parametrize(
+    ("work", "why"),
+    [
+        (sweep_work.refuses_three, "three is not to be had"),
+        (sweep_work.raises_at_three, "InputError: the file went away"),
+        (sweep_work.dies_at_three, "its process was killed, or ran out of memory"),
+    ],
+)
+def test_a_point_that_fails_takes_no_other_with_it(
+    trace: Path, tmp_path: Path, work: Callable[[Parameters], Outcome], why: str
+) -> None:
+    store = Store(tmp_path / "out")
+    points = points_of(trace)
+    sweep = run_sweep(points, store, Processes(work, 2))
+    assert sweep.done == 4
+    assert sweep.failures == {points[2].key: why}
+    (failed,) = json.loads((tmp_path / "out" / "failed.json").read_text())
+    assert failed["why"] == why
+    assert failed["parameters"]["multiplicity"] == 3
+    mended = run_sweep(points, store, Processes(sweep_work.figures, 2))
+    assert (mended.known, mended.done, mended.failures) == (4, 1, {})
+    assert not (tmp_path / "out" / "failed.json").exists()
+
+
+def test_a_point_whose_process_dies_once_is_done_in_the_end(trace: Path, tmp_path: Path) -> None:
+    sweep = run_sweep(points_of(trace), Store(tmp_path / "out"), Processes(sweep_work.dies_once, 2))
+    assert (sweep.done, sweep.failures) == (5, {})
+
+
+def test_a_killed_sweep_loses_no_finished_point(trace: Path, tmp_path: Path) -> None:
+    out, spec = tmp_path / "out", tmp_path / "sweep.toml"
+    seeds = list(range(400))
+    spec.write_text(
+        f'[base]\ntrace = "log.swf"\nsystem = "N2C2"\nnode_noise = 0.1\nmultiplicity = 2\n'
+        f"[grid]\nseed = {seeds}\n"
+    )
+    words = [sys.executable, "-m", "osub.cli.main", "sweep", str(spec), "--out", str(out), "--workers", "1"]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as sweep:
+        limit = time.monotonic() + 60
+        while len(list((out / "points").glob("*.json"))) < 3 and time.monotonic() < limit:
+            time.sleep(0.05)
+        sweep.send_signal(signal.SIGKILL)
+    done = list((out / "points").glob("[0-9a-f]*.json"))
+    assert 3 <= len(done) < 400
+    kept = {path.name: path.stat().st_mtime_ns for path in done}
+    spec.write_text(spec.read_text().replace(str(seeds), str(seeds[: len(done) + 5])))
+    assert command(["sweep", str(spec), "--out", str(out), "--workers", "1"]) == 0
+    after = {path.name: path.stat().st_mtime_ns for path in (out / "points").glob("*.json")}
+    assert all(after[name] == stamp for name, stamp in kept.items())
+    assert pl.read_parquet(out / "points.parquet").height == len(done) + 5
+
+
+def test_the_command_simulates_and_draws(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert trace.exists()
+    spec = tmp_path / "sweep.toml"
+    spec.write_text(
+        '[base]\ntrace = "log.swf"\nsystem = "N2C2"\n'
+        "[grid]\nmultiplicity = [1, 2, 9]\noverhead = [1.0, 1.2]\n"
+    )
+    page = tmp_path / "page.html"
+    words = ["sweep", str(spec), "--out", str(tmp_path / "out"), "--workers", "1"]
+    assert command([*words, "--dry-run"]) == 0
+    assert "6 points, 0 of them done; 6 to run" in capsys.readouterr().out
+    assert command([*words, "--html", str(page), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["points"], told["done"], told["failed"]) == (6, 4, 2)
+    assert told["wall_s"] > 0
+    table = pl.read_parquet(tmp_path / "out" / "points.parquet")
+    alone = table.filter(multiplicity=1)
+    assert alone["degradation_mean"].to_list() == [1.0, 1.0]
+    assert table.filter(multiplicity=2)["wait_mean_s"].max() < alone["wait_mean_s"].min()  # type: ignore[operator]
+    assert "choose 1 to 8" in (tmp_path / "out" / "failed.json").read_text()
+    text = page.read_text()
+    assert "mean wait (s) over multiplicity" in text
+    assert "6 points" not in text
+    assert command(words) == 1
+    assert "4 known, 0 run" in capsys.readouterr().out
+
+
+def test_tuning_finds_what_a_whole_grid_finds(trace: Path, tmp_path: Path) -> None:
+    choices = {"multiplicity": (1, 2, 3, 4, 5, 6)}
+    base: Parameters = {"trace": str(trace), "system": "N2C2"}
+    for most, best in ((2.5, 2), (4.0, 4), (99.0, 6)):
+        goal = Goal(figure="wait", most_degradation=most)
+        found = tune(base, choices, goal, Store(tmp_path / "out"), sweep_work.figures, trials=20, seed=1)
+        assert found[0].parameters["multiplicity"] == best
+        assert len(found) <= 6
+
+
+def test_the_tuning_command_answers_and_says_when_nothing_is_mild_enough(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["sweep", "tune", str(trace), "--system", "N2C2", "--out", str(tmp_path / "out")]
+    assert command([*words, "--multiplicity", "1,2", "--most-degradation", "9", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["best"] == {"multiplicity": 2}
+    assert len(told["tried"]) == 2
+    assert command([*words, "--multiplicity", "1,2", "--most-degradation", "1"]) == 0
+    assert "Best of 2 settings: multiplicity 1" in capsys.readouterr().out
+    for wrong, why in (
+        (["--multiplicity", "x"], "takes whole numbers with commas"),
+        (["--goal", "money"], "choose wait"),
+        (["--most-degradation", "0.5"], "1 or more"),
+    ):
+        assert command([*words, *wrong]) == 2
+        assert why in capsys.readouterr().err
+
+
+@pytest.fixture
+def dask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The file of a scheduler with one worker, both processes of their own."""
+    pytest.importorskip("distributed", reason="needs osub[sweep]")
+    where, scratch = tmp_path / "scheduler.json", tmp_path / "scratch"
+    monkeypatch.setenv("DASK_TEMPORARY_DIRECTORY", str(scratch))
+    schedules = (
+        "scheduler",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--no-dashboard",
+        "--scheduler-file",
+        where,
+    )
+    works = (
+        *("worker", "--scheduler-file", where, "--nworkers", "1", "--nthreads", "1"),
+        *("--no-nanny", "--no-dashboard", "--local-directory", scratch),
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "dask", *map(str, words)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for words in (schedules, works)
+    ]
+    try:
+        limit = time.monotonic() + 60
+        while not where.exists() and time.monotonic() < limit:
+            time.sleep(0.05)
+        yield where
+    finally:
+        for process in reversed(processes):
+            process.terminate()
+            process.wait(30)
+
+
+@pytest.mark.slow
+def test_dask_runs_points_and_their_deaths_are_theirs(trace: Path, tmp_path: Path, dask: Path) -> None:
+    store = Store(tmp_path / "out")
+    points = points_of(trace)
+    sweep = run_sweep(points, store, Dask(sweep_work.raises_at_three, str(dask)))
+    assert sweep.done == 4
+    assert sweep.failures == {points[2].key: "InputError: the file went away"}
+    again = run_sweep(points, store, Dask(sweep_work.figures, str(dask)))
+    assert (again.known, again.done, again.failures) == (4, 1, {})
+
+
+@pytest.mark.slow
+def test_a_killed_sweep_on_dask_loses_no_finished_point(trace: Path, tmp_path: Path, dask: Path) -> None:
+    out, spec = tmp_path / "out", tmp_path / "sweep.toml"
+    spec.write_text(
+        f'[base]\ntrace = "{trace.name}"\nsystem = "N2C2"\nnode_noise = 0.1\nmultiplicity = 2\n'
+        f"[grid]\nseed = {list(range(400))}\n"
+    )
+    words = ["sweep", str(spec), "--out", str(out), "--dask", str(dask)]
+    command_line = [sys.executable, "-m", "osub.cli.main", *words]
+    with subprocess.Popen(command_line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as sweep:
+        limit = time.monotonic() + 120
+        while len(list((out / "points").glob("[0-9a-f]*.json"))) < 3 and time.monotonic() < limit:
+            time.sleep(0.05)
+        sweep.send_signal(signal.SIGKILL)
+    kept = {path.name: path.stat().st_mtime_ns for path in (out / "points").glob("[0-9a-f]*.json")}
+    assert 3 <= len(kept) < 400
+    spec.write_text(spec.read_text().replace(str(list(range(400))), str(list(range(len(kept) + 3)))))
+    assert command(words) == 0
+    after = {path.name: path.stat().st_mtime_ns for path in (out / "points").glob("[0-9a-f]*.json")}
+    assert all(after[name] == stamp for name, stamp in kept.items())
+    assert pl.read_parquet(out / "points.parquet").height == len(kept) + 3

@@ -1,0 +1,146 @@
+"""What a sweep's file may say, and which points come of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foundation.errors import InputError, OsubError, UsageError
+from osub.sweep.points import point_of
+from osub.sweep.run import Store
+from osub.sweep.spec import Parameters, Spec, read_spec
+from osub.sweep.tell import pareto
+from tests.fixtures.tier import examples
+
+BASE = '[base]\ntrace = "log.swf"\nsystem = "N2C2"\n'
+
+
+def spec_of(tmp_path: Path, text: str) -> Spec:
+    path = tmp_path / "sweep.toml"
+    path.write_text(text)
+    return read_spec(path)
+
+
+def test_grid_lists_and_single_points_are_put_together(tmp_path: Path) -> None:
+    spec = spec_of(
+        tmp_path,
+        BASE
+        + '[grid]\nmultiplicity = [1, 2]\npolicy = ["easy", "fcfs"]\n'
+        + "[[zip]]\noverhead = [1.0, 1.2]\nseed = [5, 6]\n"
+        + "[[point]]\nmultiplicity = 4\n[base.set]\nwindow = 3\n",
+    )
+    points = spec.combinations()
+    assert len(points) == 2 * 2 * 2 + 1
+    assert {(one.get("overhead"), one.get("seed")) for one in points} == {(1.0, 5), (1.2, 6), (None, None)}
+    assert all(one["trace"] == str(tmp_path / "log.swf") for one in points)
+    assert all(one["set.window"] == 3 for one in points)
+    assert spec.varied() == ["multiplicity", "policy", "overhead", "seed"]
+
+
+def test_a_point_that_comes_twice_is_taken_once(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, BASE + "[grid]\nseed = [1, 1, 2]\n[[point]]\nseed = 2\n")
+    assert [one["seed"] for one in spec.combinations()] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[base\n", "is no TOML"),
+        ("\x00", "is no TOML"),
+        ('[base]\nout = "x"\n', "nothing is called out under \\[base\\]"),
+        (BASE + "[grid]\nmultiplicity = 2\n", "multiplicity under \\[grid\\] takes a list"),
+        (BASE + "[grid]\nmultiplicity = []\n", "takes a list of values"),
+        (BASE + "[grid]\nmultiplicity = [[1]]\n", "takes texts, numbers and true or false"),
+        (BASE + "[grid]\noverhead = [nan]\n", "takes texts, numbers"),
+        (BASE + "[[zip]]\nseed = [1]\noverhead = [1.0, 2.0]\n", "seed has 1, overhead has 2"),
+        (BASE + "[zip]\nseed = [1]\n", "two brackets"),
+        (BASE + "[girid]\nseed = [1]\n", "there is no table girid"),
+        ("base = 3\n", "\\[base\\] is a table"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_in_one_line(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(OsubError, match=told) as caught:
+        spec_of(tmp_path, text)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_no_point_can_be_made_of_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a point has no system"):
+        spec_of(tmp_path, '[base]\ntrace = "a"\n[grid]\nseed = [1]\n').combinations()
+    many = ", ".join(map(str, range(2000)))
+    with pytest.raises(UsageError, match="more than 1,000,000"):
+        spec_of(tmp_path, BASE + f"[grid]\nseed = [{many}]\nmtbf = [{many}]\n").combinations()
+    with pytest.raises(InputError, match="cannot read the sweep"):
+        read_spec(tmp_path / "none.toml")
+
+
+def test_a_key_follows_contents_and_not_where_a_file_lies(tmp_path: Path) -> None:
+    one, other = tmp_path / "one" / "log.swf", tmp_path / "other" / "log.swf"
+    for path in (one, other):
+        path.parent.mkdir()
+        path.write_text("; a trace\n")
+    parameters: Parameters = {"trace": str(one), "system": "N2C2", "multiplicity": 2}
+    key = point_of(parameters).key
+    assert point_of(parameters | {"trace": str(other)}).key == key
+    assert point_of(dict(reversed(parameters.items()))).key == key
+    assert point_of(parameters | {"multiplicity": 3}).key != key
+    assert point_of(parameters | {"multiplicity": "2"}).key != key
+    other.write_text("; another\n")
+    assert point_of(parameters | {"trace": str(other)}).key != key
+    with pytest.raises(InputError, match="cannot read"):
+        point_of(parameters | {"trace": str(tmp_path / "none.swf")})
+
+
+def test_a_changed_policy_of_ones_own_is_another_point(tmp_path: Path) -> None:
+    trace, mine = tmp_path / "log.swf", tmp_path / "mine.py"
+    trace.write_text(";\n")
+    mine.write_text("A = 1\n")
+    parameters: Parameters = {"trace": str(trace), "system": "N2C2", "policy": f"{mine}:A"}
+    key = point_of(parameters).key
+    mine.write_text("A = 22\n")
+    assert point_of(parameters).key != key
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("x")
+    with pytest.raises(OsubError, match="is not a sweep's"):
+        Store(tmp_path)
+    with pytest.raises(OsubError, match="cannot write in"):
+        Store(tmp_path / "mine.txt" / "below")
+
+
+def test_a_damaged_result_is_as_good_as_none(tmp_path: Path) -> None:
+    trace = tmp_path / "log.swf"
+    trace.write_text(";\n")
+    point = point_of({"trace": str(trace), "system": "N2C2"})
+    store = Store(tmp_path / "out")
+    store.keep(point, {"wait_mean_s": 1.0})
+    assert store.finished([point]) == {point.key: {"wait_mean_s": 1.0}}
+    (path,) = (tmp_path / "out" / "points").iterdir()
+    path.write_text(json.dumps({"wait_mean_s": 1.0})[:-4])
+    assert store.finished([point]) == {}
+    shutil.rmtree(tmp_path / "out" / "points")
+    assert store.finished([point]) == {}
+
+
+@examples(60)
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=20))
+def test_the_front_has_whom_nobody_beats_in_both(pairs: list[tuple[int, int]]) -> None:
+    import polars as pl
+
+    table = pl.DataFrame(
+        {
+            "wait_mean_s": [float(wait) for wait, _ in pairs],
+            "degradation_mean": [float(harm) for _, harm in pairs],
+        },
+        schema={"wait_mean_s": pl.Float64, "degradation_mean": pl.Float64},
+    )
+    front = set(pareto(table).rows())
+    for wait, harm in pairs:
+        beaten = any((w <= wait and h <= harm) and (w, h) != (wait, harm) for w, h in pairs)
+        assert ((float(wait), float(harm)) in front) == (not beaten)

@@ -1,0 +1,281 @@
+"""What a person wants to know of a trace before using it, and its interactive and batch jobs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from analysis.quantiles import quantiles
+from workloads.swf import SwfColumns, SwfJob, SwfTrace, procs_column
+from workloads.trace.local_clock import DAY_S, HOUR_S, TraceClock
+from workloads.trace.models import interactive_flags
+
+PERCENTILES = (0, 10, 25, 50, 75, 90, 95, 99, 100)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Percentiles and mean of one quantity over the ``known`` jobs that have it."""
+
+    known: int
+    mean: float
+    percentiles: dict[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueShare:
+    """One queue: its number (``None`` for unknown), description, jobs and their processor seconds."""
+
+    queue: int | None
+    description: str
+    jobs: int
+    processor_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class TraceSummary:
+    """A trace in figures.
+
+    Parameters
+    ----------
+    name, computer, installation, format_version, max_nodes, max_procs
+        From the file's name and header.
+    jobs, users, queues
+        What is in it; ``users`` is ``None`` where the trace names none.
+    first_submit, last_submit
+        Local dates (ISO 8601) of the first and last submission, ``None`` without dates.
+    span_s
+        Seconds from the first to the last submission.
+    size, run_s, wait_s
+        Processors a job, run times and waiting times; ``None`` where no job has them.
+    size_counts
+        Jobs by size class: "1", "2", "3-4", "5-8", ... processors.
+    serial_share, power_of_two_share
+        Of the jobs with known size: those with 1 processor, and with 2, 4, 8, ... processors.
+    requested_time_share, requested_memory_share, cpu_time_share
+        Of all jobs: those with the field.
+    interactive_patterns
+        Jobs with busy and idle periods in columns 22 and up.
+    arrivals_by_hour
+        Mean submissions an hour, by hour of the local day (24 values).
+    offered_load
+        Processor seconds over those that the machine has in the span; ``None`` where not known.
+    status_counts
+        Jobs by SWF status.
+    remarks
+        What to clean or to know: sentences with counts.
+    """
+
+    name: str
+    computer: str | None
+    installation: str | None
+    format_version: str | None
+    acknowledge: tuple[str, ...]
+    max_nodes: int | None
+    max_procs: int | None
+    jobs: int
+    users: int | None
+    queues: tuple[QueueShare, ...]
+    first_submit: str | None
+    last_submit: str | None
+    span_s: float
+    size: Spread | None
+    size_counts: dict[str, int]
+    serial_share: float | None
+    power_of_two_share: float | None
+    run_s: Spread | None
+    wait_s: Spread | None
+    requested_time_share: float
+    requested_memory_share: float
+    cpu_time_share: float
+    interactive_patterns: int
+    arrivals_by_hour: tuple[float, ...]
+    offered_load: float | None
+    status_counts: dict[str, int]
+    remarks: tuple[str, ...]
+
+
+STATUS_NAMES = {
+    0: "failed",
+    1: "completed",
+    2: "partial",
+    3: "last part, completed",
+    4: "last part, failed",
+    5: "cancelled",
+}
+
+
+def summarize(columns: SwfColumns) -> TraceSummary:
+    """Return the summary of a trace that ``load_columns`` read."""
+    header = columns.header
+    frame = columns.frame.with_columns(procs=procs_column()).with_columns(
+        work_s=pl.col("procs") * pl.col("run_s")
+    )
+    submits = frame["submit_s"].to_numpy()
+    first_s, last_s = float(submits.min()), float(submits.max())
+    clock = TraceClock.of(header, first_s)
+    sizes = frame["procs"].drop_nulls().to_numpy()
+    serial, power = _shares(sizes)
+    first, last = clock.date(first_s), clock.date(last_s)
+    return TraceSummary(
+        name=columns.name,
+        computer=header.computer,
+        installation=header.installation,
+        format_version=header.version,
+        acknowledge=header.acknowledge,
+        max_nodes=header.max_nodes,
+        max_procs=header.max_procs,
+        jobs=frame.height,
+        users=frame["user"].drop_nulls().n_unique() or None,
+        queues=_queues(frame, header.queues),
+        first_submit=first.isoformat(sep=" ") if first else None,
+        last_submit=last.isoformat(sep=" ") if last else None,
+        span_s=last_s - first_s,
+        size=_spread(frame["procs"]),
+        size_counts=_size_counts(sizes),
+        serial_share=serial,
+        power_of_two_share=power,
+        run_s=_spread(frame["run_s"]),
+        wait_s=_spread(frame["wait_s"]),
+        requested_time_share=_known_share(frame["requested_s"]),
+        requested_memory_share=_known_share(frame["requested_memory_kib"]),
+        cpu_time_share=_known_share(frame["cpu_s"]),
+        interactive_patterns=sum(1 for extension in columns.extensions.values() if set(extension[3:]) - {-1}),
+        arrivals_by_hour=_arrivals_by_hour(clock, submits),
+        offered_load=_offered_load(frame, header.system_procs, last_s - first_s),
+        status_counts=_status_counts(frame["status"]),
+        remarks=tuple(_remarks(columns, frame)),
+    )
+
+
+def _spread(series: pl.Series) -> Spread | None:
+    values = series.drop_nulls().to_numpy()
+    if values.size == 0:
+        return None
+    found = quantiles(values, [percent / 100 for percent in PERCENTILES])
+    return Spread(values.size, float(values.mean()), dict(zip(PERCENTILES, map(float, found), strict=True)))
+
+
+def _known_share(series: pl.Series) -> float:
+    return 1 - series.null_count() / len(series)
+
+
+def _shares(sizes: NDArray[np.int64]) -> tuple[float | None, float | None]:
+    if sizes.size == 0:
+        return None, None
+    power = (sizes > 1) & (sizes & (sizes - 1) == 0)
+    return float(np.mean(sizes == 1)), float(np.mean(power))
+
+
+def _size_counts(sizes: NDArray[np.int64]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for upper, count in zip(*np.unique(_upper_power(sizes[sizes > 0]), return_counts=True), strict=True):
+        low = int(upper) // 2 + 1
+        counts[str(upper) if low >= upper else f"{low}-{upper}"] = int(count)
+    return counts
+
+
+def _upper_power(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.int64(1) << np.ceil(np.log2(sizes)).astype(np.int64)
+
+
+def _queues(frame: pl.DataFrame, descriptions: dict[int, str]) -> tuple[QueueShare, ...]:
+    grouped = frame.group_by("queue").agg(pl.len().alias("jobs"), pl.col("work_s").sum()).sort("queue")
+    return tuple(
+        QueueShare(queue, descriptions.get(queue, "") if queue is not None else "", jobs, work_s)
+        for queue, jobs, work_s in grouped.iter_rows()
+    )
+
+
+def _status_counts(series: pl.Series) -> dict[str, int]:
+    counts = series.value_counts().sort("status", nulls_last=True)
+    return {
+        "unknown" if status is None else STATUS_NAMES.get(status, f"status {status}"): count
+        for status, count in counts.iter_rows()
+    }
+
+
+def _arrivals_by_hour(clock: TraceClock, submits: NDArray[np.float64]) -> tuple[float, ...]:
+    local = clock.local(submits)
+    counts = np.bincount(local.second_of_day // HOUR_S, minlength=24)
+    days = max(1.0, float(submits.max() - submits.min()) / DAY_S)
+    return tuple(float(count / days) for count in counts)
+
+
+def _offered_load(frame: pl.DataFrame, system_procs: int | None, span_s: float) -> float | None:
+    if system_procs is None or span_s <= 0 or frame["work_s"].null_count() == frame.height:
+        return None
+    return float(frame["work_s"].sum()) / (system_procs * span_s)
+
+
+def _remarks(columns: SwfColumns, frame: pl.DataFrame) -> list[str]:
+    report, system_procs = columns.report, columns.header.system_procs
+    over_size = int((frame["procs"] > system_procs).sum()) if system_procs else 0
+    over_time = int((frame["run_s"] > frame["requested_s"]).sum())
+    counted = (
+        ("run time is 0", int((frame["run_s"] == 0).sum())),
+        ("run time is not known", frame["run_s"].null_count()),
+        ("number of processors is 0", int((frame["procs"] == 0).sum())),
+        ("number of processors is not known", frame["procs"].null_count()),
+        (f"larger than the machine ({system_procs} processors)", over_size),
+        ("ran longer than asked for", over_time),
+        ("submitted earlier than the job before", report.unsorted),
+        ("has the number of an earlier job", report.duplicates),
+    )
+    remarks = [f"{what}: {count:,} {'job' if count == 1 else 'jobs'}" for what, count in counted if count]
+    remarks += [f"skipped, {reason}: {count:,}" for reason, count in report.skipped.items()]
+    remarks += [f"skipped, for example: {example}" for example in report.examples]
+    announced = columns.header.max_records
+    # A log that was cleaned keeps the header of the whole one.
+    if announced is not None and announced != frame.height and not columns.name.endswith("-cln"):
+        remarks.append(f"the header announces {announced:,} records, the file has {frame.height:,}")
+    return remarks
+
+
+@dataclass(frozen=True, slots=True)
+class KindSummary:
+    """One kind of jobs: how many, the widest, run times, and times busy (a batch job is busy all along).
+
+    Figures are ``None`` where no job of the kind has them.
+    """
+
+    jobs: int
+    max_procs: int | None
+    max_run_s: float | None
+    mean_run_s: float | None
+    max_busy_s: float | None
+    mean_busy_s: float | None
+
+
+THESIS_TABLE_7_2 = {
+    "interactive": KindSummary(14, 12, 43_209, 8_566, 7_299, 1_123),
+    "batch": KindSummary(68, 25, 14_410, 5_968, 14_410, 5_968),
+}
+
+
+def summarize_kinds(trace: SwfTrace, interactive_queue: int | None = 0) -> dict[str, KindSummary]:
+    """Return the summaries of ``interactive`` and ``batch`` jobs."""
+    flags = interactive_flags(trace, interactive_queue)
+    interactive = [job for job, flag in zip(trace.jobs, flags, strict=True) if flag]
+    batch = [job for job, flag in zip(trace.jobs, flags, strict=True) if not flag]
+    busy_s = [pattern.busy_s for job in interactive if (pattern := job.pattern) is not None]
+    return {
+        "interactive": _of_kind(interactive, busy_s),
+        "batch": _of_kind(batch, [job.run_s for job in batch if job.run_s is not None]),
+    }
+
+
+def _of_kind(jobs: Sequence[SwfJob], busy_s: Sequence[float]) -> KindSummary:
+    runs_s = [job.run_s for job in jobs if job.run_s is not None]
+    return KindSummary(
+        jobs=len(jobs),
+        max_procs=max((job.procs for job in jobs if job.procs is not None), default=None),
+        max_run_s=max(runs_s, default=None),
+        mean_run_s=sum(runs_s) / len(runs_s) if runs_s else None,
+        max_busy_s=max(busy_s, default=None),
+        mean_busy_s=sum(busy_s) / len(busy_s) if busy_s else None,
+    )
