@@ -6,13 +6,19 @@ import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import NodeManager
 
+from tests.fixtures import cpu_durations
 from tests.fixtures.leftovers import Watch
 from tests.fixtures.tier import EXAMPLES, tier
 
 LAST = "simulat"
 """In the path of tests of the simulator, which run last: its kernels may still be compiled at first."""
+
+TOGETHER = "tests/integration/gang/"
+"""Its tests share a cluster and the cores that its jobs are pinned to: one worker has all of them."""
 
 # Reproducible in quick and default: whoever breaks a property sees it on the same example as CI did. The
 # long tier looks for new ones. A busy host makes examples late, not wrong: no deadline, no complaint of it.
@@ -30,10 +36,27 @@ settings.load_profile(tier())
 _WATCH = pytest.StashKey[Watch]()
 
 
+class FileOrFolder(LoadFileScheduling):  # type: ignore[misc]  # xdist is without types here
+    """Gives workers a file at a time, and one of them what belongs together."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return TOGETHER if nodeid.startswith(TOGETHER) else super()._split_scope(nodeid)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    cpu_durations.add_option(parser)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileOrFolder | None:
+    return FileOrFolder(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # Ended from outside, a run ends its clusters and thaws what it froze, as it does at Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     NodeManager.EXIT_TIMEOUT = 60  # seconds in which a worker that is told to end takes its clusters down
+    cpu_durations.register(config)
     is_worker = hasattr(config, "workerinput")
     if not is_worker and not config.option.collectonly:
         config.stash[_WATCH] = Watch.begin()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+
+from tests.fixtures.looks import looks
 
 REVOKED_S = 2.0
 """How long after its end a job that Slurm has put back is not to start.
@@ -15,7 +16,7 @@ So Slurm itself lets two minutes pass.
 
 def wait_until(condition: Callable[[], bool], within_s: float, what: str) -> None:
     """Poll until ``condition`` holds; fail, naming ``what``, after ``within_s`` seconds."""
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {within_s:g} s: {what}"
-        time.sleep(0.02)
+    for _ in looks(within_s):
+        if condition():
+            return
+    raise AssertionError(f"not within {within_s:g} s: {what}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -42,13 +43,14 @@ def cpu_s(pids: Iterable[int]) -> float:
 
 def processes_of(job: int, node: str) -> list[int]:
     """Processes of a job on one of the cluster's nodes, told by the environment that Slurm gave them."""
+    marks = {f"SLURM_JOB_ID={job}".encode(), f"SLURMD_NODENAME={node}".encode()}
     found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            environment = process.environ()
-            mine = environment.get("SLURM_JOB_ID") == str(job) and environment.get("SLURMD_NODENAME") == node
-            if mine and process.name() != "slurmstepd":
-                found.append(process.pid)
+    for pid in sorted(int(entry) for entry in os.listdir("/proc") if entry.isdigit()):  # noqa: PTH208  (often)
+        with suppress(OSError):
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+            mine = all(mark in environment for mark in marks) and marks <= set(environment.split(b"\0"))
+            if mine and Path(f"/proc/{pid}/comm").read_text() != "slurmstepd\n":
+                found.append(pid)
     return found
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from deploy.local.cgroups import node_cgroups
 from tests.integration.gang.frozen import cpu_s, is_frozen, processes_of
-from tests.integration.gang.stage import SPIN, Stage
+from tests.integration.gang.stage import GENTLY, SPIN, Stage
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.slurm
@@ -82,7 +82,7 @@ def test_step_that_slurm_kills_while_it_is_held_leaves_its_job_to_be_held(stage:
 
 @pytest.fixture
 def spinner() -> Iterator[int]:
-    process = subprocess.Popen(["sh", "-c", SPIN])
+    process = subprocess.Popen(["sh", "-c", SPIN], start_new_session=True)
     yield process.pid
     process.kill()
     process.wait()
@@ -117,7 +117,7 @@ def test_storm_of_forks_stands_still_or_is_reported_and_never_stays_frozen(
     stage.set_quantum(250)
     node, progress, name = stage.nodes[0], tmp_path / "progress", tmp_path / "pid"
     loop = f"(while :; do /bin/true; (:); echo >> {progress}; done)"
-    storm = f"echo $$ > {name}; for i in 1 2 3; do {loop} & done; wait"
+    storm = f"{GENTLY}; echo $$ > {name}; for i in 1 2 3; do {loop} & done; wait"
     job, rival = stage.start(storm, node), stage.start(SPIN, node)
     for each in (job, rival):
         stage.wait_state(each, "busy")

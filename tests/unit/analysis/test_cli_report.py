@@ -4,24 +4,30 @@ import csv
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from osub.cli.main import run
 from tests.fixtures.example_runs import example_run
 
 pytestmark = pytest.mark.slow
+Said = subprocess.CompletedProcess[str]
+Osub = Callable[..., Said]
 
 
-def osub(*arguments: object) -> subprocess.CompletedProcess[str]:
-    program = "import sys; from osub.cli.main import main; sys.exit(main())"
-    return subprocess.run(
-        [sys.executable, "-c", program, "report", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PATH": "", "COLUMNS": "100", "LC_ALL": "C.UTF-8"},
-    )
+@pytest.fixture(name="osub")
+def _osub(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Osub:
+    """``osub report`` in this process."""
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def call(*arguments: object) -> Said:
+        words = ["report", *map(str, arguments)]
+        code = run(words)
+        return Said(words, code, *capsys.readouterr())
+
+    return call
 
 
 @pytest.fixture(name="runs", scope="module")
@@ -34,8 +40,16 @@ def _runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def test_runs_are_columns_of_a_table_and_a_page_is_written(runs: list[Path], tmp_path: Path) -> None:
+    """As a process of its own, with next to no environment."""
     page = tmp_path / "new" / "report.html"
-    done = osub(*runs, "--html", page)
+    program = "import sys; from osub.cli.main import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "report", *map(str, runs), "--html", str(page)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "", "COLUMNS": "100", "LC_ALL": "C.UTF-8"},
+    )
     assert done.returncode == 0, done.stderr
     assert "one (a)" in done.stdout
     assert "one (b)" in done.stdout
@@ -44,7 +58,7 @@ def test_runs_are_columns_of_a_table_and_a_page_is_written(runs: list[Path], tmp
     assert 1e6 < page.stat().st_size < 2.2e6
 
 
-def test_metrics_are_machine_readable(runs: list[Path]) -> None:
+def test_metrics_are_machine_readable(osub: Osub, runs: list[Path]) -> None:
     done = osub(*runs, "--json", "--wait-threshold", "1")
     metrics = json.loads(done.stdout)
     assert [run["label"] for run in metrics] == ["one (a)", "one (b)"]
@@ -53,7 +67,9 @@ def test_metrics_are_machine_readable(runs: list[Path]) -> None:
     assert metrics[1]["slices"]["fairness"] is not None
 
 
-def test_metrics_are_a_table_of_figures_that_is_not_overwritten(runs: list[Path], tmp_path: Path) -> None:
+def test_metrics_are_a_table_of_figures_that_is_not_overwritten(
+    osub: Osub, runs: list[Path], tmp_path: Path
+) -> None:
     target = tmp_path / "metrics.csv"
     done = osub(*runs, "--json", "--csv", target)
     metrics = json.loads(done.stdout)
@@ -72,7 +88,7 @@ def test_metrics_are_a_table_of_figures_that_is_not_overwritten(runs: list[Path]
 @pytest.mark.parametrize(
     ("what", "message"), [("nothing", "there is no such folder"), ("empty", "it has no run.json")]
 )
-def test_what_is_no_run_is_one_line_that_says_so(tmp_path: Path, what: str, message: str) -> None:
+def test_what_is_no_run_is_one_line_that_says_so(osub: Osub, tmp_path: Path, what: str, message: str) -> None:
     (tmp_path / "empty").mkdir()
     done = osub(tmp_path / what, "--html", tmp_path / "r.html")
     assert done.returncode == 1
@@ -81,17 +97,17 @@ def test_what_is_no_run_is_one_line_that_says_so(tmp_path: Path, what: str, mess
     assert not (tmp_path / "r.html").exists()
 
 
-def test_a_page_below_a_file_is_refused(runs: list[Path], tmp_path: Path) -> None:
+def test_a_page_below_a_file_is_refused(osub: Osub, runs: list[Path], tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = osub(runs[0], "--html", tmp_path / "file" / "r.html")
     assert (done.returncode, len(done.stderr.strip().splitlines())) == (1, 1)
 
 
-def test_no_run_is_a_usage_error() -> None:
+def test_no_run_is_a_usage_error(osub: Osub) -> None:
     assert osub().returncode == 2
 
 
-def test_a_page_that_exists_is_replaced_only_when_asked(runs: list[Path], tmp_path: Path) -> None:
+def test_a_page_that_exists_is_replaced_only_when_asked(osub: Osub, runs: list[Path], tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_text("mine")
     refused = osub(runs[0], "--html", page)

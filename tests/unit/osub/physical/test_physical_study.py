@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from deploy.local import Gang, Queues
 from foundation.errors import InputError, UsageError
 from foundation.records import GangSettings
 from foundation.units import seconds_of
+from osub.cli.main import run
 from osub.physical.folder import Study, StudyFolder
 from osub.physical.layouts import GANGD, NAIVE, SLURM_GANG, layout_found, layouts_of
 from osub.physical.study import Asked, PhysicalStudy
@@ -23,6 +23,7 @@ from submitter.plan.target_cluster import Pool, Target
 from tests.fixtures.golden import small
 from workloads.swf import SwfHeader, SwfJob, SwfTrace, write_swf
 
+Osub = Callable[..., subprocess.CompletedProcess[str]]
 LOG = small("UniLu-Gaia-2014-1.swf.gz")
 
 
@@ -30,15 +31,20 @@ def asked(tmp_path: Path, trace: Path = LOG, **more: object) -> Asked:
     return Asked(**({"trace": trace, "out": tmp_path / "out", "nodes": 2, "cores": 1} | more))  # type: ignore[arg-type]
 
 
-def osub(*words: str, home: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "osub.cli.main", "experiment", "thesis-7", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=dict(os.environ, HOME=str(home), XDG_CACHE_HOME=str(home / "cache")),
-        cwd=home,
-    )
+@pytest.fixture(name="osub")
+def _osub(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """``osub experiment thesis-7`` in this process, in an empty home."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        code = run(["experiment", "thesis-7", *words])
+        return subprocess.CompletedProcess(words, code, *capsys.readouterr())
+
+    return call
 
 
 @pytest.mark.parametrize(
@@ -119,28 +125,28 @@ def begin(tmp_path: Path, *, plan_of: PhysicalStudy, sha256: str | None = None) 
 
 
 @pytest.mark.slow
-def test_the_command_shows_its_plan_and_runs_nothing(tmp_path: Path) -> None:
-    done = osub(str(LOG), "--dry-run", "--json", "--budget", "1h", home=tmp_path)
+def test_the_command_shows_its_plan_and_runs_nothing(osub: Osub, tmp_path: Path) -> None:
+    done = osub(str(LOG), "--dry-run", "--json", "--budget", "1h")
     assert done.returncode == 0, done.stderr
     plan = json.loads(done.stdout)
     assert plan["rounds"] >= 3
     assert plan["estimate_s"] <= 3600
-    told = osub(str(LOG), "--dry-run", home=tmp_path)
+    told = osub(str(LOG), "--dry-run")
     assert "For the budget" in told.stdout
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
-def test_the_command_s_errors_are_one_line_that_says_what_to_do(tmp_path: Path) -> None:
-    missing = osub(home=tmp_path)
+def test_the_command_s_errors_are_one_line_that_says_what_to_do(osub: Osub, tmp_path: Path) -> None:
+    missing = osub()
     assert (missing.returncode, missing.stdout) == (1, "")
     assert "osub trace fetch" in missing.stderr
-    wrong = osub("x.swf.gz", "--budget", "soon", home=tmp_path)
+    wrong = osub("x.swf.gz", "--budget", "soon")
     assert wrong.returncode == 2
     assert "is no time to spend" in wrong.stderr
     page = tmp_path / "page.html"
     page.write_text("mine")
-    taken = osub("x.swf.gz", "--html", str(page), home=tmp_path)
+    taken = osub("x.swf.gz", "--html", str(page))
     assert (taken.returncode, page.read_text()) == (1, "mine")
 
 
