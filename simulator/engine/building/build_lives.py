@@ -100,8 +100,8 @@ def build_lives(
         ),
         timers=make.table(TimerRecord, timers, heap=np.arange(timers)),
         log=Log(
-            stretches=make.table(StretchRecord, stretches),
-            parts=make.table(LoggedPart, parts),
+            stretches=make.table(StretchRecord, stretches, lazily=True),
+            parts=make.table(LoggedPart, parts, lazily=True),
             mask=make.grid(parts, len(full_set(pool.cores))),
         ),
     )

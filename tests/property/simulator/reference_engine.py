@@ -39,6 +39,12 @@ class RefJob:
     def places(self) -> set[tuple[int, int]]:
         return {(node, core) for node, cores in self.placement.items() for core in cores}
 
+    def __deepcopy__(self, memo: dict[int, object]) -> RefJob:
+        """Copy what a projection changes: thousands are made."""
+        own = copy.copy(self)
+        own.placement = {node: [*cores] for node, cores in self.placement.items()}
+        return own
+
 
 @dataclass
 class RefCluster:
@@ -52,6 +58,12 @@ class RefCluster:
 
     def __post_init__(self) -> None:
         self.holders = [[[] for _ in range(self.cores)] for _ in range(self.nodes)]
+
+    def __deepcopy__(self, memo: dict[int, object]) -> RefCluster:
+        """Copy what a projection changes: thousands are made."""
+        own = copy.copy(self)
+        own.holders = [[[*numbers] for numbers in cores] for cores in self.holders]
+        return own
 
 
 @dataclass

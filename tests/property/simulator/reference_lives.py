@@ -210,11 +210,13 @@ class ReferenceLives:
 
     def share(self, life: LifeRecord) -> Fraction:
         """Return the speed of its slowest core."""
-        worst = 1
-        for node, cores in life.held.items():
-            for core in cores:
-                users = [o for o in self.users(node, core) if not o.is_idle]
-                worst = max(worst, len(users))
+        busy = [o.held for o in self.lives if o.status is Status.RUNNING and not o.is_idle]
+        users = (
+            sum(core in held.get(node, ()) for held in busy)
+            for node, cores in life.held.items()
+            for core in cores
+        )
+        worst = max(1, max(users, default=1))
         return Fraction(1) if worst == 1 else 1 / (worst * self.overhead)
 
     def users(self, node: int, core: int) -> list[LifeRecord]:
