@@ -59,6 +59,16 @@ def mean_text(values: Sequence[float], *, percent: bool = False) -> str:
     return found.text("%" if percent else "")
 
 
+def each_text(results: Results, key: str, value: Value, *, share: bool = False) -> str:
+    """Return a layout's mean and interval for each workload; they differ too much for a mean of both."""
+    found = []
+    for workload in results.workloads():
+        values = results.values(key, value, workload)
+        shown = share_text(values) if share else mean_text(values)
+        found.append(f"{NAMES[workload]} {shown}")
+    return ", ".join(found) or ABSENT
+
+
 def share_text(values: Sequence[float]) -> str:
     """Return the mean of shares with its interval, a dash without any. It lies between 0 and 100%."""
     if not values:

@@ -13,7 +13,15 @@ from analysis.claims import Claim, Judgement, Row, direction, fact, magnitude, n
 from analysis.claims import over_settings as settings_rule
 from analysis.claims.claim_rules import ONE_SEED
 from osub.physical import published
-from osub.physical.cells import largest_slowdown, longest_wait, mean_text, percentile, share_text
+from osub.physical.cells import (
+    NAMES,
+    each_text,
+    largest_slowdown,
+    longest_wait,
+    mean_text,
+    percentile,
+    share_text,
+)
 from osub.physical.layouts import DEDICATED, GANGD, NAIVE
 from osub.physical.outcome import SHARES, Outcome
 from osub.physical.places import same_places
@@ -57,13 +65,16 @@ def _waiting(results: Results) -> list[Row]:
             results,
             ("R4", "Table 7.5", "SQ M=1", "interactive jobs that wait", "43%"),
             _magnitude(results, alone, 0.43),
-            share_text(alone),
+            each_text(results, DEDICATED.key, Outcome.waited, share=True),
         ),
         _row(
             results,
             ("R5", "Table 7.5", "SQ M=2, naive and gangd", "interactive jobs that wait", "0%, 0%"),
             _settings(shared, "judged: fewer than with M=1"),
-            ", ".join(share_text(results.values(key, Outcome.waited)) for key in (NAIVE.key, GANGD.key)),
+            "; ".join(
+                f"{name} {each_text(results, key, Outcome.waited, share=True)}"
+                for name, key in (("naive:", NAIVE.key), ("gangd:", GANGD.key))
+            ),
         ),
         _row(
             results,
@@ -75,7 +86,7 @@ def _waiting(results: Results) -> list[Row]:
                 "29%, 0%, 0%, 0%",
             ),
             not_comparable(_mq_reason(results)),
-            ", ".join(share_text(results.values(key, Outcome.waited)) for key in _mq(results)) or "-",
+            "; ".join(each_text(results, key, Outcome.waited, share=True) for key in _mq(results)) or "-",
         ),
         _row(
             results,
@@ -88,9 +99,9 @@ def _waiting(results: Results) -> list[Row]:
             ),
             _mq_rising(results),
             "; ".join(
-                f"{results.label(key)}: {mean_text(results.values(key, longest_wait('interactive')))}, "
-                f"{mean_text(results.values(key, longest_wait('batch')))} s"
+                f"{results.label(key)}, {kind} [s]: {each_text(results, key, longest_wait(kind))}"
                 for key in _mq(results)
+                for kind in ("interactive", "batch")
             )
             or "-",
         ),
@@ -99,10 +110,14 @@ def _waiting(results: Results) -> list[Row]:
             ("R8", "Fig. 7.5", "SQ, M = 1 to 2", "longest wait, both kinds", "falls to one or two seconds"),
             _settings(waits, "judged: it falls"),
             "; ".join(
-                f"{kind} {mean_text(results.values(DEDICATED.key, longest_wait(kind)))} to "
-                f"{mean_text(results.values(NAIVE.key, longest_wait(kind)))} (naive), "
-                f"{mean_text(results.values(GANGD.key, longest_wait(kind)))} s (gangd)"
+                f"{kind}, {NAMES[workload]}: "
+                + " to ".join(
+                    mean_text(results.values(key, longest_wait(kind), workload))
+                    for key in (DEDICATED.key, NAIVE.key)
+                )
+                + f" (naive), {mean_text(results.values(GANGD.key, longest_wait(kind), workload))} s (gangd)"
                 for kind in ("interactive", "batch")
+                for workload in results.workloads()
             ),
         ),
         _row(
@@ -128,7 +143,7 @@ def _completion(results: Results) -> list[Row]:
             results,
             ("R11", "Table 7.6", "all layouts", "90th, 95th, 100th percentile", "20 values"),
             not_comparable("the trace is scaled to this cluster: Table 7.6 above has ours", scaled),
-            f"makespan under gangd {mean_text(scaled)} s",
+            f"makespan under gangd [s]: {each_text(results, GANGD.key, percentile(2))}",
         ),
         _row(
             results,
@@ -161,21 +176,21 @@ def _single_jobs(results: Results) -> list[Row]:
                 "about 1",
             ),
             not_comparable(_mq_reason(results)),
-            ", ".join(mean_text(results.values(key, largest_slowdown("interactive"))) for key in _mq(results))
+            "; ".join(each_text(results, key, largest_slowdown("interactive")) for key in _mq(results))
             or "-",
         ),
         _row(
             results,
             ("R14", "Fig. 7.7", "SQ M=2, naive against gangd", "largest batch slowdown", "naive far above"),
             _one(naive_more, "of all jobs; those of one core have nothing that gangd could help"),
-            f"naive {mean_text(results.values(NAIVE.key, largest_slowdown('batch')))}, gangd "
-            f"{mean_text(results.values(GANGD.key, largest_slowdown('batch')))}",
+            f"naive: {each_text(results, NAIVE.key, largest_slowdown('batch'))}; "
+            f"gangd: {each_text(results, GANGD.key, largest_slowdown('batch'))}",
         ),
         _row(
             results,
             ("R15", "Table 7.7", "SQ M=2, gangd", "largest degradation of a batch job", "2.50"),
             _magnitude(results, largest, published.REAL_SLOWDOWN),
-            mean_text(largest),
+            each_text(results, GANGD.key, _largest_degradation),
         ),
         _row(
             results,
@@ -189,7 +204,7 @@ def _single_jobs(results: Results) -> list[Row]:
             results,
             ("R17", "Fig. 7.9", "MQ 2+10 against SQ gangd", "slowdowns", "MQ concentrated, SQ spread"),
             not_comparable(_mq_reason(results)),
-            f"spread of the middle half: {mean_text(results.values(GANGD.key, Outcome.spread))} under gangd",
+            f"spread of the middle half under gangd: {each_text(results, GANGD.key, Outcome.spread)}",
         ),
         _row(
             results,

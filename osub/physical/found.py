@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import mean
 
 from analysis.claims import Row
 from osub.physical import published
-from osub.physical.cells import longest_wait, mean_text, share_text
+from osub.physical.cells import NAMES, longest_wait, mean_text, share_text
 from osub.physical.claims_full import full_rows
 from osub.physical.claims_pair import pair_rows
 from osub.physical.claims_real import real_rows
@@ -51,15 +51,8 @@ def claims(results: Results) -> list[Row]:
 def verdict(results: Results) -> list[str]:
     """Return what came of it in a few sentences."""
     lines = []
-    waits = {key: results.values(key, longest_wait("interactive")) for key in (DEDICATED.key, GANGD.key)}
-    shared = waits[GANGD.key] or results.values(NAIVE.key, longest_wait("interactive"))
-    if waits[DEDICATED.key] and shared:
-        shares = [results.values(key, Outcome.waited) for key in (DEDICATED.key, NAIVE.key, GANGD.key)]
-        lines.append(
-            f"Of the interactive jobs {share_text(shares[0])} wait with M=1, {share_text(shares[1])} with "
-            f"M=2 naive, {share_text(shares[2])} under gangd; the longest wait is "
-            f"{mean(waits[DEDICATED.key]):.1f} s with M=1 and {mean(shared):.1f} s with M=2."
-        )
+    for workload in results.workloads():
+        lines += _waits(results, workload)
     naive, gangd = (pair_losses(results, one.key) for one in (NAIVE, GANGD))
     if naive and gangd:
         lines.append(
@@ -76,6 +69,19 @@ def verdict(results: Results) -> list[str]:
     )
     lines.append(_evidence(results))
     return lines
+
+
+def _waits(results: Results, workload: str) -> Iterator[str]:
+    waits, shares = (
+        [results.values(key, value, workload) for key in (DEDICATED.key, NAIVE.key, GANGD.key)]
+        for value in (longest_wait("interactive"), Outcome.waited)
+    )
+    if waits[0] and (waits[1] or waits[2]):
+        yield (
+            f"{NAMES[workload].capitalize()}: of the interactive jobs {share_text(shares[0])} wait with M=1, "
+            f"{share_text(shares[1])} with M=2 naive, {share_text(shares[2])} under gangd; the longest wait "
+            f"is {', '.join(mean_text(of) for of in waits)} s."
+        )
 
 
 def _evidence(results: Results) -> str:

@@ -15,7 +15,7 @@ from osub.physical.full_size import OVERHEAD, FullSize
 from osub.physical.layouts import DEDICATED, INTERACTIVE_CAP, Layout
 from osub.physical.outcome import Outcome, outcome_of_run, speeds
 from osub.physical.places import places_of
-from osub.physical.plan import PAIR, PLACES, Item, Plan
+from osub.physical.plan import DAY, FIRST, PAIR, PLACES, Item, Plan
 
 Pair = tuple[float, float]
 Key = tuple[str, int]
@@ -60,9 +60,20 @@ class Results:
     unwatched: int = 0
     made: int = 0
 
-    def values(self, layout: str, value: Callable[[Outcome], float]) -> list[float]:
-        """Return a value of each replay of a layout in which every job completed."""
-        return [value(outcome) for outcome in self.real.get(layout, {}).values() if not outcome.failed]
+    def values(
+        self, layout: str, value: Callable[[Outcome], float], workload: str | None = None
+    ) -> list[float]:
+        """Return a value of each replay in which every job completed, of all workloads or of one."""
+        return [
+            value(outcome)
+            for (name, _), outcome in self.real.get(layout, {}).items()
+            if not outcome.failed and workload in (None, name)
+        ]
+
+    def workloads(self) -> list[str]:
+        """Return the workloads that were replayed, the first hours first."""
+        found = {name for of in self.real.values() for name, _ in of}
+        return [name for name in (FIRST, DAY) if name in found]
 
     def differences(self, more: str, less: str, value: Callable[[Outcome], float]) -> list[float]:
         """Return by how much a value is larger under one layout, replay by replay of the same jobs."""
