@@ -50,7 +50,7 @@ def claims(results: Results) -> list[Row]:
 
 def verdict(results: Results) -> list[str]:
     """Return what came of it in a few sentences."""
-    lines = []
+    lines: list[str] = []
     for workload in results.workloads():
         lines += _waits(results, workload)
     naive, gangd = (pair_losses(results, one.key) for one in (NAIVE, GANGD))
