@@ -95,7 +95,11 @@ def contained() -> Iterator[Contained]:
     with docker_engine() as (engine, daemon), empty_folder() as folder:
         cluster = ComposeCluster(folder / "c")
         begun_s = time.monotonic()
-        cluster.up(EngineName.DOCKER, SHAPE, Options(build=True, monitoring=True))  # of these sources
+        try:
+            cluster.up(EngineName.DOCKER, SHAPE, Options(build=True, monitoring=True))  # of these sources
+        except BaseException:
+            cluster.down()
+            raise
         print(f"up after {time.monotonic() - begun_s:.0f} s, images included")
         state = cluster.state()
         try:

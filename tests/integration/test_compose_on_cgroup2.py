@@ -6,6 +6,7 @@ Linux as a process, one CPU, many times slower than here: nothing is timed but w
 from __future__ import annotations
 
 import json
+import os
 import site
 import tempfile
 import time
@@ -90,7 +91,9 @@ def cluster() -> Iterator[Cluster]:
         with Machine(root, work, seen, MEMORY_MIB, disk) as machine:
             engine_inside = MachineEngine(machine)
             machine.must("mkdir -p /srv/state")
+            begun_s = time.monotonic()
             engine_inside.osub(f"cluster up --engine docker {SHAPE} --state {STATE}", 600.0)
+            print(f"up after {time.monotonic() - begun_s:.0f} s, the host's load {os.getloadavg()[0]:.0f}")
             told = json.loads(engine_inside.osub(f"cluster status --state {STATE} --json", 120.0))
             named = {
                 role: [one["name"] for one in told["containers"] if one["role"] == role]

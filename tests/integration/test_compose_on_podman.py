@@ -41,7 +41,11 @@ class Contained:
 def contained() -> Iterator[Contained]:
     with podman_engine() as engine, empty_folder() as folder:
         cluster = ComposeCluster(folder / "c")
-        cluster.up(EngineName.PODMAN, SHAPE, Options())
+        try:
+            cluster.up(EngineName.PODMAN, SHAPE, Options())
+        except BaseException:
+            cluster.down()
+            raise
         state = cluster.state()
         try:
             yield Contained(cluster, engine)
