@@ -8,7 +8,6 @@ removes what carries the cluster's labels, and the state folder's files.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,11 +15,10 @@ from pathlib import Path
 
 import msgspec
 
-from deploy.compose.containers import Container, last_words, list_containers, of_role, take_down
+from deploy.compose.coming_up import StuckError, wait_until_whole
+from deploy.compose.containers import Container, last_words, list_containers, take_down
 from deploy.compose.engine import Engine, EngineName, checked, find_engine, last_word
 from deploy.compose.image import base_of, ensure_images
-from deploy.compose.inside.naming import find_name
-from deploy.compose.inside.ready import Ready, read_ready
 from deploy.compose.plan import (
     DEBIANS,
     FEWEST_KEYS,
@@ -31,6 +29,7 @@ from deploy.compose.plan import (
     node_memory_mib,
     up_words,
 )
+from deploy.compose.slurm_inside import slurm_client
 from deploy.compose.state import FILE, ComposeState, decode_state, read_compose_state, write_compose_state
 from deploy.compose.watchers import choose_watchers
 from deploy.local.cluster import Ended
@@ -38,21 +37,11 @@ from deploy.local.home import Home, take_home
 from deploy.local.layout import names_of
 from deploy.shape import Shape
 from foundation.errors import ClusterError, HostError, InputError, OsubError
-from foundation.one_line import one_line
-from foundation.slurm import CommandSlurm, JobSnapshot, Node
-from foundation.slurm.calling.run_command import Answer, run_command
+from foundation.slurm import JobSnapshot, Node
+from foundation.slurm.calling.run_command import run_command
 from foundation.slurm.reading.record_faults import SlurmRefusedError, SlurmUnreachableError
 
-_STUCK_S = 300.0
-"""A cluster that has not come further for so long is given up; a slow host may take longer in all."""
 _COMPOSE_WITHIN_S = 600.0
-_POLL_S = 0.5
-_LOOK_FOR_S = 3.0
-_SLURM_NEEDS = ("LC_ALL", "TZ", "SLURM_TIME_FORMAT")
-_FORGET = (
-    "for node in {nodes}; do scontrol update nodename=$node state=down reason=gone; "
-    "scontrol delete nodename=$node; done"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +120,8 @@ class ComposeCluster:
         ------
         ClusterError
             A container does not start (its last words are in the message), or the folder holds a cluster of
-            another shape, or what `up` did not make.
+            another shape, or what `up` did not make. A first `up` takes down what it started, unless it
+            does not come further (``StuckError``): then all is left as it is, for the logs say why.
         HostError
             The engine or its compose is missing or does not answer.
         TrustError
@@ -158,6 +148,8 @@ class ComposeCluster:
             write_compose_state(home, new)
             try:
                 self._start(engine, new, say)
+            except StuckError:
+                raise
             except BaseException:
                 if old is None:
                     say("taking down what was started")
@@ -182,7 +174,7 @@ class ComposeCluster:
         nodes: tuple[Node, ...] | None = None
         jobs: JobSnapshot | None = None
         with suppress(SlurmUnreachableError, SlurmRefusedError):
-            client = _client(engine, containers)
+            client = slurm_client(engine, containers)
             nodes, jobs = tuple(client.nodes()), client.jobs()
         failures = {one.name: last_words(engine, one) for one in containers if not one.is_alive}
         return ComposeStatus(state, containers, nodes, jobs, failures)
@@ -269,94 +261,9 @@ class ComposeCluster:
         roles = [one.role for one in list_containers(engine, state.home, state.cluster)]
         if missing := missing_roles(roles, state):  # podman-compose is content with anything
             raise ClusterError(f"{engine.compose[0]} made no container for {missing[0]}: {last_word(answer)}")
-        self._wait(engine, state, say)
-
-    def _wait(self, engine: Engine, state: ComposeState, say: Callable[[str], None]) -> None:
-        deadline_s = time.monotonic() + _STUCK_S
-        found, furthest = "", 0
-        while True:
-            containers = list_containers(engine, state.home, state.cluster)
-            _refuse_failed(engine, containers)
-            _forget_gone(engine, containers)
-            seen = _ready(engine, containers, state.shape.nodes)
-            if seen is not None:
-                found = seen.in_words(state.shape.nodes)
-                if seen.is_whole(state.shape.nodes):
-                    return
-                if seen.idle + (seen.joined or 0) > furthest:
-                    furthest = seen.idle + (seen.joined or 0)
-                    deadline_s = time.monotonic() + _STUCK_S
-            say(found or "waiting for Slurm")
-            if time.monotonic() > deadline_s:
-                raise ClusterError(
-                    f"not every node came up, and no other one in {_STUCK_S:g} s "
-                    f"({found or 'Slurm does not answer'}); "
-                    f"`osub cluster status --state {self.folder}` says more"
-                )
-            time.sleep(_POLL_S)
-
-
-class _Inside:
-    """Runs Slurm's commands in a container."""
-
-    def __init__(self, engine: Engine, container: str) -> None:
-        self._engine = engine
-        self._container = container
-
-    def run(
-        self, words: Sequence[str], stdin: str | None, environment: Mapping[str, str], timeout_s: float
-    ) -> Answer:
-        """Run one; of the environment it gets what decides how an answer looks."""
-        told = [
-            word for key in _SLURM_NEEDS if key in environment for word in ("-e", f"{key}={environment[key]}")
-        ]
-        options = ["-i", *told] if stdin is not None else told
-        return self._engine.run("exec", *options, self._container, *words, within_s=timeout_s, stdin=stdin)
+        wait_until_whole(engine, state, say)
 
 
 def _own_state(home: Home) -> ComposeState | None:
     content = home.read(FILE)
     return None if content is None else decode_state(content, home.path)
-
-
-def _refuse_failed(engine: Engine, containers: Sequence[Container]) -> None:
-    for one in containers:
-        has_failed = one.state in ("exited", "dead") and not one.is_done
-        if has_failed or one.restarts >= 3:
-            said = last_words(engine, one)
-            why = one_line(said[-1]) if said else f"exit code {one.exit_code}"
-            raise ClusterError(f"{one.name} does not live: {why}")
-
-
-def _client(engine: Engine, containers: Sequence[Container]) -> CommandSlurm:
-    """Return a client of the cluster's Slurm, whose commands run in the controller's container."""
-    controllers = of_role(containers, "controller")
-    if not controllers or controllers[0].state != "running":
-        raise SlurmUnreachableError("the controller's container does not run")
-    return CommandSlurm(tries=1, timeout_s=10.0, runner=_Inside(engine, controllers[0].id).run)
-
-
-def _forget_gone(engine: Engine, containers: Sequence[Container]) -> None:
-    """Let Slurm forget nodes whose containers are gone: it would wait for them, and send them jobs."""
-    with suppress(SlurmUnreachableError, SlurmRefusedError):
-        there = {one.name for one in of_role(containers, "node")}
-        known = [node.name for node in _client(engine, containers).nodes()]
-        gone = [name for name in known if name not in there and find_name([name]) is not None]
-        if not gone:
-            return
-        controller = of_role(containers, "controller")[0]
-        engine.run("exec", controller.id, "sh", "-c", _FORGET.format(nodes=" ".join(gone)))
-        for node in of_role(containers, "node"):
-            words = ("python", "-P", "-m", "deploy.compose.inside", "clear", *gone)
-            if node.state == "running" and engine.run("exec", node.id, *words).returncode == 0:
-                break
-
-
-def _ready(engine: Engine, containers: Sequence[Container], nodes: int) -> Ready | None:
-    """Have the controller look for a while until its cluster is whole; None while it cannot."""
-    controllers = of_role(containers, "controller")
-    if not controllers or controllers[0].state != "running":
-        return None
-    words = ("python", "-P", "-m", "deploy.compose.inside", "ready", str(nodes), f"{_LOOK_FOR_S:g}")
-    answer = engine.run("exec", controllers[0].id, *words, within_s=_LOOK_FOR_S + 30.0)
-    return read_ready(answer.stdout) if answer.returncode == 0 else None

@@ -150,7 +150,14 @@ def _build(engine: Engine, context: Path, name: str, target: str, base: str) -> 
     if answer.returncode == 0:
         return
     lines = [line.strip() for line in (answer.stdout + "\n" + answer.stderr).splitlines() if line.strip()]
-    telling = [line for line in lines if "error" in line.lower() or line.startswith("E: ")] or lines or ["?"]
+    faults = [line for line in lines if "error" in line.lower() or line.startswith("E: ")]
+    # Of podman the last one repeats the step, and the one before has what went wrong.
+    telling = (
+        [line for line in faults if not line.startswith("Error: building at STEP")]
+        or faults
+        or lines
+        or ["?"]
+    )
     advice = ""
     if base.startswith("docker.io/") and any("pull" in line or base in line for line in telling[-3:]):
         advice = "; where no registry can be reached, deploy/compose/bootstrap-base makes the base"

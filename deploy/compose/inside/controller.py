@@ -39,7 +39,9 @@ def run(settings: Settings) -> bool:
     supervisor.start(Daemon(name="slurmctld", words=["slurmctld", "-D"], user="slurm", nice=_NICE))
     wait_for("slurmctld", lambda: answers("controller", 6817))
     if settings.shape.gang is Gang.OSUB:
-        wait_for("the keys of the gang scheduler", lambda: keys.copy_controller_keys("slurm") or None)
+        nodes = settings.shape.nodes
+        wait_for("the keys of all nodes", lambda: keys.are_made(settings.cluster, nodes) or None)
+        keys.copy_controller_keys("slurm")
         for folder in ("/var/lib/gangd", "/var/lib/gangd/state", "/var/lib/gangd/record"):
             _own_folder(Path(folder))
         if settings.monitoring:

@@ -22,6 +22,8 @@ PASSWORD = Path("/keys/database/password")
 OWN = Path("/etc/gangd/keys")
 METRICS_TOKEN = CURVE / "metrics.token"
 OWN_METRICS_TOKEN = OWN.parent / "metrics.token"
+_MADE = "made"
+"""Beside the keys: for which names all are made. Who copies some before has none of the later ones."""
 
 
 def agent_names(project: str, most_nodes: int) -> str:
@@ -67,6 +69,15 @@ def make_all(project: str, most_nodes: int) -> None:
     )
     if made.returncode != 0:
         raise ClusterError(f"keys of the gang scheduler cannot be made: {made.stderr.strip()}")
+    put(CURVE / _MADE, names.encode(), 0)
+
+
+def are_made(project: str, most_nodes: int, source: Path = CURVE) -> bool:
+    """Whether the keys of the gang scheduler are made for all names that nodes may have."""
+    try:
+        return (source / _MADE).read_text() == agent_names(project, most_nodes)
+    except OSError:
+        return False
 
 
 def make_secret(path: Path, content: bytes, owner: int) -> None:

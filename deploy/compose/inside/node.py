@@ -17,10 +17,11 @@ from deploy.compose.inside.conf import node_options
 from deploy.compose.inside.munged import start_munged
 from deploy.compose.inside.naming import NodeName, own_address, own_name
 from deploy.compose.inside.settings import AGENT_METRICS_PORT, Settings
-from deploy.compose.inside.slurm_says import addresses, forget, has_jobs, scontrol
+from deploy.compose.inside.slurm_says import PATIENT_S, addresses, forget, has_jobs, scontrol
 from deploy.compose.inside.supervise import Daemon, Supervisor
 from deploy.compose.inside.waiting import answers, say, wait_for
 from deploy.shape import Gang
+from foundation.errors import ClusterError
 
 NAME_FILE = Path("/run/osub/node")
 _SLURM_CONF = Path("/etc/slurm/slurm.conf")
@@ -47,7 +48,7 @@ def run(settings: Settings) -> bool:
         _start_agent(node, settings, supervisor)  # it needs no slurmd, and has begun by the time that one can
     wait_for("slurmctld at controller:6817", lambda: answers("controller", 6817), poll_s=_LOOK_FOR_SLURM_S)
     # It listens before it answers, and slurmd asks but once in ten seconds.
-    known = wait_for("an answer of slurmctld", addresses, poll_s=_LOOK_FOR_SLURM_S)
+    known = wait_for("an answer of slurmctld", lambda: addresses(PATIENT_S), poll_s=_LOOK_FOR_SLURM_S)
     _forget_outdated(node, known)
     words = ["slurmd", "-D", "-Z", "-N", node.name, "--conf", node_options(settings, node.number)]
     supervisor.start(Daemon(name="slurmd", words=words))
@@ -57,7 +58,10 @@ def run(settings: Settings) -> bool:
 
 
 def _start_agent(node: NodeName, settings: Settings, supervisor: Supervisor) -> None:
-    wait_for("this node's keys", lambda: keys.copy_agent_keys(node.name) or None)
+    nodes = settings.shape.nodes
+    wait_for("the keys of all nodes", lambda: keys.are_made(settings.cluster, nodes) or None)
+    if not keys.copy_agent_keys(node.name):
+        raise ClusterError(f"there is no key for {node.name}: keys are made for {nodes} nodes")
     wait_for("slurm.conf", lambda: _SLURM_CONF.is_file() or None)
     words = ["gang-agent", "run", "--node", node.name, "--controller", "controller"]
     if settings.monitoring:
@@ -107,10 +111,11 @@ class _Address:
     told: str | None = None
 
     def look(self) -> None:
-        now_s = time.monotonic()
-        if now_s < self.next_s:
-            return
-        self.next_s = now_s + _LOOK_EVERY_S
+        if time.monotonic() >= self.next_s:
+            self._look()
+            self.next_s = time.monotonic() + _LOOK_EVERY_S
+
+    def _look(self) -> None:
         address = own_address()
         if address is None or address == self.told:
             return

@@ -1,7 +1,7 @@
 """``ready NODES WITHIN_S``: looks in the controller's container until so many nodes are idle with an agent.
 
 One command of the engine takes longer than ten looks in here. Prints how many nodes are idle, how many Slurm
-knows, and how many agents have joined (null without gangd), as JSON.
+knows, how many agents have joined (null without gangd), and which nodes are done, as JSON.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from deploy.compose.inside.slurm_says import node_states
+from deploy.compose.inside.slurm_says import PATIENT_S, node_states
 
 STATUS = Path("/var/lib/gangd/state/status.json")
 _GANGD = Path("/etc/gangd/gangd.toml")
@@ -23,11 +23,29 @@ _CAN_TAKE_JOBS = frozenset({"idle", "mixed", "allocated", "completing"})
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """How far a cluster has come up; ``joined`` is None where no gangd runs."""
+    """How far a cluster has come up.
+
+    Attributes
+    ----------
+    idle
+        How many nodes can take jobs.
+    known
+        How many Slurm knows.
+    joined
+        How many agents have joined; None where no gangd runs.
+    ready
+        The nodes that can take jobs and whose agent has joined.
+    """
 
     idle: int
     known: int
     joined: int | None
+    ready: tuple[str, ...] = ()
+
+    @property
+    def progress(self) -> int:
+        """A number that grows while the cluster comes up."""
+        return self.known + self.idle + (self.joined or 0)
 
     def is_whole(self, nodes: int) -> bool:
         """Whether all nodes, and no others, can take jobs."""
@@ -45,16 +63,22 @@ def read_ready(text: str) -> Ready | None:
     try:
         told = json.loads(text)
         joined = told["joined"]
-        return Ready(int(told["idle"]), int(told["known"]), None if joined is None else int(joined))
+        return Ready(
+            idle=int(told["idle"]),
+            known=int(told["known"]),
+            joined=None if joined is None else int(joined),
+            ready=tuple(map(str, told["ready"])),
+        )
     except (ValueError, KeyError, TypeError):
         return None
 
 
-def count_joined(status: str) -> int:
-    """Return how many agents have joined, from gangd's status; 0 where it cannot be read."""
+def joined_nodes(status: str) -> set[str]:
+    """Return the nodes whose agents have joined, from gangd's status; none where it cannot be read."""
     with suppress(ValueError, KeyError, TypeError, AttributeError):
-        return [str(node["agent"]).lower() for node in json.loads(status)["nodes"]].count("joined")
-    return 0
+        nodes = json.loads(status)["nodes"]
+        return {str(node["node"]) for node in nodes if str(node["agent"]).lower() == "joined"}
+    return set()
 
 
 def tell(words: list[str]) -> int:
@@ -62,19 +86,20 @@ def tell(words: list[str]) -> int:
     nodes, within_s = int(words[0]), min(float(words[1]), _MOST_S)
     deadline_s = time.monotonic() + within_s
     while True:
+        begun_s = time.monotonic()
         found = _look()
         if found.is_whole(nodes) or time.monotonic() > deadline_s:
             print(json.dumps(asdict(found)))
             return 0
-        time.sleep(_POLL_S)
+        time.sleep(max(_POLL_S, time.monotonic() - begun_s))
 
 
 def _look() -> Ready:
-    states = node_states()
-    idle = sum(state.rstrip("*~#!%$@^-+") in _CAN_TAKE_JOBS for state in states.values())
-    joined = None
-    if _GANGD.exists():
-        joined = 0
-        with suppress(OSError):
-            joined = count_joined(STATUS.read_text())
-    return Ready(idle, len(states), joined)
+    states = node_states(PATIENT_S)
+    idle = {name for name, state in states.items() if state.rstrip("*~#!%$@^-+") in _CAN_TAKE_JOBS}
+    if not _GANGD.exists():
+        return Ready(len(idle), len(states), None, tuple(sorted(idle)))
+    joined: set[str] = set()
+    with suppress(OSError):
+        joined = joined_nodes(STATUS.read_text())
+    return Ready(len(idle), len(states), len(joined), tuple(sorted(idle & joined)))

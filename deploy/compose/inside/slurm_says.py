@@ -6,7 +6,10 @@ import re
 import subprocess
 import time
 
+PATIENT_S = 60.0
+"""For whoever only waits: where all daemons start at once on a slow host, an answer takes many seconds."""
 _TIMEOUT_S = 5.0
+"""For whoever has something else to do, too."""
 _FORGET_TRIES = 5
 
 
@@ -15,15 +18,16 @@ def scontrol(*words: str) -> bool:
     return _run("scontrol", *words) is not None
 
 
-def addresses() -> dict[str, str] | None:
-    """Return where slurmctld looks for each node; None where it does not say."""
-    told = _run("scontrol", "show", "-o", "node")
+def addresses(within_s: float = _TIMEOUT_S) -> dict[str, str] | None:
+    """Return where slurmctld looks for each node; None where it does not say in time."""
+    told = _run("scontrol", "show", "-o", "node", within_s=within_s)
     return None if told is None else read_addresses(told)
 
 
-def node_states() -> dict[str, str]:
+def node_states(within_s: float = _TIMEOUT_S) -> dict[str, str]:
     """Return what slurmctld calls each node; empty where it is away."""
-    lines = (line.split() for line in (_run("sinfo", "-h", "-N", "-o", "%N %T") or "").splitlines())
+    told = _run("sinfo", "-h", "-N", "-o", "%N %T", within_s=within_s) or ""
+    lines = (line.split() for line in told.splitlines())
     return {words[0]: words[1] for words in lines if len(words) == 2}
 
 
@@ -50,13 +54,14 @@ def has_jobs(name: str) -> bool:
 
 def release() -> tuple[int, int]:
     """Return Slurm's release, such as (24, 11); (0, 0) where it does not say."""
-    match = re.search(r"(\d+)\.(\d+)", _run("slurmd", "-V") or _run("slurmctld", "-V") or "")
+    told = _run("slurmd", "-V", within_s=PATIENT_S) or _run("slurmctld", "-V", within_s=PATIENT_S)
+    match = re.search(r"(\d+)\.(\d+)", told or "")
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
-def _run(*words: str) -> str | None:
+def _run(*words: str, within_s: float = _TIMEOUT_S) -> str | None:
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=within_s, check=False)
     except (subprocess.TimeoutExpired, OSError):
         return None
     return done.stdout if done.returncode == 0 else None

@@ -21,8 +21,11 @@ def say(what: str) -> None:
 
 
 def wait_for(what: str, look: Callable[[], T | None], within_s: float = 300.0, poll_s: float = _POLL_S) -> T:
-    """Return the first thing found that is not None; raises ClusterError after ``within_s`` seconds."""
-    begun_s = time.monotonic()
+    """Return the first thing found that is not None; raises ClusterError after ``within_s`` seconds.
+
+    Between two looks is a pause of ``poll_s`` seconds, and on a slow host one as long as a look takes.
+    """
+    begun_s = look_s = time.monotonic()
     next_s = begun_s + _SAY_EVERY_S
     while (found := look()) is None:
         now_s = time.monotonic()
@@ -31,7 +34,8 @@ def wait_for(what: str, look: Callable[[], T | None], within_s: float = 300.0, p
         if now_s > next_s:
             next_s = now_s + _SAY_EVERY_S
             say(f"still waiting for {what}")
-        time.sleep(poll_s)
+        time.sleep(max(poll_s, now_s - look_s))
+        look_s = time.monotonic()
     return found
 
 

@@ -25,7 +25,7 @@ def up(
     """Start a cluster, and say how to use it."""
     cluster = ComposeCluster(folder)
     with console.status("starting") as spinner:
-        state = cluster.up(engine, shape, options, lambda what: spinner.update(what))
+        state = cluster.up(engine, shape, options, lambda what: spinner.update(escape(what)))
     status_now = cluster.status()
     if as_json:
         typer.echo(json.dumps(facts(status_now)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import stat
 import subprocess
 import sys
@@ -243,11 +244,15 @@ def test_a_cluster_is_whole_when_its_nodes_and_no_others_are_idle_with_an_agent(
     assert not ready.Ready(3, 3, 2).is_whole(3)
     assert ready.Ready(3, 3, 2).in_words(3) == "2 of 3 agents have joined"
     assert ready.Ready(1, 3, 0).in_words(3) == "1 of 3 nodes are idle"
-    assert ready.read_ready('{"idle": 1, "known": 2, "joined": null}') == ready.Ready(1, 2, None)
+    assert ready.read_ready('{"idle": 1, "known": 2, "joined": null, "ready": ["a"]}') == ready.Ready(
+        1, 2, None, ("a",)
+    )
     for text in ("", "[]", '{"idle": "x"}', "Traceback"):
         assert ready.read_ready(text) is None
-    assert ready.count_joined('{"nodes": [{"agent": "joined"}, {"agent": "lost"}]}') == 1
-    assert ready.count_joined("{") == 0
+    status = '{"nodes": [{"node": "a", "agent": "joined"}, {"node": "b", "agent": "lost"}]}'
+    assert ready.joined_nodes(status) == {"a"}
+    assert ready.joined_nodes("{") == set()
+    assert ready.joined_nodes('{"nodes": 3}') == set()
 
 
 def test_names_that_nobody_knows_fail_soon(tmp_path: Path) -> None:
@@ -272,6 +277,25 @@ def test_a_key_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
     keys.make_secret(path, b"second", os.geteuid())
     assert path.read_bytes() == b"first"
     assert stat.S_IMODE(path.stat().st_mode) == 0o400
+
+
+def test_nobody_copies_keys_before_all_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deploy.compose.inside.keys.CURVE", tmp_path)
+    monkeypatch.setattr("deploy.compose.inside.keys.METRICS_TOKEN", tmp_path / "metrics.token")
+    monkeypatch.setattr("os.chown", lambda *_: None)
+    monkeypatch.setattr("os.fchown", lambda *_: None)
+    monkeypatch.setattr("pwd.getpwnam", lambda _: pwd.getpwuid(os.geteuid()))
+    seen: list[bool] = []
+
+    def make(words: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        seen.append(keys.are_made("c", 2, tmp_path))
+        return subprocess.CompletedProcess(words, 0, "", "")
+
+    monkeypatch.setattr("subprocess.run", make)
+    keys.make_all("c", 2)
+    assert seen == [False], "while they are being made"
+    assert keys.are_made("c", 2, tmp_path)
+    assert not keys.are_made("c", 3, tmp_path), "a node more has no key yet"
 
 
 def test_keys_are_made_for_the_names_of_every_compose() -> None:
