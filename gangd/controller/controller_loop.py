@@ -19,7 +19,7 @@ import zmq
 from foundation.errors import OsubError
 from foundation.notify import Notifier
 from foundation.slurm import SlurmClient
-from gangd.controller.alarms import alarm_of, alarms_of
+from gangd.controller.alarms import Unread, alarm_of, alarms_of, unplaced
 from gangd.controller.controller_metrics import ControllerMetrics, Told, census
 from gangd.controller.controller_status import Status, Vitals, describe
 from gangd.controller.intake import Intake
@@ -33,7 +33,6 @@ from gangd.controller.site.controller_config import Config
 from gangd.controller.site.sayings import policy_of
 from gangd.controller.site.slurm_view import ClusterView
 from gangd.controller.site.slurm_worker import Answer, Checked, Failed, Looked, Marked, SlurmWorker
-from gangd.controller.site.unread import Unread, unplaced
 from gangd.controller.slice_record.slicelog import SliceLog
 from gangd.core import (
     AgentState,

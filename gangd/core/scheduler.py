@@ -16,10 +16,9 @@ import numpy as np
 from gangd.core.agents import Agents
 from gangd.core.event_checks import check
 from gangd.core.jobs.gang import Gang
-from gangd.core.jobs.launches import Launches
 from gangd.core.jobs.remembered import Remembered
 from gangd.core.jobs.wall_clock_limits import Limits, State
-from gangd.core.jobs.whereabouts import Place
+from gangd.core.jobs.whereabouts import Launches, Place
 from gangd.core.lost_time_accounts import Accounts
 from gangd.core.population import Population
 from gangd.core.slices.conflicts import ConflictGraph

@@ -1,4 +1,10 @@
-"""From what Slurm says to what the core wants to know: gangs, cores in numbers, weights, opt-outs."""
+"""From what Slurm says to what the core wants to know: gangs, cores in numbers, weights, opt-outs, ends.
+
+How late a job may end (``latest_end``) is for the sake of reservations: maintenance, and nodes that somebody
+waits for. Slurm lets an operator move the end of a running job to any instant, into a reservation too, and
+then starts nothing there until the job is over. So an end that is moved stops where the first reservation of
+one of the job's nodes begins. A job that runs in a reservation may use that one up.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +16,6 @@ from foundation.slurm import JobState as SlurmState
 from gangd.control.order_book import OrderBook
 from gangd.controller.site.job_policy import Policy
 from gangd.controller.site.kept_apart import Seat, Seats
-from gangd.controller.site.reserved import latest_end
 from gangd.core import CoreMap, Hold, InvalidEvent, JobState, JobView
 
 STATES = {
@@ -175,3 +180,14 @@ class ClusterView:
             ),
             quantum_ns=self.policy.quantum_ns(job),
         )
+
+
+def latest_end(job: Job, reservations: Iterable[Reservation]) -> float | None:
+    """Return the wall-clock instant beyond which a job's end must not be moved, seconds; None for none."""
+    nodes = frozenset(job.nodes)
+    bounds = [
+        one.end_s if one.name == job.reservation else one.start_s
+        for one in reservations
+        if one.name == job.reservation or nodes & one.nodes
+    ]
+    return float(min(bounds)) if bounds else None

@@ -13,7 +13,7 @@ from deploy.local import Gang, LocalCluster, Shape
 from foundation.errors import ClusterError
 from foundation.slurm import JobState
 from gangd.controller.site.controller_config import Config
-from gangd.controller.site.preflight import check_slurm
+from gangd.controller.site.examine_slurm import check_slurm
 from tests.integration.gang.stage import SPIN, Stage, gangd
 from tests.integration.waiting import wait_until
 

@@ -17,8 +17,8 @@ from gangd.controller.lead.keeper import Keeper
 from gangd.controller.nodes.uplink import COMING_OVER_NS, Times, UnknownAgentError, Uplink
 from gangd.controller.orders import Orders
 from gangd.controller.site.controller_config import Config, Saying, load_config
+from gangd.controller.site.examine_slurm import check_slurm
 from gangd.controller.site.job_policy import Policy, Rule, Rules
-from gangd.controller.site.preflight import check_slurm
 from gangd.controller.site.slurm_view import ClusterView
 from gangd.controller.slice_record.slicefiles import NAME
 from gangd.controller.slice_record.slicelog import SliceLog, read_slices

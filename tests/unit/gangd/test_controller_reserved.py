@@ -9,8 +9,7 @@ import pytest
 from foundation.slurm import Job, JobSnapshot, JobState, Node, NodeCores, Reservation
 from foundation.slurm.reading.site_text import read_reservations
 from gangd.controller.site.job_policy import Policy
-from gangd.controller.site.reserved import latest_end
-from gangd.controller.site.slurm_view import ClusterView
+from gangd.controller.site.slurm_view import ClusterView, latest_end
 from gangd.core import CoreMap
 
 JOB = Job(

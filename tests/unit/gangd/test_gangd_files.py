@@ -13,7 +13,7 @@ from gangd.agent.assemble import Settings, _lock
 from gangd.agent.hammer import thaw_recorded
 from gangd.controller.lead.keeper import Keeper
 from gangd.controller.site.controller_config import Config, load_config
-from gangd.controller.site.preflight import hides_jobs
+from gangd.controller.site.examine_slurm import hides_jobs
 from gangd.controller.slice_record.slicelog import SliceLog
 from gangd.curve_keys import load_agent_keys, load_controller_keys, make_keys
 from gangd.guardian.place import ledger_folders, state_path

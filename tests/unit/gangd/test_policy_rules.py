@@ -11,9 +11,8 @@ import pytest
 from foundation.errors import ClusterError, UsageError
 from foundation.slurm import FakeSlurm, Job, JobSnapshot, Partition, SubmitRequest
 from gangd.controller.site.controller_config import Config, Saying, load_config
-from gangd.controller.site.examine_slurm import enforces, examine, unknown_names
+from gangd.controller.site.examine_slurm import check_slurm, enforces, examine, unknown_names
 from gangd.controller.site.job_policy import Policy, Rule, Rules
-from gangd.controller.site.preflight import check_slurm
 from gangd.controller.site.sayings import policy_of
 from gangd.controller.site.slurm_view import ClusterView
 from gangd.core import CoreMap, Hold

@@ -7,6 +7,8 @@ import pytest
 from gangd.controller.alarms import alarm_of
 from gangd.controller.quota import A_SECOND, AT_ONCE, Quota
 from gangd.threads import Death
+from gangd.wire.door import MOST_ORIGINS as MOST_FILTERED
+from gangd.wire.door import attach, origin_of, program
 from gangd.wire.doorkeeper import (
     A_FEW,
     FIRST_NS,
@@ -23,8 +25,6 @@ from gangd.wire.doorkeeper import (
     Doorkeeper,
     ShutOut,
 )
-from gangd.wire.packetfilter import MOST_ORIGINS as MOST_FILTERED
-from gangd.wire.packetfilter import attach, origin_of, program
 
 STRANGERS = 2 * MOST_ORIGINS + 1
 STRANGER, HOST = "10.0.0.9", "10.0.0.1"
