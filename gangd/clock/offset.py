@@ -27,6 +27,8 @@ KEEP = 16
 SURE_PROBES = 3
 MAX_BOUND_NS = 5_000_000
 MAX_RTT_NS = 1_000_000_000
+QUICK_RTT_NS, STEADY_PPM = 2_000_000, 50
+"""Clocks keep step that move apart by no more between two quick probes, as all do that nobody sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,19 @@ class OffsetEstimate:
             and len(self.probes) >= SURE_PROBES
             and self.best.bound_ns(now_ns) <= MAX_BOUND_NS
         )
+
+    @property
+    def steady(self) -> bool:
+        """Whether the two newest probes were quick, and the clocks kept step between them.
+
+        Then a few seconds more bring no surprise: what is known can be asked for more seldom.
+        """
+        if self.suspects or len(self.probes) < SURE_PROBES:
+            return False
+        one, other = self.probes[-2:]
+        apart_ns = abs(other.offset_ns - one.offset_ns) - (one.rtt_ns + other.rtt_ns) // 2
+        step_ns = (other.returned_ns - one.returned_ns) * STEADY_PPM // 1_000_000 + 2
+        return max(one.rtt_ns, other.rtt_ns) <= QUICK_RTT_NS and apart_ns <= step_ns
 
     def _from(self, probes: tuple[Probe, ...], now_ns: int) -> OffsetEstimate:
         best = min(probes, key=lambda probe: probe.bound_ns(now_ns))

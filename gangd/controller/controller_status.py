@@ -149,7 +149,7 @@ def describe(
 ) -> Status:
     """Return the status at ``now_ns``."""
     number = scheduler.time.slice_at(now_ns)
-    shared = [gang for gang in scheduler.gangs.values() if scheduler.shares(gang)]
+    shared = scheduler.sharing()
     running = scheduler.owners(number)
     cores = scheduler.cores
     return Status(
@@ -164,8 +164,8 @@ def describe(
         lost_share=scheduler.pace.lost_share,
         lease_ms=scheduler.settings.lease_ns / 1e6,
         slurm_age_s=vitals.slurm_age_s,
-        running_jobs=sum(len(gang.views) for gang in scheduler.gangs.values()),
-        shared_jobs=sum(len(gang.views) for gang in shared),
+        running_jobs=scheduler.job_count,
+        shared_jobs=_count_jobs(shared),
         tick_us=vitals.tick_us,
         dropped=vitals.dropped,
         alarms=[_alarm(alarm, now_ns) for alarm in alarms],
@@ -175,7 +175,7 @@ def describe(
             for gang in shared[:MOST_GANGS]
             for job in _jobs(gang, cores, gang.gang in running, vitals.orders.free)
         ],
-        jobs_left_out=sum(len(gang.views) for gang in shared[MOST_GANGS:]),
+        jobs_left_out=_count_jobs(shared[MOST_GANGS:]),
         record=vitals.record,
         hold=vitals.hold,
         orders=[_order(order, vitals) for order in vitals.orders.orders[:MOST_TOLD]],
@@ -213,6 +213,10 @@ def _order(order: Order, vitals: Vitals) -> OrderStatus:
         jobs=survey.stopped.get(order.target, 0) if order.weight is None else 0,
         left=survey.left.get(order.target, 0) if order.what == "drain" else None,
     )
+
+
+def _count_jobs(gangs: Iterable[Gang]) -> int:
+    return sum([len(gang.views) for gang in gangs])
 
 
 def _jobs(gang: Gang, cores: CoreMap, runs: bool, free: Mapping[int, str]) -> list[JobStatus]:

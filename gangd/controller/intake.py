@@ -3,14 +3,17 @@
 All agents report at the same instant, soon after a slice begins, and many probe the clock then. What a probe
 waits for here is in its round trip, and an agent that finds no short one trusts no clock and holds nobody. So
 probes overtake reports, and few reports are judged between two looks for probes.
+
+Who cannot judge all that comes takes it off the socket nevertheless, and keeps little of each agent
+(``backlog``): what waits stays bounded, and of each node the newest counts.
 """
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Callable
 
 from gangd.controller.key_lines import Lines
+from gangd.controller.nodes.backlog import Backlog
 from gangd.controller.nodes.uplink import Times, Uplink
 from gangd.controller.orders import Orders
 from gangd.controller.quota import Quota
@@ -21,8 +24,8 @@ from gangd.wire.versions import common
 
 TURN_NS = 200_000_000
 """Slices do not wait for longer for somebody who never stops talking."""
-MOST_WAITING = 10_000
-"""All that can wait is taken: after a stall nobody is taken for lost who has reported."""
+READ_AT_ONCE = 256
+"""Messages taken off the socket between two rounds of judging: who sends without end holds up nobody."""
 BETWEEN_LOOKS = 32
 """Reports judged between two looks for probes: some 2 ms."""
 LONGEST_PROBE_BYTES = 256
@@ -69,7 +72,7 @@ class Intake:
         self._clock = clock
         self._lines = Lines()
         self._quota = Quota()
-        self._waiting: collections.deque[tuple[Received, int, UpMessage | None]] = collections.deque()
+        self._waiting = Backlog()
 
     @property
     def has_more(self) -> bool:
@@ -82,7 +85,8 @@ class Intake:
         while True:
             more = self._collect(until_ns)
             for _ in range(min(BETWEEN_LOOKS, len(self._waiting))):
-                self._try(*self._waiting.popleft())
+                waits = self._waiting.take()
+                self._try(waits.taken, waits.received_ns, waits.message)
             if not (more or self._waiting):
                 self.caught_up_ns = self._clock()
                 return
@@ -90,24 +94,31 @@ class Intake:
                 return
 
     def _collect(self, until_ns: int) -> bool:
-        """Take what waits in the socket, and answer probes; False if nothing is left there."""
-        while len(self._waiting) < MOST_WAITING and self._clock() <= until_ns:
+        """Take some of what waits in the socket, and answer probes; False if nothing is left there."""
+        for _ in range(READ_AT_ONCE):
             try:
                 taken = self._sockets.receive()
                 if taken is None:
                     return False
-                received_ns, message = self._clock(), None
-                if not self._is_read(taken, received_ns):
-                    continue
-                if len(taken.body) <= LONGEST_PROBE_BYTES:
-                    message = decode_up(taken.body, taken.node)
-                    if isinstance(message, Ping):
-                        self._judge(taken, received_ns, message)
-                        continue
-                self._waiting.append((taken, received_ns, message))
+                received_ns = self._clock()
+                if self._is_read(taken, received_ns):
+                    self._sort(taken, received_ns)
+                if received_ns > until_ns:
+                    break
             except WireError as error:
                 self._orders.drop(error.kind, str(error))
         return True
+
+    def _sort(self, taken: Received, received_ns: int) -> None:
+        """Answer a probe; let everything else wait for its turn."""
+        message = None
+        if len(taken.body) <= LONGEST_PROBE_BYTES:
+            message = decode_up(taken.body, taken.node)
+            if isinstance(message, Ping):
+                self._judge(taken, received_ns, message)
+                return
+        if not self._waiting.put(taken, received_ns, message):
+            self._orders.on_flood(taken.key)
 
     def _is_read(self, taken: Received, received_ns: int) -> bool:
         sender = taken.connection if taken.node is None else taken.key

@@ -85,7 +85,7 @@ class Orders:
 
     def flush(self) -> None:
         """Publish what nodes have not been told yet."""
-        if not self.held_back:
+        if self._fanout.is_pending and not self.held_back:
             self.publish(self._fanout.messages(self._clock(), self._scheduler.horizon))
 
     def publish(self, messages: Iterable[DownMessage]) -> None:
@@ -93,7 +93,7 @@ class Orders:
         if not self.dry_run:
             for message in messages:
                 version = OLDEST if message.node is None else self.version_of(message.node)
-                self._sockets.publish.send_multipart(encode_down(message, version))
+                self._sockets.tell(*encode_down(message, version))
 
     def reply(self, connection: bytes, reply: ReplyMessage, version: int) -> None:
         """Answer an agent in a version; one that cannot be reached now asks again."""

@@ -64,6 +64,13 @@ class Agents:
             return None
         return Change(joined, before is AgentState.UNKNOWN)
 
+    def reports(self, node: int, now_ns: int) -> bool:
+        """Note a report of an agent that counts already, as nearly all do; False if it did not."""
+        if not self._joined[node]:
+            return False
+        self._heard_ns[node] = now_ns
+        return True
+
     def silent(self, now_ns: int, lease_ns: int) -> list[int]:
         """List the joined nodes that were not heard of for a lease."""
         late = self._joined & (self._heard_ns + lease_ns <= now_ns)

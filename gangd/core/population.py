@@ -87,6 +87,16 @@ class Population:
         """Whether another gang sits on one of its cores."""
         return bool(self._graph.neighbours[gang.slot])
 
+    def sharing(self) -> list[Gang]:
+        """List the gangs that share a core with another one."""
+        neighbours = self._graph.neighbours
+        return [gang for gang in self.gangs.values() if neighbours[gang.slot]]
+
+    @property
+    def job_count(self) -> int:
+        """How many jobs there are."""
+        return len(self._views)
+
     def release_slots(self) -> None:
         """Let the slots of gone gangs be used again: no group has them any more."""
         self._free += self._leaving

@@ -161,11 +161,9 @@ class GangScheduler:
 
     def owners(self, number: int) -> set[int]:
         """Gangs that are not held in slice ``number``, as far as it is worked out and still decided anew."""
-        running = set(self.gangs)
-        for group in self._rotation.all_groups():
-            held = set(group.slots.tolist()).difference(group.owners(number))
-            running.difference_update(self._people.by_slot[slot].gang for slot in held)
-        return running
+        gangs = self._people.by_slot
+        held = [gangs[slot].gang for group in self._rotation.all_groups() for slot in group.held(number)]
+        return self.gangs.keys() - held
 
     def neighbours(self, gang: int) -> set[int]:
         """Gangs that share a core with ``gang``."""
@@ -180,6 +178,15 @@ class GangScheduler:
     def at_rest(self) -> bool:
         """Whether every slice to come is decided, as long as nothing happens: ticks may be left out."""
         return not self._young and not self._rotation.touched and self._rotation.repeats
+
+    @property
+    def job_count(self) -> int:
+        """How many jobs the newest snapshot has."""
+        return self._people.job_count
+
+    def sharing(self) -> list[Gang]:
+        """List the gangs that share a core with another one, to be read only."""
+        return self._people.sharing()
 
     def shares(self, gang: Gang) -> bool:
         """Whether another gang sits on one of its cores."""
@@ -208,13 +215,14 @@ class GangScheduler:
     def memory(self) -> list[Remembered]:
         """Return what the next controller needs to go on with the gangs."""
         number = max(self.horizon, self.time.slice_at(self.now_ns))
-        return [self._remembered(gang, number) for gang in self.gangs.values()]
+        stands = self._rotation.stands(number)
+        return [self._remembered(gang, number, stands) for gang in self.gangs.values()]
 
-    def _remembered(self, gang: Gang, number: int) -> Remembered:
+    def _remembered(self, gang: Gang, number: int, stands: Mapping[int, tuple[int, int]]) -> Remembered:
         level, history, flaps, multi = gang.demand.describe()
         jobs = tuple([(job, view.start_s) for job, view in gang.views.items()])
         launched = gang.state not in (GangState.NEW, GangState.FREE) or gang.launched
-        stand = self._rotation.stand(gang.slot, number)
+        stand = stands.get(gang.slot) or (self._rotation.lead_alone(gang.slot, number), 0)
         return Remembered(gang.gang, jobs, level, history, flaps, multi, launched, *stand)
 
     # Events
@@ -308,7 +316,8 @@ class GangScheduler:
 
     def _report(self, report: NodeReport) -> None:
         node = self.cores.number(report.node)
-        self._agent(report.node, AgentInput.REPORT, "")
+        if not self.agents.reports(node, self.now_ns):
+            self._agent(report.node, AgentInput.REPORT, "")
         fresh = [use for use in report.slices if self.agents.fresh(node, use.number)]
         self.pace.note(node, [use.freeze_us for use in fresh], report.rtt_us, self.now_ns)
         for use in fresh:

@@ -31,6 +31,7 @@ import resource
 from dataclasses import dataclass
 from typing import Self
 
+import msgspec
 import zmq
 
 from foundation.errors import HostError
@@ -42,10 +43,12 @@ from gangd.wire.wire_faults import MalformedError, WrongNodeError
 from gangd.wire.wire_fields import MAX_FRAME_BYTES
 from gangd.wire.wire_frames import ALL_NODES_TOPIC, encode, topic
 
-PUBLISH_QUEUE = 2_000
+PUBLISH_QUEUE = 200  # for each agent: what it is told in a minute and more
 SUBSCRIPTION_QUEUE = 100
-REPORT_QUEUE = 100  # of each agent: what it says in half a minute
+REPORT_QUEUE = 20  # of each agent: what it says in some seconds
 AGENT_QUEUE = 200
+_MORE, _AT_ONCE = int(zmq.SNDMORE), int(zmq.NOBLOCK)
+"""As plain numbers: the library's enumerations cost more than a message does."""
 ZAP_DOMAIN = b"gangd"
 HANDSHAKE_MS = 5_000
 BACKLOG = 1_024
@@ -59,8 +62,7 @@ PROBES = 2
 UNREAD_MS = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(msgspec.Struct, frozen=True):
     """An upward message as it came.
 
     Attributes
@@ -154,23 +156,39 @@ class ControllerSockets:
             Framing is wrong, or the key of the connection has been removed meanwhile.
         """
         try:
-            frames = self.reports.recv_multipart(zmq.NOBLOCK, copy=False)
+            connection = self.reports.recv(_AT_ONCE)
         except zmq.Again:
             return None
-        if len(frames) != 2:
-            raise MalformedError(f"expected connection and body, got {len(frames)} frames")
+        body = self.reports.recv(_AT_ONCE, copy=False)
+        if body.more:
+            raise MalformedError(f"expected connection and body, got {2 + self._skip()} frames")
         try:
-            owner = self._owners.get(str(frames[1].get("User-Id")))
+            owner = self._owners.get(str(body.get("User-Id")))
         except zmq.ZMQError as error:
             raise MalformedError("a message without a key") from error
         if owner is None:
             raise WrongNodeError("the key of a removed agent speaks")
-        return Received(frames[0].bytes, owner, frames[1].bytes)
+        return Received(connection, owner, body.bytes)
+
+    def _skip(self) -> int:
+        """Read the rest of a message; returns how many frames that were."""
+        skipped, more = 0, True
+        while more:
+            more = self.reports.recv(_AT_ONCE, copy=False).more
+            skipped += 1
+        return skipped
+
+    def tell(self, where: bytes, body: bytes) -> None:
+        """Publish a message under a topic."""
+        self.publish.send(where, _MORE)
+        self.publish.send(body)
 
     def reply(self, connection: bytes, reply: ReplyMessage, version: int = VERSION) -> bool:
         """Answer over the connection on which a message came; False if it cannot be reached now."""
+        body = encode(reply, version)
         try:
-            self.reports.send_multipart([connection, encode(reply, version)], zmq.NOBLOCK)
+            self.reports.send(connection, _MORE | _AT_ONCE)
+            self.reports.send(body, _AT_ONCE)
         except zmq.ZMQError:
             return False
         return True

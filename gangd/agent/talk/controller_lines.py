@@ -11,8 +11,9 @@ from gangd.agent.talk.reach import Reach
 from gangd.wire import Message, encode, topic
 from gangd.wire.sockets import AgentSockets, connect_agent
 
-DEAF_NS = 5_000_000_000
-"""A socket on which nothing for this node came so long is connected anew; a sound one has it each second."""
+DEAF_NS, UNANSWERED_NS = 5_000_000_000, 7_000_000_000
+"""A socket on which no plan, or no answer, for this node came so long is connected anew. A sound one has
+plans or beats each second, and an answer every three to four: so often the clock is probed at least."""
 
 
 class Line:
@@ -70,7 +71,7 @@ class Line:
         if now_ns - self._plans_ns > DEAF_NS:
             self._plans_ns = now_ns
             self.sockets.connect_plans()
-        if now_ns - self._replies_ns > DEAF_NS:
+        if now_ns - self._replies_ns > UNANSWERED_NS:
             self._replies_ns = now_ns
             self.sockets.connect_reports()
 

@@ -9,15 +9,18 @@ nothing that the former says is believed, and its lease ends by itself. Each has
 The agent greets (``Hello``) once a second until it is welcomed, and again when a later controller speaks or
 when nothing valid has come for a lease. It probes the clock, each probe soon after the answer to the one
 before, until the offset can be trusted, then once a second or, while the controller speaks, with the next
-report after that; unanswered probes are repeated at leisure, or a thousand agents would drown a controller
-that has just started. Plans that come before the offset is known wait: without it nobody can tell how old
-they are. A missed plan is asked for again. Everything that is not
-understood is dropped and counted.
+report after that. A clock that keeps step is asked for every three seconds or so, by each node at times of
+its own and not with its report: thousands of probes that come with thousands of reports wait for these, and
+what they wait is the error of the clock. Unanswered probes are repeated at leisure, or a thousand agents
+would drown a controller that has just started. Plans that come before the offset is known wait: without it
+nobody can tell how old they are. A missed plan is asked for again. Everything that is not understood is
+dropped and counted.
 """
 
 from __future__ import annotations
 
 import collections
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -47,6 +50,8 @@ from gangd.wire.versions import OLDEST, VERSION, common
 PROBE_FAST_NS = 20_000_000
 PROBE_LOST_NS = 500_000_000
 PROBE_NS = 1_000_000_000
+PROBE_STEADY_NS, PROBE_SPREAD_NS = 2_500_000_000, 1_000_000_000
+"""Between probes of a clock that keeps step; and how much more by the node's name: no two stay together."""
 PROBE_SLACK_NS = 600_000_000
 """So long a probe waits for a report to travel with, while the controller was heard as lately."""
 HELLO_NS = 1_000_000_000
@@ -100,6 +105,7 @@ class Conversation:
         self.foreign = 0
         self._acting = Session(Timeline(hello.node), None, 0)
         self._coming: Session | None = None
+        self._steady_ns = PROBE_STEADY_NS + zlib.crc32(hello.node.encode()) % PROBE_SPREAD_NS
         self._welcome: bytes | None = None
         self._greetings = 0
         self.speaks = VERSION
@@ -298,7 +304,7 @@ class Conversation:
 
     def _probe_by_ns(self, probe_ns: int) -> int:
         """When to probe the clock even if nothing else is to be said."""
-        if self._heard_ns is None or not self._newest.was_trusted:
+        if self._heard_ns is None or not self._newest.was_trusted or self._newest.clock.steady:
             return probe_ns
         return max(probe_ns, min(probe_ns, self._heard_ns) + PROBE_SLACK_NS)
 
@@ -325,6 +331,8 @@ class Conversation:
             )
         if not trusted:
             self._agenda.sooner(Item.PROBE, now_ns + PROBE_FAST_NS)
+        elif session.clock.steady:
+            self._agenda.set(Item.PROBE, now_ns + self._steady_ns)
         if trusted is not session.was_trusted:
             session.was_trusted = trusted
             offset = session.clock.at(now_ns)

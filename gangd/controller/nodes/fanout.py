@@ -158,6 +158,11 @@ class Fanout:
         self._plan(node)
         self._pending.setdefault(node, _Change()).whole = True
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether something was noted that no message tells yet."""
+        return bool(self._pending)
+
     def messages(self, now_ns: int, horizon: int) -> list[DownMessage]:
         """Messages for all that was noted; slices below ``horizon`` are final now."""
         messages: list[DownMessage] = []

@@ -68,8 +68,7 @@ class AgentInfo:
     hello_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Reaction:
+class Reaction(msgspec.Struct, frozen=True):
     """Events for the core, answers to the agent, whether it needs its whole plan, and what to alarm.
 
     ``foreign`` are jobs of other nodes of which the agent told; ``events`` have nothing of what it said.
@@ -84,8 +83,7 @@ class Reaction:
     unknown: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Times:
+class Times(msgspec.Struct, frozen=True):
     """What a ``Welcome`` tells."""
 
     quantum_ns: int

@@ -94,6 +94,8 @@ class Demand:
         self._multi = self._multi or tasks > 1 or places > 1
         if share > settings.busy_share:
             self._busy(number, settings)
+            if places == 1 and number not in self._open:  # the usual: nobody else is waited for
+                return self.level is not before
         place = self._open.setdefault(number, [0.0, 0.0])
         place[0] += 1
         place[1] = max(place[1], share)

@@ -135,7 +135,10 @@ class Limits:
         return MoveEnd(job, account.base_s + account.asked_s, due_s, account.lost_s)
 
     def state(self) -> State:
-        """Return all accounts, as JSON can hold them, for ``Limits`` of the next controller."""
+        """Return the accounts of jobs that lost or were given something, as ``Limits`` takes them.
+
+        JSON can hold them. Of others there is nothing to know but the end that Slurm has.
+        """
         return {
             str(job): {
                 "start_s": account.start_s,
@@ -145,6 +148,7 @@ class Limits:
                 **({} if account.asked_s is None else {"asked_s": account.asked_s}),
             }
             for job, account in self._accounts.items()
+            if account.lost_s or account.credit_s or account.asked_s is not None
         }
 
     def _open(self, view: JobView, end_s: float) -> Account:

@@ -149,14 +149,13 @@ class Group:
         row = number - self.block.first_slice
         return self._fold(row) if row >= 0 else None
 
-    def owners(self, number: int) -> list[int]:
-        """Slots that own slice ``number``; all of them if nothing is composed for it."""
+    def held(self, number: int) -> list[int]:
+        """Slots that are held in slice ``number``; none of them if nothing is composed for it."""
         row = self.row(number)
-        slots = self.slots
-        return [
-            int(slot)
-            for slot in (slots if row is None else slots[self.block.run[row, self.begin : self.end]])
-        ]
+        if row is None:
+            return []
+        held: list[int] = self.slots[~self.block.run[row, self.begin : self.end]].tolist()
+        return held
 
     def state_row(self, number: int) -> int:
         """Row of the state before slice ``number``; the last one if nothing is composed that far."""

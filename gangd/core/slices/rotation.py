@@ -114,16 +114,20 @@ class Rotation:
         self._turns[slot] = takes_turns
         self._dirty.add(slot)
 
-    def stand(self, slot: int, number: int) -> tuple[int, int]:
-        """Return a gang's lead before slice ``number``, and how long it had waited."""
-        group = self.groups[slot]
-        if group is None:
-            crowded = max(2, int(self.graph.crowd[slot]))
-            return max(0, int(self._lead[slot]) - (number - int(self._left[slot])) * UNIT // crowded), 0
-        row, block = group.state_row(number), group.block
-        mine = slice(group.begin, group.end)
-        place = group.begin + int(np.flatnonzero(group.slots == slot)[0])
-        return int(block.times[row, place] - block.times[row, mine].min()), int(block.waits[row, place])
+    def stands(self, number: int) -> dict[int, tuple[int, int]]:
+        """Return by slot, of each gang that contends, its lead before slice ``number`` and its wait."""
+        found: dict[int, tuple[int, int]] = {}
+        for group in self._all.values():
+            row, block, mine = group.state_row(number), group.block, slice(group.begin, group.end)
+            times, waits = block.times[row, mine], block.waits[row, mine]
+            stands = zip((times - times.min()).tolist(), waits.tolist(), strict=True)
+            found.update(zip(group.slots.tolist(), stands, strict=True))
+        return found
+
+    def lead_alone(self, slot: int, number: int) -> int:
+        """Return the lead before slice ``number`` of a gang that does not contend: it melts away."""
+        crowded = max(2, int(self.graph.crowd[slot]))
+        return max(0, int(self._lead[slot]) - (number - int(self._left[slot])) * UNIT // crowded)
 
     def recall(self, slot: int, lead: int, wait: int) -> None:
         """Let a gang that begins stand where it stood under an earlier controller."""

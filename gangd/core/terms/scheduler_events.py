@@ -1,9 +1,13 @@
-"""What the core is told. Each event has ``now_ns``, the controller's CLOCK_MONOTONIC, never going back."""
+"""What the core is told. Each event has ``now_ns``, the controller's CLOCK_MONOTONIC, never going back.
+
+What comes for each node in each slice is a named tuple, which is made in a third of the time of a dataclass.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from gangd.core.terms.cores import CoreSet
 from gangd.core.terms.gang_settings import Settings
@@ -86,8 +90,7 @@ class SlurmChanges:
     gone: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """CPU time and run-queue delay of a job on one node over ``span_us`` in which it was not frozen."""
 
     job: int
@@ -103,8 +106,7 @@ class Sample:
         return (self.cpu_us + self.delay_us) / self.span_us
 
 
-@dataclass(frozen=True, slots=True)
-class SliceUse:
+class SliceUse(NamedTuple):
     """A slice as a node applied it: how late, how long the switch took, who was held, what was sampled."""
 
     number: int
@@ -115,8 +117,7 @@ class SliceUse:
     yielding: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NodeReport:
+class NodeReport(NamedTuple):
     """What an agent reports.
 
     Attributes

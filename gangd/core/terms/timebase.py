@@ -26,11 +26,16 @@ class Timebase:
 
     def era(self, number: int) -> Era:
         """Era of slice ``number``; the oldest one known for slices before it."""
-        return next((era for era in reversed(self._eras) if era.first_slice <= number), self._eras[0])
+        for era in reversed(self._eras):
+            if era.first_slice <= number:
+                return era
+        return self._eras[0]
 
     def slice_at(self, now_ns: int) -> int:
         """Return the number of the slice that holds the instant; negative before slice 0."""
-        era = next((era for era in reversed(self._eras) if era.start_ns <= now_ns), self._eras[0])
+        for era in reversed(self._eras):  # nearly always the newest: it is asked for in each report
+            if era.start_ns <= now_ns:
+                break
         return era.first_slice + (now_ns - era.start_ns) // era.quantum_ns
 
     def start_ns(self, number: int) -> int:

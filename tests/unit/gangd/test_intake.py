@@ -1,11 +1,11 @@
-"""Probes of the clock are answered before reports are judged, however many wait."""
+"""Probes of the clock are answered before reports are judged, and however much is said little waits."""
 
 from __future__ import annotations
 
 from collections import deque
 from typing import Any, cast
 
-from gangd.controller.intake import BETWEEN_LOOKS, Intake
+from gangd.controller.intake import BETWEEN_LOOKS, TURN_NS, Intake
 from gangd.controller.nodes.uplink import Uplink
 from gangd.controller.orders import Orders
 from gangd.core import AgentJoined, Alarm, CoreMap, GangScheduler, NodeReport, Settings
@@ -23,7 +23,8 @@ class Told:
         self.later: dict[int, Received] = {}
         self.did: list[str] = []
         self.dropped: list[str] = []
-        self.now_ns = 0
+        self.ended: list[int] = []
+        self.now_ns = self.judging_ns = 0
 
     # The sockets
 
@@ -41,8 +42,10 @@ class Told:
             self.did.append(f"pong {reply.node}")
 
     def tell(self, event: object) -> None:
+        self.now_ns += self.judging_ns
         if isinstance(event, NodeReport):
             self.did.append(f"report {event.node}")
+            self.ended += event.ended
 
     def drop(self, kind: str, text: str) -> None:
         self.dropped.append(kind)
@@ -86,10 +89,10 @@ def message(said: Hello | Ping | Report) -> Received:
     return Received(said.node.encode(), said.node, encode(said))
 
 
-def hello(node: str) -> Hello:
+def hello(node: str, incarnation: bytes | None = None) -> Hello:
     return Hello(
         node=node,
-        incarnation=node.encode().ljust(16, b"."),
+        incarnation=incarnation or node.encode().ljust(16, b"."),
         boot_id="b",
         pid=1,
         agent_version="v",
@@ -97,9 +100,11 @@ def hello(node: str) -> Hello:
     )
 
 
-def report(node: str) -> Report:
+def report(node: str, seq: int = 1, ended: tuple[int, ...] = ()) -> Report:
     incarnation = node.encode().ljust(16, b".")
-    return Report(node=node, incarnation=incarnation, follows=None, seq=1, offset_ns=0, rtt_us=0, slices=())
+    return Report(
+        node=node, incarnation=incarnation, follows=None, seq=seq, offset_ns=0, rtt_us=0, ended=ended
+    )
 
 
 def ping(node: str) -> Ping:
@@ -150,3 +155,38 @@ def test_who_never_stops_talking_is_listened_to_for_a_turn() -> None:
     intake._clock = told.clock
     intake.take()
     assert sorted(told.did) == sorted(f"report {node}" for node in NODES)
+
+
+def test_of_what_is_said_faster_than_it_is_judged_little_waits_and_the_newest_counts() -> None:
+    told, intake = stage()
+    told.judging_ns = 10_000_000
+    rounds, most, longest_ns = 200, 0, 0
+    seen: dict[str, int] = {}
+    for seq in range(1, rounds + 1):  # each round takes five times as long to judge as a turn lasts
+        told.waiting.extend(message(report(node, seq)) for node in NODES)
+        told.waiting.append(message(ping(NODES[seq % len(NODES)])))
+        if seq == rounds // 2:
+            told.waiting.append(message(hello(NODES[7], b"restarted.......")))
+        began_ns = told.now_ns
+        intake.take()
+        longest_ns = max(longest_ns, told.now_ns - began_ns)
+        most = max(most, len(intake._waiting))
+        seen.update({node: agent.seq for node, agent in intake._uplink.agents.items()})
+        assert max(seen.values()) >= seq - 2 * len(NODES) // BETWEEN_LOOKS, "what is judged is new"
+    assert most <= 2 * len(NODES)
+    assert longest_ns <= TURN_NS + BETWEEN_LOOKS * told.judging_ns, "leases are renewed between turns"
+    assert told.did.count(f"pong {NODES[1]}") == rounds // len(NODES), "whatever waits"
+    while intake.has_more:
+        intake.take()
+    agents = intake._uplink.agents
+    assert agents[NODES[7]].hello.incarnation == b"restarted......."
+    assert {agents[node].seq for node in NODES if node != NODES[7]} == {rounds}
+    assert set(told.dropped) <= {"unknown_agent"}, "of the agent that was there before"
+
+
+def test_what_is_told_once_is_heard_of_reports_that_were_never_judged_by_themselves() -> None:
+    told, intake = stage()
+    told.waiting.extend(message(report(NODES[0], seq, ended=(seq,))) for seq in range(1, 6))
+    intake.take()
+    assert told.did == [f"report {NODES[0]}"]
+    assert told.ended == [1, 2, 3, 4, 5]

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import signal
 import time
+from itertools import pairwise
 
 import pytest
 
 from gangd.agent.sight.strangers import DYING_NS
+from gangd.agent.talk.conversation import PROBE_SPREAD_NS, PROBE_STEADY_NS
 from gangd.freezer.holder import StepKey, StepState
-from gangd.wire import Bounds, Controller, Hello, Refused, Resend, ThawNow, encode
+from gangd.wire import Bounds, Controller, Hello, Ping, Refused, Resend, ThawNow, encode
 from gangd.wire.messages_down import Exempt
 from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
 
@@ -587,10 +589,41 @@ def test_calm_node_that_nobody_looks_for_finds_a_step_all_the_same(calm: Simulat
     assert late in calm.gate.held
 
 
-def test_clock_is_probed_along_with_reports(calm: SimulatedAgent) -> None:
+def probed_ns(agent: SimulatedAgent, span_ns: int) -> list[int]:
+    """When the clock is probed."""
+    probed = []
+    for _ in range(span_ns // (5 * MS)):
+        before = sum(isinstance(message, Ping) for message in agent.sent)
+        compute(agent, 5 * MS)
+        if sum(isinstance(message, Ping) for message in agent.sent) > before:
+            probed.append(agent.now_ns)
+    return probed
+
+
+def test_a_clock_that_keeps_step_is_probed_seldom_and_at_times_of_its_own(calm: SimulatedAgent) -> None:
+    calm.sent.clear()
+    probed = probed_ns(calm, 30 * SECOND)
+    apart = {later - earlier for earlier, later in pairwise(probed)}
+    assert len(apart) <= 2, "to a step of the simulation"
+    assert PROBE_STEADY_NS <= min(apart) <= max(apart) <= PROBE_STEADY_NS + PROBE_SPREAD_NS + 5 * MS
+    assert min(apart) % calm.quantum_ns, "nor at the same place in a slice again and again"
+    assert calm.node.talk.offset(calm.now_ns) is not None
+
+
+def test_a_clock_that_drifts_is_probed_along_with_reports(calm: SimulatedAgent) -> None:
+    calm.drift_ppm = 100
+    compute(calm, 5 * SECOND)
     calm.sent.clear()
     compute(calm, 9 * SECOND)
     kinds = [type(message).__name__ for message in calm.sent]
     probes = [place for place, kind in enumerate(kinds) if kind == "Ping"]
     assert 5 <= len(probes) <= 9
     assert all(kinds[place + 1] == "Report" for place in probes[:-1])
+
+
+def test_a_probe_that_is_not_answered_is_repeated_after_a_second(calm: SimulatedAgent) -> None:
+    probed_ns(calm, 4 * SECOND)
+    calm.answering = False
+    probed = probed_ns(calm, 6 * SECOND)
+    assert len(probed) >= 3
+    assert all(later - earlier <= SECOND + 5 * MS for earlier, later in pairwise(probed))

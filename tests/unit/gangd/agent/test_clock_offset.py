@@ -149,3 +149,39 @@ def test_true_offset_is_always_within_the_bound(
     last = host.estimate.at(host.now_ns)
     assert last is not None
     assert host.estimate.trusted(host.now_ns) is (last.bound_ns <= MAX_BOUND_NS)
+
+
+def test_clocks_that_keep_step_are_steady() -> None:
+    host = joined(drift_ppm=20)
+    for _ in range(KEEP):
+        host.rest(3 * SECOND)
+        host.probe(MS // 4, MS // 20)
+        assert host.estimate.steady
+        assert host.estimate.trusted(host.now_ns)
+
+
+def test_clocks_are_not_steady_before_they_are_known_nor_while_one_is_set() -> None:
+    host = Host()
+    for _ in range(SURE_PROBES - 1):
+        host.probe()
+        assert not host.estimate.steady
+    host = joined()
+    host.drift_ppm = 400
+    host.rest(3 * SECOND)
+    host.probe()
+    assert host.estimate.probes[-1].offset_ns != host.estimate.probes[-2].offset_ns, "it is a good probe"
+    assert not host.estimate.steady
+    host = joined()
+    host.offset_ns += SECOND
+    host.probe()
+    assert not host.estimate.steady
+
+
+def test_a_slow_answer_tells_too_little_to_be_steady() -> None:
+    host = joined()
+    host.probe(2 * MS, MS)
+    assert not host.estimate.steady
+    host.probe()
+    assert not host.estimate.steady
+    host.probe()
+    assert host.estimate.steady
