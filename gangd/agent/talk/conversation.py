@@ -54,6 +54,8 @@ PROBE_STEADY_NS, PROBE_SPREAD_NS = 2_500_000_000, 1_000_000_000
 """Between probes of a clock that keeps step; and how much more by the node's name: no two stay together."""
 PROBE_SLACK_NS = 600_000_000
 """So long a probe waits for a report to travel with, while the controller was heard as lately."""
+LONG_WAY_NS = 250_000_000
+"""A message that came later than this after it was sent, or before, tells of a clock that jumped."""
 HELLO_NS = 1_000_000_000
 HELLO_UNSENT_NS = 50_000_000
 OLDER_EVERY = 3
@@ -111,6 +113,7 @@ class Conversation:
         self.speaks = VERSION
         self._hello_open = False
         self._refused_ns = REFUSED_NS
+        self._probed_ns = 0
         self._heard_ns: int | None = None
         self._agenda = agenda
         agenda.set(Item.PROBE, 0)
@@ -162,6 +165,7 @@ class Conversation:
             session.waiting.append((message, now_ns))
         else:
             session.line = line
+            self._doubt_way(session, message.sent_ns, now_ns, offset)
             changed = self._accept(session, message, now_ns, offset.offset_ns, now_ns) or changed
         return self.hand_over(now_ns) or changed
 
@@ -233,6 +237,7 @@ class Conversation:
         if (self._agenda.may if reporting else self._agenda.must)(Item.PROBE, now_ns):
             trusted = self._newest.clock.trusted(now_ns)
             self._agenda.set(Item.PROBE, now_ns + (PROBE_NS if trusted else PROBE_LOST_NS))
+            self._probed_ns = now_ns
             self.outbox.append(Ping(node=self.node, agent_ns=now_ns))
         if self._agenda.take(Item.HELLO, now_ns):
             self._agenda.rest(Rest.HELLO, now_ns + HELLO_NS)
@@ -383,6 +388,12 @@ class Conversation:
             return
         session.doubt(now_ns)
         self._agenda.set(Item.PROBE, now_ns)
+
+    def _doubt_way(self, session: Session, sent_ns: int, now_ns: int, offset: Offset) -> None:
+        """Probe the clock that a message makes doubtful: by it, it came before it was sent, or long after."""
+        way_ns = now_ns + offset.offset_ns - sent_ns
+        if session is self._newest and not -offset.bound_ns <= way_ns <= LONG_WAY_NS:
+            self._agenda.sooner(Item.PROBE, max(now_ns, self._probed_ns + PROBE_NS))
 
     def _ask_again(self, session: Session, now_ns: int) -> None:
         if self._agenda.rested(Rest.RESEND, now_ns):

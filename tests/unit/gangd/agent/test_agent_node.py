@@ -250,7 +250,7 @@ def test_clock_jump_thaws_until_the_new_offset_is_sure(agent: SimulatedAgent) ->
     agent.run(SECOND)
     agent.skew_ns += 3 * SECOND
     agent.talking = False
-    agent.run(1_001 * MS)
+    agent.run((PROBE_STEADY_NS + PROBE_SPREAD_NS) + 100 * MS)
     assert any(event.kind == "clock_jump" for event in agent.node.talk.events)
     agent.zero_ns = agent.controller_ns()
     agent.talking = True
@@ -259,6 +259,19 @@ def test_clock_jump_thaws_until_the_new_offset_is_sure(agent: SimulatedAgent) ->
     agent.held_in.clear()
     agent.run(SECOND)
     assert agent.held()
+
+
+@pytest.mark.parametrize("jump_ns", [3 * SECOND, 20 * MS, -300 * MS])
+def test_a_word_that_comes_too_early_or_late_tells_of_a_clock_that_jumped(
+    agent: SimulatedAgent, jump_ns: int
+) -> None:
+    agent.rotate((1,), (2,))
+    agent.run(3 * SECOND)
+    agent.skew_ns += jump_ns
+    agent.run(1_200 * MS)  # a second after the probe before at most, then three, soon one after the other
+    assert any(event.kind == "clock_jump" for event in agent.node.talk.events)
+    assert (offset := agent.node.talk.offset(agent.now_ns)) is not None
+    assert offset.offset_ns == agent.skew_ns
 
 
 def test_missed_plan_thaws_and_is_asked_for_again(agent: SimulatedAgent) -> None:
