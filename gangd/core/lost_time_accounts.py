@@ -67,16 +67,17 @@ class Accounts:
         if gang.state is GangState.GONE:
             self._near.pop(id(gang), None)
             return []
-        lost_ns = gang.lost.take(now_ns)
+        lost_s = gang.lost.take(now_ns) / SECOND
         share = gang.lost.share(now_ns)
         moves = []
         near = False
         for job in gang.views:
-            self._limits.lose(job, lost_ns / SECOND)
-            near = self._limits.is_near(job, wall_s, settings) or near
-            moves.append(self._limits.due(job, share, now_ns, wall_s, settings))
+            is_near, move = self._limits.look(job, lost_s, share, now_ns, wall_s, settings)
+            near = near or is_near
+            if move is not None:
+                moves.append(move)
         if near and self._rotation.groups[gang.slot] is not None:
             self._near[id(gang)] = gang
         else:
             self._near.pop(id(gang), None)
-        return [move for move in moves if move is not None]
+        return moves

@@ -93,36 +93,44 @@ class Limits:
         """Close the account of a job that is gone."""
         self._accounts.pop(job, None)
 
-    def lose(self, job: int, seconds: float) -> None:
-        """Add time that a job lost."""
-        account = self._accounts.get(job)
-        if account is not None:
-            account.lost_s += seconds
+    def look(
+        self, job: int, lost_s: float, lost_share: float, now_ns: int, wall_s: float, settings: Settings
+    ) -> tuple[bool, MoveEnd | None]:
+        """Add time that a job lost; move its end if it is owed something worth a call.
 
-    def is_near(self, job: int, wall_s: float, settings: Settings) -> bool:
-        """Whether a job's end is so near that what it is owed must not wait."""
-        account = self._accounts.get(job)
-        return account is not None and account.left_s(wall_s) <= settings.move_near_ns / SECOND_NS
-
-    def due(
-        self, job: int, lost_share: float, now_ns: int, wall_s: float, settings: Settings
-    ) -> MoveEnd | None:
-        """Move the end of a job if it is owed something worth a call.
+        Returns also whether its end is so near that what it is owed must not wait.
 
         Parameters
         ----------
+        lost_s
+            What it lost since it was looked at last.
         lost_share
             Share of its time that it lost lately: a forecast.
         wall_s
             Wall clock at ``now_ns``.
         """
         account = self._accounts.get(job)
-        if account is None or account.lost_s == 0:
-            return None
-        if account.asked_ns is not None and now_ns < account.asked_ns + settings.move_interval_ns:
-            return None
+        if account is None:
+            return False, None
+        account.lost_s += lost_s
         left_s = account.left_s(wall_s)
         near = left_s <= settings.move_near_ns / SECOND_NS
+        if not account.lost_s:
+            return near, None
+        return near, self._due(job, account, left_s, near, lost_share, now_ns, settings)
+
+    @staticmethod
+    def _due(
+        job: int,
+        account: Account,
+        left_s: float,
+        near: bool,
+        lost_share: float,
+        now_ns: int,
+        settings: Settings,
+    ) -> MoveEnd | None:
+        if account.asked_ns is not None and now_ns < account.asked_ns + settings.move_interval_ns:
+            return None
         lent_s = lost_share * (settings.move_interval_ns / SECOND_NS + MARGIN_S) if near else 0.0
         owed_s = account.lost_s + lent_s - account.credit_s
         if account.latest_s is not None:  # a reservation: the job ends before it, and is owed the rest
