@@ -1,14 +1,15 @@
 """Ten thousand agents at one controller: ``pytest -m benchmark -s tests/benchmarks/test_gang_crowd.py``.
 
 ``-k deciding`` has what decisions cost without agents, ``-k hearing`` what their reports and beats to them
-cost without sockets, as CPU time, which a busy host does not change. Else
-the real controller, its reader of Slurm (100,000 jobs, of which some end and begin all the time) in a process
-of its own, and agents over CURVE sockets of their own in several processes on the same host, which take most
-of its CPUs: first with slices of 1 s, then of 250 ms. ``OSUB_CROWD`` sets the number of nodes (ten jobs
-each), ``OSUB_CROWD_QUANTUM_MS`` the one slice to try, ``OSUB_CROWD_CHURN`` the jobs that end a second,
-``OSUB_CROWD_PROCESSES`` the processes, ``OSUB_CROWD_PACE`` the agents that begin in a second,
-``OSUB_CROWD_JOIN`` for how long is waited for all to join, ``OSUB_CROWD_SECONDS`` for how long is measured.
-As it stands that takes five minutes, with slices of 250 ms, for which two CPUs are too few, included.
+cost without sockets, as CPU time, which a busy host does not change. ``-k very`` has the real controller, its
+reader of Slurm (100,000 jobs, of which some end and begin all the time) in a process of its own, and agents
+over CURVE sockets of their own in several processes on the same host, which take most of its CPUs: first with
+slices of 1 s, then of 250 ms, for which two CPUs are too few. As it stands that takes five minutes.
+
+``OSUB_CROWD`` sets the number of nodes (ten jobs each), ``OSUB_CROWD_QUANTUM_MS`` the one slice to try,
+``OSUB_CROWD_CHURN`` the jobs that end a second, ``OSUB_CROWD_PROCESSES`` the processes,
+``OSUB_CROWD_PACE`` the agents that begin in a second, ``OSUB_CROWD_JOIN`` for how long is waited for all to
+join, ``OSUB_CROWD_SECONDS`` for how long is measured.
 """
 
 from __future__ import annotations
