@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,8 +54,9 @@ class Folds:
     applications: tuple[int, int]
 
 
+@functools.cache
 def folds_of(found: Measured, seed: int = 1) -> Folds:
-    """Judge both sets as the thesis does."""
+    """Judge both sets as the thesis does: once, for that takes a while."""
     records = found.report.records
     fit = without_unfit(records)
     return Folds(

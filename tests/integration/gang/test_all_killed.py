@@ -18,7 +18,7 @@ from tests.integration.gang.frozen import frozen_cgroups
 from tests.integration.gang.stage import SPIN, Stage
 from tests.integration.waiting import wait_until
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 
 HAMMER = [sys.executable, "-P", "-m", "gangd.agent.main", "thaw"]
 

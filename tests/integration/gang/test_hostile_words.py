@@ -12,7 +12,7 @@ from tests.integration.gang.stage import SPIN, Stage
 from tests.integration.hostile import ATTACKS, filled
 from tests.integration.waiting import wait_until
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 
 
 def look_again(stage: Stage) -> None:

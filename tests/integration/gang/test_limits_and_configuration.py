@@ -17,7 +17,7 @@ from gangd.controller.site.examine_slurm import check_slurm
 from tests.integration.gang.stage import SPIN, Stage, gangd
 from tests.integration.waiting import wait_until
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 
 Make = Callable[[Shape], LocalCluster]
 RUN_S = 8

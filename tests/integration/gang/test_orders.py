@@ -19,7 +19,7 @@ from tests.integration.gang.frozen import processes_of
 from tests.integration.gang.stage import SPIN, TURN_S, Stage
 from tests.integration.waiting import wait_until
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 
 
 def osub(stage: Stage, *words: str, code: int = 0) -> str:

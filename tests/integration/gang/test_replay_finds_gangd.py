@@ -16,7 +16,7 @@ from tests.integration.gang.stage import Stage
 
 pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 
-RUN_S, REQUEST_S = 6, 120
+RUN_S, REQUEST_S = 3, 120
 # Job, submit time, run time, processors, request: two that share both nodes.
 TRACE = "".join(
     f"{number} {number - 1} -1 {RUN_S} 2 -1 -1 2 {REQUEST_S} -1 1 1 1 -1 1 -1 -1 -1\n" for number in (1, 2)
@@ -38,7 +38,7 @@ def replay(stage: Stage, folder: Path, gangd: str) -> subprocess.CompletedProces
         env={**os.environ, "SLURM_CONF": str(conf / "slurm.conf"), "COLUMNS": "200"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
 

@@ -14,7 +14,7 @@ from tests.integration.gang.frozen import cpu_s, is_frozen, processes_of
 from tests.integration.gang.stage import GENTLY, SPIN, Stage
 from tests.integration.waiting import wait_until
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 
 OVERLAPS = 2
 STEPS_KILLED = 5

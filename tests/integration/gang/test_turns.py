@@ -19,7 +19,7 @@ from tests.integration.gang.frozen import is_frozen, processes_of
 from tests.integration.gang.stage import SPIN, Stage
 from tests.integration.waiting import wait_until
 
-pytestmark = pytest.mark.slurm
+pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 
 Roles = dict[int, dict[tuple[int, str], str]]
 
