@@ -92,10 +92,10 @@ def _lines() -> Iterator[str]:
 def _struct(title: str, struct: type[msgspec.Struct]) -> Iterator[str]:
     yield f"## {title}\n"
     yield f"{_summary(struct)}\n"
-    yield "| field | unit | null | meaning |"
+    yield "| field | meaning | unit | null |"
     yield "| --- | --- | --- | --- |"
     for column in columns_of(struct):
-        yield f"| `{column.name}` | {_unit(column)} | {_null(column)} | {_meaning(column)} |"
+        yield f"| `{column.name}` | {_meaning(column)} | {_unit(column)} | {_null(column)} |"
     yield ""
 
 
@@ -108,7 +108,7 @@ def _table(table: Table) -> Iterator[str]:
     for title, columns in _groups(table.columns) if is_long else (("", table.columns),):
         if title:
             yield f"### {title}\n"
-        yield "| column | type | unit | null | meaning |"
+        yield "| column | meaning | type | unit | null |"
         yield "| --- | --- | --- | --- | --- |"
         yield from map(_row, columns)
         yield ""
@@ -128,7 +128,7 @@ def _groups(columns: Iterable[Column]) -> Iterator[tuple[str, list[Column]]]:
 
 def _row(column: Column) -> str:
     kind = "list of (`node`, `cores`)" if column.dtype == PLACEMENT_DTYPE else _TYPES[column.dtype]  # type: ignore[index]
-    return f"| `{column.name}` | {kind} | {_unit(column)} | {_null(column)} | {_meaning(column)} |"
+    return f"| `{column.name}` | {_meaning(column)} | {kind} | {_unit(column)} | {_null(column)} |"
 
 
 def _summary(struct: type[msgspec.Struct]) -> str:
