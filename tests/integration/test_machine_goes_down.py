@@ -6,12 +6,12 @@ Controller, agent and Slurm are on one machine, as services that start with it; 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from tests.fixtures.machine.slurm import SCOPE, UNITS_STATE, MachineCluster, task_of
-from tests.fixtures.machine.started import started_machine
+from tests.fixtures.machine.started import cluster_of_module
 
 AGAIN_S = 420.0
 """Slurm lets a job that it puts back wait for two minutes."""
@@ -20,13 +20,12 @@ SLOW_S = 60.0
 pytestmark = [pytest.mark.long, pytest.mark.slurm, pytest.mark.timeout(2400)]
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[MachineCluster]:
-    with started_machine() as machine:
-        made = MachineCluster(machine, with_gang=False)
-        made.install_units()
-        made.start_at_boot()
-        yield made
+def prepare(cluster: MachineCluster) -> None:
+    cluster.install_units()
+    cluster.start_at_boot()
+
+
+cluster = cluster_of_module(prepare)
 
 
 def stands(cluster: MachineCluster) -> list[str]:

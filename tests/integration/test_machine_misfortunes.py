@@ -6,31 +6,18 @@ must end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.fixtures.machine.slurm import NODE, SCOPE, MachineCluster, task_of
-from tests.fixtures.machine.started import started_machine
+from tests.fixtures.machine.started import cluster_of_module, two_jobs
 
 pytestmark = [pytest.mark.long, pytest.mark.slurm, pytest.mark.timeout(1800)]
 
 _UP = f"scontrol show node {NODE} | grep -Eq 'State=(IDLE|MIXED|ALLOCATED) '"
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[MachineCluster]:
-    with started_machine() as machine:
-        yield MachineCluster(machine)
-
-
-@pytest.fixture
-def jobs(cluster: MachineCluster) -> Iterator[tuple[int, int]]:
-    """Two jobs on the one core."""
-    two = cluster.submit("first"), cluster.submit("second")
-    yield two
-    print(cluster.logs())
-    cluster.cancel(*two)
+cluster = cluster_of_module()
+jobs = two_jobs()
 
 
 def take_turns(cluster: MachineCluster, jobs: tuple[int, ...]) -> None:

@@ -7,7 +7,6 @@ what must end.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,7 +18,7 @@ from tests.fixtures.machine.slurm import (
     idle_file,
     task_of,
 )
-from tests.fixtures.machine.started import started_machine
+from tests.fixtures.machine.started import cluster_of_module, two_jobs
 
 SLOW_S = 30.0
 """What a script and a few processes may take there."""
@@ -27,37 +26,14 @@ SLOW_S = 30.0
 pytestmark = [pytest.mark.long, pytest.mark.slurm, pytest.mark.timeout(1800)]
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[MachineCluster]:
-    with started_machine() as machine:
-        yield MachineCluster(machine)
-
-
-@pytest.fixture
-def jobs(cluster: MachineCluster) -> Iterator[tuple[int, int]]:
-    """Two jobs on the one core."""
-    two = cluster.submit("first"), cluster.submit("second")
-    yield two
-    print(cluster.logs())
-    cluster.cancel(*two)
-    cluster.start_gang()  # also where a test failed before it did
+cluster = cluster_of_module()
+jobs = two_jobs(gang_again=True)
+yielding = two_jobs("gangd-hold=yield", "gangd-hold=yield gangd-weight=0.5", gang_again=True)
+"""Of one core each, they take turns for they differ in weight."""
 
 
 def freeze_file(job: int) -> str:
     return f"{task_of(job)}/cgroup.freeze"
-
-
-@pytest.fixture
-def yielding(cluster: MachineCluster) -> Iterator[tuple[int, int]]:
-    """Two jobs on the one core that yield. Of one core each, they take turns for they differ in weight."""
-    two = (
-        cluster.submit("first", "gangd-hold=yield"),
-        cluster.submit("second", "gangd-hold=yield gangd-weight=0.5"),
-    )
-    yield two
-    print(cluster.logs())
-    cluster.cancel(*two)
-    cluster.start_gang()  # also where a test failed before it did
 
 
 def take_turns(cluster: MachineCluster, files: list[str]) -> None:

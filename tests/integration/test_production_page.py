@@ -9,13 +9,12 @@ as it would on a host of its own, and ``scp`` and ``pdsh`` reach no further than
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.fixtures.machine.slurm import NODE, MachineCluster, idle_file
-from tests.fixtures.machine.started import started_machine
+from tests.fixtures.machine.started import cluster_of_module
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/production.md").read_text()
@@ -40,12 +39,7 @@ def test_every_block_of_the_page_says_where_it_belongs() -> None:
     assert sum(where.startswith(NOT_TRIED) for where, _ in blocks()) <= 1
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[MachineCluster]:
-    with started_machine() as machine:
-        made = MachineCluster(machine, with_gang=False)
-        made.pretend_hosts()
-        yield made
+cluster = cluster_of_module(MachineCluster.pretend_hosts)
 
 
 class Page:

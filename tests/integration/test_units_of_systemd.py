@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.fixtures.exposure import exposures, page_exposures, page_score, score
 from tests.fixtures.machine.slurm import LEASE_S, UNITS_STATE, MachineCluster
-from tests.fixtures.machine.started import started_machine
+from tests.fixtures.machine.started import cluster_of_module, two_jobs
 
 SLOW_S = 30.0
 WATCHDOG_S = 15.0
 pytestmark = [pytest.mark.long, pytest.mark.slurm, pytest.mark.timeout(1800)]
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[MachineCluster]:
-    with started_machine() as machine:
-        made = MachineCluster(machine, with_gang=False)
-        made.install_units()
-        yield made
-
-
-@pytest.fixture
-def jobs(cluster: MachineCluster) -> Iterator[tuple[int, int]]:
-    """Two jobs on the one core."""
-    two = cluster.submit("first"), cluster.submit("second")
-    yield two
-    print(cluster.logs())
-    cluster.cancel(*two)
+cluster = cluster_of_module(MachineCluster.install_units)
+jobs = two_jobs()
 
 
 def main_pid(cluster: MachineCluster, unit: str) -> int:
