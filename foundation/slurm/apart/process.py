@@ -73,7 +73,8 @@ class Reader:
             del now[job.job_id]
             unread.append(UnreadableJob(job.job_id, "its record is too long"))
 
-        news = [job for key, job in now.items() if self._told.get(key) != job]
+        told = self._told.get
+        news = [job for key, job in now.items() if (was := told(key)) is not job and was != job]
         _send(to, parts(news, Jobs, leave_out))
         _send(to, parts((key for key in self._told if key not in now), Gone, lambda _: None))
         _send(to, parts(_bounded(unread, snapshot), Unread, lambda _: None))
@@ -137,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     client = CommandSlurm(options.conf)
     sources: dict[str, JobSource] = {}
     if options.source == LIBRARY or (options.source == "any" and is_installed()):
-        library = LibrarySource(lambda: fitting_load(client.version), waiting_in_full=not options.alive)
+        library = LibrarySource(lambda: fitting_load(client.version), alive_only=options.alive)
         sources[LIBRARY] = QuietLibrary(library, LibraryPulse())
     if options.source != LIBRARY:
         sources[COMMANDS] = client.source

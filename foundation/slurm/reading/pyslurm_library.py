@@ -16,6 +16,7 @@ import pwd
 import re
 from collections.abc import Callable, Iterable, Mapping
 from importlib import metadata
+from operator import attrgetter
 from typing import Any, Protocol
 
 from foundation.errors import ClusterError
@@ -32,6 +33,32 @@ _LONGEST_IDS = 120
 
 _RELEASE = re.compile(r"([0-9]{2})\.0?([0-9]{1,2})(?:[.-].*)?")
 _STATES = {str(state): state for state in JobState}
+_BEGUN = frozenset(str(state) for state in JobState if state.holds_cores or state.is_over)
+_OVER = frozenset(str(state) for state in JobState if state.is_over)
+
+# What ``library_job`` reads of a record: of all, of a task of an array, of a component, of a job that has
+# begun, and what is written about a job. One call fetches all of a group.
+_ALWAYS = attrgetter(
+    "id",
+    "state",
+    "user_id",
+    "partition",
+    "state_reason",
+    "num_nodes",
+    "array_id",
+    "heterogeneous_id",
+    "submit_time",
+    "time_limit",
+    "requeue_count",
+    "preempt_time",
+)
+_STATE, _ARRAY, _COMPONENT = 1, 6, 7
+"""Where a job's state and the ids of its array and its leader are among these."""
+
+_OF_ARRAY = attrgetter("array_task_id", "array_tasks_waiting")
+_OF_COMPONENT = attrgetter("heterogeneous_offset")
+_OF_BEGUN = attrgetter("exit_code_signal", "start_time", "end_time", "batch_host")
+_WRITTEN = attrgetter("name", "constraints", "comment", "admin_comment", "account", "qos", "reservation")
 
 
 class LibraryJob(Protocol):
@@ -122,7 +149,7 @@ def fitting_load(slurm_version: Callable[[], str]) -> Load:
 
 
 class LibrarySource:
-    """All jobs by one call of the library.
+    """All jobs by one call of the library; one that is as it was is the same object.
 
     Parameters
     ----------
@@ -130,8 +157,8 @@ class LibrarySource:
         Returns what loads the jobs; raises UnknownFormatError where there is none (``fitting_load``).
     user_name
         Returns the name of a user id.
-    waiting_in_full
-        Whether also of jobs that wait everything is read that was written about them.
+    alive_only
+        Whether jobs that are over are left out, and of those that wait what was written about them.
     """
 
     def __init__(
@@ -139,12 +166,14 @@ class LibrarySource:
         begin: Callable[[], Load],
         user_name: Callable[[int], str] | None = None,
         *,
-        waiting_in_full: bool = True,
+        alive_only: bool = False,
     ) -> None:
         self._begin = begin
-        self._waiting_in_full = waiting_in_full
+        self._alive_only = alive_only
         self._load: Load | None = None
         self._user_name = user_name or _Names()
+        self._known: dict[int, tuple[object, Job]] = {}
+        self._edition = 0
 
     def read(self, nodes: NodeBook) -> JobSnapshot:
         """Return all jobs.
@@ -158,18 +187,32 @@ class LibrarySource:
             self._load = self._begin()
         records = list(self._load())
         nodes.renew()
-        snapshot = self._jobs(records, nodes.find)
+        snapshot = self._jobs(records, nodes)
         if nodes.missed and nodes.renew(AT_MOST_EVERY_S):
-            snapshot = self._jobs(records, nodes.find)
+            snapshot = self._jobs(records, nodes)
         if snapshot.unreadable and not snapshot.jobs:
             raise UnknownFormatError(f"no record of pyslurm can be read: {snapshot.unreadable[0]}")
         return snapshot
 
-    def _jobs(self, records: Iterable[LibraryJob], find: FindNode) -> JobSnapshot:
-        jobs, unreadable = [], []
+    def _jobs(self, records: Iterable[LibraryJob], nodes: NodeBook) -> JobSnapshot:
+        if nodes.edition != self._edition:  # a job's cores may be none of its node's any more
+            self._edition = nodes.edition
+            self._known.clear()
+        jobs, unreadable, in_full = [], [], not self._alive_only
+        known: dict[int, tuple[object, Job]] = {}
         for record in records:
             try:
-                jobs.append(library_job(record, find, self._user_name, waiting_in_full=self._waiting_in_full))
+                told: tuple[object, ...] = _ALWAYS(record)
+                some = told[_ARRAY] is not None or told[_COMPONENT] is not None
+                if some or in_full or told[_STATE] in _BEGUN:
+                    if told[_STATE] in _OVER and not in_full:
+                        continue
+                    told += _rest(record, in_full=in_full)
+                was = self._known.get(record.id)
+                if was is None or was[0] != told:
+                    was = told, library_job(record, nodes.find, self._user_name, waiting_in_full=in_full)
+                known[record.id] = was
+                jobs.append(was[1])
             except BadRecordError as error:
                 unreadable.append(UnreadableJob(record.id, str(error)))
             except (
@@ -181,7 +224,20 @@ class LibrarySource:
                 raise UnknownFormatError(
                     f"pyslurm does not tell all of job {record.id}: {type(error).__name__}"
                 ) from error
+        self._known = known
         return snapshot_of(jobs, unreadable)
+
+
+def _rest(record: LibraryJob, *, in_full: bool) -> tuple[object, ...]:
+    """Return what ``library_job`` reads of a record beside ``_ALWAYS``: the same, and so is the job."""
+    begun = record.state in _BEGUN
+    return (
+        _OF_ARRAY(record),
+        _OF_COMPONENT(record),
+        _OF_BEGUN(record) if begun else None,
+        _WRITTEN(record) if begun or in_full else None,
+        record.get_resource_layout_per_node() if begun else None,
+    )
 
 
 def library_job(

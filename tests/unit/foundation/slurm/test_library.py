@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from foundation.slurm import JobState, Node, NodeCores
-from foundation.slurm.reading.nodebook import NodeBook
-from foundation.slurm.reading.pyslurm_library import LibrarySource, fitting_load, release
+from foundation.slurm.reading.nodebook import EVERY_S, NodeBook
+from foundation.slurm.reading.pyslurm_library import LibraryJob, LibrarySource, fitting_load, release
 from foundation.slurm.reading.record_faults import UnknownFormatError
 
 NODES = [
@@ -183,6 +184,84 @@ def test_where_something_is_not_told_another_source_is_to_be_read(record: object
         record = type("Other", (), {"id": 3})()
     with pytest.raises(UnknownFormatError):
         read(Named(), record)
+
+
+# What is kept from look to look
+
+CHANGES: dict[str, object] = {
+    "name": "another",
+    "user_id": 5,
+    "partition": "other",
+    "state": "SUSPENDED",
+    "state_reason": "Priority",
+    "num_nodes": 1,
+    "array_id": 9,
+    "array_task_id": 3,
+    "array_tasks_waiting": "4-9",
+    "heterogeneous_id": 9,
+    "heterogeneous_offset": 1,
+    "submit_time": 101,
+    "start_time": 201,
+    "end_time": 801,
+    "time_limit": None,
+    "requeue_count": 1,
+    "preempt_time": 300,
+    "exit_code_signal": 9,
+    "constraints": ["a"],
+    "comment": "gangd=off",
+    "admin_comment": "said",
+    "batch_host": "n2",
+    "account": "arts",
+    "qos": "low",
+    "reservation": "maintenance",
+    "layout": {"n1": {"cpu_ids": "5", "memory": 500}},
+}
+
+
+def test_every_field_that_is_read_is_tried() -> None:
+    assert set(CHANGES) == set(LibraryJob.__annotations__) - {"id"} | {"layout"}
+
+
+@pytest.mark.parametrize("alive_only", [False, True])
+@pytest.mark.parametrize("kind", [{}, {"array_id": 5}, {"heterogeneous_id": 5}])
+@pytest.mark.parametrize("state", ["RUNNING", "PENDING", "COMPLETED"])
+def test_a_job_that_is_kept_is_never_another_than_one_read_anew(
+    state: str, kind: dict[str, object], alive_only: bool
+) -> None:
+    loaded: list[Record] = []
+
+    def source() -> LibrarySource:
+        return LibrarySource(lambda: lambda: loaded, lambda uid: f"user{uid}", alive_only=alive_only)
+
+    kept, book = source(), NodeBook(lambda: NODES)
+    for field, value in CHANGES.items():
+        for changed in ({field: value}, {}):
+            loaded[:] = [Record(**({"state": state} | kind | changed))]
+            assert kept.read(book) == source().read(book), field
+
+
+def test_a_job_that_is_as_it_was_is_the_same_object() -> None:
+    source = LibrarySource(lambda: lambda: [Record(), Record(id=8, state="PENDING")], lambda _: "root")
+    first, second = (source.read(NodeBook(lambda: NODES)).jobs for _ in range(2))
+    assert len(first) == 2
+    assert all(one is other for one, other in zip(first, second, strict=True))
+
+
+def test_a_job_is_read_anew_when_a_node_is_not_what_it_was() -> None:
+    nodes, now_s = [*NODES], [0.0]
+    source = LibrarySource(lambda: lambda: [Record(), Record(id=8, layout={})], lambda _: "root")
+    book = NodeBook(lambda: nodes, clock=lambda: now_s[0])
+    assert [job.job_id for job in source.read(book).jobs] == [7, 8]
+    nodes[0] = replace(nodes[0], cores=4)
+    now_s[0] += 2 * EVERY_S
+    snapshot = source.read(book)
+    assert [one.job_id for one in snapshot.unreadable] == [7]
+    assert [job.job_id for job in snapshot.jobs] == [8]
+
+
+def test_of_jobs_that_are_over_nothing_is_asked_where_nobody_needs_them() -> None:
+    source = LibrarySource(lambda: lambda: [Undecodable(state="COMPLETED"), Record(id=8)], alive_only=True)
+    assert [job.job_id for job in source.read(NodeBook(lambda: NODES)).jobs] == [8]
 
 
 # Which release fits

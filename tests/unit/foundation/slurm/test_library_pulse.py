@@ -180,7 +180,7 @@ def test_of_jobs_that_wait_gangd_reads_little() -> None:
     waits, runs = Record(id=1, state="PENDING", **words), Record(id=2, **words)
 
     def read(*, full: bool) -> dict[int, Job]:
-        source = LibrarySource(lambda: lambda: [waits, runs], lambda _: "root", waiting_in_full=full)
+        source = LibrarySource(lambda: lambda: [waits, runs], lambda _: "root", alive_only=not full)
         return {job.job_id: job for job in source.read(NodeBook(lambda: NODES)).jobs}
 
     some, whole = read(full=False), read(full=True)
