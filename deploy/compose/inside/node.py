@@ -26,6 +26,8 @@ from foundation.errors import ClusterError
 NAME_FILE = Path("/run/osub/node")
 _SLURM_CONF = Path("/etc/slurm/slurm.conf")
 _LOOK_EVERY_S = 5.0
+_UNKNOWN_S = 60.0
+"""A node that Slurm has not heard of for so long, although it answers, is told to it anew."""
 _LOOK_FOR_SLURM_S = 0.3  # each look asks the engine's DNS, and all nodes look at once
 
 
@@ -52,7 +54,7 @@ def run(settings: Settings) -> bool:
     _forget_outdated(node, known)
     words = ["slurmd", "-D", "-Z", "-N", node.name, "--conf", node_options(settings, node.number)]
     supervisor.start(Daemon(name="slurmd", words=words))
-    done = supervisor.watch(_Address(node.name).look)
+    done = supervisor.watch(Address(node.name, supervisor).look)
     _leave(node, supervisor, settings.drain_s)
     return done
 
@@ -98,19 +100,26 @@ def outdated(name: str, address: str | None, known: Mapping[str, str]) -> list[s
 def _forget_outdated(node: NodeName, known: Mapping[str, str]) -> None:
     for name in outdated(node.name, own_address(), known):
         say(f"{name} is not where Slurm looks for it any more: Slurm is told to forget it")
-        forget(name)
+        forget(name, known[name])
         cgroups.clear_left(name)
 
 
 @dataclass(slots=True)
-class _Address:
-    """Tells Slurm of another address of this node: a network that was cut may give it a new one."""
+class Address:
+    """Tells Slurm of another address of this node: a network that was cut may give it a new one.
+
+    A node that Slurm does not know, because it was forgotten just when it came, is told to it anew.
+    """
 
     name: str
+    supervisor: Supervisor
     next_s: float = 0.0
     told: str | None = None
+    unknown_since_s: float | None = None
+    patience_s: float = _UNKNOWN_S
 
     def look(self) -> None:
+        """Look, if it is time to."""
         if time.monotonic() >= self.next_s:
             self._look()
             self.next_s = time.monotonic() + _LOOK_EVERY_S
@@ -119,15 +128,28 @@ class _Address:
         address = own_address()
         if address is None or address == self.told:
             return
-        known = (addresses() or {}).get(self.name)
+        all_known = addresses()
+        if all_known is None:
+            return  # slurmctld is away
+        known = all_known.get(self.name)
         if known is None:
-            return  # not registered yet, or slurmctld is away
+            self._tell_anew()
+            return
         if known != address:
             say(f"Slurm looks for {self.name} at {known}; it is at {address}")
             if not scontrol("update", f"nodename={self.name}", f"nodeaddr={address}"):
                 return
             scontrol("reconfigure")  # the other nodes and slurmctld's own memory
-        self.told = address
+        self.told, self.unknown_since_s = address, None
+
+    def _tell_anew(self) -> None:
+        now_s = time.monotonic()
+        if self.unknown_since_s is None:
+            self.unknown_since_s = now_s
+        elif now_s - self.unknown_since_s > self.patience_s:
+            say(f"Slurm does not know {self.name}: slurmd is started anew")
+            self.supervisor.end_one("slurmd")
+            self.unknown_since_s, self.patience_s = None, 2 * self.patience_s
 
 
 def _leave(node: NodeName, supervisor: Supervisor, drain_s: int) -> None:

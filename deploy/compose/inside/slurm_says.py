@@ -37,10 +37,17 @@ def read_addresses(text: str) -> dict[str, str]:
     return {match[1]: match[2] for match in found if match}
 
 
-def forget(node: str) -> bool:
-    """Let Slurm end what it thinks runs on a node, and forget the node; returns whether it did."""
-    scontrol("update", f"nodename={node}", "state=down", "reason=its container is gone")
-    for _ in range(_FORGET_TRIES):
+def forget(node: str, address: str | None = None) -> bool:
+    """Let Slurm end what it thinks runs on a node, and forget the node; returns whether it did.
+
+    With an address, a node that has another one by now stays: its container has come back meanwhile.
+    """
+    for tried in range(_FORGET_TRIES):
+        known = addresses() if address is not None else None
+        if known is not None and known.get(node) != address:
+            return True
+        if not tried:
+            scontrol("update", f"nodename={node}", "state=down", "reason=its container is gone")
         if scontrol("delete", f"nodename={node}"):
             return True
         time.sleep(1.0)  # its jobs are completing

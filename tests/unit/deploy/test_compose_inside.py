@@ -19,9 +19,9 @@ from deploy.compose.inside import cgroups, keys, monitoring, ready
 from deploy.compose.inside.accounting import write_secret_conf
 from deploy.compose.inside.conf import cgroup_conf, gangd_toml, node_options, slurm_conf, slurmdbd_conf
 from deploy.compose.inside.naming import NodeName, find_name, wait_less_for_names
-from deploy.compose.inside.node import outdated
+from deploy.compose.inside.node import Address, outdated
 from deploy.compose.inside.settings import read_settings, to_environment
-from deploy.compose.inside.slurm_says import read_addresses
+from deploy.compose.inside.slurm_says import forget, read_addresses
 from deploy.compose.inside.supervise import Daemon, Supervisor
 from deploy.compose.inside.waiting import wait_for
 from foundation.errors import ClusterError, HostError, OsubError, UsageError
@@ -146,6 +146,39 @@ def test_slurm_forgets_who_had_the_address_before() -> None:
     assert outdated("c-node-4", "10.0.0.3", known) == ["c-node-2"]
     assert outdated("c-node-1", "10.0.0.3", known) == ["c-node-1", "c-node-2"]
     assert outdated("c-node-3", "10.0.0.4", known) == []
+
+
+def test_a_node_that_has_come_back_meanwhile_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = [{"c-node-1": "10.0.0.2"}, {"c-node-1": "10.0.0.9"}]
+    told: list[tuple[str, ...]] = []
+
+    def scontrol(*words: str) -> bool:
+        told.append(words)
+        return words[0] != "delete"
+
+    monkeypatch.setattr("deploy.compose.inside.slurm_says.addresses", lambda: known.pop(0))
+    monkeypatch.setattr("deploy.compose.inside.slurm_says.scontrol", scontrol)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    assert forget("c-node-1", "10.0.0.2")
+    assert [words[0] for words in told] == ["update", "delete"], "once, while it had the old address"
+    assert not known
+
+
+def test_slurmd_of_a_node_that_slurm_does_not_know_is_started_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, answer = [0.0], [None, {}, {}, {}, {"c-node-1": "10.0.0.2"}]
+    ended: list[str] = []
+    supervisor = Supervisor.__new__(Supervisor)
+    monkeypatch.setattr(Supervisor, "end_one", lambda _, name: ended.append(name))
+    monkeypatch.setattr("time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr("deploy.compose.inside.node.own_address", lambda: "10.0.0.2")
+    monkeypatch.setattr("deploy.compose.inside.node.addresses", lambda: answer.pop(0))
+    address = Address("c-node-1", supervisor)
+    for at_s, expected in ((0.0, 0), (100.0, 0), (130.0, 0), (170.0, 1), (180.0, 1), (400.0, 1)):
+        now_s[0] = at_s
+        address.look()
+        assert len(ended) == expected, at_s
+    assert address.told == "10.0.0.2"
+    assert not answer
 
 
 def test_addresses_are_read_from_what_slurm_prints() -> None:
