@@ -11,7 +11,6 @@ import sys
 import time
 from pathlib import Path
 
-import gangd
 from foundation.errors import HostError
 from gangd.guardian.guardian_watch import BEAT_NS
 from gangd.guardian.statefile import StateFile, Word
@@ -114,8 +113,8 @@ class Guardian:
 
 
 def _import_path() -> str:
-    """Return the folders that hold ``gangd`` and ``osub``: the guardian runs without site-packages."""
+    """Return the folders that hold ``gangd`` and ``foundation``: the guardian runs without site-packages."""
     from foundation import version
 
-    folders = {str(Path(module.__file__).parent.parent) for module in (gangd, version) if module.__file__}
+    folders = {str(Path(__file__).parents[2]), str(Path(version.__file__).parents[1])}
     return ":".join(sorted(folders))
