@@ -17,7 +17,7 @@ from foundation.slurm.apart.client import ApartSlurm
 from foundation.slurm.calling.conf_file import check_conf
 from foundation.slurm.hosts import expand_hosts
 from gangd.controller.controller_loop import ControllerLoop
-from gangd.controller.lead.standby import take_the_lead
+from gangd.controller.lead.takeover import take_the_lead
 from gangd.controller.site.controller_config import Config, load_config
 from gangd.controller.site.examine_slurm import examine
 from gangd.controller.site.sayings import policy_of

@@ -24,8 +24,8 @@ from gangd.controller.controller_metrics import ControllerMetrics, Told, census
 from gangd.controller.controller_status import Status, Vitals, describe
 from gangd.controller.intake import Intake
 from gangd.controller.lead.keeper import Keeper
+from gangd.controller.lead.takeover import ANNOUNCE_NS, Comeback
 from gangd.controller.nodes.beat_rounds import BeatRounds
-from gangd.controller.nodes.comeback import ANNOUNCE_NS, Comeback
 from gangd.controller.nodes.fanout import Fanout
 from gangd.controller.nodes.uplink import Uplink
 from gangd.controller.operators import Operators

@@ -1,6 +1,7 @@
 """What ``osub top`` shows: ``status.json`` in the state folder, written anew once a second.
 
-The structs here are the format; read them with ``read_status``.
+The structs here are the format; read them with ``read_status``. ``about`` leaves of a status what concerns
+one job: the job, who shares cores with it, and its nodes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from foundation.errors import InputError
+from foundation.errors import ClusterError, InputError
 from gangd.control.order_book import Survey
 from gangd.control.order_requests import MOST_TOLD, Order
 from gangd.controller.alarms import Raised
@@ -272,3 +273,29 @@ def _alarm(alarm: Raised, now_ns: int) -> AlarmStatus:
         for_s=(now_ns - alarm.since_ns) / 1e9,
         count=alarm.count,
     )
+
+
+def about(status: Status, job: int | None) -> Status:
+    """Return what concerns a job; all of it for None.
+
+    Raises
+    ------
+    ClusterError
+        The job shares no cores now, or does not run.
+    """
+    if job is None:
+        return status
+    own = next((one for one in status.jobs if one.job == job), None)
+    if own is None:
+        raise ClusterError(f"job {job} shares no cores now: it runs alone on them, waits, or is over")
+    return msgspec.structs.replace(
+        status,
+        jobs=[one for one in status.jobs if one.gang == own.gang or _meet(one, own)],
+        nodes=[node for node in status.nodes if node.node in own.cores],
+        jobs_left_out=0,
+    )
+
+
+def _meet(one: JobStatus, other: JobStatus) -> bool:
+    """Whether two jobs have a core in common."""
+    return any(set(cores) & set(other.cores.get(node, ())) for node, cores in one.cores.items())

@@ -6,17 +6,24 @@ probes overtake reports, and few reports are judged between two looks for probes
 
 Who cannot judge all that comes takes it off the socket nevertheless, and keeps little of each agent
 (``backlog``): what waits stays bounded, and of each node the newest counts.
+
+``Quota``: an agent has a few messages each second; who sends thousands has gone mad, or means harm. What is
+beyond is dropped before it is decoded, which costs a third. The library takes turns among connections, so
+others wait for one message of his at most.
+
+``Lines``: one agent has one connection, and a second one with its key that lives is worth an alarm. Every
+answer goes back over the connection on which the question came, so nobody gets what is another's; what is
+found here is that a key is in two hands. An agent that connects anew leaves its former connection behind;
+what was on the way over that one may still come for a while.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from gangd.controller.key_lines import Lines
 from gangd.controller.nodes.backlog import Backlog
 from gangd.controller.nodes.uplink import Times, Uplink
 from gangd.controller.orders import Orders
-from gangd.controller.quota import Quota
 from gangd.core import Alarm, CoreMap, GangScheduler, InvalidEvent, NodeReport
 from gangd.wire import Ping, UpMessage, WireError, decode_up
 from gangd.wire.sockets import ControllerSockets, Received
@@ -29,6 +36,15 @@ READ_AT_ONCE = 256
 BETWEEN_LOOKS = 32
 """Reports judged between two looks for probes: some 2 ms."""
 LONGEST_PROBE_BYTES = 256
+
+SECOND_NS = 1_000_000_000
+AT_ONCE = 5_000
+A_SECOND = 1_000
+_MOST_SENDERS = 20_000
+
+GHOST_NS = 5_000_000_000
+"""A connection that speaks so long after another has taken its place is alive."""
+_MOST_FORMER = 8
 
 
 class Intake:
@@ -160,3 +176,48 @@ class Intake:
             if isinstance(event, NodeReport) and event.slices:
                 self.heard.add(event.node)
             self._orders.tell(event)
+
+
+class Quota:
+    """A bucket for each sender, which fills with time and is emptied by messages."""
+
+    def __init__(self) -> None:
+        self._left: dict[object, tuple[float, int]] = {}
+
+    def takes(self, sender: object, now_ns: int) -> bool:
+        """Note a message; False if it is one too many."""
+        left, then_ns = self._left.get(sender, (AT_ONCE, now_ns))
+        left = min(AT_ONCE, left + A_SECOND * (now_ns - then_ns) / SECOND_NS)
+        self._left[sender] = (max(0.0, left - 1), now_ns)
+        if len(self._left) > _MOST_SENDERS:
+            self._forget(now_ns)
+        return left >= 1
+
+    def _forget(self, now_ns: int) -> None:
+        """Forget the senders whose buckets are full again."""
+        filled_ns = AT_ONCE * SECOND_NS // A_SECOND
+        self._left = {one: kept for one, kept in self._left.items() if now_ns - kept[1] < filled_ns}
+
+
+class Lines:
+    """The newest connection of each key, and the few before it."""
+
+    def __init__(self) -> None:
+        self._newest: dict[str, bytes] = {}
+        self._former: dict[str, dict[bytes, int]] = {}
+
+    def is_double(self, key: str, connection: bytes, now_ns: int) -> bool:
+        """Note that a key speaks over a connection; True if it speaks over two that both live."""
+        newest = self._newest.get(key)
+        if newest == connection:
+            return False
+        former = self._former.setdefault(key, {})
+        replaced_ns = former.get(connection)
+        if replaced_ns is not None:
+            return now_ns - replaced_ns >= GHOST_NS
+        self._newest[key] = connection
+        if newest is not None:
+            former[newest] = now_ns
+            if len(former) > _MOST_FORMER:
+                del former[next(iter(former))]
+        return False

@@ -50,7 +50,7 @@ class Orders:
     version_of
         The version of the protocol in which to speak to a node.
     held_back
-        Whether what nodes are to be told waits (``comeback``).
+        Whether what nodes are to be told waits (``takeover.Comeback``).
     ends_moved, ends_refused
         How many ends of jobs were moved, and Slurm refused to move.
     """

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from gangd.core.agents import Agents
 from gangd.core.jobs.gang import Gang
 from gangd.core.jobs.remembered import Remembered
-from gangd.core.jobs.wall_clock_limits import Limits
 from gangd.core.jobs.whereabouts import Place, Whereabouts
 from gangd.core.slices.conflicts import ConflictGraph
 from gangd.core.slices.rotation import Rotation
 from gangd.core.terms.cores import CoreSet
 from gangd.core.terms.scheduler_events import JobView
+from gangd.core.wall_clock_limits import Limits
 
 
 @dataclass(frozen=True, slots=True)

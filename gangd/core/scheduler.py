@@ -17,9 +17,7 @@ from gangd.core.agents import Agents
 from gangd.core.event_checks import check
 from gangd.core.jobs.gang import Gang
 from gangd.core.jobs.remembered import Remembered
-from gangd.core.jobs.wall_clock_limits import Limits, State
 from gangd.core.jobs.whereabouts import Launches, Place
-from gangd.core.lost_time_accounts import Accounts
 from gangd.core.population import Population
 from gangd.core.slices.conflicts import ConflictGraph
 from gangd.core.slices.group import Group
@@ -55,6 +53,7 @@ from gangd.core.terms.scheduler_events import (
 )
 from gangd.core.terms.states import GANG_TABLE, AgentInput, AgentState, GangInput, GangState, transition
 from gangd.core.terms.timebase import Timebase
+from gangd.core.wall_clock_limits import Accounts, Limits, State
 
 RULED_BY_DEMAND = frozenset({GangState.BUSY, GangState.IDLE, GangState.WAKING})
 ALWAYS = np.ones((1, 1), dtype=np.bool_)

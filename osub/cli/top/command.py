@@ -18,8 +18,7 @@ import typer
 from rich.live import Live
 
 from foundation.slurm import CommandSlurm
-from gangd.controller.about_job import about
-from gangd.controller.controller_status import read_status
+from gangd.controller.controller_status import about, read_status
 from osub.cli.terminal import Console
 from osub.cli.top.frame import Screen, frame
 from osub.live.gangd_state import find_gangd, pulse_of

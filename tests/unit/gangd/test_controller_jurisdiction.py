@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gangd.controller.key_lines import GHOST_NS, Lines
-from gangd.controller.nodes.jurisdiction import own_words
+from gangd.controller.intake import GHOST_NS, Lines
+from gangd.controller.nodes.uplink import own_words
 from gangd.core import Place
 from gangd.wire import Fault, FoundState, JobSample, Leak, Report, SliceReport
 from gangd.wire.wire_fields import printable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from foundation.errors import ClusterError
-from gangd.controller.about_job import about
+from gangd.controller.controller_status import about
 from tests.unit.osub.test_cli_top import status
 
 

@@ -1,6 +1,12 @@
 """Taking the lead: at once where there is one controller, else when the one that leads is gone.
 
-A standby has its sockets bound, so that agents are connected to it before they need it, and answers nothing.
+A standby has its sockets bound, so that agents are connected to it before they need it, and answers nothing
+(``take_the_lead``).
+
+When it begins, agents may go by the former controller's plan, up to their lease. A plan that is sent too
+early thaws what should go on: before Slurm has answered it names no job, and a gang runs freely while the
+agent of one of its nodes has not said hello. So plans are held back (``Comeback``) until Slurm has answered
+and all agents that the former had are back; for a lease at most, for by then nothing is held.
 """
 
 from __future__ import annotations
@@ -10,6 +16,7 @@ import os
 import select
 import signal
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import zmq
@@ -20,6 +27,7 @@ from foundation.trust import make_folder
 from gangd.controller.lead.keeper import Keeper
 from gangd.controller.lead.leadership import Candidate, Lead, LeadFile
 from gangd.controller.site.controller_config import MS, Config
+from gangd.core import AgentState
 from gangd.wire import WireError
 from gangd.wire.sockets import ControllerSockets
 
@@ -27,6 +35,9 @@ log = logging.getLogger("gangd")
 
 LOOKS = 10
 """A standby looks so many times in the time after which it takes over."""
+
+ANNOUNCE_NS = 50_000_000
+"""Announcements come so often meanwhile: agents that connect anew must hear one soon."""
 
 
 def take_the_lead(config: Config, sockets: ControllerSockets) -> Keeper | None:
@@ -123,3 +134,27 @@ def _taken(pipe: int) -> bytes:
         return os.read(pipe, 64)
     except BlockingIOError:
         return b""
+
+
+class Comeback:
+    """Decides when plans go out.
+
+    Parameters
+    ----------
+    nodes
+        Those whose agents the former controller had; none: nothing is waited for.
+    start_ns, lease_ns
+        When this controller began, and for how long agents hold jobs without a word.
+    """
+
+    def __init__(self, nodes: Iterable[str], start_ns: int, lease_ns: int) -> None:
+        self._missing = set(nodes)
+        self._until_ns = start_ns + lease_ns
+        self.waits = bool(self._missing)
+
+    def look(self, now_ns: int, looked: bool, state: Callable[[str], AgentState]) -> bool:
+        """Say whether plans are still held back."""
+        if self.waits:
+            self._missing = {node for node in self._missing if state(node) is not AgentState.JOINED}
+            self.waits = now_ns < self._until_ns and (bool(self._missing) or not looked)
+        return self.waits
