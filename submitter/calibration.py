@@ -20,7 +20,7 @@ from foundation.slurm import SlurmClient, SubmitRequest
 from submitter.follow import last_words, read_stamps
 from submitter.plan import RRBA, PlannedJob, Target, batch_script
 from workloads.rrba.calibration_kinds import Kind
-from workloads.rrba.steps.calibrations import Calibration, Key, store_calibration
+from workloads.rrba.steps.calibrations import Calibration, Key, refuse_unstorable, store_calibration
 from workloads.rrba.steps.step_plan import Line, Sample, fit_line, sample_lengths
 
 PILOT_STEPS = 12
@@ -186,7 +186,10 @@ def calibrate_kinds(
     ------
     HostError
         As ``fit_kind``.
+    InputError, OutputError
+        Nothing could be stored in the file; nothing is run.
     """
+    refuse_unstorable(path)
     sampled = [try_out(jobs, kind, sample_s) for kind in sorted(kinds)]
     for turn in range(1, rounds + 1):
         for number, one in enumerate(sampled, start=1):

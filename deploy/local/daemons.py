@@ -28,6 +28,8 @@ from foundation.slurm.reading.record_faults import SlurmUnreachableError
 
 _DEADLINE_S = 60.0
 _POLL_S = 0.02
+_SAYS_NOT_WHY = ("Unable to process configuration", "failed to initialize")
+"""Last words of daemons of Slurm, whose reason is the error before them."""
 
 
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,5 +143,8 @@ def last_words(layout: Layout, role: str) -> str:
             lines += [line for line in path.read_text(errors="replace").splitlines() if line.strip()]
     faults = [line for line in lines if "fatal" in line or "Error:" in line or "already in use" in line]
     last = (faults or lines or ["it logged nothing"])[-1].strip()
-    why = [line.partition("error: ")[2] for line in lines if "Parsing error" in line]
+    errors = [line.partition("error: ")[2] for line in lines if "error: " in line]
+    why = [error for error in errors if "Parsing error" in error]
+    if not why and any(words in last for words in _SAYS_NOT_WHY):
+        why = errors
     return f"{last} ({why[-1].strip()})" if why else last

@@ -132,6 +132,10 @@ def read_info(folder: Path) -> RunInfo:
         what = "it is a file" if folder.exists() else "there is no such folder"
         raise InputError(f"{folder} is not a RUN folder: {what}")
     try:
+        str(folder).encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{folder}: the name is no text (UTF-8); rename the folder") from error
+    try:
         data = path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"{folder} is not a RUN folder: it has no {INFO_NAME}") from None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foundation.errors import OutputError, UsageError
+from foundation.writable import refuse_unwritable
 from osub.api.run import Run
 from osub.api.trace import Trace
 from osub.api.words import PathText, as_path
@@ -197,9 +198,10 @@ def simulate(
 
 
 def _empty(target: Path) -> Path:
-    """Return the folder if nothing is in it yet; raises OutputError."""
+    """Return the folder if nothing is in it yet and a run can be written there; raises OutputError."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise OutputError(f"{target} exists already: choose another folder for the run")
+    refuse_unwritable(target)
     return target
 
 
@@ -288,12 +290,13 @@ def run_each(
     Raises
     ------
     OutputError
-        There is something in ``out``.
+        There is something in ``out``, or it cannot be written.
     OsubError
         As a simulation raises; those before it are kept.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise OutputError(f"{out} exists already: choose another folder for the runs")
+    refuse_unwritable(out)
     runs = []
     for at, number in enumerate(several, start=1):
         with step(number, at):

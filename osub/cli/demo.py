@@ -14,6 +14,7 @@ from rich.text import Text
 from analysis.comparison import error_tables
 from analysis.tables import metrics_tables
 from analysis.verdict.verdict_in_terminal import verdict_lines
+from foundation.writable import refuse_unwritable_folder
 from osub.cli.replay.watch import watch_replay
 from osub.cli.terminal import Console
 from osub.cli.trace.files import Lenient
@@ -44,6 +45,7 @@ def demo(
 
     Runs of an earlier demo in the same folder are replaced; nothing else in it is touched.
     """
+    refuse_unwritable_folder(out)
     console = Console(stderr=as_json)
     began = time.monotonic()
     found = demonstrate(

@@ -6,7 +6,9 @@ library) costs the others nothing.
 
 from __future__ import annotations
 
+import errno
 import importlib
+import io
 import os
 import sys
 
@@ -98,6 +100,10 @@ def root() -> None:
 
 def main() -> None:
     """Run the command line; exit code 2 for usage, 1 for any other error, 130 for Ctrl-C."""
+    for stream in (sys.stdout, sys.stderr):
+        # What a locale has no letters for, and names of files that are no text, are shown as ?.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     sys.exit(run(sys.argv[1:]))
 
 
@@ -105,6 +111,8 @@ def run(words: list[str]) -> int:
     """Run one command and return its exit code."""
     try:
         code = root.main(words, prog_name="osub", standalone_mode=False)
+        if sys.stdout is not None:  # closed by whoever called us
+            sys.stdout.flush()
     except OsubError as error:
         return _complain(str(error), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -119,11 +127,22 @@ def run(words: list[str]) -> int:
         return _complain("interrupted", 130)
     except BrokenPipeError:
         # Whoever read our output has gone (`osub ... | head`): nothing to say, and nobody to say it to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 0
+    except UnicodeEncodeError as error:
+        said = error.object[max(0, error.start - 40) : error.end + 40]
+        return _complain(f"{said!r} is no text: names must be UTF-8 here", 1)
     except OSError as error:
+        if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
+            _drop_output()
+            return _complain(f"cannot write: {error.strerror}", 1)
         return _complain(f"{error.filename or 'operating system'}: {error.strerror or error}", 1)
     return code if isinstance(code, int) else 0
+
+
+def _drop_output() -> None:
+    """Have what is still to be printed go nowhere, or Python would complain of it once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(message: str, code: int) -> int:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from foundation.errors import OutputError
+from foundation.writable import refuse_unwritable
 
 _INFO_NAME = "run.json"
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist already.")]
@@ -22,11 +23,12 @@ def clear_run(out: Path, force: bool, *, resumable: bool = False) -> None:
     Raises
     ------
     OutputError
-        There is a RUN that may not be replaced: nobody says so, or it is not finished, another process
-        writes it, or it cannot be removed.
+        No RUN can be written there. Or there is one that may not be replaced: nobody says so, or it is not
+        finished, another process writes it, or it cannot be removed.
     TrustError
         It is another user's.
     """
+    refuse_unwritable(out)
     if not force:
         if not resumable and (out / _INFO_NAME).exists():
             raise OutputError(
@@ -58,7 +60,7 @@ def check_free(out: Path | None, force: bool, *, makes_folder: bool = False) -> 
     Raises
     ------
     OutputError
-        There is such a file, or no folder for it.
+        There is such a file, no folder for it, or one that may not be written to.
     """
     if out is None:
         return
@@ -68,3 +70,4 @@ def check_free(out: Path | None, force: bool, *, makes_folder: bool = False) -> 
         raise OutputError(f"{out} exists already: choose another name, or add --force")
     if not makes_folder and not out.parent.is_dir():
         raise OutputError(f"cannot write {out}: there is no folder {out.parent}")
+    refuse_unwritable(out)

@@ -21,6 +21,7 @@ from analysis.tables import metrics_tables, told_apart
 from analysis.verdict import verdict_of
 from analysis.verdict.verdict_in_terminal import verdict_lines
 from foundation.records import load_run
+from foundation.units import counted
 from foundation.whole_file import write_whole
 from osub.cli.metric_options import Beta, Full, MostSpread, MostTaken, Page, WaitThreshold
 from osub.cli.out_file import Force, check_free
@@ -57,7 +58,7 @@ def report(
     options = MetricOptions(
         wait_threshold_s=wait_threshold, beta_s=beta, most_taken=most_taken, most_spread=most_spread
     )
-    with waiting(f"reading {len(runs)} runs"):
+    with waiting(f"reading {counted(len(runs), 'run')}"):
         loaded = told_apart([load_run(path) for path in runs])
         if html is None:
             metrics = [measure(run, options) for run in loaded]

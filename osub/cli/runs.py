@@ -16,7 +16,7 @@ from foundation.records.records_folder import INFO_NAME
 from foundation.records.runs_found import FoundRun, find_runs, remove_run
 from foundation.units import counted
 from osub.cli.application import application
-from osub.cli.terminal import Console
+from osub.cli.terminal import Console, ask_first
 from osub.cli.waiting import waiting
 
 app = application("RUN folders: list them, and remove them safely.")
@@ -68,7 +68,7 @@ def remove(
         if as_json:
             raise UsageError("--json asks nothing: add --yes")
         size = sum(one.size_bytes for run in runs for one in find_runs(run)) / 1e6
-        typer.confirm(f"Remove {counted(len(runs), 'run')} ({size:.1f} MB)?", abort=True, err=True)
+        ask_first(f"Remove {counted(len(runs), 'run')} ({size:.1f} MB)?", "nothing was removed")
     told = []
     for run in runs:
         left = remove_run(run, unfinished=force)

@@ -16,6 +16,8 @@ from rich.table import Table
 
 from foundation.errors import OsubError, UsageError
 from foundation.one_line import one_line
+from foundation.units import counted
+from foundation.writable import refuse_unwritable_folder
 from osub.cli.application import Group, application
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console, roughly
@@ -96,13 +98,14 @@ def run_command(
         raise UsageError("--workers, --dask and --slurm are three ways to run the points: say one")
     if slurm is None and cluster is not None:
         raise UsageError("--cluster says where --slurm JOBS run; say both")
-    check_free(html, force)
+    check_free(html, force, makes_folder=True)
+    refuse_unwritable_folder(out)
     asked = read_spec(spec)
     points = [point_of(parameters) for parameters in asked.combinations()]
-    store = Store(out)
+    store = Store(out, looking=dry_run)
     if dry_run:
         known = len(store.finished(points))
-        typer.echo(f"{len(points):,} points, {known:,} of them done; {len(points) - known:,} to run")
+        typer.echo(f"{counted(len(points), 'point')}, {known:,} of them done; {len(points) - known:,} to run")
         return
     team: Workers
     if slurm is not None:
@@ -159,6 +162,7 @@ def tune_command(
     as_json: AsJson = False,
 ) -> None:
     """Find the settings that make a goal smallest on a trace of your own, at no more harm than you allow."""
+    refuse_unwritable_folder(out)
     choices: dict[str, Sequence[str | int | float]] = {
         "multiplicity": _numbers("--multiplicity", multiplicity)
     }
@@ -227,7 +231,7 @@ def _tell(sweep: Sweep, out: Path, varied: Sequence[str], *, as_json: bool) -> N
         return
     console = Console()
     console.print(
-        f"{sweep.total:,} points: {sweep.known:,} known, {sweep.done:,} run in "
+        f"{counted(sweep.total, 'point')}: {sweep.known:,} known, {sweep.done:,} run in "
         f"{roughly(sweep.wall_s)}, {len(sweep.failures):,} failed. Table: {out / TABLE}",
         highlight=False,
         markup=False,

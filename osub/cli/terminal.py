@@ -7,9 +7,12 @@ from collections.abc import Iterable
 from typing import Any
 
 import rich.console
+import typer
 from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.status import Status
+
+from foundation.errors import OsubError
 
 PIPED_WIDTH = 1_000
 """Where nobody looks at the lines they are for another program, and none is broken."""
@@ -51,3 +54,22 @@ def roughly(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def ask_first(question: str, otherwise: str) -> None:
+    """Ask on standard error whether to go on.
+
+    Parameters
+    ----------
+    question
+        What is asked, to be answered with yes or no.
+    otherwise
+        What is said where it is no.
+
+    Raises
+    ------
+    OsubError
+        The answer is no; Ctrl-C is what it is everywhere.
+    """
+    if not typer.confirm(question, err=True):
+        raise OsubError(otherwise)

@@ -14,6 +14,7 @@ from foundation.one_line import one_line
 from foundation.slurm import SlurmClient
 from foundation.slurm.calling.run_command import Answer as CommandAnswer
 from foundation.slurm.calling.run_command import run_command
+from foundation.units import counted
 from osub.live.cluster import find_cluster
 from simulator.eviction import Choice, Solver
 from simulator.eviction.eviction_problem import MOST_LOSS, MOST_MINUTES
@@ -94,10 +95,13 @@ def look_and_answer(around: Surroundings, wanted: Wanted) -> Found:
 
 
 def _facts(wanted: Wanted, world: World, found: LiveAnswers) -> list[str]:
+    hold = "holds" if len(world.jobs) == 1 else "hold"
+    idle = f"{world.idle:,} more {'is' if world.idle == 1 else 'are'} idle"
     facts = [
         (
-            f"{len(world.jobs)} jobs that can be evicted hold {len(world.holders):,} nodes, {world.idle:,} "
-            f"more are idle. {max(0, wanted.free_nodes):,} of those held are to be free within "
+            f"{counted(len(world.jobs), 'job')} that can be evicted {hold} "
+            f"{counted(len(world.holders), 'node')}, {idle}. "
+            f"{max(0, wanted.free_nodes):,} of those held are to be free within "
             f"{wanted.deadline_min:g} min; loss in node-hours, times in minutes."
         ),
         *world.notes,
@@ -119,7 +123,7 @@ def eviction_of(
         environment["SLURM_CONF"] = str(around.conf)
 
     def run_outside(words: Sequence[str], timeout_s: float) -> CommandAnswer:
-        return run_command(words, None, environment, timeout_s, own_group=True)
+        return run_command(words, None, environment, timeout_s)
 
     return Eviction(
         client=around.client,
@@ -141,7 +145,7 @@ def check_freed(wanted: Wanted, world: World, eviction: Eviction | None) -> str 
         They have not let go of enough nodes.
     """
     if eviction is None:
-        raise ClusterError(f"nothing was done: {wanted.free_nodes} nodes cannot be free in time")
+        raise ClusterError(f"nothing was done: {counted(wanted.free_nodes, 'node')} cannot be free in time")
     specs = {one.order.spec for one in eviction.outcomes} - eviction.holding
     places = frozenset(place for place, running in enumerate(world.jobs) if running.spec in specs)
     freed = len(world.freed(places))

@@ -143,6 +143,8 @@ class Store:
     ----------
     folder
         A new one, an empty one, or that of an earlier sweep.
+    looking
+        Whether it is only looked at; then nothing is made.
 
     Raises
     ------
@@ -150,11 +152,13 @@ class Store:
         It holds something else, or cannot be written.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, looking: bool = False) -> None:
         self.folder = folder
         try:
             if folder.exists() and not (folder / MARK).exists() and any(folder.iterdir()):
                 raise OutputError(f"{folder} is not a sweep's: choose another --out")
+            if looking:
+                return
             (folder / _POINTS).mkdir(parents=True, exist_ok=True)
             (folder / MARK).touch()
         except OSError as error:

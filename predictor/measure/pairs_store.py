@@ -20,6 +20,7 @@ from analysis.claims.estimate import estimate
 from foundation.errors import InputError, OutputError, UsageError
 from foundation.one_line import one_line
 from foundation.version import VERSION
+from foundation.writable import refuse_unwritable_folder
 from predictor.dataset import (
     APPLICATIONS,
     COUNTERS,
@@ -67,6 +68,8 @@ class Store:
         It has measurements, and ``resume`` is not given; or they are of another host's processor.
     InputError
         What is there is no PAIRS folder.
+    OutputError
+        It cannot be written.
     """
 
     def __init__(
@@ -99,6 +102,7 @@ class Store:
             raise UsageError(
                 f"{self.folder} has measurements; add to them with --resume or name another folder"
             )
+        refuse_unwritable_folder(self.folder)
         if not has:
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from foundation.slurm import Job, JobSnapshot, JobState, Node, Partition
+from foundation.units import counted
 from simulator.eviction.eviction_problem import MOST_MINUTES, EvictableJob
 
 _S_PER_H, _S_PER_MIN = 3600.0, 60.0
@@ -201,11 +202,11 @@ def _notes(
 ) -> tuple[str, ...]:
     notes = []
     if leaving:
-        notes.append(f"{leaving} jobs are completing; their nodes become free without eviction.")
+        notes.append(f"Completing, so nodes become free without eviction: {counted(leaving, 'job')}.")
     if snapshot.unreadable:
-        notes.append(f"{len(snapshot.unreadable)} jobs cannot be read.")
+        notes.append(f"{counted(len(snapshot.unreadable), 'job')} cannot be read.")
     if partly_seen:
-        notes.append(f"{partly_seen} nodes do not count: jobs run there that cannot be seen or read.")
+        notes.append(f"Not counted, for jobs there cannot be seen or read: {counted(partly_seen, 'node')}.")
     gone = sorted((set(rules.known) | rules.keep) - set(by_spec))
     if gone:
         more = f" and {len(gone) - 5} more" if len(gone) > 5 else ""

@@ -63,6 +63,21 @@ def test_a_run_in_the_clusters_folder_outlives_it_and_a_failed_up(place: Path) -
     assert not (place / "c").exists()
 
 
+def test_a_key_that_slurm_does_not_know_is_named_and_nothing_of_the_try_stays(place: Path) -> None:
+    done = subprocess.run(
+        [*OSUB, "up", "--state", str(place / "c"), *WORDS, "--set", "Foo=bar"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "unrecognized key: Foo" in done.stderr
+    assert done.stderr.count("\n") == 1
+    again = subprocess.run([*OSUB, "down", "--state", str(place / "c")], capture_output=True, check=False)
+    assert again.returncode == 0
+    assert left_of(place / "c") == []
+
+
 def test_a_failed_up_keeps_its_logs_until_the_next_one(place: Path) -> None:
     cluster = LocalCluster(place / "c")
     with pytest.raises(ClusterError, match="ended at once"):

@@ -142,11 +142,11 @@ def iter_swf(path: Path, strict: bool = True) -> SwfReader:
 
 
 def trace_name(path: Path) -> str:
-    """Return the file's name without ``.swf``, ``.gz`` and ``.txt``."""
-    name = path.name
+    """Return the file's name without ``.swf``, ``.gz`` and ``.txt``; ``?`` for what is no text in it."""
+    whole = name = path.name.encode(errors="replace").decode()
     for ending in (".gz", ".txt", ".swf"):
         name = name.removesuffix(ending)
-    return name or path.name
+    return name or whole
 
 
 def read_swf(path: Path, strict: bool = True) -> SwfTrace:

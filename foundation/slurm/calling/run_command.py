@@ -64,12 +64,10 @@ def run_command(
     environment: Mapping[str, str],
     timeout_s: float,
     most_bytes: int = MOST_BYTES,
-    *,
-    own_group: bool = False,
 ) -> Answer:
     """Run one command to its end, for ``timeout_s`` seconds or ``most_bytes`` of output at most.
 
-    With ``own_group`` what it has started meanwhile is killed with it, if it has to be.
+    Ctrl-C at the terminal is ours and does not reach it. If it has to be killed, so is what it has started.
 
     Raises
     ------
@@ -86,7 +84,7 @@ def run_command(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=dict(environment),
-            process_group=0 if own_group else None,
+            process_group=0,
         )
     except FileNotFoundError as error:
         raise HostError(f"{words[0]} is not installed here; `osub doctor` says what is missing") from error
@@ -102,7 +100,7 @@ def run_command(
             answer = _communicate(process, told or b"", timeout_s, most_bytes)
             return answer
         finally:
-            if own_group and (answer is None or answer.returncode is None):
+            if answer is None or answer.returncode is None:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
             if process.poll() is None:

@@ -12,6 +12,7 @@ import typer
 
 from foundation.errors import UsageError
 from foundation.slurm import Receiver
+from foundation.units import counted
 from osub.cli.evict.answers_shown import show_answers, to_json
 from osub.cli.out_file import Force, check_free
 from simulator.eviction import Question, Solver, solve
@@ -104,7 +105,7 @@ def evict(
     no such checkpoint. Checkpoints are written one after another. With --cluster or --live the jobs are those
     that run now, and --execute evicts them.
     """
-    check_free(html, force)
+    check_free(html, force, makes_folder=True)
     if jobs is not None:
         given = _given(
             {
@@ -208,7 +209,8 @@ def _answer_table(
 ) -> None:
     answers = solve(question, solver, skip=skip, limit_s=limit_s, every_deadline=bool(all_deadlines or html))
     fact = (
-        f"{jobs.name}: {len(question.jobs)} jobs on {sum(job.nodes for job in question.jobs):,} nodes, "
+        f"{jobs.name}: {counted(len(question.jobs), 'job')} on "
+        f"{counted(sum(job.nodes for job in question.jobs), 'node')}, "
         f"of which {max(0, question.need):,} are to be free within {question.deadline_min:g} min. Solver: "
         f"{solver}; loss in node-hours, times in minutes."
     )

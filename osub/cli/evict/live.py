@@ -15,9 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from foundation.errors import UsageError
+from foundation.units import counted
 from osub.cli.evict.answers_shown import facts_of, show_answers
 from osub.cli.interrupts import ended_as_by_ctrl_c
-from osub.cli.terminal import Console
+from osub.cli.terminal import Console, ask_first
 from osub.live.evicting import (
     Found,
     Wanted,
@@ -99,7 +100,8 @@ def _ask(found: Found) -> None:
         return
     often = Counter(order.fate for order in found.orders)
     told = ", ".join(f"{often[fate]} {fate}" for fate in Fate if often[fate])
-    typer.confirm(f"Evict {len(found.orders)} jobs of {found.owners()} users ({told})?", abort=True, err=True)
+    jobs, users = counted(len(found.orders), "job"), counted(found.owners(), "user")
+    ask_first(f"Evict {jobs} of {users} ({told})?", "nothing was evicted")
 
 
 def _json(found: Found, shown: Sequence[Answer], ways: Ways, eviction: Eviction | None) -> str:

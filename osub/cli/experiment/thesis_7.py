@@ -12,6 +12,7 @@ import typer
 
 from analysis.claims.claims_table import claims_table, tally
 from foundation.units import seconds_of
+from foundation.writable import refuse_unwritable_folder
 from osub.cli.experiment.show import note, progress, show_table
 from osub.cli.interrupts import ended_as_by_ctrl_c
 from osub.cli.out_file import check_free
@@ -88,6 +89,7 @@ def thesis_7(
     from osub.physical.study import Asked, PhysicalStudy, cached_log
 
     check_free(html, force, makes_folder=True)
+    refuse_unwritable_folder(out)
 
     def say(text: str) -> None:
         if not as_json:

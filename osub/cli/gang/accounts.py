@@ -14,6 +14,7 @@ from rich.text import Text
 
 from foundation.errors import UsageError
 from foundation.one_line import one_line
+from foundation.units import counted
 from gangd.controller.controller_status import read_status
 from gangd.controller.slice_record.cpu_hours import Hours, hours_by_job, summed
 from gangd.controller.slice_record.slicelog import read_rows
@@ -94,4 +95,4 @@ def _show(by: By, sums: Sequence[Hours], unknown: int) -> None:
         )
     console.print(table)
     if unknown:
-        console.print(f"and {unknown} jobs of which the record does not say whose they are")
+        console.print(f"and {counted(unknown, 'job')} of which the record does not say whose they are")

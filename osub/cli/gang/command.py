@@ -15,6 +15,7 @@ import typer
 
 from foundation.errors import ClusterError, UsageError
 from foundation.slurm.hosts import expand_hosts
+from foundation.units import counted
 from gangd.control.order_requests import Request, Target, Verb
 from gangd.control.order_socket import ask
 from gangd.controller.controller_status import Status, read_status
@@ -117,10 +118,10 @@ def _show(status: Status) -> None:
     if complaint is not None:
         console.print(complaint, markup=False, highlight=False)
     free = sum(job.ordered is not None for job in status.jobs)
-    told = f"{status.shared_jobs} jobs on shared cores, {free} of them let run by orders"
+    told = f"{counted(status.shared_jobs, 'job')} on shared cores, {free} of them let run by orders"
     lines = [told, *map(told_order, status.orders)]
     if status.orders_left_out:
-        lines.append(f"and {status.orders_left_out} more orders")
+        lines.append(f"and {counted(status.orders_left_out, 'more order')}")
     if not status.orders:
         lines.append("no order stands")
     for line in lines:

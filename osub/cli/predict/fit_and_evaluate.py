@@ -63,7 +63,7 @@ def evaluate(
     force: Force = False,
 ) -> None:
     """Judge models on applications that they have not seen, beside simple rules."""
-    check_free(html, force)
+    check_free(html, force, makes_folder=True)
     needs_learning()
     from predictor.model.judged import judge
     from predictor.model.judges_page import write_page

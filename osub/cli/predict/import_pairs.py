@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from foundation.errors import OutputError
+from foundation.writable import refuse_unwritable_folder
 from osub.cli.out_file import Force
 from osub.cli.terminal import Console
 from predictor.dataset import write_pairs
@@ -32,6 +33,7 @@ def import_(
     """Make PAIRS of what others measured; `osub predict evaluate --data PAIRS` judges it by itself."""
     if (out / "about.json").exists() and not force:
         raise OutputError(f"{out} has measured pairs already; give --force, or another folder")
+    refuse_unwritable_folder(out)
     del form  # there is one
     pairs, notes = read_dcslab(source)
     write_pairs(out, pairs)

@@ -20,6 +20,7 @@ from foundation.errors import ClusterError, InputError, UsageError
 from foundation.slurm import CommandSlurm
 from foundation.slurm.calling.sbatch_options import check_options
 from foundation.units import counted
+from foundation.writable import refuse_unwritable
 from osub.cli.out_file import Force, clear_run
 from osub.cli.replay.watch import watch_replay
 from osub.cli.trace.files import Lenient
@@ -138,6 +139,8 @@ def replay(
     """
     if resume:
         _check_resumed(out, dry_run=dry_run, force=force)
+    elif not dry_run:
+        refuse_unwritable(out)
     options = check_options(sbatch_option or ())
     _check_numbers(
         {"--start": start, "--length": length, "--speedup": speedup, "--patience": patience, "--fit": fit}

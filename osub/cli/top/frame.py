@@ -117,7 +117,7 @@ def _head(status: Status, pulse: Pulse) -> list[Text]:
     if status.dry_run:
         lines.append(_line("Dry run: nothing is held", "bold black on yellow"))
     facts = Text(overflow="ellipsis", no_wrap=True)
-    facts.append(f"{status.running_jobs} jobs, {status.shared_jobs} on shared cores; status ")
+    facts.append(f"{counted(status.running_jobs, 'job')}, {status.shared_jobs} on shared cores; status ")
     facts.append(f"{_duration(pulse.age_s)} old", "bold red" if pulse.is_stale else "")
     facts.append("; ")
     facts.append(*_slurm(status.slurm_age_s, pulse.age_s))
@@ -164,9 +164,9 @@ def _orders(status: Status) -> list[Text]:
     weights = len(status.orders) - len(stops)
     rest = len(stops) - len(shown) + status.orders_left_out
     if weights:
-        lines.append(_line(f"* {weights} weights ordered (osub gang status)", "magenta"))
+        lines.append(_line(f"* {counted(weights, 'weight')} ordered (osub gang status)", "magenta"))
     if rest:
-        lines.append(_line(f"* and {rest} more orders (osub gang status)", "magenta"))
+        lines.append(_line(f"* and {counted(rest, 'more order')} (osub gang status)", "magenta"))
     return lines
 
 
@@ -176,9 +176,9 @@ def told_order(order: OrderStatus) -> str:
     if order.weight is not None:
         most = " at most" if order.what == "own weight" else ""
         return f"{order.target}: weight {order.weight:g}{most} ({since})"
-    told = (
-        f"{order.target} is {'paused' if order.what == 'pause' else 'drained'}: {order.jobs} jobs run freely"
-    )
+    stop = "paused" if order.what == "pause" else "drained"
+    run = "runs" if order.jobs == 1 else "run"
+    told = f"{order.target} is {stop}: {counted(order.jobs, 'job')} {run} freely"
     if order.left is not None:
         told += (
             f", {order.left} from before still take turns" if order.left else ", none takes turns any more"

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from foundation.errors import UsageError
+from foundation.units import counted
+from foundation.writable import refuse_unwritable
 from osub.cli.trace.files import AsJson, Force, Lenient, check_free, print_json, working
 from osub.live.system_named import size_named
 from workloads.exchange.exported import Export, export_run, export_trace
@@ -58,6 +60,7 @@ def export(
     if form is ExchangeForm.ELASTISIM:
         if force:
             raise UsageError("--force: a folder is not replaced; choose another --out")
+        refuse_unwritable(out)
     else:
         check_free(out, force)
     if platform is not None:
@@ -82,7 +85,7 @@ def export(
         return
     if done.left.reasons:
         typer.echo(f"osub: left out of {source}: {done.left.line()}", err=True)
-    typer.echo(f"{out}: {done.jobs:,} jobs")
+    typer.echo(f"{out}: {counted(done.jobs, 'job')}")
 
 
 def _check_options(

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from foundation.errors import UsageError
+from foundation.units import counted
+from foundation.writable import refuse_unwritable
 from osub.cli.trace.export import Format, Hosts
 from osub.cli.trace.files import AsJson, Force, Lenient, check_free, print_json, working
 from osub.live.system_named import size_named
@@ -57,6 +59,7 @@ def import_workload(
         raise UsageError("--models and --sizes are for --format elastisim")
     if form is ExchangeForm.EVALYS and force:
         raise UsageError("--force: a RUN is not replaced; choose another --out")
+    refuse_unwritable(out)
     if form is not ExchangeForm.EVALYS:
         check_free(out, force)
         check_free(sizes, force)
@@ -78,4 +81,4 @@ def import_workload(
         )
     for note in done.notes:
         typer.echo(note)
-    typer.echo(f"{out}: {done.jobs:,} jobs for {done.system}")
+    typer.echo(f"{out}: {counted(done.jobs, 'job')} for {done.system}")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from foundation.errors import UsageError
+from foundation.units import counted
 from osub.cli.trace.files import AsJson, Force, Lenient, OutFile, check_free, deliver, load, print_json
 from workloads.trace.transforms import Align, merge_traces
 
@@ -40,4 +41,4 @@ def merge(
     if as_json:
         print_json({"trace": str(out), "jobs": len(merged.jobs), "notes": [merged.header.notes[-1]]})
         return
-    typer.echo(f"{out}: {len(merged.jobs):,} jobs of {len(traces)} traces")
+    typer.echo(f"{out}: {counted(len(merged.jobs), 'job')} of {len(traces)} traces")

@@ -196,6 +196,7 @@ def test_a_question_is_answered_before_anything_is_done(
 
     monkeypatch.setattr(sys, "stdin", Typed(answer))
     code, _, err = evict("--execute")
-    assert "Evict 1 jobs of 1 users (1 kill)?" in err
+    assert "Evict 1 job of 1 user (1 kill)?" in err
     assert states(slurm).count(JobState.RUNNING) == left
-    assert code == (130 if left == 3 else 0)
+    assert code == (1 if left == 3 else 0)
+    assert ("osub: nothing was evicted" in err) is (left == 3)

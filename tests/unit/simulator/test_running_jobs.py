@@ -124,7 +124,7 @@ def test_jobs_in_between_are_left_alone(state: JobState) -> None:
 def test_completing_jobs_leave_by_themselves() -> None:
     found = world([job(1, "a", state=JobState.COMPLETING), job(2, "a")])
     assert specs(found) == ["2"]
-    assert "1 jobs are completing" in found.notes[0]
+    assert "without eviction: 1 job." in found.notes[0]
 
 
 def test_nodes_that_take_no_jobs_or_are_elsewhere_do_not_count() -> None:
@@ -151,7 +151,7 @@ def test_a_heterogeneous_job_is_one_and_a_task_of_an_array_is_itself() -> None:
 
 def test_jobs_that_cannot_be_read_are_told() -> None:
     snapshot = JobSnapshot((job(1, "a"),), (UnreadableJob(2, "odd"),))
-    assert "1 jobs cannot be read" in look(snapshot, NODES, [partition("main", "a")], NOW, Rules()).notes[0]
+    assert "1 job cannot be read" in look(snapshot, NODES, [partition("main", "a")], NOW, Rules()).notes[0]
 
 
 def test_nodes_with_jobs_that_cannot_be_seen_neither_count_nor_are_idle() -> None:
@@ -161,7 +161,7 @@ def test_nodes_with_jobs_that_cannot_be_seen_neither_count_nor_are_idle() -> Non
     ]
     found = world([job(1, "a"), job(2, "b", cores=2)], nodes=nodes)
     assert (set(found.holders), found.idle, specs(found)) == ({"a"}, 1, ["1"])
-    assert found.notes == ("2 nodes do not count: jobs run there that cannot be seen or read.",)
+    assert found.notes == ("Not counted, for jobs there cannot be seen or read: 2 nodes.",)
     threaded = [replace(nodes[0], threads_per_core=2, cpus_allocated=8)]
     assert set(world([job(1, "a")], nodes=threaded).holders) == {"a"}
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from foundation.errors import InputError, OutputError
 from foundation.whole_file import write_whole
+from foundation.writable import refuse_unwritable
 from workloads.rrba.cuts.slabs import Grid
 
 SCHEMA = 1
@@ -141,6 +142,12 @@ def store_calibration(path: Path, calibration: Calibration) -> None:
         write_whole(path, msgspec.json.format(content, indent=1).decode() + "\n", mode=0o644)
     finally:
         os.close(descriptor)
+
+
+def refuse_unstorable(path: Path) -> None:
+    """Fail if ``store_calibration`` could not put anything into ``path``; raises as it does."""
+    _stored(path)
+    refuse_unwritable(path)
 
 
 def _stored(path: Path) -> list[Calibration]:

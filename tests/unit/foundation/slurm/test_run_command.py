@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from foundation.errors import HostError, UsageError
@@ -112,3 +115,24 @@ def test_a_job_gets_its_own_environment_and_what_it_takes_to_find_slurm() -> Non
 @pytest.mark.parametrize("name", ["SLURMX", "MY_SLURM_X", "SQUEUE", "SRUNNER_X"])
 def test_what_only_looks_like_slurms_is_left(name: str) -> None:
     assert name in command_environment({name: "1"}, None)
+
+
+def test_ctrl_c_at_our_terminal_does_not_reach_a_command() -> None:
+    program = """
+import os, signal, threading
+from foundation.slurm.calling.run_command import run_command
+signal.signal(signal.SIGINT, lambda *_: None)
+threading.Timer(0.3, os.killpg, (0, signal.SIGINT)).start()
+answer = run_command(["sh", "-c", "sleep 1; echo whole"], None, {"PATH": "/bin:/usr/bin"}, 30.0)
+print(answer.returncode, answer.stdout, end="")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, start_new_session=True
+    )
+    assert (done.stdout, done.stderr) == ("0 whole\n", "")
+
+
+def test_what_a_killed_command_has_started_is_killed_with_it() -> None:
+    mark = f"3{os.getpid() % 10_000:04}.5"
+    assert run_command(["sh", "-c", f"sleep {mark} & sleep {mark}"], None, PATH, 0.3).returncode is None
+    assert not [one for one in psutil.process_iter(["cmdline"]) if mark in (one.info["cmdline"] or ())]
