@@ -220,6 +220,8 @@ class Replay:
             asker.start()
             try:
                 if not self._until_over(submissions, submitter, poll, asker, watch, look):
+                    submitter.stop()
+                    self._drain(submissions)  # what it has submitted meanwhile counts, too
                     self._writer.event("detached", unsubmitted=len(self.plan.jobs) - len(known))
                     return False
             finally:
