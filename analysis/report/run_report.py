@@ -60,7 +60,7 @@ def page_of(subjects: Sequence[Subject], first: Sequence[Section] = ()) -> Page:
     verdict = verdict_of([subject.run for subject in subjects], metrics[0].options)
     real = [run.label for run in measured if not run.simulated]
     simulated = len(measured) - len(real)
-    labels = ", ".join(real or [run.label for run in measured])
+    labels = " \N{MIDDLE DOT} ".join(real or [run.label for run in measured])  # commas are in labels, too
     counts = counted(len(subjects), "run")
     if real and simulated:
         counts += f", {simulated} of them simulated"

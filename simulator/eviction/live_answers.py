@@ -47,8 +47,8 @@ def answer_world(
     most = len(world.holders)
     if need > most:
         raise UsageError(
-            f"{need} nodes cannot be freed: the {len(world.jobs)} jobs that can be evicted hold {most}, and "
-            f"{world.idle} more are idle"
+            f"{need} nodes cannot be freed: the {len(world.jobs)} jobs that can be evicted hold {most}; "
+            f"besides, {world.idle} are idle already"
         )
     jobs = [running.job for running in world.jobs]
     question = Question(jobs=jobs, need=need, deadline_min=deadline_min, step_min=step_min)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -121,7 +122,7 @@ def up(
     if as_json:
         typer.echo(json.dumps(_facts(status_now)))
     else:
-        typer.echo(f"{shape.system} is up: export SLURM_CONF={cluster.conf}")
+        typer.echo(f"{shape.system} is up: export {shlex.quote(f'SLURM_CONF={cluster.conf}')}")
 
 
 @app.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -287,11 +288,12 @@ def _tell(
         typer.echo(json.dumps(outcome | {"reasons": reasons, "remark": session.remark}))
     elif is_finished:
         counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-        told = f"`osub report {out} --html report.html` draws the run"
+        told = f"`osub report {shlex.quote(str(out))} --html report.html` draws the run"
         typer.echo(f"{counted(jobs, 'job')} in {out} ({counts}); {told}")
     else:
-        again = f"--cluster {cluster} " if cluster else ""
-        typer.echo(f"detached; `osub replay {trace} {again}--out {out} --resume` goes on")
+        named = ["--cluster", str(cluster)] if cluster else []
+        again = shlex.join(["osub", "replay", str(trace), *named, "--out", str(out), "--resume"])
+        typer.echo(f"detached; `{again}` goes on")
     failure = session.failure()
     if failure is not None:
         typer.echo(f"osub: {states['FAILED']} of {jobs} jobs FAILED, such as {failure}", err=True)

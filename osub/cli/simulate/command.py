@@ -6,6 +6,7 @@ The simulator is imported when the command runs: the compiler behind it takes a 
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -270,4 +271,4 @@ def _tell(figures: dict[str, Any], system: str, out: Path) -> None:
         print(f"S_OSub: mean {figures['slowdown_osub_mean']:.2f}, largest {figures['slowdown_osub_max']:.2f}")
     print(f"makespan: {duration(figures['makespan_s'])}")
     print(f"engine: {figures['engine_cpu_s']:.3f} s of CPU for {figures['events']} events")
-    print(f"the run is in {out}; `osub report {out} --html report.html` draws it")
+    print(f"the run is in {out}; `{shlex.join(['osub', 'report', str(out)])} --html report.html` draws it")

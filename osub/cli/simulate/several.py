@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -86,5 +87,5 @@ def simulate_several(
         console.print(line)
     for table in metrics_tables(metrics, console.width, short=True):
         console.print(table)
-    folders = " ".join(str(run.path) for run in runs)
+    folders = shlex.join(str(run.path) for run in runs)
     typer.echo(f"the runs are in {out}; `osub compare {folders} --html compare.html` draws them")

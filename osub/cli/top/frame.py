@@ -24,6 +24,8 @@ from osub.live.queue import Queue, Told
 SLURM_LATE_S = 5.0
 WIDE = 180
 ROOMY = 88
+BOUNDLESS = 500
+"""So wide is no terminal, but a pipe: nothing is put side by side or filled up with blanks."""
 MOST_ALARMS = 5
 MOST_WAITING = 8
 """Of the jobs that wait so many are named."""
@@ -79,7 +81,7 @@ def frame(
     """
     head = [*_head(status, pulse), *_waiting(queue, now_s), *_alarms(status.alarms), *_orders(status)]
     rest = None if screen.height is None else max(0, screen.height - len(head))
-    if screen.width >= WIDE:
+    if WIDE <= screen.width < BOUNDLESS:
         half = (screen.width - 2) // 2
         both = Table.grid(padding=(0, 1), expand=True)
         both.add_column(width=half, no_wrap=True)
@@ -201,7 +203,7 @@ def _nodes(status: Status, screen: Screen) -> Table:
         status.nodes, key=lambda node: (node.agent == AgentState.JOINED, node.node not in on_node)
     )
     rows = [(node, on_node.get(node.node, ())) for node in _fitting(ordered, screen.height)]
-    return _table(columns, rows, len(ordered) - len(rows), "nodes")
+    return _table(columns, rows, len(ordered) - len(rows), "nodes", fills=screen.width < BOUNDLESS)
 
 
 def _cores(node: NodeStatus, jobs: Iterable[JobStatus]) -> Text:
@@ -248,7 +250,8 @@ def _jobs(status: Status, screen: Screen, queue: Queue | None, now_s: float) -> 
     shown = _fitting(status.jobs, screen.height, more=bool(left_out))
     running = {} if queue is None else queue.running
     rows = [(job, running.get(job.job), now_s) for job in shown]
-    return _table(columns, rows, len(status.jobs) - len(shown) + left_out, "jobs")
+    rest = len(status.jobs) - len(shown) + left_out
+    return _table(columns, rows, rest, "jobs", fills=screen.width < BOUNDLESS)
 
 
 def _elapsed(at: JobRow) -> Text:
@@ -273,9 +276,9 @@ def _fitting(rows: Sequence[T], height: int | None, *, more: bool = False) -> Se
     return rows[: max(0, height - 2)]
 
 
-def _table(columns: Sequence[Column[T]], rows: Iterable[T], rest: int, what: str) -> Table:
-    """Return a table of one line a row, and below it how many more there are."""
-    table = Table(box=None, padding=(0, 1), pad_edge=False, expand=True, header_style="reverse")
+def _table(columns: Sequence[Column[T]], rows: Iterable[T], rest: int, what: str, *, fills: bool) -> Table:
+    """Return a table of one line a row, and below it how many more there are; ``fills``: the whole width."""
+    table = Table(box=None, padding=(0, 1), pad_edge=False, expand=fills, header_style="reverse")
     for column in columns:
         last = column is columns[-1]
         table.add_column(

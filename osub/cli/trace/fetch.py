@@ -70,7 +70,7 @@ def _list(folder: Path, archive: str, as_json: bool) -> None:
         ]
         print_json({"cache": str(folder), "logs": logs})
         return
-    table = Table(title=f"Parallel Workloads Archive, {archive}", title_justify="left")
+    table = Table()
     table.add_column("name", no_wrap=True)
     table.add_column("page")
     table.add_column("sha256")
@@ -79,5 +79,6 @@ def _list(folder: Path, archive: str, as_json: bool) -> None:
         cached = "yes" if (folder / log.file).exists() else ""
         table.add_row(log.name, log.folder, "known" if log.sha256 else "", cached)
     console = Console()
+    console.print(f"Parallel Workloads Archive, {archive}", markup=False, highlight=False, soft_wrap=True)
     console.print(table)
     console.print(f"Cache: {folder}", markup=False, highlight=False, soft_wrap=True)

@@ -232,3 +232,10 @@ def test_a_torn_status_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture
     (tmp_path / "status.json").write_bytes(b"{")
     assert run(["top", "--gangd", str(tmp_path)]) == 1
     assert "not the status of a gangd of this version" in capsys.readouterr().err
+
+
+def test_what_goes_to_a_pipe_has_no_blanks_but_between_columns() -> None:
+    lines = drawn(status(), Screen(1000))
+    tables = [line for line in lines if line.startswith(("node", "job")) or "a1" in line]
+    assert len(tables) > 2
+    assert max(len(line.rstrip()) for line in tables) < 200

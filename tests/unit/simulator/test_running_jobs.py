@@ -175,7 +175,7 @@ def test_jobs_that_share_a_node_go_together() -> None:
 
 
 def test_more_nodes_than_eviction_can_free_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"3 nodes .* hold 2, and 6 more are idle"):
+    with pytest.raises(UsageError, match=r"3 nodes .* hold 2; besides, 6 are idle already"):
         answer_world(world([job(1, "a", cores=2), job(2, "ab", cores=2)]), 3, 5)
 
 
