@@ -40,6 +40,7 @@ ALONE = {
     "waiting": "a line on a terminal",
     "working": "a spinner",
     "_ask": "a question at a terminal",
+    "_drop_output": "the standard output",
     "_follow": "a replay with its bar",
     "_watch": "a replay with its bar",
     "_command": "makes commands of one shape",
