@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from simulator.policies.interface.policy_events import Arrived, Begun, Event, Left, NodeDown, NodeState, Timer
 from simulator.policies.interface.policy_rule import Desk, Preemption
 from simulator.world.simulated_job import Job, Life, Sizes
-from tests.property.simulator.reference_lives import Outage
+from tests.property.simulator.reference_life import Outage
 
 
 @dataclass(frozen=True)
