@@ -127,6 +127,6 @@ def test_a_reload_takes_settings_and_the_daemon_stays(cluster: MachineCluster) -
 
 def test_after_stop_nothing_runs_and_nothing_is_left(cluster: MachineCluster) -> None:
     cluster.machine.must("systemctl stop gang-agent gangd", 120)
-    assert cluster.machine.run("pgrep -f 'gangd[.]agent[.]main'").code != 0
+    cluster.machine.until("! pgrep -f 'gangd[.]agent[.]main run'", SLOW_S, "no agent runs")
     assert cluster.machine.must("systemctl is-failed gangd gang-agent || true").split() == ["inactive"] * 2
     cluster.machine.must("systemctl start gangd gang-agent", 120)
