@@ -77,10 +77,11 @@ def _waits(results: Results, workload: str) -> Iterator[str]:
         for value in (longest_wait("interactive"), Outcome.waited)
     )
     if waits[0] and (waits[1] or waits[2]):
+        alone, naive, gangd = (f"{mean_text(of)} s" if of else "not known" for of in waits)
         yield (
-            f"{NAMES[workload].capitalize()}: of the interactive jobs {share_text(shares[0])} wait with M=1, "
-            f"{share_text(shares[1])} with M=2 naive, {share_text(shares[2])} under gangd; the longest wait "
-            f"is {', '.join(mean_text(of) for of in waits)} s."
+            f"{NAMES[workload].capitalize()}: the longest wait of an interactive job is {alone} with M=1, "
+            f"{naive} with M=2 naive, {gangd} under gangd; of these "
+            f"jobs {', '.join(map(share_text, shares))} wait at all."
         )
 
 

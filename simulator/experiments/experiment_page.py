@@ -47,6 +47,7 @@ def write_page(
     OutputError
         The file cannot be written.
     """
+    spoken = _spoken(facts)
     drawn = [Block(name, "", chart=Chart(_arranged(figure), "")) for name, figure in figures]
     sections = [
         Section("picture", "Picture", drawn[:1]),
@@ -57,8 +58,8 @@ def write_page(
     ]
     page = Page(
         title=title,
-        subtitle=" · ".join(facts[:1]),
-        verdict=[*_verdict(claims, tables), *map(_evidence, filter(_is_evidence, facts))],
+        subtitle="" if spoken else " · ".join(facts[:1]),
+        verdict=[*spoken, *_verdict(claims, tables)],
         sections=[section for section in sections if section.blocks],
     )
     write_framed(path, page)
@@ -83,13 +84,23 @@ def _verdict(claims: Sequence[Row], tables: Sequence[ExperimentTable]) -> list[T
     return told
 
 
-def _is_evidence(fact: str) -> bool:
-    return fact.startswith(_EVIDENCE)
+def _spoken(facts: Sequence[str]) -> list[Told]:
+    """Return what came of a study in its own sentences and what they stand on; nothing if it has none.
+
+    A reader must know both before the claims, whose numbers mean something to few.
+    """
+    ends = [at for at, fact in enumerate(facts) if fact.startswith(_EVIDENCE)]
+    if not ends:
+        return []
+    evidence = facts[ends[0]].removeprefix(_EVIDENCE).strip()
+    told = [_sentence(fact) for fact in facts[: ends[0]]]
+    return [*told, Told(_EVIDENCE, evidence, "unclear")]
 
 
-def _evidence(fact: str) -> Told:
-    """Return what the verdict stands on beside it: a reader must know it before the claims."""
-    return Told(_EVIDENCE, fact.removeprefix(_EVIDENCE).strip(), "unclear")
+def _sentence(fact: str) -> Told:
+    """Return a fact; what stands before a colon is its heading."""
+    head, colon, rest = fact.partition(": ")
+    return Told(f"{head}:", rest) if colon and len(head) < 20 else Told("", fact)
 
 
 def _table(table: ExperimentTable) -> Block:
