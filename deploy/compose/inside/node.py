@@ -17,7 +17,7 @@ from deploy.compose.inside.conf import node_options
 from deploy.compose.inside.munged import start_munged
 from deploy.compose.inside.naming import NodeName, own_address, own_name
 from deploy.compose.inside.settings import AGENT_METRICS_PORT, Settings
-from deploy.compose.inside.slurm_says import PATIENT_S, addresses, forget, has_jobs, scontrol
+from deploy.compose.inside.slurm_says import PATIENT_S, addresses, forget, has_jobs, is_drained_for, scontrol
 from deploy.compose.inside.supervise import Daemon, Supervisor
 from deploy.compose.inside.waiting import answers, say, wait_for
 from deploy.shape import Gang
@@ -25,6 +25,8 @@ from foundation.errors import ClusterError
 
 NAME_FILE = Path("/run/osub/node")
 _SLURM_CONF = Path("/etc/slurm/slurm.conf")
+_LEAVES = "its container stops"
+"""Why a node that leaves in order is drained."""
 _LOOK_EVERY_S = 5.0
 _UNKNOWN_S = 60.0
 """A node that Slurm has not heard of for so long, although it answers, is told to it anew."""
@@ -87,19 +89,20 @@ def _pin(number: int, cores: int) -> None:
     os.sched_setaffinity(0, own)
 
 
-def outdated(name: str, address: str | None, known: Mapping[str, str]) -> list[str]:
+def outdated(name: str, address: str | None, known: Mapping[str, str], *, has_left: bool) -> list[str]:
     """Return the nodes that Slurm should forget when a container joins.
 
-    That of an earlier container with this name and another address, and those of containers that are gone and
-    whose address is this one's now: Slurm would send it their jobs.
+    That of an earlier container with this name and another address, or one that drained itself as it left and
+    could not have itself forgotten any more; and those of containers that are gone and whose address is this
+    one's now: Slurm would send it their jobs. Who was drained by an administrator stays so.
     """
-    earlier = [one for one, where in known.items() if one == name and where != address]
+    earlier = [one for one, where in known.items() if one == name and (has_left or where != address)]
     return earlier + [one for one, where in known.items() if one != name and where == address]
 
 
 def _forget_outdated(node: NodeName, known: Mapping[str, str]) -> None:
-    for name in outdated(node.name, own_address(), known):
-        say(f"{name} is not where Slurm looks for it any more: Slurm is told to forget it")
+    for name in outdated(node.name, own_address(), known, has_left=is_drained_for(node.name, _LEAVES)):
+        say(f"{name} is no longer as Slurm knows it: Slurm is told to forget it")
         forget(name, known[name])
         cgroups.clear_left(name)
 
@@ -154,7 +157,7 @@ class Address:
 
 def _leave(node: NodeName, supervisor: Supervisor, drain_s: int) -> None:
     name = f"nodename={node.name}"
-    if scontrol("update", name, "state=drain", "reason=its container stops"):
+    if scontrol("update", name, "state=drain", f"reason={_LEAVES}"):
         deadline_s = time.monotonic() + drain_s
         while time.monotonic() < deadline_s and has_jobs(node.name):
             time.sleep(0.5)

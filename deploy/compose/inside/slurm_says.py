@@ -37,6 +37,17 @@ def read_addresses(text: str) -> dict[str, str]:
     return {match[1]: match[2] for match in found if match}
 
 
+def is_drained_for(name: str, reason: str) -> bool:
+    """Whether a node is drained for just that reason; False also where Slurm does not say."""
+    return drained_for(_run("scontrol", "show", "-o", "node", name) or "", reason)
+
+
+def drained_for(text: str, reason: str) -> bool:
+    """Whether what ``scontrol show -o node`` tells of a node has it drained for just that reason."""
+    match = re.search(r" State=(\S+).* Reason=(.*?)(?: \[|$)", text.strip())
+    return match is not None and "DRAIN" in match[1] and match[2] == reason
+
+
 def forget(node: str, address: str | None = None) -> bool:
     """Let Slurm end what it thinks runs on a node, and forget the node; returns whether it did.
 

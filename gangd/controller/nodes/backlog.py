@@ -106,9 +106,9 @@ class Backlog:
 def condensed(older: Report, newer: Report) -> Report:
     """Return one report in the place of two of one agent: the newer, with what must not be lost of the older.
 
-    That are jobs that were born or launched, or ended and were not seen again, what was found, what went
-    wrong, and who was held in which slices, for by that ends of jobs are moved. What jobs used is kept of the
-    newest slices alone: demand is what was seen last, and judging it takes the most time.
+    That are jobs that were born or launched, or are dying, or ended and were not seen again, what was found,
+    what went wrong, and who was held in which slices, for by that ends of jobs are moved. What jobs used is
+    kept of the newest slices alone: demand is what was seen last, and judging it takes the most time.
     """
     alive = {*newer.born, *newer.launched, *_seen(newer)} if older.ended else set()
     return msgspec.structs.replace(
@@ -117,6 +117,7 @@ def condensed(older: Report, newer: Report) -> Report:
         born=_both(older.born, newer.born),
         launched=_both(older.launched, newer.launched),
         ended=_both(tuple([job for job in older.ended if job not in alive]), newer.ended),
+        dying=_both(older.dying, newer.dying),
         alone=_newest(older.alone, newer.alone),
         found=(*older.found, *newer.found)[-MAX_JOBS_PER_LIST:],
         leaks=(*older.leaks, *newer.leaks)[-MAX_JOBS_PER_LIST:],

@@ -21,7 +21,7 @@ from deploy.compose.inside.conf import cgroup_conf, gangd_toml, node_options, sl
 from deploy.compose.inside.naming import NodeName, find_name, wait_less_for_names
 from deploy.compose.inside.node import Address, outdated
 from deploy.compose.inside.settings import read_settings, to_environment
-from deploy.compose.inside.slurm_says import forget, read_addresses
+from deploy.compose.inside.slurm_says import drained_for, forget, read_addresses
 from deploy.compose.inside.supervise import Daemon, Supervisor
 from deploy.compose.inside.waiting import wait_for
 from foundation.errors import ClusterError, HostError, OsubError, UsageError
@@ -143,9 +143,30 @@ def test_a_node_has_the_name_that_dns_gives_it(words: list[str], expected: NodeN
 
 def test_slurm_forgets_who_had_the_address_before() -> None:
     known = {"c-node-1": "10.0.0.2", "c-node-2": "10.0.0.3", "c-node-3": "10.0.0.4"}
-    assert outdated("c-node-4", "10.0.0.3", known) == ["c-node-2"]
-    assert outdated("c-node-1", "10.0.0.3", known) == ["c-node-1", "c-node-2"]
-    assert outdated("c-node-3", "10.0.0.4", known) == []
+    assert outdated("c-node-4", "10.0.0.3", known, has_left=False) == ["c-node-2"]
+    assert outdated("c-node-1", "10.0.0.3", known, has_left=False) == ["c-node-1", "c-node-2"]
+    assert outdated("c-node-3", "10.0.0.4", known, has_left=False) == []
+    assert outdated("c-node-3", "10.0.0.4", known, has_left=True) == ["c-node-3"]
+    assert outdated("c-node-4", "10.0.0.5", known, has_left=True) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "has_left"),
+    [
+        ("IDLE+DRAIN+DYNAMIC_NORM", "Reason=its container stops [root@2026-11-24T16:00:00]", True),
+        ("DOWN+DRAIN+DYNAMIC_NORM", "Reason=its container stops", True),
+        ("IDLE+DRAIN", "Reason=disk [root@2026-11-24T16:00:00]", False),
+        ("IDLE+DRAIN", "Reason=its container stops, says he [root@2026-11-24T16:00:00]", False),
+        ("DOWN", "Reason=its container stops [root@2026-11-24T16:00:00]", False),
+        ("IDLE", "", False),
+    ],
+)
+def test_a_node_that_left_is_told_from_one_that_somebody_drained(
+    state: str, reason: str, has_left: bool
+) -> None:
+    line = f"NodeName=c-node-1 Arch=x86_64 NodeAddr=10.0.0.2 State={state} ThreadsPerCore=1 {reason}\n"
+    assert drained_for(line, "its container stops") is has_left
+    assert not drained_for("", "its container stops")
 
 
 def test_a_node_that_has_come_back_meanwhile_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

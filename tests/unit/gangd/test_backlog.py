@@ -112,7 +112,7 @@ def test_what_is_said_once_is_kept_of_the_older_report() -> None:
     assert (both.seq, both.offset_ns) == (2, 2)
     assert both.slices == (*older.slices, *newer.slices)
     assert (both.born, both.launched, both.ended) == ((1, 11), (2, 12), (3, 4, 13))
-    assert both.dying == (15,), "who is named no more is dying no more"
+    assert both.dying == (5, 15), "who is named once is let live for a lease"
     assert both.alone == (sample(20, 1), sample(21, 9))
     assert (both.found, both.leaks, both.faults) == (older.found, older.leaks, (*older.faults, *newer.faults))
     assert both.foreign_controllers == 3
