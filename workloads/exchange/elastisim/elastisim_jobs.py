@@ -59,9 +59,10 @@ _MODELS: dict[str, dict[str, Any]] = {
     },
 }
 _CONFIGURATION = {
-    "scheduling_interval": 60,
-    "min_scheduling_interval": 1,
+    "scheduling_interval": 0,
+    "min_scheduling_interval": 0,
     "schedule_on_job_submit": True,
+    "schedule_on_job_finalize": True,
     "allow_oversubscription": False,
     "sensing": False,
     "zmq_url": "ipc:///tmp/elastisim.ipc",
