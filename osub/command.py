@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import sys
 
-_OWN = frozenset(
-    ["osub", "foundation", "analysis", "workloads", "submitter", "gangd", "simulator", "predictor", "deploy"]
-)
-
 
 def main() -> None:
     """Run the command line and exit with its code."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -88,6 +89,27 @@ class Workload:
     executable: Ints | None = None
     app: Ints | None = None
     applications: tuple[str, ...] = ()
+
+    @classmethod
+    def of_batch(cls, submit_us: Ints, run_us: Ints, nodes: Ints, requested_us: Ints, asked_us: Ints) -> Self:
+        """Return made batch jobs of one core a node, numbered from 1 on, of which nothing else is known."""
+        count = len(submit_us)
+        unknown = np.full(count, -1, dtype=np.int64)
+        return cls(
+            number=np.arange(1, count + 1, dtype=np.int64),
+            interactive=np.zeros(count, dtype=bool),
+            submit_us=submit_us,
+            requested_us=requested_us,
+            asked_us=asked_us,
+            run_us=run_us,
+            nodes=nodes,
+            cores=np.ones(count, dtype=np.int64),
+            memory_kib=np.full(count, np.nan),
+            user=unknown,
+            queue=unknown,
+            periods=Periods.busy(run_us),
+            timed_out=np.zeros(count, dtype=bool),
+        )
 
     @property
     def limit_us(self) -> Ints:

@@ -101,7 +101,8 @@ def outdated(name: str, address: str | None, known: Mapping[str, str], *, has_le
 
 
 def _forget_outdated(node: NodeName, known: Mapping[str, str]) -> None:
-    for name in outdated(node.name, own_address(), known, has_left=is_drained_for(node.name, _LEAVES)):
+    has_left = node.name in known and is_drained_for(node.name, _LEAVES)
+    for name in outdated(node.name, own_address(), known, has_left=has_left):
         say(f"{name} is no longer as Slurm knows it: Slurm is told to forget it")
         forget(name, known[name])
         cgroups.clear_left(name)

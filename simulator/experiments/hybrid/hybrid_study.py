@@ -17,7 +17,6 @@ from analysis.claims import Verdict, direction, estimate
 from analysis.claims.estimate import figures
 from analysis.quantiles import quantiles
 from foundation.units import US_PER_S, counted
-from simulator.engine.kernels.field_records import Ints
 from simulator.experiments.claim_study import Findings, Request
 from simulator.experiments.experiment_page import Drawing
 from simulator.experiments.hybrid.hybrid_claims import claim_rows
@@ -34,7 +33,7 @@ from simulator.experiments.hybrid.hybrid_survey import (
 )
 from simulator.experiments.paper_tables import ExperimentTable
 from simulator.hybrid.drawn_jobs import MIXES
-from simulator.simulation import Periods, Workload, cleaning_of, make_workload
+from simulator.simulation import Workload, cleaning_of, make_workload
 from simulator.world import System, single_queue
 from workloads.swf import SwfColumns, load_columns, procs_column
 
@@ -159,27 +158,8 @@ def made_workload(jobs: int, nodes: int, load: float = 0.76, seed: int = 1) -> W
     submit = np.cumsum(apart)
     span_s = float((run_s * size[burst]).sum()) / nodes / load
     submit_us = np.floor((submit - submit[0]) / max(submit[-1], 1e-9) * span_s).astype(np.int64) * US_PER_S
-    return _workload(submit_us, run_s * US_PER_S, asked_s[burst].astype(np.int64) * US_PER_S, size[burst])
-
-
-def _workload(submit_us: Ints, run_us: Ints, requested_us: Ints, nodes: Ints) -> Workload:
-    count = len(submit_us)
-    nobody = np.full(count, -1, dtype=np.int64)
-    return Workload(
-        number=np.arange(1, count + 1, dtype=np.int64),
-        interactive=np.zeros(count, dtype=bool),
-        submit_us=submit_us,
-        requested_us=np.maximum(requested_us, run_us),
-        asked_us=requested_us,
-        run_us=run_us,
-        nodes=nodes,
-        cores=np.ones(count, dtype=np.int64),
-        memory_kib=np.full(count, np.nan),
-        user=nobody,
-        queue=nobody,
-        periods=Periods.busy(run_us),
-        timed_out=np.zeros(count, dtype=bool),
-    )
+    run_us, asked_us = run_s * US_PER_S, asked_s[burst].astype(np.int64) * US_PER_S
+    return Workload.of_batch(submit_us, run_us, size[burst], np.maximum(asked_us, run_us), asked_us)
 
 
 def tables(survey: Survey) -> list[ExperimentTable]:

@@ -24,7 +24,7 @@ import polars as pl
 
 from foundation.errors import InputError
 from foundation.units import US_PER_S
-from simulator.simulation import Cleaning, Periods, Workload, make_workload
+from simulator.simulation import Cleaning, Workload, make_workload
 from simulator.world import System, single_queue
 from workloads.swf import load_columns, procs_column
 
@@ -213,22 +213,8 @@ def made_window(recipe: Recipe, *, share: float = 1.0) -> Window:
 
 def _window(recipe: Recipe, submit_us: Ints, nodes: Ints, run_us: Ints) -> Window:
     count = len(nodes)
-    none = np.full(count, -1, dtype=np.int64)
-    workload = Workload(
-        number=np.arange(1, count + 1),
-        interactive=np.zeros(count, dtype=bool),
-        submit_us=submit_us - submit_us[0],
-        requested_us=run_us,
-        asked_us=none,
-        run_us=run_us,
-        nodes=nodes,
-        cores=np.ones(count, dtype=np.int64),
-        memory_kib=np.full(count, np.nan),
-        user=none,
-        queue=none,
-        periods=Periods.busy(run_us),
-        timed_out=np.zeros(count, dtype=bool),
-    )
+    not_asked = np.full(count, -1, dtype=np.int64)
+    workload = Workload.of_batch(submit_us - submit_us[0], run_us, nodes, run_us, not_asked)
     hours = int(submit_us[-1]) / US_PER_S / _HOUR_S
     return Window(
         name=recipe.name,
