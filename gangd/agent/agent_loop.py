@@ -166,7 +166,7 @@ class Loop:
         if self.agenda.take(Item.WELL, now_ns):
             self._look_after_switch(now_ns)
             self._look_after_guardian(now_ns)
-            self.lines.look_after(now_ns, self.node.talk.line)
+            self.lines.look_after(now_ns, self.node.talk.line, self.node.talk.timeline.lease_ns)
             if self.metrics.is_served:
                 self.metrics.tell(self._told(now_ns))
         if self.agenda.take(Item.CENSUS, now_ns):

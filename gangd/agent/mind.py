@@ -27,6 +27,7 @@ from gangd.agent.turns import AGAIN_NS, LOOK_AFTER_NS, Turns
 from gangd.agent.ways import Ways
 from gangd.freezer.holder import Did
 from gangd.wire import Controller
+from gangd.wire.cadence import CALM_NS, silence_ns, silence_of
 
 REPORT_NS = 1_000_000_000
 STUCK_NS = 50_000_000
@@ -59,6 +60,8 @@ class Node:
     _follows: Controller | None = None
     _trips: int = 0
     _known: object = None
+    _reported_ns: int = 0
+    _silence: int | None = None
 
     def __post_init__(self) -> None:
         meters, agenda = JobMeters(), self.agenda
@@ -108,7 +111,7 @@ class Node:
         self._prepare(now_ns)
         # A frozen task needs its core once more to stand still: looking at once would only be in its way.
         self.agenda.set(Item.LOOK, now_ns + LOOK_AFTER_NS)
-        self.agenda.set(Item.REPORT, now_ns + LOOK_AFTER_NS)
+        self._report_look(now_ns + LOOK_AFTER_NS)
 
     def look(self, now_ns: int, *, new: bool = True) -> None:
         """Look for steps, processes, strangers and signals, and act on what was found.
@@ -186,7 +189,9 @@ class Node:
 
     def wants_report(self, now_ns: int) -> bool:
         """Whether a report should be sent now."""
-        return self.agenda.may(Item.REPORT, now_ns) or self.book.has_urgent()
+        if self.agenda.may(Item.REPORT, now_ns) or self.book.has_urgent():
+            return True
+        return now_ns >= self._reported_ns + REPORT_NS and self.book.has_news
 
     def put_off_report(self, now_ns: int) -> None:
         """Try again later: nobody takes the report now, and it must not stay due."""
@@ -194,7 +199,11 @@ class Node:
 
     def report(self, now_ns: int) -> None:
         """Put a report into the outbox."""
-        self.agenda.set(Item.REPORT, now_ns + REPORT_NS)
+        most_ns, self._silence = self._silences()
+        self._reported_ns = now_ns
+        if self._silence is not None and most_ns:
+            most_ns += CALM_NS  # the look that ends the silence comes first
+        self.agenda.set(Item.REPORT, now_ns + max(REPORT_NS, most_ns))
         self.talk.on_time(now_ns, reporting=True)
         offset = self.talk.offset(now_ns)
         sender = Sender(
@@ -205,7 +214,7 @@ class Node:
             0 if offset is None else offset.rtt_ns,
         )
         self.book.on_dying(self.memory.dying_at(now_ns))
-        self.talk.outbox.append(self.book.report(sender, self.talk.foreign))
+        self.talk.outbox.append(self.book.report(sender, self.talk.foreign, brief=most_ns > 0))
         self.talk.foreign = 0
 
     def leave(self) -> Applied:
@@ -275,11 +284,25 @@ class Node:
         if self.switch.has_made():
             self._turns.take(self.ways, now_ns)
             self.look(now_ns, new=self._looks.for_new)
-            self.agenda.set(Item.REPORT, now_ns)
+            self._report_look(now_ns)
             return
         prepared = self.switch.prepared()
         if prepared is not None:
             self.agenda.set(Item.COLLECT, max(prepared.instant_ns + LOOK_AFTER_NS, now_ns + AGAIN_NS))
+
+    def _report_look(self, at_ns: int) -> None:
+        """Report a look, unless it has no news and is not the first after a silence."""
+        most_ns, silence = self._silences()
+        if not most_ns or silence != self._silence or self.book.has_news:
+            self.agenda.set(Item.REPORT, at_ns)
+
+    def _silences(self) -> tuple[int, int | None]:
+        """Return for how long we may be silent, and in which silence the slice is that runs."""
+        timeline, number = self.talk.timeline, self._turns.current
+        length_ns = None if number is None else timeline.length_ns(number)
+        if number is None or length_ns is None:
+            return silence_ns(timeline.lease_ns, REPORT_NS), None
+        return silence_ns(timeline.lease_ns, length_ns), silence_of(number, timeline.lease_ns, length_ns)
 
     def _must_act(self, now_ns: int) -> bool:
         """Whether time alone changes what is to be held."""

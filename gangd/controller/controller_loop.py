@@ -106,9 +106,9 @@ class ControllerLoop:
         clock: Callable[[], int] = time.monotonic_ns,
         wall: Callable[[], int] = time.time_ns,
     ) -> None:
-        settings = config.settings()
         now_ns = clock()
         self.controller = keeper.begin(wall())
+        settings = config.settings(len(keeper.state.nodes))
         self._config = config
         self._sockets = sockets
         self._keeper = keeper
@@ -295,6 +295,7 @@ class ControllerLoop:
         if isinstance(answer, Looked):
             if answer.nodes is not None:
                 self._view.know_nodes(answer.nodes)
+                self._follow_size()
                 self._nodes = {node.name: node.cores for node in answer.nodes if node.cores}
             if answer.reservations is not None:
                 self._view.know_reservations(answer.reservations)
@@ -317,6 +318,14 @@ class ControllerLoop:
             self._orders.alarm(alarm_of(answer))
         else:
             self._orders.on_moved(answer.ends_s, answer.refused)
+
+    def _follow_size(self) -> None:
+        """Let the lease be as long as so many nodes need; nodes that leave make it no shorter."""
+        settings = self._config.settings(len(self._cores))
+        if settings.lease_ns > self._scheduler.settings.lease_ns:
+            log.info("%d nodes: the lease is %.1f s", len(self._cores), settings.lease_ns / 1e9)
+            self._orders.tell(Reload(self._clock(), settings))
+            self._fanout.set_terms(settings.lease_ns, self._config.bounds())
 
     def _tell_jobs(self, looked: Looked) -> None:
         """Tell the core what Slurm said of jobs, as policy and orders are now."""
@@ -373,9 +382,10 @@ class ControllerLoop:
         self._config = config
         self._keeper.status_mode = config.mode_of_status(hides_jobs=checked.hides_jobs)
         self._operators.partitions = checked.partitions
-        self._orders.tell(Reload(self._clock(), config.settings()))
+        settings = config.settings(len(self._cores))
+        self._orders.tell(Reload(self._clock(), settings))
         self._orders.move_ends = config.move_ends
-        self._fanout.set_terms(config.settings().lease_ns, config.bounds())
+        self._fanout.set_terms(settings.lease_ns, config.bounds())
         self._orders.flush()
         self._worker.every_s = config.snapshot_s
         self._worker.mark_in(config.mark_field())

@@ -121,6 +121,7 @@ class GangScheduler:
         self._epoch = 0
         self._rebase = False
         self._said: str | None = None
+        self._former_ns, self._former_until_ns = 0, start_ns
         self._out: list[Command] = []
 
     @property
@@ -231,7 +232,7 @@ class GangScheduler:
         self._adapt()
         first = max(self.horizon, number + (1 if self._in_haste else self.pace.lookahead))
         self._in_haste = False
-        for node in self.agents.silent(heard_ns, self.settings.lease_ns):
+        for node in self.agents.silent(heard_ns, self._patience_ns()):
             self._agent(self.cores.name(node), AgentInput.SILENCE, "it does not report")
         settings = self.settings
         grown = [gang for gang in self._young.values() if gang.is_settled(self.now_ns, settings.grace_ns)]
@@ -420,7 +421,14 @@ class GangScheduler:
             gang.missing += -1 if change.joined else 1
             self._settle(gang)
 
+    def _patience_ns(self) -> int:
+        """For how long a node may be silent: one that has a longer lease still keeps to that."""
+        return max(self.settings.lease_ns, self._former_ns if self.now_ns < self._former_until_ns else 0)
+
     def _reload(self, settings: Settings) -> None:
+        if settings.lease_ns < self.settings.lease_ns:
+            self._former_ns = self._patience_ns()
+            self._former_until_ns = self.now_ns + self._former_ns
         self.settings = settings
         self.pace.ask(settings)
         self._follow_pace()

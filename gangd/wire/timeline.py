@@ -59,6 +59,8 @@ class Timeline:
         The newest exemptions, with ``never_freeze`` latched over all messages (``keep`` ends the latch).
     horizon
         Slices below are final.
+    lease_ns
+        How long the newest message that renewed the lease lets jobs be held; 0 before the first.
     """
 
     def __init__(self, node: str) -> None:
@@ -73,6 +75,7 @@ class Timeline:
         self._epoch: int | None = None
         self._seqs: dict[Controller, int] = {}
         self._lease_until_ns: int | None = None
+        self.lease_ns = 0
 
     @property
     def epoch(self) -> int | None:
@@ -129,6 +132,7 @@ class Timeline:
         if message.node is not None:
             sent_ns = min(arrival_ns, message.sent_ns - offset_ns)
             self._lease_until_ns = max(self._lease_until_ns or 0, sent_ns + message.lease_ns)
+            self.lease_ns = message.lease_ns
 
     def successor(self) -> Timeline:
         """Return the timeline of a later controller, which knows nothing yet but whom never to freeze."""

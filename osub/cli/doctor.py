@@ -68,7 +68,7 @@ def doctor_cluster(cluster: str, gangd: Path | None, *, as_json: bool) -> None:
     """Look, judge and print; ends with exit code 1 where something is bad."""
     config = Config() if gangd is None else load_config(gangd)
     client, _ = find_cluster(None if cluster == ENVIRONMENT else Path(cluster))
-    advice = judge(look(client, config.freeze_cap_ms / 1000, config.lease_ms / 1000))
+    advice = judge(look(client, config.freeze_cap_ms / 1000, config.lease_ns() / 1e9))
     if as_json:
         typer.echo(json.dumps([msgspec.to_builtins(one) for one in advice]))
     else:

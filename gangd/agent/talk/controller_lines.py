@@ -13,7 +13,8 @@ from gangd.wire.sockets import AgentSockets, connect_agent
 
 DEAF_NS, UNANSWERED_NS = 5_000_000_000, 7_000_000_000
 """A socket on which no plan, or no answer, for this node came so long is connected anew. A sound one has
-plans or beats each second, and an answer every three to four: so often the clock is probed at least."""
+plans or beats four times in a lease, and an answer every three to four seconds: so often the clock is probed
+at least."""
 
 
 class Line:
@@ -61,14 +62,14 @@ class Line:
         """Whether a report would be taken."""
         return bool(_option(self.sockets.reports, zmq.EVENTS) & zmq.POLLOUT)
 
-    def look_after(self, now_ns: int, *, speaks: bool) -> None:
+    def look_after(self, now_ns: int, lease_ns: int, *, speaks: bool) -> None:
         """Connect a socket anew on which nothing comes: the library may have given it up.
 
         Who is not meant to speak (a standby) may be silent.
         """
         if not speaks:
             self._plans_ns = self._replies_ns = now_ns
-        if now_ns - self._plans_ns > DEAF_NS:
+        if now_ns - self._plans_ns > max(DEAF_NS, lease_ns):
             self._plans_ns = now_ns
             self.sockets.connect_plans()
         if now_ns - self._replies_ns > UNANSWERED_NS:
@@ -110,10 +111,10 @@ class Lines:
         """Return the line of the controller that is spoken with; all of them where that is not known."""
         return self._all if place is None else self._all[place : place + 1]
 
-    def look_after(self, now_ns: int, place: int | None) -> None:
-        """Connect anew what is not sound."""
+    def look_after(self, now_ns: int, place: int | None, lease_ns: int) -> None:
+        """Connect anew what is not sound under such a lease; ``place`` as for ``in_use``."""
         for number, line in enumerate(self._all):
-            line.look_after(now_ns, speaks=place in (None, number))
+            line.look_after(now_ns, lease_ns, speaks=place in (None, number))
 
     def reload(self) -> bool:
         """Read keys and addresses again; True if they are others, and all is connected anew.

@@ -7,14 +7,14 @@ nothing that the former says is believed, and its lease ends by itself. Each has
 (an agent may know several controllers); what is said goes to the line of the later one.
 
 The agent greets (``Hello``) once a second until it is welcomed, and again when a later controller speaks or
-when nothing valid has come for a lease. It probes the clock, each probe soon after the answer to the one
-before, until the offset can be trusted, then once a second or, while the controller speaks, with the next
-report after that. A clock that keeps step is asked for every three seconds or so, by each node at times of
-its own and not with its report: thousands of probes that come with thousands of reports wait for these, and
-what they wait is the error of the clock. Unanswered probes are repeated at leisure, or a thousand agents
-would drown a controller that has just started. Plans that come before the offset is known wait: without it
-nobody can tell how old they are. A missed plan is asked for again. Everything that is not understood is
-dropped and counted.
+when nothing valid has come for a lease, or for ``SILENCE_NS`` where that is longer. It probes the clock, each
+probe soon after the answer to the one before, until the offset can be trusted, then once a second or, while
+the controller speaks, with the next report after that. A clock that keeps step is asked for every three
+seconds or so, by each node at times of its own and not with its report: thousands of probes that come with
+thousands of reports wait for these, and what they wait is the error of the clock. Unanswered probes are
+repeated at leisure, or a thousand agents would drown a controller that has just started. Plans that come
+before the offset is known wait: without it nobody can tell how old they are. A missed plan is asked for
+again. Everything that is not understood is dropped and counted.
 """
 
 from __future__ import annotations
@@ -299,7 +299,7 @@ class Conversation:
         self._agenda.set(Item.PROBE, probe_ns, self._probe_by_ns(probe_ns))
         hello_ns = self._agenda.rests_until(Rest.HELLO)
         if not self._is_stranger(now_ns) and self._heard_ns is not None:
-            hello_ns = max(hello_ns, self._heard_ns + SILENCE_NS + 1)
+            hello_ns = max(hello_ns, self._heard_ns + self._silence_ns() + 1)
         self._agenda.set(Item.HELLO, hello_ns)
         self._agenda.strike(Item.HAND_OVER)
         if self._coming is not None:
@@ -314,7 +314,11 @@ class Conversation:
         return max(probe_ns, min(probe_ns, self._heard_ns) + PROBE_SLACK_NS)
 
     def _is_silent(self, now_ns: int) -> bool:
-        return self._heard_ns is None or now_ns - self._heard_ns > SILENCE_NS
+        return self._heard_ns is None or now_ns - self._heard_ns > self._silence_ns()
+
+    def _silence_ns(self) -> int:
+        """For how long a controller that lives may say nothing."""
+        return max(SILENCE_NS, self._newest.timeline.lease_ns)
 
     def _is_stranger(self, now_ns: int) -> bool:
         """Whether the controller that speaks may not know us (any more)."""

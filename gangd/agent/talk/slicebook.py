@@ -3,13 +3,19 @@
 A slice is reported when it is over, with the samples of the jobs that were not held in it. Faults of one
 kind and job are counted together. Nothing here grows without bound while the controller is away. ``Tally`` is
 the same since the agent began, added up for whoever monitors it; the loop alone fills it.
+
+What the controller cannot know is news: faults, and a job whose demand is not what it was (``has_news``). Of
+slices that were kept back for want of news, what jobs used is added up, so that a report has few samples.
 """
 
 from __future__ import annotations
 
 import collections
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+import msgspec
 
 from gangd.agent.switching.switch_thread import Switched
 from gangd.monitor.histogram import Histogram
@@ -19,6 +25,11 @@ from gangd.wire import Fault, FoundState, JobSample, Leak, Report, SliceReport
 MAX_SLICES = 64
 MAX_FAULTS = 128
 MAX_FOUND = 256
+
+SAME_SHARE = 0.05
+"""A job demands the same as long as it demands no more or less than it did, by this share of a core."""
+SAME_SAMPLES = 8
+"""So many samples alike are no news any more; the controller wants to see six."""
 
 MOST_KINDS = 64
 OTHER = "other"
@@ -59,6 +70,8 @@ class SliceBook:
         self._launched: set[int] = set()
         self._ended: set[int] = set()
         self._dying: set[int] = set()
+        self._demand: dict[int, tuple[float, int]] = {}
+        self._moving: set[int] = set()
 
     @property
     def current(self) -> Switched | None:
@@ -102,10 +115,26 @@ class SliceBook:
     def on_sample(self, sample: JobSample) -> None:
         """Note what a job used in the slice that is about to end."""
         self._samples[sample.job] = sample
+        self._compare(sample)
 
     def on_alone(self, sample: JobSample) -> None:
         """Note what a job did that no slice names."""
         self._alone[sample.job] = sample
+        self._compare(sample)
+
+    def _compare(self, sample: JobSample) -> None:
+        """See whether a job demands what it did."""
+        if not sample.span_us:
+            return
+        share = (sample.cpu_us + sample.delay_us) / sample.span_us
+        before, alike = self._demand.get(sample.job, (share, -1))
+        same = abs(share - before) <= SAME_SHARE
+        alike = min(alike + 1, SAME_SAMPLES) if same else 0
+        self._demand[sample.job] = (before if same else share, alike)
+        if alike < SAME_SAMPLES:
+            self._moving.add(sample.job)
+        else:
+            self._moving.discard(sample.job)
 
     def on_fault(self, kind: str, text: str, job: int | None = None) -> None:
         """Count an error."""
@@ -136,6 +165,9 @@ class SliceBook:
     def on_ended(self, jobs: frozenset[int]) -> None:
         """Note jobs whose last process is gone."""
         self._ended |= jobs
+        self._moving -= jobs
+        for job in jobs:
+            self._demand.pop(job, None)
 
     def on_dying(self, jobs: frozenset[int]) -> None:
         """Note jobs that were found to be dying."""
@@ -145,8 +177,14 @@ class SliceBook:
         """Whether something waits that the controller should know before the next slice ends."""
         return bool(self._found or self._born or self._launched or self._ended or self._dying)
 
-    def report(self, sender: Sender, foreign: int) -> Report:
-        """Make a report of everything collected, and begin anew."""
+    @property
+    def has_news(self) -> bool:
+        """Whether something waits that is worth a report after the next look."""
+        return bool(self._faults or self._moving or self.has_urgent())
+
+    def report(self, sender: Sender, foreign: int, *, brief: bool = False) -> Report:
+        """Make a report of everything collected, and begin anew; a ``brief`` one has few samples of a job."""
+        slices = added_up(self._slices, 1 if self._moving else 0) if brief else tuple(self._slices)
         self._seq += 1
         self.tally.reports += 1
         report = Report(
@@ -156,7 +194,7 @@ class SliceBook:
             seq=self._seq,
             offset_ns=sender.offset_ns,
             rtt_us=sender.rtt_ns // 1000,
-            slices=tuple(self._slices),
+            slices=slices,
             born=tuple(sorted(self._born)),
             launched=tuple(sorted(self._launched)),
             ended=tuple(sorted(self._ended)),
@@ -172,6 +210,42 @@ class SliceBook:
         self._faults, self._found, self._leaks = {}, {}, {}
         self._born, self._launched, self._ended, self._dying = set(), set(), set(), set()
         return report
+
+
+def added_up(slices: Sequence[SliceReport], apart: int) -> tuple[SliceReport, ...]:
+    """Return slices in which each job has one sample, and as many more as are kept ``apart``.
+
+    What a job used in a slice before these goes to the next one that has a sample of it.
+    """
+    left = {job: -1 - apart for one in slices for job in {sample.job for sample in one.samples}}
+    for one in slices:
+        for sample in one.samples:
+            left[sample.job] += 1
+    carried: dict[int, JobSample] = {}
+    told = []
+    for one in slices:
+        samples = []
+        for sample in one.samples:
+            before = carried.pop(sample.job, None)
+            both = sample if before is None else _sum(before, sample)
+            if left[sample.job] > 0:
+                carried[sample.job] = both
+                left[sample.job] -= 1
+            else:
+                samples.append(both)
+        told.append(msgspec.structs.replace(one, samples=tuple(samples)))
+    return tuple(told)
+
+
+def _sum(older: JobSample, newer: JobSample) -> JobSample:
+    return JobSample(
+        newer.job,
+        older.cpu_us + newer.cpu_us,
+        older.delay_us + newer.delay_us,
+        older.span_us + newer.span_us,
+        newer.tasks,
+        older.held_us + newer.held_us,
+    )
 
 
 @dataclass(slots=True)

@@ -14,12 +14,16 @@ from foundation.toml_file import load_toml
 from foundation.trust import read_trusted
 from gangd.controller.slice_record.slicefiles import HOUR_NS, MIB, Retention
 from gangd.core import InvalidSettings, Settings
+from gangd.core.terms.gang_settings import GREATEST_LEASE_NS
 from gangd.monitor.address import Address, read_address
 from gangd.wire import Bounds
 
 MS = 1_000_000
 SECOND = 1_000_000_000
 LONGEST_QUANTUM_MS = 5_000
+SMALL_CLUSTER, LEASE_A_NODE_NS = 1_600, 1_250_000
+"""Nodes of which each may say every second what it sees, and what a lease is longer by for each beyond: so
+there are never many more messages a second than of a small cluster."""
 
 Milliseconds = Annotated[float, msgspec.Meta(gt=0)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
@@ -87,7 +91,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     quantum_most_ms
         Length that slices grow to at most.
     lease_ms
-        How long agents hold jobs without a word from the controller, 1500 to 60,000.
+        How long agents hold jobs without a word from the controller, 1500 to 60,000. None: two seconds, and
+        more where there are more than ``SMALL_CLUSTER`` nodes (``lease_ns``).
     grace_ms
         How long a new job is not held.
     step_grace_ms
@@ -147,7 +152,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     lookahead: int = 2
     adapt: bool = True
     quantum_most_ms: Milliseconds = 1000
-    lease_ms: Milliseconds = 2000
+    lease_ms: Milliseconds | None = None
     grace_ms: Annotated[float, msgspec.Meta(ge=0)] = 1000
     step_grace_ms: Annotated[float, msgspec.Meta(ge=0, le=60_000)] = 200
     freeze_cap_ms: Milliseconds = 5000
@@ -187,15 +192,25 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Return where metrics are handed out; raises ``UsageError`` for what is no address."""
         return None if self.metrics is None else read_address(str(self.metrics))
 
-    def settings(self) -> Settings:
-        """Return the core's settings; raises ``UsageError`` if they cannot be obeyed."""
+    def lease_ns(self, nodes: int = 0) -> int:
+        """Return for how long agents of so many nodes hold jobs without a word.
+
+        Who holds a lease is told so four times in it and, without news, says so twice: a long lease is what
+        lets one controller have many nodes.
+        """
+        if self.lease_ms is not None:
+            return round(self.lease_ms * MS)
+        return min(max(SMALL_CLUSTER, nodes) * LEASE_A_NODE_NS, GREATEST_LEASE_NS)
+
+    def settings(self, nodes: int = 0) -> Settings:
+        """Return the core's settings for so many nodes; raises ``UsageError`` if they cannot be obeyed."""
         try:
             return Settings(
                 quantum_ns=round(self.quantum_ms * MS),
                 lookahead=self.lookahead,
                 adapt=self.adapt,
                 quantum_most_ns=round(self.quantum_most_ms * MS),
-                lease_ns=round(self.lease_ms * MS),
+                lease_ns=self.lease_ns(nodes),
                 grace_ns=round(self.grace_ms * MS),
                 freeze_cap_ns=round(self.freeze_cap_ms * MS),
                 busy_share=self.busy_share,

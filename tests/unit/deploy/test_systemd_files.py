@@ -16,7 +16,7 @@ from gangd.agent.agent_options import parser, with_command
 from gangd.controller.site.controller_config import Config, load_config
 
 FOLDER = Path(deploy.__file__).parent / "systemd"
-NEEDS_A_VALUE = {"mark_jobs", "slurm_conf", "takeover_ms", "record", "status_mode", "pairing"}
+NEEDS_A_VALUE = {"lease_ms", "mark_jobs", "slurm_conf", "takeover_ms", "record", "status_mode", "pairing"}
 NEEDS_A_VALUE |= {"metrics", "metrics_token"}
 """Keys whose default is that they are not set: the file shows an example."""
 

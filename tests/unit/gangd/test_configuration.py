@@ -121,6 +121,14 @@ def test_an_agent_with_nothing_to_do_reports_well_within_the_shortest_lease() ->
     assert REPORT_NS * 1.5 <= LEAST_LEASE_NS
 
 
+@pytest.mark.parametrize(
+    ("nodes", "lease_s"), [(0, 2), (1_600, 2), (2_000, 2.5), (10_000, 12.5), (48_000, 60), (1_000_000, 60)]
+)
+def test_a_large_cluster_has_a_longer_lease_unless_one_is_set(nodes: int, lease_s: float) -> None:
+    assert Config().settings(nodes).lease_ns == lease_s * 1e9
+    assert Config(lease_ms=3000).settings(nodes).lease_ns == 3_000_000_000
+
+
 def test_a_configuration_is_read_and_the_command_line_comes_first(tmp_path: Path) -> None:
     path = tmp_path / "gangd.toml"
     path.write_text(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from foundation.slurm import JobSnapshot
+from foundation.slurm import FakeSlurm, JobSnapshot
 from gangd.control.order_requests import Answer, Request, Target
 from gangd.control.order_socket import ask
 from gangd.controller.lead.keeper import STATE_NAME
@@ -156,6 +156,20 @@ def test_a_reload_changes_the_quantum_and_a_broken_one_changes_nothing(tmp_path:
         os.kill(os.getpid(), signal.SIGHUP)
         stage.until(lambda: length_ms() == 100.0 and bool(timeline.held(timeline.horizon)))
         assert [agent.refused for agent in agents] == refused
+
+    with stage.play(scene):
+        pass
+
+
+def test_lease_follows_the_number_of_nodes_that_slurm_has(tmp_path: Path) -> None:
+    slurm = FakeSlurm(nodes=4_000, cores=1, multiplicity=2, run_time=lambda _: 1000.0, start_time=time.time())
+    stage = Stage(tmp_path, slurm)
+    agent = stage.agent("n1")
+
+    def scene() -> None:
+        stage.welcome(agent)
+        stage.until(lambda: agent.timeline.lease_ns == 5_000_000_000)
+        stage.until(lambda: (status := stage.status()) is not None and status.lease_ms == 5_000)
 
     with stage.play(scene):
         pass

@@ -11,6 +11,7 @@ import pytest
 from gangd.core import (
     AgentJoined,
     AgentLost,
+    AgentState,
     CoreMap,
     Event,
     GangState,
@@ -221,6 +222,30 @@ def test_a_new_quantum_counts_from_the_first_slice_that_is_not_final() -> None:
     assert [time.start_ns(number) // MS for number in range(1, 6)] == [250, 500, 750, 850, 950]
     assert time.slice_at(800 * MS) == 3
     assert [track.first_slice for track in publish.tracks] == [3]
+
+
+def test_who_keeps_to_a_longer_lease_is_not_lost_when_it_is_made_shorter() -> None:
+    bench = shared(lease_ns=10_000 * MS)
+    bench.tick()
+    bench.silent = {"n0"}
+    pass_by(bench, 6_000)
+    bench.tell(Reload(bench.now_ns, replace(bench.scheduler.settings, lease_ns=2_000 * MS)))
+    bench.tick()
+    assert bench.scheduler.agent_state("n0") is AgentState.JOINED
+    pass_by(bench, 4_500)
+    bench.tick()
+    assert bench.scheduler.agent_state("n0") is AgentState.LOST
+    pass_by(bench, 6_000)  # the former lease is over for everybody
+    bench.tick()
+    bench.silent = {"n0", "n1"}
+    pass_by(bench, 2_500)
+    bench.tick()
+    assert bench.scheduler.agent_state("n1") is AgentState.LOST
+
+
+def pass_by(bench: Bench, span_ms: int) -> None:
+    """Let so much time pass without a word."""
+    bench.slice += span_ms * MS // bench.scheduler.settings.quantum_ns
 
 
 def test_a_stalled_controller_goes_on_from_the_present() -> None:

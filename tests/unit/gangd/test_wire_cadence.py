@@ -4,7 +4,17 @@ from itertools import pairwise
 
 import pytest
 
-from gangd.wire.cadence import CALM_NS, LOOK_NS, is_look, looks_a_calm_look, next_look, slices_a_look
+from gangd.agent.talk.slicebook import MAX_SLICES
+from gangd.wire.cadence import (
+    CALM_NS,
+    LOOK_NS,
+    is_look,
+    looks_a_calm_look,
+    next_look,
+    silence_ns,
+    silence_of,
+    slices_a_look,
+)
 
 MS = 1_000_000
 
@@ -59,3 +69,27 @@ def test_looks_of_a_calm_node_are_looks_and_never_far_apart(quantum_ms: int) -> 
 def test_of_jobs_that_take_turns_each_is_seen_held_on_a_calm_node(quantum_ms: int, turns: int) -> None:
     calm = [number for number in range(6 * 13 * 13 * 8) if is_look(number, quantum_ms * MS, calm=True)]
     assert {number % turns for number in calm} == set(range(turns))
+
+
+@pytest.mark.parametrize("lease_ms", [1_500, 2_000])
+def test_under_a_short_lease_nobody_is_silent(lease_ms: int) -> None:
+    assert silence_ns(lease_ms * MS, 250 * MS) == 0
+
+
+@pytest.mark.parametrize("quantum_ms", [20, 50, 250, 1000, 5000])
+@pytest.mark.parametrize("lease_ms", [2_001, 5_000, 12_500, 60_000])
+def test_lease_has_room_for_two_reports_of_a_silent_node(lease_ms: int, quantum_ms: int) -> None:
+    lease_ns, quantum_ns = lease_ms * MS, quantum_ms * MS
+    looks = [number for number in range(60_000 // quantum_ms * 4) if is_look(number, quantum_ns, calm=True)]
+    reported = [
+        later for earlier, later in pairwise(looks) if ends_silence(earlier, later, lease_ns, quantum_ns)
+    ]
+    gaps = [later - earlier for earlier, later in pairwise(reported)]
+    look_ns = max(CALM_NS, quantum_ns) + 2 * quantum_ns
+    assert max(gaps) * quantum_ns <= silence_ns(lease_ns, quantum_ns) + look_ns
+    assert max(gaps) * quantum_ns < lease_ns or look_ns >= lease_ns
+    assert max(gaps) <= MAX_SLICES
+
+
+def ends_silence(earlier: int, later: int, lease_ns: int, quantum_ns: int) -> bool:
+    return silence_of(earlier, lease_ns, quantum_ns) != silence_of(later, lease_ns, quantum_ns)
