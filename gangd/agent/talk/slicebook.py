@@ -26,8 +26,9 @@ MAX_SLICES = 64
 MAX_FAULTS = 128
 MAX_FOUND = 256
 
-SAME_SHARE = 0.05
-"""A job demands the same as long as it demands no more or less than it did, by this share of a core."""
+SAME_CORES, SAME_SHARE = 0.05, 0.25
+"""A job demands the same as long as it differs by no more than so much of a core, and this share of what it
+demanded: where it demands little the controller looks closely, and what spins is never as steady."""
 SAME_SAMPLES = 8
 """So many samples alike are no news any more; the controller wants to see six."""
 
@@ -128,7 +129,7 @@ class SliceBook:
             return
         share = (sample.cpu_us + sample.delay_us) / sample.span_us
         before, alike = self._demand.get(sample.job, (share, -1))
-        same = abs(share - before) <= SAME_SHARE
+        same = abs(share - before) <= SAME_CORES + SAME_SHARE * max(share, before)
         alike = min(alike + 1, SAME_SAMPLES) if same else 0
         self._demand[sample.job] = (before if same else share, alike)
         if alike < SAME_SAMPLES:

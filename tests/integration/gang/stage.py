@@ -137,6 +137,23 @@ class Stage:
         self.quantum_ms = quantum_ms
         wait_until(lambda: self.status().quantum_ms == quantum_ms, 30, f"slices of {quantum_ms:g} ms")
 
+    @contextmanager
+    def lease(self, lease_ms: float) -> Iterator[None]:
+        """Have the controller grant another lease while it lasts, through its configuration and SIGHUP."""
+        file, before_ms = self.layout.gang / "gangd.toml", self.status().lease_ms
+        text = file.read_text()
+        try:
+            for told, wanted_ms in ((f"lease_ms = {lease_ms:g}\n{text}", lease_ms), (text, before_ms)):
+                file.write_text(told)
+                os.kill(self.daemon("gangd").pid, signal.SIGHUP)
+                wait_until(
+                    lambda ms=wanted_ms: self.status().lease_ms == ms, 30, f"a lease of {wanted_ms:g} ms"
+                )  # type: ignore[misc]
+                if told is not text:
+                    yield
+        finally:
+            file.write_text(text)
+
     def daemon(self, role: str) -> Daemon:
         """Return a daemon of the cluster."""
         return next(daemon for daemon in self.cluster.state().daemons if daemon.role == role)

@@ -93,6 +93,36 @@ def test_jobs_of_two_partitions_on_one_core_take_turns(stage: Stage) -> None:
     assert all(list(slot.values()).count("run") <= 1 for slot in roles.values())
 
 
+def test_turns_go_on_under_the_lease_of_ten_thousand_nodes(stage: Stage) -> None:
+    """Agents are silent for seconds; what changes is known as soon as ever, and no slice is left out."""
+    stage.set_quantum(250)
+    first, second = stage.nodes
+    with stage.lease(12_500):
+        gang = stage.start(f"exec srun -n2 sh -c '{SPIN}'", first, second)
+        rival = stage.start(SPIN, first)
+        for job in (gang, rival):
+            stage.wait_state(job, "busy")
+            stage.wait_frozen(*processes_of(job, first))
+        begin = stage.status().slice + 2
+        # Eight looks at jobs that do the same, then two silences of 22 slices.
+        wait_until(lambda: stage.status().slice > begin + 8 + 2 * 24, 60, "they have long been steady")
+        sleeper = stage.start("exec sleep 600", second)
+        stage.wait_state(sleeper, "idle")
+        end = stage.status().slice
+        stage.client.cancel([rival])
+        wait_until(lambda: stage.job_status(rival) is None, 30, "the rival is gone")
+        time.sleep(6)  # until the last silence is over
+        rows = [row for row in stage.rows(gang, rival, past=end) if begin <= row.slice < end]
+    roles = roles_of(rows)
+    assert sorted(roles) == list(range(min(roles), max(roles) + 1))
+    assert len(roles) >= 50
+    for number, slot in roles.items():
+        assert (slot.get((gang, first)) == "held") is (slot.get((gang, second)) == "held"), (number, slot)
+        assert [slot.get((job, first)) for job in (gang, rival)].count("held") == 1, (number, slot)
+    told = [row for row in rows if row.job == rival and row.cpu_s is not None and row.slice >= begin + 12]
+    assert 1 <= len(told) <= 8, "a steady job has one sample in each silence, not one after each look"
+
+
 def test_components_of_a_heterogeneous_job_run_and_are_held_together(stage: Stage) -> None:
     stage.set_quantum(250)
     first, second = stage.nodes

@@ -139,7 +139,7 @@ def test_what_is_the_same_is_news_no_more_and_what_differs_is() -> None:
     assert not book.has_news
     book.on_sample(JobSample(7, 0, 0, 0, 1))  # too short to tell
     assert not book.has_news
-    book.on_sample(JobSample(7, 560_000, 0, 1_000_000, 1))
+    book.on_sample(JobSample(7, 320_000, 0, 1_000_000, 1))
     assert book.has_news
     book.on_ended(frozenset({7}))
     assert book.has_urgent()
@@ -155,7 +155,7 @@ def test_demand_that_creeps_away_is_news() -> None:
     for step in range(9):
         book.on_alone(JobSample(7, 10_000 * step, 0, 1_000_000, 1))
         crept.append(book.has_news)
-    assert crept.index(True) == 6
+    assert crept.index(True) == 7
 
 
 SAMPLES = st.lists(st.sets(st.integers(1, 5)), max_size=24)
