@@ -142,17 +142,16 @@ class Stage:
         """Have the controller grant another lease while it lasts, through its configuration and SIGHUP."""
         file, before_ms = self.layout.gang / "gangd.toml", self.status().lease_ms
         text = file.read_text()
+        self._configure(f"lease_ms = {lease_ms:g}\n{text}", lease_ms)
         try:
-            for told, wanted_ms in ((f"lease_ms = {lease_ms:g}\n{text}", lease_ms), (text, before_ms)):
-                file.write_text(told)
-                os.kill(self.daemon("gangd").pid, signal.SIGHUP)
-                wait_until(
-                    lambda ms=wanted_ms: self.status().lease_ms == ms, 30, f"a lease of {wanted_ms:g} ms"
-                )  # type: ignore[misc]
-                if told is not text:
-                    yield
+            yield
         finally:
-            file.write_text(text)
+            self._configure(text, before_ms)
+
+    def _configure(self, text: str, lease_ms: float) -> None:
+        (self.layout.gang / "gangd.toml").write_text(text)
+        os.kill(self.daemon("gangd").pid, signal.SIGHUP)
+        wait_until(lambda: self.status().lease_ms == lease_ms, 30, f"a lease of {lease_ms:g} ms")
 
     def daemon(self, role: str) -> Daemon:
         """Return a daemon of the cluster."""
