@@ -198,3 +198,37 @@ def test_sources_against_each_other(tmp_path: Path) -> None:
         for reader in readers:
             reader.close()
         cluster.down()
+
+
+@pytest.mark.skipif(not is_installed(), reason="no pyslurm here")
+def test_looks_of_gangd_while_a_job_changes_now_and_then(tmp_path: Path) -> None:
+    """A look a second by the C library, as gangd's; before every fifth a job has changed."""
+    cluster = LocalCluster(tmp_path / "c")
+    cluster.up(Shape(nodes=8, cores=8, virtual=True, multiplicity=4))
+    slurm = Hostile(cluster)
+    reader = ApartSlurm(slurm.conf, source="pyslurm", alive_only=True)
+    try:
+        for _ in range(100):
+            slurm.submit(Words(comment=b"a comment"), "-n1")
+        submit_held(slurm, 100, COUNTS[0])
+        one = next(job.job_id for job in reader.jobs().jobs if job.state is JobState.RUNNING)
+        assert reader._process is not None
+        pids = [daemon.pid for daemon in cluster.state().daemons if daemon.role == "slurmctld"]
+        pids.append(reader._process.pid)
+        spent: list[float] = []
+        for turn in range(40):
+            if turn % 5 == 0:
+                slurm.run("scontrol", "update", f"JobId={one}", f"Comment=turn {turn}")
+            time.sleep(1.0)
+            began_ms = all_cpu_ms(*pids)
+            found = reader.jobs()
+            spent.append(all_cpu_ms(*pids) - began_ms)
+            assert {job.comment for job in found.jobs if job.job_id == one} == {f"turn {turn - turn % 5}"}
+        looks = ", ".join(f"{statistics.median(spent[place::5]):.1f}" for place in range(5))
+        say(
+            f"{COUNTS[0]} jobs, a look a second, load {os.getloadavg()[0]:.1f}: five looks, of which "
+            f"the first sees a change: {sum(spent) / 8:.1f} ms of CPU, with slurmctld's (medians {looks})"
+        )
+    finally:
+        reader.close()
+        cluster.down()

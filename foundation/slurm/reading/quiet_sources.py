@@ -7,13 +7,15 @@ full look now and then.
 * ``QuietSource``: ``squeue --json`` writes a hundred fields of every job, six times the work of a short list.
   So a short list is taken, and compared to the byte, never read: it may hold what users write. What changes
   and changes back between two looks waits for the full one.
-* ``QuietLibrary``: ``slurm_load_jobs`` takes the instant of an earlier answer, by slurmctld's own clock, and
-  says that nothing has changed since (``SLURM_NO_CHANGE_IN_DATA``) without packing a job. pyslurm (22.5 to
-  25.11) never gives that instant; so this one function is called beside it, in the library that pyslurm has
-  loaded. What is relied on (slurm.h) is the same from 22.05 to 26.05: its prototype, that number, and that an
-  answer begins with two instants of which the second is its own. Nothing else of an answer is looked at. What
-  is no plausible instant, or a library that cannot be found, means that nothing is known, and all jobs are
-  read.
+* ``QuietLibrary``: slurmctld is asked whether any job has changed since an instant by its own clock, and says
+  that none has (``SLURM_NO_CHANGE_IN_DATA``) without packing a job. pyslurm (22.5 to 25.11) never gives such
+  an instant; so this is asked beside it, in the library that pyslurm has loaded. ``slurm_load_jobs`` says
+  *no* in a few bytes, and *yes* with all jobs, which are thrown away. ``slurm_get_job_steps`` of 22.05 to
+  25.05 says both in a few bytes, by the same note of when a job last changed: steps are asked for of a job
+  that there is not. 25.11 has it without the instant. What is relied on (slurm.h) is these prototypes, that
+  number, and where in an answer the instant stands at which it was made. Nothing else of an answer is looked
+  at. What is no plausible instant, or a library that cannot be found, means that nothing is known, and all
+  jobs are read.
 """
 
 from __future__ import annotations
@@ -44,7 +46,10 @@ _WORDS = (
 )
 
 NO_CHANGE = 1900
-_SHOW_ALL, _SHOW_DETAIL = 0x0001, 0x0002
+_SHOW_ALL_HERE = ctypes.c_uint16(0x0011)
+_NO_JOB, _ALL_STEPS = ctypes.c_uint32(0x7FFFFFFF), ctypes.c_uint32(0xFFFFFFFE)
+_STEPS_BY_INSTANT = range(38, 44)
+"""Versions of the library in which steps are asked for since an instant: of Slurm 22.05 to 25.05."""
 _PLAUSIBLE_S = 86_400.0
 _LIBRARY = re.compile(r"(/\S+/libslurm(?:full)?(?:-[0-9.]+)?\.so(?:\.[0-9.]+)?)$", re.MULTILINE)
 
@@ -91,16 +96,26 @@ class QuietSource:
 class Pulse(Protocol):
     """Asks slurmctld whether anything has changed."""
 
-    def since(self, instant_s: int) -> int | None:
-        """Return 0 if no job has changed since an answer's instant; else the instant of this answer.
+    @property
+    def is_short(self) -> bool:
+        """Whether it is told in a few bytes, too, that something has changed, and not with all jobs."""
+        ...
 
-        With 0 for ``instant_s`` an answer always comes. None where it cannot be told.
+    def since(self, instant_s: int) -> int | None:
+        """Return 0 if no job has changed since an instant; else a later one that is past.
+
+        Both by slurmctld's clock. With 0 for ``instant_s`` an instant always comes. None where it cannot be
+        told.
         """
         ...
 
 
-class _Head(ctypes.Structure):
+class _Jobs(ctypes.Structure):
     _fields_ = (("last_backfill", ctypes.c_long), ("last_update", ctypes.c_long))
+
+
+class _Licences(ctypes.Structure):
+    _fields_ = (("last_update", ctypes.c_long),)
 
 
 class LibraryPulse:
@@ -117,23 +132,49 @@ class LibraryPulse:
         self._library: ctypes.CDLL | None = None
         self._wall = wall
 
+    @property
+    def is_short(self) -> bool:
+        """See ``Pulse``."""
+        library = self._loaded()
+        return library is not None and library.slurm_api_version() >> 16 in _STEPS_BY_INSTANT
+
     def since(self, instant_s: int) -> int | None:
         """See ``Pulse``."""
         library = self._loaded()
         if library is None:
             return None
-        answer = ctypes.POINTER(_Head)()
+        if not self.is_short:
+            return self._by_jobs(library, instant_s)
+        if instant_s and _no_step_since(library, instant_s):
+            return 0
+        return self._now(library)
+
+    def _by_jobs(self, library: ctypes.CDLL, instant_s: int) -> int | None:
+        answer = ctypes.POINTER(_Jobs)()
         ctypes.set_errno(0)
-        flags = ctypes.c_uint16(_SHOW_ALL | _SHOW_DETAIL)
-        code = library.slurm_load_jobs(ctypes.c_long(instant_s), ctypes.byref(answer), flags)
-        if code:
+        if library.slurm_load_jobs(ctypes.c_long(instant_s), ctypes.byref(answer), _SHOW_ALL_HERE):
             return 0 if instant_s and ctypes.get_errno() == NO_CHANGE else None
         try:
             told = int(answer.contents.last_update)
         except ValueError:  # no answer, and no error
             return None
         library.slurm_free_job_info_msg(answer)
-        return told if abs(told - self._wall()) < _PLAUSIBLE_S else None
+        return self._plausible(told)
+
+    def _now(self, library: ctypes.CDLL) -> int | None:
+        """Return slurmctld's time, which stands at the head of its list of licences."""
+        answer = ctypes.POINTER(_Licences)()
+        if library.slurm_load_licenses(ctypes.c_long(0), ctypes.byref(answer), _SHOW_ALL_HERE):
+            return None
+        try:
+            told = int(answer.contents.last_update)
+        except ValueError:  # no answer, and no error
+            return None
+        library.slurm_free_license_info_msg(answer)
+        return self._plausible(told)
+
+    def _plausible(self, told_s: int) -> int | None:
+        return told_s if abs(told_s - self._wall()) < _PLAUSIBLE_S else None
 
     def _loaded(self) -> ctypes.CDLL | None:
         if self._library is None:
@@ -142,12 +183,25 @@ class LibraryPulse:
                 if path is None:
                     return None
                 library = ctypes.CDLL(str(path), use_errno=True)
+                library.slurm_api_version.restype = ctypes.c_long
                 library.slurm_load_jobs.restype = ctypes.c_int
                 library.slurm_free_job_info_msg.restype = None
             except (OSError, AttributeError):
                 return None
             self._library = library
         return self._library
+
+
+def _no_step_since(library: ctypes.CDLL, instant_s: int) -> bool:
+    """Whether no job has changed since an instant, which is said before the job is missed."""
+    answer = ctypes.c_void_p()
+    ctypes.set_errno(0)
+    if library.slurm_get_job_steps(
+        ctypes.c_long(instant_s), _NO_JOB, _ALL_STEPS, ctypes.byref(answer), _SHOW_ALL_HERE
+    ):
+        return ctypes.get_errno() == NO_CHANGE
+    library.slurm_free_job_step_info_response_msg(answer)  # there are no jobs at all
+    return False
 
 
 def _path_of_loaded(maps: Path = Path("/proc/self/maps")) -> Path | None:
@@ -159,8 +213,9 @@ def _path_of_loaded(maps: Path = Path("/proc/self/maps")) -> Path | None:
 class QuietLibrary:
     """The library's source, asked for jobs only when some have changed.
 
-    Once two full answers in a row were the same, slurmctld is asked for its instant, and all jobs are read
-    once more, so that they are no older than that; from then on it is asked whether anything has changed.
+    What is kept of an answer is an instant by slurmctld's clock that it is no older than. While each look
+    brings news nothing is asked beforehand: after two in a row, or, where a change is told with all jobs,
+    which nobody needs (``Pulse.is_short``), after one.
     """
 
     def __init__(
@@ -174,23 +229,18 @@ class QuietLibrary:
         self._clock = clock
         self._last: JobSnapshot | None = None
         self._last_s = float("-inf")
-        self._instant_s: int | None = None
-        self._quiet = False
+        self._instant_s = 0
+        self._news = 2
 
     def read(self, nodes: NodeBook) -> JobSnapshot:
         """Return all jobs; raises as the source."""
-        recent = self._clock() < self._last_s + FULL_EVERY_S
-        if (
-            self._quiet
-            and self._instant_s
-            and self._last is not None
-            and recent
-            and self._pulse.since(self._instant_s) == 0
-        ):
-            return self._last
-        self._instant_s = self._pulse.since(0) if self._quiet and self._instant_s is None else None
+        asks = self._news < (2 if self._pulse.is_short else 1)
+        told_s = self._pulse.since(self._instant_s) if asks else None
         now_s = self._clock()
+        if told_s == 0 and self._last is not None and now_s < self._last_s + FULL_EVERY_S:
+            return self._last
         snapshot = self._source.read(nodes)
-        self._quiet = snapshot == self._last
+        self._news = 0 if snapshot == self._last else self._news + 1
         self._last, self._last_s = snapshot, now_s
+        self._instant_s = told_s or self._instant_s
         return snapshot

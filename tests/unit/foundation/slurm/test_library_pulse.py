@@ -13,6 +13,7 @@ from foundation.slurm import JobSnapshot
 from foundation.slurm.reading.nodebook import NodeBook
 from foundation.slurm.reading.pyslurm_library import LibrarySource
 from foundation.slurm.reading.quiet_sources import FULL_EVERY_S, LibraryPulse, QuietLibrary, _path_of_loaded
+from foundation.slurm.reading.record_faults import UnknownFormatError
 from foundation.slurm.slurm_types import Job
 from tests.unit.foundation.slurm.test_library import NODES, Record
 
@@ -22,16 +23,39 @@ LIBRARY = r"""
 #include <stdlib.h>
 #include <string.h>
 typedef struct { long last_backfill, last_update; uint32_t count; void *jobs; } answer_t;
-static long changed, now;
-void set(long at, long clock) { changed = at; now = clock; }
+typedef struct { long last_update; uint32_t count; void *some; } short_t;
+static long changed, now, version, wholes, jobs;
+void set(long at, long clock, long release) {
+  changed = at; now = clock; version = release; wholes = 0; jobs = 1; }
+void empty(void) { jobs = 0; }
+long told_whole(void) { return wholes; }
+long slurm_api_version(void) { return version << 16; }
+static int say(int code) { errno = code; return -1; }
 int slurm_load_jobs(long since, answer_t **to, uint16_t flags) {
-  if (flags != 3 || now < 0) { errno = 2000; return -1; }
-  if (since - 1 >= changed) { errno = 1900; return -1; }
+  if (flags != 0x11 || now < 0) return say(2000);
+  if (since - 1 >= changed) return say(1900);
   *to = calloc(1, sizeof(answer_t));
+  (*to)->last_update = now;
+  wholes++;
+  return 0;
+}
+int slurm_get_job_steps(long since, uint32_t job, uint32_t step, short_t **to, uint16_t flags) {
+  if (flags != 0x11 || job < 0x04000000 || step != 0xfffffffe || version < 38 || version > 43) abort();
+  if (now < 0) return say(1800);
+  if (since - 1 >= changed) return say(1900);
+  if (jobs) return say(2017);
+  *to = calloc(1, sizeof(short_t));
+  return 0;
+}
+int slurm_load_licenses(long since, short_t **to, uint16_t flags) {
+  if (since || now < 0) return say(1800);
+  *to = calloc(1, sizeof(short_t));
   (*to)->last_update = now;
   return 0;
 }
 void slurm_free_job_info_msg(answer_t *one) { free(one); }
+void slurm_free_job_step_info_response_msg(short_t *one) { free(one); }
+void slurm_free_license_info_msg(short_t *one) { free(one); }
 """
 
 
@@ -47,21 +71,53 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def test_the_library_tells_when_it_was_asked_and_that_nothing_has_changed_since(library: Path) -> None:
+SLURM_22_05, SLURM_25_05, SLURM_25_11 = 38, 43, 44
+"""Versions of the library."""
+
+
+@pytest.mark.parametrize("version", [SLURM_22_05, SLURM_25_05, SLURM_25_11])
+def test_the_library_tells_when_it_was_asked_and_that_nothing_has_changed_since(
+    library: Path, version: int
+) -> None:
     pulse = LibraryPulse(library)
     loaded = pulse._loaded()
     assert loaded is not None
     now_s = int(time.time())
-    loaded.set(now_s - 100, now_s)
+    loaded.set(now_s - 100, now_s, version)
     assert pulse.since(0) == now_s
     assert pulse.since(now_s) == 0
-    loaded.set(now_s, now_s + 1)  # within the second of the answer before
+    loaded.set(now_s, now_s + 1, version)  # within the second of the answer before
     assert pulse.since(now_s) == now_s + 1
-    loaded.set(0, -1)  # slurmctld is away
+    assert pulse.since(now_s + 1) == 0
+    loaded.set(0, -1, version)  # slurmctld is away
     assert pulse.since(now_s) is None
     assert pulse.since(0) is None
-    loaded.set(0, 12345)  # another kind of answer
+    loaded.set(0, 12345, version)  # another kind of answer
     assert pulse.since(0) is None
+
+
+@pytest.mark.parametrize(("version", "wholes"), [(SLURM_22_05, 0), (SLURM_25_05, 0), (SLURM_25_11, 2)])
+def test_that_something_has_changed_is_told_in_few_bytes_where_the_library_can(
+    library: Path, version: int, wholes: int
+) -> None:
+    pulse = LibraryPulse(library)
+    loaded = pulse._loaded()
+    assert loaded is not None
+    now_s = int(time.time())
+    loaded.set(now_s, now_s, version)
+    assert pulse.is_short == (wholes == 0)
+    assert [pulse.since(0), pulse.since(now_s)] == [now_s, now_s]
+    assert loaded.told_whole() == wholes
+
+
+def test_a_change_is_told_although_there_are_no_jobs(library: Path) -> None:
+    pulse = LibraryPulse(library)
+    loaded = pulse._loaded()
+    assert loaded is not None
+    now_s = int(time.time())
+    loaded.set(now_s, now_s, SLURM_22_05)
+    loaded.empty()
+    assert pulse.since(now_s) == now_s
 
 
 def test_without_a_library_nothing_is_known(tmp_path: Path) -> None:
@@ -96,24 +152,31 @@ def test_the_library_is_the_one_that_is_loaded(tmp_path: Path, line: str, found:
 class World:
     """Jobs, a library that reads them, and a pulse; a second passes with each look."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_short: bool = False) -> None:
+        self.is_short = is_short
         self.jobs = [Record(id=1)]
         self.now_s = self.changed_s = 1_000
-        self.reads = self.asked = 0
-        self.knows = True
+        self.reads = self.asked = self.full_answers = 0
+        self.knows = self.answers = True
         source = LibrarySource(lambda: self._load, lambda _: "root")
         self.source = QuietLibrary(source, self, clock=lambda: float(self.now_s))
         self.book = NodeBook(lambda: NODES)
 
     def _load(self) -> list[Record]:
+        if not self.answers:
+            raise UnknownFormatError("slurmctld is away")
         self.reads += 1
+        self.full_answers += 1
         return list(self.jobs)
 
     def since(self, instant_s: int) -> int | None:
         self.asked += 1
         if not self.knows:
             return None
-        return 0 if instant_s and instant_s - 1 >= self.changed_s else self.now_s
+        if instant_s and instant_s - 1 >= self.changed_s:
+            return 0
+        self.full_answers += not self.is_short
+        return self.now_s
 
     def look(self) -> JobSnapshot:
         self.now_s += 1
@@ -123,8 +186,9 @@ class World:
         self.jobs, self.changed_s = list(jobs), self.now_s
 
 
-def test_while_nothing_changes_no_job_is_read() -> None:
-    world = World()
+@pytest.mark.parametrize("is_short", [False, True])
+def test_while_nothing_changes_no_job_is_read(*, is_short: bool) -> None:
+    world = World(is_short=is_short)
     first = [world.look() for _ in range(3)][-1]
     reads = world.reads
     assert all(world.look() is not None for _ in range(10))
@@ -132,8 +196,9 @@ def test_while_nothing_changes_no_job_is_read() -> None:
     assert world.reads == reads
 
 
-def test_a_change_is_seen_at_the_next_look() -> None:
-    world = World()
+@pytest.mark.parametrize("is_short", [False, True])
+def test_a_change_is_seen_at_the_next_look(*, is_short: bool) -> None:
+    world = World(is_short=is_short)
     for _ in range(6):
         world.look()
     world.change(Record(id=1), Record(id=2))
@@ -142,9 +207,10 @@ def test_a_change_is_seen_at_the_next_look() -> None:
     assert [job.job_id for job in world.look().jobs] == [2]
 
 
-def test_a_change_at_any_instant_is_seen() -> None:
+@pytest.mark.parametrize("is_short", [False, True])
+def test_a_change_at_any_instant_is_seen(*, is_short: bool) -> None:
     for quiet in range(12):
-        world = World()
+        world = World(is_short=is_short)
         for _ in range(quiet):
             world.look()
         world.change(Record(id=3))
@@ -152,16 +218,18 @@ def test_a_change_at_any_instant_is_seen() -> None:
         assert [job.job_id for job in world.look().jobs] == [3], quiet
 
 
-def test_while_jobs_come_and_go_nothing_is_asked_beside() -> None:
-    world = World()
+@pytest.mark.parametrize("is_short", [False, True])
+def test_while_jobs_come_and_go_nothing_is_asked_beside(*, is_short: bool) -> None:
+    world = World(is_short=is_short)
     for number in range(10):
         world.change(Record(id=number + 1))
         world.look()
     assert (world.asked, world.reads) == (0, 10)
 
 
-def test_a_full_look_comes_now_and_then_and_where_nothing_is_known_always() -> None:
-    world = World()
+@pytest.mark.parametrize("is_short", [False, True])
+def test_a_full_look_comes_now_and_then_and_where_nothing_is_known_always(*, is_short: bool) -> None:
+    world = World(is_short=is_short)
     for _ in range(5):
         world.look()
     reads = world.reads
@@ -173,6 +241,32 @@ def test_a_full_look_comes_now_and_then_and_where_nothing_is_known_always() -> N
     for _ in range(5):
         world.look()
     assert world.reads == reads + 5
+
+
+@pytest.mark.parametrize(("is_short", "full"), [(True, 1), (False, 3)])
+def test_a_change_costs_few_full_answers(*, is_short: bool, full: int) -> None:
+    world = World(is_short=is_short)
+    for _ in range(6):
+        world.look()
+    full += world.full_answers
+    world.change(Record(id=1), Record(id=2))
+    for _ in range(6):
+        world.look()
+    assert world.full_answers == full
+
+
+@pytest.mark.parametrize("is_short", [False, True])
+def test_after_an_outage_no_older_answer_passes_for_the_newest(*, is_short: bool) -> None:
+    for quiet in range(6):
+        world = World(is_short=is_short)
+        for _ in range(quiet):
+            world.look()
+        world.change(Record(id=7))
+        world.answers = False
+        with pytest.raises(UnknownFormatError):
+            world.look()
+        world.answers = True
+        assert [job.job_id for job in world.look().jobs] == [7], quiet
 
 
 def test_of_jobs_that_wait_gangd_reads_little() -> None:
