@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.browser import Browser, needs_chromium
+
 PROJECT = Path(__file__).parents[3]
 # What a browser would fetch by itself when it opens a page; links that a reader follows are his own choice.
 FETCHED = re.compile(
@@ -53,3 +55,20 @@ def test_the_reference_is_made_of_the_sources(site: Path) -> None:
     assert "--multiplicity" in commands
     assert not re.search("[╭│]", commands), "a command's help is in another style"
     assert "osub.simulate" in (site / "reference/python.html").read_text(encoding="utf-8")
+
+
+@needs_chromium
+def test_pages_that_are_opened_as_files_can_be_searched(site: Path, tmp_path: Path) -> None:
+    with Browser(tmp_path) as browser, browser.tab() as tab:
+        tab.call("Page.navigate", url=(site / "index.html").as_uri())
+        tab.wait_for("document.readyState === 'complete'", "the page")
+        tab.run("document.querySelector('[data-md-component=search-query]').focus()")
+        tab.call("Input.insertText", text="takeover_ms")
+        tab.press("End", 35)
+        tab.wait_for(
+            "document.querySelector('.md-search-result__link[href*=\"gangd.html\"]')", "what has the word"
+        )
+        assert not tab.complaints
+        assert not [
+            address for address in tab.requests if not address.startswith(("file:", "data:", "about:"))
+        ]
