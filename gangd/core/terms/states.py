@@ -3,34 +3,37 @@
 A *gang* is a job, or all components of a heterogeneous job: all of its processes on all nodes run in a
 slice, or none of them does. A gang is in one of these states:
 
-* It begins NEW: it runs, whatever shares its cores, until its tasks run on all of its nodes; if nobody says
-  that they do, until the launch grace is over.
+* NEW: it was launched. It runs, whatever shares its cores, until its tasks run on all of its nodes. If nobody
+  says that they do, it runs until the launch grace is over.
 * SOLO: nobody shares its cores. It is never touched.
-* BUSY: it shares cores and wants them. Only BUSY gangs are *rotated*: each slice, the gangs that own it run
-  and the other BUSY gangs that share a core with one of the owners are held.
-* IDLE: it shares cores but does not want them (its user thinks). It runs, and takes no slice.
+* BUSY: it shares cores and wants them. Only BUSY gangs are *rotated*. In each slice the gangs that own it
+  run, and the other BUSY gangs that share a core with one of the owners are held.
+* IDLE: it shares cores but does not want them, for its user thinks. It runs, and takes no slice.
 * WAKING: an IDLE gang was seen to be busy. It runs, beside the owner of the slice, until a second look
-  confirms it; then it is BUSY and first in line at the next boundary that is not final yet.
-* FREE: it may not be held (it opted out, an operator paused it, or `scancel --signal=STOP` stopped it), or
-  not safely (one of its nodes has no agent). It runs as far as it is up to us.
+  confirms it. Then it is BUSY, and first in line at the next boundary that is not final yet.
+* FREE: it may not be held, or not safely. It runs as far as it is up to us. It may not be held if it opted
+  out, if an operator paused it, or if `scancel --signal=STOP` stopped it. It is not safe where one of its
+  nodes has no agent.
 * FOREIGN: somebody else suspended it, changes its freeze state or sent it SIGTERM or SIGKILL. Hands off,
-  until Slurm says that it runs; what we hold of it is thawed, unless it is Slurm that suspended it: Slurm
+  until Slurm says that it runs. What we hold of it is thawed, unless it is Slurm that suspended it: Slurm
   will thaw all of it.
-* TERMINATING: Slurm says that it is cancelled, completing or being killed. It is thawed and never held again:
-  a frozen process cannot die. Only its end leaves this state.
+* TERMINATING: Slurm says that it is cancelled, completing or being killed. It is thawed and never held again,
+  for a frozen process cannot die. Only its end leaves this state.
 
-An *agent* is UNKNOWN until it says hello, JOINED while it reports, and LOST when it fell silent, left or
-obeys another controller. A gang is held on no node while the agent of any of its nodes is not JOINED,
-for it would run there and be frozen elsewhere.
+An *agent* is UNKNOWN until it says hello, and JOINED while it reports. It is LOST when it fell silent, left
+or obeys another controller.
+
+A gang is held on no node while the agent of any of its nodes is not JOINED. It would run there and be frozen
+elsewhere.
 
 Rules:
 
 1. What the tables do not have is an error of the scheduler (``InvalidTransition``), never ignored.
 2. TERMINATE, SUSPEND and VANISH are accepted in every state that they can change.
-3. Every way out of FREE and FOREIGN leads to SOLO, and what the gang does next follows from whether it
-   shares cores and from its demand class, which is kept all along.
+3. Every way out of FREE and FOREIGN leads to SOLO. What the gang does next follows from whether it shares
+   cores, and from its demand class, which is kept all along.
 4. Published slices never change: a state that changes counts from the first slice that is not final.
-   TERMINATE, SUSPEND and RELEASE are the exception and act at once, outside the slices.
+   TERMINATE, SUSPEND and RELEASE are the exception. They act at once, outside the slices.
 
 ``docs/states.md`` is generated from the tables (``python -m gangd.core.terms.states_document``).
 """

@@ -15,6 +15,10 @@ Input = TypeVar("Input", bound=StrEnum)
 
 _MADE = """\
 Generated from `gangd/core/terms/states.py` by `python -m gangd.core.terms.states_document`; do not edit."""
+_PICTURE = """\
+![A gang is solo while nobody shares its cores; busy, it takes turns; idle, it runs and takes no slice; \
+waking, it runs at once](pictures/states.svg)"""
+_FIELDS = "In each field stands the state that follows. An empty field is an error of the scheduler."
 
 
 def render() -> str:
@@ -23,26 +27,17 @@ def render() -> str:
     parts = [
         "# States of gangs and agents",
         _MADE,
+        _PICTURE,
         theory,
         "## Gangs",
-        _diagram(states.GangState.NEW, states.GANG_TABLE),
         _inputs(states.MEANING),
+        _FIELDS,
         _matrix(states.GANG_TABLE, list(states.GangState), list(states.GangInput)),
         "## Agents",
-        _diagram(states.AgentState.UNKNOWN, states.AGENT_TABLE),
         _inputs(states.AGENT_MEANING),
         _matrix(states.AGENT_TABLE, list(states.AgentState), list(states.AgentInput)),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _diagram(start: State, table: Mapping[tuple[State, Input], State]) -> str:
-    """Mermaid diagram; inputs between the same two states share an arrow."""
-    arrows: dict[tuple[str, str], list[str]] = {}
-    for (state, happened), following in table.items():
-        arrows.setdefault((state.name, following.name), []).append(happened.value)
-    lines = [f"    {one} --> {other}: {' / '.join(inputs)}" for (one, other), inputs in arrows.items()]
-    return "\n".join(["```mermaid", "stateDiagram-v2", f"    [*] --> {start.name}", *lines, "```"])
 
 
 def _inputs(meaning: Mapping[Input, str]) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -351,6 +352,11 @@ def test_the_page_on_states_is_up_to_date() -> None:
     assert (REPOSITORY / "docs" / "states.md").read_text() == render(), (
         "run 'python -m gangd.core.terms.states_document > docs/states.md'"
     )
+
+
+def test_the_picture_of_states_names_every_state_that_a_gang_can_be_in() -> None:
+    picture = (REPOSITORY / "docs" / "pictures" / "states.svg").read_text()
+    assert set(re.findall(">([A-Z]+)<", picture)) == {state.name for state in GangState} - {"GONE"}
 
 
 def test_a_large_group_that_never_repeats_is_published_bit_by_bit() -> None:
