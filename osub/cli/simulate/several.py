@@ -47,14 +47,8 @@ def simulate_several(
 
     Parameters
     ----------
-    several
-        The multiplicities; the first is the reference.
-    out
-        A folder that does not exist or is empty.
-    label
-        Of the runs, or None.
-    simulate
-        Simulates with a multiplicity into a folder, under a label.
+    several, out, label, simulate
+        As ``run_each`` takes them; the first multiplicity is the reference.
     what
         What goes on, for whoever waits.
     as_json
@@ -62,10 +56,8 @@ def simulate_several(
 
     Raises
     ------
-    OutputError
-        There is something in ``out``.
     OsubError
-        As a simulation raises; those before it are kept.
+        As ``run_each`` raises.
     """
     from analysis.comparison import compared
 
