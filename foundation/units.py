@@ -50,7 +50,24 @@ def checked_speedup(speedup: float) -> float:
 
 def counted(number: int, thing: str) -> str:
     """Return a number with what it counts: 1 job, 1,200 jobs."""
-    return f"{number:,} {thing}" + ("" if number == 1 else "s")
+    return f"{number:,} {several(number, thing)}"
+
+
+def counted_of(part: int, whole: int, thing: str) -> str:
+    """Return how many of how many: 1 of 1 job, 1 of 1,200 jobs."""
+    return f"{part:,} of {counted(whole, thing)}"
+
+
+def several(number: int, thing: str) -> str:
+    """Return what a number counts, without the number: job of 1, jobs of any other."""
+    if number == 1:
+        return thing
+    return f"{thing}{'es' if thing.endswith(('s', 'ch', 'x')) else 's'}"
+
+
+def verb(number: int, one: str = "is", more: str = "are") -> str:
+    """Return the verb that goes with a number: is for 1, are for any other."""
+    return one if number == 1 else more
 
 
 def seconds_of(text: str) -> float:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from foundation.errors import InputError, UsageError
 from foundation.one_line import one_line
+from foundation.units import counted
 from foundation.whole_file import write_whole
 from simulator.engine.kernels.field_records import Ints
 
@@ -217,7 +218,9 @@ def _whole(path: Path, rows: Iterator[tuple[str, str, float]]) -> PairTable:
     if not names:
         raise InputError(f"{path} has no pairs of applications that share a core")
     if len(names) > _MOST_APPLICATIONS:
-        raise InputError(f"{path} has {len(names)} applications; more than {_MOST_APPLICATIONS} are not read")
+        raise InputError(
+            f"{path} has {counted(len(names), 'application')}; more than {_MOST_APPLICATIONS} are not read"
+        )
     for victim in names:
         for opponent in names:
             if (victim, opponent) not in losses:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from foundation.errors import ClusterError, HostError
 from foundation.slurm import SlurmClient, SubmitRequest
+from foundation.units import counted, verb
 from submitter.follow import last_words, read_stamps
 from submitter.plan import RRBA, PlannedJob, Target, batch_script
 from workloads.rrba.calibration_kinds import Kind
@@ -127,7 +128,7 @@ def fit_kind(sampled: Sampled, path: Path, least_share: float) -> CalibrationRow
     """
     kind = sampled.kind
     known = sampled.core_shares()
-    what = f"{kind.name} on {kind.ranks} ranks"
+    what = f"{kind.name} on {counted(kind.ranks, 'rank')}"
     if known and max(known) < least_share:
         raise HostError(
             f"{what}: not stored, a rank had {max(known):.0%} of its core; are more ranks on it than it has "
@@ -193,7 +194,7 @@ def calibrate_kinds(
     sampled = [try_out(jobs, kind, sample_s) for kind in sorted(kinds)]
     for turn in range(1, rounds + 1):
         for number, one in enumerate(sampled, start=1):
-            kind = f"{one.kind.name} on {one.kind.ranks} ranks"
+            kind = f"{one.kind.name} on {counted(one.kind.ranks, 'rank')}"
             tell(f"{kind}, {number} of {len(sampled)}, round {turn} of {rounds}")
             one.sample(jobs)
     for one in sampled:
@@ -248,7 +249,10 @@ class LoneJobs:
         snapshot = self._client.jobs()
         active = sum(not job.state.is_over for job in snapshot.jobs) + len(snapshot.unreadable)
         if active:
-            raise ClusterError(f"{active} jobs are on the cluster; wait until it is idle, or cancel them")
+            raise ClusterError(
+                f"{counted(active, 'job')} {verb(active)} on the cluster; wait until it is "
+                "idle, or cancel them"
+            )
 
     def run(self, kind: Kind, length: Sequence[str], calibration: Path | None = None) -> Outcome:
         """Run rrba as ``kind`` says with ``length`` (such as ``--itr 100``); return when it has ended.

@@ -15,6 +15,7 @@ from analysis.charts.gantt_lanes import Bar, bars
 from analysis.charts.system_use import load_map
 from analysis.metrics import core_lists, node_entries, stretches
 from foundation.records import RunInfo
+from foundation.units import counted
 
 BARS_LIMIT = 4_000
 ENTRIES_LIMIT = 20_000
@@ -134,7 +135,7 @@ def _label_nodes(figure: go.Figure, frame: _Frame) -> None:
         step = max(1, math.ceil(14 / (frame.row_px * frame.cores)))
         positions = [(node + 0.5) * frame.cores for node in range(0, len(frame.names), step)]
         labels = [safe(name) for name in frame.names[::step]]
-        title = f"node ({frame.cores} cores each)"
+        title = f"node ({counted(frame.cores, 'core')} each)"
     figure.update_yaxes(
         tickvals=positions, ticktext=labels, range=[frame.rows, 0], title=title, showgrid=False, ticks=""
     )

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from analysis.claims.claim_row import Judgement, Verdict
 from analysis.claims.estimate import Estimate, estimate, figures
+from foundation.units import counted_of
 
 LEAST_SEEDS = 10
 """Fewer seeds than these give verdicts that are provisional."""
@@ -54,7 +55,7 @@ def over_settings(settings: Mapping[str, Sequence[float]], *, most: bool = False
     name, shown = pick(judged.items(), key=lambda item: _clearness(item[1]))
     held = sum(one.verdict is Verdict.HOLDS for one in judged.values())
     word = "nearest" if verdict is Verdict.FAILS else "least clear"
-    note = f"{held} of {len(judged)} settings; {word}: {name}"
+    note = f"{counted_of(held, len(judged), 'setting')}; {word}: {name}"
     return Judgement(verdict=verdict, estimate=shown.estimate, note=note)
 
 

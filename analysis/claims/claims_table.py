@@ -55,7 +55,7 @@ def tally(rows: Sequence[Row], seeds: int) -> str:
         if seeds < LEAST_SEEDS
         else ""
     )
-    return f"{len(rows)} claims: {counts}.{few}"
+    return f"{counted(len(rows), 'claim')}: {counts}.{few}"
 
 
 def claims_grid(rows: Sequence[Row]) -> Grid:

@@ -13,7 +13,7 @@ from analysis.comparison.job_by_job import RunErrors, pair, run_errors
 from analysis.metrics import MetricOptions, RunMetrics, measure
 from analysis.tables import told_apart
 from analysis.verdict import Verdict, verdict_of
-from analysis.verdict.compared_settings import are_errors
+from analysis.verdict.compared_settings import are_errors, are_of_one_trace
 from foundation.errors import OutputError, UsageError
 from foundation.records import Run
 
@@ -99,7 +99,7 @@ def compared(
     Raises
     ------
     UsageError
-        There are fewer than two runs, or no job is in two of them.
+        There are fewer than two runs, no job is in two of them, or they are not of one trace.
     """
     if len(runs) < 2:
         raise UsageError("a comparison takes at least two RUNs; `osub report` draws a single one")
@@ -107,4 +107,11 @@ def compared(
     differences = tuple(run_errors(reference, other, least_run_s) for reference, other in pairs(told))
     if not any(one.jobs for one in differences):
         raise UsageError("these runs have no job in common: are they of the same trace?")
+    for reference, other in pairs(told):
+        if not are_of_one_trace(reference, other):
+            raise UsageError(
+                f"{reference.info.label} and {other.info.label} are not of one trace "
+                f"({reference.info.trace_name}, {other.info.trace_name}): their jobs have the same numbers "
+                "and nothing else in common; `osub report` shows them side by side"
+            )
     return Compared(told, verdict_of(told, options), differences)

@@ -18,6 +18,7 @@ from analysis.comparison.comparison_tables import (
 from analysis.comparison.job_by_job import RunErrors, pair
 from analysis.pages.page_content import Block, Grid, Section
 from foundation.records import Run
+from foundation.units import counted
 
 MOST_JOBS = 200
 _LEAST_ERROR_S = 1e-3
@@ -61,7 +62,7 @@ def comparison_section(
         blocks.append(
             Block(
                 f"{other.info.label} against {reference.info.label}, job by job",
-                f"The first {shown} jobs. 0(0-1) are the cores 0 and 1 of the first node.",
+                f"The first {counted(shown, 'job')}. 0(0-1) are the cores 0 and 1 of the first node.",
                 grid=Grid(
                     groups=(), columns=JOB_COLUMNS, rows=job_rows(reference, other, MOST_JOBS), texts=3
                 ),

@@ -31,6 +31,7 @@ from analysis.report.report_parts import mark_of
 from analysis.tables import ABSENT, number
 from analysis.verdict.compared_settings import grouped, layout_key
 from foundation.records import Run
+from foundation.units import counted
 
 WORST_JOBS = 12
 
@@ -93,7 +94,7 @@ def _schedules(subjects: Sequence[Subject], drawn: Sequence[Subject]) -> Iterato
         chart = gantt(subject.measured.jobs, subject.run.info, last_s or None, subject.held)
         if chart is not None:
             missing = subject.metrics.placement_missing
-            lacking = f" {missing:,} jobs ran at a place that is not known." if missing else ""
+            lacking = f" {counted(missing, 'job')} ran at a place that is not known." if missing else ""
             yield Block(subject.measured.label, chart.caption + lacking, chart=chart)
 
 
@@ -177,7 +178,11 @@ def _slices(subjects: Sequence[Subject]) -> Iterator[Block]:
 def _fairness(metrics: SliceMetrics) -> str:
     if metrics.fairness is None:
         return "No two busy jobs shared a core, so there was nothing to divide fairly."
-    missing = f" {metrics.fairness_missing:,} jobs lack a known place." if metrics.fairness_missing else ""
+    missing = (
+        f" {counted(metrics.fairness_missing, 'job')} without a known place."
+        if metrics.fairness_missing
+        else ""
+    )
     return (
         f"Jain's fairness index is {metrics.fairness:.4f} over {metrics.contended_jobs:,} contended jobs;"
         f" 1 is perfectly fair, {number(1 / metrics.contended_jobs)} is one job served alone.{missing}"

@@ -15,6 +15,7 @@ from analysis.tables import metric_rows
 from analysis.verdict import Verdict
 from analysis.verdict.verdict_in_terminal import heading
 from foundation.records import Run, RunInfo
+from foundation.units import counted
 
 HIGHLIGHTS = (
     ("System", "makespan"),
@@ -173,14 +174,14 @@ def _kind(run: Run) -> str:
 
 def _system(run: Run) -> str:
     nodes, cores = run.info.system[1:].split("C")
-    return f"{run.info.system}: {nodes} nodes of {cores} cores"
+    return f"{run.info.system}: {counted(int(nodes), 'node')} of {counted(int(cores), 'core')}"
 
 
 def _queues(run: Run) -> str:
     info = run.info
     if info.queues == "sq":
         return "one queue (SQ)"
-    return f"two queues (MQ), {info.interactive_nodes} nodes for interactive jobs"
+    return f"two queues (MQ), {counted(info.interactive_nodes or 0, 'node')} for interactive jobs"
 
 
 def _policy(run: Run) -> str:

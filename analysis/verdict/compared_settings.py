@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import polars as pl
+
 from foundation.records import GangSettings, Run, RunInfo
 
 
@@ -28,6 +30,7 @@ class Group:
 
 
 Key = tuple[object, ...]
+_DUE_WITHIN_S, _WITHIN = 0.5, 0.01
 _ADDED = re.compile(r"( \([^()]*\))?( #\d+)?$")
 
 
@@ -81,3 +84,24 @@ def are_errors(reference: RunInfo, other: RunInfo) -> bool:
     if reference.kind != other.kind:
         return alike
     return setting_key(reference) == setting_key(other)
+
+
+def are_of_one_trace(reference: Run, other: Run) -> bool:
+    """Whether jobs of one number are the same job in two runs.
+
+    Traces of one SHA-256 are one. Else most of the jobs that both have must have been due at the same time,
+    or be of the same size and length: a replay writes the trace anew, and arrivals may have been changed on
+    purpose. Where no job is in both, nothing speaks against it.
+    """
+    known = (reference.info.trace_sha256, other.info.trace_sha256)
+    if None not in known and known[0] == known[1]:
+        return True
+    columns = ("trace_job", "due_s", "nodes", "cores", "dedicated_s")
+    both = reference.jobs.select(columns).join(other.jobs.select(columns), on="trace_job", suffix="_other")
+    due, due_other = (pl.col(name) - pl.col(name).min() for name in ("due_s", "due_s_other"))
+    alone, alone_other = pl.col("dedicated_s"), pl.col("dedicated_s_other")
+    is_due_then = (due - due_other).abs() <= _DUE_WITHIN_S + _WITHIN * due.abs()
+    is_as_large = (pl.col("nodes") == pl.col("nodes_other")) & (pl.col("cores") == pl.col("cores_other"))
+    is_as_long = (alone - alone_other).abs() <= _WITHIN * alone
+    same = both.select((is_due_then | (is_as_large & is_as_long)).fill_null(value=True).mean()).item()
+    return same is None or same > 0.5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from analysis.tables import number
 from analysis.verdict.paired_differences import Difference, Paired
@@ -136,6 +136,16 @@ def about_unfit(unfit: Mapping[str, str]) -> list[str]:
         return [f"{label} is unfit to judge by: {why}. Run it again on a calm host."]
     several = "; ".join(f"{label} ({why})" for label, why in unfit.items())
     return [f"Unfit to judge by: {several}. Run them again on a calm host."]
+
+
+def about_strangers(reference: str, others: Sequence[str]) -> list[str]:
+    """Say which runs are of another trace than the first one: one sentence, or none."""
+    if not others:
+        return []
+    are = "is of another trace" if len(others) == 1 else "are of other traces"
+    return [
+        f"{' and '.join(others)} {are} than {reference}: their jobs are not the same, so nothing is compared."
+    ]
 
 
 def _unclear(difference: Difference) -> str:

@@ -9,12 +9,13 @@ import msgspec
 from msgspec.structs import replace
 
 from analysis.metrics import MetricOptions, host_use
-from analysis.verdict.compared_settings import Group, grouped, layout_key
+from analysis.verdict.compared_settings import Group, are_of_one_trace, grouped, layout_key
 from analysis.verdict.paired_differences import Difference, Evidence, Paired, paired
 from analysis.verdict.sentences import (
     about_cost,
     about_evidence,
     about_gang,
+    about_strangers,
     about_unfit,
     about_wait,
     about_whole,
@@ -81,7 +82,7 @@ def verdict_of(
     """Return the verdict on runs of one trace; the first one is what the others are held against.
 
     A real run and its simulation are no two settings: their differences are errors (``job_by_job``), and
-    there is no finding on them.
+    there is no finding on them. Nor is there one on a run of another trace.
     """
     groups = grouped(runs)
     unfit = _unfit(runs, options)
@@ -91,8 +92,13 @@ def verdict_of(
         for one in (*_of_settings(groups), *_of_gangs(groups))
     ]
     simulated = all(run.info.kind == "simulated" for run in runs)
-    told = tuple(_evidence(findings, simulated=simulated))
+    strangers = [group.label for group in groups[1:] if not _of_one_trace(groups[0], group)]
+    told = (*about_strangers(groups[0].label, strangers), *_evidence(findings, simulated=simulated))
     return Verdict(findings=tuple(findings), evidence=(*about_unfit(unfit), *told), unfit=unfit)
+
+
+def _of_one_trace(reference: Group, other: Group) -> bool:
+    return are_of_one_trace(reference.runs[0], other.runs[0])
 
 
 def _evidence(findings: Sequence[Finding], *, simulated: bool) -> Iterator[str]:
@@ -125,7 +131,7 @@ def _found(finding: Finding) -> Paired:
 def _of_settings(groups: Sequence[Group]) -> Iterator[Finding]:
     for other in groups[1:]:
         reference = groups[0]
-        if reference.info.kind != other.info.kind:
+        if reference.info.kind != other.info.kind or not _of_one_trace(reference, other):
             continue
         found = paired(reference, other)
         if not found.jobs:

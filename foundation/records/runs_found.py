@@ -114,24 +114,34 @@ def remove_run(path: Path, *, unfinished: bool = False) -> list[str]:
     TrustError
         It is another user's.
     """
+    lock = _locked_to_remove(path, unfinished=unfinished)
+    try:
+        return _emptied(path)
+    except OSError as error:
+        raise output_error("remove", path, error) from error
+    finally:
+        lock.release()
+
+
+def refuse_to_remove(path: Path, *, unfinished: bool = False) -> None:
+    """Raise what ``remove_run`` would raise before it removes anything; nothing is removed."""
+    _locked_to_remove(path, unfinished=unfinished).release()
+
+
+def _locked_to_remove(path: Path, *, unfinished: bool) -> FolderLock:
     if path.is_symlink():
         raise InputError(f"{path} is a link; name the RUN itself")
     if not (path / INFO_NAME).is_file():
         raise InputError(f"{path} is not a RUN folder: it has no {INFO_NAME}")
     refuse_others(path)
     lock = FolderLock(path)
-    try:
-        if not is_finished(path) and not unfinished:
-            raise OutputError(
-                f"{path} is not finished: `osub replay ... --resume` goes on with it; --force removes it, "
-                "and its jobs go on without a record"
-            )
-        try:
-            return _emptied(path)
-        except OSError as error:
-            raise output_error("remove", path, error) from error
-    finally:
+    if not is_finished(path) and not unfinished:
         lock.release()
+        raise OutputError(
+            f"{path} is not finished: `osub replay ... --resume` goes on with it; --force removes it, "
+            "and its jobs go on without a record"
+        )
+    return lock
 
 
 def _emptied(path: Path) -> list[str]:

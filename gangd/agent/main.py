@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from foundation.errors import OsubError, UsageError
 from foundation.one_line import LONGEST_MESSAGE, one_line
+from foundation.units import counted
 from gangd.agent.agent_options import endpoints, parser, with_command
 from gangd.agent.hammer import Blow, find_frozen, find_low, raise_scanned, thaw_recorded, thaw_scanned
 
@@ -103,7 +104,9 @@ def _tell(blow: Blow, options: argparse.Namespace) -> None:
     if options.all and not options.scan and not blow.files:
         print("gang-agent: no agent left a state file here; --scan looks at all job cgroups", file=sys.stderr)
     with contextlib.suppress(BrokenPipeError):
-        print(f"{verb} {len(jobs)} jobs that agents held{named}; {blow.files} state files")
+        print(
+            f"{verb} {counted(len(jobs), 'job')} that agents held{named}; {counted(blow.files, 'state file')}"
+        )
         for path in blow.scanned:
             print(f"{verb} {path}")
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from foundation.slurm import UnreadableJob
+from foundation.units import counted, verb
 from gangd.core import Alarm
 from gangd.threads import Death
 from gangd.wire.door import News
@@ -57,7 +58,9 @@ def alarm_of(news: News) -> Alarm:
     if isinstance(news, ShutOut):
         text = f"{origin}: {news.why}; nobody new is let in from there for {news.for_ns / 1e9:g} s"
         return Alarm("door", origin, text)
-    return Alarm("stranger", origin, f"{origin}: a key that is not in the key folder, {news.times} times")
+    return Alarm(
+        "stranger", origin, f"{origin}: a key that is not in the key folder, {counted(news.times, 'time')}"
+    )
 
 
 class AlarmBoard:
@@ -91,7 +94,7 @@ def unplaced(jobs: Sequence[int]) -> Alarm:
     """Return the alarm for jobs on cores that are not known."""
     if not jobs:
         return Alarm("placement", "jobs", "all jobs are on cores that are known", cleared=True)
-    text = f"{len(jobs)} jobs are on cores that are not known, such as job {jobs[0]}"
+    text = f"{counted(len(jobs), 'job')} {verb(len(jobs))} on cores that are not known, such as job {jobs[0]}"
     return Alarm("placement", "jobs", text)
 
 
@@ -117,5 +120,6 @@ class Unread:
             "jobs",
             f"not managed, for it cannot be read: {unreadable[0]}"
             if len(unreadable) == 1
-            else f"{len(unreadable)} jobs cannot be read and are not managed, such as {unreadable[0]}",
+            else f"{counted(len(unreadable), 'job')} cannot be read and {verb(len(unreadable))} not "
+            f"managed, such as {unreadable[0]}",
         )

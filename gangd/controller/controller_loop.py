@@ -19,6 +19,7 @@ import zmq
 from foundation.errors import OsubError
 from foundation.notify import Notifier
 from foundation.slurm import SlurmClient
+from foundation.units import counted, counted_of
 from gangd.controller.alarms import Unread, alarm_of, alarms_of, unplaced
 from gangd.controller.controller_metrics import ControllerMetrics, Told, census
 from gangd.controller.controller_status import Status, Vitals, describe
@@ -420,8 +421,8 @@ class ControllerLoop:
             self.metrics.tell(self._told(status, now_ns))
         joined = sum(node.agent == AgentState.JOINED.value for node in status.nodes)
         self._notifier.status(
-            f"{joined} of {len(status.nodes)} nodes, {len(status.jobs)} jobs on shared cores, "
-            f"{len(alarms)} alarms"
+            f"{counted_of(joined, len(status.nodes), 'node')}, {counted(len(status.jobs), 'job')} on shared "
+            f"cores, {len(alarms)} alarms"
         )
 
     def _told(self, status: Status, now_ns: int) -> Told:

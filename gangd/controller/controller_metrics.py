@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
+from foundation.units import counted_of
 from gangd.controller.controller_status import Status
 from gangd.core import AgentState, GangScheduler, Hold
 from gangd.core.terms.states import GangState
@@ -124,7 +125,7 @@ class ControllerMetrics:
             {
                 "lease": f"renewed {silent_s:.1f} s ago, lasts {told.status.lease_ms / 1000:g} s",
                 "slurm": "has not answered yet" if age_s is None else f"answered {age_s:.1f} s ago",
-                "agents": f"{joined} of {len(told.status.nodes)} nodes have joined, {lost} are lost",
+                "agents": f"{counted_of(joined, len(told.status.nodes), 'node')} joined, {lost} lost",
             },
         )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foundation.errors import OutputError, UsageError
+from foundation.units import counted
 from osub.api.words import PathText, as_path, speaks_of_parameters, takes_kinds
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ class Run:
         return Run(target, self.outcome)
 
     def __repr__(self) -> str:
-        return f"Run({self.label!r}, {self.jobs.height:,} jobs, {self.info.kind})"
+        return f"Run({self.label!r}, {counted(self.jobs.height, 'job')}, {self.info.kind})"
 
     def _repr_html_(self) -> str:
         """Return the metrics that a reader looks at first, as a table."""

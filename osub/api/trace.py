@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from foundation.units import counted
 from osub.api.words import PathText, as_path, speaks_of_parameters
 
 if TYPE_CHECKING:
@@ -40,13 +41,14 @@ class Trace:
         return self._columns.frame.height
 
     def __repr__(self) -> str:
-        return f"Trace({self.name!r}, {len(self):,} jobs)"
+        return f"Trace({self.name!r}, {counted(len(self), 'job')})"
 
     def _repr_html_(self) -> str:
         """Return the first jobs as a table."""
         import html
 
-        return f"<p><b>{html.escape(self.name)}</b>: {len(self):,} jobs</p>{self.jobs.head(8)._repr_html_()}"
+        jobs = counted(len(self), "job")
+        return f"<p><b>{html.escape(self.name)}</b>: {jobs}</p>{self.jobs.head(8)._repr_html_()}"
 
 
 @speaks_of_parameters

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import click
 import typer
 from typer.core import TyperGroup
@@ -24,6 +27,35 @@ class Group(TyperGroup):
                     if command is not None and not command.hidden
                 ]
             )
+
+
+class _NoNan(click.ParamType):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number; ``nan`` is none."""
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a valid number.", param, ctx)
+        return number
+
+
+class _Number(_NoNan, click.types.FloatParamType):
+    """A number; no bound refuses what is none."""
+
+
+class _NumberInBounds(_NoNan, click.FloatRange):
+    """A number in bounds."""
+
+
+def refuse_nan(command: click.Command) -> None:
+    """Have every option of a command, and of those below it, that takes a number refuse ``nan``."""
+    for param in command.params:
+        known = param.type
+        if isinstance(known, click.FloatRange):
+            param.type = _NumberInBounds(known.min, known.max, known.min_open, known.max_open, known.clamp)
+        elif known is click.FLOAT:
+            param.type = _Number()
+    for member in command.commands.values() if isinstance(command, click.Group) else ():
+        refuse_nan(member)
 
 
 def application(about: str | None = None, group: type[TyperGroup] = Group) -> typer.Typer:

@@ -14,6 +14,7 @@ from analysis.tables import metrics_tables
 from analysis.verdict.gains import gain_table
 from analysis.verdict.verdict_in_terminal import verdict_lines
 from foundation.records import load_run
+from foundation.units import counted
 from osub.cli.metric_options import Beta, Full, MostSpread, MostTaken, Page, WaitThreshold
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console
@@ -61,7 +62,7 @@ def compare(
     options = MetricOptions(
         wait_threshold_s=wait_threshold, beta_s=beta, most_taken=most_taken, most_spread=most_spread
     )
-    with waiting(f"comparing {len(runs)} runs"):
+    with waiting(f"comparing {counted(len(runs), 'run')}"):
         found = compared([load_run(path) for path in runs], least_run, options)
         metrics = found.metrics(options) if html is None else found.write_page(html, options)
     if csv is not None:

@@ -18,7 +18,7 @@ import typer
 from foundation.errors import OsubError
 from foundation.one_line import LONGEST_MESSAGE, one_line
 from foundation.version import VERSION
-from osub.cli.application import application
+from osub.cli.application import application, refuse_nan
 
 # The order of `osub --help`: what a newcomer tries first comes first.
 COMMANDS = {
@@ -78,6 +78,7 @@ class Commands(click.Group):
             app.command(cmd_name)(getattr(module, cmd_name))
         command: click.Command = typer.main.get_command(app)
         command.name = cmd_name
+        refuse_nan(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

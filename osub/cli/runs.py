@@ -13,7 +13,7 @@ from rich.text import Text
 
 from foundation.errors import UsageError
 from foundation.records.records_folder import INFO_NAME
-from foundation.records.runs_found import FoundRun, find_runs, remove_run
+from foundation.records.runs_found import FoundRun, find_runs, refuse_to_remove, remove_run
 from foundation.units import counted
 from osub.cli.application import application
 from osub.cli.terminal import Console, ask_first
@@ -61,20 +61,24 @@ def remove(
 
     A folder that is no RUN, another user's, or written right now is refused before anything is removed.
     """
-    strangers = [run for run in runs if not (run / INFO_NAME).is_file()]
+    chosen = list({run.resolve(): run for run in runs}.values())
+    strangers = [run for run in chosen if not (run / INFO_NAME).is_file()]
     if strangers:
         raise UsageError(f"{strangers[0]} is not a RUN folder; nothing was removed")
+    for run in chosen:
+        refuse_to_remove(run, unfinished=force)
     if not yes:
         if as_json:
             raise UsageError("--json asks nothing: add --yes")
-        size = sum(one.size_bytes for run in runs for one in find_runs(run)) / 1e6
-        ask_first(f"Remove {counted(len(runs), 'run')} ({size:.1f} MB)?", "nothing was removed")
+        size = sum(one.size_bytes for run in chosen for one in find_runs(run)) / 1e6
+        ask_first(f"Remove {counted(len(chosen), 'run')} ({size:.1f} MB)?", "nothing was removed")
     told = []
-    for run in runs:
+    for run in chosen:
         left = remove_run(run, unfinished=force)
         told.append({"run": str(run), "left": left})
         if not as_json:
-            stays = f"; {', '.join(left)} stays, for no run made it" if left else ""
+            stay = "stays, for no run made it" if len(left) == 1 else "stay, for no run made them"
+            stays = f"; {', '.join(left)} {stay}" if left else ""
             typer.echo(f"{run} is removed{stays}")
     if as_json:
         typer.echo(json.dumps(told))

@@ -176,7 +176,9 @@ def tune_command(
 
     def watch(number: int, _: Tried) -> None:
         if console.is_terminal:
-            console.print(f"{number} of at most {trials} settings tried", end="\r", highlight=False)
+            console.print(
+                f"{number} of at most {counted(trials, 'setting')} tried", end="\r", highlight=False
+            )
 
     found = tune(base, choices, wanted, Store(out), measure_choice, trials=trials, seed=seed, watch=watch)
     _tell_tuned(found, wanted, list(choices), as_json=as_json)
@@ -263,7 +265,7 @@ def _tell_tuned(found: Sequence[Tried], goal: Goal, names: Sequence[str], *, as_
             f"no setting keeps the mean degradation under {goal.most_degradation:g}; "
             f"the mildest has {mildest:.3g}"
         )
-    console.print(f"Best of {len(found)} settings: {told}", highlight=False, markup=False)
+    console.print(f"Best of {counted(len(found), 'setting')}: {told}", highlight=False, markup=False)
     shown = [(name, label) for name, label in SHOWN if name in best.outcome]
     head = [*names, *(label for _, label in shown), ""]
     rows = [

@@ -15,6 +15,7 @@ from deploy.local import Gang, LocalCluster, Shape
 from deploy.local.watch import HostWatch
 from foundation.errors import ClusterError, OutputError
 from foundation.trust import refuse_for_root
+from foundation.units import counted
 from osub.live.gang import AUTO, collector_of, find_gang
 from submitter.plan import ReplayOptions
 from submitter.replay import Collect, Look, Replay
@@ -96,9 +97,9 @@ def choose_trace(
             else ""
         )
         story = (
-            f"{mix.blocks} times the same {mix.block_jobs} jobs: two MPI jobs of {mix.procs} ranks that wait "
-            f"for each other all the time (LU of class {COUPLED_CLASS}, {mix.run_s:g} s on their own cores)"
-            f"{then}. `--trace FILE` replays a real day instead."
+            f"{counted(mix.blocks, 'time')} the same {mix.block_jobs} jobs: two MPI jobs of {mix.procs} "
+            f"ranks that wait for each other all the time (LU of class {COUPLED_CLASS}, {mix.run_s:g} s on "
+            f"their own cores){then}. `--trace FILE` replays a real day instead."
         )
         return Chosen(mix.trace, story, mix.coupled, mix.block_jobs)
     if path is not None:
@@ -110,7 +111,7 @@ def choose_trace(
     interactive = sum(job.queue == 0 for job in small.trace.jobs)
     window = small.window
     story = (
-        f"From {origin}: {len(small.trace.jobs)} jobs ({interactive} interactive) stand for the "
+        f"From {origin}: {counted(len(small.trace.jobs), 'job')} ({interactive} interactive) stand for the "
         f"{window.length_s / 3600:.1f} busy hours from second {window.start_s:.0f} on, scaled to this "
         f"cluster and {small.arrivals_speedup:.0f} times as fast; run times are compressed to "
         f"{seconds / 4:.0f} s at most."

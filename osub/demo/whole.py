@@ -24,6 +24,7 @@ from deploy.local import natural_shape
 from deploy.local.host import busy_warning, look_at_host
 from foundation.errors import OsubError
 from foundation.records import Run, load_run
+from foundation.units import counted
 from osub.demo.run import (
     SETTINGS,
     Setting,
@@ -122,7 +123,7 @@ def demonstrate(
     """
     began = time.monotonic()
     nodes, cores = natural_shape(len(look_at_host().cpus))
-    say(f"This host is a cluster of {nodes} nodes with {cores} cores each.")
+    say(f"This host is a cluster of {counted(nodes, 'node')} with {counted(cores, 'core')} each.")
     busy = busy_warning()
     if busy is not None:
         say(f"Note: {busy}.")

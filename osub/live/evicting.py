@@ -14,7 +14,7 @@ from foundation.one_line import one_line
 from foundation.slurm import SlurmClient
 from foundation.slurm.calling.run_command import Answer as CommandAnswer
 from foundation.slurm.calling.run_command import run_command
-from foundation.units import counted
+from foundation.units import counted, counted_of, verb
 from osub.live.cluster import find_cluster
 from simulator.eviction import Choice, Solver
 from simulator.eviction.eviction_problem import MOST_LOSS, MOST_MINUTES
@@ -151,10 +151,16 @@ def check_freed(wanted: Wanted, world: World, eviction: Eviction | None) -> str 
     freed = len(world.freed(places))
     if freed < wanted.free_nodes:
         raise ClusterError(
-            f"only {freed} of {wanted.free_nodes} nodes were let go; see what was refused above"
+            f"only {counted_of(freed, wanted.free_nodes, 'node')} {verb(freed, 'was', 'were')} let "
+            "go; see what was refused above"
         )
     late_s = (eviction.freed_s or 0.0) - wanted.ways.deadline_s
-    return f"{freed} nodes were let go, the last {late_s:.0f} s after the deadline" if late_s > 0 else None
+    return (
+        f"{counted(freed, 'node')} {verb(freed, 'was', 'were')} let go, the last {late_s:.0f} s "
+        "after the deadline"
+        if late_s > 0
+        else None
+    )
 
 
 def read_known(path: Path, *, has_system: bool) -> dict[str, Known]:

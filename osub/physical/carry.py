@@ -15,6 +15,7 @@ from statistics import median
 
 from deploy.local.watch import HostWatch
 from foundation.errors import ClusterError, OsubError
+from foundation.units import counted_of
 from foundation.whole_file import write_whole
 from osub.live.gang import collector_of
 from osub.physical.beds import Bed, Beds, Say
@@ -150,8 +151,9 @@ class Replays:
         if unfinished and item.layout == DEDICATED.key:
             self._folder.remove_run(self._folder.run(item))
             raise ClusterError(
-                f"{unfinished} of {len(session.plan.jobs)} jobs of {item.name} did not complete, so nobody "
-                "knows their work: this host is too busy, or jobs fail on it; the same command tries again"
+                f"{counted_of(unfinished, len(session.plan.jobs), 'job')} of {item.name} did not complete, "
+                "so nobody knows their work: this host is too busy, or jobs fail on it; the same command "
+                "tries again"
             )
         if item.layout == DEDICATED.key and draw_of(item) not in self._folder.work():
             ranks = {job.job_number: job.procs or 1 for job in trace.jobs}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from analysis.claims import Claim, Judgement, Row, direction, not_comparable, over_settings
+from foundation.units import counted
 from osub.physical.cells import mean_text
 from osub.physical.layouts import DEDICATED, GANGD, NAIVE, SLURM_GANG
 from osub.physical.results import Pair, Results
@@ -14,7 +15,7 @@ WHERE = "Table 7.4"
 def pair_rows(results: Results) -> list[Row]:
     """Judge the pair, one value a trial."""
     ranks = results.plan.nodes * results.plan.cores
-    setting = f"two LU jobs of {ranks} ranks"
+    setting = f"two LU jobs of {counted(ranks, 'rank')}"
     naive, slurm, gangd = (pair_losses(results, one.key) for one in (NAIVE, SLURM_GANG, GANGD))
     return [
         Row.of(

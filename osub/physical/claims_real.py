@@ -12,6 +12,7 @@ from statistics import mean, median
 from analysis.claims import Claim, Judgement, Row, direction, fact, magnitude, no_difference, not_comparable
 from analysis.claims import over_settings as settings_rule
 from analysis.claims.claim_rules import ONE_SEED
+from foundation.units import counted
 from osub.physical import published
 from osub.physical.cells import (
     NAMES,
@@ -267,7 +268,7 @@ def _whole(results: Results) -> list[Row]:
             results,
             ("R28", "7.5", "all runs", "jobs", "all completed"),
             fact(holds=failed == 0) if jobs else not_comparable(_NOT_RUN),
-            f"{jobs} jobs completed, {failed} did not",
+            f"{counted(jobs, 'job')} completed, {failed} did not",
         ),
     ]
 
@@ -348,7 +349,7 @@ def _mq_reason(results: Results) -> str:
     nodes = results.plan.nodes
     if not _mq(results):
         return "MQ is not replayed"
-    return f"{nodes} nodes: one interactive node is {1 / nodes:.0%} of the cluster, not 8%"
+    return f"{counted(nodes, 'node')}: one interactive node is {1 / nodes:.0%} of the cluster, not 8%"
 
 
 def _mq_rising(results: Results) -> Judgement:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from html import unescape
+from pathlib import Path
 from statistics import mean
 
 from analysis.claims import Row
+from foundation.units import counted, several, verb
 from osub.physical import published
 from osub.physical.cells import NAMES, longest_wait, mean_text, share_text
 from osub.physical.claims_full import full_rows
@@ -23,6 +26,14 @@ from simulator.experiments.experiment_page import Drawing
 from workloads.swf import SwfTrace
 
 TITLE = "The thesis's physical study (chapter 7) again"
+_HEAD_BYTES = 4096
+
+
+def is_page(path: Path) -> bool:
+    """Whether a file is a page of such a study, which another one may replace."""
+    with path.open("rb") as stream:
+        head = stream.read(_HEAD_BYTES).decode("utf-8", errors="replace")
+    return f"<title>{TITLE}</title>" in unescape(head)
 
 
 def findings(results: Results, first: SwfTrace, day: SwfTrace) -> Findings:
@@ -87,17 +98,19 @@ def _waits(results: Results, workload: str) -> Iterator[str]:
 
 def _evidence(results: Results) -> str:
     whole = len(results.plan.items())
-    replays = f"{results.made}" if results.made >= whole else f"{results.made} (of {whole} planned)"
+    planned = "" if results.made >= whole else f" (of {whole} planned)"
+    replays = f"{results.made}{planned} {several(results.made, 'replay')}"
     failed = sum(outcome.failed for of in results.real.values() for outcome in of.values())
     if failed:
-        replays += f" in which {failed} jobs did not complete"
+        replays += f" in which {counted(failed, 'job')} did not complete"
     if not results.unfit:
         known = f", {results.unwatched} of them without a watch on the host" if results.unwatched else ""
-        return f"Evidence: {replays} replays{known}; none is known to be disturbed by others' work."
+        return f"Evidence: {replays}{known}; none is known to be disturbed by others' work."
     why = next(iter(results.unfit.values()))
     return (
-        f"Evidence: {len(results.unfit)} of {replays} replays are unfit to judge by (in the first {why}): "
-        "make them again on a quiet host (--again-unfit) before anything is concluded from its times."
+        f"Evidence: {len(results.unfit)} of {replays} {verb(len(results.unfit))} unfit to "
+        f"judge by (in the first {why}): make them again on a quiet host (--again-unfit) before anything is "
+        "concluded from its times."
     )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from foundation.errors import UsageError
+from foundation.units import counted
 from osub.physical.layouts import Layout, layouts_of
 from workloads.swf import SwfTrace
 from workloads.trace.scaling import CORES, INTERACTIVE_QUEUE, NODES, Room, fcfs_makespan_s, keep_shares
@@ -292,7 +293,7 @@ def told(plan: Plan, minutes: Callable[[float], str]) -> list[str]:
     size = f"N{plan.nodes}C{plan.cores}: {len(plan.layouts)} layouts, {trials}, "
     first = f"First hours (29 jobs): {LENGTH_S:,.0f} s in {plan.short_s:.0f} s, times divided by "
     lines = [
-        f"{size}interleaved; {replays} replays in about {minutes(plan.estimate_s)}.",
+        f"{size}interleaved; {counted(replays, 'replay')} in about {minutes(plan.estimate_s)}.",
         f"{first}{plan.compression(FIRST):,.0f}.",
     ]
     if plan.draws:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import mean
 
+from foundation.units import counted
 from osub.physical import published
 from osub.physical.cells import (
     NAMES,
@@ -82,7 +83,12 @@ def table_7_5(results: Results) -> ExperimentTable:
     return ExperimentTable(
         name="Table 7.5",
         title="interactive jobs that wait",
-        columns=("layout", "thesis", f"simulated N12C12, {results.full.seeds} seeds", *_columns(results)),
+        columns=(
+            "layout",
+            "thesis",
+            f"simulated N12C12, {counted(results.full.seeds, 'seed')}",
+            *_columns(results),
+        ),
         rows=rows,
         notes=(
             "Waiting: more than 5 s in the thesis and at N12C12; more than 2 s in a compressed replay.",
@@ -138,7 +144,12 @@ def table_7_6(results: Results) -> ExperimentTable:
     return ExperimentTable(
         name="Table 7.6",
         title="time until so many jobs were done, s",
-        columns=("layout", "thesis", f"simulated N12C12, {results.full.seeds} seeds", *_columns(results)),
+        columns=(
+            "layout",
+            "thesis",
+            f"simulated N12C12, {counted(results.full.seeds, 'seed')}",
+            *_columns(results),
+        ),
         rows=rows,
         notes=("Replays: seconds times the compression; what a job takes to start is multiplied, too.",),
     )
@@ -370,7 +381,7 @@ def table_7_9(results: Results) -> ExperimentTable:
     return ExperimentTable(
         name="Table 7.9",
         title="SQ with M = 2 on N12C12, simulated",
-        columns=("", "thesis", f"ours, {results.full.seeds} seeds"),
+        columns=("", "thesis", f"ours, {counted(results.full.seeds, 'seed')}"),
         rows=rows,
     )
 

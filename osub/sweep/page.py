@@ -13,6 +13,7 @@ import polars as pl
 from analysis.charts import MUTED, RUN_COLOURS, Chart, arrange
 from analysis.pages.page_content import Block, Grid, Page, Section, Told
 from analysis.pages.page_frame import write_page as framed
+from foundation.units import counted
 from osub.sweep.spec import KIND
 from osub.sweep.tell import best_rows, pareto
 
@@ -45,7 +46,7 @@ def write_page(target: Path, title: str, table: pl.DataFrame, varied: Sequence[s
     ]
     page = Page(
         title=title,
-        subtitle=f"{table.height:,} points; {failed:,} without a result.",
+        subtitle=f"{counted(table.height, 'point')}; {failed:,} without a result.",
         verdict=_verdict(rows, head, varied),
         sections=[section for section in every if section.blocks],
     )

@@ -26,6 +26,7 @@ from pathlib import Path
 
 from foundation.errors import InputError
 from foundation.one_line import one_line
+from foundation.units import counted
 from foundation.version import VERSION
 from predictor.dataset.pairs_about import FORMAT_VERSION, About, Host
 from predictor.dataset.pairs_folder import Pairs
@@ -118,11 +119,11 @@ def _meet(name: str, read: Callable[[], bytes], found: _Found, path: Path) -> No
         times = _times(read(), where)
         if result[1] == "solorun":
             if len(times) != 1:
-                raise InputError(f"{where}: a run alone has {len(times)} run times")
+                raise InputError(f"{where}: a run alone has {counted(len(times), 'run time')}")
             found.alone.update(times)
         else:
             if len(times) != 2:
-                raise InputError(f"{where}: a run of two has {len(times)} run times")
+                raise InputError(f"{where}: a run of two has {counted(len(times), 'run time')}")
             (one, one_s), (other, other_s) = times.items()
             found.together[one, other] = one_s, other_s
     elif (samples := _SAMPLES.fullmatch(name)) and samples[1] == samples[2]:

@@ -10,6 +10,7 @@ import polars as pl
 
 from foundation.errors import InputError, OutputError
 from foundation.one_line import one_line
+from foundation.units import counted
 from foundation.whole_file import draft_at, write_whole
 from predictor.dataset.pairs_about import About
 from predictor.dataset.pairs_tables import APPLICATIONS, COUNTERS, PAIRS, SOLO, TABLES, TRIALS, Table
@@ -102,7 +103,7 @@ def _read_table(folder: Path, table: Table) -> pl.DataFrame:
     try:
         rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
         if rows > MOST_ROWS:
-            raise InputError(f"{path} has {rows} rows; more than {MOST_ROWS} are not read")
+            raise InputError(f"{path} has {counted(rows, 'row')}; more than {MOST_ROWS} are not read")
         frame = pl.read_parquet(path, glob=False)
     except (OSError, pl.exceptions.PolarsError) as error:
         first = one_line((str(error).splitlines() or ["?"])[0])

@@ -20,6 +20,7 @@ import psutil
 
 from foundation.errors import HostError
 from foundation.one_line import one_line
+from foundation.units import counted
 from predictor.programs.dies_with_parent import with_parent
 from predictor.programs.program_catalogue import Application
 from workloads.rrba.ranks.shared_segments import discard_segments
@@ -189,7 +190,7 @@ class Running:
         if len(ranks) != self.application.ranks:
             raise ProgramError(
                 self.application.name,
-                f"{self.application.name} has {len(ranks)} ranks with PMI_RANK, not "
+                f"{self.application.name} has {counted(len(ranks), 'rank')} with PMI_RANK, not "
                 f"{self.application.ranks}; is its mpiexec MPICH's?",
             )
         return [ranks[number] for number in sorted(ranks)]

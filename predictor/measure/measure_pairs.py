@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from foundation.errors import HostError, UsageError
+from foundation.units import counted
 from predictor.dataset import Kind
 from predictor.measure.frozen_program import ProgramError
 from predictor.measure.measured_host import thread_siblings
@@ -95,7 +96,9 @@ def places(kind: Kind, settings: Settings) -> list[Place]:
         raise UsageError(f"CPU {odd[0]} is none of those that this process may use")
     ranks = {application.ranks for application in settings.applications}
     if max(ranks) > len(cpus):
-        raise HostError(f"applications have {max(ranks)} ranks, and {len(cpus)} CPUs may be used")
+        raise HostError(
+            f"applications have {counted(max(ranks), 'rank')}, and {counted(len(cpus), 'CPU')} may be used"
+        )
     if kind is Kind.TIMESLICE:
         if settings.lanes > len(cpus) or (settings.lanes > 1 and max(ranks) > 1):
             raise UsageError(f"--lanes is {settings.lanes}; each needs a CPU, and applications of one rank")

@@ -16,6 +16,7 @@ import numpy as np
 
 from analysis.quantiles import quantiles
 from foundation.errors import InputError
+from foundation.units import counted
 from predictor.dataset import STRESSOR, Kind, Pairs
 from predictor.model.counter_features import features_of
 from predictor.model.counter_groups import THESIS_K, groups_of
@@ -107,10 +108,11 @@ class Few:
         """Return it in words, for a kind of sharing."""
         by_counter = sorted(self.by_counter.items(), key=lambda item: -abs(item[1]))
         told = (
-            f"{kind}: {self.certain} certain pairs, of {self.records}, are too few for a model of danger. "
-            f"Each predicted from the rest, losses have a rank correlation of {self.rank_correlation:.2f} "
-            f"[{self.low:.2f}, {self.high:.2f}] with those measured; the victim's counters, of which nothing "
-            f"is fitted, {', '.join(f'{name} {rank:.2f}' for name, rank in by_counter)}."
+            f"{kind}: {counted(self.certain, 'certain pair')}, of {self.records}, are too few for a model of "
+            "danger. Each predicted from the rest, losses have a rank correlation of "
+            f"{self.rank_correlation:.2f} [{self.low:.2f}, {self.high:.2f}] with those measured; the "
+            "victim's counters, of which nothing is fitted, "
+            f"{', '.join(f'{name} {rank:.2f}' for name, rank in by_counter)}."
         )
         groups = [f"  {', '.join(group)}" for group in self.groups]
         return [told, "Groups by these counters:", *groups]

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from analysis.charts import GRID, INK, JOB_COLOURS, Chart, arrange
 from analysis.pages.page_content import Block, Grid, Page, Section, Told
 from analysis.pages.page_frame import write_page as framed
+from foundation.units import counted, counted_of
 from predictor.dataset import About
 from predictor.model.counter_features import Floats
 from predictor.model.judges_tables import curves_sentence, rows_of, sentence_of
@@ -22,8 +23,8 @@ _MOST_WRONG = 20
 def write_page(target: Path, about: About, reports: Mapping[str, KindReport]) -> None:
     """Write the page, complete in itself; raises OutputError."""
     where = (
-        f"Measured on {about.host.cpu_model} ({about.host.cpus} CPUs), {about.started:%Y-%m-%d %H:%M} to "
-        f"{about.ended:%Y-%m-%d %H:%M} UTC."
+        f"Measured on {about.host.cpu_model} ({counted(about.host.cpus, 'CPU')}), "
+        f"{about.started:%Y-%m-%d %H:%M} to {about.ended:%Y-%m-%d %H:%M} UTC."
     )
     drawn = {
         name: [Block(f"{name}: {title}", chart.caption, chart=chart) for title, chart in _charts(report)]
@@ -64,8 +65,8 @@ def _judged(number: int, name: str, report: KindReport) -> Section:
         ),
         Block(
             "Judged wrong",
-            f"{len(report.mispredictions)} of {len(report.records)} pairs of victims never seen; the "
-            f"{len(wrong)} that are furthest off (the thesis's Table 4.11).",
+            f"{counted_of(len(report.mispredictions), len(report.records), 'pair')} of victims never seen; "
+            f"the {len(wrong)} that are furthest off (the thesis's Table 4.11).",
             grid=Grid(groups=(), columns=columns, rows=wrong, texts=2) if wrong else None,
         ),
     ]
@@ -184,7 +185,7 @@ def calibration_chart(report: KindReport) -> Chart:
                 y=seen,
                 mode="lines+markers",
                 line={"color": JOB_COLOURS[1]},
-                text=[f"{count} pairs" for count in counts],
+                text=[f"{counted(count, 'pair')}" for count in counts],
                 name="victims never seen",
             ),
         ]
@@ -223,6 +224,6 @@ def map_chart(report: KindReport) -> Chart:
     )
     return Chart(
         figure,
-        f"Applications by their counters, in {len(groups.centres)} clusters (k-means, k by silhouette): the "
-        "median is of what members lose as victims.",
+        f"Applications by their counters, in {counted(len(groups.centres), 'cluster')} (k-means, k by "
+        "silhouette): the median is of what members lose as victims.",
     )

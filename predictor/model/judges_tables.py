@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from foundation.units import counted
 from predictor.model.counter_groups import Clustering
 from predictor.model.model_judges import Accuracy, CurveReport, KindReport
 from predictor.model.pair_records import Records
@@ -63,8 +64,8 @@ def curves_sentence(report: KindReport) -> str | None:
     if found is None:
         return None
     return (
-        f"Stressor curves predict the loss of {found.records} pairs of victims never seen with a mean error "
-        f"of {found.mean_error:.3f} and a rank correlation of {found.rank_correlation:.2f} "
+        f"Stressor curves predict the loss of {counted(found.records, 'pair')} of victims never seen with a "
+        f"mean error of {found.mean_error:.3f} and a rank correlation of {found.rank_correlation:.2f} "
         f"({found.rank_interval[0]:.2f} to {found.rank_interval[1]:.2f}); counters with "
         f"{found.model_mean_error:.3f} and {found.model_rank_correlation:.2f}."
     )
@@ -116,7 +117,11 @@ def rows_of(report: KindReport) -> list[tuple[str, str, str]]:
     rows.append(("nearest measured pair, victims never seen", share(report.nearest), margin(report.nearest)))
     if report.curves is not None:
         found = report.curves.accuracy
-        what = "" if report.curves.records == len(report.records) else f" ({report.curves.records} pairs)"
+        what = (
+            ""
+            if report.curves.records == len(report.records)
+            else f" ({counted(report.curves.records, 'pair')})"
+        )
         rows.append((f"stressor curves, victims never seen{what}", share(found), margin(found)))
     for name, found in report.accuracies.items():
         rows.append((f"penalised, {SCHEMES[name]}", share(found), margin(found)))

@@ -14,6 +14,7 @@ from scipy.stats import spearmanr
 
 from analysis.quantiles import quantiles
 from foundation.errors import InputError
+from foundation.units import counted
 from predictor.model.counter_features import Floats
 from predictor.model.counter_groups import THESIS_K, Clustering, cluster
 from predictor.model.linear_models import (
@@ -260,15 +261,16 @@ def check_enough(records: Records) -> None:
     apps = len(records.places)
     if not is_enough(records):
         raise InputError(
-            f"{len(records)} certain pairs of {apps} applications of kind {records.kind} are too "
-            f"few; {_FEWEST_RECORDS} of {_FEWEST_APPLICATIONS} are wanted: measure more with "
-            "`osub predict measure`"
+            f"{counted(len(records), 'certain pair')} of {counted(apps, 'application')} of kind "
+            f"{records.kind} are too few; {_FEWEST_RECORDS} of {_FEWEST_APPLICATIONS} are wanted: measure "
+            "more with `osub predict measure`"
         )
     if records.dangerous.all() or not records.dangerous.any():
         word = "exceed" if records.dangerous.all() else "stay under"
         raise InputError(
-            f"all {len(records)} certain pairs of kind {records.kind} {word} {records.threshold:g}: there is "
-            "nothing to tell apart; choose another --threshold, or measure applications that differ more"
+            f"all {counted(len(records), 'certain pair')} of kind {records.kind} {word} "
+            f"{records.threshold:g}: there is nothing to tell apart; choose another --threshold, or measure "
+            "applications that differ more"
         )
 
 

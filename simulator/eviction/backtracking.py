@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from foundation.errors import UsageError
+from foundation.units import counted
 from simulator.engine.kernels.compilation import kernel
 from simulator.engine.kernels.field_records import Ints
 from simulator.eviction.eviction_problem import Choice, Question
@@ -150,7 +151,7 @@ def backtracking(
         if clock() - began > limit_s:
             raise UsageError(
                 f"backtracking is not over after {limit_s:g} s and {one.branches:,} branches, for "
-                f"{len(question.jobs)} jobs: take --solver optimal, or more with --limit"
+                f"{counted(len(question.jobs), 'job')}: take --solver optimal, or more with --limit"
             )
         over = one.go_on(BRANCHES_A_CALL)
     return one.result()

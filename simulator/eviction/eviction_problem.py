@@ -13,6 +13,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 from foundation.errors import UsageError
+from foundation.units import counted
 
 FINEST_LOSS = 1_000_000
 """Parts of a node-hour in which losses are counted, where their sum leaves room for it."""
@@ -97,7 +98,10 @@ class Question:
         object.__setattr__(self, "steps", _steps(self.deadline_min, self.step_min))
         held = sum(job.nodes for job in self.jobs)
         if self.need > held:
-            raise UsageError(f"{self.need} nodes cannot be freed: the {len(self.jobs)} jobs hold {held}")
+            raise UsageError(
+                f"{counted(self.need, 'node')} cannot be freed: the {counted(len(self.jobs), 'job')} "
+                f"hold {held}"
+            )
 
     def steps_of(self, minutes: float | None) -> int | None:
         """Return a time in steps, rounded up; None where there is none, or it is past the deadline."""

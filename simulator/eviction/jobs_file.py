@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foundation.errors import InputError
+from foundation.units import counted
 from simulator.eviction.eviction_problem import MOST_LOSS, MOST_MINUTES, MOST_NODES, EvictableJob
 
 REQUIRED = ("job", "nodes", "loss", "ts_min", "ta_min")
@@ -127,7 +128,7 @@ def _check_header(
 
 def _cells(where: str, header: Sequence[str], row: Sequence[str]) -> Cells:
     if len(row) != len(header):
-        raise InputError(f"{where}: {len(row)} cells for {len(header)} columns")
+        raise InputError(f"{where}: {counted(len(row), 'cell')} for {counted(len(header), 'column')}")
     texts = {column: text.strip() for column, text in zip(header, row, strict=True)}
     name = texts["job"]
     if not _NAME.fullmatch(name):

@@ -14,6 +14,7 @@ from heapq import heapify, heappop, heappush
 from itertools import product
 
 from foundation.errors import UsageError
+from foundation.units import counted, verb
 from simulator.eviction.eviction_problem import Answer, Choice, Question, whole_losses
 from simulator.eviction.programme_items import Chosen, Item, Option, job_item
 from simulator.eviction.programme_table import MOST_OPTIONS
@@ -47,17 +48,23 @@ def answer_world(
     most = len(world.holders)
     if need > most:
         raise UsageError(
-            f"{need} nodes cannot be freed: the {len(world.jobs)} jobs that can be evicted hold {most}; "
-            f"besides, {world.idle} are idle already"
+            f"{counted(need, 'node')} cannot be freed: the {counted(len(world.jobs), 'job')} that can be "
+            f"evicted hold {most}; besides, {world.idle} are idle already"
         )
     jobs = [running.job for running in world.jobs]
     question = Question(jobs=jobs, need=need, deadline_min=deadline_min, step_min=step_min)
     groups = group_items(question, world)
     if groups.shared and solver is not Solver.OPTIMAL:
-        raise UsageError(f"{groups.shared} jobs share nodes; --solver {solver} takes jobs one by one")
+        raise UsageError(
+            f"{counted(groups.shared, 'job')} {verb(groups.shared, 'shares', 'share')} nodes; --solver "
+            f"{solver} takes jobs one by one"
+        )
     notes = []
     if groups.shared:
-        notes.append(f"{groups.shared} jobs share nodes; a node is free when the last of its jobs is gone.")
+        notes.append(
+            f"{counted(groups.shared, 'job')} {verb(groups.shared, 'shares', 'share')} nodes; a node is free "
+            "when the last of its jobs is gone."
+        )
     if not groups.is_exact:
         notes.append(
             f"More than {MOST_TOGETHER} jobs are connected by nodes that they share: these are killed node "

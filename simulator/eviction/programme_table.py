@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foundation.errors import UsageError
+from foundation.units import counted
 from simulator.engine.kernels.compilation import kernel
 from simulator.engine.kernels.field_records import Ints
 from simulator.eviction.eviction_problem import Choice, Question
@@ -197,7 +198,7 @@ class Table:
     def _fill(self) -> None:
         if self.cells > MOST_CELLS:
             raise UsageError(
-                f"{len(self._items)} jobs, {self._question.steps + 1} deadlines and "
+                f"{counted(len(self._items), 'job')}, {self._question.steps + 1} deadlines and "
                 f"{self._rows * self._unit:,} nodes are too many for one table: take a coarser granularity, "
                 "a nearer deadline or fewer nodes"
             )

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foundation.errors import InputError
-from foundation.units import US_PER_S, seconds_to_us
+from foundation.units import US_PER_S, counted, seconds_to_us
 from simulator.engine.kernels.field_records import Ints
 from simulator.simulation import Workload
 from simulator.world import PLAIN_LIFE, JobLives, Life, Sizes
@@ -360,7 +360,7 @@ def _life(entry: _Row, workload: Workload, job: int, draw: Draw) -> Life:
 def _sizes(entry: _Row, asked: int, draw: Draw) -> Sizes:
     least, most = entry.number("min_nodes"), entry.number("max_nodes")
     if most is not None and most != asked:
-        entry.refuse("max_nodes", f"is {most}, but the job asks for {asked} nodes")
+        entry.refuse("max_nodes", f"is {most}, but the job asks for {counted(asked, 'node')}")
     if least is None:
         return linear_sizes(asked, draw.least)
     if least > asked:

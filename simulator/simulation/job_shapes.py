@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foundation.errors import InputError
+from foundation.units import counted
 from simulator.engine.kernels.field_records import Ints
 from simulator.simulation.simulation_options import Oversize
 from simulator.world import Pool, Queues
@@ -162,6 +163,6 @@ def _told(trace: Demands, job: int, procs: int, kib: float | None, pool: Pool) -
     memory = "" if kib is None else f" with {kib / _KIB_PER_MIB:.0f} MiB each"
     where = f"the {pool.nodes} nodes of {pool.cores} cores for {pool.name} jobs"
     return (
-        f"job {trace.number[job]} of trace {trace.name} asks for {procs} processors{memory} and can never "
-        f"run on {where}: choose --oversize skip or clip"
+        f"job {trace.number[job]} of trace {trace.name} asks for {counted(procs, 'processor')}{memory} and "
+        f"can never run on {where}: choose --oversize skip or clip"
     )

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Protocol
 
 from foundation.errors import InputError, UsageError
+from foundation.units import counted
 from simulator.world.simulated_job import Sizes
 from workloads.exchange.sizes import HEADER, size_lines
 
@@ -302,7 +303,7 @@ def from_table(speedups: Sequence[float], asked: int) -> tuple[int, ...]:
     """
     if not 1 <= asked <= len(speedups):
         raise UsageError(
-            f"a job that asks for {asked} nodes needs a speed-up for them, not for {len(speedups)}"
+            f"a job that asks for {counted(asked, 'node')} needs a speed-up for them, not for {len(speedups)}"
         )
     if not all(0 < speedup < float("inf") for speedup in speedups):
         raise UsageError("speed-ups must be positive numbers")

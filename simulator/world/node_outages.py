@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from foundation.errors import InputError, UsageError
-from foundation.units import US_PER_S, seconds_to_us
+from foundation.units import US_PER_S, counted, seconds_to_us
 from simulator.engine.state.engine_state import FAR_US
 from simulator.world.simulated_system import node_names
 
@@ -133,7 +133,7 @@ def _few(rows: Iterable[list[str]], path: Path) -> Iterable[list[str]]:
 
 def _outage(row: Sequence[str], where: str, names: dict[str, int]) -> Outage:
     if len(row) != len(_HEADER):
-        raise InputError(f"{where}: {len(row)} columns; a failure trace has {','.join(_HEADER)}")
+        raise InputError(f"{where}: {counted(len(row), 'column')}; a failure trace has {','.join(_HEADER)}")
     if row[0] not in names:
         raise InputError(f"{where}: node: there is no node {row[0][:40]!r}; they are n1 to n{len(names)}")
     down_us = _time_us(row[1], f"{where}: down_s")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from foundation.slurm import Job, JobState, Node
+from foundation.units import counted, verb
 from submitter.plan import Timing
 
 # A reason that Slurm gives for a moment, before it has looked at a job, is none.
@@ -146,7 +147,8 @@ class StuckJobs:
         if hope is Hope.NODES and up_nodes is not None:
             up = len(up_nodes.get(job.partition, ()))
             if up < job.num_nodes:
-                return f"{job.reason} ({up} nodes take jobs, it needs {job.num_nodes})", patience_s
+                take = f"{counted(up, 'node')} {verb(up, 'takes', 'take')} jobs"
+                return f"{job.reason} ({take}, it needs {job.num_nodes})", patience_s
         if is_idle and not _plain(job.reason).startswith(_PATIENT):
             return f"{job.reason} although no job runs", patience_s
         return None, patience_s

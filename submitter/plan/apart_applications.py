@@ -19,6 +19,7 @@ import msgspec
 
 from foundation.errors import InputError, UsageError
 from foundation.one_line import one_line
+from foundation.units import counted
 from foundation.whole_file import write_whole
 from submitter.plan.replay_plan import Plan, PlannedJob
 from submitter.plan.target_cluster import Pool, Target
@@ -71,7 +72,9 @@ class Apart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def told(self) -> str:
         """Return it in a sentence."""
-        parts = [f"{', '.join(names)} on {len(nodes)} nodes" for names, nodes in self.groups if names]
+        parts = [
+            f"{', '.join(names)} on {counted(len(nodes), 'node')}" for names, nodes in self.groups if names
+        ]
         if self.alone:
             parts.append(f"{', '.join(self.alone)} beside nobody")
         told = "; ".join(parts) or "everybody may share with everybody"

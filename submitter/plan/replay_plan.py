@@ -201,9 +201,10 @@ def _empty_because(trace: SwfTrace, counts: Mapping[str, int]) -> str:
 def _oversize(job: SwfJob, pool: Pool, target: Target, rule: Oversize | None) -> JobShape | None:
     if rule is Oversize.FAIL:
         raise InputError(
-            f"job {job.job_number} asks for {job.procs} cores and can never run on the {pool.nodes} nodes of "
-            f"{pool.cores} cores of partition {pool.partition} ({target.system}): --fit SECONDS scales the "
-            "trace to the cluster; or choose --oversize skip or clip"
+            f"job {job.job_number} asks for {counted(job.procs or 0, 'core')} and can never run on the "
+            f"{counted(pool.nodes, 'node')} of {counted(pool.cores, 'core')} of partition {pool.partition} "
+            f"({target.system}): --fit SECONDS scales the trace to the cluster; or choose --oversize skip or "
+            "clip"
         )
     if rule is not Oversize.CLIP:
         return None
@@ -227,7 +228,7 @@ def _beyond_limit(job: SwfJob, minutes: int, factor: int, pool: Pool, rule: Over
         return rule is Oversize.CLIP
     more = f", {factor} times its own," if factor > 1 else ""
     raise InputError(
-        f"job {job.job_number} asks for {minutes} minutes{more} and can never start: partition "
+        f"job {job.job_number} asks for {counted(minutes, 'minute')}{more} and can never start: partition "
         f"{pool.partition} gives {pool.most_minutes} at most; choose --oversize skip or clip, another "
         "--partition, or a --speedup"
     )

@@ -16,6 +16,7 @@ import msgspec
 from foundation.errors import InputError, OsubError
 from foundation.records import JobEntry, JobRecord, RunWriter
 from foundation.slurm import SlurmClient
+from foundation.units import counted
 from submitter.follow import (
     CLAIM,
     JOBS_FOLDER,
@@ -381,8 +382,9 @@ class Replay:
         if found:
             first = found[0]
             self.remark = (
-                f"accounting differs in {len(found)} places, such as {first.field} of job {first.job_id}: "
-                f"{first.run} here, {first.accounting} there (events `disagreement` in log.jsonl)"
+                f"accounting differs in {counted(len(found), 'place')}, such as {first.field} of job "
+                f"{first.job_id}: {first.run} here, {first.accounting} there (events `disagreement` in "
+                "log.jsonl)"
             )
 
     def _progress(self, submissions: Submissions) -> Progress:

@@ -16,6 +16,7 @@ from foundation.slurm.reading.record_faults import (
     SlurmUnreachableError,
     SubmitUncertainError,
 )
+from foundation.units import counted
 from submitter.follow import Submission, own_jobs
 from submitter.plan import Clock, PlannedJob, Timing
 
@@ -127,7 +128,9 @@ class Submissions:
             raise
         except Exception as error:  # nobody knows what was done: look, and try again
             count = self._faults[job.trace_job] = self._faults.get(job.trace_job, 0) + 1
-            self._doubt(job, called, f"submitting it failed {count} times: {type(error).__name__}: {error}")
+            self._doubt(
+                job, called, f"submitting it failed {counted(count, 'time')}: {type(error).__name__}: {error}"
+            )
             return True
         self.is_away.clear()
         self._tell(job, called, job_id, refusal)

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foundation.errors import HostError, UsageError
+from foundation.units import counted
 from workloads.swf import InteractivePattern
 from workloads.trace.durations import stretch, to_ms, to_s
 
@@ -79,7 +80,9 @@ def synthesize(
     if len(usable) < 2 or count < 1:
         raise UsageError("synthesis needs at least 2 recorded patterns with a length, and 1 to make")
     if clusters is not None and not 1 <= clusters <= len(usable):
-        raise UsageError(f"{clusters} clusters of {len(usable)} patterns are not possible")
+        raise UsageError(
+            f"{counted(clusters, 'cluster')} of {counted(len(usable), 'pattern')} are not possible"
+        )
     series = [encode(pattern) for pattern in usable]
     tools = _Tools.load()
     wanted = max(1, min(wanted, len(usable) if clusters else MOST_CLUSTERS))

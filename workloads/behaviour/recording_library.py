@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from foundation.errors import InputError, UsageError
+from foundation.units import counted
 from workloads.behaviour.period_model import THRESHOLD_CORES, busy_idle
 from workloads.behaviour.utilisation_series import read_series
 from workloads.swf import InteractivePattern, SwfHeader, SwfJob, SwfTrace, read_swf
@@ -180,8 +181,8 @@ def embed_recordings(
     if not used:
         return trace, report
     note = (
-        f"osub interactive: periods for {used.total()} jobs of queue {queue} from {len(usable)} recordings, "
-        f"one of the {nearest} nearest in length, seed {seed}"
+        f"osub interactive: periods for {counted(used.total(), 'job')} of queue {queue} from "
+        f"{counted(len(usable), 'recording')}, one of the {nearest} nearest in length, seed {seed}"
     )
     return trace.with_jobs(jobs, note), report
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from foundation.errors import HostError, OsubError, UsageError
+from foundation.units import counted
 from workloads.eiba.busy_work import load_libraries, make_kernel
 from workloads.eiba.eiba_messages import Message, PeerGoneError, Terminated
 from workloads.eiba.eiba_options import EibaOptions, parse_options
@@ -38,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         task = slurm_task(os.environ)
         if task.tasks is not None and task.tasks > task.nodes:
             raise UsageError(
-                f"{task.tasks} tasks on {task.nodes} nodes; start one on each: srun --ntasks-per-node=1"
+                f"{counted(task.tasks, 'task')} on {counted(task.nodes, 'node')}; start one on "
+                "each: srun --ntasks-per-node=1"
             )
         job_report.check_writable(options.report)
         _check_memory(options, _worker_count(options, task))
@@ -89,8 +91,8 @@ def _check_memory(options: EibaOptions, workers: int) -> None:
     available = available_bytes()
     if available is not None and options.load.memory_bytes * workers > available:
         raise HostError(
-            f"{workers} workers with {options.load.memory_mib} MiB each, and {available >> 20} MiB are "
-            "available; choose a smaller --memory-mib"
+            f"{counted(workers, 'worker')} with {options.load.memory_mib} MiB each, and {available >> 20} "
+            "MiB are available; choose a smaller --memory-mib"
         )
 
 

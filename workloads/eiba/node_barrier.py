@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Protocol
 
 from foundation.errors import OsubError, PeerError, UsageError
+from foundation.units import counted
 from foundation.whole_file import write_whole
 from workloads.eiba.eiba_messages import Channel, Message, PeerGoneError, last_words, receive, send
 from workloads.eiba.inbox import Inbox
@@ -176,7 +177,7 @@ def open_hub(
             while len(channels) < nodes - 1:
                 if not inbox.wait_readable(listener, deadline_s):
                     raise PeerError(
-                        f"only {len(channels) + 1} of {nodes} nodes came to {path}; "
+                        f"only {len(channels) + 1} of {counted(nodes, 'node')} came to {path}; "
                         "start one eiba on each: srun --ntasks-per-node=1 eiba ..."
                     )
                 admitted = _admit(listener, key)

@@ -19,6 +19,7 @@ from typing import Any
 
 from foundation.errors import InputError
 from foundation.one_line import one_line
+from foundation.units import counted
 from workloads.exchange.carried import Left, carried, given_back, header_of
 from workloads.exchange.fields import Fields, Numbering, record, shown
 from workloads.exchange.json_stream import members
@@ -109,7 +110,7 @@ def look_at_batsim(path: Path) -> Batsim:
         found.machines = Machines.named(told.text("system"), told.text("unit"), where)
         if found.machines.hosts != found.resources:
             raise InputError(
-                f"{path}: nb_res: {found.resources:,} are not the {found.machines.hosts:,} hosts of "
+                f"{path}: nb_res: {found.resources:,} are not the {counted(found.machines.hosts, 'host')} of "
                 f"{found.machines.system} by {found.machines.unit}"
             )
         found.header = header_of(about.get("header"), f"{where}: header")
@@ -248,8 +249,8 @@ def machines_of(found: Batsim, system: tuple[int, int] | None, unit: Unit | None
     made = Machines(*system, unit or (found.machines.unit if found.machines else Unit.CORE))
     if made.hosts != found.resources:
         raise InputError(
-            f"{found.path}: nb_res: {found.resources:,} are not the {made.hosts:,} hosts of {made.system} "
-            f"by {made.unit}"
+            f"{found.path}: nb_res: {found.resources:,} are not the {counted(made.hosts, 'host')} of "
+            f"{made.system} by {made.unit}"
         )
     return made
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from foundation.errors import InputError, UsageError
+from foundation.units import counted, verb
 from foundation.whole_file import write_pieces
 from workloads.exchange.batsim_workload import batsim_jobs, look_at_batsim, machines_of
 from workloads.exchange.carried import Left, trace_pieces
@@ -119,10 +120,15 @@ def import_elastisim(
     if sizes is not None:
         write_pieces(sizes, sizes_pieces(reading.sizes))
     elif reading.sizes:
-        many = f"{len(reading.sizes):,}"
-        done.notes.append(f"{many} jobs are malleable: --sizes FILE writes what sizes they can have")
+        many = len(reading.sizes)
+        done.notes.append(
+            f"{counted(many, 'job')} {verb(many)} malleable: --sizes FILE writes what sizes they can have"
+        )
     if reading.not_amdahl:
-        done.notes.append(f"{reading.not_amdahl:,} jobs do not follow Amdahl's law: theirs is the nearest")
+        done.notes.append(
+            f"{counted(reading.not_amdahl, 'job')} {verb(reading.not_amdahl, 'does', 'do')} not follow "
+            "Amdahl's law: theirs is the nearest"
+        )
     return done
 
 
@@ -145,4 +151,4 @@ def _check_any(jobs: int, source: Path) -> None:
 def _renumbered(numbering: Numbering) -> list[str]:
     if not numbering.renumbered:
         return []
-    return [f"{numbering.renumbered:,} jobs whose names are no numbers have those after the largest"]
+    return [f"{counted(numbering.renumbered, 'job')} without a number for a name: numbered after the largest"]

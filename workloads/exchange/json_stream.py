@@ -64,7 +64,7 @@ class _Text:
             raw = self._read(max(PIECE, len(self.data) - self.at))
             text = self._decoder.decode(raw, final=not raw)
         except STREAM_FAULTS as error:
-            raise stream_fault(self.path, error) from error
+            raise stream_fault(self.path, error, readable=False) from error
         except UnicodeDecodeError as error:
             raise InputError(f"{self.path} is no JSON document: it is not in UTF-8") from error
         except OSError as error:

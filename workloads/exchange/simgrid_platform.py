@@ -14,6 +14,7 @@ from xml.sax.saxutils import quoteattr
 
 from foundation.errors import InputError
 from foundation.id_list import spans_of
+from foundation.units import counted
 from workloads.exchange.fields import shown
 from workloads.exchange.machines import Machines, Unit
 
@@ -109,11 +110,11 @@ def _machines(reader: _Reader) -> Machines:
     nodes = [one for one in reader.hosts if one.computes]
     count = sum(one.count for one in nodes)
     if not 1 <= count <= MOST_HOSTS:
-        raise InputError(f"{reader.path}: has {count:,} hosts that compute, not 1 to {MOST_HOSTS:,}")
+        raise InputError(f"{reader.path}: has {counted(count, 'host')} that compute, not 1 to {MOST_HOSTS:,}")
     other = next((one for one in nodes if one.cores != nodes[0].cores), None)
     if other is not None:
         raise InputError(
-            f"{reader.path}: host {shown(other.name)}: core: {other.cores} cores, and "
+            f"{reader.path}: host {shown(other.name)}: core: {counted(other.cores, 'core')}, and "
             f"{shown(nodes[0].name)} has {nodes[0].cores}: a system has nodes of one size"
         )
     if not reader.told:
@@ -122,7 +123,8 @@ def _machines(reader: _Reader) -> Machines:
     made = Machines.named(reader.told.get("osub_system", ""), reader.told.get("osub_unit", ""), where)
     if (made.hosts, made.cores_of_host) != (count, nodes[0].cores):
         raise InputError(
-            f"{where}: {made.system} by {made.unit} does not have {count:,} hosts of {nodes[0].cores}"
+            f"{where}: {made.system} by {made.unit} does not have {counted(count, 'host')} of "
+            f"{nodes[0].cores}"
         )
     return made
 

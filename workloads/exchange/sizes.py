@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foundation.errors import InputError
+from foundation.units import counted
 from workloads.exchange.fields import shown
 
 HEADER = ("trace_job", "min_nodes", "preferred_nodes", "max_nodes", "parallel")
@@ -64,7 +65,9 @@ def size_lines(path: Path) -> Iterator[tuple[str, list[str]]]:
             for row in rows:
                 where = f"{path}:{rows.line_num}"
                 if len(row) != len(HEADER):
-                    raise InputError(f"{where}: {len(row)} columns; a file of sizes has {','.join(HEADER)}")
+                    raise InputError(
+                        f"{where}: {counted(len(row), 'column')}; a file of sizes has {','.join(HEADER)}"
+                    )
                 yield where, row
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error

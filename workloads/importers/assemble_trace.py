@@ -10,8 +10,10 @@ from fnmatch import fnmatchcase
 from zoneinfo import ZoneInfo
 
 from foundation.errors import InputError, UsageError
+from foundation.one_line import LONGEST_MESSAGE, one_line
+from foundation.units import counted, verb
 from workloads.importers.accounting_record import AccountingJob, AccountingLog
-from workloads.importers.slurm_words import REQUEUED, UNFINISHED, swf_status
+from workloads.importers.slurm_words import MOST, REQUEUED, UNFINISHED, swf_status
 from workloads.swf import ReadReport, SwfComment, SwfHeader, SwfJob, SwfTrace
 
 INTERACTIVE_QUEUE = 0
@@ -162,11 +164,16 @@ def _job_numbers(jobs: Sequence[AccountingJob]) -> list[int]:
 
 
 def _plain(job_id: str) -> int | None:
-    return int(job_id) if job_id.isascii() and job_id.isdigit() else None
+    if not (job_id.isascii() and job_id.isdigit() and len(job_id) <= len(str(MOST))):
+        return None
+    number = int(job_id)
+    return number if number <= MOST else None
 
 
 def _per_proc(total: float | None, procs: int | None) -> float | None:
-    return None if total is None or not procs else _tidy(round(total / procs, 3))
+    if total is None or not procs or total > MOST * procs:
+        return None
+    return _tidy(round(total / procs, 3))
 
 
 def _tidy(value: float) -> float:
@@ -197,15 +204,22 @@ def _header(
         *(f"Partition: {number} {name}" for name, number in partitions.items()),
     ]
     if not options.procs:
-        lines.append(f"Note: MaxProcs is not known; {peak} is the most processors that were in use at once")
+        lines.append(
+            f"Note: MaxProcs is not known; at most {counted(peak, 'processor')} {verb(peak, 'was', 'were')} "
+            "in use at once"
+        )
     anew = sum(
         job.job_number not in (record.raw_id, _plain(record.job_id))
         for job, record in zip(jobs, ran, strict=True)
     )
     if anew:
-        lines.append(f"Note: {anew} array tasks without a number of their own have those after the largest")
+        lines.append(f"Note: {counted(anew, 'array task')} without own numbers: numbered after the largest")
     lines.append("Note: interactive jobs (queue 0) are those with " + " or ".join(options.interactive))
-    return SwfHeader(tuple(SwfComment(f"; {' '.join(line.split())}\n".encode()) for line in lines))
+    return SwfHeader(tuple(SwfComment(_header_line(line)) for line in lines))
+
+
+def _header_line(text: str) -> bytes:
+    return f"; {one_line(' '.join(text.split()), LONGEST_MESSAGE)}\n".encode(errors="replace")
 
 
 def most_in_use(jobs: Sequence[SwfJob]) -> int:

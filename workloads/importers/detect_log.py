@@ -6,16 +6,18 @@ import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import tzinfo
 from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
 
 from foundation.errors import InputError
+from workloads.importers.accounting_record import AccountingLog
 from workloads.importers.assemble_trace import ImportOptions, assemble
 from workloads.importers.jobcomp import is_completion_line, read_completions
 from workloads.importers.sacct_logs import ADVICE, delimiter_of, read_delimited, read_json
 from workloads.swf import SwfTrace, read_swf
-from workloads.swf.trace_bytes import STREAM_FAULTS, open_trace, stream_fault
+from workloads.swf.trace_bytes import STREAM_FAULTS, open_trace, stream_fault, unpacked
 
 PEEK_BYTES = 1 << 16
 STDIN = Path("-")
@@ -68,23 +70,44 @@ def read_any(path: Path, options: ImportOptions, strict: bool = True) -> tuple[S
         # a pipe can be read but once, and is taken for SWF; what is missing or a folder is told there, too
         return read_swf(path, strict), LogKind.SWF
     with _opened(path) as stream:
-        head = stream.peek(PEEK_BYTES)[:PEEK_BYTES].decode("utf-8", errors="replace")
+        try:
+            head = stream.peek(PEEK_BYTES)[:PEEK_BYTES].decode("utf-8", errors="replace")
+        except STREAM_FAULTS as error:
+            raise stream_fault(path, error, readable=False) from error
         kind = kind_of(path, head)
         if kind is LogKind.SWF:
             if path == STDIN:
                 raise InputError("standard input is no accounting log: give an SWF trace as a file")
             return read_swf(path, strict), kind
         text = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")
-        try:
-            if kind is LogKind.SACCT_JSON:
-                log = read_json(path, text.read(), strict)
-            elif kind is LogKind.JOBCOMP:
-                log = read_completions(path, text, options.zone, strict)
-            else:
-                log = read_delimited(path, text, options.zone, strict)
-        except STREAM_FAULTS as error:
-            raise stream_fault(path, error) from error
+        log = _read(path, kind, text, options.zone, strict)
     return assemble(log, options), kind
+
+
+def _read(
+    path: Path, kind: LogKind, text: io.TextIOWrapper, zone: tzinfo | None, strict: bool
+) -> AccountingLog:
+    if kind is LogKind.SACCT_JSON:
+        try:
+            return read_json(path, text.read(), strict)
+        except STREAM_FAULTS as error:
+            raise stream_fault(path, error, readable=False) from error
+    faults: list[str] = []
+
+    def lines() -> Iterator[str]:
+        try:
+            yield from text
+        except STREAM_FAULTS as error:
+            fault = stream_fault(path, error)
+            if strict:
+                raise fault from error
+            faults.append(str(fault))
+
+    read = read_completions if kind is LogKind.JOBCOMP else read_delimited
+    log = read(path, lines(), zone, strict)
+    for fault in faults:
+        log.skip("damaged end of file", fault)
+    return log
 
 
 @contextmanager
@@ -94,4 +117,4 @@ def _opened(path: Path) -> Iterator[io.BufferedReader]:
             yield stream
         return
     source: BinaryIO = sys.stdin.buffer
-    yield io.BufferedReader(io.BytesIO(source.read()))
+    yield unpacked(path, io.BufferedReader(io.BytesIO(source.read())))

@@ -13,6 +13,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from foundation.errors import HostError, InputError, OutputError
+from foundation.units import counted
 from foundation.version import VERSION
 from foundation.whole_file import draft_at
 from workloads.importers.archive_logs import ARCHIVE, ArchiveLog
@@ -157,8 +158,8 @@ def _checked(log: ArchiveLog, path: Path, downloaded: bool, shown: str | None = 
         raise InputError(f"{where} is no sound SWF file: {columns.report.examples[0]}{again}")
     if log.sha256 is not None and digest != log.sha256:
         raise InputError(
-            f"{where} is not the {log.name} that is known: {jobs:,} jobs, sha256 {digest} unpacked, not "
-            f"{log.sha256}{again}"
+            f"{where} is not the {log.name} that is known: {counted(jobs, 'job')}, sha256 {digest} unpacked, "
+            f"not {log.sha256}{again}"
         )
     if log.sha256 is not None:
         checked = "sha256"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from foundation.errors import InputError
 from workloads.importers.accounting_record import AccountingJob, AccountingLog
-from workloads.importers.slurm_words import instant_s, is_absent, length_s, resources, state_word
+from workloads.importers.slurm_words import count, instant_s, is_absent, length_s, resources, state_word
 
 # A value may hold blanks and equals signs, so only the keys that Slurm writes part a line. Names and work
 # directories are the users': where a key stands twice, nobody knows which of the two Slurm wrote.
@@ -57,17 +57,17 @@ def _job(line: str, zone: tzinfo | None) -> AccountingJob:
     values = {key: value.strip() for key, value in zip(parts[1::2], parts[2::2], strict=True)}
     user = _USER.fullmatch(values.get("UserId", ""))
     tres = resources(values.get("Tres", ""))
-    procs = int(values["ProcCnt"]) if "ProcCnt" in values else int(tres["cpu"])
+    procs = count(values["ProcCnt"] if "ProcCnt" in values else tres["cpu"])
     start_s, end_s = instant_s(values["StartTime"], zone), instant_s(values["EndTime"], zone)
     return AccountingJob(
         job_id=values["JobId"],
-        raw_id=int(values["JobId"]),
+        raw_id=count(values["JobId"]),
         state=state_word(values.get("JobState", "")),
         submit_s=instant_s(values["SubmitTime"], zone),
         start_s=start_s,
         end_s=end_s,
-        procs=procs or None,
-        nodes=int(values.get("NodeCnt", "0")) or None,
+        procs=procs,
+        nodes=count(values.get("NodeCnt", "")),
         requested_s=length_s(values.get("TimeLimit", ""), 60),
         user=user[1] if user else _text(values.get("UserId")),
         account=_text(values.get("Account")) or _text(values.get("GroupId")),

@@ -16,8 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from foundation.errors import InputError
+from foundation.units import counted
 from workloads.importers.accounting_record import AccountingJob, AccountingLog
-from workloads.importers.slurm_words import instant_s, is_absent, length_s, memory_kib, resources, state_word
+from workloads.importers.slurm_words import (
+    MOST,
+    count,
+    instant_s,
+    is_absent,
+    length_s,
+    memory_kib,
+    resources,
+    state_word,
+)
 
 _NAMES = {
     "job_id": ("jobid", "job_id", "id"),
@@ -71,8 +81,8 @@ def read_delimited(path: Path, lines: Iterable[str], zone: tzinfo | None, strict
         The heading lacks the job's number or submission, or (``strict``) a line is malformed; the
         message names file and line.
     """
-    source = iter(lines)
-    heading = next(source, "")
+    source = enumerate(lines, start=1)
+    before, heading = next(((at, line) for at, line in source if line.strip()), (0, ""))
     mark = delimiter_of(heading)
     if mark is None:
         raise InputError(
@@ -82,7 +92,8 @@ def read_delimited(path: Path, lines: Iterable[str], zone: tzinfo | None, strict
     names = [name.strip().strip('"').lower() for name in heading.rstrip("\r\n").split(mark)]
     width = len(names) - (names[-1] == "")
     # a name that comes last may hold the mark
-    rows = _rows(source, mark, width - 1 if names[-1] in _NAMES["name"] else -1)
+    most_marks = width - 1 if names[-1] in _NAMES["name"] else -1
+    rows = _rows(path, (line for _, line in source), before + 1, mark, most_marks)
     places = {
         key: place
         for key, aliases in _NAMES.items()
@@ -96,7 +107,10 @@ def read_delimited(path: Path, lines: Iterable[str], zone: tzinfo | None, strict
             continue
         if len(row) < width or any(cell.strip() for cell in row[width:]):
             _refuse(
-                log, strict, "number of columns", f"{path}:{number}: {len(row)} columns instead of {width}"
+                log,
+                strict,
+                "number of columns",
+                f"{path}:{number}: {counted(len(row), 'column')} instead of {width}",
             )
             continue
         cells = {key: row[place].strip() for key, place in places.items()}
@@ -113,17 +127,19 @@ def read_delimited(path: Path, lines: Iterable[str], zone: tzinfo | None, strict
     return log
 
 
-def _rows(lines: Iterator[str], mark: str, most_marks: int) -> Iterator[tuple[int, list[str]]]:
-    """Yield line numbers and cells; only comma-separated files quote."""
+def _rows(
+    path: Path, lines: Iterable[str], first: int, mark: str, most_marks: int
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield line numbers, from ``first`` on, and cells; only comma-separated files quote."""
     if mark == ",":
         reader = csv.reader(lines)
         try:
             for row in reader:
-                yield reader.line_num + 1, row
+                yield first - 1 + reader.line_num, row
         except csv.Error as error:
-            raise InputError(f"line {reader.line_num + 1}: {error}") from error
+            raise InputError(f"{path}:{first - 1 + reader.line_num}: {error}") from error
         return
-    for number, line in enumerate(lines, start=2):
+    for number, line in enumerate(lines, start=first):
         yield number, line.rstrip("\r\n").split(mark, most_marks)
 
 
@@ -135,16 +151,16 @@ def _refuse(log: AccountingLog, strict: bool, reason: str, message: str) -> None
 
 def _job(cells: Mapping[str, str], zone: tzinfo | None, minutes: bool) -> AccountingJob:
     allocated, asked = resources(cells.get("allocated", "")), resources(cells.get("requested", ""))
-    procs = _count(cells.get("procs", "")) or _count(allocated.get("cpu", ""))
-    requested_procs = _count(cells.get("requested_procs", "")) or _count(asked.get("cpu", ""))
-    nodes = _count(cells.get("nodes", "")) or _count(allocated.get("node", ""))
+    procs = count(cells.get("procs", "")) or count(allocated.get("cpu", ""))
+    requested_procs = count(cells.get("requested_procs", "")) or count(asked.get("cpu", ""))
+    nodes = count(cells.get("nodes", "")) or count(allocated.get("node", ""))
     memory = cells.get("memory") or asked.get("mem", "")
     limit_s = length_s(cells.get("limit_min", ""), 60)
     if limit_s is None:
         limit_s = length_s(cells.get("limit", ""), 60 if minutes else 1)
     return AccountingJob(
         job_id=cells["job_id"],
-        raw_id=_count(cells.get("raw_id", "")),
+        raw_id=count(cells.get("raw_id", "")),
         state=state_word(cells.get("state", "")),
         submit_s=instant_s(cells["submit"], zone),
         start_s=instant_s(cells.get("start", ""), zone),
@@ -179,16 +195,7 @@ def _resident_kib(cells: Mapping[str, str]) -> float | None:
     kib = memory_kib(cells.get("max_rss", ""), None, None, plain="B")
     if kib is None:
         return None
-    return kib * (_count(cells.get("tasks", "")) or 1)
-
-
-def _count(text: str) -> int | None:
-    if is_absent(text):
-        return None
-    number = float(text)
-    if number != int(number) or number < 0:
-        raise ValueError(text)
-    return int(number) or None
+    return kib * (count(cells.get("tasks", "")) or 1)
 
 
 def _text(text: str | None) -> str | None:
@@ -214,7 +221,7 @@ def read_json(path: Path, text: str, strict: bool) -> AccountingLog:
     for place, job in enumerate(jobs):
         try:
             log.jobs.append(_job_of_object(job))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             message = f"{path}: job {place} of the list has another shape than sacct's: {error!r}"
             if strict:
                 raise InputError(f"{message}; --lenient skips it") from error
@@ -235,11 +242,13 @@ def _job_of_object(job: Mapping[str, Any]) -> AccountingJob:
     state = (job.get("state") or {}).get("current")
     array = job.get("array") or {}
     task, of = _number(array.get("task_id")), _number(array.get("job_id"))
-    job_id = int(job["job_id"])
+    job_id = _whole(_number(job["job_id"]))
+    if job_id is None:
+        raise ValueError("job_id")
     return AccountingJob(
         job_id=str(job_id) if task is None or not of else f"{int(of)}_{int(task)}",
         raw_id=job_id,
-        state=(state[0] if isinstance(state, list) and state else state) or None,
+        state=_word(state[0] if isinstance(state, list) and state else state),
         submit_s=_number(time["submission"]) or None,
         start_s=_number(time.get("start")) or None,
         end_s=_number(time.get("end")) or None,
@@ -251,16 +260,16 @@ def _job_of_object(job: Mapping[str, Any]) -> AccountingJob:
         requested_memory_kib=_requested_kib(required, requested, requested_procs or procs, nodes),
         used_memory_kib=_used_kib(job.get("steps") or ()),
         cpu_s=cpu_s or None,
-        user=job.get("user") or association.get("user") or None,
-        account=job.get("account") or association.get("account") or None,
-        partition=job.get("partition") or None,
-        qos=job.get("qos") or None,
-        name=job.get("name") or None,
+        user=_word(job.get("user")) or _word(association.get("user")),
+        account=_word(job.get("account")) or _word(association.get("account")),
+        partition=_word(job.get("partition")),
+        qos=_word(job.get("qos")),
+        name=_word(job.get("name")),
     )
 
 
 def _number(value: Any) -> float | None:
-    """Return a number of either shape; ``None`` where it is not set or infinite."""
+    """Return a number of either shape; ``None`` where it is not set, infinite or negative."""
     if isinstance(value, Mapping):
         if value.get("infinite") or not value.get("set", True):
             return None
@@ -268,7 +277,15 @@ def _number(value: Any) -> float | None:
     if value is None or isinstance(value, bool):
         return None
     number = float(value)
+    if not number <= MOST:
+        raise ValueError(f"{number:g}")
+    if number < 0:
+        return None
     return int(number) if number.is_integer() else number
+
+
+def _word(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
 
 
 def _whole(value: float | None) -> int | None:

@@ -13,6 +13,10 @@ _UNBOUNDED = frozenset({"unlimited", "partition_limit", "infinite"})
 _LENGTH = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(?:(\d+):)?(\d+(?:\.\d+)?)")
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)(?:i?B)?([nc]?)", re.IGNORECASE)
 _KIB = {"B": 1 / 1024, "K": 1.0, "M": 1024.0, "G": 1024.0**2, "T": 1024.0**3, "P": 1024.0**4}
+MOST = 10**15
+"""No second, KiB, processor or job number is larger: SWF and who reads it have whole numbers up to 2**53."""
+_LONGEST = 40
+"""Characters of a number."""
 
 COMPLETED = frozenset({"COMPLETED"})
 CANCELLED = frozenset({"CANCELLED", "REVOKED", "PREEMPTED", "DEADLINE"})
@@ -35,13 +39,14 @@ def instant_s(text: str, zone: tzinfo | None) -> float | None:
     if is_absent(words):
         return None
     if re.fullmatch(r"\d+(?:\.\d+)?", words):
-        number = float(words)
-        return (int(number) if number.is_integer() else number) or None
+        return _plain(float(words)) or None
     found = datetime.fromisoformat(words)
     if found.tzinfo is None and zone is not None:
         found = found.replace(tzinfo=zone)
-    stamp = found.timestamp()
-    return int(stamp) if stamp.is_integer() else stamp
+    try:
+        return _plain(found.timestamp())
+    except OverflowError as error:  # a year that this host's clock does not know
+        raise ValueError(words) from error
 
 
 def length_s(text: str, unit_s: float = 1.0) -> float | None:
@@ -53,7 +58,7 @@ def length_s(text: str, unit_s: float = 1.0) -> float | None:
     if is_absent(words) or words.lower() in _UNBOUNDED:
         return None
     found = _LENGTH.fullmatch(words)
-    if found is None:
+    if found is None or len(words) > _LONGEST:
         raise ValueError(words)
     days, first, second, last = found.groups()
     if first is None:
@@ -75,11 +80,11 @@ def memory_kib(text: str, procs: int | None, nodes: int | None, plain: str = "M"
     if is_absent(words):
         return None
     found = _MEMORY.fullmatch(words)
-    if found is None:
+    if found is None or len(words) > _LONGEST:
         raise ValueError(words)
     kib = float(found[1]) * _KIB[found[2].upper() or plain]
     per = {"c": procs, "n": nodes}.get(found[3].lower(), 1)
-    return None if per is None or kib == 0 else kib * per
+    return None if per is None or kib == 0 else _bounded(kib * per)
 
 
 def resources(text: str) -> dict[str, str]:
@@ -103,5 +108,21 @@ def swf_status(state: str | None) -> int | None:
     return 5 if state in CANCELLED else 0
 
 
+def count(text: str) -> int | None:
+    """Return a whole number, ``None`` for none and for 0. Raises ``ValueError``."""
+    if is_absent(text):
+        return None
+    number = float(text)
+    if not 0 <= number <= MOST or number != int(number):
+        raise ValueError(text)
+    return int(number) or None
+
+
 def _plain(seconds: float) -> float:
-    return int(seconds) if float(seconds).is_integer() else seconds
+    return int(seconds) if float(_bounded(seconds)).is_integer() else seconds
+
+
+def _bounded(number: float) -> float:
+    if not abs(number) <= MOST:
+        raise ValueError(f"{number:g}")
+    return number

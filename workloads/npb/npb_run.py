@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foundation.errors import HostError, InputError, UsageError
+from foundation.units import counted
 from workloads.npb.npb_text import Result, benchmark_grid, input_file, read_result
 from workloads.rrba.rrba_options import NpbChoice, RrbaOptions
 from workloads.rrba.steps.calibrations import find_calibration, host_type, key_of
@@ -142,8 +143,8 @@ def _plan(options: RrbaOptions, npb: NpbChoice, ranks: int, nodes: int) -> tuple
     stored = find_calibration(options.calibration, key)
     if stored is None:
         raise InputError(
-            f"{options.calibration} has no calibration of {key.app} {key.grid} on {ranks} ranks and "
-            f"{nodes} nodes of {key.host_type}; make one with `osub workloads calibrate --npb`"
+            f"{options.calibration} has no calibration of {key.app} {key.grid} on {counted(ranks, 'rank')} "
+            f"and {counted(nodes, 'node')} of {key.host_type}; make one with `osub workloads calibrate --npb`"
         )
     return plan_steps(options.target_s, stored.overhead_s, stored.step_s), stored.step_s
 

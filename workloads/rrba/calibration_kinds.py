@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from foundation.errors import UsageError
+from foundation.units import counted, verb
 from workloads.rrba.cuts.slabs import Grid
 from workloads.rrba.rrba_options import parse_options
 from workloads.rrba.solvers.applications import application_named
@@ -86,6 +87,9 @@ def kind_from_words(
         There is no such application or class, or the ranks are not legal or not equal on all nodes.
     """
     if ranks % nodes:
-        raise UsageError(f"{ranks} ranks do not divide among {nodes} nodes; choose another --ranks")
+        raise UsageError(
+            f"{counted(ranks, 'rank')} {verb(ranks, 'does', 'do')} not divide among "
+            f"{counted(nodes, 'node')}; choose another --ranks"
+        )
     words = ["--app", app, "--steps", "1", *(["--class", grid_class] if grid_class else []), *npb]
     return kind_of(words, ranks, nodes)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from mpi4py import MPI
 
 from foundation.errors import HostError, OsubError, UsageError
+from foundation.units import counted
 from workloads.rrba.rank_account import Account, Effort, this_member
 from workloads.rrba.ranks.shared_segments import discard_segments
 from workloads.rrba.rrba_options import RrbaOptions
@@ -127,7 +128,7 @@ class _Job:
             tasks = self._origin.task.tasks
             if self._ranks == 1 and tasks is not None and tasks > 1:
                 raise UsageError(
-                    f"Slurm started {tasks} tasks, MPI sees one; start them with srun --mpi=pmi2"
+                    f"Slurm started {counted(tasks, 'task')}, MPI sees one; start them with srun --mpi=pmi2"
                 )
             self._options.application.check(self._grid, self._ranks)
             self._check_memory()
@@ -156,8 +157,9 @@ class _Job:
         self._stored = find_calibration(path, self._key)
         if self._stored is None:
             self._account.warnings.append(
-                f"{path} has no calibration of {self._key.app} {self._key.grid} on {self._ranks} ranks and "
-                f"{self._key.nodes} nodes of {self._key.host_type}; measured instead"
+                f"{path} has no calibration of {self._key.app} {self._key.grid} on "
+                f"{counted(self._ranks, 'rank')} and {counted(self._key.nodes, 'node')} of "
+                f"{self._key.host_type}; measured instead"
             )
 
     def _overhead_s(self) -> float:
@@ -262,7 +264,8 @@ class _Job:
             worst = max(effort.deviation for effort in efforts)
             if not worst <= solver.tolerance:
                 error = HostError(
-                    f"the answer is wrong by {worst:g} after {self._progress.steps} steps; check the hosts"
+                    f"the answer is wrong by {worst:g} after {counted(self._progress.steps, 'step')}; check "
+                    "the hosts"
                 )
             state, failure = (COMPLETED, None) if error is None else (FAILED, str(error))
             try:

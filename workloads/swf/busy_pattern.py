@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 
 from foundation.errors import InputError
+from foundation.units import counted
 
 RESERVED_COLUMNS = 3
 """Columns 19 to 21, which Table 6.1 leaves free."""
@@ -44,8 +45,8 @@ class InteractivePattern:
         expected = max(0, len(self.activations_s) - 1)
         if len(self.idles_s) != expected:
             raise InputError(
-                f"an interactive pattern of {len(self.activations_s)} busy periods has {expected} idle "
-                f"periods between them, not {len(self.idles_s)}"
+                f"an interactive pattern of {counted(len(self.activations_s), 'busy period')} has {expected} "
+                f"idle periods between them, not {len(self.idles_s)}"
             )
         for period_s in (self.prologue_s, self.epilogue_s, *self.activations_s, *self.idles_s):
             if not math.isfinite(period_s) or period_s < 0:
@@ -70,8 +71,8 @@ class InteractivePattern:
         expected = count + max(0, count - 1)
         if len(periods) != expected:
             raise InputError(
-                f"column 24 announces {count} busy periods, so {expected} columns must follow it, "
-                f"not {len(periods)}"
+                f"column 24 announces {counted(count, 'busy period')}, so {counted(expected, 'column')} must "
+                f"follow it, not {len(periods)}"
             )
         return cls(columns[0], columns[1], tuple(periods[:count]), tuple(periods[count:]))
 

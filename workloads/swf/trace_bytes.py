@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import zlib
@@ -36,15 +37,19 @@ class _Unpacked(io.RawIOBase):
 
     def __init__(self, stream: BinaryIO) -> None:
         self._gzip = gzip.GzipFile(fileobj=stream, mode="rb")
+        self._begun = False
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, target: WriteableBuffer) -> int:
         view = memoryview(target)
-        unpacked = self._gzip.read1(len(view))
-        view[: len(unpacked)] = unpacked
-        return len(unpacked)
+        piece = self._gzip.read1(len(view))
+        if not self._begun:
+            self._begun = True
+            piece = piece.removeprefix(codecs.BOM_UTF8) or self._gzip.read1(len(view))
+        view[: len(piece)] = piece
+        return len(piece)
 
 
 @contextmanager
@@ -54,26 +59,38 @@ def open_trace(path: Path) -> Iterator[io.BufferedReader]:
     Raises
     ------
     InputError
-        The file is missing, a folder, unreadable, or of a compression that is not gzip.
+        The file is missing, a folder, unreadable, of a compression that is not gzip, or no UTF-8.
     """
     try:
         stream = path.open("rb")
     except OSError as error:
         raise InputError(f"cannot read trace {path}: {error.strerror}; give an SWF file") from error
     with stream:
-        try:
-            start = stream.peek(8)
-        except OSError as error:
-            raise InputError(f"cannot read trace {path}: {error.strerror}") from error
-        for magic, kind in _OTHER_MAGIC.items():
-            if start.startswith(magic):
-                raise InputError(
-                    f"trace {path} is a {kind} file: unpack it first (plain text or gzip is read)"
-                )
-        if start.startswith(GZIP_MAGIC):
-            yield io.BufferedReader(_Unpacked(stream), 1 << 18)
-        else:
-            yield stream
+        yield unpacked(path, stream)
+
+
+def unpacked(path: Path, stream: io.BufferedReader) -> io.BufferedReader:
+    """Return the text of ``stream`` as bytes: unpacked where it is gzip, without a byte order mark.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, is of a compression that is not gzip, or no UTF-8.
+    """
+    try:
+        start = stream.peek(8)
+    except OSError as error:
+        raise InputError(f"cannot read trace {path}: {error.strerror}") from error
+    for magic, kind in _OTHER_MAGIC.items():
+        if start.startswith(magic):
+            raise InputError(f"trace {path} is a {kind} file: unpack it first (plain text or gzip is read)")
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InputError(f"trace {path} is text of 16 bits a letter (UTF-16): save it as UTF-8")
+    if start.startswith(GZIP_MAGIC):
+        return io.BufferedReader(_Unpacked(stream), 1 << 18)
+    if start.startswith(codecs.BOM_UTF8):
+        stream.read(len(codecs.BOM_UTF8))
+    return stream
 
 
 def raw_lines(stream: io.BufferedReader) -> Iterator[bytes]:
@@ -85,9 +102,11 @@ def raw_lines(stream: io.BufferedReader) -> Iterator[bytes]:
             rest = stream.readline(LONGEST_LINE)
 
 
-def stream_fault(path: Path, error: Exception) -> InputError:
-    """Return the error to raise for ``error``, one of ``STREAM_FAULTS``, met in ``path``."""
+def stream_fault(path: Path, error: Exception, *, readable: bool = True) -> InputError:
+    """Return the error to raise for ``error``, one of ``STREAM_FAULTS``, met in ``path``.
+
+    ``readable``: whether what comes before the damage can be used.
+    """
     what = "ends too early (truncated)" if isinstance(error, EOFError) else "is damaged"
-    return InputError(
-        f"trace {path} is a gzip file that {what}: fetch it again, or read what is there with --lenient"
-    )
+    more = ", or read what is there with --lenient" if readable else ""
+    return InputError(f"trace {path} is a gzip file that {what}: fetch it again{more}")

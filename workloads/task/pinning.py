@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from foundation.id_list import read_ids
+from foundation.units import counted, verb
 
 # More than any node has: a typing error such as 0-99999999 must not fill the memory.
 CORE_ID_LIMIT = 65_536
@@ -71,11 +72,15 @@ def choose_pin(environment: Mapping[str, str], node: str | None, index: int, all
         return Pin(warning=f"not pinned: OSUB_JOB_CORES does not name node {node}")
     if index >= len(cores[node]):
         return Pin(
-            warning=f"not pinned: {node} has {len(cores[node])} cores of this job, none for task {index}"
+            warning=f"not pinned: {node} has {counted(len(cores[node]), 'core')} of this job, none "
+            f"for task {index}"
         )
     core, cpus = cores[node][index], sorted(allowed)
     if core >= len(cpus):
-        return Pin(warning=f"not pinned: core {core} of {node}, but only {len(cpus)} CPUs are allowed there")
+        return Pin(
+            warning=f"not pinned: core {core} of {node}, but only {counted(len(cpus), 'CPU')} "
+            f"{verb(len(cpus))} allowed there"
+        )
     return Pin(cpu=cpus[core])
 
 

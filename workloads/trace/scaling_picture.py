@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from analysis.charts import KIND_COLOURS, MUTED, RUN_COLOURS, Chart, arrange
 from analysis.pages.page_content import Block, Grid, Page, Section, Told
 from analysis.pages.page_frame import write_page
+from foundation.units import counted, verb
 from workloads.swf import SwfJob, SwfTrace
 from workloads.trace.models import interactive_flags
 from workloads.trace.scaling import Experiment
@@ -41,7 +42,7 @@ def write_picture(
     blocks = [Block(heading, chart.caption, chart=chart) for heading, chart in charts]
     grid = Grid(groups=(), columns=("", "before", "after"), rows=_rows(experiment), texts=1, heads=True)
     page = Page(
-        title=f"Trace {experiment.original.name}, scaled from {from_procs} to {to_procs} cores",
+        title=f"Trace {experiment.original.name}, scaled from {from_procs} to {counted(to_procs, 'core')}",
         subtitle="",
         verdict=[Told("", charts[0][1].caption)],
         sections=[
@@ -99,7 +100,7 @@ def _slots(experiment: Experiment, from_procs: int, to_procs: int, window: Windo
         ("after", report.slot_cores, _AFTER, to_procs),
     ):
         figure.add_bar(
-            name=f"{name} ({system:,} cores)",
+            name=f"{name} ({counted(system, 'core')})",
             x=hours,
             y=[100 * value / system for value in cores],
             offset=0 if name == "before" else 0.25,
@@ -180,7 +181,10 @@ def _sessions(experiment: Experiment, window: Window, queue: int | None) -> Char
     arrange(figure, 280, barmode="overlay")
     figure.update_xaxes(title="hours since the window's start")
     figure.update_yaxes(title="interactive jobs")
-    return Chart(figure, f"{total} interactive jobs are in the scaled trace, each within one node.")
+    return Chart(
+        figure,
+        f"{counted(total, 'interactive job')} {verb(total)} in the scaled trace, each within one node.",
+    )
 
 
 def _split(trace: SwfTrace, queue: int | None) -> tuple[list[SwfJob], list[SwfJob]]:

@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analysis.quantiles import quantiles
+from foundation.units import counted
 from workloads.swf import SwfColumns, SwfJob, SwfTrace, procs_column
 from workloads.trace.local_clock import DAY_S, HOUR_S, TraceClock
 from workloads.trace.models import interactive_flags
@@ -216,23 +217,23 @@ def _remarks(columns: SwfColumns, frame: pl.DataFrame) -> list[str]:
     report, system_procs = columns.report, columns.header.system_procs
     over_size = int((frame["procs"] > system_procs).sum()) if system_procs else 0
     over_time = int((frame["run_s"] > frame["requested_s"]).sum())
-    counted = (
+    told = (
         ("run time is 0", int((frame["run_s"] == 0).sum())),
         ("run time is not known", frame["run_s"].null_count()),
         ("number of processors is 0", int((frame["procs"] == 0).sum())),
         ("number of processors is not known", frame["procs"].null_count()),
-        (f"larger than the machine ({system_procs} processors)", over_size),
+        (f"larger than the machine ({counted(system_procs or 0, 'processor')})", over_size),
         ("ran longer than asked for", over_time),
         ("submitted earlier than the job before", report.unsorted),
         ("has the number of an earlier job", report.duplicates),
     )
-    remarks = [f"{what}: {count:,} {'job' if count == 1 else 'jobs'}" for what, count in counted if count]
+    remarks = [f"{what}: {counted(count, 'job')}" for what, count in told if count]
     remarks += [f"skipped, {reason}: {count:,}" for reason, count in report.skipped.items()]
     remarks += [f"skipped, for example: {example}" for example in report.examples]
     announced = columns.header.max_records
     # A log that was cleaned keeps the header of the whole one.
     if announced is not None and announced != frame.height and not columns.name.endswith("-cln"):
-        remarks.append(f"the header announces {announced:,} records, the file has {frame.height:,}")
+        remarks.append(f"the header announces {counted(announced, 'record')}, the file has {frame.height:,}")
     return remarks
 
 

@@ -17,6 +17,7 @@ from foundation.errors import ClusterError
 from foundation.slurm import Partition, SlurmClient
 from foundation.slurm.job_updates import EXTRA_SINCE, MarkField
 from foundation.slurm.reading.pyslurm_library import release
+from foundation.units import counted
 from gangd.controller.site.controller_config import Config, Saying
 from gangd.core import Settings
 
@@ -158,8 +159,9 @@ def check_slurm(
         frozen_ms = (one.multiplicity - 1) * quantum_ms
         if may_freeze(one.name) and frozen_ms > cap_ms:
             raise ClusterError(
-                f"partition {one.name}: {one.multiplicity} jobs a core at slices of {quantum_ms:g} ms freeze "
-                f"a job for {frozen_ms:g} ms, longer than freeze_cap_ms = {cap_ms:g}: make quantum_ms shorter"
+                f"partition {one.name}: {counted(one.multiplicity, 'job')} a core at slices of "
+                f"{quantum_ms:g} ms freeze a job for {frozen_ms:g} ms, longer than freeze_cap_ms = "
+                f"{cap_ms:g}: make quantum_ms shorter"
             )
     timeout_s = seconds_of(config.get("MessageTimeout", ""))
     if timeout_s is not None and cap_ms > timeout_s * 1000 / 2:

@@ -25,6 +25,7 @@ from functools import partial
 from foundation.errors import OsubError
 from foundation.slurm import Job, JobSnapshot, Node, Reservation, SlurmClient
 from foundation.slurm.job_updates import MarkField, sharing_text
+from foundation.units import counted
 from gangd.controller.site.controller_config import Config
 from gangd.controller.site.examine_slurm import examine
 from gangd.controller.site.sharing_marks import Marks
@@ -222,7 +223,9 @@ class SlurmWorker:
                     self._nodes_asked = self._nodes_asked and not with_nodes
             if unchecked is not None:
                 self._put(self._checked(unchecked))
-            if moves and not self._answer(f"move the ends of {len(moves)} jobs", partial(self._move, moves)):
+            if moves and not self._answer(
+                f"move the ends of {counted(len(moves), 'job')}", partial(self._move, moves)
+            ):
                 self._put_back(moves)
             if pause_s <= 0:
                 answered = self._answer("ask for jobs", partial(self._look, with_nodes))
@@ -287,7 +290,7 @@ class SlurmWorker:
         try:
             refused = self._client.mark(jobs, where, sharing_text(time.time()))
         except (OsubError, OSError) as error:  # some may be marked: nobody is marked twice
-            self._put(Failed(f"mark {len(jobs)} jobs as sharing cores", str(error)))
+            self._put(Failed(f"mark {counted(len(jobs), 'job')} as sharing cores", str(error)))
             return
         with self._wake:
             denied = self._marks.refused(refused.values())

@@ -191,7 +191,10 @@ def ask_of_table(path: Path, free_nodes: int, deadline_min: float, step_min: flo
     listed = read_jobs(path)
     held = sum(job.nodes for job in listed)
     if free_nodes > held:
-        raise UsageError(f"--free-nodes {free_nodes}: the {len(listed)} jobs of {path} hold {held:,} nodes")
+        raise UsageError(
+            f"--free-nodes {free_nodes}: the {counted(len(listed), 'job')} of {path} hold "
+            f"{counted(held, 'node')}"
+        )
     return Question(jobs=listed, need=free_nodes, deadline_min=deadline_min, step_min=step_min)
 
 

@@ -11,7 +11,8 @@ import msgspec
 import typer
 
 from analysis.claims.claims_table import claims_table, tally
-from foundation.units import seconds_of
+from foundation.errors import OutputError
+from foundation.units import counted, seconds_of
 from foundation.writable import refuse_unwritable_folder
 from osub.cli.experiment.show import note, progress, show_table
 from osub.cli.interrupts import ended_as_by_ctrl_c
@@ -74,7 +75,12 @@ def thesis_7(
         ),
     ] = False,
     html: Annotated[
-        Path | None, typer.Option("--html", help="Page to write (OUT/report.html).", metavar="FILE")
+        Path | None,
+        typer.Option(
+            "--html",
+            help="Page to write (OUT/report.html); an earlier one of a study is replaced.",
+            metavar="FILE",
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Begin anew where OUT holds a study.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
@@ -86,9 +92,12 @@ def thesis_7(
     """
     from deploy.local import natural_shape
     from deploy.local.host import busy_warning, look_at_host
+    from osub.physical.found import is_page
     from osub.physical.study import Asked, PhysicalStudy, cached_log
 
-    check_free(html, force, makes_folder=True)
+    if html is not None and html.is_file() and not is_page(html):
+        raise OutputError(f"{html} exists already and is no page of this study: choose another name")
+    check_free(html, force=True, makes_folder=True)
     refuse_unwritable_folder(out)
 
     def say(text: str) -> None:
@@ -152,7 +161,7 @@ def _tell(prepared: Prepared, say: Callable[[str], None]) -> None:
     if not prepared.is_new:
         whole = len(prepared.plan.items())
         say(
-            f"{whole - prepared.lacking} of {whole} replays are there"
+            f"{whole - prepared.lacking} of {counted(whole, 'replay')} are there"
             + (f"; the others take about {roughly(prepared.left_s)}." if prepared.lacking else ".")
         )
 

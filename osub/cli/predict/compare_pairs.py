@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from foundation.errors import UsageError
+from foundation.units import counted
 from osub.cli.terminal import Console
 from predictor.chosen import kind_of, pairs_of
 
@@ -65,7 +66,7 @@ def _show(console: Console, name: str, found: Agreement) -> None:
     missing = f" ({found.only_first} and {found.only_second} are in one only)" * bool(
         found.only_first + found.only_second
     )
-    console.print(f"[b]{name}[/b]: {found.pairs} pairs in both{missing}", highlight=False)
+    console.print(f"[b]{name}[/b]: {counted(found.pairs, 'pair')} in both{missing}", highlight=False)
     for most, share in found.within.items():
         console.print(f"  within {most:g}: {_percent(share)} of them", highlight=False)
     bias = found.bias

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from foundation.units import counted
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console
 from predictor.chosen import kind_of, needs_learning, pairs_of
@@ -46,8 +47,9 @@ def fit(
     write_model(out, model)
     left = f", {model.data.left_out} uncertain ones left out" if model.data.left_out else ""
     typer.echo(
-        f"{out}: {model.kind}, {model.data.records} pairs of {model.data.applications} applications{left}, "
-        f"measured on {model.host.cpu_model}; `osub predict evaluate` says how good such a model is"
+        f"{out}: {model.kind}, {counted(model.data.records, 'pair')} of "
+        f"{counted(model.data.applications, 'application')}{left}, measured on {model.host.cpu_model}; `osub "
+        "predict evaluate` says how good such a model is"
     )
 
 
@@ -104,8 +106,9 @@ def _show(console: Console, name: str, report: KindReport) -> None:
     from predictor.model.judges_tables import curves_sentence, rows_of, sentence_of
 
     console.print(
-        f"[b]{name}[/b]: {len(report.records)} pairs of {len(report.records.places)} applications, "
-        f"{report.excluded} more whose interval spans {report.records.threshold:g} left out"
+        f"[b]{name}[/b]: {counted(len(report.records), 'pair')} of "
+        f"{counted(len(report.records.places), 'application')}, {report.excluded} more whose interval spans "
+        f"{report.records.threshold:g} left out"
         + (f", {report.single} of one trial and so without interval" if report.single else "")
     )
     console.print(sentence_of(report), markup=False, highlight=False)

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from foundation.errors import OutputError
+from foundation.units import counted
 from foundation.writable import refuse_unwritable_folder
 from osub.cli.out_file import Force
 from osub.cli.terminal import Console
@@ -41,7 +42,8 @@ def import_(
     for note in notes:
         console.print(f"osub: left out: {note}", markup=False, highlight=False)
     console.print(
-        f"{pairs.pairs.height} pairs of {pairs.applications.height} applications (cores) are in {out}",
+        f"{counted(pairs.pairs.height, 'pair')} of {counted(pairs.applications.height, 'application')} "
+        f"(cores) are in {out}",
         markup=False,
         highlight=False,
     )

@@ -15,7 +15,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from foundation.errors import UsageError
-from foundation.units import seconds_of
+from foundation.units import counted, seconds_of
 from osub.cli.interrupts import ended_as_by_ctrl_c
 from osub.cli.terminal import Console
 from predictor.counters import provider_of
@@ -94,7 +94,7 @@ def measure(
     )
     notes = [f"programs ran at niceness {nice}"] if nice else []
     if lanes > 1:
-        notes.append(f"timeslice: pairs on {lanes} CPUs at once")
+        notes.append(f"timeslice: pairs on {counted(lanes, 'CPU')} at once")
     if Kind.GANG in settings.kinds:
         notes.append(f"gang: slices of {slice_s:g} s, by stop signals")
     for kind in settings.kinds:

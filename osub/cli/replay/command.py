@@ -20,7 +20,7 @@ from deploy.local.watch import HostWatch
 from foundation.errors import ClusterError, InputError, UsageError
 from foundation.slurm import CommandSlurm
 from foundation.slurm.calling.sbatch_options import check_options
-from foundation.units import counted
+from foundation.units import counted, counted_of
 from foundation.writable import refuse_unwritable
 from osub.cli.out_file import Force, clear_run
 from osub.cli.replay.watch import watch_replay
@@ -296,9 +296,9 @@ def _tell(
         typer.echo(f"detached; `{again}` goes on")
     failure = session.failure()
     if failure is not None:
-        typer.echo(f"osub: {states['FAILED']} of {jobs} jobs FAILED, such as {failure}", err=True)
+        typer.echo(f"osub: {states['FAILED']} of {counted(jobs, 'job')} FAILED, such as {failure}", err=True)
     for reason, count in list(reasons.items())[:_MOST_REASONS]:
-        typer.echo(f"osub: {count} of {jobs} jobs: {reason}", err=True)
+        typer.echo(f"osub: {counted_of(count, jobs, 'job')}: {reason}", err=True)
     if reasons:
         typer.echo(f"osub: {out / 'log.jsonl'} has the reason for each job", err=True)
     if session.remark is not None:

@@ -9,6 +9,7 @@ import sys
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from foundation.units import counted_of
 from osub.cli.interrupts import told_of_signals
 from osub.cli.terminal import Console, roughly
 from submitter.replay import Collect, Look, Replay, Wish
@@ -68,7 +69,7 @@ def _ask(now: Standing, *, polite: bool, outlives_us: bool) -> Wish:
     else:
         ways = {"end": Wish.DETACH, "go on": Wish.GO_ON}
         choice = "[e]nd here, or [g]o on? "
-    question = f"{now.done} of {now.total} jobs done. {choice}"
+    question = f"{counted_of(now.done, now.total, 'job')} done. {choice}"
     ours = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         while True:

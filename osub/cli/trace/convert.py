@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import typer
 
 from foundation.errors import UsageError
+from foundation.units import counted_of
 from osub.cli.trace.files import (
     AsJson,
     Force,
@@ -157,7 +158,7 @@ def convert(
         return
     for note in notes:
         typer.echo(note)
-    typer.echo(f"{out}: {len(changed.jobs):,} of {len(original.jobs):,} jobs")
+    typer.echo(f"{out}: {counted_of(len(changed.jobs), len(original.jobs), 'job')}")
 
 
 def import_options(

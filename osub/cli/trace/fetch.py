@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from foundation.units import counted
 from osub.cli.terminal import Console
 from osub.cli.trace.files import AsJson, counting, print_json
 from workloads.importers.archive_logs import ARCHIVE, LOGS, find_log
@@ -50,7 +51,7 @@ def fetch(
         "header only": "no checksum is known; it is a sound SWF file",
     }
     source = "downloaded" if fetched.downloaded else "was there"
-    typer.echo(f"{fetched.path}: {source}, {fetched.jobs:,} jobs; {checked[fetched.checked]}")
+    typer.echo(f"{fetched.path}: {source}, {counted(fetched.jobs, 'job')}; {checked[fetched.checked]}")
     typer.echo("Cite the archive: Feitelson, Tsafrir, Krakov, JPDC 74(10), 2014")
     for thanks in fetched.acknowledge:
         typer.echo(f"Acknowledge where you publish: {''.join(filter(str.isprintable, thanks))}")

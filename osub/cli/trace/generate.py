@@ -40,7 +40,7 @@ def generate(
     """
     check_free(out, force)
     size = system_named(system)
-    with working(f"drawing {jobs} jobs"):
+    with working(f"drawing {counted(jobs, 'job')}"):
         trace = generate_trace(
             jobs, size.nodes, size.cores, seed, load or None, interactive_share, interactive_procs
         )

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from foundation.errors import UsageError
+from foundation.units import counted, counted_of, verb
 from osub.cli.terminal import Console
 from osub.cli.trace.files import (
     AsJson,
@@ -104,11 +105,11 @@ def interactive(
     console = Console()
     for reason in () if library is None else library.skipped:
         console.print(f"Skipped: {reason}", markup=False, highlight=False, soft_wrap=True)
-    words = f"{sessions:,} of {len(result.jobs):,} jobs are interactive, {made:,} made so"
+    words = f"{counted_of(sessions, len(result.jobs), 'job')} {verb(sessions)} interactive, {made:,} made so"
     if report is not None and library is not None:
         words += (
-            f"; {report.recordings_used} of {len(library.recordings)} recordings used, one of them at most "
-            f"{report.most_used} times"
+            f"; {counted_of(report.recordings_used, len(library.recordings), 'recording')} used, one of them "
+            f"at most {counted(report.most_used, 'time')}"
         )
     console.print(words, markup=False, highlight=False, soft_wrap=True)
     if found is not None:

@@ -41,4 +41,4 @@ def merge(
     if as_json:
         print_json({"trace": str(out), "jobs": len(merged.jobs), "notes": [merged.header.notes[-1]]})
         return
-    typer.echo(f"{out}: {counted(len(merged.jobs), 'job')} of {len(traces)} traces")
+    typer.echo(f"{out}: {counted(len(merged.jobs), 'job')} of {counted(len(traces), 'trace')}")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from foundation.errors import InputError, UsageError
+from foundation.units import counted
 from osub.cli.terminal import Console
 from osub.cli.trace.files import AsJson, Force, Seed, check_free, deliver, print_json, working
 from osub.cli.trace.tables import behaviour_table
@@ -53,13 +54,13 @@ def patterns(
     sizes: tuple[int, ...] = ()
     made = None
     if synthesize_count is not None and out is not None:
-        with working(f"synthesizing {synthesize_count} patterns"):
+        with working(f"synthesizing {counted(synthesize_count, 'pattern')}"):
             synthesis = synthesize(sources, synthesize_count, seed, clusters)
         sizes = synthesis.cluster_sizes
         made = behaviour_statistics(synthesis.patterns)
         note = (
-            f"osub patterns: {synthesize_count} synthesized from {len(sources)} recordings in {len(sizes)} "
-            f"clusters, seed {seed}"
+            f"osub patterns: {synthesize_count} synthesized from {counted(len(sources), 'recording')} in "
+            f"{len(sizes)} clusters, seed {seed}"
         )
         deliver(pattern_trace(synthesis.patterns, note), out)
     if as_json:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from foundation.errors import InputError, UsageError
+from foundation.units import counted
 from osub.cli.interrupts import told_of_signals
 from osub.cli.terminal import Console
 from osub.cli.trace.files import AsJson, Force, check_free, print_json
@@ -65,8 +66,9 @@ def record_job(
         )
         return
     typer.echo(
-        f"{out}: {len(series.cores)} samples over {series.total_s:.0f} s, {series.mean_cores:.2f} cores on "
-        f"average, {len(pattern.activations_s)} busy periods of {pattern.busy_s:.0f} s in all"
+        f"{out}: {counted(len(series.cores), 'sample')} over {series.total_s:.0f} s, {series.mean_cores:.2f} "
+        f"cores on average, {counted(len(pattern.activations_s), 'busy period')} of {pattern.busy_s:.0f} s "
+        "in all"
     )
 
 

@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from foundation.errors import UsageError
+from foundation.units import counted
 from osub.cli.terminal import Console
 from osub.cli.trace.files import (
     AsJson,
@@ -218,7 +219,7 @@ def _tell(
     if source.interactive_day is not None:
         words = f"Interactive jobs: from the same hours of {source.interactive_day}"
         if source.drop_wider_than is not None:
-            words += f", {experiment.dropped} of more than {source.drop_wider_than} cores left out"
+            words += f", {experiment.dropped} of more than {counted(source.drop_wider_than, 'core')} left out"
         console.print(words, highlight=False, soft_wrap=True)
     if experiment.clipping is not None:
         console.print(
@@ -230,13 +231,15 @@ def _tell(
     after = summarize_kinds(experiment.scaled, queue)
     published = THESIS_TABLE_7_2 if (source.window, size) == (THESIS.window, THESIS_SYSTEM) else None
     console.print(kinds_table(after, published))
-    console.print(f"Trace: {out}, {len(experiment.trace.jobs)} jobs", markup=False, highlight=False)
+    console.print(
+        f"Trace: {out}, {counted(len(experiment.trace.jobs), 'job')}", markup=False, highlight=False
+    )
 
 
 def scale_table(experiment: Experiment, from_procs: int, size: System) -> Table:
     """Return how well the trace's character survived, as a table."""
     report = experiment.report
-    title = f"Batch jobs on {from_procs:,} cores and on {size} ({size.nodes * size.cores:,} cores)"
+    title = f"Batch jobs on {counted(from_procs, 'core')} and on {size} ({size.nodes * size.cores:,} cores)"
     table = Table(title=title, title_justify="left")
     table.add_column("", no_wrap=True)
     table.add_column("before", justify="right")

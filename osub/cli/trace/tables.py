@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from foundation.units import counted
 from workloads.behaviour.behaviour_figures import BehaviourStatistics
 from workloads.trace.local_clock import DAY_S
 from workloads.trace.trace_summary import PERCENTILES, KindSummary, TraceSummary
@@ -52,8 +53,8 @@ def _percent(share: float | None) -> str:
 def _facts(summary: TraceSummary) -> Table:
     table = Table(title=f"Trace {_plain(summary.name)}", show_header=False, title_justify="left")
     system = " · ".join(part for part in (summary.installation, summary.computer) if part)
-    size = [f"{summary.max_nodes:,} nodes"] if summary.max_nodes else []
-    size += [f"{summary.max_procs:,} processors"] if summary.max_procs else []
+    size = [f"{counted(summary.max_nodes, 'node')}"] if summary.max_nodes else []
+    size += [f"{counted(summary.max_procs, 'processor')}"] if summary.max_procs else []
     table.add_row("System", _plain(system) or "not named")
     table.add_row("Size", ", ".join(size) or "not known")
     table.add_row("Jobs", f"{summary.jobs:,}")

@@ -25,6 +25,7 @@ from analysis.claims import (
     over_settings,
 )
 from analysis.claims.estimate import figures
+from foundation.units import counted
 from simulator.experiments.eviction.eviction_survey import FILE_SYSTEMS_GB_S, SETTINGS, Setting, Survey
 from simulator.experiments.eviction.scenarios import NEEDS, NODES
 from simulator.experiments.eviction.solver_measures import Measured
@@ -95,7 +96,7 @@ def _trace_rows(facts: Facts | None) -> list[Row]:
     short = claim("V14", "IV-A", "Theta 2019", "jobs under 30 minutes", "61%")
     if facts is None:
         return [Row.of(one, not_comparable(NO_TRACE)) for one in (occupancy, running, short)]
-    other = f"another trace: {facts.name}, {facts.jobs:,} jobs in {facts.days:.0f} days"
+    other = f"another trace: {facts.name}, {counted(facts.jobs, 'job')} in {facts.days:.0f} days"
     same = facts.busiest == NODES
     return [
         Row.of(
@@ -103,7 +104,8 @@ def _trace_rows(facts: Facts | None) -> list[Row]:
             fact(holds=True, note=f"{other}; judged is which is the most frequent")
             if same
             else not_comparable(other),
-            f"{facts.busiest:,} nodes, {facts.busiest_days:.1f} days; all 4,392 {facts.full_days:.1f} days",
+            f"{counted(facts.busiest, 'node')}, {facts.busiest_days:.1f} days; all 4,392 "
+            f"{facts.full_days:.1f} days",
         ),
         Row.of(
             running,

@@ -11,6 +11,7 @@ from plotly.subplots import make_subplots
 from analysis.charts import arrange, run_style
 from analysis.claims import Verdict, direction, estimate
 from analysis.claims.estimate import figures
+from foundation.units import counted
 from simulator.experiments.claim_study import Findings, Request
 from simulator.experiments.eviction.eviction_claims import claim_rows
 from simulator.experiments.eviction.eviction_survey import (
@@ -45,9 +46,9 @@ def examine(request: Request) -> Findings:
     facts = [
         f"Eviction of K of about 4,352 nodes within 0 to 15 minutes; {source}.",
         (
-            f"Memory, times and instants are drawn anew for each of the {request.seeds} seeds; B_a = 250 "
-            f"GB/s, B_c = 1 GB/s. Backtracking has {effort.limit_s:g} s a question, {effort.hardest_s:g} s "
-            "for the first of the hardest."
+            f"Memory, times and instants are drawn anew for each of the {counted(request.seeds, 'seed')}; "
+            f"B_a = 250 GB/s, B_c = 1 GB/s. Backtracking has {effort.limit_s:g} s a question, "
+            f"{effort.hardest_s:g} s for the first of the hardest."
         ),
     ]
 

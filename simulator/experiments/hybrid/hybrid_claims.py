@@ -22,6 +22,7 @@ from analysis.claims import (
 )
 from analysis.claims.estimate import estimate, figures
 from analysis.quantiles import quantiles
+from foundation.units import counted_of
 from simulator.experiments.hybrid.claims_mechanisms import mechanism_rows
 from simulator.experiments.hybrid.hybrid_measures import Measured
 from simulator.experiments.hybrid.hybrid_survey import EVEN, MECHANISMS, Survey
@@ -187,7 +188,10 @@ def _traces(survey: Survey) -> list[Row]:
     return [
         Row.of(
             share,
-            fact(holds=inside == len(drawn.shares), note=f"{inside} of {len(drawn.shares)} seeds inside"),
+            fact(
+                holds=inside == len(drawn.shares),
+                note=f"{counted_of(inside, len(drawn.shares), 'seed')} inside",
+            ),
             f"{figures(100 * min(drawn.shares))}% to {figures(100 * max(drawn.shares))}%",
         ),
         Row.of(bursty, direction([one - 1 for one in drawn.dispersion]), told),

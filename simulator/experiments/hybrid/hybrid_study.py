@@ -90,14 +90,17 @@ def examine(request: Request) -> Findings:
     count = sum(map(len, found.runs.values()))
     cpu_s = sum(one.cpu_s for of in found.runs.values() for one in of)
     facts = [
-        f"{source}: {workload.count:,} jobs in {days:.0f} days on {nodes:,} nodes, each node one job.",
+        (
+            f"{source}: {counted(workload.count, 'job')} in {days:.0f} days on {counted(nodes, 'node')}, "
+            "each node one job."
+        ),
         (
             f"{counted(request.seeds, 'seed')} for projects, kinds, set-up and notices; on-demand jobs are "
             f"{figures(100 * estimate(found.traces.shares).mean)}% of the jobs in the mean."
         ),
         (
-            f"{count} runs of six mechanisms under five mixes of notices: {found.wall_s:.1f} s on two "
-            f"threads, {cpu_s / count:.2f} s of CPU a run in the loop."
+            f"{counted(count, 'run')} of six mechanisms under five mixes of notices: {found.wall_s:.1f} s on "
+            f"two threads, {cpu_s / count:.2f} s of CPU a run in the loop."
         ),
     ]
 

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import polars as pl
 
 from foundation.errors import InputError
-from foundation.units import US_PER_S
+from foundation.units import US_PER_S, counted
 from simulator.simulation import Cleaning, Workload, make_workload
 from simulator.world import System, single_queue
 from workloads.swf import load_columns, procs_column
@@ -88,7 +88,7 @@ def trace_window(path: Path, days: int) -> Window:
         "submit_s", "job_number"
     )
     if frame.is_empty():
-        raise InputError(f"trace {path} has no job that ran on 1 to {nodes} processors")
+        raise InputError(f"trace {path} has no job that ran on 1 to {counted(nodes, 'processor')}")
     nodes = min(nodes, trace.header.max_procs or int(frame.select(size.max()).item()))
     begin_s, asked = _usual_part(frame, nodes, days * DAY_S)
     end_s = begin_s + days * DAY_S
@@ -106,8 +106,8 @@ def trace_window(path: Path, days: int) -> Window:
         system=system,
         workload=with_limits(workload),
         about=(
-            f"{trace.name}, {days} days from day {from_day:.0f} on: {workload.count:,} jobs on {system}, "
-            f"which ask for {asked:.0%} of the node time."
+            f"{trace.name}, {counted(days, 'day')} from day {from_day:.0f} on: "
+            f"{counted(workload.count, 'job')} on {system}, which ask for {asked:.0%} of the node time."
         ),
         is_made=False,
     )
@@ -221,8 +221,9 @@ def _window(recipe: Recipe, submit_us: Ints, nodes: Ints, run_us: Ints) -> Windo
         system=System(recipe.nodes, 1),
         workload=with_limits(workload),
         about=(
-            f"{recipe.name}-like, made from what the paper prints: {count:,} jobs in {hours:.0f} h on "
-            f"{recipe.nodes:,} nodes, up to {nodes.max():,} nodes and {run_us.max() / US_PER_S:,.0f} s."
+            f"{recipe.name}-like, made from what the paper prints: {counted(count, 'job')} in {hours:.0f} h "
+            f"on {counted(recipe.nodes, 'node')}, up to {counted(nodes.max(), 'node')} and "
+            f"{run_us.max() / US_PER_S:,.0f} s."
         ),
         is_made=True,
     )

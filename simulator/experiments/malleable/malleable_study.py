@@ -16,6 +16,7 @@ from plotly.subplots import make_subplots
 from analysis.charts import MUTED, arrange, run_style
 from analysis.claims import estimate
 from analysis.quantiles import quantiles
+from foundation.units import counted
 from simulator.experiments.claim_study import Findings, Request
 from simulator.experiments.experiment_page import Drawing
 from simulator.experiments.malleable.job_windows import RECIPES, Window, made_window, trace_window
@@ -112,7 +113,8 @@ def _facts(request: Request) -> list[str]:
         (
             "Jobs submitted in the first 12 hours are not counted, nor is the use of nodes after the last "
             "submission. Sizes and speed-up by Amdahl's law with efficiencies 0.95, 0.8 and 0.5; a pass at "
-            f"every event; a resize costs nothing. {request.seeds} seeds choose the malleable jobs."
+            f"every event; a resize costs nothing. {counted(request.seeds, 'seed')} choose the "
+            "malleable jobs."
         )
     ]
     if request.traces:

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from analysis.claims import Claim, Row, direction, fact, not_comparable
+from foundation.units import counted, verb
 from predictor.model.three_folds import accuracy_of
 from simulator.experiments.pairing import parallel_pairs as parallel
 from simulator.experiments.pairing.beside_thesis import UNFIT, Folds
@@ -65,7 +66,8 @@ def _losses(found: Measured) -> list[Row]:
                 "92%, 89%, 92%",
             ),
             not_comparable(THREADS),
-            f"{shares} of {len(e_v)} pairs; E_v within 0.02 of 0.5 in {share(np.abs(e_v - 0.5), 0.02):.0%}",
+            f"{shares} of {counted(len(e_v), 'pair')}; E_v within 0.02 of 0.5 in "
+            f"{share(np.abs(e_v - 0.5), 0.02):.0%}",
         ),
         Row.of(
             unfit,
@@ -78,7 +80,8 @@ def _losses(found: Measured) -> list[Row]:
         Row.of(
             _claim("P8", "4.2.3", "most NAS victims", "E_v", "under 0.5"),
             not_comparable(THREADS),
-            f"medians of solvers {told}; {len(within)} pairs of all are surely on one side of 0.5",
+            f"medians of solvers {told}; {counted(len(within), 'pair')} of all {verb(len(within))} "
+            "surely on one side of 0.5",
         ),
     ]
 

@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from foundation.errors import InputError
+from foundation.units import counted
 from predictor.data import FOLDER
 from predictor.dataset import Kind
 from predictor.model.judges_page import calibration_chart, map_chart
@@ -52,9 +53,10 @@ def examine(request: Request) -> Findings:
     about = found.pairs.about
     facts = [
         (
-            f"{found.shared.height} ordered pairs of {len(table.applications)} applications that take turns "
-            f"on one core, measured on {about.host.cpu_model}, {about.started:%Y-%m-%d}; of "
-            f"{found.report.excluded} the interval has 0.5 in it, and models are judged without these."
+            f"{counted(found.shared.height, 'ordered pair')} of "
+            f"{counted(len(table.applications), 'application')} that take turns on one core, measured on "
+            f"{about.host.cpu_model}, {about.started:%Y-%m-%d}; of {found.report.excluded} the interval has "
+            "0.5 in it, and models are judged without these."
         ),
         told,
         f"Counters that the selection keeps: {', '.join(found.report.kept)}.",
@@ -111,9 +113,8 @@ def _trace(request: Request, scratch: Path) -> tuple[Path, str, str]:
             path,
             f"N{NODES}C{CORES}",
             (
-                f"{jobs} jobs drawn from the Lublin-Feitelson model at a load of {LOAD:g} on {NODES} nodes "
-                f"of {CORES} cores, M=2; "
-                "which application a user runs is drawn by the seed."
+                f"{counted(jobs, 'job')} drawn from the Lublin-Feitelson model at a load of {LOAD:g} on "
+                f"{NODES} nodes of {CORES} cores, M=2; which application a user runs is drawn by the seed."
             ),
         )
     trace = read_swf(request.traces[0])
@@ -125,9 +126,8 @@ def _trace(request: Request, scratch: Path) -> tuple[Path, str, str]:
         path,
         f"N{nodes}C{cores}",
         (
-            f"The first {count:,} jobs of {trace.name} on {nodes} nodes of {cores} cores, M=2; which "
-            "application a user runs is "
-            "drawn by the seed."
+            f"The first {counted(count, 'job')} of {trace.name} on {counted(nodes, 'node')} of "
+            f"{counted(cores, 'core')}, M=2; which application a user runs is drawn by the seed."
         ),
     )
 

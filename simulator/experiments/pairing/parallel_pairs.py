@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from analysis.claims import Claim, Row, direction, not_comparable
+from foundation.units import counted
 from predictor.dataset import Kind
 from simulator.experiments.pairing.measured_pairs import Floats, Measured
 from simulator.experiments.paper_tables import ExperimentTable
@@ -58,7 +59,7 @@ def _partial(one_core: pl.DataFrame, naive: pl.DataFrame) -> Row:
         return Row.of(claim, not_comparable(_NO.format("with one core shared", "timeslice")))
     lost = degradation(one_core["e_v"].to_numpy())
     gap = (both["e_v_naive"] - both["e_v"]).to_list()
-    told = f"{_spread(lost)} over {len(lost)} pairs; judged: less than with all cores shared"
+    told = f"{_spread(lost)} over {counted(len(lost), 'pair')}; judged: less than with all cores shared"
     return Row.of(claim, direction(gap), told)
 
 
@@ -68,7 +69,9 @@ def _overall(naive: pl.DataFrame) -> Row:
         return Row.of(claim, not_comparable(_NO.format("on the same cores", "naive")))
     losses = naive["e_v"].to_numpy()
     return Row.of(
-        claim, direction((losses - 0.5).tolist()), f"{_spread(degradation(losses))} over {len(losses)} pairs"
+        claim,
+        direction((losses - 0.5).tolist()),
+        f"{_spread(degradation(losses))} over {counted(len(losses), 'pair')}",
     )
 
 
@@ -78,7 +81,10 @@ def _gang(naive: pl.DataFrame, gang: pl.DataFrame) -> Row:
     if not both.height:
         return Row.of(claim, not_comparable(_NO.format("in gang slices", "gang")))
     gap = (both["e_v_naive"] - both["e_v"]).to_list()
-    told = f"{_spread(degradation(gang['e_v'].to_numpy()))} over {gang.height} pairs; judged: less than naive"
+    told = (
+        f"{_spread(degradation(gang['e_v'].to_numpy()))} over {counted(gang.height, 'pair')}; "
+        "judged: less than naive"
+    )
     return Row.of(claim, direction(gap), told)
 
 

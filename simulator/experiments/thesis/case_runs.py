@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from foundation.units import counted
 from simulator.engine.kernels.field_records import Ints
 from simulator.engine.run import Rules, run_pool
 from simulator.experiments.thesis.case_outcome import Outcome, outcome_of
@@ -61,7 +62,7 @@ def to_nearest(system: System, case: Case, share: str) -> Case | None:
     nodes = nodes_of_share(system, share)
     if nodes == case.interactive_nodes:
         return None
-    return replace(case, label=f"{case.label} ({nodes} nodes)", interactive_nodes=nodes)
+    return replace(case, label=f"{case.label} ({counted(nodes, 'node')})", interactive_nodes=nodes)
 
 
 def mq_cases(system: System, shares: Sequence[str], multiplicity_interactive: int) -> list[Case]:

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from foundation.errors import InputError
+from foundation.units import counted
 from simulator.engine.kernels.field_records import Ints
 from workloads.swf import InteractivePattern, SwfColumns, procs_column
 from workloads.swf.busy_pattern import RESERVED_COLUMNS
@@ -86,7 +87,8 @@ def with_interactive_jobs(trace: SwfColumns, wanted: int, seed: int, queue: int 
     candidates = np.flatnonzero(small & ~interactive)
     if missing > len(candidates):
         raise InputError(
-            f"trace {trace.name} has {len(candidates)} batch jobs to make interactive, not {missing}"
+            f"trace {trace.name} has {counted(len(candidates), 'batch job')} to make interactive, "
+            f"not {missing}"
         )
     if missing <= 0:
         return trace

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from foundation.errors import InputError
+from foundation.units import counted
 from simulator.experiments.thesis import kit_trace as kit
 from simulator.experiments.thesis.case_runs import Study
 from simulator.experiments.thesis.thesis_datasets import cleaned
@@ -50,7 +51,7 @@ def facts_of(study: Study, rules: Rules) -> str:
     frame = study.trace.frame
     interactive = int((frame["queue"] == study.interactive_queue).sum())
     return (
-        f"{study.trace.name}: {frame.height:,} jobs, {interactive:,} interactive (queue "
+        f"{study.trace.name}: {counted(frame.height, 'job')}, {interactive:,} interactive (queue "
         f"{study.interactive_queue}), {frame['user'].drop_nulls().n_unique()} users, on {study.system}. "
         f"Policy {rules.policy}, placement {rules.placement}, C_o = {rules.overhead}."
     )
@@ -61,7 +62,7 @@ def about_trace(study: Study, *, any_trace: bool) -> list[str]:
     jobs = study.trace.frame.height
     if abs(jobs - _JOBS) <= _ALIKE * _JOBS:
         return []
-    what = f"{study.trace.name} is not the thesis's trace: {jobs:,} jobs that run, not {_JOBS:,}"
+    what = f"{study.trace.name} is not the thesis's trace: {counted(jobs, 'job')} that run, not {_JOBS:,}"
     if any_trace:
         return [f"{what}; the thesis's numbers stand beside those of another machine and mean nothing here."]
     raise InputError(f"{what} (UniLu-Gaia-2014-1); --any-trace runs the experiment all the same")

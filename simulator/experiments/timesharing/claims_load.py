@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from analysis.claims import Judgement, Row, Verdict, no_difference, not_comparable
+from foundation.units import counted
 from simulator.experiments.timesharing.edison import Floats
 from simulator.experiments.timesharing.timesharing_outcome import SPANS_A_DAY, Outcome, Setting
 from simulator.experiments.timesharing.timesharing_survey import BATCH, OVERHEADS, SHARE, Survey
@@ -136,7 +137,7 @@ def _loads(survey: Survey) -> list[Row]:
     found = f"{shown(mean(survey, SHARE, lambda one: one.load))} in the mean"
     days = min(7, max(1, int(survey.world.days // 60)))
     peak = mean(survey, SHARE, lambda one: float(smooth(one.course, days).max()))
-    ours = f"{found}, mean over {days} days at most {shown(peak)}"
+    ours = f"{found}, mean over {counted(days, 'day')} at most {shown(peak)}"
     rows = [row(level, not_comparable("it follows from how arrivals cluster"), ours)]
     if survey.world.spell_us is None:
         return [row(course, not_comparable("this trace has no such spike"), "-"), *rows]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from analysis.claims import Row, not_comparable
+from foundation.units import counted
 from simulator.experiments.timesharing.edison import Floats
 from simulator.experiments.timesharing.slowdown_bins import FEWEST, Counts, crossing_s
 from simulator.experiments.timesharing.strong_scaling import APPLICATIONS, sizes_to, turnarounds_s
@@ -169,7 +170,7 @@ def scaling_rows(survey: Survey) -> list[Row]:
         row(
             end,
             noted(apart, f"read as: {ORDERS:g} times and more"),
-            f"{' and '.join(map(shown, times))} times on {nodes} nodes",
+            f"{' and '.join(map(shown, times))} times on {counted(nodes, 'node')}",
         ),
         row(
             real,

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from foundation.errors import InputError
-from foundation.units import US_PER_S
+from foundation.units import US_PER_S, counted
 from simulator.engine.kernels.field_records import Ints
 from simulator.experiments.timesharing.edison import DAY_S, LOAD, NODES, Edison
 from simulator.simulation import Cleaning, make_workload
@@ -57,9 +57,9 @@ def generated(days: int) -> World:
     return World(
         name="Edison, generated",
         told=(
-            f"Edison's trace is not public: {days} days like it are drawn for each seed, "
-            f"{edison.jobs_a_day:,} jobs a day on {NODES:,} nodes, a load of {LOAD} after a "
-            f"warm-up of {warm_up} days, memory 2% of a node in the median."
+            f"Edison's trace is not public: {counted(days, 'day')} like it are drawn for each seed, "
+            f"{counted(edison.jobs_a_day, 'job')} a day on {NODES:,} nodes, a load of {LOAD} after a "
+            f"warm-up of {counted(warm_up, 'day')}, memory 2% of a node in the median."
         ),
         nodes=NODES,
         days=days,
@@ -101,7 +101,7 @@ def of_trace(path: Path) -> World:
     return World(
         name=columns.name,
         told=(
-            f"{columns.name} on whole nodes of {system}: {len(chosen):,} jobs of 10 s and more in "
+            f"{columns.name} on whole nodes of {system}: {counted(len(chosen), 'job')} of 10 s and more in "
             f"{real_days:.0f} days; arrivals are compressed by {LOAD / load:.2f} from a load "
             f"of {load:.2f} to {LOAD}; the first {warm_up:.0%} are warm-up. Seeds are of memory and noise."
         ),

@@ -94,7 +94,7 @@ def test_a_workload_of_somebody_else_is_read(tmp_path: Path) -> None:
     path.write_text(json.dumps(BATSIM, indent=1))
     said = osub("trace", "import", path, "--format", "batsim", "--out", out)
     assert said.code == 0, said.err
-    assert "1 jobs whose names are no numbers" in said.out
+    assert "1 job without a number for a name" in said.out
     trace = read_swf(out)
     told = [(job.job_number, job.submit_s, job.run_s, job.procs, job.requested_s) for job in trace.jobs]
     assert told == [

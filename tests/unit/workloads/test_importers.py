@@ -13,7 +13,7 @@ from foundation.errors import InputError, UsageError
 from workloads.importers.assemble_trace import ImportOptions
 from workloads.importers.detect_log import LogKind, read_any
 from workloads.importers.slurm_words import instant_s, length_s, memory_kib, swf_status
-from workloads.swf import SwfJob, SwfTrace
+from workloads.swf import SwfJob, SwfTrace, write_swf
 
 HEADING = "JobID|JobIDRaw|User|Account|Partition|QOS|JobName|State|Submit|Start|End|ElapsedRaw|TimelimitRaw"
 HEADING += "|NNodes|NCPUS|ReqCPUS|ReqMem|TotalCPU|MaxRSS|NTasks"
@@ -332,3 +332,97 @@ def test_words_of_slurm_are_read() -> None:
     assert memory_kib("2000", 8, 2) == 2000 * 1024
     assert memory_kib("0", 8, 2) is None
     assert [swf_status(state) for state in ("COMPLETED", "CANCELLED", "TIMEOUT", None)] == [1, 5, 0, None]
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        ("|8|8|", "|inf|8|"),
+        ("|8|8|", "|8|1e999|"),
+        ("|3600|", f"|{'9' * 300}|"),
+        ("|4Gn|", f"|{'9' * 300}G|"),
+    ],
+)
+def test_numbers_that_no_trace_can_hold_are_refused_or_skipped(
+    tmp_path: Path, number: str, text: str
+) -> None:
+    path = write(
+        tmp_path,
+        ROWS[0],
+        ROWS[5].replace(number, text) if number in ROWS[5] else ROWS[0].replace(number, text),
+    )
+    with pytest.raises(InputError, match=":3: cannot make sense of"):
+        read_any(path, OPTIONS)
+    assert len(read_any(path, OPTIONS, strict=False)[0].jobs) == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"allocation_nodes": 10**400}, {"job_id": 1e300}, {"required": {"CPUs": 1e308}}, {"job_id": "x"}],
+)
+def test_numbers_of_json_that_no_trace_can_hold_are_skipped(tmp_path: Path, changes: dict[str, Any]) -> None:
+    path = tmp_path / "week.json"
+    path.write_text(json.dumps({"jobs": [json_job(False), json_job(False, **changes)]}))
+    with pytest.raises(InputError, match="job 1 of the list"):
+        read_any(path, OPTIONS)
+    assert len(read_any(path, OPTIONS, strict=False)[0].jobs) == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"name": 5}, {"partition": ["work"]}, {"state": {"current": [["RUNNING"]]}}, {"partition": "\ud800"}],
+)
+def test_words_of_json_that_are_none_do_no_harm(tmp_path: Path, changes: dict[str, Any]) -> None:
+    path = tmp_path / "week.json"
+    path.write_text(json.dumps({"jobs": [json_job(False, **changes)]}))
+    assert len(read_any(path, OPTIONS)[0].jobs) == 1
+
+
+def test_what_is_made_of_huge_numbers_can_be_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "week.json"
+    required = {"CPUs": 10**14, "memory_per_cpu": 10**14, "memory_per_node": 0}
+    path.write_text(json.dumps({"jobs": [json_job(False, job_id=10**15, required=required)]}))
+    made = tmp_path / "made.swf"
+    write_swf(made, read_any(path, OPTIONS)[0])
+    assert [job.job_number for job in read_any(made, OPTIONS)[0].jobs] == [10**15]
+
+
+def test_names_in_the_header_hold_no_orders_for_a_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "week.json"
+    path.write_text(
+        json.dumps({"jobs": [json_job(False, partition="a\x1b]0;pwned\x07\n; MaxProcs: 9\u2028b")]})
+    )
+    header = read_any(path, OPTIONS)[0].header
+    assert header.max_procs == 8
+    assert all(comment.text.isprintable() for comment in header.comments)
+
+
+def test_blank_lines_before_the_heading_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "week.txt"
+    path.write_text(f"\n\n{HEADING}\n{ROWS[0]}\nnonsense\n")
+    with pytest.raises(InputError, match=":5: 1 column instead of 20"):
+        read_any(path, OPTIONS)
+    assert len(read_any(path, OPTIONS, strict=False)[0].jobs) == 1
+
+
+def test_a_damaged_packed_log_is_told_and_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    whole = gzip.compress(
+        "\n".join([HEADING, *(ROWS[0].replace("10|10", f"{n}|{n}") for n in range(900))]).encode(), 1
+    )
+    path = tmp_path / "log.gz"
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match="--lenient"):
+        read_any(path, OPTIONS)
+    trace, _ = read_any(path, OPTIONS, strict=False)
+    assert 10 < len(trace.jobs) < 900
+    assert trace.report.skipped["damaged end of file"] == 1
+    path.write_bytes(whole[:12])
+    for strict in (True, False):
+        with pytest.raises(InputError, match=r"fetch it again$"):
+            read_any(path, OPTIONS, strict)
+
+
+def test_a_table_that_breaks_its_own_rules_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path, '"' + "x" * 200_000 + '",2,3', heading="JobID,Submit,State")
+    with pytest.raises(InputError, match=r"week\.txt:2: field larger"):
+        read_any(path, OPTIONS)

@@ -21,6 +21,7 @@ from typing import Any
 
 from foundation.errors import InputError
 from foundation.records.records_folder import new_folder
+from foundation.units import counted
 from foundation.whole_file import write_pieces, write_whole
 from workloads.exchange.carried import Left, carried, given_back, header_of
 from workloads.exchange.elastisim.application_model import Models, NotToldError, run_time
@@ -361,7 +362,7 @@ def _check(job: SwfJob, nodes: int, sizes: JobSizes, machines: Machines, source:
     where = f"{source}: job {job.job_number}"
     if not sizes.least <= nodes <= sizes.most:
         raise InputError(
-            f"{where}: min_nodes, max_nodes: it asks for {nodes:,} nodes, not {sizes.least:,} to "
+            f"{where}: min_nodes, max_nodes: it asks for {counted(nodes, 'node')}, not {sizes.least:,} to "
             f"{sizes.most:,}"
         )
     if sizes.most > machines.nodes:

@@ -28,6 +28,7 @@ from foundation.one_line import one_line
 from foundation.records import JOBS, JobRecord, Placement, PlacementArrays, RunInfo, utc_now, write_run
 from foundation.records.record_checks import check_record
 from foundation.records.table_files import ROWS_A_PIECE, frame_of
+from foundation.units import counted
 from foundation.whole_file import write_pieces
 from workloads.exchange.carried import trace_pieces
 from workloads.exchange.fields import Fields, Numbering, record, shown
@@ -299,7 +300,7 @@ def _placement(row: Fields, machines: Machines, names: object) -> tuple[Placemen
     if intervals and intervals[-1][1] >= machines.hosts:
         raise row.fault(
             key,
-            f"{intervals[-1][1]:,} is none of the {machines.hosts:,} hosts of {machines.system} by "
+            f"{intervals[-1][1]:,} is none of the {counted(machines.hosts, 'host')} of {machines.system} by "
             f"{machines.unit}",
         )
     cores: dict[int, list[int]] = {}
@@ -368,7 +369,9 @@ def csv_rows(path: Path) -> Iterator[Fields]:
                     continue
                 where = f"{path}:{rows.line_num}"
                 if len(row) != len(names):
-                    raise InputError(f"{where}: has {len(row)} columns, and the first line {len(names)}")
+                    raise InputError(
+                        f"{where}: has {counted(len(row), 'column')}, and the first line {len(names)}"
+                    )
                 values = {name: text for name, text in zip(names, row, strict=True) if text not in _NOTHING}
                 yield Fields(f"{where}: job {shown(values.get('job_id', '?'))}", values)
     except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from foundation.errors import UsageError
+from foundation.units import counted
 from workloads.rrba.cuts.slabs import Grid
 
 Triple = tuple[int, int, int]
@@ -38,7 +39,9 @@ def check_boxes(grid: Grid, ranks: int) -> None:
     if not edge == grid.rows == grid.columns or edge & (edge - 1) or edge < 8:
         raise UsageError(f"mg needs a cube with an edge of 8, 16, 32, 64 ..., not a grid of {grid}")
     if edge < 2 * most:
-        raise UsageError(f"mg on {ranks} ranks needs an edge of {2 * most} at least; the grid is {grid}")
+        raise UsageError(
+            f"mg on {counted(ranks, 'rank')} needs an edge of {2 * most} at least; the grid is {grid}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

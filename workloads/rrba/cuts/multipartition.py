@@ -14,6 +14,7 @@ import math
 from dataclasses import dataclass
 
 from foundation.errors import UsageError
+from foundation.units import counted
 from workloads.rrba.cuts.slabs import Grid
 
 
@@ -80,7 +81,8 @@ def check_cells(grid: Grid, ranks: int, app: str, least: int = 2) -> None:
     cuts = square_root(ranks, app)
     if min(grid.planes, grid.rows, grid.columns) < least * cuts:
         raise UsageError(
-            f"{app} on {ranks} ranks needs {least * cuts} points along each axis; the grid is {grid}"
+            f"{app} on {counted(ranks, 'rank')} needs {least * cuts} points along each axis; the "
+            f"grid is {grid}"
         )
 
 

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from foundation.errors import UsageError
+from foundation.units import counted
 from workloads.rrba.cuts.slabs import Grid
 
 
@@ -62,7 +63,10 @@ def check_pencils(grid: Grid, ranks: int) -> None:
     """
     first, second = rank_grid(ranks)
     if grid.rows < first or grid.columns < second:
-        raise UsageError(f"lu on {ranks} ranks needs {first} rows and {second} columns; the grid is {grid}")
+        raise UsageError(
+            f"lu on {counted(ranks, 'rank')} needs {counted(first, 'row')} and {counted(second, 'column')}; "
+            f"the grid is {grid}"
+        )
 
 
 def pencil(grid: Grid, ranks: int, rank: int) -> Pencil:

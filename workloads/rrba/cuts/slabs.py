@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 
 from foundation.errors import UsageError
+from foundation.units import counted
 
 # A step of 64 cubed is about a millisecond on one core of 2020s hardware: long against the exchange of
 # planes, short against a scheduler's time slice.
@@ -83,7 +84,7 @@ def slab_of(grid: Grid, ranks: int, rank: int) -> Slab:
     """
     if ranks > grid.planes:
         raise UsageError(
-            f"{ranks} ranks for {grid.planes} planes of grid {grid}; each rank needs one at least"
+            f"{counted(ranks, 'rank')} for {grid.planes} planes of grid {grid}; each rank needs one at least"
         )
     each, remainder = divmod(grid.planes, ranks)
     return Slab(rank * each + min(rank, remainder), each + (rank < remainder))

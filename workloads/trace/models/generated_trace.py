@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foundation.errors import UsageError
+from foundation.units import counted
 from workloads.swf import SwfComment, SwfHeader, SwfJob, SwfTrace
 from workloads.trace.local_clock import DAY_S
 from workloads.trace.models.interactive_jobs import sample_sessions_s, synthesize_patterns
@@ -113,7 +114,10 @@ def generate_trace(
         replace(job, job_number=number, submit_s=job.submit_s - first_s // DAY_S * DAY_S)
         for number, job in enumerate(ordered, start=1)
     )
-    note = f"osub generate: {jobs} jobs, seed {seed}, load {load}, interactive share {interactive_share:g}"
+    note = (
+        f"osub generate: {counted(jobs, 'job')}, seed {seed}, load {load}, "
+        f"interactive share {interactive_share:g}"
+    )
     return SwfTrace(
         _header(jobs, nodes, procs, note, bool(sessions)), numbered, f"lublin-{nodes}x{cores_per_node}-{seed}"
     )

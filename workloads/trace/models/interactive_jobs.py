@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foundation.errors import UsageError
+from foundation.units import counted, counted_of
 from workloads.swf import InteractivePattern, SwfJob, SwfTrace
 from workloads.trace.durations import to_ms, to_s
 
@@ -123,7 +124,7 @@ def embed_patterns(trace: SwfTrace, queue: int = 0, seed: int = 1) -> SwfTrace:
         reserved = (*jobs[index].extension[:3], -1, -1, -1)[:3]
         jobs[index] = replace(jobs[index], extension=pattern.to_extension(reserved))
     return trace.with_jobs(
-        jobs, f"osub interactive: periods for {len(chosen)} jobs of queue {queue}, seed {seed}"
+        jobs, f"osub interactive: periods for {counted(len(chosen), 'job')} of queue {queue}, seed {seed}"
     )
 
 
@@ -156,7 +157,8 @@ def tag_interactive(trace: SwfTrace, share: float, max_procs: int, queue: int = 
     chosen = set(np.random.default_rng(seed).permutation(narrow)[:wanted].tolist())
     other = max((job.queue for job in trace.jobs if job.queue is not None), default=queue) + 1
     jobs = [_requeued(job, index in chosen, queue, other) for index, job in enumerate(trace.jobs)]
-    note = f"osub interactive: {wanted} of {len(jobs)} jobs made interactive (queue {queue}), seed {seed}"
+    made = counted_of(wanted, len(jobs), "job")
+    note = f"osub interactive: {made} made interactive (queue {queue}), seed {seed}"
     return trace.with_jobs(jobs, note)
 
 
@@ -226,8 +228,8 @@ def make_interactive(
         for place, job in enumerate(trace.jobs)
     ]
     note = (
-        f"osub interactive: {missing} batch jobs of at most {most_cores} cores and under {most_run_s:g} s "
-        f"made interactive (queue {queue}), {wanted} in all, seed {seed}"
+        f"osub interactive: {counted(missing, 'batch job')} of at most {counted(most_cores, 'core')} and "
+        f"under {most_run_s:g} s made interactive (queue {queue}), {wanted} in all, seed {seed}"
     )
     return trace.with_jobs(jobs, note)
 

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foundation.errors import UsageError
+from foundation.units import counted, counted_of
 from workloads.swf import SwfJob, SwfTrace
 from workloads.trace.durations import to_ms
 from workloads.trace.models import interactive_flags
@@ -159,12 +160,14 @@ def scale_trace(
     narrowed = [_resized(interactive[i], halved(_width(interactive[i]), 0, to_cores_per_node)) for i in kept]
     if not chosen and not narrowed:
         raise UsageError(
-            f"nothing is left of {trace.name} on {widest} cores: take a longer window or more intensity"
+            f"nothing is left of {trace.name} on {counted(widest, 'core')}: take a longer window "
+            "or more intensity"
         )
     jobs = sorted(_renumbered([*chosen, *narrowed], trace.jobs), key=lambda job: job.submit_s)
     note = (
-        f"osub scale: {size_before} to {widest} processors ({to_nodes} nodes of {to_cores_per_node}), "
-        f"intensity {intensity:g}, seed {seed}, {len(jobs)} of {len(trace.jobs)} jobs"
+        f"osub scale: {size_before} to {counted(widest, 'processor')} ({counted(to_nodes, 'node')} of "
+        f"{to_cores_per_node}), intensity {intensity:g}, seed {seed}, "
+        f"{counted_of(len(jobs), len(trace.jobs), 'job')}"
     )
     scaled = trace.with_jobs(jobs, note)
     header = scaled.header.with_field("MaxNodes", to_nodes).with_field("MaxProcs", widest)

@@ -18,6 +18,7 @@ import numpy as np
 
 from analysis.quantiles import quantiles
 from foundation.errors import UsageError
+from foundation.units import counted
 from workloads.swf import SwfJob, SwfTrace
 from workloads.trace.models import embed_patterns, interactive_flags, tag_interactive
 from workloads.trace.scaling.half_hours import ScaleReport, scale_trace
@@ -146,8 +147,9 @@ def make_miniature(
         if given or room <= FEWEST_JOBS:
             least_s, jobs = miniature.makespan_s, len(miniature.trace.jobs)
             raise UsageError(
-                f"{jobs} jobs of {shortest_s:g} s or more take {least_s:.0f} s on {nodes} nodes of "
-                f"{cores_per_node} cores, not {target_s:g} s: take fewer jobs or more time"
+                f"{counted(jobs, 'job')} of {shortest_s:g} s or more take {least_s:.0f} s on "
+                f"{counted(nodes, 'node')} of {counted(cores_per_node, 'core')}, not {target_s:g} s: take "
+                "fewer jobs or more time"
             )
         room = room * 3 // 4
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from foundation.errors import UsageError
+from foundation.units import counted
 from workloads.swf import SwfTrace
 from workloads.trace.local_clock import DAY_S, TraceClock
 from workloads.trace.models import embed_patterns, interactive_flags
@@ -198,7 +199,9 @@ def _without_wide(day: SwfTrace, queue: int | None, most_cores: int) -> SwfTrace
         return day
     dropped = len(day.jobs) - len(kept)
     return day.with_jobs(
-        kept, f"osub select: {dropped} interactive jobs of more than {most_cores} cores left out"
+        kept,
+        f"osub select: {counted(dropped, 'interactive job')} of more than {counted(most_cores, 'core')} left "
+        "out",
     )
 
 

@@ -11,12 +11,14 @@ from dataclasses import replace
 import numpy as np
 
 from foundation.errors import UsageError
+from foundation.units import counted
 from workloads.swf import SwfTrace
 from workloads.trace.durations import to_ms
 from workloads.trace.job_links import with_sound_links
 from workloads.trace.transforms.busy_window import SLOT_S
 
 MOST = 1000.0
+MOST_JOBS = 10_000_000
 
 
 def scale_arrivals(trace: SwfTrace, factor: float, seed: int = 1) -> SwfTrace:
@@ -29,14 +31,19 @@ def scale_arrivals(trace: SwfTrace, factor: float, seed: int = 1) -> SwfTrace:
     Raises
     ------
     UsageError
-        ``factor`` is not above 0 and at most 1000, or leaves no job.
+        ``factor`` is not above 0 and at most 1000, leaves no job, or makes more than ten million.
     """
     if not 0 < factor <= MOST:
         raise UsageError(f"a factor of {factor:g} on arrivals is not possible: above 0, at most {MOST:g}")
     count = len(trace.jobs)
     wanted = round(factor * count)
     if wanted < 1:
-        raise UsageError(f"a factor of {factor:g} leaves no job of {trace.name}'s {count}")
+        raise UsageError(f"a factor of {factor:g} leaves no job of {trace.name}'s {count:,}")
+    if wanted > MOST_JOBS:
+        raise UsageError(
+            f"a factor of {factor:g} makes {counted(wanted, 'job')} of {trace.name}'s {count:,}: at most "
+            f"{MOST_JOBS:,} are made"
+        )
     rng = np.random.default_rng(seed)
     order = rng.permutation(count)
     if wanted <= count:
@@ -57,4 +64,6 @@ def scale_arrivals(trace: SwfTrace, factor: float, seed: int = 1) -> SwfTrace:
             for index, (place, instant) in enumerate(zip(copied.tolist(), instants.tolist(), strict=True))
         ]
         jobs = sorted([*trace.jobs, *copies], key=lambda job: job.submit_s)
-    return trace.with_jobs(jobs, f"osub arrivals: {wanted} jobs of {count}, factor {factor:g}, seed {seed}")
+    return trace.with_jobs(
+        jobs, f"osub arrivals: {counted(wanted, 'job')} of {count:,}, factor {factor:g}, seed {seed}"
+    )

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foundation.errors import UsageError
+from foundation.units import counted_of
 from workloads.swf import SwfTrace
 from workloads.trace.durations import to_ms, to_s
 from workloads.trace.job_links import with_sound_links
@@ -204,7 +205,8 @@ def cut_window(trace: SwfTrace, start_s: float, length_s: float) -> SwfTrace:
         )
     cut = trace.with_jobs(
         with_sound_links(replace(job, submit_s=to_s(to_ms(job.submit_s) - start_ms)) for job in jobs),
-        f"osub window: {len(jobs)} of {len(trace.jobs)} jobs, from second {start_s:g} for {length_s:g} s",
+        f"osub window: {counted_of(len(jobs), len(trace.jobs), 'job')}, from second {start_s:g} for "
+        f"{length_s:g} s",
     )
     unix_start_s = trace.header.unix_start_time_s
     if unix_start_s is None:

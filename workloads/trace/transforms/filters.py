@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from foundation.errors import UsageError
+from foundation.units import counted_of
 from workloads.swf import SwfJob, SwfTrace
 from workloads.trace.job_links import with_sound_links
 
@@ -83,7 +84,7 @@ def select_jobs(trace: SwfTrace, selection: Selection) -> SwfTrace:
     kept = [job for job in trace.jobs if selection.holds(job)]
     if not kept:
         raise UsageError(f"no job of {trace.name} is left with {selection.words}: ask for less")
-    note = f"osub select: {len(kept)} of {len(trace.jobs)} jobs, {selection.words}"
+    note = f"osub select: {counted_of(len(kept), len(trace.jobs), 'job')}, {selection.words}"
     return trace.with_jobs(with_sound_links(kept), note)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from foundation.errors import UsageError
+from foundation.units import counted
 from workloads.swf import SwfJob, SwfTrace
 from workloads.trace.durations import to_ms, to_s
 
@@ -47,7 +48,7 @@ def merge_traces(traces: Sequence[SwfTrace], align: Align = Align.START, same_us
         shift = _largest(jobs) if jobs and not same_users else (0, 0, 0)
         jobs += _fitted(trace.jobs, 1000 * (start_s - first_s), shift, {job.job_number for job in jobs})
     jobs.sort(key=lambda job: job.submit_s)
-    names = ", ".join(f"{trace.name} ({len(trace.jobs)} jobs)" for trace in traces)
+    names = ", ".join(f"{trace.name} ({counted(len(trace.jobs), 'job')})" for trace in traces)
     note = f"osub merge: {names}, aligned by {align}, {'the same' if same_users else 'different'} users"
     merged = traces[0].with_jobs(jobs, note)
     if align is Align.START:

@@ -12,6 +12,7 @@ from enum import StrEnum
 import numpy as np
 
 from foundation.errors import UsageError
+from foundation.units import counted
 from workloads.swf import SwfJob, SwfTrace
 from workloads.trace.transforms.filters import Selection
 
@@ -77,7 +78,7 @@ def tag_jobs(
         wanted = max(1, round(share * len(users))) if share else 0
         drawn = {users[index] for index in rng.permutation(len(users))[:wanted].tolist()}
         chosen = {place for place in places if trace.jobs[place].user in drawn}
-        what = f"all of {len(drawn)} users"
+        what = f"all of {counted(len(drawn), 'user')}"
     else:
         if not places:
             raise UsageError(f"no job of {trace.name} may be tagged: {among.words}")
@@ -86,7 +87,7 @@ def tag_jobs(
         what = f"share {share:g}"
     jobs = [_tagged(job, field, number) if place in chosen else job for place, job in enumerate(trace.jobs)]
     words = f" among {among.words}" if among.words else ""
-    note = f"osub tag: {field} {number} for {len(chosen)} jobs, {what}{words}, seed {seed}"
+    note = f"osub tag: {field} {number} for {counted(len(chosen), 'job')}, {what}{words}, seed {seed}"
     tagged = trace.with_jobs(jobs, note)
     line = {TagField.QUEUE: "Queue", TagField.PARTITION: "Partition"}.get(field)
     if name is None or line is None:
