@@ -16,6 +16,7 @@ from foundation.slurm import CommandSlurm
 from foundation.slurm.apart.client import ApartSlurm
 from foundation.slurm.calling.conf_file import check_conf
 from foundation.slurm.hosts import expand_hosts
+from foundation.units import counted
 from gangd.controller.controller_loop import ControllerLoop
 from gangd.controller.lead.takeover import take_the_lead
 from gangd.controller.site.controller_config import Config, load_config
@@ -191,7 +192,10 @@ def _keys(folder: Path, agents: str | None) -> None:
     made = make_keys(folder, nodes)
     for path in made:
         print(path)
-    print(f"{len(made)} key pairs made; copy controller.key and a node's pair to each node", file=sys.stderr)
+    print(
+        f"{counted(len(made), 'key pair')} made; copy controller.key and a node's pair to each node",
+        file=sys.stderr,
+    )
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import polars as pl
 
 from analysis.charts.chart_style import GRID, INK, KIND_COLOURS, KIND_NAMES, PAPER, TimeUnit, job_colour, safe
 from analysis.charts.gantt_lanes import Bar
+from foundation.units import counted
 
 WHY_COLOURS = {
     "start": "#0072B2",
@@ -211,9 +212,9 @@ def _hover(drawn: Drawn) -> str:
     program = " ".join(safe(job[name]) for name in ("app", "args") if job[name])
     several = (_number(job["lives"]), _number(job["resizes"])) > (1, 0)
     part = (
-        f"life {_number(stretch['life']) + 1:.0f} of {_number(job['lives']):.0f}"
-        f" · {WHY_NAMES[str(stretch['why'])]}"
-        f" · {stretch['held_cores']} cores from {drawn.bar.start_s:.2f} to {drawn.bar.end_s:.2f} s"
+        f"life {_number(stretch['life']) + 1:.0f} of {_number(job['lives']):.0f} · "
+        f"{WHY_NAMES[str(stretch['why'])]} · {counted(stretch['held_cores'], 'core')} from "
+        f"{drawn.bar.start_s:.2f} to {drawn.bar.end_s:.2f} s"
         + "".join(
             f" · {name} {_number(stretch[column]):.2f} s"
             for column, name, _, _ in _HATCHES
@@ -222,7 +223,8 @@ def _hover(drawn: Drawn) -> str:
     )
     lines = [
         f"<b>job {job['trace_job']}</b> · {job['kind']}" + (f" · {_shortened(program)}" if program else ""),
-        f"{job['nodes']} nodes, {job['cores']} cores" + (f" · {safe(job['user'])}" if job["user"] else ""),
+        f"{counted(job['nodes'], 'node')}, {counted(job['cores'], 'core')}"
+        + (f" · {safe(job['user'])}" if job["user"] else ""),
         part if several else "",
         " · ".join(
             f"{name} {value:.2f}{unit}"

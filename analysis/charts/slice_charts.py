@@ -21,6 +21,7 @@ from analysis.metrics import (
     usage_intervals,
 )
 from analysis.quantiles import quantile, quantiles
+from foundation.units import counted, verb
 
 EXCERPT_SLICES = 60
 BARS_LIMIT = 3_000
@@ -66,7 +67,7 @@ def excerpt_chart(slices: pl.DataFrame, jobs: pl.DataFrame, held: pl.DataFrame |
     figure = _excerpt(drawn, bands)
     start_s, length_s = (drawn.get_column(name).to_numpy() for name in ("start_s", "length_s"))
     seconds = float((start_s + length_s).max() - start_s.min())
-    more = f" {left_out:,} more cores are not shown." if left_out > 0 else ""
+    more = f" {counted(left_out, 'more core')} {verb(left_out)} not shown." if left_out > 0 else ""
     return Chart(
         figure,
         f"The {seconds:.1f} s with the most jobs in turn. Each core's band has a line for each job on it:"

@@ -184,8 +184,9 @@ def _fairness(metrics: SliceMetrics) -> str:
         else ""
     )
     return (
-        f"Jain's fairness index is {metrics.fairness:.4f} over {metrics.contended_jobs:,} contended jobs;"
-        f" 1 is perfectly fair, {number(1 / metrics.contended_jobs)} is one job served alone.{missing}"
+        f"Jain's fairness index is {metrics.fairness:.4f} over "
+        f"{counted(metrics.contended_jobs, 'contended job')}; 1 is perfectly fair, "
+        f"{number(1 / metrics.contended_jobs)} is one job served alone.{missing}"
     )
 
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 
 from deploy.checks.configuration import Advice, Configuration, Grade, release_of
 from foundation.slurm import Node, Partition
+from foundation.units import counted
 
 LEAST_MIB = 1
 
@@ -224,7 +225,9 @@ def _version(found: Configuration) -> Advice:
     if release is None or release < OLDEST:
         return Advice("versions", Grade.BAD, told, "jobs are read as Slurm prints them from 21.08 on", "")
     if others:
-        told += "".join(f", slurmd {other} on {count} nodes" for other, count in sorted(others.items()))
+        told += "".join(
+            f", slurmd {other} on {counted(count, 'node')}" for other, count in sorted(others.items())
+        )
         why = "fine while nodes are upgraded; cgroups of another release may have other names"
         return Advice("versions", Grade.WARNING, told, why)
     if release > NEWEST:

@@ -40,6 +40,7 @@ from foundation.errors import ClusterError, HostError, InputError, OsubError
 from foundation.slurm import JobSnapshot, Node
 from foundation.slurm.calling.run_command import run_command
 from foundation.slurm.reading.record_faults import SlurmRefusedError, SlurmUnreachableError
+from foundation.units import counted
 
 _COMPOSE_WITHIN_S = 600.0
 
@@ -254,7 +255,7 @@ class ComposeCluster:
         )
 
     def _start(self, engine: Engine, state: ComposeState, say: Callable[[str], None]) -> None:
-        say(f"starting {state.shape.nodes} nodes in containers")
+        say(f"starting {counted(state.shape.nodes, 'node')} in containers")
         words = up_words(engine.compose, state, engine.facts)
         answer = run_command(words, None, os.environ | compose_environment(state), _COMPOSE_WITHIN_S)
         checked(words, answer)

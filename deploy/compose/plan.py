@@ -9,6 +9,7 @@ from deploy.compose.engine import Facts
 from deploy.compose.inside.settings import Settings, to_environment
 from deploy.compose.state import ComposeState, Monitoring
 from deploy.shape import Shape
+from foundation.units import counted
 from foundation.version import VERSION
 
 FOLDER = Path(__file__).parent
@@ -139,5 +140,5 @@ def differs(old: ComposeState, new: ComposeState) -> str | None:
     if old.accounting != new.accounting or (old.monitoring is None) != (new.monitoring is None):
         return "a cluster with other services"
     if new.shape.nodes > old.most_nodes:
-        return f"a cluster with keys for {old.most_nodes} nodes"
+        return f"a cluster with keys for {counted(old.most_nodes, 'node')}"
     return None

@@ -20,6 +20,7 @@ from foundation.records.journal import output_error
 from foundation.records.placement import PLACEMENT_DTYPE, PlacementArrays, parse_cores
 from foundation.records.record_checks import check_table
 from foundation.records.row_types import Placement
+from foundation.units import counted
 from foundation.whole_file import draft_at
 
 ROWS_A_GROUP = 4_096
@@ -132,7 +133,9 @@ def _in_order(
 ) -> tuple[pl.DataFrame, npt.NDArray[np.integer] | None]:
     """Return the sorted rows, and for each of them its place before; None if they were sorted already."""
     if len(placements) != frame.height:
-        raise InputError(f"{source}: {len(placements)} placements for {frame.height} jobs")
+        raise InputError(
+            f"{source}: {counted(len(placements), 'placement')} for {counted(frame.height, 'job')}"
+        )
     placements.check(source)
     order = frame.select(pl.arg_sort_by(table.sort, maintain_order=True)).to_series().to_numpy()
     if (order == np.arange(len(order))).all():

@@ -36,6 +36,7 @@ from foundation.slurm.reading.record_faults import (
 from foundation.slurm.reading.site_text import read_config, read_nodes, read_partitions, read_reservations
 from foundation.slurm.slurm_client import Receiver, SubmitRequest
 from foundation.slurm.slurm_types import AccountingNames, Job, JobSnapshot, Node, Partition, Reservation
+from foundation.units import counted_of
 
 # Slurm's words for a controller that is away or restarting: nothing was done, so one may try again.
 _NEVER_ARRIVED = (
@@ -267,7 +268,7 @@ class CommandSlurm:
             said = outcomes[away[0]] if away else _last_line(answer)
             silent = len(away) + len(missing)
             raise SlurmUnreachableError(
-                f"Slurm did not say that it {what} {silent} of {len(job_ids)} jobs ({said})"
+                f"Slurm did not say that it {what} {counted_of(silent, len(job_ids), 'job')} ({said})"
             )
         return {job: one_line(said) for job, said in outcomes.items() if said}
 

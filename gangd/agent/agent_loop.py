@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from foundation.errors import HostError, OsubError
 from foundation.notify import Notifier
+from foundation.units import counted, verb
 from gangd.agent.agenda import Agenda, Item
 from gangd.agent.agent_metrics import AgentMetrics, Told
 from gangd.agent.jsonlog import JsonLog
@@ -310,7 +311,8 @@ class Loop:
         if found is None:
             return
         for uid, pids in found.strays.items():
-            text = f"{len(pids)} processes of user {uid} run outside of jobs, process {pids[0]} for one"
+            text = f"{counted(len(pids), 'process')} of user {uid} {verb(len(pids), 'runs', 'run')} "
+            f"outside of jobs, process {pids[0]} for one"
             book.on_fault("stray", text)
             self.log("stray", uid=uid, pids=pids[:8])
         self._without_steps = len(unseen)

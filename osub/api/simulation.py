@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foundation.errors import OutputError, UsageError
+from foundation.units import counted_of
 from foundation.writable import refuse_unwritable
 from osub.api.run import Run
 from osub.api.trace import Trace
@@ -212,9 +213,9 @@ def _refuse_a_rest(session: Session) -> None:
     kept, too_large = session.workload.count, session.workload.left_out.get(SKIPPED, 0)
     if too_large > kept:
         raise UsageError(
-            f"{too_large:,} of {kept + too_large:,} jobs can never run on {session.setting.system} and would "
-            "be left out: take a larger system, scale the trace (osub trace scale), or say what becomes of "
-            "them, --oversize clip or skip"
+            f"{counted_of(too_large, kept + too_large, 'job')} can never run on {session.setting.system} and "
+            "would be left out: take a larger system, scale the trace (osub trace scale), or say what "
+            "becomes of them, --oversize clip or skip"
         )
 
 

@@ -199,7 +199,7 @@ def _single_jobs(results: Results) -> list[Row]:
             fact(holds=sum(slowest) > len(slowest) / 2, note="jobs of a second: their start decides")
             if slowest
             else not_comparable(_NOT_RUN),
-            f"5030 in {sum(slowest)} of {len(slowest)} replays",
+            f"5030 in {sum(slowest)} of {counted(len(slowest), 'replay')}",
         ),
         _row(
             results,

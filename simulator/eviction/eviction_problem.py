@@ -13,7 +13,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 from foundation.errors import UsageError
-from foundation.units import counted
+from foundation.units import counted, verb
 
 FINEST_LOSS = 1_000_000
 """Parts of a node-hour in which losses are counted, where their sum leaves room for it."""
@@ -100,7 +100,7 @@ class Question:
         if self.need > held:
             raise UsageError(
                 f"{counted(self.need, 'node')} cannot be freed: the {counted(len(self.jobs), 'job')} "
-                f"hold {held}"
+                f"{verb(len(self.jobs), 'holds', 'hold')} {held}"
             )
 
     def steps_of(self, minutes: float | None) -> int | None:

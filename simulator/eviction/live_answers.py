@@ -49,7 +49,7 @@ def answer_world(
     if need > most:
         raise UsageError(
             f"{counted(need, 'node')} cannot be freed: the {counted(len(world.jobs), 'job')} that can be "
-            f"evicted hold {most}; besides, {world.idle} are idle already"
+            f"evicted {verb(len(world.jobs), 'holds', 'hold')} {most}; besides, {world.idle} are idle already"
         )
     jobs = [running.job for running in world.jobs]
     question = Question(jobs=jobs, need=need, deadline_min=deadline_min, step_min=step_min)

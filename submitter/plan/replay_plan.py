@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Literal
 
 from foundation.errors import InputError, UsageError
-from foundation.units import counted, kib_to_mib, seconds_to_minutes_up
+from foundation.units import counted, counted_of, kib_to_mib, seconds_to_minutes_up
 from submitter.plan.apps_table import AppChoice
 from submitter.plan.target_cluster import Pool, Target
 from workloads.job_shape import JobShape
@@ -167,7 +167,7 @@ def make_plan(
     never = counts["skipped_oversize"] + counts["skipped_limit"]
     if options.oversize is None and never > len(planned):
         raise InputError(
-            f"{never:,} of {never + len(planned):,} jobs of trace {trace.name} can never run on "
+            f"{counted_of(never, never + len(planned), 'job')} of trace {trace.name} can never run on "
             f"{target.system}, for size or limit, and would be left out: --fit SECONDS scales the "
             "trace to the cluster; or say what becomes of them, --oversize skip or clip"
         )

@@ -78,7 +78,7 @@ def test_the_page_leads_there_and_back(cluster: MachineCluster) -> None:
     try:
         page.follow("The nodes")
         machine.until(
-            "systemctl status gangd --no-pager | grep -q '1 of 1 nodes'", SLOW_S, "the agent has joined"
+            "systemctl status gangd --no-pager | grep -q '1 of 1 node'", SLOW_S, "the agent has joined"
         )
         machine.must("systemctl is-enabled gangd gang-agent")
         page.follow("A partition that shares")

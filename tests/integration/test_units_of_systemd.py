@@ -31,7 +31,7 @@ def test_units_are_sound_and_their_exposure_is_bounded(cluster: MachineCluster) 
     assert (
         cluster.machine.must("ps -o user= -p $(systemctl show -p MainPID --value gangd)").strip() == "gangd"
     )
-    heard = "systemctl show -p StatusText --value gangd | grep -q '1 of 1 nodes'"
+    heard = "systemctl show -p StatusText --value gangd | grep -q '1 of 1 node'"
     cluster.machine.until(heard, SLOW_S, "systemd is told how many agents are heard")
 
 

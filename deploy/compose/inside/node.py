@@ -22,6 +22,7 @@ from deploy.compose.inside.supervise import Daemon, Supervisor
 from deploy.compose.inside.waiting import answers, say, wait_for
 from deploy.shape import Gang
 from foundation.errors import ClusterError
+from foundation.units import counted
 
 NAME_FILE = Path("/run/osub/node")
 _SLURM_CONF = Path("/etc/slurm/slurm.conf")
@@ -65,7 +66,7 @@ def _start_agent(node: NodeName, settings: Settings, supervisor: Supervisor) -> 
     nodes = settings.shape.nodes
     wait_for("the keys of all nodes", lambda: keys.are_made(settings.cluster, nodes) or None)
     if not keys.copy_agent_keys(node.name):
-        raise ClusterError(f"there is no key for {node.name}: keys are made for {nodes} nodes")
+        raise ClusterError(f"there is no key for {node.name}: keys are made for {counted(nodes, 'node')}")
     wait_for("slurm.conf", lambda: _SLURM_CONF.is_file() or None)
     words = ["gang-agent", "run", "--node", node.name, "--controller", "controller"]
     if settings.monitoring:

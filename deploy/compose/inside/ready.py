@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from deploy.compose.inside.slurm_says import PATIENT_S, node_states
+from foundation.units import counted_of, verb
 
 STATUS = Path("/var/lib/gangd/state/status.json")
 _GANGD = Path("/etc/gangd/gangd.toml")
@@ -54,8 +55,8 @@ class Ready:
     def in_words(self, nodes: int) -> str:
         """Say how far it is."""
         if self.idle < nodes or self.known != nodes or self.joined is None:
-            return f"{self.idle} of {nodes} nodes are idle"
-        return f"{self.joined} of {nodes} agents have joined"
+            return f"{counted_of(self.idle, nodes, 'node')} {verb(self.idle)} idle"
+        return f"{counted_of(self.joined, nodes, 'agent')} {verb(self.joined, 'has', 'have')} joined"
 
 
 def read_ready(text: str) -> Ready | None:

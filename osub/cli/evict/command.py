@@ -12,7 +12,7 @@ import typer
 
 from foundation.errors import UsageError
 from foundation.slurm import Receiver
-from foundation.units import counted
+from foundation.units import counted, verb
 from osub.cli.evict.answers_shown import show_answers, to_json
 from osub.cli.out_file import Force, check_free
 from simulator.eviction import Question, Solver, solve
@@ -192,8 +192,8 @@ def ask_of_table(path: Path, free_nodes: int, deadline_min: float, step_min: flo
     held = sum(job.nodes for job in listed)
     if free_nodes > held:
         raise UsageError(
-            f"--free-nodes {free_nodes}: the {counted(len(listed), 'job')} of {path} hold "
-            f"{counted(held, 'node')}"
+            f"--free-nodes {free_nodes}: the {counted(len(listed), 'job')} of {path} "
+            f"{verb(len(listed), 'holds', 'hold')} {counted(held, 'node')}"
         )
     return Question(jobs=listed, need=free_nodes, deadline_min=deadline_min, step_min=step_min)
 

@@ -92,12 +92,9 @@ def thesis_7(
     """
     from deploy.local import natural_shape
     from deploy.local.host import busy_warning, look_at_host
-    from osub.physical.found import is_page
     from osub.physical.study import Asked, PhysicalStudy, cached_log
 
-    if html is not None and html.is_file() and not is_page(html):
-        raise OutputError(f"{html} exists already and is no page of this study: choose another name")
-    check_free(html, force=True, makes_folder=True)
+    _check_page(html)
     refuse_unwritable_folder(out)
 
     def say(text: str) -> None:
@@ -142,6 +139,15 @@ def thesis_7(
         return
     _show(found, prepared, replays)
     note(f"Page: {page}")
+
+
+def _check_page(html: Path | None) -> None:
+    """Refuse to replace what is no page of a study; --force is about the study, and is no way out."""
+    from osub.physical.found import is_page
+
+    if html is not None and html.is_file() and not is_page(html):
+        raise OutputError(f"{html} exists already and is no page of this study: choose another name")
+    check_free(html, force=True, makes_folder=True)
 
 
 def _follow(session: Replay, title: str, collect: Collect | None, most_s: float, look: Look) -> bool:

@@ -162,8 +162,9 @@ def _show(read: Pairs, out: Path, *, as_json: bool) -> None:
         return
     for row in summary:
         typer.echo(
-            f"{row['kind']}: {row['pairs']} ordered pairs of {row['applications']} applications, "
-            f"{row['trials']} trials; E_v {row['e_v_low']} to {row['e_v_high']}, median {row['e_v_median']}; "
-            f"95% interval {row['median_width']} wide; others used {row['load']} CPUs"
+            f"{row['kind']}: {counted(row['pairs'], 'ordered pair')} of "
+            f"{counted(row['applications'], 'application')}, {counted(row['trials'], 'trial')}; E_v "
+            f"{row['e_v_low']} to {row['e_v_high']}, median {row['e_v_median']}; 95% interval "
+            f"{row['median_width']} wide; others used {row['load']} CPUs"
         )
     typer.echo(f"in {out}")

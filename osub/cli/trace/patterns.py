@@ -60,7 +60,7 @@ def patterns(
         made = behaviour_statistics(synthesis.patterns)
         note = (
             f"osub patterns: {synthesize_count} synthesized from {counted(len(sources), 'recording')} in "
-            f"{len(sizes)} clusters, seed {seed}"
+            f"{counted(len(sizes), 'cluster')}, seed {seed}"
         )
         deliver(pattern_trace(synthesis.patterns, note), out)
     if as_json:

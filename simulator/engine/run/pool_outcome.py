@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from foundation.errors import InputError
-from foundation.units import counted
+from foundation.units import counted, verb
 from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.kernels.field_records import Ints, array_of, column, column_view
 from simulator.engine.state.engine_state import State
@@ -97,6 +97,6 @@ def _check_all_over(lives: Lives, jobs: PoolJobs) -> None:
     if len(waiting):
         wanted = int(jobs.nodes[waiting[0]])
         raise InputError(
-            f"{counted(len(waiting), 'job')} never end: too few nodes come back for one that asks "
-            f"for {counted(wanted, 'node')}"
+            f"{counted(len(waiting), 'job')} never {verb(len(waiting), 'ends', 'end')}: too few nodes come "
+            f"back for one that asks for {counted(wanted, 'node')}"
         )

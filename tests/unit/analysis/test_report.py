@@ -130,7 +130,7 @@ def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
     page = page_of([load_run(tmp_path / "RUN")], tmp_path)
     assert "The run is not finished" in page
     assert "1 COMPLETED, 1 unfinished" in page
-    assert "1 jobs ran at a place that is not known" in page
+    assert "1 job ran at a place that is not known" in page
 
 
 def test_an_earlier_page_is_replaced_and_no_partial_file_stays(runs: list[Run], tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_it_waits_until_every_node_is_idle_with_an_agent(fake: FakeEngine) -> No
     fake.change(answers={"ready": told(*looks), "scontrol": [known(*NODES)]})
     said: list[str] = []
     wait_until_whole(engine(), STATE, said.append)
-    assert said == ["0 of 2 nodes are idle", "1 of 2 nodes are idle", "1 of 2 agents have joined"]
+    assert said == ["0 of 2 nodes are idle", "1 of 2 nodes is idle", "1 of 2 agents has joined"]
 
 
 def test_a_node_whose_container_is_gone_is_forgotten_before_it_counts(fake: FakeEngine) -> None:
@@ -92,7 +92,7 @@ def test_who_is_waited_for_is_named_with_its_last_words_and_its_log(fake: FakeEn
     said: list[str] = []
     with pytest.raises(StuckError) as error:
         wait_until_whole(engine(), STATE, said.append, stuck_s=0.0)
-    assert said[-1].startswith(f"1 of 2 agents have joined; {NODES[1]} said last: osub: the agent is")
+    assert said[-1].startswith(f"1 of 2 agents has joined; {NODES[1]} said last: osub: the agent is")
     assert f"`docker logs {NODES[1]}` has the rest" in str(error.value)
     assert f"`osub cluster status --state {HOME}`" in str(error.value)
     assert set(fake.read()["containers"]) == {f"{STATE.cluster}-controller-1", *NODES}, "left as they are"

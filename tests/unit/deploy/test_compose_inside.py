@@ -208,7 +208,7 @@ def test_a_cluster_is_whole_when_its_nodes_and_no_others_are_idle_with_an_agent(
     assert not ready.Ready(3, 4, 3).is_whole(3), "one that is gone is still known"
     assert not ready.Ready(3, 3, 2).is_whole(3)
     assert ready.Ready(3, 3, 2).in_words(3) == "2 of 3 agents have joined"
-    assert ready.Ready(1, 3, 0).in_words(3) == "1 of 3 nodes are idle"
+    assert ready.Ready(1, 3, 0).in_words(3) == "1 of 3 nodes is idle"
     assert ready.read_ready('{"idle": 1, "known": 2, "joined": null, "ready": ["a"]}') == ready.Ready(
         1, 2, None, ("a",)
     )

@@ -166,7 +166,7 @@ def test_a_partition_that_preempts_by_suspending_is_found() -> None:
 def test_nodes_of_another_release_and_job_folders_by_sluid_are_told() -> None:
     old = replace(NODE, name="n2", version="24.05.1")
     assert faults(configuration(nodes=(NODE, old)))["versions"].found == (
-        "slurmctld 24.11.5, slurmd 24.05.1 on 1 nodes"
+        "slurmctld 24.11.5, slurmd 24.05.1 on 1 node"
     )
     new = replace(NODE, version="26.05.0")
     found = faults(configuration({"SLURM_VERSION": "26.05.0"}, nodes=(new,)))

@@ -31,6 +31,7 @@ RECORDS = ("dataclass", "Struct", "NamedTuple", "TypedDict")
 
 ALONE = {
     "queue_of": "an option's -1 as None",
+    "refuse_nan": "what options take",
     "root": "the group itself",
     "main": "the program",
     "deliver": "writes with a spinner",

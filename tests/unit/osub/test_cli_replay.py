@@ -124,7 +124,7 @@ def test_slurm_s_own_gang_scheduler_is_known_by_its_configuration() -> None:
         (["--sbatch-option", "array=1-3"], 2, "--sbatch-option array can't be set"),
         (["--sbatch-option", "hetjob"], 2, "not heterogeneous"),
         (["--sbatch-option", "-p x"], 2, "--sbatch-option takes"),
-        (["--speedup", "nan"], 2, "--speedup must be a number"),
+        (["--speedup", "nan"], 2, "'nan' is not a valid number"),
         (["--start", "inf"], 2, "--start must be a number"),
         (["--patience", "-1"], 2, "--patience must not be negative"),
         (["--calibration", "/nowhere/steps.json"], 1, "no file /nowhere/steps.json"),

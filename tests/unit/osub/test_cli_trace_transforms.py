@@ -85,8 +85,8 @@ def test_scale_json_has_slots_phases_and_kinds(
         (["--speedup", "0"], 2, "--speedup divides"),
         (["--speedup", "1e300"], 2, "--speedup divides"),
         (["--intensity", "-1"], 2, "intensity"),
-        (["--warm-up", "nan"], 2, "phases of 0 s or more"),
-        (["--start", "nan"], 2, "not possible"),
+        (["--warm-up", "nan"], 2, "'nan' is not a valid number"),
+        (["--start", "nan"], 2, "'nan' is not a valid number"),
         (["--tolerance", "nan"], 2, "tolerance"),
     ],
 )

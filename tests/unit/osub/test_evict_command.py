@@ -199,7 +199,7 @@ def test_a_file_that_is_not_there_or_no_file_is_told(tmp_path: Path) -> None:
         ("17", "8", "hold 16 nodes"),
         ("1000000000", "8", "hold 16 nodes"),
         ("8", "-1", "zero or more"),
-        ("8", "nan", "zero or more"),
+        ("8", "nan", "is not a valid number"),
         ("8", "inf", "zero or more"),
         ("8", "1e9", "at most 10,000 steps"),
         ("8", "2.5", "no multiple"),

@@ -117,7 +117,7 @@ def test_the_command_writes_pairs_once_and_evaluate_says_what_they_are_good_for(
         ("./bc5/solorun/8core/NPB/SP/result.json", times(SP=-1), "SP ran for -1"),
         ("./bc5/solorun/8core/NPB/SP/result.json", '{"runtime": {"SP": NaN}}', "SP ran for nan"),
         ("./bc5/solorun/8core/NPB/SP/result.json", times(SP=1, LU=2), "has 2 run times"),
-        ("./bc5/corun/8core/p1-sp/result.json", times(p1=1), "has 1 run times"),
+        ("./bc5/corun/8core/p1-sp/result.json", times(p1=1), "has 1 run time"),
         ("./bc5/corun/8core/p1-sp/result.json", times(**{"\x1b[2J": 1, "SP": 2}), "no plain name"),
         ("./bc5/solorun/8core/NPB/SP/perf/SP.csv", "", "is empty"),
         ("./bc5/solorun/8core/NPB/SP/perf/SP.csv", HEADER + "\n1,2\n", "line 2 has 2 values"),

@@ -105,7 +105,7 @@ def test_times_that_make_no_sense_are_refused(deadline: float, step: float, word
 
 
 def test_more_nodes_than_there_are_are_refused() -> None:
-    with pytest.raises(UsageError, match="the 1 jobs hold 4"):
+    with pytest.raises(UsageError, match="the 1 job holds 4"):
         ask([job("a", 4, 1)], 5)
 
 

@@ -107,7 +107,7 @@ def test_a_node_that_never_comes_back_is_told(
 ) -> None:
     (tmp_path / "down.csv").write_text("node,down_s,up_s\nn1,5,\n")
     message = refused(trace, tmp_path / "run", capsys, "--failures", str(tmp_path / "down.csv"))
-    assert "1 jobs never end: too few nodes come back for one that asks for 4 nodes" in message
+    assert "1 job never ends: too few nodes come back for one that asks for 4 nodes" in message
 
 
 WRONG = {

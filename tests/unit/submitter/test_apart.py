@@ -152,7 +152,7 @@ def test_what_cannot_be_kept_apart_is_told() -> None:
     apart = keep_apart(plan, target(2), danger("ab"), memory_counts=True)["main"]
     assert apart.told() == "b beside nobody"
     apart = keep_apart(plan, target(3), danger("ab"), memory_counts=True)["main"]
-    assert apart.told() == "a on 2 nodes; b on 1 nodes"
+    assert apart.told() == "a on 2 nodes; b on 1 node"
     assert keep_apart(plan, target(3), danger(), memory_counts=True)["main"].told() == (
         "everybody may share with everybody"
     )

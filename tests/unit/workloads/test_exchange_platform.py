@@ -43,7 +43,7 @@ def test_hosts_that_compute_are_nodes(tmp_path: Path) -> None:
         ("<host", "is no XML"),
         (
             '<host id="n"><prop id="osub_system" value="N2C2"/><prop id="osub_unit" value="core"/></host>',
-            "N2C2 by core does not have 1 hosts of 1",
+            "N2C2 by core does not have 1 host of 1",
         ),
         ('<host id="n"><prop id="osub_system" value="N0C0"/></host>', "are no system and unit"),
     ],

@@ -214,8 +214,9 @@ def make_interactive(
     ]
     if missing > len(places):
         raise UsageError(
-            f"{trace.name} has {sum(flags)} interactive jobs and {len(places)} batch jobs of at most "
-            f"{most_cores} cores and under {most_run_s:g} s: {wanted} interactive jobs cannot be reached"
+            f"{trace.name} has {counted(sum(flags), 'interactive job')} and "
+            f"{counted(len(places), 'batch job')} of at most {counted(most_cores, 'core')} and under "
+            f"{most_run_s:g} s: {counted(wanted, 'interactive job')} cannot be reached"
         )
     chosen = set(choose(places, missing, seed))
     other = max((job.queue for job in trace.jobs if job.queue is not None), default=queue) + 1

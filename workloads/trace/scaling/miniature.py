@@ -225,7 +225,7 @@ def _runnable(day: SwfTrace) -> SwfTrace:
     if len(jobs) == len(day.jobs):
         return day
     return day.with_jobs(
-        jobs, f"osub miniature: {len(day.jobs) - len(jobs)} jobs without size or run time left out"
+        jobs, f"osub miniature: {counted(len(day.jobs) - len(jobs), 'job')} without size or run time left out"
     )
 
 

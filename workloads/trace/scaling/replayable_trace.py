@@ -184,7 +184,7 @@ def _with_interactive_day(
         raise UsageError(f"trace {trace.name} has no interactive job in these hours of {wanted.isoformat()}")
     batch = [job for job in day.jobs if job.queue != queue]
     interactive = replace(other, jobs=tuple(sessions), name=f"interactive jobs of {wanted.isoformat()}")
-    note = f"osub window: without its own {len(day.jobs) - len(batch)} interactive jobs"
+    note = f"osub window: without its own {counted(len(day.jobs) - len(batch), 'interactive job')}"
     return merge_traces([day.with_jobs(batch, note), interactive])
 
 
