@@ -311,8 +311,8 @@ class Loop:
         if found is None:
             return
         for uid, pids in found.strays.items():
-            text = f"{counted(len(pids), 'process')} of user {uid} {verb(len(pids), 'runs', 'run')} "
-            f"outside of jobs, process {pids[0]} for one"
+            run = f"{counted(len(pids), 'process')} of user {uid} {verb(len(pids), 'runs', 'run')}"
+            text = f"{run} outside of jobs, process {pids[0]} for one"
             book.on_fault("stray", text)
             self.log("stray", uid=uid, pids=pids[:8])
         self._without_steps = len(unseen)
