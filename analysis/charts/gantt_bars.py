@@ -213,7 +213,7 @@ def _hover(drawn: Drawn) -> str:
     several = (_number(job["lives"]), _number(job["resizes"])) > (1, 0)
     part = (
         f"life {_number(stretch['life']) + 1:.0f} of {_number(job['lives']):.0f} · "
-        f"{WHY_NAMES[str(stretch['why'])]} · {counted(stretch['held_cores'], 'core')} from "
+        f"{WHY_NAMES[str(stretch['why'])]} · {counted(int(_number(stretch['held_cores'])), 'core')} from "
         f"{drawn.bar.start_s:.2f} to {drawn.bar.end_s:.2f} s"
         + "".join(
             f" · {name} {_number(stretch[column]):.2f} s"
@@ -223,7 +223,7 @@ def _hover(drawn: Drawn) -> str:
     )
     lines = [
         f"<b>job {job['trace_job']}</b> · {job['kind']}" + (f" · {_shortened(program)}" if program else ""),
-        f"{counted(job['nodes'], 'node')}, {counted(job['cores'], 'core')}"
+        f"{counted(int(_number(job['nodes'])), 'node')}, {counted(int(_number(job['cores'])), 'core')}"
         + (f" · {safe(job['user'])}" if job["user"] else ""),
         part if several else "",
         " · ".join(
