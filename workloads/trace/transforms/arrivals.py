@@ -1,7 +1,7 @@
 """More or fewer arrivals in the same time: the rate changes, the course of days and weeks does not.
 
 To change the rate by shorter or longer gaps instead, which changes the length of the days, too, see
-``compress.compress_apart``.
+``time_compression.compress_apart``.
 """
 
 from __future__ import annotations
