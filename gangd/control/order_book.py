@@ -16,12 +16,12 @@ until they are taken back, over restarts of the controller.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 
 from foundation.slurm import Job
-from gangd.control.order_requests import Kind, Order, Request, Target
+from gangd.control.order_requests import Kind, Order, Request, Target, What
 
 MOST_ORDERS = 20_000
 STOPS = frozenset({"pause", "drain"})
@@ -86,32 +86,28 @@ class OrderBook:
     def apply(self, request: Request, uid: int, by: str, now_s: float, *, owner: bool = False) -> str:
         """Enter a request that is allowed, and say in a line what is so now.
 
+        What stands already stays as old as it is: a drain that is ordered again keeps out who started since.
+
         Parameters
         ----------
         owner
             Whether it comes from the owner of the jobs, who may ask for less weight and no more.
         """
+        slot = ("own weight" if owner else "weight") if request.verb == "weight" else "stop"
+        wanted = _wanted(request, slot)
+        changed: list[Target] = []
         for target in request.targets:
-            if request.verb == "pause" or request.verb == "drain":
-                self._enter(Order(what=request.verb, target=target, since_s=now_s, uid=uid, by=by))
-            elif request.verb == "resume":
-                self._orders.pop(("stop", target), None)
+            stands = self._orders.get((slot, target))
+            if (None if stands is None else (stands.what, stands.weight)) == wanted:
+                continue
+            changed.append(target)
+            if wanted is None:
+                del self._orders[slot, target]
             else:
-                what = "own weight" if owner else "weight"
-                if request.weight is None:
-                    self._orders.pop((what, target), None)
-                else:
-                    self._enter(
-                        Order(
-                            what="own weight" if owner else "weight",
-                            target=target,
-                            weight=request.weight,
-                            since_s=now_s,
-                            uid=uid,
-                            by=by,
-                        )
-                    )
-        return _told(request, owner=owner)
+                what, weight = wanted
+                order = Order(what=what, target=target, weight=weight, since_s=now_s, uid=uid, by=by)
+                self._enter(order)
+        return _told(request, changed, owner=owner)
 
     def on(self, targets: Iterable[Target]) -> list[Order]:
         """List the orders on these targets."""
@@ -215,22 +211,45 @@ def _slot(order: Order) -> str:
     return "stop" if order.what in STOPS else order.what
 
 
+def _wanted(request: Request, slot: str) -> tuple[What, float | None] | None:
+    """Return what is to stand in a slot: its kind and weight; None for nothing."""
+    if request.verb == "weight":
+        what: What = "own weight" if slot == "own weight" else "weight"
+        return None if request.weight is None else (what, request.weight)
+    return None if request.verb == "resume" else (request.verb, None)
+
+
 _DONE: dict[str, str] = {
     "pause": "paused: everything runs there",
     "drain": "drained: jobs that start from now on take no turns there",
     "resume": "resumed",
 }
+_IDLE: dict[str, str] = {
+    "pause": "paused already, nothing changes",
+    "drain": "drained already, nothing changes",
+    "resume": "not paused or drained by name, nothing changes",
+}
 
 
-def _told(request: Request, *, owner: bool) -> str:
-    targets = ", ".join(map(str, request.targets[:8]))
-    more = f" and {len(request.targets) - 8} more" if len(request.targets) > 8 else ""
-    done = _DONE.get(request.verb)
-    if done is None and request.weight is None:
-        done = "weight is as the configuration says"
-    elif done is None:
-        done = f"weight is {request.weight:g}{' at most' if owner else ''}"
-    return f"{targets}{more}: {done}"
+def _told(request: Request, changed: Sequence[Target], *, owner: bool) -> str:
+    """Say of which targets something changed, and of which nothing did."""
+    weight = "as the configuration says" if request.weight is None else f"{request.weight:g}"
+    most = " at most" if owner and request.weight is not None else ""
+    done = _DONE.get(request.verb, f"weight is {weight}{most}")
+    idle = _IDLE.get(
+        request.verb,
+        "no weight was ordered there, nothing changes"
+        if request.weight is None
+        else f"weight was {weight}{most} already, nothing changes",
+    )
+    known = frozenset(changed)
+    rest = [target for target in request.targets if target not in known]
+    return "; ".join(f"{_named(some)}: {what}" for some, what in ((changed, done), (rest, idle)) if some)
+
+
+def _named(targets: Sequence[Target]) -> str:
+    more = f" and {len(targets) - 8} more" if len(targets) > 8 else ""
+    return ", ".join(map(str, targets[:8])) + more
 
 
 KINDS: dict[str, tuple[Kind, ...]] = {

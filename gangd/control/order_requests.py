@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 import msgspec
@@ -15,8 +16,12 @@ MOST_TOLD = 200
 
 Verb = Literal["pause", "drain", "resume", "weight"]
 Kind = Literal["all", "node", "partition", "job"]
+What = Literal["pause", "drain", "weight", "own weight"]
+"""What an order that stands says; ``own weight`` is one by which a job's owner stands back."""
 Weight = Annotated[float, msgspec.Meta(ge=1 / 1024, le=1024)]
-Name = Annotated[str, msgspec.Meta(max_length=255, pattern=r"\A[A-Za-z0-9_.+$@-]*\Z")]
+_LONGEST_NAME = 255
+_NAME = r"[A-Za-z0-9_.+$@-]*"
+Name = Annotated[str, msgspec.Meta(max_length=_LONGEST_NAME, pattern=rf"\A{_NAME}\Z")]
 JobName = r"[0-9]{1,10}(_[0-9]{1,10})?"
 
 
@@ -57,7 +62,7 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         Who gave it.
     """
 
-    what: Literal["pause", "drain", "weight", "own weight"]
+    what: What
     target: Target
     weight: Weight | None = None
     since_s: float
@@ -75,6 +80,11 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 _request = msgspec.json.Decoder(Request)
 _answer = msgspec.json.Decoder(Answer)
+
+
+def is_name(text: str) -> bool:
+    """Return whether a node, a partition or a job can be called so."""
+    return 0 < len(text) <= _LONGEST_NAME and re.fullmatch(_NAME, text) is not None
 
 
 def read_request(body: bytes) -> Request:

@@ -9,13 +9,15 @@ from collections.abc import Set as AbstractSet
 from foundation.errors import OsubError
 from foundation.one_line import LONGEST_MESSAGE, one_line
 from foundation.slurm import Job, JobSnapshot
-from gangd.control.order_book import OrderBook, Survey, by_name, told_of
+from gangd.control.order_book import STOPS, OrderBook, Survey, by_name, told_of
 from gangd.control.order_requests import MOST_TOLD, Answer, Order, Request
 from gangd.control.permission import Facts, Peer, refusal
 from gangd.controller.lead.keeper import Keeper
 from gangd.core import CoreMap
 
 log = logging.getLogger("gangd")
+
+MOST_NAMED = 3
 
 
 class Operators:
@@ -110,7 +112,7 @@ class Operators:
         return Answer(done=True, text=told, orders=tuple(orders[:MOST_TOLD]))
 
     def _still(self, request: Request) -> str:
-        """Say which other order keeps a job from being held again."""
+        """Say what of it all still keeps jobs from being held after a ``resume``."""
         if request.verb != "resume":
             return ""
         for target in request.targets:
@@ -118,4 +120,8 @@ class Operators:
             free = None if job is None else self.book.standing(job).free
             if free is not None:
                 return f"; it is not held all the same, for {told_of(free)}"
-        return ""
+        others = [order for order in self.book.orders if order.what in STOPS]
+        if not others:
+            return ""
+        more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+        return f"; still, {', '.join(map(told_of, others[:MOST_NAMED]))}{more}"

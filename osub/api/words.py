@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
@@ -75,11 +75,7 @@ def takes_kinds(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
     A truth is no number here. Annotations that have other parts are left to the function.
     """
     signature = inspect.signature(function)
-    known = {
-        name: parts
-        for name, one in signature.parameters.items()
-        if isinstance(one.annotation, str) and set(parts := one.annotation.split(" | ")) <= _KINDS.keys()
-    }
+    known = kinds_of(function)
 
     @functools.wraps(function)
     def told(*args: _Given.args, **kwargs: _Given.kwargs) -> _Made:
@@ -88,12 +84,29 @@ def takes_kinds(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
         except TypeError:
             return function(*args, **kwargs)  # which says so in its own name
         for name, value in given.items():
-            if name in known and not any(_is_of(value, part) for part in known[name]):
-                words = " or ".join(_KINDS[part][1] for part in known[name])
-                raise UsageError(f"{name} takes {words}, not {one_line(repr(value), 60)}")
+            wanted = other_kind(known, name, value)
+            if wanted is not None:
+                raise UsageError(f"{name} takes {wanted}, not {one_line(repr(value), 60)}")
         return function(*args, **kwargs)
 
     return told
+
+
+def kinds_of(function: Callable[..., object]) -> Mapping[str, frozenset[str]]:
+    """Return which kinds of values each parameter takes whose annotation has plain kinds alone."""
+    return {
+        name: frozenset(parts)
+        for name, one in inspect.signature(function).parameters.items()
+        if isinstance(one.annotation, str) and set(parts := one.annotation.split(" | ")) <= _KINDS.keys()
+    }
+
+
+def other_kind(known: Mapping[str, frozenset[str]], name: str, value: object) -> str | None:
+    """Return what a parameter takes where a value is none of it; None where it is, or nothing is known."""
+    parts = known.get(name)
+    if parts is None or any(_is_of(value, part) for part in parts):
+        return None
+    return " or ".join(words for part, (_, words) in _KINDS.items() if part in parts)
 
 
 def _is_of(value: object, part: str) -> bool:

@@ -23,6 +23,15 @@ def ended_as_by_ctrl_c(*numbers: signal.Signals) -> Iterator[None]:
 
 
 @contextmanager
+def interruption_says(words: Callable[[], str]) -> Iterator[None]:
+    """Have Ctrl-C end a command with words on what is kept and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(words()) from None
+
+
+@contextmanager
 def _handled(
     numbers: tuple[signal.Signals, ...], handler: Callable[[int, FrameType | None], object]
 ) -> Iterator[None]:

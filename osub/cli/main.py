@@ -10,7 +10,10 @@ import errno
 import importlib
 import io
 import os
+import select
+import signal
 import sys
+from typing import TextIO
 
 import click
 import typer
@@ -41,6 +44,9 @@ COMMANDS = {
     "completion": "A script with which bash, zsh or fish complete commands and options.",
 }
 
+
+READER_HAS_GONE = 128 + signal.SIGPIPE
+"""Exit code where nobody reads on (`osub ... | head`): that of a tool which SIGPIPE ends."""
 
 _FOLDERS = frozenset(
     [
@@ -100,7 +106,10 @@ def root() -> None:
 
 
 def main() -> None:
-    """Run the command line; exit code 2 for usage, 1 for any other error, 130 for Ctrl-C."""
+    """Run the command line; exit code 2 for usage, 1 for any other error, 130 for Ctrl-C.
+
+    Where nobody reads the output any more (``osub ... | head``) it is 141, as of a tool that SIGPIPE ends.
+    """
     for stream in (sys.stdout, sys.stderr):
         # What a locale has no letters for, and names of files that are no text, are shown as ?.
         if isinstance(stream, io.TextIOWrapper):
@@ -111,9 +120,7 @@ def main() -> None:
 def run(words: list[str]) -> int:
     """Run one command and return its exit code."""
     try:
-        code = root.main(words, prog_name="osub", standalone_mode=False)
-        if sys.stdout is not None:  # closed by whoever called us
-            sys.stdout.flush()
+        code = _called(words)
     except OsubError as error:
         return _complain(str(error), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -124,26 +131,59 @@ def run(words: list[str]) -> int:
         return _complain(f"{error.format_message().rstrip('.')}{where}", 2)
     except click.ClickException as error:
         return _complain(error.format_message(), 1)
-    except (click.Abort, KeyboardInterrupt):
-        return _complain("interrupted", 130)
-    except BrokenPipeError:
-        # Whoever read our output has gone (`osub ... | head`): nothing to say, and nobody to say it to.
-        _drop_output()
-        return 0
+    except (click.Abort, KeyboardInterrupt) as error:
+        # Whoever can be gone on with says how; Click passes it on as a cause.
+        said = str(error.__cause__ or error)
+        return _complain(f"interrupted: {said}" if said else "interrupted", 130)
     except UnicodeEncodeError as error:
         said = error.object[max(0, error.start - 40) : error.end + 40]
         return _complain(f"{said!r} is no text: names must be UTF-8 here", 1)
     except OSError as error:
+        if isinstance(error, BrokenPipeError) and _drop_what_nobody_reads():
+            return READER_HAS_GONE
         if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO):
-            _drop_output()
+            _drop(sys.stdout)
             return _complain(f"cannot write: {error.strerror}", 1)
         return _complain(f"{error.filename or 'operating system'}: {error.strerror or error}", 1)
     return code if isinstance(code, int) else 0
 
 
-def _drop_output() -> None:
+def _called(words: list[str]) -> object:
+    """Call a command and return what it returns, its output written.
+
+    Raises
+    ------
+    BrokenPipeError
+        Nobody reads the output. Click would end the process with 1 itself.
+    """
+    try:
+        code: object = root.main(words, prog_name="osub", standalone_mode=False)
+        if sys.stdout is not None:  # closed by whoever called us
+            sys.stdout.flush()
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):
+            raise ended.__context__ from None
+        raise
+    return code
+
+
+def _drop_what_nobody_reads() -> bool:
+    """Have what is still to be printed to a pipe without a reader go nowhere; False if there is none."""
+    streams = {stream.fileno(): stream for stream in (sys.stdout, sys.stderr) if stream is not None}
+    look = select.poll()
+    for fd in streams:
+        look.register(fd, 0)  # an error is told without being asked for
+    gone = [streams[fd] for fd, seen in look.poll(0) if seen & select.POLLERR]
+    for stream in gone:
+        _drop(stream)
+    return bool(gone)
+
+
+def _drop(stream: TextIO) -> None:
     """Have what is still to be printed go nowhere, or Python would complain of it once more."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def _complain(message: str, code: int) -> int:

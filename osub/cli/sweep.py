@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from foundation.one_line import one_line
 from foundation.units import counted
 from foundation.writable import refuse_unwritable_folder
 from osub.cli.application import Group, application
+from osub.cli.interrupts import ended_as_by_ctrl_c, interruption_says
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console, roughly
 from osub.live.cluster import conf_in
@@ -30,10 +32,12 @@ from osub.sweep.run import FAILED, TABLE, Standing, Store, Sweep, run_sweep
 from osub.sweep.slurm_jobs import JobsWanted, SlurmJobs
 from osub.sweep.spec import KIND, Parameters, read_spec
 from osub.sweep.tell import SHOWN, best_rows, figure
-from osub.sweep.tune import GOALS, Goal, Tried, tune
+from osub.sweep.tune import DEDICATED, GOAL_WORDS, GOALS, TOLERANCE, Goal, Tried, reference, tune
 from osub.sweep.workers import Processes, Workers
 
 _MOST_ROWS = 12
+_GOES_ON = "the same command goes on where it was"
+_MOST_SEED = 2**32 - 1
 
 
 class _SpecOrCommand(Group):
@@ -104,8 +108,7 @@ def run_command(
     points = [point_of(parameters) for parameters in asked.combinations()]
     store = Store(out, looking=dry_run)
     if dry_run:
-        known = len(store.finished(points))
-        typer.echo(f"{counted(len(points), 'point')}, {known:,} of them done; {len(points) - known:,} to run")
+        _tell_dry(len(points), len(store.finished(points)), as_json=as_json)
         return
     team: Workers
     if slurm is not None:
@@ -125,7 +128,12 @@ def run_command(
         team = Processes(measure, workers)
     if any(point.parameters.get(KIND) == "replay" for point in points):
         team = ByKind(team, Replays(out.resolve()))
-    with _bar(len(points)) as watch:
+    with (
+        store.held(),
+        _bar(len(points)) as watch,
+        interruption_says(watch.kept),
+        ended_as_by_ctrl_c(signal.SIGTERM, signal.SIGHUP),
+    ):
         sweep = run_sweep(points, store, team, tries=tries, watch=watch)
     if html is not None:
         from osub.sweep.page import write_page
@@ -158,7 +166,7 @@ def tune_command(
     ] = None,
     overhead: Annotated[float, typer.Option(help="C_o: what sharing costs beyond the share.")] = 1.2,
     trials: Annotated[int, typer.Option(min=1, max=10_000, help="Settings to try at most.")] = 30,
-    seed: Annotated[int, typer.Option(help="For whatever is drawn at random.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=_MOST_SEED, help="For whatever is drawn at random.")] = 1,
     as_json: AsJson = False,
 ) -> None:
     """Find the settings that make a goal smallest on a trace of your own, at no more harm than you allow."""
@@ -172,16 +180,21 @@ def tune_command(
         choices["quantum_ms"] = _numbers("--quantum-ms", quantum_ms)
     wanted = Goal(figure=goal, most_degradation=most_degradation)
     base: Parameters = {"trace": str(trace.resolve()), "system": system, "overhead": overhead, "seed": seed}
-    console = Console(stderr=True)
+    most = min(trials, 1 + math.prod(map(len, choices.values())))
+    tried = 0
+    with (
+        Console(stderr=True).status("trying M=1") as spinner,
+        interruption_says(lambda: f"{counted(tried, 'setting')} tried and kept; {_GOES_ON}"),
+        (store := Store(out)).held(),
+    ):
 
-    def watch(number: int, _: Tried) -> None:
-        if console.is_terminal:
-            console.print(
-                f"{number} of at most {counted(trials, 'setting')} tried", end="\r", highlight=False
-            )
+        def watch(number: int, _: Tried) -> None:
+            nonlocal tried
+            tried = number
+            spinner.update(f"{number} of at most {counted(most, 'setting')} tried")
 
-    found = tune(base, choices, wanted, Store(out), measure_choice, trials=trials, seed=seed, watch=watch)
-    _tell_tuned(found, wanted, list(choices), as_json=as_json)
+        found = tune(base, choices, wanted, store, measure_choice, trials=trials, seed=seed, watch=watch)
+    _tell_tuned(found, wanted, list(choices), overhead, as_json=as_json)
 
 
 def _numbers(option: str, text: str) -> list[int]:
@@ -209,13 +222,19 @@ def _bar(total: int) -> Iterator[_Watch]:
 class _Watch:
     def __init__(self, bar: Progress, total: int) -> None:
         self._bar = bar
+        self._total = total
+        self._kept = 0
         self._task = bar.add_task("sweep", total=total, rest="")
 
     def __call__(self, standing: Standing) -> None:
         failed = f", {standing.failed} failed" if standing.failed else ""
         left = "" if standing.left_s is None else f", about {roughly(standing.left_s)} left"
-        done = standing.known + standing.done + standing.failed
-        self._bar.update(self._task, completed=done, rest=failed + left)
+        self._kept = standing.known + standing.done
+        self._bar.update(self._task, completed=self._kept + standing.failed, rest=failed + left)
+
+    def kept(self) -> str:
+        """Say what a sweep that is interrupted now leaves."""
+        return f"{self._kept:,} of {counted(self._total, 'point')} are done and kept; {_GOES_ON}"
 
 
 def _tell(sweep: Sweep, out: Path, varied: Sequence[str], *, as_json: bool) -> None:
@@ -246,26 +265,42 @@ def _tell(sweep: Sweep, out: Path, varied: Sequence[str], *, as_json: bool) -> N
         _print(console, "No point has both less waiting and less degradation than these", head, rows)
 
 
-def _tell_tuned(found: Sequence[Tried], goal: Goal, names: Sequence[str], *, as_json: bool) -> None:
-    best = found[0]
+def _tell_dry(total: int, known: int, *, as_json: bool) -> None:
     if as_json:
+        typer.echo(json.dumps({"points": total, "known": known, "to_run": total - known}))
+    else:
+        typer.echo(f"{counted(total, 'point')}, {known:,} of them done; {total - known:,} to run")
+
+
+def _tell_tuned(
+    found: Sequence[Tried], goal: Goal, names: Sequence[str], overhead: float, *, as_json: bool
+) -> None:
+    best = found[0]
+    mild = goal.harm(best.outcome) <= TOLERANCE
+    if as_json:
+        chosen = {name: best.parameters[name] for name in names if name in best.parameters}
         facts = {
             "goal": goal.figure,
             "most_degradation": goal.most_degradation,
-            "best": {name: best.parameters[name] for name in names if name in best.parameters},
+            "best": chosen if mild else None,
             "tried": [{name: one.parameters.get(name) for name in names} | one.outcome for one in found],
         }
         typer.echo(json.dumps(facts))
-        return
-    console = Console()
-    told = ", ".join(f"{name} {best.parameters[name]}" for name in names if name in best.parameters)
-    if goal.harm(best.outcome) > 1e-9:
+    else:
+        _show_tuned(found, goal, names, overhead)
+    if not mild:
         mildest = min(float(one.outcome.get("degradation_mean") or math.inf) for one in found)
         raise OsubError(
             f"no setting keeps the mean degradation under {goal.most_degradation:g}; "
             f"the mildest has {mildest:.3g}"
         )
-    console.print(f"Best of {counted(len(found), 'setting')}: {told}", highlight=False, markup=False)
+
+
+def _show_tuned(found: Sequence[Tried], goal: Goal, names: Sequence[str], overhead: float) -> None:
+    console = Console()
+    best = found[0]
+    if goal.harm(best.outcome) <= TOLERANCE:
+        console.print(_answer(found, goal, names, overhead), highlight=False, markup=False)
     shown = [(name, label) for name, label in SHOWN if name in best.outcome]
     head = [*names, *(label for _, label in shown), ""]
     rows = [
@@ -279,10 +314,35 @@ def _tell_tuned(found: Sequence[Tried], goal: Goal, names: Sequence[str], *, as_
     _print(console, f"Settings tried, best first by {goal.figure}", head, rows)
 
 
+def _answer(found: Sequence[Tried], goal: Goal, names: Sequence[str], overhead: float) -> str:
+    """Return in sentences which setting it is, what it brings beside M=1, and how much that is worth."""
+    best, alone = found[0], reference(found)
+    jobs_a_core = best.parameters["multiplicity"]
+    others = [f"{name} {best.parameters[name]}" for name in names[1:] if name in best.parameters]
+    told = ", ".join([f"M={jobs_a_core}", *others])
+    figures = f"{GOAL_WORDS[goal.figure]} {_amount(goal, best)}"
+    limit = f"(at most {goal.most_degradation:g} was allowed)"
+    answer = f"Best of {counted(len(found), 'setting')}: {told}. {figures}"
+    if jobs_a_core == DEDICATED:
+        return f"{answer}; where cores are shared nothing is better and slows running jobs as little {limit}."
+    slowed = float(best.outcome["degradation_mean"])
+    return (
+        f"{answer} instead of {_amount(goal, alone)} at M=1; running jobs take {slowed:.3g} times as long as "
+        f"on cores of their own on average {limit}.\n"
+        f"Slurm does it with OverSubscribe=FORCE:{jobs_a_core} of a partition. This is simulated, with what "
+        f"sharing costs beyond the share (C_o) taken as {overhead:g}: measure that first (osub predict)."
+    )
+
+
+def _amount(goal: Goal, tried: Tried) -> str:
+    value = goal.value(tried.outcome)
+    return roughly(value) if GOALS[goal.figure].endswith("_s") else f"{value:.3g}"
+
+
 def _remark(tried: Tried, goal: Goal) -> str:
     if "error" in tried.outcome:
         return one_line(str(tried.outcome["error"]), 60)
-    return "too harmful" if goal.harm(tried.outcome) > 1e-9 else ""
+    return "too harmful" if goal.harm(tried.outcome) > TOLERANCE else ""
 
 
 def _print(console: Console, title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -35,6 +35,10 @@ class Console(rich.console.Console):
             return super().status(status, **settings)
         return rich.console.Console(quiet=True).status(status, **settings)
 
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command line what becomes of a command whose output nobody reads."""
+        raise
+
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Yield the segments of a renderable, with nothing in their texts that a terminal obeys."""
         for segment in super().render(renderable, options):

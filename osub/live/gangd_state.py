@@ -14,6 +14,7 @@ from deploy.local.gang import status_folder
 from deploy.local.state import read_state
 from foundation.errors import ClusterError, UsageError
 from gangd.controller.controller_status import Status
+from gangd.controller.lead.keeper import STATUS_NAME
 
 USUAL_STATE = Path("/var/lib/gangd")
 """Where a gangd of a real cluster keeps its state."""
@@ -50,24 +51,24 @@ def find_status(state: Path | None, gangd: Path | None) -> Path:
 def find_gangd(state: Path | None, gangd: Path | None) -> tuple[Path, Path | None]:
     """Return the folder with the status, and the embedded cluster's slurm.conf (None: this host's Slurm).
 
+    Where neither is given it is this host's own gangd, or else that of the one embedded cluster that runs.
+
     Raises
     ------
     UsageError
-        Both were given; or neither, and not exactly one embedded cluster of this user's runs with gangd.
+        Both were given; or neither, and this host has no gangd of its own and not exactly one embedded
+        cluster of this user's with gangd.
     ClusterError
         There is no embedded cluster in ``state``, or none with gangd.
     """
-    either = "give either --state (an embedded cluster's folder) or --gangd (a state folder)"
     if state is not None and gangd is not None:
-        raise UsageError(either)
+        raise UsageError("give either --state (an embedded cluster's folder) or --gangd (a state folder)")
     if gangd is not None:
         return gangd, None
     if state is None:
-        running = [one.folder for one in live_clusters() if one.state.shape.gang is Gang.OSUB]
-        if len(running) != 1:
-            told = f": {', '.join(map(str, running))} run" if running else "; no cluster with gangd runs here"
-            raise UsageError(f"{either}{told}")
-        state = running[0]
+        if (USUAL_STATE / STATUS_NAME).exists():
+            return USUAL_STATE, None
+        state = _running()
     cluster = read_state(state)
     if cluster is None:
         raise ClusterError(f"no cluster in {state}: `osub cluster up --state {state} --gang osub` makes one")
@@ -78,13 +79,19 @@ def find_gangd(state: Path | None, gangd: Path | None) -> tuple[Path, Path | Non
     return status_folder(cluster.layout), cluster.layout.conf
 
 
+def _running() -> Path:
+    """Return the folder of the one embedded cluster that runs with gangd; raises UsageError."""
+    running = [one.folder for one in live_clusters() if one.state.shape.gang is Gang.OSUB]
+    if len(running) == 1:
+        return running[0]
+    if running:
+        raise UsageError(f"say which one by --state: gangd runs in {', '.join(map(str, running))}")
+    raise UsageError(
+        "no gangd runs here: `osub cluster up --gang osub` makes a cluster with one; --gangd names the state "
+        "folder of another"
+    )
+
+
 def pulse_of(status: Status) -> Pulse:
     """Return whether the controller that wrote the status lives."""
     return Pulse(max(0.0, time.time() - status.time_ms / 1000), psutil.pid_exists(status.pid))
-
-
-def usual_status(state: Path | None, gangd: Path | None) -> Path:
-    """Return the same; where neither is given and this host has a gangd of its own, that one's."""
-    if state is None and gangd is None and (USUAL_STATE / "status.json").exists():
-        return USUAL_STATE
-    return find_status(state, gangd)

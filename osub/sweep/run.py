@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import polars as pl
 
 from foundation.errors import InputError, OutputError
 from foundation.one_line import one_line
+from foundation.records.records_folder import FolderLock
 from foundation.whole_file import draft_at, write_whole
 from osub.sweep.measure import Outcome
 from osub.sweep.points import Point
@@ -163,6 +164,15 @@ class Store:
             (folder / MARK).touch()
         except OSError as error:
             raise OutputError(f"cannot write in {folder}: {error.strerror}") from error
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes from running points into the folder meanwhile; raises OutputError."""
+        lock = FolderLock(self.folder)
+        try:
+            yield
+        finally:
+            lock.release()
 
     def finished(self, points: Iterable[Point]) -> dict[str, Outcome]:
         """Return what is known of points already, by key; a file that is damaged is as good as none."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import itertools
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from foundation.errors import InputError, UsageError
@@ -34,6 +36,11 @@ REPLAYED = (
 )
 """What a replay takes: what ``osub cluster up`` says of a cluster, and options of ``osub replay``."""
 _PATHS = FILES | {"cluster"}
+_ALSO_REPLAYED = {"gang": "str", "scheduler": "str", "virtual": "bool", "trial": "int"}
+"""Kinds of what only a replay takes."""
+_LARGEST = 1 << 63
+_COUNTABLE = 10**15
+"""Beyond it nobody reads a number of points."""
 SETTING = "set."
 """Options of a policy are swept as ``set.NAME``."""
 
@@ -74,7 +81,10 @@ class Spec:
         ]
         count = math.prod(map(len, axes)) if axes else 0
         if count + len(self.points) > MOST_POINTS:
-            raise UsageError(f"{count + len(self.points):,} points are more than {MOST_POINTS:,}")
+            told = (
+                f"{count + len(self.points):,} points are" if count < _COUNTABLE else "a grid of so many has"
+            )
+            raise UsageError(f"{told} more than {MOST_POINTS:,}")
         found = [
             self.base | {name: value for part in parts for name, value in part.items()}
             for parts in (itertools.product(*axes) if axes else ())
@@ -82,9 +92,9 @@ class Spec:
         found += [self.base | point for point in self.points]
         if not found and self.base:
             found = [self.base]
-        once = list(
-            {tuple(sorted((name, repr(value)) for name, value in one.items())): one for one in found}.values()
-        )
+        if not found:
+            raise UsageError("no point to run: [base] names a trace and a system, [grid] what to vary")
+        once = list({_identity(one): one for one in found}.values())
         kinds = {point.get(KIND, KINDS[0]) for point in once}
         known = {kind: frozenset(known_parameters(str(kind))) for kind in kinds}
         return [_fitting(point, known) for point in once]
@@ -132,6 +142,8 @@ def read_spec(path: Path) -> Spec:
         if len(set(lengths.values())) > 1:
             told = ", ".join(f"{name} has {length}" for name, length in lengths.items())
             raise UsageError(f"{path}: lists under one [[zip]] have one length; {told}")
+        if not table:
+            raise UsageError(f"{path}: a [[zip]] names lists that are taken together; this one names none")
     points = [_parameters(path, "[[point]]", table, where) for table in _several(path, "point", tables)]
     return Spec(base, grid, zips, points)
 
@@ -145,6 +157,11 @@ def known_parameters(kind: str) -> list[str]:
     if kind == "replay":
         return list(REPLAYED)
     return [name for name in inspect.signature(simulate).parameters if name not in _NOT_SWEPT]
+
+
+def _identity(point: Parameters) -> tuple[tuple[str, bool, Value], ...]:
+    """Return what two equal points have in common: 1 and 1.0 are the same number, true is none."""
+    return tuple((name, isinstance(value, bool), value) for name, value in sorted(point.items()))
 
 
 def _fitting(point: Parameters, known: Mapping[Value, frozenset[str]]) -> Parameters:
@@ -207,9 +224,11 @@ def _pairs(path: Path, where: str, table: object) -> list[tuple[str, object]]:
     known = list(dict.fromkeys([KIND, *known_parameters("simulate"), *REPLAYED]))
     for name, _ in flat:
         if name not in known and not name.startswith(SETTING):
-            near = ", ".join(known)
+            near = difflib.get_close_matches(name[:60], known, 1)
+            meant = f"; did you mean {near[0]}?" if near else ""
             raise UsageError(
-                f"{path}: nothing is called {one_line(name, 60)} under {where}; there are {near}, set.NAME"
+                f"{path}: nothing is called {one_line(name, 60)} under {where}{meant}; there are "
+                f"{', '.join(known)}, set.NAME"
             )
     return flat
 
@@ -219,7 +238,29 @@ def _value(path: Path, name: str, value: object, folder: Path) -> Value:
         raise UsageError(
             f"{path}: {name} takes texts, numbers and true or false, not {one_line(repr(value), 60)}"
         )
-    if name in _PATHS:
+    wanted = _other_kind(name, value)
+    if wanted is not None:
+        raise UsageError(f"{path}: {name} takes {wanted}, not {one_line(repr(value), 60)}")
+    if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
+        raise UsageError(f"{path}: {name} takes numbers of 64 bits at most")
+    if name in _PATHS and isinstance(value, str):
         # As in a shell: beside the file that names it.
-        return str((folder / value).resolve()) if isinstance(value, str) else value
+        return str((folder / value).resolve())
     return value
+
+
+@cache
+def _kinds() -> Mapping[str, frozenset[str]]:
+    """Return which kinds of values parameters take, as far as that is known."""
+    from osub.api.simulation import simulate
+    from osub.api.words import kinds_of
+
+    simulated = {name: parts - {"None"} for name, parts in kinds_of(simulate).items()}
+    replayed = {name: frozenset({part}) for name, part in _ALSO_REPLAYED.items()}
+    return replayed | simulated | {name: frozenset({"str"}) for name in _PATHS}
+
+
+def _other_kind(name: str, value: object) -> str | None:
+    from osub.api.words import other_kind
+
+    return other_kind(_kinds(), name, value)

@@ -34,10 +34,15 @@ def best_rows(table: pl.DataFrame, varied: Sequence[str], most: int) -> tuple[li
     shown = [(name, label) for name, label in SHOWN if name in front.columns]
     head = [*varied, *(label for _, label in shown)]
     rows = [
-        [*(str(row.get(name)) for name in varied), *(figure(row[name]) for name, _ in shown)]
+        [*(_value(row.get(name)) for name in varied), *(figure(row[name]) for name, _ in shown)]
         for row in front.iter_rows(named=True)
     ]
     return head, rows
+
+
+def _value(value: object) -> str:
+    """Return what a point has of what was varied; a dash where it takes none of it."""
+    return "-" if value is None else str(value)
 
 
 def figure(value: object) -> str:

@@ -18,7 +18,15 @@ GOALS = {
     "slowdown": "slowdown_mean",
     "slowdown-p95": "slowdown_p95",
 }
+GOAL_WORDS = {
+    "wait": "Jobs wait on average",
+    "wait-p95": "95% of jobs wait at most",
+    "slowdown": "The mean slowdown is",
+    "slowdown-p95": "95% of slowdowns are at most",
+}
 DEDICATED = 1
+TOLERANCE = 1e-9
+"""So much harm beyond what is allowed is a rounding error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,8 +139,13 @@ def tune(
     return sorted(seen.values(), key=lambda one: _rank(one, goal))
 
 
+def reference(found: Sequence[Tried]) -> Tried:
+    """Return the M=1 that was tried first: what a user has without sharing."""
+    return next(one for one in found if one.parameters["multiplicity"] == DEDICATED)
+
+
 def _rank(tried: Tried, goal: Goal) -> tuple[bool, float, float]:
     if "error" in tried.outcome:
         return True, math.inf, math.inf
     harm = goal.harm(tried.outcome)
-    return harm > 1e-9, goal.value(tried.outcome), harm
+    return harm > TOLERANCE, goal.value(tried.outcome), harm

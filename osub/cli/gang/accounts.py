@@ -19,7 +19,7 @@ from gangd.controller.controller_status import read_status
 from gangd.controller.slice_record.cpu_hours import Hours, hours_by_job, summed
 from gangd.controller.slice_record.slicelog import read_rows
 from osub.cli.terminal import Console
-from osub.live.gangd_state import usual_status
+from osub.live.gangd_state import find_status
 
 By = Literal["job", "user", "account"]
 HOUR_S = 3600.0
@@ -61,7 +61,7 @@ def accounts(
 
 
 def _record_of(state: Path | None, gangd: Path | None) -> Path:
-    found = read_status(usual_status(state, gangd)).record
+    found = read_status(find_status(state, gangd)).record
     if found is None:
         raise UsageError("gangd writes no slice record: set `record` in gangd.toml, or name one by --record")
     return Path(found)

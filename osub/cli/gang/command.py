@@ -6,7 +6,7 @@ restarts of gangd; one about a job ends with the job.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -14,16 +14,17 @@ import msgspec
 import typer
 
 from foundation.errors import ClusterError, UsageError
+from foundation.one_line import one_line
 from foundation.slurm.hosts import expand_hosts
 from foundation.units import counted
-from gangd.control.order_requests import Request, Target, Verb
+from gangd.control.order_requests import MOST_TARGETS, Request, Target, Verb, is_name
 from gangd.control.order_socket import ask
 from gangd.controller.controller_status import Status, read_status
 from osub.cli.application import application
 from osub.cli.gang.accounts import accounts
 from osub.cli.terminal import Console
 from osub.cli.top.frame import complaint_of, told_order
-from osub.live.gangd_state import pulse_of, usual_status
+from osub.live.gangd_state import find_status, pulse_of
 
 app = application("Control the gang scheduler while it runs: pause, resume, drain, weigh; sum what it held.")
 app.command()(accounts)
@@ -68,7 +69,9 @@ def _command(verb: Verb) -> Callable[..., None]:
         as_json: Json = False,
     ) -> None:
         targets = _targets(node, partition, job, everything)
-        _order(verb, targets, usual_status(state, gangd), as_json)
+        if not targets:
+            raise UsageError("name what it is about: --node, --partition, --job or --all")
+        _order(verb, targets, find_status(state, gangd), as_json)
 
     return order
 
@@ -95,13 +98,15 @@ def weight(
     if value is not None and not 1 / 1024 <= value <= 1024:
         raise UsageError(f"weight {value:g}: 1/1024 to 1024 are possible")
     targets = _targets(None, partition, job, everything=False)
-    _order("weight", targets, usual_status(state, gangd), as_json, value)
+    if not targets:
+        raise UsageError("name whose weight it is: --partition or --job")
+    _order("weight", targets, find_status(state, gangd), as_json, value)
 
 
 @app.command()
 def status(state: State = None, gangd: Gangd = None, as_json: Json = False) -> None:
     """Show which orders stand and what becomes of them; exit code 1 if gangd writes no more."""
-    found = read_status(usual_status(state, gangd))
+    found = read_status(find_status(state, gangd))
     if as_json:
         fields = ("time_ms", "controller", "pid", "running_jobs", "shared_jobs", "orders", "orders_left_out")
         told = {name: getattr(found, name) for name in fields}
@@ -132,15 +137,23 @@ def _targets(
     nodes: list[str] | None, partitions: list[str] | None, jobs: list[str] | None, everything: bool
 ) -> tuple[Target, ...]:
     targets = [Target("node", name) for text in nodes or () for name in _expanded(text)]
-    targets += [Target("partition", name) for text in partitions or () for name in text.split(",")]
-    targets += [Target("job", name) for text in jobs or () for name in text.split(",")]
+    targets += [Target("partition", name) for name in _names("--partition", partitions)]
+    targets += [Target("job", name) for name in _names("--job", jobs)]
     if everything:
         if targets:
             raise UsageError("--all is everything: name nothing beside it")
         return (Target("all"),)
-    if not targets:
-        raise UsageError("name what it is about: --node, --partition, --job or --all")
-    return tuple(dict.fromkeys(targets))
+    once = tuple(dict.fromkeys(targets))
+    if len(once) > MOST_TARGETS:
+        raise UsageError(f"{counted(len(once), 'name')} at once: give {MOST_TARGETS:,} at most, or --all")
+    return once
+
+
+def _names(option: str, texts: list[str] | None) -> Iterator[str]:
+    for name in (name for text in texts or () for name in text.split(",")):
+        if not is_name(name):
+            raise UsageError(f"{option} {one_line(name, 60)!r}: Slurm has no such names")
+        yield name
 
 
 def _expanded(text: str) -> tuple[str, ...]:

@@ -114,6 +114,31 @@ def test_resuming_a_job_leaves_its_node_paused() -> None:
     assert let_run(book, all_jobs) == [1, 2]
 
 
+def test_an_order_that_stands_already_changes_nothing_and_says_so() -> None:
+    all_jobs, book = jobs(), OrderBook()  # they start at 101, 102, 103
+    main, n1, n2 = Target("partition", "main"), Target("node", "n1"), Target("node", "n2")
+    assert order(book, "drain", main, now_s=101.5).startswith("partition main: drained: jobs")
+    told = order(book, "drain", main, now_s=500.0)
+    assert told == "partition main: drained already, nothing changes"
+    assert let_run(book, all_jobs) == [2, 3]  # they started after the first order
+    assert [one.since_s for one in book.orders] == [101.5]
+    order(book, "pause", n1)
+    told = order(book, "pause", n1, n2)
+    assert told == "node n2: paused: everything runs there; node n1: paused already, nothing changes"
+    order(book, "weight", main, weight=2.0)
+    assert "weight was 2 already" in order(book, "weight", main, weight=2.0)
+    assert "weight is 3" in order(book, "weight", main, weight=3.0)
+
+
+def test_who_takes_back_what_nobody_ordered_is_told() -> None:
+    book = OrderBook()
+    order(book, "pause", Target("node", "n1"))
+    told = order(book, "resume", Target("node", "n11"))
+    assert told == "node n11: not paused or drained by name, nothing changes"
+    assert "no weight was ordered there" in order(book, "weight", Target("job", "1"))
+    assert order(book, "resume", Target("node", "n1")) == "node n1: resumed"
+
+
 def test_a_jobs_weight_comes_before_its_partitions_and_the_owner_can_only_lower_it() -> None:
     (one, two, _), book = jobs(), OrderBook()
     order(book, "weight", Target("partition", "main"), weight=4.0)
@@ -370,6 +395,8 @@ def test_orders_are_written_before_they_are_confirmed_and_stand_after_a_restart(
     assert "refused" in caplog.text
     still = operators.handle(Request(verb="resume", targets=(Target("job", "2"),)), ROOT_PEER)
     assert "it is not held all the same, for node n1 is paused" in still.text
+    everything = operators.handle(Request(verb="resume", targets=(Target("all"),)), ROOT_PEER)
+    assert everything.text.endswith("nothing changes; still, node n1 is paused")
     keeper.close()
     again = Keeper(tmp_path)
     assert OrderBook(again.state.orders).orders == answer.orders
