@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from foundation.errors import HostError
-from foundation.one_line import one_line
+from foundation.one_line import LONGEST_MESSAGE, one_line
 from foundation.slurm.calling.run_command import (
     Answer,
     Runner,
@@ -60,6 +60,8 @@ _ENDED_ALREADY = (
     "Job/step already completing",
     "Invalid job id specified",
 )
+# What a command ends with that has told the reason before: of a slurm.conf, or of a host without an address.
+_SAYS_NO_REASON = re.compile(r"fatal: Unable to process configuration file|error: No error$")
 _MOST_AT_ONCE = 1_000  # jobs in one command: it has to end in time, and its words have to fit
 _SUBMITTED = re.compile(r"([0-9]{1,10})(?:;[^\n]*)?")
 
@@ -312,6 +314,13 @@ class CommandSlurm:
 
 
 def _last_line(answer: Answer) -> str:
+    """Return what a command says of its end, and why, where that stands in an earlier line alone."""
     printed = (answer.stderr or answer.stdout).splitlines()
-    lines = [line for line in printed if line.strip() and not line.startswith('Try "')]
-    return one_line(lines[-1].strip()) if lines else f"exit code {answer.returncode}, nothing printed"
+    lines = [line.strip() for line in printed if line.strip() and not line.startswith('Try "')]
+    if not lines:
+        return f"exit code {answer.returncode}, nothing printed"
+    *before, last = lines
+    why = next((line for line in before if " error: " in line), None)
+    if why is None or not _SAYS_NO_REASON.search(last):
+        return one_line(last)
+    return one_line(f"{why}; {last}", LONGEST_MESSAGE)

@@ -331,7 +331,9 @@ def open_own(folder_fd: int, name: str, flags: int, mode: int = 0o600, also: Own
             raise TrustError(f"{place_of(fd)} is no plain file: remove it")
         if not is_closed_to_others(found, also):
             who = user_name(found.st_uid)
-            raise TrustError(f"{place_of(fd)} belongs to {who}, or others may write to it: remove it")
+            raise TrustError(
+                f"{place_of(fd)} belongs to {who}, or others may write to it: chmod go-w, or remove it"
+            )
     except BaseException:
         os.close(fd)
         raise

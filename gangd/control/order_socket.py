@@ -190,6 +190,10 @@ def ask(folder: Path, request: Request, patience_s: float = PATIENCE_S) -> Answe
         raise UsageError("too many names at once: give them in several commands")
     try:
         folder_fd = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except PermissionError as error:
+        raise ClusterError(
+            f"state folder {folder} is closed to you: only root and the user of this gangd may order there"
+        ) from error
     except OSError as error:
         raise ClusterError(f"cannot open state folder {folder}: {error.strerror}") from error
     try:

@@ -88,7 +88,7 @@ def _odd(request: Request, target: Target, facts: Facts) -> str | None:
     undoes = request.verb == "resume" or (request.verb == "weight" and request.weight is None)
     if target.kind == "job":
         if not _JOB.fullmatch(target.name):
-            return f"{target.name} is no job: its number, or ARRAY_TASK"
+            return f"{target.name} is the name of no job: give its number, or ARRAY_TASK"
         if facts.jobs is None:
             return "Slurm has not answered yet: which jobs there are is not known"
         if target.name not in facts.jobs and not undoes:

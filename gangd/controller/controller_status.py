@@ -195,6 +195,8 @@ def read_status(state: Path) -> Status:
     path = state / STATUS_NAME
     try:
         return msgspec.json.decode(path.read_bytes(), type=Status)
+    except PermissionError as error:
+        raise InputError(f"cannot read {path}: only root and the user of this gangd may") from error
     except OSError as error:
         raise InputError(
             f"cannot read {path}: {error.strerror}; is gangd running with this state folder?"

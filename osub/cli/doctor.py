@@ -18,6 +18,7 @@ from foundation.errors import UsageError
 from foundation.one_line import one_line
 from gangd.controller.site.controller_config import Config, load_config
 from osub.cli.terminal import Console
+from osub.cli.waiting import waiting
 from osub.live.cluster import find_cluster
 from osub.live.job_folders import job_folders
 
@@ -68,7 +69,9 @@ def doctor_cluster(cluster: str, gangd: Path | None, *, as_json: bool) -> None:
     """Look, judge and print; ends with exit code 1 where something is bad."""
     config = Config() if gangd is None else load_config(gangd)
     client, _ = find_cluster(None if cluster == ENVIRONMENT else Path(cluster))
-    advice = judge(look(client, config.freeze_cap_ms / 1000, config.lease_ns() / 1e9))
+    with waiting("asking Slurm"):
+        found = look(client, config.freeze_cap_ms / 1000, config.lease_ns() / 1e9)
+    advice = judge(found)
     if as_json:
         typer.echo(json.dumps([msgspec.to_builtins(one) for one in advice]))
     else:
@@ -76,9 +79,20 @@ def doctor_cluster(cluster: str, gangd: Path | None, *, as_json: bool) -> None:
     raise typer.Exit(1 if any(one.grade is Grade.BAD for one in advice) else 0)
 
 
+def verdict(advice: Sequence[Advice]) -> str:
+    """Return in a sentence whether gangd can do its work there, and what stands against it."""
+    bad, odd = ([one.what for one in advice if one.grade is grade] for grade in (Grade.BAD, Grade.WARNING))
+    if bad:
+        return f"gangd cannot do its work there yet: {', '.join(bad)}"
+    if odd:
+        return f"gangd can do its work there; a loss comes with {', '.join(odd)}"
+    return "gangd can do its work there; nothing is to be changed"
+
+
 def show(advice: Sequence[Advice]) -> None:
-    """Print a table of everything, and then the lines to write."""
+    """Print what it comes to, a table of everything, and then the lines to write."""
     console = Console()
+    console.print(verdict(advice), highlight=False, markup=False)
     table = Table("what", "", "found", "why it matters")
     for one in advice:
         table.add_row(

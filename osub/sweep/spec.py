@@ -81,10 +81,8 @@ class Spec:
         ]
         count = math.prod(map(len, axes)) if axes else 0
         if count + len(self.points) > MOST_POINTS:
-            told = (
-                f"{count + len(self.points):,} points are" if count < _COUNTABLE else "a grid of so many has"
-            )
-            raise UsageError(f"{told} more than {MOST_POINTS:,}")
+            told = f"{count + len(self.points):,}" if count < _COUNTABLE else "so many"
+            raise UsageError(f"{told} points are more than {MOST_POINTS:,}")
         found = [
             self.base | {name: value for part in parts for name, value in part.items()}
             for parts in (itertools.product(*axes) if axes else ())

@@ -35,6 +35,7 @@ def test_an_embedded_cluster_has_nothing_bad(shared_cluster: LocalCluster) -> No
     assert found["versions"]["grade"] == "good"
     shown = CliRunner().invoke(root, ["doctor", "--cluster", str(shared_cluster.folder)])
     assert shown.exit_code == 0
+    assert shown.output.startswith("gangd can do its work there; a loss comes with ")
     assert "HealthCheckInterval=30" in shown.output
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from foundation.errors import HostError, UsageError
+from foundation.one_line import one_line
 
 MOST_BYTES = 64 << 20
 """Bytes of an answer that are read. Users make jobs by the thousand, and comments by the kilobyte."""
@@ -123,7 +124,7 @@ def _communicate(process: subprocess.Popen[bytes], stdin: bytes, timeout_s: floa
             left_s = deadline_s - time.monotonic()
             ready = selector.select(left_s) if left_s > 0 else []
             if not ready:
-                return Answer(None, "", f"no answer within {timeout_s:g} s")
+                return Answer(None, "", f"no answer within {timeout_s:g} s{_complained(process, said)}")
             for key, _ in ready:
                 if key.fileobj is process.stdin:
                     left = _write(process.stdin, left)
@@ -146,6 +147,13 @@ def _communicate(process: subprocess.Popen[bytes], stdin: bytes, timeout_s: floa
         return Answer(None, "", f"no end within {timeout_s:g} s")
     out, err = (b"".join(parts).decode(errors="replace") for parts in said.values())
     return Answer(code, out, err)
+
+
+def _complained(process: subprocess.Popen[bytes], said: Mapping[int, Sequence[bytes]]) -> str:
+    """Return the first line that a command has complained of before its time was over."""
+    assert process.stderr is not None
+    lines = b"".join(said[process.stderr.fileno()]).decode(errors="replace").splitlines()
+    return f", but: {one_line(lines[0].strip())}" if lines else ""
 
 
 def _write(pipe: IO[bytes], left: memoryview) -> memoryview:

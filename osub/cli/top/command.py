@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
 import termios
 import time
@@ -15,10 +16,14 @@ from typing import Annotated
 
 import msgspec
 import typer
+from rich.console import RenderableType
 from rich.live import Live
+from rich.text import Text
 
+from foundation.errors import ClusterError
 from foundation.slurm import CommandSlurm
 from gangd.controller.controller_status import about, read_status
+from osub.cli.interrupts import ended_as_by_ctrl_c
 from osub.cli.terminal import Console
 from osub.cli.top.frame import Screen, frame
 from osub.live.gangd_state import find_gangd, pulse_of
@@ -49,7 +54,8 @@ def top(
 ) -> None:
     """Show who runs in this time slice and who is held, by node and core; q or Ctrl-C leaves.
 
-    Printed once (also where the output is no terminal) it exits with 1 if the controller writes no more.
+    Printed once (also where the output is no terminal, or one that cannot be redrawn) it exits with 1 if the
+    controller writes no more.
     """
     folder, conf = find_gangd(state, gangd)
     status = about(read_status(folder), job)
@@ -57,7 +63,7 @@ def top(
     eye = QueueEye(CommandSlurm(conf, tries=1, timeout_s=SLURM_S).jobs)
     if as_json:
         typer.echo(msgspec.json.encode(status).decode())
-    elif once or not console.is_terminal:
+    elif once or not console.is_terminal or console.is_dumb_terminal:
         console.print(frame(status, pulse_of(status), Screen(console.width), eye.once(), time.time()))
     else:
         _watch(folder, console, eye, job)
@@ -68,16 +74,26 @@ def top(
 def _watch(folder: Path, console: Console, eye: QueueEye, job: int | None) -> None:
     with (
         suppress(KeyboardInterrupt),
+        ended_as_by_ctrl_c(signal.SIGTERM, signal.SIGHUP),
         eye,
         _quiet_keys() as keys,
         Live(console=console, screen=True, auto_refresh=False) as live,
     ):
         while True:
-            status = about(read_status(folder), job)
-            screen = Screen(console.width, console.height)
-            live.update(frame(status, pulse_of(status), screen, eye.latest, time.time()), refresh=True)
+            live.update(_picture(folder, console, eye, job), refresh=True)
             if _asked_to_leave(keys):
                 return
+
+
+def _picture(folder: Path, console: Console, eye: QueueEye, job: int | None) -> RenderableType:
+    """Return what is to be seen now; of a job that is alone on its cores meanwhile that it is."""
+    status = read_status(folder)
+    try:
+        status = about(status, job)
+    except ClusterError as error:
+        return Text(f"{error}; q leaves")
+    screen = Screen(console.width, console.height)
+    return frame(status, pulse_of(status), screen, eye.latest, time.time())
 
 
 def _asked_to_leave(keys: int | None) -> bool:

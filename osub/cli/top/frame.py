@@ -24,6 +24,8 @@ from osub.live.queue import Queue, Told
 SLURM_LATE_S = 5.0
 WIDE = 180
 ROOMY = 88
+ROOMY_FOR_NODES = 120
+"""What is on the cores comes before the figures of agents."""
 BOUNDLESS = 500
 """So wide is no terminal, but a pipe: nothing is put side by side or filled up with blanks."""
 MOST_ALARMS = 5
@@ -193,7 +195,7 @@ def _times(count: int) -> str:
 
 
 def _nodes(status: Status, screen: Screen) -> Table:
-    columns = _NODE_COLUMNS if screen.width >= ROOMY else [c for c in _NODE_COLUMNS if c.always]
+    columns = _NODE_COLUMNS if screen.width >= ROOMY_FOR_NODES else [c for c in _NODE_COLUMNS if c.always]
     on_node: dict[str, list[JobStatus]] = {}
     for job in status.jobs:
         for name in job.cores:

@@ -201,7 +201,7 @@ def test_orders_reach_the_core_through_the_view() -> None:
         (ROOT, "resume", Target("node", "n3"), None),
         (ROOT, "pause", Target("all", "n1"), "one too many"),
         (ROOT, "pause", Target("node"), "no name"),
-        (ROOT, "pause", Target("job", "one"), "no job: its number"),
+        (ROOT, "pause", Target("job", "one"), "no job: give its number"),
     ],
 )
 def test_who_may_order_what(uid: int, verb: Verb, target: Target, why: str | None) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,10 +13,14 @@ import pytest
 from rich.console import Console
 
 from deploy.local import Gang
+from foundation.slurm import JobSnapshot
 from gangd.controller.controller_status import AlarmStatus, JobStatus, NodeStatus, Role, Status
 from osub.cli.main import run
+from osub.cli.terminal import Console as Terminal
+from osub.cli.top import command
 from osub.cli.top.frame import Screen, frame
 from osub.live.gangd_state import Pulse
+from osub.live.queue import QueueEye
 
 WELL = Pulse(0.4, process=True)
 
@@ -98,6 +103,13 @@ def test_no_line_is_wider_than_the_terminal_nor_wrapped(width: int) -> None:
     assert all(len(line) <= width for line in lines)
     side_by_side = 3 + 5
     assert len(lines) == (side_by_side if width == 250 else side_by_side + 3)
+
+
+@pytest.mark.parametrize("width", [80, 100, 180, 200])
+def test_who_is_on_the_cores_is_never_cut_for_the_figures_of_agents(width: int) -> None:
+    jobs = [job(3748001, "idle", a1=[0]), job(3748003, "held", a1=[0])]
+    lines = drawn(status(jobs=jobs, nodes=[node("a1", yields="cgroup1-slurm")]), Screen(width))
+    assert "0: (3748003) ~3748001" in line_of(lines, "a1")
 
 
 def test_roomy_terminals_get_more_columns_and_wide_ones_both_tables_side_by_side() -> None:
@@ -224,8 +236,8 @@ def test_the_one_cluster_with_gangd_that_runs_need_not_be_named(
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert ("no cluster in /nonexistent/0" in error) == (running == 1)
-    assert ("no cluster with gangd runs here" in error) == (running == 0)
-    assert ("/nonexistent/0, /nonexistent/1 run" in error) == (running == 2)
+    assert ("no gangd runs here" in error) == (running == 0)
+    assert ("gangd runs in /nonexistent/0, /nonexistent/1" in error) == (running == 2)
 
 
 def test_a_torn_status_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -239,3 +251,80 @@ def test_what_goes_to_a_pipe_has_no_blanks_but_between_columns() -> None:
     tables = [line for line in lines if line.startswith(("node", "job")) or "a1" in line]
     assert len(tables) > 2
     assert max(len(line.rstrip()) for line in tables) < 200
+
+
+def test_a_host_s_own_gangd_need_not_be_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "status.json").write_bytes(msgspec.json.encode(status()))
+    monkeypatch.setattr("osub.live.gangd_state.USUAL_STATE", tmp_path)
+    monkeypatch.setattr("osub.cli.top.command.QueueEye.once", lambda _: None)
+    for words in (["top"], ["top", "--json"], ["gang", "status"]):
+        assert run(words) == 0
+        assert capsys.readouterr().out
+
+
+def test_a_terminal_that_cannot_be_redrawn_gets_one_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "status.json").write_bytes(msgspec.json.encode(status()))
+    monkeypatch.setattr("osub.cli.top.command.QueueEye.once", lambda _: None)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # for Rich a terminal
+    monkeypatch.setenv("TERM", "dumb")
+    assert run(["top", "--gangd", str(tmp_path)]) == 0
+    assert "gangd 00ff00ff00ff" in capsys.readouterr().out
+
+
+def test_a_job_that_is_alone_for_a_while_is_watched_on(tmp_path: Path) -> None:
+    eye = QueueEye(lambda: JobSnapshot(()))
+    for jobs, told in (([job(12, "run", a1=[0])], "a1"), ([], "job 12 shares no cores now")):
+        (tmp_path / "status.json").write_bytes(msgspec.json.encode(status(jobs=jobs)))
+        console = Terminal(file=io.StringIO(), width=80, height=20, color_system=None)
+        console.print(command._picture(tmp_path, console, eye, 12))
+        assert told in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGHUP])
+def test_whoever_ends_it_gets_the_terminal_back(
+    ending: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "status.json").write_bytes(msgspec.json.encode(status()))
+    monkeypatch.setattr(command, "_asked_to_leave", lambda _: os.kill(os.getpid(), ending))
+    console = Terminal(file=io.StringIO(), force_terminal=True, width=80, height=20, color_system=None)
+    before = signal.getsignal(ending)
+    command._watch(tmp_path, console, QueueEye(lambda: JobSnapshot(())), None)
+    drawn_there = console.file.getvalue()  # type: ignore[attr-defined]
+    assert drawn_there.count("\x1b[?1049h") == drawn_there.count("\x1b[?1049l") == 1
+    assert signal.getsignal(ending) is before
+
+
+def test_what_is_closed_to_a_user_is_told_as_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def closed(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", closed)
+    monkeypatch.setattr("gangd.control.order_socket.os.open", closed)
+    for words in (["top", "--once"], ["gang", "status"], ["gang", "pause", "--all"]):
+        assert run([*words, "--gangd", str(tmp_path)]) == 1
+        assert "only root and the user of this gangd may" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("pause -p ma*in", "--partition 'ma*in': Slurm has no such names"),
+        ("pause -j 1,", "--job '': Slurm has no such names"),
+        ("pause -w n[1-5000]", "5,000 names at once: give 4,096 at most, or --all"),
+        ("pause", "--node, --partition, --job or --all"),
+        ("weight 2", "name whose weight it is: --partition or --job"),
+    ],
+)
+def test_orders_that_name_nothing_sound_are_refused_in_words(
+    words: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["gang", *words.split(), "--gangd", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    assert why in told
+    assert "$." not in told

@@ -70,6 +70,11 @@ def test_a_command_that_hangs_is_killed() -> None:
     assert run_command(["sleep", "60"], None, PATH, 0.05).returncode is None
 
 
+def test_what_a_command_that_hangs_has_complained_of_is_told() -> None:
+    answer = run_command(["sh", "-c", "echo no such file >&2; sleep 60"], None, PATH, 0.5)
+    assert (answer.returncode, answer.stderr) == (None, "no answer within 0.5 s, but: no such file")
+
+
 def test_a_command_that_closes_its_output_and_hangs_is_killed() -> None:
     assert run_command(["sh", "-c", "exec >&- 2>&-; sleep 60"], None, PATH, 0.2).returncode is None
 

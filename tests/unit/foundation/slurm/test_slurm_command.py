@@ -165,3 +165,23 @@ def test_a_job_is_checked_without_being_submitted_and_the_line_that_tells_is_tol
         client.check(REQUEST)
     with pytest.raises(SlurmUnreachableError):
         client.check(REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("reason", "end"),
+    [
+        (
+            "error: _parse_next_key: Parsing error at unrecognized key: Foo",
+            "scontrol: fatal: Unable to process configuration file",
+        ),
+        (
+            "error: get_addr_info: getaddrinfo() failed: Name or service not known: No error",
+            "slurm_load_ctl_conf error: No error",
+        ),
+    ],
+)
+def test_why_a_configuration_cannot_be_read_is_told(reason: str, end: str) -> None:
+    script = Script(Answer(1, "", f"scontrol: {reason}\nscontrol: error: more\n{end}\n"))
+    with pytest.raises(SlurmRefusedError) as caught:
+        script.client().config()
+    assert str(caught.value) == f"`scontrol show config` failed: scontrol: {reason}; {end}"

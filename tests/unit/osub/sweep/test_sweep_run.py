@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -160,7 +161,13 @@ def test_the_tuning_command_answers_and_says_when_nothing_is_mild_enough(
     assert told["best"] == {"multiplicity": 2}
     assert len(told["tried"]) == 2
     assert command([*words, "--multiplicity", "1,2", "--most-degradation", "1"]) == 0
-    assert "Best of 2 settings: multiplicity 1" in capsys.readouterr().out
+    assert "Best of 2 settings: M=1. Jobs wait on average " in capsys.readouterr().out
+    assert command([*words, "--multiplicity", "1,2", "--most-degradation", "9"]) == 0
+    answer = capsys.readouterr().out
+    assert re.search(
+        r"Best of 2 settings: M=2\. Jobs wait on average \d+ s instead of \d+ s at M=1; ", answer
+    )
+    assert "Slurm does it with OverSubscribe=FORCE:2" in answer
     for wrong, why in (
         (["--multiplicity", "x"], "takes whole numbers with commas"),
         (["--goal", "money"], "choose wait"),

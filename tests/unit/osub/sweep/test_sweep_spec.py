@@ -14,7 +14,7 @@ from foundation.errors import InputError, OsubError, UsageError
 from osub.sweep.points import point_of
 from osub.sweep.run import Store
 from osub.sweep.spec import Parameters, Spec, read_spec
-from osub.sweep.tell import pareto
+from osub.sweep.tell import best_rows, pareto
 from tests.fixtures.tier import examples
 
 BASE = '[base]\ntrace = "log.swf"\nsystem = "N2C2"\n'
@@ -144,3 +144,47 @@ def test_the_front_has_whom_nobody_beats_in_both(pairs: list[tuple[int, int]]) -
     for wait, harm in pairs:
         beaten = any((w <= wait and h <= harm) and (w, h) != (wait, harm) for w, h in pairs)
         assert ((float(wait), float(harm)) in front) == (not beaten)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (BASE + '[grid]\nmultiplicity = [1, "two"]\n', "multiplicity takes a whole number, not 'two'"),
+        (BASE + "[grid]\nmultiplicity = [1, 2.0]\n", "multiplicity takes a whole number, not 2.0"),
+        (BASE + "multiplicity = true\n", "multiplicity takes a whole number, not True"),
+        (BASE + "interactive_share = 5\n", "interactive_share takes a text, not 5"),
+        (BASE + 'kind = "replay"\nvirtual = 1\n', "virtual takes True or False, not 1"),
+        ('[base]\ntrace = 3\nsystem = "N2C1"\n', "trace takes a text, not 3"),
+        (BASE + "seed = 99999999999999999999\n", "seed takes numbers of 64 bits at most"),
+        (BASE + "[grid]\nmultiplicty = [1]\n", "did you mean multiplicity\\?"),
+        (BASE + "[grid]\nseed = [1]\n[[zip]]\n", "this one names none"),
+    ],
+)
+def test_what_no_point_can_have_is_refused_before_anything_runs(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        spec_of(tmp_path, text)
+
+
+def test_a_file_without_a_point_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no point to run"):
+        spec_of(tmp_path, "").combinations()
+
+
+def test_a_grid_whose_size_has_no_name_is_refused(tmp_path: Path) -> None:
+    several = "".join(f"set.o{number} = [1, 2, 3, 4, 5, 6, 7, 8, 9]\n" for number in range(5000))
+    with pytest.raises(UsageError, match="so many points are more than 1,000,000"):
+        spec_of(tmp_path, BASE + "[grid]\n" + several).combinations()
+
+
+def test_equal_numbers_are_one_point_and_true_is_none(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, BASE + "[grid]\noverhead = [1, 1.0, 1.5]\n")
+    assert [one["overhead"] for one in spec.combinations()] == [1.0, 1.5]
+    spec = spec_of(tmp_path, BASE + '"set.x" = 1\n[[point]]\n"set.x" = true\n[[point]]\n"set.x" = 1\n')
+    assert [one["set.x"] for one in spec.combinations()] == [True, 1]
+
+
+def test_what_a_point_does_not_take_is_a_dash() -> None:
+    import polars as pl
+
+    table = pl.DataFrame({"gang": [None, "osub"], "wait_mean_s": [1.0, 0.5], "degradation_mean": [1.0, 2.0]})
+    assert [row[0] for row in best_rows(table, ["gang"], 9)[1]] == ["osub", "-"]
