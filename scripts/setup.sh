@@ -1,5 +1,6 @@
 # Set-up shared by `demo` and `test`: the distribution's Slurm, Python, a virtual environment, the package.
-# To be sourced by POSIX sh from the repository's root. Safe to repeat; quick when nothing is missing.
+# To be sourced by POSIX sh from the repository's root. Safe to repeat; quick when nothing is missing. With
+# solvers_later set, what computes in jobs is left to be compiled by who sources it, beside other work.
 
 PACKAGES="slurmctld slurmd slurm-client munge"
 
@@ -71,11 +72,16 @@ set_up_package() {
     [ -x .venv/bin/python ] && .venv/bin/python -c '' 2>/dev/null || "$python" -m venv --clear .venv ||
         stop "cannot make a virtual environment in $PWD/.venv"
     pip=".venv/bin/python -m pip --disable-pip-version-check --quiet"
-    $pip install --require-hashes -r requirements.lock ||
+    # Most modules of these are never imported: who imports one compiles it, for whoever comes later.
+    $pip install --no-compile --no-deps --require-hashes -r requirements.lock ||
         stop "could not install the locked packages; is a package index reachable?"
     $pip install --no-deps --no-build-isolation -e . || stop "could not install the package itself"
-    .venv/bin/osub workloads compile >/dev/null || say "kernels could not be compiled; the first jobs will try again"
     printf '%s\n' "$wanted" >"$stamp"
+    [ -n "${solvers_later:-}" ] || compile_solvers
+}
+
+compile_solvers() {
+    .venv/bin/osub workloads compile >/dev/null || say "kernels could not be compiled; the first jobs will try again"
 }
 
 set_up_system

@@ -13,6 +13,7 @@ import pytest
 
 from deploy.local import LocalCluster
 from foundation.records import load_run
+from tests.fixtures.exchange import osub as call_osub
 from workloads.swf import write_swf
 from workloads.trace.models.generated_trace import generate_trace
 
@@ -78,16 +79,8 @@ def test_what_does_not_fit_is_refused_in_one_line(
 ) -> None:
     trace = tmp_path / "trace.swf.gz"
     write_swf(trace, generate_trace(200, 64, 16, seed=3))
-    folder = str(shared_cluster.folder)
-    command = [sys.executable, "-P", "-m", "osub.cli.main", "replay", str(trace), "--cluster", folder]
-    done = subprocess.run(
-        [*command, "--out", str(tmp_path / "run"), *words],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode in {1, 2}, done.stderr
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+    cluster = ("--cluster", shared_cluster.folder)
+    refused = call_osub("replay", trace, *cluster, "--out", tmp_path / "run", *words)
+    assert refused.code in {1, 2}, refused.err
+    assert said in refused.err
     assert not (tmp_path / "run").exists()

@@ -20,6 +20,7 @@ import pytest
 from analysis.metrics.run_metrics import measure
 from deploy.local import LocalCluster, Shape
 from foundation.records import Run, load_run
+from tests.fixtures.exchange import osub as call_osub
 from tests.integration.waiting import REVOKED_S, wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.beside]
@@ -36,11 +37,12 @@ def swf(path: Path, *jobs: tuple[int, float, float, int, int]) -> Path:
     return path
 
 
+def replay_of(trace: Path, cluster: LocalCluster, out: Path, *more: str) -> list[str]:
+    return ["replay", str(trace), "--cluster", str(cluster.folder), "--out", str(out), *more]
+
+
 def words(trace: Path, cluster: LocalCluster, out: Path, *more: str) -> list[str]:
-    return [
-        *(sys.executable, "-m", "osub.cli.main", "replay", str(trace), "--cluster", str(cluster.folder)),
-        *("--out", str(out), *more),
-    ]
+    return [sys.executable, "-m", "osub.cli.main", *replay_of(trace, cluster, out, *more)]
 
 
 def osub(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -275,30 +277,35 @@ def test_the_caller_s_environment_changes_nothing(shared_cluster: LocalCluster, 
     assert killed["exit_code"] == 128 + signal.SIGKILL
 
 
-def one_line_error(done: subprocess.CompletedProcess[str], code: int, complaint: str) -> None:
-    assert done.returncode == code, done.stderr
-    assert done.stderr.startswith("osub: ")
-    assert done.stderr.count("\n") == 1
-    assert complaint in done.stderr
-    assert "Traceback" not in done.stderr
+def one_line_error(err: str, complaint: str) -> None:
+    assert err.startswith("osub: ")
+    assert err.count("\n") == 1
+    assert complaint in err
+
+
+def refused(code: int, complaint: str, *arguments: str) -> None:
+    """Call a command that says in one line why it does nothing."""
+    said = call_osub(*arguments)
+    assert said.code == code, said.err
+    one_line_error(said.err, complaint)
 
 
 def test_every_bad_input_is_one_line_and_leaves_nothing(shared_cluster: LocalCluster, tmp_path: Path) -> None:
     good, out = swf(tmp_path / "good.swf", (1, 0, 1, 1, 1)), tmp_path / "run"
     big = swf(tmp_path / "big.swf", (1, 0, 1, 3, 1), (2, 0, 1, 3, 1))
-    one_line_error(osub(*words(big, shared_cluster, out)), 1, "--oversize")
-    one_line_error(osub(*words(tmp_path / "no.swf", shared_cluster, out)), 1, "no.swf")
-    one_line_error(osub(*words(good, shared_cluster, out, "--speedup", "0")), 2, "--speedup")
-    one_line_error(osub(*words(good, shared_cluster, out, "--bogus")), 2, "--bogus")
-    one_line_error(osub(*words(good, shared_cluster, out, "--partition", "gpu")), 2, "it has main")
-    one_line_error(osub(*words(good, shared_cluster, out, "--sbatch-option", "bogus")), 1, "option '--bogus'")
-    one_line_error(osub(*words(good, shared_cluster, out, "--reservation", "x")), 1, "reservation is invalid")
-    one_line_error(osub(*words(good, LocalCluster(tmp_path), out)), 1, "slurm.conf")
-    one_line_error(osub(*words(good, shared_cluster, out, "--resume")), 2, "no RUN")
+    refused(1, "--oversize", *replay_of(big, shared_cluster, out))
+    refused(1, "no.swf", *replay_of(tmp_path / "no.swf", shared_cluster, out))
+    refused(2, "--speedup", *replay_of(good, shared_cluster, out, "--speedup", "0"))
+    refused(2, "--bogus", *replay_of(good, shared_cluster, out, "--bogus"))
+    refused(2, "it has main", *replay_of(good, shared_cluster, out, "--partition", "gpu"))
+    refused(1, "option '--bogus'", *replay_of(good, shared_cluster, out, "--sbatch-option", "bogus"))
+    refused(1, "reservation is invalid", *replay_of(good, shared_cluster, out, "--reservation", "x"))
+    refused(1, "slurm.conf", *replay_of(good, LocalCluster(tmp_path), out))
+    refused(2, "no RUN", *replay_of(good, shared_cluster, out, "--resume"))
     assert not out.exists()
     out.mkdir()
     (out / "mine").touch()
-    one_line_error(osub(*words(good, shared_cluster, out)), 1, str(out))
+    refused(1, str(out), *replay_of(good, shared_cluster, out))
     assert [path.name for path in out.iterdir()] == ["mine"]
 
 
@@ -306,7 +313,7 @@ def test_an_unwritable_folder_and_a_full_disk_are_one_line(
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     good = swf(tmp_path / "good.swf", (1, 0, 1, 1, 1))
-    one_line_error(osub(*words(good, shared_cluster, Path("/proc/run"))), 1, "/proc/run")
+    refused(1, "/proc/run", *replay_of(good, shared_cluster, Path("/proc/run")))
     if os.geteuid() != 0:
         pytest.skip("a full disk is made with a tmpfs, which needs root")
     disk = tmp_path / "disk"
@@ -314,7 +321,9 @@ def test_an_unwritable_folder_and_a_full_disk_are_one_line(
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=True)
     try:
         (disk / "filler").write_bytes(b"x" * (60 << 10))
-        one_line_error(osub(*words(good, shared_cluster, disk / "run")), 1, "disk")
+        done = osub(*words(good, shared_cluster, disk / "run"))
+        assert done.returncode == 1, done.stderr
+        one_line_error(done.stderr, "disk")
         assert [path.name for path in disk.iterdir()] == ["filler"]
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
@@ -326,7 +335,7 @@ def test_an_unreachable_slurm_is_one_line(tmp_path: Path) -> None:
         "ClusterName=x\nSlurmctldHost=localhost(127.0.0.1)\nSlurmctldPort=1\nMessageTimeout=1\n"
         "NodeName=localhost\nPartitionName=p Nodes=localhost\nAuthInfo=socket=/nonexistent/munge\n"
     )
-    one_line_error(osub(*words(good, LocalCluster(tmp_path), tmp_path / "run")), 1, "Slurm")
+    refused(1, "Slurm", *replay_of(good, LocalCluster(tmp_path), tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
 

@@ -20,6 +20,7 @@ from deploy.local import LocalCluster, Shape
 from deploy.local.cgroups import cluster_cgroups
 from deploy.local.layout import names_of
 from foundation.errors import ClusterError, InputError, OutputError
+from tests.fixtures.exchange import osub
 from tests.fixtures.marked import marked_processes
 from tests.fixtures.tier import choose
 from tests.integration.conftest import empty_folder
@@ -64,17 +65,11 @@ def test_a_run_in_the_clusters_folder_outlives_it_and_a_failed_up(place: Path) -
 
 
 def test_a_key_that_slurm_does_not_know_is_named_and_nothing_of_the_try_stays(place: Path) -> None:
-    done = subprocess.run(
-        [*OSUB, "up", "--state", str(place / "c"), *WORDS, "--set", "Foo=bar"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "unrecognized key: Foo" in done.stderr
-    assert done.stderr.count("\n") == 1
-    again = subprocess.run([*OSUB, "down", "--state", str(place / "c")], capture_output=True, check=False)
-    assert again.returncode == 0
+    said = osub("cluster", "up", "--state", place / "c", *WORDS, "--set", "Foo=bar")
+    assert (said.code, said.out) == (1, "")
+    assert "unrecognized key: Foo" in said.err
+    assert said.err.count("\n") == 1
+    assert osub("cluster", "down", "--state", place / "c").code == 0
     assert left_of(place / "c") == []
 
 
@@ -96,10 +91,10 @@ def test_down_removes_what_a_failed_up_left_and_says_so(place: Path) -> None:
     cluster = LocalCluster(place / "c")
     with pytest.raises(ClusterError, match="ended at once"):
         cluster.up(BAD)
-    command = [*OSUB, "down", "--state", str(place / "c")]
-    first, again = (subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(2))
-    assert "what an earlier one left there" in first.stdout
-    assert again.stdout == f"no cluster in {place / 'c'}\n"
+    first, again = (osub("cluster", "down", "--state", place / "c") for _ in range(2))
+    assert (first.code, again.code) == (0, 0)
+    assert "what an earlier one left there" in first.out
+    assert again.out == f"no cluster in {place / 'c'}\n"
     assert left_of(place / "c") == []
 
 

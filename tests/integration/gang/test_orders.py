@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 
@@ -15,6 +13,7 @@ import pytest
 from deploy.local.daemons import find_process
 from deploy.local.gang import status_folder
 from foundation.slurm import JobState
+from tests.fixtures.exchange import osub as called_osub
 from tests.integration.gang.frozen import processes_of
 from tests.integration.gang.stage import SPIN, TURN_S, Stage
 from tests.integration.waiting import wait_until
@@ -23,14 +22,10 @@ pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 
 
 def osub(stage: Stage, *words: str, code: int = 0) -> str:
-    """Run ``osub gang`` on the cluster and return what it says."""
-    command = [sys.executable, "-P", "-m", "osub.cli.main", "gang", *words]
-    state = str(status_folder(stage.layout))
-    done = subprocess.run(
-        [*command, "--gangd", state], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == code, done.stderr
-    return done.stdout if code == 0 else done.stderr
+    """Call ``osub gang`` on the cluster and return what it says."""
+    said = called_osub("gang", *words, "--gangd", status_folder(stage.layout))
+    assert said.code == code, said.err
+    return said.out if code == 0 else said.err
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from tests.fixtures.tier import choose
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def compiled() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OSUB_JIT", choose("0", "1", "1"))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def compiled() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OSUB_JIT", "1")
