@@ -61,17 +61,28 @@ def odd(tmp_path: Path) -> SwfColumns:
     return load(tmp_path, ODD)
 
 
-@pytest.fixture(scope="module")
-def busy_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def busy(folder: Path, jobs: int) -> Path:
+    """Write a log of a machine that is full all the time; every eighth job is interactive."""
     rng = np.random.default_rng(5)
     lines = []
-    for number in range(1, 401):
+    for number in range(1, jobs + 1):
         queue = 0 if number % 8 == 0 else 1
         procs = int(rng.integers(1, 9)) if queue == 0 else int(rng.integers(1, 500))
         lines.append(line(number, number * 40, int(rng.integers(1, 4000)), procs, queue))
-    path = tmp_path_factory.mktemp("busy") / "busy.swf"
+    path = folder / "busy.swf"
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+@pytest.fixture(scope="module")
+def busy_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return busy(tmp_path_factory.mktemp("busy"), 400)
+
+
+@pytest.fixture(scope="module")
+def short_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """So many jobs as are simulated in all cases of a chapter sooner than a kind of run is compiled."""
+    return busy(tmp_path_factory.mktemp("short"), 120)
 
 
 class TestCleaning:
@@ -221,15 +232,15 @@ class TestCommand:
     def call(*words: str) -> Outcome:
         return CliRunner().invoke(app, list(words), catch_exceptions=True)
 
-    def test_chapter_5_prints_its_tables_and_writes_a_page(self, busy_trace: Path, tmp_path: Path) -> None:
+    def test_chapter_5_prints_its_tables_and_writes_a_page(self, short_trace: Path, tmp_path: Path) -> None:
         page = tmp_path / "page.html"
-        outcome = self.call("thesis-5", str(busy_trace), "--any-trace", "--html", str(page))
+        outcome = self.call("thesis-5", str(short_trace), "--any-trace", "--html", str(page))
         assert outcome.exit_code == 0, outcome.output
         for name in ("Table 5.3(a)", "Table 5.4", "Table 5.5", "Figures 5.4(a)"):
             assert name in outcome.output
         text = page.read_text()
         assert all(f"Figure 5.{number}(a)" in text for number in (4, 5, 6, 7))
-        assert "400 jobs, 50 interactive" in text
+        assert "120 jobs, 15 interactive" in text
         assert "mean nothing here" in text
 
     @pytest.mark.parametrize("chapter", ["thesis-5", "thesis-6"])
@@ -238,18 +249,18 @@ class TestCommand:
         assert isinstance(outcome.exception, InputError)
         assert "is not the thesis's trace: 400 jobs that run, not 51,871" in str(outcome.exception)
 
-    def test_the_kit_trace_adds_its_tables(self, busy_trace: Path) -> None:
-        outcome = self.call("thesis-5", str(busy_trace), "--any-trace", "--kit", str(busy_trace), "--json")
+    def test_the_kit_trace_adds_its_tables(self, short_trace: Path) -> None:
+        outcome = self.call("thesis-5", str(short_trace), "--any-trace", "--kit", str(short_trace), "--json")
         assert outcome.exit_code == 0, outcome.output
         found = json.loads(outcome.stdout)
         assert [table["name"] for table in found["tables"]][-3:-1] == ["Table 5.3(b)", "Table 5.6"]
         assert len(found["outcomes"]) == len(thesis5.cases()) + len(kit.cases())
-        assert found["outcomes"][-1]["interactive_jobs"] == 50
+        assert found["outcomes"][-1]["interactive_jobs"] == 15
 
-    def test_chapter_6_without_a_survey(self, busy_trace: Path, tmp_path: Path) -> None:
+    def test_chapter_6_without_a_survey(self, short_trace: Path, tmp_path: Path) -> None:
         page = tmp_path / "page.html"
         outcome = self.call(
-            "thesis-6", str(busy_trace), "--any-trace", "--survey", "none", "--html", str(page)
+            "thesis-6", str(short_trace), "--any-trace", "--survey", "none", "--html", str(page)
         )
         assert outcome.exit_code == 0, outcome.output
         assert "Table 6.2" in outcome.output
