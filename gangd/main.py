@@ -23,6 +23,7 @@ from gangd.controller.site.controller_config import Config, load_config
 from gangd.controller.site.examine_slurm import examine
 from gangd.controller.site.sayings import policy_of
 from gangd.curve_keys import SHARED_AGENT, load_controller_keys, make_keys
+from gangd.monitor.address import add_metrics_options
 from gangd.monitor.hand_out import handed_out
 from gangd.monitor.metrics_table import CONTROLLER
 from gangd.process_setup import allow_open_files, calm_collector
@@ -61,14 +62,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--publish", metavar="ENDPOINT", help="where plans are published")
     run.add_argument("--reports", metavar="ENDPOINT", help="where reports are taken")
     run.add_argument("--quantum-ms", type=float, metavar="MS", help="length of a slice, 20 to 5000")
-    run.add_argument(
-        "--metrics",
-        metavar="ADDR",
-        help="hand out metrics and health at PORT of the loopback, or ADDRESS:PORT",
-    )
-    run.add_argument(
-        "--metrics-token", type=Path, metavar="FILE", help="file with the token that asks for metrics"
-    )
+    add_metrics_options(run)
     run.add_argument("--dry-run", action="store_true", help="decide and log, but hold nothing")
     run.add_argument("--verbose", action="store_true", help="log more")
     check = commands.add_parser(

@@ -13,9 +13,8 @@ from deploy.compose.engine import EngineName
 from deploy.local.belongings import FileName
 from deploy.local.home import Home
 from deploy.local.layout import names_of
-from deploy.local.state import read_kept
+from deploy.local.state import decode_kept, read_kept
 from deploy.shape import Shape
-from foundation.errors import InputError, OsubError
 
 FILE: FileName = "compose.json"
 
@@ -71,11 +70,4 @@ def write_compose_state(home: Home, state: ComposeState) -> None:
 
 def decode_state(content: bytes, home: Path) -> ComposeState:
     """Return a state that speaks of this home; raises InputError."""
-    path = home / FILE
-    try:
-        state = msgspec.json.decode(content, type=ComposeState)
-    except (msgspec.MsgspecError, OsubError) as error:
-        raise InputError(f"{path} is not a cluster's state ({error}); was it edited?") from error
-    if state.home != str(home):
-        raise InputError(f"{path} is of a cluster that was made in {state.home}: move it back there")
-    return state
+    return decode_kept(content, home / FILE, ComposeState, lambda state: state.home)

@@ -89,17 +89,23 @@ def write_state(home: Home, state: ClusterState) -> None:
     home.write(FILE, msgspec.json.format(msgspec.json.encode(state), indent=1))
 
 
+def decode_kept(content: bytes, path: Path, kind: type[Kept], made_in: Callable[[Kept], str]) -> Kept:
+    """Return a state that was made where its file lies; raises InputError."""
+    try:
+        state = msgspec.json.decode(content, type=kind)
+    except (msgspec.MsgspecError, OsubError) as error:
+        raise InputError(f"{path} is not a cluster's state ({error}); was it edited?") from error
+    if made_in(state) != str(path.parent):
+        raise InputError(f"{path} is of a cluster that was made in {made_in(state)}: move it back there")
+    return state
+
+
 def _decoded(content: bytes, home: Path) -> ClusterState:
     """Return a state that speaks of this home, with the names that follow from it."""
     path = home / FILE
-    try:
-        state = msgspec.json.decode(content, type=ClusterState)
-    except (msgspec.MsgspecError, OsubError) as error:
-        raise InputError(f"{path} is not a cluster's state ({error}); was it edited?") from error
+    state = decode_kept(content, path, ClusterState, lambda state: state.layout.state)
     names, layout = names_of(home), state.layout
     nodes = [names.node(index) for index in range(len(layout.nodes))]
-    if layout.state != str(home):
-        raise InputError(f"{path} is of a cluster that was made in {layout.state}: move it back there")
     if layout.cluster_name != names.cluster or [node.name for node in layout.nodes] != nodes:
         raise InputError(f"{path} has names that are not this folder's; was it edited?")
     return state

@@ -9,6 +9,7 @@ from pathlib import Path
 from gangd.freezer.freezer_choice import KINDS
 from gangd.guardian.place import STATE_DIR
 from gangd.hold.yielder_choice import WAYS
+from gangd.monitor.address import add_metrics_options
 
 PUBLISH_PORT = 7321
 KEYS_DIR = Path("/etc/gangd/keys")
@@ -48,14 +49,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--cpu-root", type=Path, metavar="DIR", help="mount of the cpu hierarchy, to yield by")
     run.add_argument("--slurm-conf", type=Path, metavar="FILE", help="slurm.conf to ask for ProctrackType")
     run.add_argument("--extern", choices=("hold", "run"), help="step_extern (hold)")
-    run.add_argument(
-        "--metrics",
-        metavar="ADDR",
-        help="hand out metrics and health at PORT of the loopback, or ADDRESS:PORT",
-    )
-    run.add_argument(
-        "--metrics-token", type=Path, metavar="FILE", help="file with the token that asks for metrics"
-    )
+    add_metrics_options(run)
     run.add_argument("--no-realtime", action="store_true", help="ask for no priority and no locked memory")
     run.add_argument("--no-native", action="store_true", help="switch by Python alone")
     run.add_argument("--dry-run", action="store_true", help="find, decide and report, but freeze nothing")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ipaddress
 import re
 import socket
@@ -84,3 +85,15 @@ def read_token(path: Path) -> str:
             f"head -c 32 /dev/urandom | base64 >{path}"
         )
     return token
+
+
+def add_metrics_options(parser: argparse.ArgumentParser) -> None:
+    """Give a daemon's command the options that say where, and for whom."""
+    parser.add_argument(
+        "--metrics",
+        metavar="ADDR",
+        help="hand out metrics and health at PORT of the loopback, or ADDRESS:PORT",
+    )
+    parser.add_argument(
+        "--metrics-token", type=Path, metavar="FILE", help="file with the token that asks for metrics"
+    )
