@@ -24,11 +24,6 @@ def seconds_to_us(seconds: float) -> int:
     return round(seconds * US_PER_S)
 
 
-def us_to_seconds(us: int) -> float:
-    """Return ``us`` microseconds in seconds."""
-    return us / US_PER_S
-
-
 def kib_to_mib(kib: float) -> int:
     """Return ``kib`` KiB in whole MiB, rounded up: a memory request is never made smaller."""
     return -(-int(kib) // KIB_PER_MIB)

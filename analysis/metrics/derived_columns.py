@@ -39,10 +39,6 @@ class MetricOptions(msgspec.Struct, frozen=True, kw_only=True):
     most_spread: float = MOST_SPREAD
 
 
-MEASURES = ("wait_s", "run_s", "slowdown", "slowdown_osub", "degradation", "bounded_slowdown")
-"""Names of the derived columns that describe a single job."""
-
-
 def with_derived(
     jobs: pl.DataFrame,
     options: MetricOptions = MetricOptions(),  # noqa: B008

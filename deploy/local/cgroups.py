@@ -10,25 +10,6 @@ from pathlib import Path
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 
 
-def node_cgroups(node_names: Iterable[str], root: Path = CGROUP_ROOT) -> list[Path]:
-    """Return the top cgroups of each node in each hierarchy.
-
-    With v1 ``<controller>/slurm_<node>``, and what an agent of the gang scheduler that was killed left there,
-    ``<controller>/gangd_<node>_job_<J>``.
-    """
-    names = list(node_names)
-    found = [hierarchy / f"slurm_{name}" for hierarchy in _children(root) for name in names]
-    found += [
-        path
-        for hierarchy in _children(root)
-        for name in names
-        for path in hierarchy.glob(f"gangd_{name}_job_*")
-    ]
-    for name in names:
-        found += [root / "system.slice" / f"{name}_slurmstepd.scope", root / f"{name}_slurmstepd.scope"]
-    return [path for path in found if path.is_dir()]
-
-
 def cluster_cgroups(letters: str, root: Path = CGROUP_ROOT) -> list[Path]:
     """Return the top cgroups of every node of the cluster with these letters."""
     node = f"{letters}-n*"
@@ -67,10 +48,3 @@ def remove_all(tops: Iterable[Path], within_s: float) -> list[Path]:
         if left:
             time.sleep(0.02)
     return left
-
-
-def _children(root: Path) -> list[Path]:
-    try:
-        return [path for path in root.iterdir() if path.is_dir() and not path.is_symlink()]
-    except OSError:
-        return []

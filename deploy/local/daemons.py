@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,7 +21,7 @@ import psutil
 
 from deploy.local.gang import agents_joined
 from deploy.local.layout import Layout
-from deploy.local.processes import end, pin, read_facts
+from deploy.local.processes import read_facts
 from foundation.errors import ClusterError
 from foundation.slurm import CommandSlurm
 from foundation.slurm.reading.record_faults import SlurmUnreachableError
@@ -70,12 +70,6 @@ def find_process(daemon: Daemon) -> psutil.Process | None:
         return psutil.Process(daemon.pid)
     except psutil.NoSuchProcess:
         return None
-
-
-def end_daemons(daemons: Iterable[Daemon], within_s: float) -> None:
-    """End daemons: SIGTERM, and SIGKILL for what is left after ``within_s`` seconds."""
-    pinned = [found for daemon in daemons if (found := pin(daemon.pid, daemon.start_ticks)) is not None]
-    end(pinned, within_s, politely=True)
 
 
 def wait_for_socket(layout: Layout, munged: Daemon) -> None:

@@ -26,7 +26,6 @@ from gangd.threads import Death
 
 SLURM_PATIENCE_S = 30.0
 """Slurm is well if it has answered within that; it is asked every five seconds at least."""
-SECOND_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)

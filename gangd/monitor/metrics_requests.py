@@ -55,7 +55,6 @@ def text(status: str, body: str, *more: tuple[str, str]) -> Response:
 
 BAD = text("400 Bad Request", "not a request of HTTP")
 TOO_LONG = text("431 Request Header Fields Too Large", f"more than {MOST_BYTES} bytes of headers")
-BUSY = text("503 Service Unavailable", "too many connections")
 
 
 def parse(head: bytes) -> Request | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
@@ -199,14 +198,6 @@ def draw_of(item: Item) -> str:
 def traces_of(plan: Plan, first: SwfTrace, day: Callable[[int], SwfTrace]) -> dict[tuple[str, int], SwfTrace]:
     """Return the traces that a plan replays, for N12C12."""
     return {(FIRST, 1): first} | {(DAY, seed): day(seed) for seed in plan.draws}
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The application of a job, and its line in the table of applications."""
-
-    app: str
-    line: str
 
 
 def pair_trace(plan: Plan) -> SwfTrace:

@@ -6,7 +6,7 @@ paired. Magnitudes are of another trace, so of most claims the direction is judg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from statistics import mean, median
 
 from analysis.claims import Claim, Judgement, Row, direction, fact, magnitude, no_difference, not_comparable
@@ -37,7 +37,6 @@ _CLOSE = 0.05
 """R26: the thesis's own percentiles differ by up to 4.5%."""
 _RARE = 0.001
 """R20."""
-Value = Callable[[Outcome], float]
 
 
 def real_rows(results: Results) -> list[Row]:

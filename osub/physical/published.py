@@ -1,9 +1,9 @@
-"""What the thesis prints of its physical study: Tables 7.4 to 7.9, and what follows from them."""
+"""What the thesis prints of its physical study: Tables 7.4 to 7.9, and what follows from them.
+
+Layouts have our names; its BS (Broadcast Synchronization) stands where gangd does.
+"""
 
 from __future__ import annotations
-
-LAYOUTS = ("MQ 1+11", "MQ 2+10", "MQ 3+9", "MQ 4+8", "SQ M=1", "SQ M=2 naive", "SQ M=2 gangd")
-"""The thesis's layouts by our names; its BS (Broadcast Synchronization) stands where gangd does."""
 
 PAIR_SINGLE = (18.18, 17.86, 17.54, 17.24, 17.54)
 PAIR_SHARED = {

@@ -13,13 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from analysis.metrics import stretches
 from foundation.records import Run, parse_cores
 
-Floats = npt.NDArray[np.float64]
 Slot = tuple[str, int]
 _SAME_PASS_S = 0.5
 """Starts that are nearer may be of one pass: what a start takes varies."""

@@ -21,7 +21,7 @@ from typing import Self
 import psutil
 
 from deploy.local import Hold, LocalCluster, Shape
-from deploy.local.daemons import Daemon, end_daemons, find_process, start_daemon
+from deploy.local.daemons import Daemon, find_process, start_daemon
 from deploy.local.gang import gang_daemons, keys_folder, prepare_gang, status_folder
 from deploy.local.host import CgroupVersion, look_at_host
 from foundation.errors import OsubError
@@ -31,6 +31,7 @@ from gangd.curve_keys import make_keys
 from gangd.guardian.place import state_path
 from gangd.guardian.statefile import StateFile, Word
 from tests.chaos.broken import Broken, wait_for
+from tests.chaos.ending import end_daemons
 from tests.chaos.forger import Recorder
 from tests.chaos.proxy import Proxy, ProxyThread
 from tests.chaos.watcher import Watcher

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from deploy.local import LocalCluster, Queues, Shape
-from deploy.local.cgroups import node_cgroups
 from deploy.local.daemons import find_process
 from foundation.errors import ClusterError
 from foundation.slurm import CommandSlurm, JobSnapshot, JobState, SubmitRequest
+from tests.fixtures.leftovers import node_cgroups
 from tests.fixtures.marked import marked_processes
 from tests.integration.waiting import wait_until
 

@@ -18,7 +18,6 @@ from workloads.trace.trace_summary import THESIS_TABLE_7_2, summarize_kinds
 from workloads.trace.transforms.busy_window import THESIS_WINDOW, cut_window, find_window
 
 GAIA = "UniLu-Gaia-2014-1.swf.gz"
-SMALL_LOGS = (GAIA, "KTH-SP2-1996-2.1-cln.swf.gz", "lublin_256.swf.gz")
 LOGS = [
     *(
         path

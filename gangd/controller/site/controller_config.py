@@ -19,7 +19,6 @@ from gangd.monitor.address import Address, read_address
 from gangd.wire import Bounds
 
 MS = 1_000_000
-SECOND = 1_000_000_000
 LONGEST_QUANTUM_MS = 5_000
 SMALL_CLUSTER, LEASE_A_NODE_NS = 1_600, 1_250_000
 """Nodes of which each may say every second what it sees, and what a lease is longer by for each beyond: so

@@ -42,17 +42,6 @@ def remove_from_stack(stack: Grid, mask: Grid, node: int, part: int) -> None:
 
 
 @kernel
-def is_shared(stack: Grid, mask: Grid, node: int, part: int) -> bool:
-    """Return whether some core of ``part`` has more than one job in ``stack``."""
-    if stack.shape[1] < 2:
-        return False
-    shared = 0
-    for word in range(stack.shape[2]):
-        shared |= stack[node, 1, word] & mask[part, word]
-    return shared != 0
-
-
-@kernel
 def part_multiplicity(stack: Grid, mask: Grid, node: int, part: int, least: int) -> int:
     """Return the most jobs on a core of ``part``, or ``least`` if that is more."""
     multiplicity = least

@@ -12,11 +12,12 @@ from contextlib import suppress
 import psutil
 import zmq
 
-from deploy.local.daemons import Daemon, end_daemons, start_daemon
+from deploy.local.daemons import Daemon, start_daemon
 from deploy.local.layout import free_ports
 from gangd.curve_keys import KeyPair, load_agent_keys, make_keys
 from gangd.wire import FoundState, Hello, JobSample, Ping, Report, encode
 from tests.chaos.broken import Broken, wait_for
+from tests.chaos.ending import end_daemons
 from tests.chaos.fault import Fault
 from tests.chaos.faults.messages import INCARNATION, MessageFault
 from tests.chaos.forger import client, send_all

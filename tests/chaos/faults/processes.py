@@ -9,8 +9,8 @@ import sys
 import time
 from collections.abc import Iterable
 
-from deploy.local.daemons import end_daemons
 from tests.chaos.broken import wait_for
+from tests.chaos.ending import end_daemons
 from tests.chaos.fault import Fault
 from tests.chaos.stage import ALLOWANCE_S, CONTROLLER, HEALTH_CHECK_S, Stage
 from tests.chaos.troupe import Troupe

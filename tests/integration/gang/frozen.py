@@ -9,7 +9,8 @@ from pathlib import Path
 
 import psutil
 
-from deploy.local.cgroups import CGROUP_ROOT, node_cgroups
+from deploy.local.cgroups import CGROUP_ROOT
+from tests.fixtures.leftovers import node_cgroups
 
 V1 = CGROUP_ROOT / "freezer"
 V2 = (CGROUP_ROOT / "unified", CGROUP_ROOT)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.cgroups import node_cgroups
+from tests.fixtures.leftovers import node_cgroups
 from tests.integration.gang.frozen import cpu_s, is_frozen, processes_of
 from tests.integration.gang.stage import GENTLY, SPIN, Stage
 from tests.integration.waiting import wait_until

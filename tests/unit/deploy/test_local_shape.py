@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.cgroups import node_cgroups, remove_all
+from deploy.local.cgroups import cluster_cgroups, remove_all
 from deploy.local.host import CgroupVersion, Host, _host_name, _user_name, usable_cgroup
 from deploy.local.layout import free_ports, make_layout
 from deploy.local.slurm_setup import cgroup_conf, slurm_conf
@@ -196,10 +196,10 @@ def test_what_a_killed_agent_left_in_a_cpu_hierarchy_is_removed_with_the_nodes(t
         "cpu/gangd_c-n1_job_7",
         "cpu/gangd_other_job_8",
         "freezer/slurm_c-n1/uid_0",
-        "cpu/slurm_c-n2",
+        "cpu/slurm_cc-n1",
     ):
         (tmp_path / path).mkdir(parents=True)
-    found = node_cgroups(["c-n1"], tmp_path)
+    found = cluster_cgroups("c", tmp_path)
     assert sorted(str(path.relative_to(tmp_path)) for path in found) == [
         "cpu/gangd_c-n1_job_7",
         "freezer/slurm_c-n1",
