@@ -34,7 +34,7 @@ from gangd.core.terms.states import GANG_TABLE, GangInput, transition
 from gangd.core.terms.states_document import render
 from tests.fixtures.core_bench import MS, Bench, only, shared
 
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[4]
 
 
 def test_jobs_that_share_no_core_are_never_touched() -> None:
