@@ -1,8 +1,9 @@
-"""Pages made of the sources when the site is built: commands, Python interface, decisions (mkdocs hook)."""
+"""Pages made of the sources when the site is built: commands, Python interface, decisions (mkdocs hooks)."""
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ ABOUT_COMMANDS = """# Commands
 
 Each command's own help, as `--help` prints it. Exit codes: 2 for usage, 1 for any other error.
 """
+CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
 ABOUT_PYTHON = "# Python\n\nThe names in `osub.__all__`. [From Python](../python.md) shows them at work.\n"
 
 
@@ -85,3 +87,8 @@ def on_files(files: Any, config: Any) -> Any:
     for where, text in made.items():
         files.append(File.generated(config, where, content=text))
     return files
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Return a page whose tables show ``|`` where Markdown has to escape it in code (called by mkdocs)."""
+    return CELL.sub(lambda cell: cell[0].replace(r"\|", "|"), html)

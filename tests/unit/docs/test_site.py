@@ -57,6 +57,16 @@ def test_the_reference_is_made_of_the_sources(site: Path) -> None:
     assert "osub.simulate" in (site / "reference/python.html").read_text(encoding="utf-8")
 
 
+def test_tables_show_a_bar_in_code_as_it_is(site: Path) -> None:
+    assert "AF_(INET|INET6)" in (site / "production.html").read_text(encoding="utf-8")
+    shown = [
+        page.name
+        for page in site.rglob("*.html")
+        if r"\|" in re.sub("<pre>.*?</pre>", "", page.read_text(), flags=re.DOTALL)
+    ]
+    assert not shown
+
+
 @needs_chromium
 def test_pages_that_are_opened_as_files_can_be_searched(site: Path, tmp_path: Path) -> None:
     with Browser(tmp_path) as browser, browser.tab() as tab:
