@@ -44,10 +44,10 @@ def main_thread_s(browser: Browser) -> float:
     return max(used)
 
 
-def test_a_page_of_many_jobs_in_a_fresh_browser(page: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_page_of_many_jobs_in_a_fresh_browser(page: Path) -> None:
     walls, mains = [], []
     for _ in range(TIMES):
-        with Browser(tmp_path_factory.mktemp("chromium")) as browser, browser.tab() as tab:
+        with Browser() as browser, browser.tab() as tab:
             tab.look(1280, 900)
             begin_s = time.monotonic()
             tab.open(page, everything=False)

@@ -56,8 +56,8 @@ CONTRASTS = """
 
 
 @pytest.fixture(name="tab", scope="module")
-def _tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
-    with Browser(tmp_path_factory.mktemp("chromium")) as browser, browser.tab() as tab:
+def _tab() -> Iterator[Tab]:
+    with Browser() as browser, browser.tab() as tab:
         yield tab
 
 

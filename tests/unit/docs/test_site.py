@@ -68,8 +68,8 @@ def test_tables_show_a_bar_in_code_as_it_is(site: Path) -> None:
 
 
 @needs_chromium
-def test_pages_that_are_opened_as_files_can_be_searched(site: Path, tmp_path: Path) -> None:
-    with Browser(tmp_path) as browser, browser.tab() as tab:
+def test_pages_that_are_opened_as_files_can_be_searched(site: Path) -> None:
+    with Browser() as browser, browser.tab() as tab:
         tab.call("Page.navigate", url=(site / "index.html").as_uri())
         tab.wait_for("document.readyState === 'complete'", "the page")
         tab.run("document.querySelector('[data-md-component=search-query]').focus()")
