@@ -10,7 +10,6 @@ import os
 import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from statistics import median
 
 from deploy.local.watch import HostWatch
 from foundation.errors import ClusterError, OsubError
@@ -20,13 +19,14 @@ from osub.live.gang import collector_of
 from osub.physical.beds import Bed, Beds, Say
 from osub.physical.folder import INPUTS, StudyFolder
 from osub.physical.layouts import DEDICATED, Layout
+from osub.physical.pair import GRID_CLASS, Work, pair_table, pair_trace
 from osub.physical.places import places_trace
-from osub.physical.plan import DAY, FIRST, PAIR, PAIR_JOBS, PLACES, Item, Plan, fitted_trace
+from osub.physical.plan import DAY, FIRST, PAIR, PLACES, Item, Plan, fitted_trace
 from submitter.plan import ReplayOptions
 from submitter.replay import Collect, Look, Replay
 from workloads.rrba.drawn_applications import FALLBACK, legal_applications
-from workloads.swf import SwfComment, SwfHeader, SwfJob, SwfTrace, write_swf
-from workloads.trace.scaling import BATCH_QUEUE, INTERACTIVE_QUEUE
+from workloads.swf import SwfTrace, write_swf
+from workloads.trace.scaling import INTERACTIVE_QUEUE
 
 Follow = Callable[[Replay, str, Collect | None, float, Look], bool]
 """Carries one replay out under a title, for so many seconds at most; False if the user ended it."""
@@ -36,14 +36,8 @@ _MOST = 5.0
 """A replay that takes so many times as long as it should is given up, and its jobs are cancelled."""
 _LEAST_MOST_S = 300.0
 
-GRID_CLASS = "S"
-"""Short steps: a job of a second has some hundreds, and coupled ranks wait for each other often."""
-COUPLED_APP = "lu"
 KNOWN_APPS = {2909: "sp", 2980: "lu", 3000: "lu", 3026: "lu", 3028: "sp", 3030: "lu", 3045: "sp"}
 """Table 7.7."""
-
-Work = Mapping[int, tuple[int, int]]
-"""By job: ranks, and steps that it makes on them."""
 
 
 class InterruptedStudyError(ClusterError):
@@ -168,7 +162,7 @@ class Replays:
         known = self._folder.work().get(draw_of(item), {})
         work = {int(number): steps for number, steps in known.items()}
         if item.workload == PAIR:
-            trace = pair_trace(self._plan)
+            trace = pair_trace(self._plan, item.layout)
             return trace, pair_table(trace, work), layout.label
         original = self._traces[item.workload, item.seed]
         compression = self._plan.compression(item.workload)
@@ -198,25 +192,6 @@ def draw_of(item: Item) -> str:
 def traces_of(plan: Plan, first: SwfTrace, day: Callable[[int], SwfTrace]) -> dict[tuple[str, int], SwfTrace]:
     """Return the traces that a plan replays, for N12C12."""
     return {(FIRST, 1): first} | {(DAY, seed): day(seed) for seed in plan.draws}
-
-
-def pair_trace(plan: Plan) -> SwfTrace:
-    """Return two LU jobs on all cores that come at once (Table 7.4)."""
-    wide = 1 << ((plan.nodes * plan.cores).bit_length() - 1)
-    jobs = tuple(
-        SwfJob(
-            job_number=number,
-            submit_s=0.1 * (number - 1),
-            run_s=plan.pair_s,
-            allocated_procs=wide,
-            requested_procs=wide,
-            requested_s=300.0,
-            status=1,
-            queue=BATCH_QUEUE,
-        )
-        for number in range(1, PAIR_JOBS + 1)
-    )
-    return SwfTrace(SwfHeader((SwfComment(b"; Version: 2.2\n"),)), jobs, "pair")
 
 
 def applications(trace: SwfTrace, seed: int) -> dict[int, str]:
@@ -249,14 +224,6 @@ def apps_table(trace: SwfTrace, drawn: Mapping[int, str], work: Work) -> str:
         length = f"--steps {steps}" if steps and ranks == job.procs else f"--target-s {job.run_s}"
         rows.append(f"{job.job_number},rrba,--app {name}{grid} {length}")
     return "\n".join(rows) + "\n"
-
-
-def pair_table(trace: SwfTrace, work: Work) -> str:
-    """Return the table for the pair: both make the same steps, the median of what is known."""
-    made = [steps for _, steps in work.values()]
-    length = f"--steps {int(median(made))}" if made else f"--target-s {trace.jobs[0].run_s}"
-    rows = [f"{job.job_number},rrba,--app {COUPLED_APP} --class {GRID_CLASS} {length}" for job in trace.jobs]
-    return "\n".join(["trace_job,app,args", *rows]) + "\n"
 
 
 def sleepers(trace: SwfTrace) -> str:

@@ -12,7 +12,7 @@ from analysis.charts import GRID, INK, MUTED, arrange, run_style
 from osub.physical import published
 from osub.physical.cells import Value, largest_slowdown, longest_wait
 from osub.physical.full_size import SHARED
-from osub.physical.layouts import DEDICATED, GANGD
+from osub.physical.layouts import GANGD
 from osub.physical.outcome import SHARES, Outcome
 from osub.physical.plan import DAY, FIRST
 from osub.physical.results import Results
@@ -22,13 +22,14 @@ from workloads.trace.scaling import INTERACTIVE_QUEUE, JOB_OF_FIGURE_7_8
 
 _HOUR_S = 3600.0
 _HEIGHT = 400
+PAIR_TITLE = "Table 7.4: speed of two coupled jobs together, of that of one alone"
 
 
 def drawings(results: Results, day: SwfTrace) -> list[Drawing]:
     """Return every figure; ``day`` is the whole day at the thesis's size."""
     keys = [key for key in results.layouts if key in results.real]
     here = f"N{results.plan.nodes}C{results.plan.cores}"
-    pair = ("Table 7.4: speed of two coupled jobs, alone and together", pairs(results))
+    pair = (PAIR_TITLE, pairs(results))
     rest = [
         ("Figure 7.1: phases, and cores asked for on N12C12", phases(day)),
         (
@@ -53,7 +54,7 @@ def drawings(results: Results, day: SwfTrace) -> list[Drawing]:
         ("Table 7.6 at the thesis's size, simulated", full_size(results)),
     ]
     # The first one is the page's picture: what gang scheduling is for, where that was measured.
-    return [pair, *rest] if results.pairs.get(DEDICATED.key) else [*rest, pair]
+    return [pair, *rest] if results.pairs else [*rest, pair]
 
 
 def phases(day: SwfTrace) -> go.Figure:
@@ -261,13 +262,15 @@ def full_size(results: Results) -> go.Figure:
 
 
 def pairs(results: Results) -> go.Figure:
-    """Draw the joint speed of the pair over that of one job alone."""
+    """Draw the joint speed of the pair over that of one job alone, divided as the two's own speeds are."""
     figure = go.Figure()
-    alone = {trial: mean(both) for trial, both in results.pairs.get(DEDICATED.key, {}).items()}
-    keys = [key for key in results.layouts if key in results.pairs and key != DEDICATED.key]
+    keys = [key for key in results.layouts if key in results.pairs]
     for number, which in enumerate(("first job", "second job")):
         shares = [
-            [both[number] / alone[trial] for trial, both in results.pairs[key].items() if trial in alone]
+            [
+                trial.joint / trial.alone * trial.each[number] / sum(trial.each)
+                for trial in results.pairs[key].values()
+            ]
             for key in keys
         ]
         figure.add_bar(

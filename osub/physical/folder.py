@@ -16,24 +16,26 @@ from pathlib import Path
 
 import msgspec
 
-from analysis.metrics import host_use
 from foundation.errors import InputError, OutputError
 from foundation.records import JOBS, load_run
 from foundation.records.records_folder import INFO_NAME, is_finished
 from foundation.trust import refuse_for_root
 from foundation.whole_file import write_whole
 from osub.physical.layouts import DEDICATED
+from osub.physical.pair import why_unfit
 from osub.physical.plan import Item, Plan
 
 STUDY, LISTING, INPUTS = "study.json", "runs", "inputs"
 _WORK, _SCRATCH = "work.json", "cluster-folder"
 SIMULATED = "-simulated"
+VERSION = 2
+"""Version 1 held the pair of Table 7.4 against one job of another replay."""
 
 
 class Study(msgspec.Struct, frozen=True, kw_only=True):
     """What ``study.json`` holds: the plan, and the trace that it was made for."""
 
-    version: int = 1
+    version: int = VERSION
     plan: Plan
     trace_name: str
     trace_sha256: str
@@ -93,13 +95,19 @@ class StudyFolder:
         """
         path = self.path / STUDY
         try:
-            return msgspec.json.decode(path.read_bytes(), type=Study)
+            study = msgspec.json.decode(path.read_bytes(), type=Study)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError) as error:
             raise InputError(
                 f"{path} is not a study of this version ({error}); choose another --out"
             ) from error
+        if study.version != VERSION:
+            raise InputError(
+                f"{path} is a study of version {study.version}, and this osub makes version {VERSION}, which "
+                "measures the pair of Table 7.4 otherwise; choose another --out"
+            )
+        return study
 
     def begin(self, study: Study) -> None:
         """Write the plan of a new study."""
@@ -135,7 +143,9 @@ class StudyFolder:
         Each is judged once: a finished RUN does not change.
         """
         done = [item for item in plan.items() if self.is_done(item)]
-        judged = {item: _why_unfit(self.run(item), _stamp(self.run(item) / JOBS.file_name)) for item in done}
+        judged = {
+            item: _why_unfit(self.run(item), item, _stamp(self.run(item) / JOBS.file_name)) for item in done
+        }
         return {item: why for item, why in judged.items() if why is not None}
 
     def remove_unfit(self, plan: Plan) -> int:
@@ -199,6 +209,6 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=1024)
-def _why_unfit(run: Path, stamp: tuple[int, int]) -> str | None:  # noqa: ARG001
+def _why_unfit(run: Path, item: Item, stamp: tuple[int, int]) -> str | None:  # noqa: ARG001
     """Return why a RUN is unfit to judge by, None where it is not; ``stamp`` tells it from a later one."""
-    return host_use(load_run(run)).unfit
+    return why_unfit(load_run(run), item)

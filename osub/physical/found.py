@@ -12,7 +12,7 @@ from foundation.units import counted, several, verb
 from osub.physical import published
 from osub.physical.cells import NAMES, longest_wait, mean_text, share_text
 from osub.physical.claims_full import full_rows
-from osub.physical.claims_pair import pair_rows
+from osub.physical.claims_pair import pair_rows, pair_told
 from osub.physical.claims_real import real_rows
 from osub.physical.full_size import SHARED
 from osub.physical.layouts import DEDICATED, GANGD, NAIVE, Layout
@@ -20,7 +20,7 @@ from osub.physical.outcome import Outcome
 from osub.physical.places import same_places
 from osub.physical.plan import DAY, FIRST, Plan, fitted_trace, told
 from osub.physical.results import Results
-from osub.physical.tables import all_tables, pair_losses
+from osub.physical.tables import all_tables, table_7_4
 from simulator.experiments.claim_study import Findings
 from simulator.experiments.experiment_page import Drawing
 from workloads.swf import SwfTrace
@@ -38,6 +38,8 @@ def is_page(path: Path) -> bool:
 
 def findings(results: Results, first: SwfTrace, day: SwfTrace) -> Findings:
     """Return everything that is shown; ``first`` and ``day`` are the traces for N12C12."""
+    if results.plan.only is not None:
+        return _pair_findings(results)
 
     def draw() -> list[Drawing]:
         from osub.physical.figures import drawings
@@ -53,6 +55,23 @@ def findings(results: Results, first: SwfTrace, day: SwfTrace) -> Findings:
     )
 
 
+def _pair_findings(results: Results) -> Findings:
+    """Return what is shown of a study of the pair alone."""
+
+    def draw() -> list[Drawing]:
+        from osub.physical.figures import PAIR_TITLE, pairs
+
+        return [(PAIR_TITLE, pairs(results))] if results.pairs else []
+
+    return Findings(
+        title=TITLE,
+        facts=[*pair_told(results), _evidence(results), *told(results.plan, minutes)],
+        claims=pair_rows(results),
+        tables=[table_7_4(results)],
+        figures=draw,
+    )
+
+
 def claims(results: Results) -> list[Row]:
     """Return all claims by number; the thesis's own size after the cluster at hand."""
     rows = [*pair_rows(results), *real_rows(results), *full_rows(results.full)]
@@ -64,13 +83,7 @@ def verdict(results: Results) -> list[str]:
     lines: list[str] = []
     for workload in results.workloads():
         lines += _waits(results, workload)
-    naive, gangd = (pair_losses(results, one.key) for one in (NAIVE, GANGD))
-    if naive and gangd:
-        lines.append(
-            "Two coupled jobs on the same cores together lose "
-            f"{mean_text(naive, percent=True)} of one job's speed naive, "
-            f"{mean_text(gangd, percent=True)} under gangd (thesis, 12 ranks: 76% and 4%)."
-        )
+    lines += pair_told(results)
     same = same_places(results.full.places, published.SIMULATED_PLACES)
     at_once = mean(1 - one.waited() for one in results.full.outcomes[SHARED])
     lines.append(

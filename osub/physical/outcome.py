@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import polars as pl
@@ -117,15 +116,6 @@ def outcome_of_run(run: Run, wait_threshold_s: float = REAL_WAIT_S) -> Outcome:
 def outcome_of_frame(jobs: pl.DataFrame) -> Outcome:
     """Return the outcome of simulated jobs at the thesis's own size."""
     return Outcome(jobs=_completed(jobs), wait_threshold_s=THESIS_WAIT_S)
-
-
-def speeds(jobs: pl.DataFrame, work: Mapping[int, tuple[int, int]]) -> list[float]:
-    """Return each job's steps a second, by number; a job whose steps are not known counts as one step."""
-    rows = jobs.filter(pl.col("state") == "COMPLETED").sort("trace_job")
-    return [
-        work.get(number, (0, 1))[1] / (end_s - start_s)
-        for number, start_s, end_s in rows.select("trace_job", "start_s", "end_s").iter_rows()
-    ]
 
 
 def _completed(jobs: pl.DataFrame) -> pl.DataFrame:

@@ -3,19 +3,20 @@
 A *round* has every layout once, so that trials of different layouts lie next to each other in time. In each
 round a layout's cluster replays the pair of Table 7.4 and the thesis's first hours; the whole day is replayed
 in as many rounds as there are draws of it. A budget is met by compressing times more, then by fewer draws and
-rounds, in the order of ``_WISHES``.
+rounds, in the order of ``_WISHES``. A study may be of the pair alone; then only its rounds are fewer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 
 from foundation.errors import UsageError
 from foundation.units import counted
-from osub.physical.layouts import Layout, layouts_of
+from osub.physical.layouts import DEDICATED, GANGD, Layout, layouts_of
 from workloads.swf import SwfTrace
 from workloads.trace.scaling import CORES, INTERACTIVE_QUEUE, NODES, Room, fcfs_makespan_s, keep_shares
 
@@ -25,15 +26,20 @@ LENGTH_S = 58_375.0
 START_S = 1.0
 """What Slurm and a job's launch add to a run, about."""
 SHORTEST_RUN_S = 1.0
-CLUSTER_S = 9.0
-"""To start a cluster and to end it."""
-PAIR_S, PAIR_JOBS = 8.0, 2
+CLUSTER_S = 5.0
+"""To start a cluster and to end it; 1 to 3 s on two calm CPUs."""
+PAIR_S, PAIR_JOBS = 6.0, 2
+"""A job of the pair takes so long alone; together they are several slices of Slurm's long."""
+PAIR_ROOM = 1.25
+"""The two begin when one alone has had its time and a quarter of it more: a host's pace drifts."""
+PAIR_NAIVE_S = 4.0
+"""What the two take longer than one after the other, naive or in Slurm's long slices, on two cores."""
 PAIRS = 2
 """Trials of the pair in a round: they are short, and the interval of two is wider than any finding."""
 PLACES_S, PLACES_CLUSTER_S = 124.0, 25.0
 """The replay of Table 7.8 on declared nodes, and its cluster's start and end."""
-JUDGING_S = 25.0
-"""Simulations, tables and figures in the end."""
+JUDGING_S, JUDGING_PAIR_S = 25.0, 3.0
+"""Simulations, tables and figures in the end; of the pair alone, nothing is simulated."""
 LONG_OVER_SHORT = 1.5
 """The whole day has more jobs than the first hours: its replay gets more time."""
 LEAST_SHORT_S, MOST_SHORT_S = 30.0, 600.0
@@ -76,6 +82,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         Length of the jobs of the pair on cores of their own; 0: there is no pair.
     pairs
         How often a round has the pair.
+    only
+        ``"pair"``: nothing else is replayed, and ``short_s`` and ``long_s`` are 0.
     places
         Whether Table 7.8 is replayed on twelve declared nodes.
     estimate_s
@@ -96,6 +104,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     estimate_s: float
     given_up: tuple[str, ...] = ()
     pairs: int = 1
+    only: Literal["pair"] | None = None
+
+    @property
+    def pair_begins_s(self) -> float:
+        """When the two jobs of the pair are submitted, from the submission of the one alone before them."""
+        return round(PAIR_ROOM * self.pair_s + 1.5 * START_S, 1)
+
+    @property
+    def values(self) -> int:
+        """How many values a claim has at most."""
+        return self.rounds * self.pairs if self.only else self.rounds + len(self.draws)
 
     def compression(self, workload: str) -> float:
         """Return what the times of a workload are divided by."""
@@ -114,17 +133,28 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
                 others[(number - 1) % len(others) :] + others[: (number - 1) % len(others)] if others else []
             )
             for layout in (first, *turned):
-                items = [Item(workload=FIRST, layout=layout, trial=number)]
-                if number <= len(self.draws):
-                    seed = self.draws[number - 1]
-                    items.append(Item(workload=DAY, layout=layout, trial=number, seed=seed))
-                if self.pair_s and not layout.startswith("mq"):
-                    trials = range((number - 1) * self.pairs + 1, number * self.pairs + 1)
-                    items[:0] = [Item(workload=PAIR, layout=layout, trial=trial) for trial in trials]
-                found.append((layout, items))
+                items = [*self._pair_items(layout, number)]
+                if self.only is None:
+                    items.append(Item(workload=FIRST, layout=layout, trial=number))
+                    if number <= len(self.draws):
+                        seed = self.draws[number - 1]
+                        items.append(Item(workload=DAY, layout=layout, trial=number, seed=seed))
+                if items:
+                    found.append((layout, items))
         if self.places:
             found.append((PLACES, [Item(workload=PLACES, layout="sq-m2-naive", trial=1)]))
         return found
+
+    def _pair_items(self, layout: str, number: int) -> Iterable[Item]:
+        """Return a round's replays of the pair; on dedicated cores one in all, which tells its steps."""
+        if not self.pair_s or layout.startswith("mq"):
+            return
+        if layout == DEDICATED.key:
+            if number == 1:
+                yield Item(workload=PAIR, layout=layout, trial=1)
+            return
+        for trial in range((number - 1) * self.pairs + 1, number * self.pairs + 1):
+            yield Item(workload=PAIR, layout=layout, trial=trial)
 
     def items(self) -> list[Item]:
         """Return every replay, in order."""
@@ -149,6 +179,8 @@ class Wanted:
         Rounds at most; None: as many as the budget allows.
     places
         Whether Slurm can be started here for Table 7.8.
+    only
+        ``"pair"``: the pair of Table 7.4 and nothing else.
     """
 
     nodes: int
@@ -159,6 +191,7 @@ class Wanted:
     first_seed: int = 1
     trials: int | None = None
     places: bool = True
+    only: Literal["pair"] | None = None
 
 
 def make_plan(wanted: Wanted, first: SwfTrace, day: SwfTrace) -> Plan:
@@ -174,7 +207,7 @@ def make_plan(wanted: Wanted, first: SwfTrace, day: SwfTrace) -> Plan:
     Raises
     ------
     UsageError
-        The budget is too short for one round, or the cluster is too small.
+        The budget is too short for one round, the cluster is too small, or no layout has the pair.
     """
     if wanted.nodes * wanted.cores < PAIR_JOBS:
         raise UsageError(
@@ -182,6 +215,8 @@ def make_plan(wanted: Wanted, first: SwfTrace, day: SwfTrace) -> Plan:
             "two cores at least"
         )
     takes = _Takes(wanted, first, day)
+    if wanted.only == PAIR:
+        return _pair_plan(wanted, takes)
     wishes = [
         (rounds, min(draws, wanted.seeds))
         for rounds, draws in _WISHES
@@ -193,11 +228,28 @@ def make_plan(wanted: Wanted, first: SwfTrace, day: SwfTrace) -> Plan:
                 if (found := takes.fitted(rounds, draws, least_s, places=places)) is not None:
                     return found
     rounds = wishes[-1][0]
-    least = takes.plan(rounds, 0, LEAST_SHORT_S, places=False)
-    raise UsageError(
+    raise _too_short(wanted, takes.plan(rounds, 0, LEAST_SHORT_S, places=False))
+
+
+def _pair_plan(wanted: Wanted, takes: _Takes) -> Plan:
+    """Return the plan of the pair alone with the most rounds that the budget allows."""
+    if all(layout.multiplicity == 1 for layout in wanted.layouts):
+        raise UsageError(
+            "--only pair: no cluster with one queue and M=2 is given, on which two jobs share cores"
+        )
+    most = _WISHES[0][0]
+    for rounds in range(most, 0, -1) if wanted.trials is None else (min(wanted.trials, most),):
+        plan = takes.plan(rounds, 0, 0.0, places=False)
+        if plan.estimate_s <= wanted.budget_s:
+            return plan
+    raise _too_short(wanted, plan)
+
+
+def _too_short(wanted: Wanted, least: Plan) -> UsageError:
+    return UsageError(
         f"a budget of {wanted.budget_s / 60:.0f} min is too short: the least study on "
-        f"N{wanted.nodes}C{wanted.cores}, {rounds} trial{'s' * (rounds > 1)} of each layout, takes "
-        f"{least.estimate_s / 60 + 0.5:.0f} min"
+        f"N{wanted.nodes}C{wanted.cores}, {least.rounds} trial{'s' * (least.rounds > 1)} of each layout, "
+        f"takes {least.estimate_s / 60 + 0.5:.0f} min"
     )
 
 
@@ -229,7 +281,11 @@ class _Takes:
         plan = Plan(
             nodes=wanted.nodes,
             cores=wanted.cores,
-            layouts=tuple(layout.key for layout in wanted.layouts),
+            layouts=tuple(
+                layout.key
+                for layout in wanted.layouts
+                if wanted.only is None or layout.interactive_nodes is None
+            ),
             rounds=rounds,
             draws=tuple(range(wanted.first_seed, wanted.first_seed + draws)),
             short_s=round(short_s, 1),
@@ -239,8 +295,9 @@ class _Takes:
             places=places,
             estimate_s=0.0,
             given_up=tuple(_given_up(wanted, rounds, draws, places=places)),
+            only=wanted.only,
         )
-        seconds = JUDGING_S
+        seconds = JUDGING_S if wanted.only is None else JUDGING_PAIR_S
         for layout, items in plan.sessions():
             seconds += PLACES_CLUSTER_S if layout == PLACES else CLUSTER_S
             seconds += sum(self._item_s(plan, item) for item in items)
@@ -250,12 +307,20 @@ class _Takes:
         if item.workload == PLACES:
             return PLACES_S
         if item.workload == PAIR:
-            return PAIR_JOBS * (plan.pair_s + START_S) + (PAIR_S if item.layout == "sq-m2-slurm" else 0.0)
+            return _pair_item_s(plan, item)
         layout = next(one for one in self._wanted.layouts if one.key == item.layout)
         key = (item.workload, plan.compression(item.workload), layout.batch_nodes(plan.nodes))
         if key not in self._known:
             self._known[key] = replay_s(self._traces[item.workload], plan, layout, key[1])
         return self._known[key]
+
+
+def _pair_item_s(plan: Plan, item: Item) -> float:
+    """Return about how long one alone and the two after it take; on dedicated cores, one alone."""
+    if item.layout == DEDICATED.key:
+        return plan.pair_s + 2 * START_S
+    more_s = 0.0 if item.layout == GANGD.key else PAIR_NAIVE_S
+    return plan.pair_begins_s + PAIR_JOBS * (plan.pair_s + START_S) + more_s
 
 
 def fitted_trace(trace: SwfTrace, plan: Plan, layout: Layout, compression: float) -> SwfTrace:
@@ -275,6 +340,10 @@ def replay_s(trace: SwfTrace, plan: Plan, layout: Layout, compression: float) ->
 
 def _given_up(wanted: Wanted, rounds: int, draws: int, *, places: bool) -> Iterable[str]:
     most = _WISHES[0][0] if wanted.trials is None else wanted.trials
+    if wanted.only is not None:
+        if rounds < most:
+            yield f"{counted(rounds * PAIRS, 'trial')} of the pair instead of {most * PAIRS}"
+        return
     if rounds < most:
         yield f"{rounds} trial{'s' * (rounds > 1)} instead of {most}"
     if draws < wanted.seeds:
@@ -286,16 +355,25 @@ def _given_up(wanted: Wanted, rounds: int, draws: int, *, places: bool) -> Itera
 
 def told(plan: Plan, minutes: Callable[[float], str]) -> list[str]:
     """Return the plan in sentences; ``minutes`` says seconds in words."""
-    replays = len(plan.items())
-    trials = f"{plan.rounds} trial{'s' * (plan.rounds > 1)} of each"
-    if plan.pair_s and plan.pairs > 1:
-        trials += f" ({plan.rounds * plan.pairs} of the pair)"
-    size = f"N{plan.nodes}C{plan.cores}: {len(plan.layouts)} layouts, {trials}, "
+    size = f"N{plan.nodes}C{plan.cores}: "
+    end = f", interleaved; {counted(len(plan.items()), 'replay')} in about {minutes(plan.estimate_s)}."
+    if plan.only is None:
+        trials = f"{plan.rounds} trial{'s' * (plan.rounds > 1)} of each"
+        if plan.pair_s and plan.pairs > 1:
+            trials += f" ({plan.rounds * plan.pairs} of the pair)"
+        lines = [f"{size}{len(plan.layouts)} layouts, {trials}{end}", *_told_of_traces(plan)]
+    else:
+        shared = counted(len(plan.layouts) - 1, "layout")
+        trials = counted(plan.rounds * plan.pairs, "trial")
+        lines = [f"{size}the pair of Table 7.4 alone, {trials} in {shared}{end}"]
+    if plan.given_up:
+        lines.append(f"For the budget: {'; '.join(plan.given_up)}.")
+    return lines
+
+
+def _told_of_traces(plan: Plan) -> list[str]:
     first = f"First hours (29 jobs): {LENGTH_S:,.0f} s in {plan.short_s:.0f} s, times divided by "
-    lines = [
-        f"{size}interleaved; {counted(replays, 'replay')} in about {minutes(plan.estimate_s)}.",
-        f"{first}{plan.compression(FIRST):,.0f}.",
-    ]
+    lines = [f"{first}{plan.compression(FIRST):,.0f}."]
     if plan.draws:
         lines.append(
             f"Whole day (82 jobs), seeds {', '.join(map(str, plan.draws))}: in {plan.long_s:.0f} s, times "
@@ -306,8 +384,6 @@ def told(plan: Plan, minutes: Callable[[float], str]) -> list[str]:
         "to idle, who is serial. Not kept: sizes, and with them the proportions of run times; no run is "
         f"shorter than {SHORTEST_RUN_S:g} s. Under MQ batch jobs are narrower where their nodes are fewer."
     )
-    if plan.given_up:
-        lines.append(f"For the budget: {'; '.join(plan.given_up)}.")
     return lines
 
 

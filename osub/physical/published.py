@@ -12,6 +12,12 @@ PAIR_SHARED = {
     "SQ M=2 gangd": ((8.40, 8.33), (8.00, 8.06), (8.20, 8.33), (8.33, 8.26), (8.13, 8.06)),
 }
 """Table 7.4: speeds of one job, and of both of a pair, in five trials."""
+PAIR_TOLD = {
+    "SQ M=2 naive": "76%",
+    "SQ M=2 Slurm gang": "unfair and unstable",
+    "SQ M=2 gangd": "4%",
+}
+"""What its text says of them."""
 
 WAITED = {
     "SQ M=2 gangd": 0.0,

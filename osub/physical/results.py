@@ -9,15 +9,14 @@ from analysis.metrics import host_use
 from foundation.errors import OsubError
 from foundation.records import Run, load_run
 from foundation.records.records_folder import is_finished
-from osub.physical.carry import draw_of
 from osub.physical.folder import StudyFolder
 from osub.physical.full_size import OVERHEAD, FullSize
 from osub.physical.layouts import DEDICATED, INTERACTIVE_CAP, Layout
-from osub.physical.outcome import Outcome, outcome_of_run, speeds
+from osub.physical.outcome import Outcome, outcome_of_run
+from osub.physical.pair import PairTrial, pair_trial
 from osub.physical.places import places_of
 from osub.physical.plan import DAY, FIRST, PAIR, PLACES, Item, Plan
 
-Pair = tuple[float, float]
 Key = tuple[str, int]
 """A workload and a trial."""
 
@@ -33,11 +32,11 @@ class Results:
     real, simulated
         Outcomes by layout, and by workload and trial.
     pairs
-        Speeds of the two jobs of the pair by layout and trial, in steps a second.
+        What the pair's trials found, by layout and trial; those that are not judged are left out.
     places
         Where Slurm put the jobs of Table 7.8; None where it was not tried.
     full
-        The thesis's own size.
+        The thesis's own size; empty where the pair is all.
     unfit
         Why replays are unfit to judge by, such as others' load on the host.
     unwatched
@@ -52,7 +51,7 @@ class Results:
     layouts: Mapping[str, Layout]
     real: Mapping[str, Mapping[Key, Outcome]]
     simulated: Mapping[str, Mapping[Key, Outcome]]
-    pairs: Mapping[str, Mapping[int, Pair]]
+    pairs: Mapping[str, Mapping[int, PairTrial]]
     places: Mapping[int, str] | None
     full: FullSize
     unsimulated: Sequence[str] = field(default_factory=tuple)
@@ -81,6 +80,17 @@ class Results:
         both = [key for key in mine if key in other and not (mine[key].failed or other[key].failed)]
         return [value(mine[key]) - value(other[key]) for key in both]
 
+    def pair_losses(self, layout: str) -> list[float]:
+        """Return what the pair lost under a layout, trial by trial."""
+        return [trial.loss for trial in self.pairs.get(layout, {}).values()]
+
+    def pairs_left_out(self) -> dict[str, str]:
+        """Return the pair's trials that are not judged, by name, and why."""
+        shared = [
+            item for item in self.plan.items() if item.workload == PAIR and item.layout != DEDICATED.key
+        ]
+        return {item.name: self.unfit[item.name] for item in shared if item.name in self.unfit}
+
     def label(self, layout: str) -> str:
         """Return a layout's name for people."""
         return self.layouts[layout].label
@@ -96,9 +106,8 @@ def gather(
     """Read the study's runs, and simulate those that have no simulation yet; ``done`` is told of each."""
     real: dict[str, dict[Key, Outcome]] = {}
     simulated: dict[str, dict[Key, Outcome]] = {}
-    pairs: dict[str, dict[int, Pair]] = {}
+    pairs: dict[str, dict[int, PairTrial]] = {}
     places = None
-    work = folder.work()
     why_not: list[str] = []
     unfit: dict[str, str] = {}
     unwatched = count = 0
@@ -115,10 +124,12 @@ def gather(
             names = {name: number for number, name in enumerate(run.info.node_names or ())}
             places = places_of(run.jobs, names)
         elif item.workload == PAIR:
-            made = {int(job): steps for job, steps in work.get(draw_of(item), {}).items()}
-            found = speeds(run.jobs, _alike(made))
-            if len(found) == 2:
-                pairs.setdefault(item.layout, {})[item.trial] = (found[0], found[1])
+            if item.layout != DEDICATED.key:
+                found = pair_trial(run)
+                if isinstance(found, str):
+                    unfit[item.name] = found
+                else:
+                    pairs.setdefault(item.layout, {})[item.trial] = found
         else:
             key = item.workload, item.trial
             real.setdefault(item.layout, {})[key] = outcome_of_run(run)
@@ -141,12 +152,6 @@ def gather(
         unwatched=unwatched,
         made=count,
     )
-
-
-def _alike(work: Mapping[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
-    """Return the steps of the pair: both make the median of what the first trial found."""
-    made = sorted(steps for _, steps in work.values())
-    return {job: (0, made[len(made) // 2]) for job in work} if made else {}
 
 
 def _simulated(item: Item, real: Run, folder: StudyFolder, layout: Layout, plan: Plan) -> Run:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from foundation.errors import InputError, UsageError
 from foundation.units import counted
@@ -24,7 +25,7 @@ from osub.physical.beds import (
 from osub.physical.carry import Follow, Replays, carry_out, traces_of
 from osub.physical.folder import Study, StudyFolder
 from osub.physical.found import findings
-from osub.physical.full_size import simulate_full_size
+from osub.physical.full_size import FullSize, simulate_full_size
 from osub.physical.layouts import layouts_of
 from osub.physical.plan import Plan, Wanted, known_layouts, make_plan
 from osub.physical.results import gather
@@ -48,7 +49,7 @@ class Asked:
         The log.
     out
         The study's folder.
-    budget_s, seeds, trials
+    budget_s, seeds, trials, only
         See ``plan.Wanted``.
     clusters
         Clusters in the layouts of the study; none: embedded ones.
@@ -65,6 +66,7 @@ class Asked:
     budget_s: float | None = None
     seeds: int | None = None
     trials: int | None = None
+    only: Literal["pair"] | None = None
     clusters: Sequence[Path] = ()
     configure: Path | None = None
     nodes: int
@@ -194,7 +196,8 @@ class PhysicalStudy:
             return self._judged(known.plan, folder, done)
 
     def _judged(self, plan: Plan, folder: StudyFolder, done: Callable[[str], None]) -> Findings:
-        full = simulate_full_size(self.day, FULL_SEEDS, done)
+        nothing = FullSize(outcomes={}, places={}, finish_s={})
+        full = nothing if plan.only else simulate_full_size(self.day, FULL_SEEDS, done)
         results = gather(plan, folder, known_layouts(plan), full, done)
         for why in results.unsimulated:
             self._say(f"not simulated: {why}")
@@ -228,6 +231,7 @@ class PhysicalStudy:
             budget_s=asked.budget_s or USUAL_BUDGET_S,
             seeds=3 if asked.seeds is None else asked.seeds,
             trials=asked.trials,
+            only=asked.only,
             places=given is None,
         )
         return make_plan(wanted, self._first, self.day(1))
@@ -240,13 +244,14 @@ class PhysicalStudy:
                 f"{where} holds a study of another file ({known.trace_name}); choose another --out"
             )
         asked = self._asked
-        said = (asked.budget_s, asked.seeds, asked.trials)
+        said = (asked.budget_s, asked.seeds, asked.trials, asked.only)
         if (
             self._given is not None or any(one is not None for one in said)
         ) and self._planned() != known.plan:
             raise UsageError(
-                f"{where} holds a study that was planned otherwise: leave --budget, --seeds, --trials and "
-                "--cluster as they were to go on with it, choose another --out, or --force to begin anew"
+                f"{where} holds a study that was planned otherwise: leave --budget, --seeds, --trials, "
+                "--only and --cluster as they were to go on with it, choose another --out, or --force to "
+                "begin anew"
             )
 
 

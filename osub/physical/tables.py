@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import mean
 
 from foundation.units import counted
 from osub.physical import published
@@ -21,8 +20,9 @@ from osub.physical.cells import (
     waited,
 )
 from osub.physical.full_size import SHARED
-from osub.physical.layouts import DEDICATED, GANGD
+from osub.physical.layouts import GANGD
 from osub.physical.outcome import SHARES
+from osub.physical.pair import PairTrial
 from osub.physical.plan import DAY, FIRST
 from osub.physical.results import Results
 from simulator.experiments.paper_tables import ABSENT, ExperimentTable, percent
@@ -219,44 +219,47 @@ def _only_here(results: Results, known: object, value: Value) -> list[tuple[str,
 
 
 def table_7_4(results: Results) -> ExperimentTable:
-    """Return the pair's speeds."""
+    """Return the pair's speeds; a trial that is not judged has dashes, and a note says why."""
+    shared = [key for key in results.layouts if key in results.pairs]
     rows = []
-    trials = sorted({trial for of in results.pairs.values() for trial in of})
-    shared = [key for key in results.layouts if key in results.pairs and key != DEDICATED.key]
-    for trial in trials:
-        single = results.pairs.get(DEDICATED.key, {}).get(trial)
-        cells = [
-            " + ".join(speed_text(one) for one in results.pairs[key].get(trial, ())) or ABSENT
-            for key in shared
-        ]
-        rows.append((str(trial), ABSENT if single is None else speed_text(mean(single)), *cells))
-    losses = [
-        mean_text(pair_losses(results, key), percent=True) if key in results.pairs else ABSENT
-        for key in shared
-    ]
-    rows.append(("loss", ABSENT, *losses))
-    thesis = [_thesis_loss(results.label(key)) for key in shared]
-    rows.append(("loss, thesis (12 ranks)", ABSENT, *thesis))
+    for trial in sorted({trial for of in results.pairs.values() for trial in of}):
+        cells = [text for key in shared for text in _pair_cells(results.pairs[key].get(trial))]
+        rows.append((str(trial), *cells))
+    if shared:
+        losses = [mean_text(results.pair_losses(key), percent=True) for key in shared]
+        thesis = [_thesis_loss(results.label(key)) for key in shared]
+        rows.append(("loss", *_beside_dashes(losses)))
+        rows.append(("loss, thesis (12 ranks)", *_beside_dashes(thesis)))
+    names = [f"{results.label(key)}, {what}" for key in shared for what in ("alone", "together (each)")]
     return ExperimentTable(
         name="Table 7.4",
         title="two coupled LU jobs on the same cores, steps a second",
-        columns=("trial", "alone", *(results.label(key) for key in shared)),
+        columns=("trial", *names),
         rows=rows,
         notes=(
-            "Loss: what the sum of both speeds is less than the speed of one alone; negative is a gain.",
-            "Speeds are over whole runs, from start to end, so a start of half a second is part of them.",
+            *_PAIR_NOTES,
+            *(f"Left out: {name}, {why}." for name, why in results.pairs_left_out().items()),
         ),
     )
 
 
-def pair_losses(results: Results, layout: str) -> list[float]:
-    """Return the loss of joint speed in each trial that has the single speed, too."""
-    alone = results.pairs.get(DEDICATED.key, {})
-    return [
-        published.pair_loss(mean(alone[trial]), both)
-        for trial, both in results.pairs.get(layout, {}).items()
-        if trial in alone
-    ]
+_PAIR_NOTES = (
+    "Alone: one job just before the two, on the same cluster under the same layout; a host's pace drifts.",
+    "Together: the steps of both over the time from the first start to the last end, launch and all.",
+    "Each: from its own start to its end; more in sum where one has the cores to itself, as in long slices.",
+    "Loss: what together is less than alone, trial by trial; negative is a gain. The thesis's is of the sum.",
+)
+
+
+def _pair_cells(trial: PairTrial | None) -> tuple[str, str]:
+    if trial is None:
+        return ABSENT, ABSENT
+    each = " + ".join(speed_text(one) for one in trial.each)
+    return speed_text(trial.alone), f"{speed_text(trial.joint)} ({each})"
+
+
+def _beside_dashes(losses: Sequence[str]) -> list[str]:
+    return [text for loss in losses for text in (ABSENT, loss)]
 
 
 def _thesis_loss(label: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
     from osub.physical.study import Prepared
     from simulator.experiments.claim_study import Findings
     from submitter.replay import Collect, Look, Replay
+
+
+class Only(StrEnum):
+    """A part of the study that can be run by itself."""
+
+    PAIR = "pair"
 
 
 def thesis_7(
@@ -61,7 +68,16 @@ def thesis_7(
         int | None, typer.Option(min=0, max=20, help="Draws of the whole day at most (3).")
     ] = None,
     trials: Annotated[
-        int | None, typer.Option(min=1, max=5, help="Trials of everything; without: as the budget allows.")
+        int | None,
+        typer.Option(
+            min=1,
+            max=5,
+            help="Trials of everything, two of the pair in each; without: as the budget allows.",
+        ),
+    ] = None,
+    only: Annotated[
+        Only | None,
+        typer.Option(help="Only the two coupled jobs of Table 7.4: some minutes, for R1 to R3."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be run, and end.")] = False,
     judge: Annotated[
@@ -109,6 +125,7 @@ def thesis_7(
             budget_s=None if budget is None else seconds_of(budget),
             seeds=seeds,
             trials=trials,
+            only=None if only is None else "pair",
             clusters=tuple(cluster or ()),
             configure=configure,
             nodes=nodes,
@@ -131,7 +148,7 @@ def thesis_7(
     page = html or out / "report.html"
     from simulator.experiments.experiment_page import write_page
 
-    replays = prepared.plan.rounds + len(prepared.plan.draws)
+    replays = prepared.plan.values
     facts = [*found.facts, tally(found.claims, replays)]
     write_page(page, found.title, facts, found.tables, found.figures(), found.claims)
     if as_json:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import pytest
 
 from analysis.metrics import HostUse, host_use
@@ -158,6 +159,13 @@ def test_the_plan_comes_back_as_it_was_written(folder: StudyFolder) -> None:
     assert folder.study() == study
 
 
+def test_a_study_whose_pair_was_measured_otherwise_is_refused(folder: StudyFolder) -> None:
+    study = Study(plan=small_plan(), trace_name="log", trace_sha256="0")
+    folder.begin(msgspec.structs.replace(study, version=1))
+    with pytest.raises(InputError, match=r"version 1.*Table 7.4 otherwise; choose another --out"):
+        folder.study()
+
+
 @pytest.mark.parametrize("text", ["", "{", '{"version": 1}', "[]", '{"plan": 3, "trace_name": ""}'])
 def test_a_damaged_plan_is_refused(folder: StudyFolder, text: str) -> None:
     (folder.path / "study.json").write_text(text)
@@ -217,7 +225,7 @@ def test_a_replay_is_judged_once_although_the_plan_and_the_run_both_ask(
         judged.append(run.path)
         return host_use(run)
 
-    monkeypatch.setattr("osub.physical.folder.host_use", judging)
+    monkeypatch.setattr("osub.physical.pair.host_use", judging)
     assert list(StudyFolder(tmp_path / "out").unfit(plan)) == [item]
     assert StudyFolder(tmp_path / "out").remove_unfit(plan) == 1
     keep(run, StudyFolder(tmp_path / "out").run(item))

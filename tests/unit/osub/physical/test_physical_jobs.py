@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from osub.physical.carry import applications, apps_table, pair_table, pair_trace, sleepers
+from osub.physical.carry import applications, apps_table, sleepers
 from osub.physical.layouts import DEDICATED
 from osub.physical.places import DIVIDED_BY, full_trace, places_of, places_trace, same_places
 from osub.physical.plan import FIRST, fitted_trace, known_layouts
@@ -47,18 +47,6 @@ def test_applications_run_on_the_ranks_of_their_jobs_and_a_seed_is_one_draw() ->
     assert all(name in legal_applications(ranks[job], grid_class="S") for job, name in drawn.items())
     assert drawn == applications(trace, 1)
     assert drawn != applications(trace, 2)
-
-
-def test_both_jobs_of_the_pair_make_the_same_steps() -> None:
-    trace = pair_trace(small_plan())
-    rows = list(lines(pair_table(trace, {1: (2, 900), 2: (2, 1000)})).values())
-    assert rows[0].split(",", 1)[1] == rows[1].split(",", 1)[1]
-    assert "--steps 950" in rows[0]
-    assert "--target-s" in pair_table(trace, {})
-
-
-def test_the_pair_is_on_all_cores() -> None:
-    assert {job.procs for job in pair_trace(small_plan()).jobs} == {2}
 
 
 def test_cutting_the_long_jobs_of_table_7_8_leaves_their_order_with_the_last_arrival() -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from foundation.errors import UsageError
-from osub.physical.layouts import DEDICATED, layouts_of
+from osub.physical.layouts import DEDICATED, GANGD, NAIVE, SLURM_GANG, layouts_of
 from osub.physical.plan import (
     DAY,
     FIRST,
@@ -15,6 +15,7 @@ from osub.physical.plan import (
     PAIRS,
     PLACES,
     SHORTEST_RUN_S,
+    Item,
     Plan,
     Wanted,
     fitted_trace,
@@ -88,19 +89,41 @@ def test_the_pair_is_of_a_single_queue_only() -> None:
     assert not any(item.layout.startswith("mq") for item in small_plan().items() if item.workload == PAIR)
 
 
-def test_a_round_has_the_short_pair_several_times() -> None:
+def test_a_round_has_the_short_pair_several_times_and_one_job_alone_tells_its_steps_first() -> None:
     plan = planned(30)
-    trials = [item.trial for item in plan.items() if item.workload == PAIR and item.layout == DEDICATED.key]
-    assert trials == list(range(1, plan.rounds * PAIRS + 1))
+    pairs = [item for item in plan.items() if item.workload == PAIR]
+    for layout in (NAIVE, SLURM_GANG, GANGD):
+        trials = [item.trial for item in pairs if item.layout == layout.key]
+        assert trials == list(range(1, plan.rounds * PAIRS + 1))
     assert plan.rounds * PAIRS >= 3
+    assert [item.layout for item in pairs].count(DEDICATED.key) == 1
+    assert plan.items()[0] == Item(workload=PAIR, layout=DEDICATED.key, trial=1)
 
 
-def test_a_study_begun_when_a_round_had_one_pair_goes_on_so() -> None:
-    made = msgspec.json.decode(msgspec.json.encode(planned(30)))
-    del made["pairs"]
-    plan = msgspec.convert(made, Plan)
-    trials = [item.trial for item in plan.items() if item.workload == PAIR and item.layout == DEDICATED.key]
-    assert trials == list(range(1, plan.rounds + 1))
+def test_the_pair_alone_takes_minutes_and_starts_no_cluster_for_nothing() -> None:
+    plan = planned(30, trials=2, only="pair")
+    assert {item.workload for item in plan.items()} == {PAIR}
+    assert len(plan.items()) == 1 + 3 * 2 * PAIRS
+    assert all(items for _, items in plan.sessions())
+    assert [layout for layout, _ in plan.sessions()].count(DEDICATED.key) == 1
+    assert plan.estimate_s <= 360
+    assert "4 trials in 3 layouts" in told(plan, str)[0]
+    assert msgspec.convert(msgspec.to_builtins(plan), Plan) == plan
+
+
+def test_a_budget_of_the_pair_alone_buys_rounds() -> None:
+    plans = [planned(minutes, only="pair") for minutes in (4, 6, 30)]
+    assert [plan.rounds for plan in plans] == [1, 2, 5]
+    assert all(plan.estimate_s <= 60 * minutes for plan, minutes in zip(plans, (4, 6, 30), strict=True))
+    assert plans[0].given_up == ("2 trials of the pair instead of 10",)
+    with pytest.raises(UsageError, match="too short"):
+        planned(2, only="pair")
+
+
+def test_a_pair_needs_a_layout_in_which_cores_are_shared() -> None:
+    alone = Wanted(nodes=2, cores=1, layouts=(DEDICATED,), budget_s=1800.0, only="pair")
+    with pytest.raises(UsageError, match="M=2"):
+        make_plan(alone, first_trace(), day_trace())
 
 
 def test_names_of_runs_are_unique() -> None:
