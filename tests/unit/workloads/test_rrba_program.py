@@ -173,7 +173,7 @@ def test_calibration_of_another_kind_is_not_used_and_that_is_said(rrba: Launcher
     code, report, _ = finish(rrba(*SMALL, "--target-s", "0.5", "--calibration", "steps.json"))
     assert code == 0
     assert report["calibration"] in {"clean steps", "CPU time"}
-    assert "no calibration of jacobi 8x8x8 on 1 ranks" in report["warnings"][0]
+    assert "no calibration of jacobi 8x8x8 on 1 rank" in report["warnings"][0]
 
 
 @pytest.mark.alone

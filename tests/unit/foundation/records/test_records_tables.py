@@ -146,7 +146,7 @@ def test_a_broken_row_leaves_no_folder_and_names_the_final_file(tmp_path: Path, 
         ({"core_sets": ["3-1"]}, "ends before it begins"),
         ({"node_names": ["a", "a"]}, "empty or repeated"),
         ({"offsets": np.array([0, 2, 2]), "node": np.array([1, 1])}, "node twice"),
-        ({"offsets": np.array([0, 2])}, "1 placements for 2 jobs"),
+        ({"offsets": np.array([0, 2])}, "1 placement for 2 jobs"),
     ],
 )
 def test_placement_arrays_that_do_not_fit_are_refused(
