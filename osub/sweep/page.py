@@ -23,6 +23,8 @@ _FIGURES = (
     ("slowdown_p95", "slowdown, 95th percentile"),
 )
 _MOST_VALUES = 12
+_REPEATS = frozenset({"seed", "trial"})
+"""What makes the same setting run again; it is averaged over before anything else is."""
 _FRONT = (
     "Each point is a setting. Left is less waiting, down is less harm to running jobs; along the dotted line "
     "neither is to be had for nothing."
@@ -72,8 +74,11 @@ def _verdict(rows: Sequence[Sequence[str]], head: Sequence[str], varied: Sequenc
 
 def _charts(table: pl.DataFrame, varied: Sequence[str]) -> list[tuple[str, str, go.Figure]]:
     found = []
-    # What only points of the other kind have is a dash; who is real and who is simulated is told apart first.
-    varied = sorted((name for name in varied if name in table.columns), key=lambda name: name != KIND)
+    # What only points of the other kind have is a dash; who is real and who is simulated is told apart first,
+    # repeats of one setting last.
+    varied = sorted(
+        (name for name in varied if name in table.columns), key=lambda name: (name != KIND, name in _REPEATS)
+    )
     texts = table.with_columns(
         pl.col(name).cast(pl.String).fill_null("-").alias(f"{name} ") for name in varied
     )
@@ -129,6 +134,8 @@ def _charts(table: pl.DataFrame, varied: Sequence[str]) -> list[tuple[str, str, 
                 color_discrete_sequence=RUN_COLOURS,
             )
             figure.update_yaxes(title=label, rangemode="tozero", col=1)
+            if table[across].dtype.is_integer() and table[across].n_unique() <= _MOST_VALUES:
+                figure.update_xaxes(tickvals=sorted(table[across].drop_nulls().unique()))
             found.append(
                 (f"{label} over {across}", "Means over all points that share what is named.", figure)
             )

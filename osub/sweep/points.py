@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import inspect
 import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from foundation.errors import InputError
-from osub.sweep.spec import FILES, KIND, Parameters
+from osub.sweep.spec import FILES, KIND, KINDS, Parameters
 
 _ROOMS = ("simulator", "osub", "foundation", "analysis", "workloads", "predictor", "gangd")
 _ELSEWHERE = {("osub", "cli"), ("osub", "sweep"), ("foundation", "slurm")}
@@ -28,13 +29,16 @@ class Point:
 
 def point_of(parameters: Parameters) -> Point:
     """Return the point; raises InputError if a file cannot be read."""
+    is_replay = parameters.get(KIND) == "replay"
+    usual: Parameters = {} if is_replay else _usual()
     told = {
         name: _content(Path(str(value))) if _is_file(name, value) else value
         for name, value in sorted(parameters.items())
+        if not (name in usual and type(usual[name]) is type(value) and usual[name] == value)
     }
     # A trace under another name is another's result: tables have the name.
     told["trace_name"] = Path(str(parameters["trace"])).name
-    rooms = _REPLAYING if parameters.get(KIND) == "replay" else _ROOMS
+    rooms = _REPLAYING if is_replay else _ROOMS
     text = json.dumps([code_version(rooms), told], sort_keys=True)
     return Point(hashlib.sha256(text.encode()).hexdigest()[:32], parameters)
 
@@ -43,6 +47,16 @@ def _is_file(name: str, value: object) -> bool:
     text = str(value)
     plugin = name in {"policy", "placement", "sharing"} and ".py:" in text
     return name in FILES or plugin or (name == "apps" and text.endswith(".csv"))
+
+
+@cache
+def _usual() -> Parameters:
+    """Return what a simulation takes where nothing is said: to say it makes no other point."""
+    from osub.api.simulation import simulate
+
+    signature = inspect.signature(simulate).parameters.values()
+    plain = {one.name: one.default for one in signature if isinstance(one.default, str | int | float)}
+    return plain | {KIND: KINDS[0]}
 
 
 @cache

@@ -17,6 +17,7 @@ import pytest
 from osub.cli.main import run as command
 from osub.sweep.dask_points import Dask
 from osub.sweep.measure import Outcome
+from osub.sweep.page import _charts
 from osub.sweep.points import Point, point_of
 from osub.sweep.run import Standing, Store, run_sweep
 from osub.sweep.spec import Parameters
@@ -140,6 +141,19 @@ def test_the_command_simulates_and_draws(
     assert "6 points" not in text
     assert command(words) == 1
     assert "4 known, 0 run" in capsys.readouterr().out
+
+
+def test_a_page_tells_settings_apart_before_their_repeats(trace: Path, tmp_path: Path) -> None:
+    points = [
+        {"seed": seed, "multiplicity": jobs, "policy": policy, "wait_mean_s": 1.0, "degradation_mean": 1.0}
+        for seed in (1, 2)
+        for jobs in (1, 2)
+        for policy in ("easy", "fcfs")
+    ]
+    drawn = _charts(pl.DataFrame(points), ["seed", "multiplicity", "policy"])
+    (_, _, waits) = next(one for one in drawn if one[0] == "mean wait (s) over multiplicity")
+    assert list(waits.layout.xaxis.tickvals) == [1, 2]
+    assert {line.name for line in waits.data} == {"easy", "fcfs"}
 
 
 def test_tuning_finds_what_a_whole_grid_finds(trace: Path, tmp_path: Path) -> None:

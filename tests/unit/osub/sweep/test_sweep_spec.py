@@ -90,6 +90,12 @@ def test_a_key_follows_contents_and_not_where_a_file_lies(tmp_path: Path) -> Non
     assert point_of(dict(reversed(parameters.items()))).key == key
     assert point_of(parameters | {"multiplicity": 3}).key != key
     assert point_of(parameters | {"multiplicity": "2"}).key != key
+    assert (
+        point_of(parameters | {"policy": "easy", "seed": 1, "lenient": False, "kind": "simulate"}).key == key
+    )
+    assert point_of(parameters | {"seed": 2}).key != key
+    replayed = parameters | {"kind": "replay"}
+    assert point_of(replayed | {"seed": 1}).key != point_of(replayed).key
     other.write_text("; another\n")
     assert point_of(parameters | {"trace": str(other)}).key != key
     with pytest.raises(InputError, match="cannot read"):
