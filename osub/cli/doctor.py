@@ -17,6 +17,7 @@ from deploy.local.examine import examine_host
 from foundation.errors import UsageError
 from foundation.one_line import one_line
 from gangd.controller.site.controller_config import Config, load_config
+from osub.cli.completion import clusters_or_environment
 from osub.cli.terminal import Console
 from osub.cli.waiting import waiting
 from osub.live.cluster import find_cluster
@@ -31,6 +32,7 @@ def doctor(
         str | None,
         typer.Option(
             metavar="DIR|environment",
+            autocompletion=clusters_or_environment,
             help="Say how a live Slurm is set up: of a folder with a slurm.conf, or the environment's.",
         ),
     ] = None,

@@ -41,7 +41,7 @@ COMMANDS = {
     "compare": "Real and simulated runs of a trace, metric by metric and job by job.",
     "report": "Draw RUNs side by side on one page.",
     "runs": "RUN folders: list them, and remove them safely.",
-    "completion": "A script with which bash, zsh or fish complete commands and options.",
+    "completion": "A script with which bash, zsh or fish complete commands, options and files.",
 }
 
 
@@ -156,6 +156,10 @@ def _called(words: list[str]) -> object:
     BrokenPipeError
         Nobody reads the output. Click would end the process with 1 itself.
     """
+    if "_OSUB_COMPLETE" in os.environ:
+        from osub.cli.completion import answer_shells
+
+        answer_shells()
     try:
         code: object = root.main(words, prog_name="osub", standalone_mode=False)
         if sys.stdout is not None:  # closed by whoever called us

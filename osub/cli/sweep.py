@@ -20,6 +20,7 @@ from foundation.one_line import one_line
 from foundation.units import counted
 from foundation.writable import refuse_unwritable_folder
 from osub.cli.application import Group, application
+from osub.cli.completion import clusters
 from osub.cli.interrupts import ended_as_by_ctrl_c, interruption_says
 from osub.cli.out_file import Force, check_free
 from osub.cli.terminal import Console, roughly
@@ -80,7 +81,10 @@ def run_command(
     ] = None,
     cluster: Annotated[
         Path | None,
-        typer.Option(help="With --slurm: folder with slurm.conf. [default: the environment's Slurm]"),
+        typer.Option(
+            help="With --slurm: folder with slurm.conf. [default: the environment's Slurm]",
+            autocompletion=clusters,
+        ),
     ] = None,
     slurm_partition: Annotated[str | None, typer.Option(help="With --slurm: partition of the jobs.")] = None,
     slurm_account: Annotated[str | None, typer.Option(help="With --slurm: account of the jobs.")] = None,
@@ -324,13 +328,27 @@ def _answer(found: Sequence[Tried], goal: Goal, names: Sequence[str], overhead: 
     limit = f"(at most {goal.most_degradation:g} was allowed)"
     answer = f"Best of {counted(len(found), 'setting')}: {told}. {figures}"
     if jobs_a_core == DEDICATED:
-        return f"{answer}; where cores are shared nothing is better and slows running jobs as little {limit}."
+        return f"{answer}; {_why_alone(found, goal)}."
     slowed = float(best.outcome["degradation_mean"])
     return (
         f"{answer} instead of {_amount(goal, alone)} at M=1; running jobs take {slowed:.3g} times as long as "
         f"on cores of their own on average {limit}.\n"
         f"Slurm does it with OverSubscribe=FORCE:{jobs_a_core} of a partition. This is simulated, with what "
         f"sharing costs beyond the share (C_o) taken as {overhead:g}: measure that first (osub predict)."
+    )
+
+
+def _why_alone(found: Sequence[Tried], goal: Goal) -> str:
+    """Return why cores had better not be shared: nothing is better, or nothing that is mild enough."""
+    least = goal.value(found[0].outcome)
+    better = [one for one in found[1:] if goal.value(one.outcome) < least]
+    if not better:
+        return "no setting that shares cores is better"
+    mildest = min(better, key=lambda one: goal.harm(one.outcome))
+    return (
+        f"what is better slows running jobs more than {goal.most_degradation:g} times (--most-degradation): "
+        f"M={mildest.parameters['multiplicity']}, the mildest, "
+        f"{float(mildest.outcome['degradation_mean']):.3g} times"
     )
 
 

@@ -26,6 +26,7 @@ from foundation.errors import UsageError
 from osub.cli.application import application
 from osub.cli.cluster import containers
 from osub.cli.cluster.job_counts import job_counts, unreadable_lines
+from osub.cli.completion import clusters
 from osub.cli.terminal import Console
 from osub.live.cluster import default_state
 
@@ -36,6 +37,7 @@ State = Annotated[
     typer.Option(
         "--state",
         help="Folder that holds the cluster.",
+        autocompletion=clusters,
         file_okay=False,
         default_factory=lambda: default_state(),
         show_default="~/.local/state/osub/cluster",

@@ -13,6 +13,7 @@ import typer
 from foundation.errors import UsageError
 from foundation.slurm import Receiver
 from foundation.units import counted, verb
+from osub.cli.completion import clusters
 from osub.cli.evict.answers_shown import show_answers, to_json
 from osub.cli.out_file import Force, check_free
 from simulator.eviction import Question, Solver, solve
@@ -57,7 +58,10 @@ def evict(
     cluster: Annotated[
         Path | None,
         typer.Option(
-            "--cluster", help="Live: folder with slurm.conf (an embedded cluster's).", metavar="DIR"
+            "--cluster",
+            help="Live: folder with slurm.conf (an embedded cluster's).",
+            metavar="DIR",
+            autocompletion=clusters,
         ),
     ] = None,
     live: Annotated[bool, typer.Option("--live", help="Live: the Slurm of this host.")] = False,

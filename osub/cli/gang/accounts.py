@@ -18,6 +18,7 @@ from foundation.units import counted
 from gangd.controller.controller_status import read_status
 from gangd.controller.slice_record.cpu_hours import Hours, hours_by_job, summed
 from gangd.controller.slice_record.slicelog import read_rows
+from osub.cli.completion import clusters
 from osub.cli.terminal import Console
 from osub.live.gangd_state import find_status
 
@@ -34,7 +35,10 @@ def accounts(
         Path | None, typer.Option("--record", help="A slice record, or its folder.", metavar="DIR")
     ] = None,
     state: Annotated[
-        Path | None, typer.Option("--state", help="Folder of an embedded cluster.", metavar="DIR")
+        Path | None,
+        typer.Option(
+            "--state", help="Folder of an embedded cluster.", metavar="DIR", autocompletion=clusters
+        ),
     ] = None,
     gangd: Annotated[
         Path | None, typer.Option("--gangd", help="State folder of a gangd.", metavar="DIR")

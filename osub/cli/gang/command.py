@@ -21,6 +21,7 @@ from gangd.control.order_requests import MOST_TARGETS, Request, Target, Verb, is
 from gangd.control.order_socket import ask
 from gangd.controller.controller_status import Status, read_status
 from osub.cli.application import application
+from osub.cli.completion import clusters
 from osub.cli.gang.accounts import accounts
 from osub.cli.terminal import Console
 from osub.cli.top.frame import complaint_of, told_order
@@ -39,7 +40,10 @@ Jobs = Annotated[
     list[str] | None, typer.Option("--job", "-j", help="A job, or one task of an array.", metavar="ID")
 ]
 Everything = Annotated[bool, typer.Option("--all", help="The whole cluster.")]
-State = Annotated[Path | None, typer.Option("--state", help="Folder of an embedded cluster.", metavar="DIR")]
+State = Annotated[
+    Path | None,
+    typer.Option("--state", help="Folder of an embedded cluster.", metavar="DIR", autocompletion=clusters),
+]
 Gangd = Annotated[
     Path | None,
     typer.Option(

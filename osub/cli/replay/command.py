@@ -22,6 +22,7 @@ from foundation.slurm import CommandSlurm
 from foundation.slurm.calling.sbatch_options import check_options
 from foundation.units import counted, counted_of
 from foundation.writable import refuse_unwritable
+from osub.cli.completion import clusters
 from osub.cli.out_file import Force, clear_run
 from osub.cli.replay.watch import watch_replay
 from osub.cli.trace.files import Lenient
@@ -50,7 +51,10 @@ def replay(
     trace: Annotated[Path, typer.Argument(help="Trace in SWF, plain or gzip.")],
     out: Annotated[Path, typer.Option("--out", help="RUN folder to write.")],
     cluster: Annotated[
-        Path | None, typer.Option("--cluster", help="Folder with slurm.conf (an embedded cluster's).")
+        Path | None,
+        typer.Option(
+            "--cluster", help="Folder with slurm.conf (an embedded cluster's).", autocompletion=clusters
+        ),
     ] = None,
     start: Annotated[float | None, typer.Option(help="First second of the trace to replay.")] = None,
     length: Annotated[float | None, typer.Option(help="How many seconds of it.")] = None,

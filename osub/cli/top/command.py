@@ -23,6 +23,7 @@ from rich.text import Text
 from foundation.errors import ClusterError
 from foundation.slurm import CommandSlurm
 from gangd.controller.controller_status import about, read_status
+from osub.cli.completion import clusters
 from osub.cli.interrupts import ended_as_by_ctrl_c
 from osub.cli.terminal import Console
 from osub.cli.top.frame import Screen, frame
@@ -38,7 +39,10 @@ def top(
     state: Annotated[
         Path | None,
         typer.Option(
-            "--state", help="Folder of an embedded cluster; by default the one that runs.", metavar="DIR"
+            "--state",
+            help="Folder of an embedded cluster; by default the one that runs.",
+            metavar="DIR",
+            autocompletion=clusters,
         ),
     ] = None,
     gangd: Annotated[

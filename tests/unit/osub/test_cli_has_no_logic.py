@@ -43,6 +43,7 @@ ALONE = {
     "working": "a spinner",
     "_ask": "a question at a terminal",
     "_called": "the program",
+    "answer_shells": "what a shell completes",
     "_drop": "the standard output",
     "_drop_what_nobody_reads": "the standard output",
     "_follow": "a replay with its bar",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -37,3 +39,42 @@ def test_commands_and_options_are_completed(words: str, found: str) -> None:
         check=False,
     )
     assert f"plain,{found}" in done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("osub trace info ", "file,"),
+        ("osub sweep sp", "file,sp"),
+        ("osub report --html pa", "file,pa"),
+        ("osub sweep ", "plain,tune"),
+        ("osub top --state /tmp/o", "plain,/tmp/one"),
+        ("osub cluster down --state ", "plain,/tmp/one"),
+        ("osub doctor --cluster ", "plain,environment"),
+        ("osub replay t.swf --cluster /srv/", "file,/srv/"),
+    ],
+)
+def test_files_and_running_clusters_are_completed(
+    words: str, kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clusters = [SimpleNamespace(folder=Path("/tmp/one")), SimpleNamespace(folder=Path("/tmp/other"))]
+    monkeypatch.setattr("osub.cli.completion.live_clusters", lambda: clusters)
+    monkeypatch.setenv("_OSUB_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+    with pytest.raises(SystemExit) as ended:
+        run([])
+    assert ended.value.code == 0
+    assert kind in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize(("shell", "said"), [("zsh", "file\nt\n_"), ("fish", "file,t")])
+def test_other_shells_complete_files_too(
+    shell: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = {"_OSUB_COMPLETE": f"{shell}_complete", "COMP_WORDS": "osub trace info t"}
+    for name, value in (asked | {"COMP_CWORD": "t" if shell == "fish" else "3"}).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        run([])
+    assert said in capsys.readouterr().out

@@ -21,7 +21,7 @@ from osub.sweep.page import _charts
 from osub.sweep.points import Point, point_of
 from osub.sweep.run import Standing, Store, run_sweep
 from osub.sweep.spec import Parameters
-from osub.sweep.tune import Goal, tune
+from osub.sweep.tune import Goal, Tried, tune
 from osub.sweep.workers import Processes
 from tests.fixtures import sweep_work
 
@@ -175,7 +175,11 @@ def test_the_tuning_command_answers_and_says_when_nothing_is_mild_enough(
     assert told["best"] == {"multiplicity": 2}
     assert len(told["tried"]) == 2
     assert command([*words, "--multiplicity", "1,2", "--most-degradation", "1"]) == 0
-    assert "Best of 2 settings: M=1. Jobs wait on average " in capsys.readouterr().out
+    answer = capsys.readouterr().out
+    assert "Best of 2 settings: M=1. Jobs wait on average " in answer
+    assert (
+        "what is better slows running jobs more than 1 times (--most-degradation): M=2, the mildest" in answer
+    )
     assert command([*words, "--multiplicity", "1,2", "--most-degradation", "9"]) == 0
     answer = capsys.readouterr().out
     assert re.search(
@@ -186,9 +190,45 @@ def test_the_tuning_command_answers_and_says_when_nothing_is_mild_enough(
         (["--multiplicity", "x"], "takes whole numbers with commas"),
         (["--goal", "money"], "choose wait"),
         (["--most-degradation", "0.5"], "1 or more"),
+        (["--seed", "-1"], "seed"),
     ):
         assert command([*words, *wrong]) == 2
         assert why in capsys.readouterr().err
+
+
+def test_where_nothing_is_mild_enough_json_names_no_best(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = [Tried({"multiplicity": 1}, {"wait_mean_s": 5.0, "degradation_mean": 1.4})]
+    monkeypatch.setattr("osub.cli.sweep.tune", lambda *_, **__: found)
+    words = ["sweep", "tune", "t.swf", "--system", "N2C2", "--out", str(tmp_path / "out")]
+    assert command([*words, "--most-degradation", "1.2", "--json"]) == 1
+    told = capsys.readouterr()
+    assert json.loads(told.out)["best"] is None
+    assert "the mildest has 1.4" in told.err
+
+
+def test_ctrl_c_says_what_is_kept_and_one_sweep_at_a_time_has_a_folder(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, spec = tmp_path / "out", tmp_path / "sweep.toml"
+    spec.write_text(f'[base]\ntrace = "{trace.name}"\nsystem = "N2C2"\n[grid]\nmultiplicity = [1, 2, 3]\n')
+    words = ["sweep", str(spec), "--out", str(out)]
+    with Store(out).held():
+        assert command(words) == 1
+        assert "another process is writing" in capsys.readouterr().err
+        assert command([*words, "--dry-run", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {"points": 3, "known": 0, "to_run": 3}
+
+    def one_point(self: Processes, points: list[Point]) -> Iterator[tuple[Point, Outcome]]:
+        yield points[0], sweep_work.figures(points[0].parameters)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Processes, "run", one_point)
+    assert command(words) == 130
+    told = capsys.readouterr().err
+    assert "osub: interrupted: 1 of 3 points are done and kept; the same command goes on where it was" in told
+    assert pl.read_parquet(out / "points.parquet").height == 1
 
 
 @pytest.fixture
