@@ -52,7 +52,7 @@ class Compared:
         apart = zip(pairs(self.runs), self.differences, strict=True)
         return [one for two, one in apart if are_errors(two[0].info, two[1].info)]
 
-    def metrics(self, options: MetricOptions = MetricOptions()) -> list[RunMetrics]:  # noqa: B008
+    def metrics(self, options: MetricOptions = MetricOptions()) -> list[RunMetrics]:
         """Return the metrics of each run."""
         return [measure(run, options) for run in self.runs]
 
@@ -60,7 +60,7 @@ class Compared:
         """Return one row a job of the reference and the last run; see ``job_by_job.pair``."""
         return pair(self.runs[0], self.runs[-1])
 
-    def write_page(self, target: Path, options: MetricOptions = MetricOptions()) -> list[RunMetrics]:  # noqa: B008
+    def write_page(self, target: Path, options: MetricOptions = MetricOptions()) -> list[RunMetrics]:
         """Write the comparison as one HTML page and return the metrics on it; raises OutputError."""
         # The chart library is slow to import, and tables need none of it.
         from analysis.comparison.comparison_page import comparison_section
@@ -83,7 +83,7 @@ class Compared:
 def compared(
     runs: Sequence[Run],
     least_run_s: float = 0.0,
-    options: MetricOptions = MetricOptions(),  # noqa: B008
+    options: MetricOptions = MetricOptions(),
 ) -> Compared:
     """Compare runs of one trace, the first with each other one.
 

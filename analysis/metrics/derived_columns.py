@@ -41,7 +41,7 @@ class MetricOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 def with_derived(
     jobs: pl.DataFrame,
-    options: MetricOptions = MetricOptions(),  # noqa: B008
+    options: MetricOptions = MetricOptions(),
     held: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """Add the derived columns to the ``jobs`` table.

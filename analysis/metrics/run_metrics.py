@@ -133,7 +133,7 @@ class RunMetrics(msgspec.Struct, frozen=True, kw_only=True):
 
 def measure(
     run: Run,
-    options: MetricOptions = MetricOptions(),  # noqa: B008
+    options: MetricOptions = MetricOptions(),
     held: pl.DataFrame | None = None,
 ) -> RunMetrics:
     """Compute the metrics of a run that was loaded with its placements.

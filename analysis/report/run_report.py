@@ -23,7 +23,7 @@ _NO_TWINS: Mapping[str, str] = MappingProxyType({})
 def write_report(
     runs: Sequence[Run],
     target: Path,
-    options: MetricOptions = MetricOptions(),  # noqa: B008
+    options: MetricOptions = MetricOptions(),
     first: Sequence[Section] = (),
     twins: Mapping[str, str] = _NO_TWINS,
 ) -> list[RunMetrics]:

@@ -77,7 +77,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 def verdict_of(
     runs: Sequence[Run],
-    options: MetricOptions = MetricOptions(),  # noqa: B008
+    options: MetricOptions = MetricOptions(),
 ) -> Verdict:
     """Return the verdict on runs of one trace; the first one is what the others are held against.
 

@@ -1,4 +1,4 @@
-"""The study of pairs, from the request to the findings."""
+"""The study of pairs, from the request to the findings: what placements make of jobs, as tables and bars."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import plotly.graph_objects as go
 
+from analysis.claims import estimate
 from foundation.errors import InputError
 from foundation.units import counted
 from predictor.data import FOLDER
@@ -18,10 +19,9 @@ from simulator.experiments.experiment_page import Drawing
 from simulator.experiments.pairing import parallel_pairs as parallel
 from simulator.experiments.pairing.beside_thesis import folds_of
 from simulator.experiments.pairing.beside_thesis import tables as beside_thesis
-from simulator.experiments.pairing.effect_tables import Made, effect_bars, effect_table
 from simulator.experiments.pairing.measured_pairs import Measured, look_at
 from simulator.experiments.pairing.pairing_claims import by_victim, rows
-from simulator.experiments.pairing.placement_effect import Floats, Rule, effects, rules_of
+from simulator.experiments.pairing.placement_effect import RANDOM, Effect, Floats, Rule, effects, rules_of
 from simulator.experiments.paper_tables import ExperimentTable
 from simulator.pairing import PairTable, read_pair_table, write_pair_table
 from workloads.swf import SwfTrace, read_swf, write_swf
@@ -31,6 +31,17 @@ NODES, CORES, LOAD = 8, 8, 0.9
 JOBS, QUICK_JOBS = 400, 150
 MOST_JOBS = 3000
 _SAME = "what placement makes of the same jobs (losses are shares of a job's speed)"
+
+_MEASURES = (
+    ("mean loss", "mean_loss", 1.0),
+    ("95% of jobs lose at most", "p95_loss", 1.0),
+    ("worst loss", "worst_loss", 1.0),
+    ("mean wait (h)", "wait_s", 3600.0),
+    ("mean wait and run (h)", "turnaround_s", 3600.0),
+    ("jobs an hour", "jobs_an_hour", 1.0),
+)
+Made = dict[str, list[Effect]]
+"""By rule, an effect a seed."""
 
 
 def examine(request: Request) -> Findings:
@@ -186,3 +197,49 @@ def _drawings(found: Measured, made: Made, coupled: Made) -> list[Drawing]:
     drawings.append(("Map of the applications by their counters", map_chart(report).figure))
     drawings.append(("Is a probability what it says?", calibration_chart(report).figure))
     return drawings
+
+
+def effect_table(name: str, title: str, made: Made) -> ExperimentTable:
+    """Return the table of the rules, with what each changes against drawing lots, seed by seed."""
+    lines: list[tuple[str, ...]] = []
+    for rule, own in made.items():
+        values = {field: [getattr(one, field) / unit for one in own] for _, field, unit in _MEASURES}
+        lines.append((rule, *(estimate(values[field]).text() for _, field, _ in _MEASURES)))
+    return ExperimentTable(
+        name=name,
+        title=title,
+        columns=("who shares with whom", *(label for label, _, _ in _MEASURES)),
+        rows=lines,
+        notes=tuple(_against(made, rule) for rule in made if rule != RANDOM),
+    )
+
+
+def _against(made: Made, rule: str) -> str:
+    def change(field: str) -> str:
+        pairs = [
+            (getattr(one, field), getattr(other, field))
+            for one, other in zip(made[rule], made[RANDOM], strict=True)
+        ]
+        return _percent([one / other - 1 for one, other in pairs if other])
+
+    told = ", ".join(f"{label.removesuffix(' (h)')} {change(field)}" for label, field, _ in _MEASURES)
+    return f"{rule} against {RANDOM}: {told}"
+
+
+def _percent(shares: list[float]) -> str:
+    if not shares:
+        return "-"
+    found = estimate([100 * one for one in shares])
+    if found.low is None or found.high is None:
+        return f"{found.mean:+.1f}%"
+    return f"{found.mean:+.1f}% [{found.low:+.1f}, {found.high:+.1f}]"
+
+
+def effect_bars(made: Made) -> go.Figure:
+    """Return mean, 95% and worst loss of each rule."""
+    bars = go.Figure()
+    for label, field in (("mean", "mean_loss"), ("95%", "p95_loss"), ("worst", "worst_loss")):
+        means = [float(np.mean([getattr(one, field) for one in own])) for own in made.values()]
+        bars.add_bar(name=label, x=list(made), y=means)
+    bars.update_layout(barmode="group", yaxis_title="loss", template="plotly_white", height=420)
+    return bars

@@ -15,10 +15,9 @@ from osub.cli.main import run
 from predictor.dataset import PAIRS, Kind
 from simulator.experiments.pairing import parallel_pairs as parallel
 from simulator.experiments.pairing.beside_thesis import Folds, folds_of, tables
-from simulator.experiments.pairing.effect_tables import effect_table
 from simulator.experiments.pairing.measured_pairs import Measured, family, look_at
 from simulator.experiments.pairing.pairing_claims import rows
-from simulator.experiments.pairing.pairing_study import unseen_matrix
+from simulator.experiments.pairing.pairing_study import effect_table, unseen_matrix
 from simulator.experiments.pairing.placement_effect import (
     APART,
     APART_PREDICTED,

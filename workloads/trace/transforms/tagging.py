@@ -39,7 +39,7 @@ def tag_jobs(
     number: int,
     share: float = 1.0,
     seed: int = 1,
-    among: Selection = Selection(),  # noqa: B008
+    among: Selection = Selection(),
     by: DrawBy = DrawBy.JOB,
     name: str | None = None,
 ) -> SwfTrace:

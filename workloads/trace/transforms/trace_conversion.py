@@ -30,7 +30,7 @@ class Tagging:
     tags: tuple[Tag, ...] = ()
     share: float = 1.0
     by: DrawBy = DrawBy.JOB
-    among: Selection = Selection()  # noqa: RUF009 - frozen
+    among: Selection = Selection()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Conversion:
 
     start_s: float | None = None
     length_s: float | None = None
-    selection: Selection = Selection()  # noqa: RUF009 - frozen
+    selection: Selection = Selection()
     arrivals: float | None = None
     gaps: float | None = None
     shortest_run_s: float | None = None
