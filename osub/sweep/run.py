@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -175,13 +175,24 @@ class Store:
             lock.release()
 
     def finished(self, points: Iterable[Point]) -> dict[str, Outcome]:
-        """Return what is known of points already, by key; a file that is damaged is as good as none."""
+        """Return what is known of points already, by key; a file that is damaged is as good as none.
+
+        Raises
+        ------
+        InputError
+            One is there and cannot be read: it is finished for all we know, and not run again.
+        """
         found: dict[str, Outcome] = {}
         for point in points:
-            with suppress(OSError, ValueError):
-                known = json.loads(self._path(point.key).read_text(encoding="utf-8"))
-                if isinstance(known, dict):
-                    found[point.key] = known
+            path = self._path(point.key)
+            try:
+                known = json.loads(path.read_text(encoding="utf-8"))
+            except (FileNotFoundError, ValueError):
+                continue
+            except OSError as error:
+                raise InputError(f"cannot read {path}: {error.strerror}") from error
+            if isinstance(known, dict):
+                found[point.key] = known
         return found
 
     def keep(self, point: Point, outcome: Outcome) -> None:

@@ -134,6 +134,19 @@ def test_a_damaged_result_is_as_good_as_none(tmp_path: Path) -> None:
     assert store.finished([point]) == {}
 
 
+def test_a_result_that_cannot_be_read_is_told_of_and_not_made_again(tmp_path: Path) -> None:
+    trace = tmp_path / "log.swf"
+    trace.write_text(";\n")
+    point = point_of({"trace": str(trace), "system": "N2C2"})
+    store = Store(tmp_path / "out")
+    store.keep(point, {"wait_mean_s": 1.0})
+    (path,) = (tmp_path / "out" / "points").iterdir()
+    path.unlink()
+    path.mkdir()  # what cannot be read, for root too
+    with pytest.raises(InputError, match="cannot read"):
+        store.finished([point])
+
+
 @examples(60)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=20))
 def test_the_front_has_whom_nobody_beats_in_both(pairs: list[tuple[int, int]]) -> None:
