@@ -28,8 +28,8 @@ GROUP_NAMES: dict[KindName, str] = {
     "interactive": "Interactive jobs",
     "ondemand": "On-demand jobs",
 }
-HOURS_FROM_S = 200_000.0
-"""From here on a row of seconds is told in hours."""
+HOURS_FROM_S = 10_800.0
+"""From here on a row of seconds is told in hours, as the verdict tells it; rows of the system all alike."""
 ABSENT = "-"
 WORK_GROUP = "Interruptions"
 DETAILS = frozenset(
@@ -193,8 +193,9 @@ def _is_spoiled(run: RunMetrics) -> bool:
 
 def _rows(runs: Sequence[RunMetrics]) -> Iterator[MetricRow]:
     threshold = runs[0].options.wait_threshold_s
+    longest_s = max((run.makespan_s or 0.0 for run in runs), default=0.0)
     for system_name, of_run, form, better in _SYSTEM_LINES:
-        yield _row("System", system_name, [of_run(run) for run in runs], form, better)
+        yield _row("System", system_name, [of_run(run) for run in runs], form, better, longest_s)
     eventful = any(_is_eventful(run.work) for run in runs)
     for work_name, of_work, form, better in _WORK_LINES if eventful else ():
         yield _row(WORK_GROUP, work_name, [of_work(run.work) for run in runs], form, better)
@@ -230,9 +231,11 @@ def _only_kind(runs: Sequence[RunMetrics], kind: KindName) -> bool:
     return kind != "all" and all(set(run.kinds) <= {"all", kind} for run in runs)
 
 
-def _row(group: str, name: str, values: Sequence[Value], form: Form, better: Better) -> MetricRow:
+def _row(
+    group: str, name: str, values: Sequence[Value], form: Form, better: Better, longest_s: float = 0.0
+) -> MetricRow:
     known = [value for value in values if value is not None]
-    in_hours = form == "seconds" and max(known, default=0.0) >= HOURS_FROM_S
+    in_hours = form == "seconds" and max(longest_s, *known, 0.0) >= HOURS_FROM_S
     unit = {"seconds": " [h]" if in_hours else " [s]", "microseconds": " [µs]"}.get(form, "")
     cells = tuple(_cell(value, form, in_hours=in_hours) for value in values)
     target = None

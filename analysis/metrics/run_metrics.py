@@ -27,6 +27,8 @@ from foundation.records import Run, RunInfo
 KindName = Literal["all", "batch", "interactive", "ondemand"]
 KINDS: tuple[KindName, ...] = ("all", "batch", "interactive", "ondemand")
 
+FORMULA = ("=", "+", "-", "@")
+"""What a spreadsheet takes for the beginning of a formula; a label that begins so gets an apostrophe."""
 NOTABLE = 1.1
 """A mean degradation from which it is worth a word."""
 
@@ -158,7 +160,7 @@ def measure(
     if of_host.unfit is not None:
         notes.append(f"Unfit to judge by: {of_host.unfit}.")
     launched = start_up_note(jobs, run.info)
-    if launched is not None:
+    if launched is not None and of_host.unfit is None:  # else it may be the host's others
         notes.append(launched)
     work = work_of(ran)
     used = _use(held, work, run.info)
@@ -294,7 +296,9 @@ def metrics_csv(metrics: Sequence[RunMetrics]) -> str:
     names = list(dict.fromkeys(name for column in columns for name in column))
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["figure", *(run.label for run in metrics)])
+    writer.writerow(
+        ["figure", *(f"'{run.label}" if run.label[:1] in FORMULA else run.label for run in metrics)]
+    )
     for name in names:
         values = [column.get(name) for column in columns]
         writer.writerow([name, *("" if value is None else value for value in values)])

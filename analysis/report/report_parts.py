@@ -13,12 +13,13 @@ from analysis.metrics import MetricOptions, RunMetrics
 from analysis.pages.page_content import Block, Card, Cell, Grid, Mark, Section, Told, Tone
 from analysis.tables import metric_rows
 from analysis.verdict import Verdict
-from analysis.verdict.verdict_in_terminal import heading
+from analysis.verdict.verdict_in_terminal import heading, opening
 from foundation.records import Run, RunInfo
 from foundation.units import counted
 
 HIGHLIGHTS = (
     ("System", "makespan"),
+    ("All jobs", "not completed"),
     ("Interactive jobs", "wait, max"),
     ("All jobs", "waited over"),
     ("All jobs", "S_OSub, mean"),
@@ -47,11 +48,13 @@ def mark_of(measured: Measured) -> Mark:
 
 
 def told(verdict: Verdict) -> list[Told]:
-    """Return a paragraph for each finding, then the evidence without a heading."""
+    """Return a paragraph for each finding, then the evidence without a heading; unfit runs come first."""
+    first = opening(verdict)
     findings = [
         Told(heading(one), " ".join(one.sentences), _TONES.get(one.answer, "")) for one in verdict.findings
     ]
-    return findings + [Told("", sentence, "muted") for sentence in verdict.evidence]
+    evidence = [Told("", sentence, "muted") for sentence in verdict.evidence[1 if first else 0 :]]
+    return [*([Told(*first, "unclear")] if first else []), *findings, *evidence]
 
 
 def cards(runs: Sequence[Measured], metrics: Sequence[RunMetrics]) -> list[Card]:
@@ -60,7 +63,7 @@ def cards(runs: Sequence[Measured], metrics: Sequence[RunMetrics]) -> list[Card]
     chosen = []
     for group, start in HIGHLIGHTS:
         row = next((row for row in rows if row.group == group and row.name.startswith(start)), None)
-        if row is not None:
+        if row is not None and not (start == "not completed" and set(row.cells) == {"0"}):
             chosen.append((("interactive " if group == "Interactive jobs" else "") + row.name, row))
     return [
         Card(run.label, mark_of(run), [(name, row.cells[at], row.best[at]) for name, row in chosen])

@@ -12,11 +12,25 @@ _COLOURS = {"better": "bold green", "worse": "bold red", "unclear": "bold yellow
 
 
 def verdict_lines(verdict: Verdict) -> Iterator[Text]:
-    """Yield a paragraph for each finding, and the evidence."""
+    """Yield a paragraph for each finding, and the evidence; first of all, if there is none to be had."""
+    first = opening(verdict)
+    if first is not None:
+        yield Text.assemble((first[0], _COLOURS["unclear"]), " ", first[1])
     for finding in verdict.findings:
         yield Text.assemble((heading(finding), _COLOURS[finding.answer]), " ", " ".join(finding.sentences))
-    for sentence in verdict.evidence:
+    for sentence in verdict.evidence[1 if first else 0 :]:
         yield Text(sentence)
+
+
+def opening(verdict: Verdict) -> tuple[str, str] | None:
+    """Return what a reader must know before any figure, and why: that runs are unfit to judge by.
+
+    It is the first sentence of the evidence, under a heading. None where all are fit, or nothing is found.
+    """
+    if not (verdict.unfit and verdict.findings):
+        return None
+    nothing = all(finding.answer == "unclear" for finding in verdict.findings)
+    return f"{'Nothing' if nothing else 'Not everything'} here can be concluded.", verdict.evidence[0]
 
 
 def heading(finding: Finding) -> str:

@@ -16,7 +16,7 @@ from analysis.verdict.verdict_in_terminal import verdict_lines
 from foundation.records import load_run
 from foundation.units import counted
 from osub.cli.metric_options import Beta, Full, MostSpread, MostTaken, Page, WaitThreshold
-from osub.cli.out_file import Force, check_free
+from osub.cli.out_file import Force, check_apart, check_free
 from osub.cli.terminal import Console
 from osub.cli.waiting import waiting
 
@@ -59,6 +59,7 @@ def compare(
     """
     check_free(html, force, makes_folder=True)
     check_free(csv, force)
+    check_apart(html, csv)
     options = MetricOptions(
         wait_threshold_s=wait_threshold, beta_s=beta, most_taken=most_taken, most_spread=most_spread
     )

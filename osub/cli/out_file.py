@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from foundation.errors import OutputError
+from foundation.errors import OutputError, UsageError
 from foundation.writable import refuse_unwritable
 
 _INFO_NAME = "run.json"
@@ -66,8 +66,20 @@ def check_free(out: Path | None, force: bool, *, makes_folder: bool = False) -> 
         return
     if out.is_dir():
         raise OutputError(f"{out} is a folder; name a file in it")
-    if out.exists() and not force:
+    if out.is_file() and not force:  # of a pipe or a device nothing is replaced
         raise OutputError(f"{out} exists already: choose another name, or add --force")
     if not makes_folder and not out.parent.is_dir():
         raise OutputError(f"cannot write {out}: there is no folder {out.parent}")
     refuse_unwritable(out)
+
+
+def check_apart(first: Path | None, second: Path | None) -> None:
+    """Refuse one file for two results: the second would replace the first.
+
+    Raises
+    ------
+    UsageError
+        They are the same.
+    """
+    if first is not None and second is not None and first.resolve() == second.resolve():
+        raise UsageError(f"{first} cannot take both results: choose two files")

@@ -13,8 +13,10 @@ from analysis.comparison.job_by_job import run_errors
 from analysis.metrics.derived_columns import MetricOptions
 from analysis.metrics.run_metrics import RunMetrics, measure
 from analysis.metrics.use_of_host import host_use, pace_of
+from analysis.report.report_parts import told
 from analysis.tables import metric_rows
 from analysis.verdict import verdict_of
+from analysis.verdict.verdict_in_terminal import opening, verdict_lines
 from foundation.records import HOST, GangSettings, HostRecord, Run
 from foundation.records.table_files import frame_of
 from tests.unit.analysis.test_verdict import made_run
@@ -127,6 +129,21 @@ def test_a_verdict_on_a_contaminated_run_is_not_clear_and_says_why(tmp_path: Pat
     assert verdict.evidence[0].startswith("naive is unfit to judge by: others used 45%")
     assert list(verdict.unfit) == ["naive"]
     assert verdict_of([one, dirty], MetricOptions(most_taken=0.5)).findings[0].answer == "better"
+    said = [str(line) for line in verdict_lines(verdict)]
+    assert said[0].startswith("Nothing here can be concluded. naive is unfit to judge by: others used 45%")
+    assert sum("unfit to judge by" in line for line in said) == 1
+    first = told(verdict)[0]
+    assert (first.heading, first.tone) == ("Nothing here can be concluded.", "unclear")
+    assert opening(verdict_of([one, two])) is None
+
+
+def test_what_a_busy_host_adds_is_not_called_start_up(run: Run) -> None:
+    """Nobody shares a core, and yet half of the time is others'."""
+    real = replace(run, info=msgspec.structs.replace(run.info, kind="real"))
+    slow = replace(real, jobs=in_a_minute(real.jobs).with_columns(dedicated_s=pl.lit(20.0)))
+    assert any("is start-up" in note for note in measure(slow).notes)
+    busy = replace(on_host(real, foreign=1.0), jobs=slow.jobs)
+    assert [note for note in measure(busy).notes if "start-up" in note] == []
 
 
 def test_no_run_is_best_that_is_unfit_or_was_cut(tmp_path: Path) -> None:

@@ -139,3 +139,30 @@ def test_a_study_page_may_be_written_again_and_nobody_is_told_to_force_it(
     assert (here / "page.html").read_text() == "mine"
     (here / "page.html").write_text("<title>The thesis&#39;s physical study (chapter 7) again</title>")
     assert "there is no nowhere.swf" in said(capsys, *words, code=1)
+
+
+def test_one_file_takes_one_result_and_a_device_is_no_file(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    simulated("a")
+    capsys.readouterr()
+    assert "cannot take both" in said(capsys, "report", "a", "--csv", "y", "--html", "./y", code=2)
+    assert "cannot take both" in said(capsys, "compare", "a", "a", "--csv", "y", "--html", "y", code=2)
+    assert not (here / "y").exists()
+    assert run(["report", "a", "--csv", "/dev/null"]) == 0
+
+
+def test_a_label_is_no_formula_of_a_spreadsheet(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    simulated("a", "t.swf", "--label", "=1+1")
+    assert run(["report", "a", "--csv", "a.csv"]) == 0
+    assert (here / "a.csv").read_text().startswith("figure,'=1+1\n")
+
+
+def test_times_of_one_table_have_one_unit(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The verdict's too: who reads of 4 h there looks for 4 h in the table."""
+    simulated("a", "other.swf")
+    capsys.readouterr()
+    assert run(["report", "a"]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if " done [" in line or "makespan" in line]
+    assert len(rows) >= 3
+    assert all(" [h] " in line for line in rows)
