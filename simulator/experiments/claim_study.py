@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from analysis.claims import LEAST_SEEDS, Row
 from foundation.errors import UsageError
+from foundation.units import counted, verb
 
 if TYPE_CHECKING:
     from simulator.experiments.experiment_page import Drawing
@@ -118,5 +119,5 @@ def seeds_of(seeds: int | None, *, quick: bool) -> int:
 def check_traces(study: ClaimStudy, traces: Sequence[Path]) -> None:
     """Raise UsageError if there are more traces than the study takes."""
     if len(traces) > study.most_traces:
-        takes = "no trace" if not study.most_traces else f"at most {study.most_traces}"
-        raise UsageError(f"this study takes {takes}; {len(traces)} are given")
+        takes = f"at most {counted(study.most_traces, 'trace')}" if study.most_traces else "no trace"
+        raise UsageError(f"this study takes {takes}; {len(traces)} {verb(len(traces))} given")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from simulator.experiments.thesis import Chapter
 
 app = application()
+_MOST_NUMBER = 1000
 
 TraceArgument = Annotated[Path, typer.Argument(help="UniLu-Gaia-2014-1.swf.gz.", metavar="TRACE")]
 HtmlOption = Annotated[Path | None, typer.Option("--html", help="Write tables and figures.", metavar="FILE")]
@@ -55,6 +56,8 @@ def thesis_5(
 ) -> None:
     """Chapter 5: SQ with M 1 to 4 against MQ with R 1 to 12%, C_o = 1.0, interactive jobs busy all along."""
     check_free(html, force, makes_folder=True)
+    if kit is None and kit_queue is not None:
+        raise UsageError("--kit-queue is a queue of the trace that --kit names: give --kit, too")
     from simulator.experiments.thesis import chapter_5
 
     with progress() as bar:
@@ -118,14 +121,14 @@ def _data_sets(text: str, most: int) -> list[int]:
     if text == "none":
         return []
     try:
-        numbers = read_ids(text, most + 1)
+        numbers = list(read_ids(text, _MOST_NUMBER))
     except ValueError as error:
         raise UsageError(
             f"--survey takes data sets such as 1-{most} or 1,3, or none; not {text!r}: {error}"
         ) from error
-    if numbers[0] < 1:
-        raise UsageError(f"--survey: there are data sets 1 to {most}")
-    return list(numbers)
+    if not 1 <= min(numbers) <= max(numbers) <= most:
+        raise UsageError(f"--survey: there are data sets 1 to {most}, not {text}")
+    return numbers
 
 
 def _show(found: Chapter, html: Path | None, *, as_json: bool) -> None:

@@ -166,3 +166,18 @@ def test_times_of_one_table_have_one_unit(here: Path, capsys: pytest.CaptureFixt
     rows = [line for line in capsys.readouterr().out.splitlines() if " done [" in line or "makespan" in line]
     assert len(rows) >= 3
     assert all(" [h] " in line for line in rows)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("experiment eviction t.swf t.swf", "takes at most 1 trace; 2 are given"),
+        ("experiment thesis-5 t.swf --kit-queue 3", "give --kit, too"),
+        ("experiment thesis-6 t.swf --survey 9", "there are data sets 1 to 6, not 9"),
+        ("experiment thesis-6 t.swf --survey 0-2", "there are data sets 1 to 6, not 0-2"),
+    ],
+)
+def test_what_a_study_cannot_take_is_told(
+    here: Path, capsys: pytest.CaptureFixture[str], words: str, told: str
+) -> None:
+    assert told in said(capsys, *words.split(), code=2)
