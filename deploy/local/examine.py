@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import platform
 import struct
@@ -145,7 +146,10 @@ def _pmu() -> Finding:
     number = {"x86_64": 298, "aarch64": 241}.get(platform.machine())
     descriptor = -1 if number is None else libc.syscall(number, attribute, 0, -1, -1, 0)
     if descriptor < 0:
-        why = os.strerror(ctypes.get_errno()) if number else f"unknown machine {platform.machine()}"
+        code = ctypes.get_errno()
+        why = os.strerror(code) if number else f"unknown machine {platform.machine()}"
+        if number and code in (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP):
+            why = "this host has no counter of instructions"
         return Finding(
             "PMU", "no", why.lower(), "performance counters: needs hardware, or a lower perf_event_paranoid"
         )

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.checks import Advice, Grade, judge, look
-from deploy.local.examine import examine_host
+from deploy.local.examine import Finding, examine_host
 from foundation.errors import UsageError
 from foundation.one_line import one_line
 from gangd.controller.site.controller_config import Config, load_config
@@ -24,6 +24,7 @@ from osub.live.cluster import find_cluster
 from osub.live.job_folders import job_folders
 
 ENVIRONMENT = "environment"
+_NEEDED = ("Slurm", "munge")
 _COLOURS = {Grade.GOOD: "green", Grade.WARNING: "yellow", Grade.BAD: "red"}
 
 
@@ -59,12 +60,12 @@ def doctor(
         typer.echo(json.dumps({finding.what: msgspec.to_builtins(finding) for finding in findings}))
     else:
         marks = {"yes": "[green]yes[/green]", "no": "[red]no[/red]", "partly": "[yellow]partly[/yellow]"}
-        table = Table("what", "here", "found", "what it is for, or how to get it")
+        typer.echo(host_verdict(findings))
+        table = _table("what", "here", "found", "what it is for, or how to get it")
         for finding in findings:
             table.add_row(finding.what, marks[finding.here], Text(finding.found), Text(finding.advice))
         Console().print(table)
-    needed = {finding.what: finding.here for finding in findings}
-    raise typer.Exit(0 if needed["Slurm"] == "yes" and needed["munge"] == "yes" else 1)
+    raise typer.Exit(0 if all(one.here == "yes" for one in findings if one.what in _NEEDED) else 1)
 
 
 def doctor_cluster(cluster: str, gangd: Path | None, *, as_json: bool) -> None:
@@ -81,6 +82,23 @@ def doctor_cluster(cluster: str, gangd: Path | None, *, as_json: bool) -> None:
     raise typer.Exit(1 if any(one.grade is Grade.BAD for one in advice) else 0)
 
 
+def host_verdict(findings: Sequence[Finding]) -> str:
+    """Return in a sentence whether an embedded cluster can run here, and what stands against measuring."""
+    lacks = [one for one in findings if one.what in _NEEDED and one.here != "yes"]
+    if lacks:
+        return f"no embedded cluster can run here yet: {'; '.join(one.advice or one.what for one in lacks)}"
+    less = ", ".join(one.what for one in findings if one.here != "yes")
+    return f"an embedded cluster can run here{f'; less than the best: {less}' if less else ''}"
+
+
+def _table(*headings: str) -> Table:
+    """Return an empty table in which nothing is cut on a narrow terminal, least of all names to be typed."""
+    table = Table()
+    for number, heading in enumerate(headings):
+        table.add_column(heading, overflow="fold", no_wrap=number == 0)
+    return table
+
+
 def verdict(advice: Sequence[Advice]) -> str:
     """Return in a sentence whether gangd can do its work there, and what stands against it."""
     bad, odd = ([one.what for one in advice if one.grade is grade] for grade in (Grade.BAD, Grade.WARNING))
@@ -95,7 +113,7 @@ def show(advice: Sequence[Advice]) -> None:
     """Print what it comes to, a table of everything, and then the lines to write."""
     console = Console()
     console.print(verdict(advice), highlight=False, markup=False)
-    table = Table("what", "", "found", "why it matters")
+    table = _table("what", "", "found", "why it matters")
     for one in advice:
         table.add_row(
             one.what, Text(one.grade, _COLOURS[one.grade]), Text(one_line(one.found)), Text(one.why)
