@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import re
 from collections.abc import Callable, Mapping
 from numbers import Integral, Real
@@ -72,7 +73,7 @@ def speaks_of_parameters(function: Callable[_Given, _Made]) -> Callable[_Given, 
 def takes_kinds(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
     """Have a function refuse values of other kinds than its annotations say, by name: numbers, texts, truths.
 
-    A truth is no number here. Annotations that have other parts are left to the function.
+    A truth is no number here, nor is ``nan``. Annotations that have other parts are left to the function.
     """
     signature = inspect.signature(function)
     known = kinds_of(function)
@@ -87,6 +88,8 @@ def takes_kinds(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
             wanted = other_kind(known, name, value)
             if wanted is not None:
                 raise UsageError(f"{name} takes {wanted}, not {one_line(repr(value), 60)}")
+            if isinstance(value, float) and math.isnan(value):
+                raise UsageError(f"{name} takes a number, not nan")
         return function(*args, **kwargs)
 
     return told
