@@ -68,7 +68,7 @@ def test_every_line_of_it_works_and_what_was_scaled_is_told(tmp_path: Path) -> N
     [
         (["--fit", "3"], "--fit takes the seconds that the replay may take, 10 at least"),
         (["--fit", "inf"], "--fit must be a number"),
-        (["--fit", "nan"], "--fit must be a number"),
+        (["--fit", "nan"], "'--fit': 'nan' is not a valid number"),
         (["--fit", "60", "--speedup", "2"], "neither with --apps nor with --speedup"),
         (["--fit", "60", "--start", "0"], "--start and --length together"),
         (["--fit", "60", "--start", "1e12", "--length", "5"], "no job"),
