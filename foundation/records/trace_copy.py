@@ -62,7 +62,10 @@ def trace_sha256(trace: Path) -> str:
             while chunk := stream.read(_CHUNK_BYTES):
                 digest.update(chunk)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(f"trace {trace} is a damaged gzip file: {error}") from error
+        raise InputError(
+            f"trace {trace} is a damaged gzip file ({error}), which no RUN can keep: "
+            "`osub trace convert --lenient` makes a sound one of it"
+        ) from error
     except OSError as error:
         raise InputError(f"cannot read trace {trace}: {error.strerror or error}") from error
     return digest.hexdigest()

@@ -193,3 +193,14 @@ def test_thresholds_that_are_no_number_are_refused_by_name(here: Path) -> None:
     simulated("a")
     with pytest.raises(UsageError, match="beta_s takes a number, not nan"):
         osub.load("a").metrics(beta_s=float("nan"))
+
+
+def test_a_damaged_trace_that_no_run_can_keep_is_mended_as_the_message_says(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = gzip.compress("".join(LINE.format(one, one, one % 97) for one in range(1, 400)).encode())
+    (here / "cut.swf.gz").write_bytes(whole[: len(whole) // 2])
+    words = ["--system", "N2C1", "--out", "r", "--lenient"]
+    assert "osub trace convert --lenient" in said(capsys, "simulate", "cut.swf.gz", *words, code=1)
+    assert run(["trace", "convert", "cut.swf.gz", "--lenient", "--out", "sound.swf"]) == 0
+    assert run(["simulate", "sound.swf", *words]) == 0
