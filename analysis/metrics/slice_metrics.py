@@ -239,4 +239,4 @@ def _switching_share(slices: pl.DataFrame) -> float | None:
     per_node = known.group_by("slice", "node").agg(
         share=lost_us.max().clip(lower_bound=0) / 1e6 / pl.col("length_s").first()
     )
-    return float(per_node.get_column("share").mean())  # type: ignore[arg-type]
+    return float(per_node.get_column("share").mean())  # type: ignore[arg-type]  # of numbers

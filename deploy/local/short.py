@@ -23,7 +23,7 @@ from foundation.whole_file import write_in
 LONGEST_PATH = 44
 _PREFIX = "osub-"
 _HOME_FILE = ".osub-home"
-_PLACES = ("/tmp", "/var/tmp", "/run", "/dev/shm")  # noqa: S108
+_PLACES = ("/tmp", "/var/tmp", "/run", "/dev/shm")  # noqa: S108 - what is put there is private, and checked
 
 
 class Short(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

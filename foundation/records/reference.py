@@ -127,7 +127,7 @@ def _groups(columns: Iterable[Column]) -> Iterator[tuple[str, list[Column]]]:
 
 
 def _row(column: Column) -> str:
-    kind = "list of (`node`, `cores`)" if column.dtype == PLACEMENT_DTYPE else _TYPES[column.dtype]  # type: ignore[index]
+    kind = "list of (`node`, `cores`)" if column.dtype == PLACEMENT_DTYPE else _TYPES[column.dtype]  # type: ignore[index]  # a dtype, or its class
     return f"| `{column.name}` | {_meaning(column)} | {kind} | {_unit(column)} | {_null(column)} |"
 
 

@@ -163,8 +163,8 @@ def _sink(pieces: Iterator[pl.DataFrame], table: Table, path: Path) -> None:
     def source(
         with_columns: list[str] | None,
         predicate: pl.Expr | None,  # noqa: ARG001 - the sink has none
-        n_rows: int | None,  # noqa: ARG001
-        batch_size: int | None,  # noqa: ARG001
+        n_rows: int | None,  # noqa: ARG001 - the sink has none
+        batch_size: int | None,  # noqa: ARG001 - the sink has none
     ) -> Iterator[pl.DataFrame]:
         for piece in pieces:
             yield piece if with_columns is None else piece.select(with_columns)

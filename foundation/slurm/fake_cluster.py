@@ -208,7 +208,7 @@ class FakeCluster:
         placed: list[NodeCores] = []
         for name in sorted(self._nodes, key=lambda node: (sum(load[node]), self._nodes.index(node))):
             free = [core for core in range(self._cores) if load[name][core] < self._multiplicity]
-            free.sort(key=lambda core, loads=load[name]: (loads[core], core))  # type: ignore[misc]
+            free.sort(key=lambda core, loads=load[name]: (loads[core], core))  # type: ignore[misc]  # a lambda with a default
             fits = len(free) >= request.tasks_per_node and name not in self.down
             if fits and len(placed) < request.nodes:
                 placed.append(NodeCores(name, tuple(sorted(free[: request.tasks_per_node]))))

@@ -276,7 +276,7 @@ class FakeSlurm(FakeCluster):
             raise SlurmRefusedError(f"Requested operation is presently disabled for job {job}")
         self.requeue(entry.job.job_id, reason="job requeued in held state" if held else None)
 
-    def signal(self, job: int | str, signal_name: str, receiver: Receiver = Receiver.STEPS) -> None:  # noqa: ARG002
+    def signal(self, job: int | str, signal_name: str, receiver: Receiver = Receiver.STEPS) -> None:  # noqa: ARG002 - as its protocol has it
         """Note a signal to a running job; ``on_signal`` says what it does with it."""
         self._reach()
         entry = self._own(job)

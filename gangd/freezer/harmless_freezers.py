@@ -164,7 +164,7 @@ class RecordingFreezer(WithoutFolders):
         """See ``Holder``."""
         return self.members.get(key, ()) if key in self.steps else ()
 
-    def cpu_ns(self, key: StepKey) -> int | None:  # noqa: ARG002
+    def cpu_ns(self, key: StepKey) -> int | None:  # noqa: ARG002 - as its protocol has it
         """See ``Holder``: nothing runs, so nothing is known."""
         return None
 

@@ -263,18 +263,18 @@ class WithoutFolders:
         """See ``Holder``: there are none."""
         return []
 
-    def control_files(self, key: StepKey) -> tuple[str, ...]:  # noqa: ARG002
+    def control_files(self, key: StepKey) -> tuple[str, ...]:  # noqa: ARG002 - as its protocol has it
         """See ``Holder``: there are none."""
         return ()
 
-    def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:  # noqa: ARG002
+    def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:  # noqa: ARG002 - as its protocol has it
         """See ``Holder``: it is always more than writes."""
         return None
 
     def note(self, write: Write) -> None:
         """See ``Holder``: nothing was planned."""
 
-    def account(self, key: StepKey) -> Account | None:  # noqa: ARG002
+    def account(self, key: StepKey) -> Account | None:  # noqa: ARG002 - as its protocol has it
         """See ``Holder``: there is none."""
         return None
 
@@ -285,17 +285,17 @@ class NoLedger:
     def __init__(self) -> None:
         self._next = 0
 
-    def claim_cgroup(self, kind: int, path: str, job: int) -> int | None:  # noqa: ARG002
+    def claim_cgroup(self, kind: int, path: str, job: int) -> int | None:  # noqa: ARG002 - as its protocol has it
         """Return a fresh number."""
         self._next += 1
         return self._next
 
-    def claim_process(self, pid: int, start_ticks: int, job: int) -> int | None:  # noqa: ARG002
+    def claim_process(self, pid: int, start_ticks: int, job: int) -> int | None:  # noqa: ARG002 - as its protocol has it
         """Return a fresh number."""
         self._next += 1
         return self._next
 
-    def claim_idle(self, pid: int, start_ticks: int, job: int) -> int | None:  # noqa: ARG002
+    def claim_idle(self, pid: int, start_ticks: int, job: int) -> int | None:  # noqa: ARG002 - as its protocol has it
         """Return a fresh number."""
         self._next += 1
         return self._next

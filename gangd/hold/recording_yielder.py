@@ -29,7 +29,7 @@ class RecordingYielder:
         self.gathered: dict[int, tuple[int, ...]] = {}
         self.writes: list[tuple[str, int]] = []
 
-    def gather(self, jobs: Mapping[int, Pids], alone: Alone = nullcontext) -> bool:  # noqa: ARG002
+    def gather(self, jobs: Mapping[int, Pids], alone: Alone = nullcontext) -> bool:  # noqa: ARG002 - as its protocol has it
         """See ``Yielder``."""
         found = {job: pids() for job, pids in jobs.items()}
         new = any(set(pids) - set(self.gathered.get(job, ())) for job, pids in found.items())
@@ -48,7 +48,7 @@ class RecordingYielder:
         """See ``Yielder``."""
         return self._turn(job, low=False)
 
-    def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:  # noqa: ARG002
+    def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:  # noqa: ARG002 - as its protocol has it
         """See ``Yielder``: there are no files to write."""
         return None
 

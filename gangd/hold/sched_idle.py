@@ -66,7 +66,7 @@ class SchedIdle:
         self._troubles: dict[int, str] = {}
         self._lock = threading.Lock()
 
-    def gather(self, jobs: Mapping[int, Pids], alone: Alone = nullcontext) -> bool:  # noqa: ARG002
+    def gather(self, jobs: Mapping[int, Pids], alone: Alone = nullcontext) -> bool:  # noqa: ARG002 - as its protocol has it
         """See ``Yielder``."""
         new = False
         for number, pids in jobs.items():
@@ -90,7 +90,7 @@ class SchedIdle:
         """See ``Yielder``."""
         return self._turn(job, low=False)
 
-    def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:  # noqa: ARG002
+    def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:  # noqa: ARG002 - as its protocol has it
         """See ``Yielder``: it is system calls, not writes."""
         return None
 

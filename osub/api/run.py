@@ -187,7 +187,7 @@ class Plots:
         from analysis.charts import gantt
 
         run = self._run
-        chart = gantt(run._measured, run.info, held=run._held)  # noqa: SLF001
+        chart = gantt(run._measured, run.info, held=run._held)  # noqa: SLF001 - of the same module's class
         if chart is None:
             raise UsageError(f"no job of {run.label} has a known place: there is nothing to draw")
         return chart.figure
@@ -215,7 +215,7 @@ class Plots:
         from analysis.charts import Measured
 
         run = self._run
-        return Measured(run.label, run._measured, 0, run.info.kind == "simulated")  # noqa: SLF001
+        return Measured(run.label, run._measured, 0, run.info.kind == "simulated")  # noqa: SLF001 - of the same module's class
 
 
 @speaks_of_parameters

@@ -68,11 +68,11 @@ _FOLDERS = frozenset(
 class Commands(click.Group):
     """A group whose members are the modules and folders of ``osub.cli``, imported on use."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
         """Return the names in the order of ``COMMANDS``."""
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as click calls it
         """Import the module of that name and return its ``app``, or its function as a command."""
         if cmd_name not in COMMANDS:
             return None
@@ -87,7 +87,7 @@ class Commands(click.Group):
         refuse_nan(command)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as click calls it
         """List the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))

@@ -233,7 +233,7 @@ def _table_7_9(full: FullSize) -> list[Row]:
             "interactive jobs that start at once, longest wait",
             "100%, 0 s",
             _both(magnitude(at_once, 1.0), zero, "no interactive job waits at all"),
-            f"{share_text(at_once)}, {max(float(wait or 0) for wait in longest):,.0f} s",  # type: ignore[arg-type]
+            f"{share_text(at_once)}, {max(float(wait or 0) for wait in longest):,.0f} s",  # type: ignore[arg-type]  # of numbers
         ),
         _row(
             "R24",

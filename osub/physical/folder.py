@@ -209,6 +209,6 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=1024)
-def _why_unfit(run: Path, item: Item, stamp: tuple[int, int]) -> str | None:  # noqa: ARG001
+def _why_unfit(run: Path, item: Item, stamp: tuple[int, int]) -> str | None:  # noqa: ARG001 - part of the key of what is kept
     """Return why a RUN is unfit to judge by, None where it is not; ``stamp`` tells it from a later one."""
     return why_unfit(load_run(run), item)

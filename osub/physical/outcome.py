@@ -143,4 +143,4 @@ def _intervals(slices: pl.DataFrame) -> pl.DataFrame:
 
 def _largest(values: pl.Series) -> float:
     known = values.drop_nulls()
-    return float(known.max() or 0.0) if len(known) else 0.0  # type: ignore[arg-type]
+    return float(known.max() or 0.0) if len(known) else 0.0  # type: ignore[arg-type]  # of numbers

@@ -36,7 +36,7 @@ class Dask:
     def __init__(self, work: Work, address: str) -> None:
         self._work = work
         self._address = address
-        _client(address).close()  # type: ignore[no-untyped-call]
+        _client(address).close()
 
     def run(self, points: Sequence[Point]) -> Iterator[Ended]:
         """Yield each point as it ends."""
@@ -53,7 +53,7 @@ def gather(client: Client, work: Work, points: Sequence[Point]) -> Iterator[Ende
     futures = {
         client.submit(work, point.parameters, key=f"{point.key}-{run}", pure=False): point for point in points
     }
-    for future in as_completed(futures, loop=client.loop):  # type: ignore[no-untyped-call]
+    for future in as_completed(futures, loop=client.loop):
         failure = future.exception()
         if failure is None:
             yield futures[future], future.result()
@@ -72,7 +72,7 @@ def _client(address: str) -> Client:
     is_file = "/" in address and "://" not in address
     where: dict[str, Any] = {"scheduler_file": address} if is_file else {"address": address}
     try:
-        return Client(**where, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
+        return Client(**where, timeout=10, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
         raise OsubError(
             f"no Dask scheduler answers at {one_line(address, 100)}: {one_line(str(error))}"

@@ -101,7 +101,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 @cache
-def _of_file(path: str, stamp: tuple[int, int]) -> str:  # noqa: ARG001
+def _of_file(path: str, stamp: tuple[int, int]) -> str:  # noqa: ARG001 - part of the key of what is kept
     digest = hashlib.sha256()
     try:
         with Path(path).open("rb") as stream:

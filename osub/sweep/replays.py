@@ -116,7 +116,7 @@ def shape_of(parameters: Mapping[str, Value]) -> Shape:
             hold=Hold(str(parameters.get("hold", "yield"))),
             queues=Queues(str(parameters.get("queues", "sq"))),
             scheduler=Scheduler(str(parameters.get("scheduler", "backfill"))),
-            **plain,  # type: ignore[arg-type]
+            **plain,  # type: ignore[arg-type]  # the specification has checked them
         )
     except (ValueError, TypeError) as error:
         raise UsageError(f"no cluster can be made of a point: {one_line(str(error))}") from error

@@ -75,8 +75,8 @@ class SlurmJobs:
 
     def __init__(self, work: Work, wanted: JobsWanted, folder: Path) -> None:
         try:
-            import cryptography  # noqa: F401
-            import dask_jobqueue  # noqa: F401
+            import cryptography  # noqa: F401 - whether it is there
+            import dask_jobqueue  # noqa: F401 - whether it is there
         except ImportError as error:
             raise UsageError("--slurm needs Dask: pip install 'osub[sweep]'") from error
         self._work = work
@@ -94,9 +94,9 @@ class SlurmJobs:
         from distributed import Client
 
         with _jobs(self._wanted, self._folder) as cluster:
-            _ask(cluster.job_script())  # type: ignore[no-untyped-call]
-            cluster.scale(jobs=min(self._wanted.jobs, len(points)))  # type: ignore[no-untyped-call]
-            with Client(cluster, set_as_default=False) as client:  # type: ignore[no-untyped-call]
+            _ask(cluster.job_script())
+            cluster.scale(jobs=min(self._wanted.jobs, len(points)))
+            with Client(cluster, set_as_default=False) as client:
                 yield from gather(client, self._work, points)
 
 

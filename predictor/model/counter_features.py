@@ -96,7 +96,7 @@ def features_of(counters: pl.DataFrame, applications: Sequence[str]) -> Features
     known = known.with_columns(name=pl.col("source") + ":" + pl.col("counter"))
     known = _with_cpu(known.filter(~pl.col("name").is_in(OF_THE_HOST)))
     often = known.group_by("name", "per").len().sort("name", "per")
-    most = int(often["len"].max() or 0)  # type: ignore[arg-type]
+    most = int(often["len"].max() or 0)  # type: ignore[arg-type]  # of numbers
     kept = often.filter(2 * pl.col("len") > most)
     names = kept["name"].to_list()
     if most < 2 or len(set(names)) != len(names):

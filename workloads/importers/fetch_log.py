@@ -77,7 +77,7 @@ def open_address(address: str) -> AbstractContextManager[Body]:
     if not address.startswith(("https://", "http://")):
         raise HostError(f"{address} is no web address: the archive's begins with https://")
     request = Request(address, headers={"User-Agent": f"osub/{VERSION}"})  # noqa: S310 - checked above
-    opened: AbstractContextManager[Body] = urlopen(request, timeout=TIMEOUT_S)  # noqa: S310
+    opened: AbstractContextManager[Body] = urlopen(request, timeout=TIMEOUT_S)  # noqa: S310 - checked above
     return opened
 
 

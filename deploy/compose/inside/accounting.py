@@ -16,7 +16,7 @@ from deploy.compose.inside.waiting import answers, wait_for
 CONF = Path("/etc/slurm/slurmdbd.conf")
 
 
-def run(settings: Settings) -> bool:  # noqa: ARG001
+def run(settings: Settings) -> bool:  # noqa: ARG001 - as its callers have it
     """Run until told to end; False where a daemon cannot be kept alive."""
     password = wait_for("the database's password", lambda: _read(keys.PASSWORD))
     slurm = pwd.getpwnam("slurm").pw_uid

@@ -25,7 +25,7 @@ _PROMETHEUS, _GRAFANA = 65534, 472
 """As whom they run; compose.monitoring.yaml says so, too."""
 
 
-def run(settings: Settings) -> bool:  # noqa: ARG001
+def run(settings: Settings) -> bool:  # noqa: ARG001 - as its callers have it
     """Make what they read, once the token is there with which metrics are asked for."""
     make_all(wait_for("the token for metrics", _token))
     return True

@@ -119,7 +119,7 @@ def is_user(name: str) -> bool:
     return True
 
 
-def _everywhere(partition: str) -> bool:  # noqa: ARG001
+def _everywhere(partition: str) -> bool:  # noqa: ARG001 - as its callers have it
     return True
 
 

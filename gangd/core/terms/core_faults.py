@@ -11,9 +11,9 @@ class InvalidEvent(CoreError):  # noqa: N818 - the event is what is invalid
     """The event contradicts the state or itself; the message says how. Nothing was changed."""
 
 
-class InvalidTransition(CoreError):  # noqa: N818
+class InvalidTransition(CoreError):  # noqa: N818 - the word says it
     """A state machine was asked for a transition that its table does not have: an error in the core."""
 
 
-class InvalidSettings(CoreError):  # noqa: N818
+class InvalidSettings(CoreError):  # noqa: N818 - the word says it
     """Settings that cannot be obeyed; the message says which and what is allowed."""

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 class Studies(Group):
     """The thesis's experiments, and one command for each study of claims."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
         """Return the names of all experiments."""
         from simulator.experiments.claim_study import study_names
 
         return [*_thesis().commands, *study_names()]
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as click calls it
         """Return an experiment's command, or None if there is none of that name."""
         from simulator.experiments.claim_study import study_names, study_of
 

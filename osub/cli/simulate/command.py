@@ -157,7 +157,7 @@ def simulate(
     checkpoint_cost: Annotated[
         float, typer.Option(help="Seconds that writing a checkpoint takes.", metavar="SECONDS")
     ] = 0.0,
-    policies: Annotated[  # noqa: ARG001
+    policies: Annotated[  # noqa: ARG001 - its callback has read it
         bool,
         typer.Option(
             "--policies", help="List the policies and their options.", is_eager=True, callback=_list_policies

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from foundation.errors import HostError
 
-SHM = Path("/dev/shm")  # noqa: S108
+SHM = Path("/dev/shm")  # noqa: S108 - where MPI has its segments
 SEGMENTS = f"{SHM}/mpich_shm_"
 _ROOT = 0
 # From making the file to mapping it a rank takes no longer than this, even on a host that is busy.
