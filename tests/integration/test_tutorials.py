@@ -59,7 +59,7 @@ def test_from_clone_to_verdict(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_right_m(tmp_path: Path) -> None:
     said = follow("right-m.md", tmp_path)
-    assert "multiplicity" in said
+    assert "Best of 3 settings: M=2" in said
     assert (tmp_path / "sweep.html").is_file()
 
 
