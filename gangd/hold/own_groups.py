@@ -246,9 +246,14 @@ class OwnGroups:
             return
         with alone(), self._lock:
             group.weight = weight
-            if not group.low:
-                with contextlib.suppress(OSError):
-                    self._turner.write(group.fds[self._knob.weight_file], b"%d" % weight, 0)
+            if group.low:
+                return  # it is written with the release
+            try:
+                self._turner.write(group.fds[self._knob.weight_file], b"%d" % weight, 0)
+            except OSError as error:
+                if not is_gone(error):
+                    why = f"the weight of its group cannot be set: {error.strerror}"
+                    self._troubles[group.job] = f"{why}; it may get less than its part until it is held"
 
     def _turn(self, job: int, *, low: bool) -> Yielded:
         with self._lock:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -185,6 +186,33 @@ def test_ended_job_leaves_nothing_behind(node: str, children: Children) -> None:
     children[0].wait()
     groups.gather({})
     until(lambda: bool(groups.gather({})) or not (CPU1 / own_group(node, A)).exists(), what="removal")
+    groups.close()
+
+
+def test_weight_that_cannot_be_set_is_told_of_and_set_with_the_next_release(
+    node: str, children: Children
+) -> None:
+    refused: list[bytes] = []
+
+    def write(fd: int, data: bytes, offset: int) -> int:
+        if not refused and data.isdigit() and int(data) > 1:
+            refused.append(data)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return os.pwrite(fd, data, offset)
+
+    pids = (started(children, "print(flush=True); import time; time.sleep(1000)"), spinner(children))
+    groups = OwnGroups(CPU1, SHARES1, node, NoLedger(), write=write)
+    groups.gather({A: only(*pids)})
+    assert refused
+    assert "Input/output error" in groups.troubles()[A]
+    groups.hold(A)
+    groups.release(A)
+    shares_file = CPU1 / own_group(node, A) / "cpu.shares"
+    assert shares_file.read_text().strip() == refused[0].decode()
+    for child in children:
+        child.kill()
+        child.wait()
+    groups.gather({})
     groups.close()
 
 
