@@ -291,9 +291,9 @@ class Node:
             self.agenda.set(Item.COLLECT, max(prepared.instant_ns + LOOK_AFTER_NS, now_ns + AGAIN_NS))
 
     def _report_look(self, at_ns: int) -> None:
-        """Report a look, unless it has no news and is not the first after a silence."""
+        """Report a look, unless all jobs did as they had and it is not the first after a silence."""
         most_ns, silence = self._silences()
-        if not most_ns or silence != self._silence or self.book.has_news:
+        if not most_ns or silence != self._silence or self.book.has_moved:
             self.agenda.set(Item.REPORT, at_ns)
 
     def _silences(self) -> tuple[int, int | None]:

@@ -179,8 +179,13 @@ class SliceBook:
         return bool(self._found or self._born or self._launched or self._ended or self._dying)
 
     @property
+    def has_moved(self) -> bool:
+        """Whether a job's demand is not what it was, or has not been it for long."""
+        return bool(self._moving)
+
+    @property
     def has_news(self) -> bool:
-        """Whether something waits that is worth a report after the next look."""
+        """Whether something waits that the controller cannot know; faults can wait for a second."""
         return bool(self._faults or self._moving or self.has_urgent())
 
     def report(self, sender: Sender, foreign: int, *, brief: bool = False) -> Report:

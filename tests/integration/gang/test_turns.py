@@ -119,8 +119,6 @@ def test_turns_go_on_under_the_lease_of_ten_thousand_nodes(stage: Stage) -> None
     for number, slot in roles.items():
         assert (slot.get((gang, first)) == "held") is (slot.get((gang, second)) == "held"), (number, slot)
         assert [slot.get((job, first)) for job in (gang, rival)].count("held") == 1, (number, slot)
-    told = [row for row in rows if row.job == rival and row.cpu_s is not None and row.slice >= begin + 12]
-    assert 1 <= len(told) <= 8, "a steady job has one sample in each silence, not one after each look"
 
 
 def test_components_of_a_heterogeneous_job_run_and_are_held_together(stage: Stage) -> None:

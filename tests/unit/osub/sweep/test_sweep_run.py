@@ -175,13 +175,13 @@ def test_the_tuning_command_answers_and_says_when_nothing_is_mild_enough(
     assert told["best"] == {"multiplicity": 2}
     assert len(told["tried"]) == 2
     assert command([*words, "--multiplicity", "1,2", "--most-degradation", "1"]) == 0
-    answer = capsys.readouterr().out
+    answer = " ".join(capsys.readouterr().out.split())
     assert "Best of 2 settings: M=1. Jobs wait on average " in answer
     assert (
         "what is better slows running jobs more than 1 times (--most-degradation): M=2, the mildest" in answer
     )
     assert command([*words, "--multiplicity", "1,2", "--most-degradation", "9"]) == 0
-    answer = capsys.readouterr().out
+    answer = " ".join(capsys.readouterr().out.split())
     assert re.search(
         r"Best of 2 settings: M=2\. Jobs wait on average \d+ s instead of \d+ s at M=1; ", answer
     )
