@@ -322,11 +322,16 @@ class ControllerLoop:
 
     def _follow_size(self) -> None:
         """Let the lease be as long as so many nodes need; nodes that leave make it no shorter."""
+        lease_ns = self._config.lease_ns(len(self._cores))
+        if lease_ns > self._scheduler.settings.lease_ns:
+            log.info("%d nodes: the lease is %.1f s", len(self._cores), lease_ns / 1e9)
+            self._put_in_force()
+
+    def _put_in_force(self) -> None:
+        """Let the configuration count, for as many nodes as there are."""
         settings = self._config.settings(len(self._cores))
-        if settings.lease_ns > self._scheduler.settings.lease_ns:
-            log.info("%d nodes: the lease is %.1f s", len(self._cores), settings.lease_ns / 1e9)
-            self._orders.tell(Reload(self._clock(), settings))
-            self._fanout.set_terms(settings.lease_ns, self._config.bounds())
+        self._orders.tell(Reload(self._clock(), settings))
+        self._fanout.set_terms(settings.lease_ns, self._config.bounds())
 
     def _tell_jobs(self, looked: Looked) -> None:
         """Tell the core what Slurm said of jobs, as policy and orders are now."""
@@ -383,10 +388,8 @@ class ControllerLoop:
         self._config = config
         self._keeper.status_mode = config.mode_of_status(hides_jobs=checked.hides_jobs)
         self._operators.partitions = checked.partitions
-        settings = config.settings(len(self._cores))
-        self._orders.tell(Reload(self._clock(), settings))
+        self._put_in_force()
         self._orders.move_ends = config.move_ends
-        self._fanout.set_terms(settings.lease_ns, config.bounds())
         self._orders.flush()
         self._worker.every_s = config.snapshot_s
         self._worker.mark_in(config.mark_field())

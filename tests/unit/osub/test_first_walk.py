@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from osub.cli.main import run
+from tests.fixtures.complaint import said
 
 SACCT = (
     "JobID|JobIDRaw|User|Account|Partition|QOS|State|Submit|Start|End|ElapsedRaw|TimelimitRaw|NNodes|NCPUS\n"
@@ -28,15 +29,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.swf").write_text("".join(line(number, number) for number in range(1, 9)))
     return tmp_path
-
-
-def said(capsys: pytest.CaptureFixture[str], *words: str, code: int) -> str:
-    """Run a command; return its one line of complaint."""
-    assert run(list(words)) == code
-    told = capsys.readouterr().err
-    assert told.startswith("osub: ")
-    assert told.count("\n") == 1
-    return told
 
 
 def test_archive_logs_with_submissions_of_minus_one_are_read_leniently(

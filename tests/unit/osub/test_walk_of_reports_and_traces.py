@@ -13,6 +13,7 @@ import osub
 from foundation.errors import UsageError
 from foundation.units import counted, counted_of, verb
 from osub.cli.main import run
+from tests.fixtures.complaint import said
 
 HEADING = "JobID|JobName|State|Submit|Start|End|NCPUS"
 ROW = "{0}|solve|COMPLETED|2024-01-01T00:00:0{0}|2024-01-01T00:00:09|2024-01-01T00:01:09|1"
@@ -28,15 +29,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "".join(LINE.format(one, 977 * one, 7000 * one) for one in range(1, 9))
     )
     return tmp_path
-
-
-def said(capsys: pytest.CaptureFixture[str], *words: str, code: int) -> str:
-    """Run a command; return its one line of complaint."""
-    assert run(list(words)) == code
-    told = capsys.readouterr().err
-    assert told.startswith("osub: ")
-    assert told.count("\n") == 1
-    return told
 
 
 def simulated(name: str, trace: str = "t.swf", *words: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from gangd.agent.talk.conversation import PROBE_SPREAD_NS, PROBE_STEADY_NS
 from gangd.freezer.holder import StepKey
 from gangd.wire import Bounds, Ping
-from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
+from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent, compute, computing_agent
 
 ONE, TWO = StepKey(1, "0"), StepKey(2, "0")
 
@@ -92,29 +92,10 @@ def test_freeze_cap_holds_between_looks_too() -> None:
 @pytest.fixture(params=[(), (1, 2)], ids=["freeze", "yield"])
 def calm(request: pytest.FixtureRequest) -> SimulatedAgent:
     """An agent of two jobs that compute all the time, on a node where steps don't come or go unnoticed."""
-    agent = SimulatedAgent(ONE, TWO, yielding=request.param)
-    agent.now_ns = (time.monotonic_ns() // SECOND + 2) * SECOND
-    agent.zero_ns = agent.controller_ns()
-    agent.quantum_ns = 250 * MS
-    agent.freezer.members |= {ONE: (2**22 + 1,), TWO: (2**22 + 2,)}
-    agent.freezer.used_ns = {ONE: 0, TWO: 0}
-    agent.node.told = True
-    agent.join()
+    agent = computing_agent(ONE, TWO, yielding=request.param)
     agent.rotate((1,), (2,))
     compute(agent, 9 * SECOND)
     return agent
-
-
-def compute(agent: SimulatedAgent, span_ns: int, *idle: StepKey) -> list[int]:
-    """Let all steps but some compute when they are not held; returns when it reported slices (ns)."""
-    reported = []
-    for _ in range(span_ns // (5 * MS)):
-        for key in agent.freezer.used_ns:
-            agent.freezer.used_ns[key] += 0 if key.job in agent.held() or key in idle else 5 * MS
-        before = len(agent.reports)
-        agent.run(5 * MS, step_ns=5 * MS)
-        reported += [agent.now_ns for report in agent.reports[before:] if report.slices]
-    return reported
 
 
 def test_node_where_all_goes_on_as_it_has_looks_seldom_and_misses_no_slice(calm: SimulatedAgent) -> None:

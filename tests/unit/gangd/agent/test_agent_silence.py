@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from itertools import pairwise
 
 import pytest
@@ -12,42 +11,18 @@ from hypothesis import strategies as st
 from gangd.agent.talk.slicebook import SAME_SAMPLES, Sender, SliceBook, added_up
 from gangd.freezer.holder import StepKey
 from gangd.wire import Hello, JobSample, SliceReport
-from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent
+from tests.fixtures.gang_simulated import MS, SECOND, SimulatedAgent, compute, computing_agent
 from tests.fixtures.tier import examples
 
 ONE, TWO = StepKey(1, "0"), StepKey(2, "0")
 SENDER = Sender("a", bytes(16), None, 0, 0)
 
 
-def agent_of(lease_ns: int, quantum_ns: int = 250 * MS) -> SimulatedAgent:
-    agent = SimulatedAgent(ONE, TWO)
-    agent.now_ns = (time.monotonic_ns() // SECOND + 2) * SECOND
-    agent.zero_ns = agent.controller_ns()
-    agent.quantum_ns, agent.lease_ns = quantum_ns, lease_ns
-    agent.freezer.members |= {ONE: (2**22 + 1,), TWO: (2**22 + 2,)}
-    agent.freezer.used_ns = {ONE: 0, TWO: 0}
-    agent.node.told = True
-    agent.join()
-    return agent
-
-
-def compute(agent: SimulatedAgent, span_ns: int, *idle: StepKey) -> list[int]:
-    """Let all steps but some compute when they are not held; returns when it reported slices (ns)."""
-    reported = []
-    for _ in range(span_ns // (5 * MS)):
-        for key in agent.freezer.used_ns:
-            agent.freezer.used_ns[key] += 0 if key.job in agent.held() or key in idle else 5 * MS
-        before = len(agent.reports)
-        agent.run(5 * MS, step_ns=5 * MS)
-        reported += [agent.now_ns for report in agent.reports[before:] if report.slices]
-    return reported
-
-
 @pytest.fixture(params=[(250, ()), (250, (ONE,)), (1000, ())], ids=["busy", "one idle", "long slices"])
 def steady(request: pytest.FixtureRequest) -> tuple[SimulatedAgent, tuple[StepKey, ...]]:
     """Two jobs that have done the same for long, under a lease of 12 s."""
     quantum_ms, idle = request.param
-    agent = agent_of(12 * SECOND, quantum_ms * MS)
+    agent = computing_agent(ONE, TWO, lease_ns=12 * SECOND, quantum_ns=quantum_ms * MS)
     agent.rotate((1,), (2,))
     compute(agent, 30 * SECOND, *idle)
     return agent, idle
@@ -109,7 +84,7 @@ def test_fault_is_told_of_within_a_second(steady: tuple[SimulatedAgent, tuple[St
 
 
 def test_node_without_shared_jobs_is_silent_too() -> None:
-    agent = agent_of(12 * SECOND)
+    agent = computing_agent(ONE, TWO, lease_ns=12 * SECOND)
     agent.rotate()
     agent.run(5 * SECOND, step_ns=5 * MS)
     agent.sent.clear()
@@ -119,7 +94,7 @@ def test_node_without_shared_jobs_is_silent_too() -> None:
 
 
 def test_agent_that_hears_nothing_for_a_lease_says_hello() -> None:
-    agent = agent_of(6 * SECOND)
+    agent = computing_agent(ONE, TWO, lease_ns=6 * SECOND)
     agent.rotate((1,), (2,))
     compute(agent, 3 * SECOND)
     agent.talking, agent.answering = False, False
