@@ -22,14 +22,15 @@ from deploy.local.belongings import FolderName
 from deploy.local.cgroups import cluster_cgroups, remove_all, thaw_all
 from deploy.local.home import Home
 from deploy.local.layout import names_of
-from deploy.local.members import Kin, is_daemon, kin_of, living_members, pin_all
-from deploy.local.processes import PROC, Facts, end
+from deploy.local.members import Kin, end_all, is_daemon, kin_of, living_members
+from deploy.local.processes import PROC, Facts
 from foundation.errors import ClusterError, TrustError
 from foundation.in_memory import SHM
 from foundation.trust import names_in, open_folder
 
 _GANG = ("gangd.main", "gangd.agent.main")
 _SLURM = ("slurmctld", "slurmd")
+_MOST_NAMED = 10
 
 SEGMENT = "mpich_shm_"
 _LEDGER = "agent-*.state"
@@ -78,19 +79,22 @@ def end_members(kin: Kin) -> set[str]:
         members = living_members(kin)
         segments |= mapped_segments(members)
         tasks = [facts for facts in members.values() if not _runs(facts, ("munged",))]
-        end(pin_all(tasks), 5.0, politely=False)
+        end_all(tasks, 5.0, politely=False)
     _end_some(kin, lambda _: True, within_s=2.0)
     alive = list(living_members(kin))
     stuck = remove_all(cluster_cgroups(kin.names.letters), within_s=5.0)
     if alive or stuck:
-        told = [f"process {pid}" for pid in alive] + [str(path) for path in stuck]
-        raise ClusterError(f"left after the cluster's end: {', '.join(told)}; try `down` again")
+        left = [f"process {pid}" for pid in alive] + [str(path) for path in stuck]
+        more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
+        raise ClusterError(
+            f"left after the cluster's end: {', '.join(left[:_MOST_NAMED])}{more}; try `down` again"
+        )
     return segments
 
 
 def _end_some(kin: Kin, chosen: Callable[[Facts], bool], within_s: float) -> None:
     members = living_members(kin)
-    end(pin_all(facts for facts in members.values() if chosen(facts)), within_s, politely=True)
+    end_all((facts for facts in members.values() if chosen(facts)), within_s, politely=True)
 
 
 def _runs(facts: Facts, programs: tuple[str, ...]) -> bool:

@@ -21,11 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.local.layout import Names
-from deploy.local.processes import Facts, Pinned, all_facts, pin
+from deploy.local.processes import Facts, all_facts, end, pin
 from foundation.errors import ClusterError
 from foundation.in_memory import live_folder, stand_in
 
 MARK = "OSUB_CLUSTER"
+MOST_PINNED = 500
+"""Processes that are ended at once; each takes a descriptor, of which a user has 1,024 by default."""
 _GUARDIAN = "gangd.guardian.guardian_process"
 
 
@@ -105,9 +107,13 @@ def living_members(kin: Kin) -> dict[int, Facts]:
     return members
 
 
-def pin_all(members: Iterable[Facts]) -> list[Pinned]:
-    """Pin members; one that has ended in the meantime is left out."""
-    return [pinned for one in members if (pinned := pin(one.pid, one.start_ticks)) is not None]
+def end_all(members: Iterable[Facts], within_s: float, *, politely: bool) -> None:
+    """End members as ``end`` does, some at a time: a user may have more processes than this one may open."""
+    waiting = list(members)
+    for first in range(0, len(waiting), MOST_PINNED):
+        some = waiting[first : first + MOST_PINNED]
+        pinned = (pin(one.pid, one.start_ticks) for one in some)
+        end([one for one in pinned if one is not None], within_s, politely=politely)
 
 
 def _is_task(facts: Facts, kin: Kin) -> bool:

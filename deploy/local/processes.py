@@ -105,7 +105,9 @@ class Pinned:
 
     def is_alive(self) -> bool:
         """Whether it has not ended; a zombie has."""
-        return not select.select([self.pidfd], [], [], 0)[0]
+        poller = select.poll()  # select() takes no descriptor above 1,023
+        poller.register(self.pidfd, select.POLLIN)
+        return not poller.poll(0)
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal, to this process or to none."""

@@ -98,6 +98,11 @@ def unplaced(jobs: Sequence[int]) -> Alarm:
     return Alarm("placement", "jobs", text)
 
 
+def damaged_state(why: str | None) -> Alarm:
+    """Return the alarm for state files that could not be read; it ends where there are none (None)."""
+    return Alarm("state", "gangd", why or "no state file is damaged any more", cleared=why is None)
+
+
 class Unread:
     """Logs jobs that cannot be read as they come."""
 

@@ -20,7 +20,7 @@ from foundation.errors import OsubError
 from foundation.notify import Notifier
 from foundation.slurm import SlurmClient
 from foundation.units import counted, counted_of
-from gangd.controller.alarms import Unread, alarm_of, alarms_of, unplaced
+from gangd.controller.alarms import Unread, alarm_of, alarms_of, damaged_state, unplaced
 from gangd.controller.controller_metrics import ControllerMetrics, Told, census
 from gangd.controller.controller_status import Status, Vitals, describe
 from gangd.controller.intake import Intake
@@ -417,6 +417,7 @@ class ControllerLoop:
             self._orders.alarm(alarm)
         if self._sockets.has_shared_key:
             self._orders.alarm(Alarm("shared key", SHARED_AGENT, SHARED_TEXT))
+        self._orders.alarm(damaged_state(self._keeper.damaged))
         alarms = self._orders.alarms.standing(now_ns)
         status = describe(vitals, self._scheduler, self._uplink.agents, alarms, now_ns)
         self._keeper.tell(msgspec.json.encode(status))

@@ -65,8 +65,7 @@ class Guardian:
             )
             os.close(ready_write)
             ready_write = -1
-            ready, _, _ = select.select([ready_read], [], [], timeout_s)
-            word = os.read(ready_read, 1) if ready else b""
+            word = os.read(ready_read, 1) if _is_ready(ready_read, timeout_s) else b""
             child.kill() if not word else None
             child.wait()
             if not word:
@@ -87,7 +86,7 @@ class Guardian:
 
     def well(self) -> bool:
         """Whether it lives and has looked lately."""
-        if select.select([self.pidfd], [], [], 0)[0]:
+        if _is_ready(self.pidfd, 0):
             return False
         return time.monotonic_ns() - self._state.word(Word.GUARDIAN_BEAT_NS) < ASLEEP_NS
 
@@ -110,6 +109,13 @@ class Guardian:
     def _close(self) -> None:
         os.close(self._pipe_fd)
         os.close(self.pidfd)
+
+
+def _is_ready(fd: int, within_s: float) -> bool:
+    """Wait until there is something to read; an agent of many jobs has descriptors that select() refuses."""
+    poller = select.poll()
+    poller.register(fd, select.POLLIN)
+    return bool(poller.poll(within_s * 1000))
 
 
 def _import_path() -> str:

@@ -210,8 +210,10 @@ class ApartSlurm(CommandSlurm):
 
     def _next(self, fd: int, deadline_s: float) -> object:
         while (message := self._decoder.take()) is None:
+            poller = select.poll()
+            poller.register(fd, select.POLLIN)
             left_s = deadline_s - self._clock()
-            if left_s <= 0 or not select.select([fd], [], [], left_s)[0]:
+            if left_s <= 0 or not poller.poll(left_s * 1000):
                 raise BrokenPipe(f"it did not answer within {self._answer_s:g} s")
             self._decoder.feed(fd)
         return message

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 
 from foundation.errors import HostError, OutputError
-from foundation.trust import make_folder, open_own, read_file
+from foundation.trust import make_folder, names_in, open_own, read_file
 from foundation.whole_file import write_in
 from gangd.control.order_requests import Order
 from gangd.control.order_socket import ControlServer
@@ -24,6 +27,10 @@ STATE_NAME = "controller.json"
 LOCK_NAME = "controller.lock"
 STATUS_NAME = "status.json"
 PRIVATE = 0o600
+_DAMAGED = "controller.damaged-"
+"""A state file that could not be read is kept under this name and a number."""
+
+log = logging.getLogger("gangd")
 
 
 class State(msgspec.Struct, kw_only=True):
@@ -54,6 +61,10 @@ class State(msgspec.Struct, kw_only=True):
     joined: list[NodeName] = []
 
 
+class _RawOrders(msgspec.Struct):
+    orders: list[msgspec.Raw] = []
+
+
 class Keeper:
     """The state folder of one running controller, to which nobody else may write.
 
@@ -63,6 +74,9 @@ class Keeper:
         The lead among controllers that share the folder.
     status_mode
         Mode of the status: who may read which jobs run where.
+    damaged
+        Why an operator must look at state files of earlier controllers that could not be read, in a sentence;
+        None where there are none, or once they were removed.
 
     Raises
     ------
@@ -130,9 +144,52 @@ class Keeper:
         except OSError as error:
             raise OutputError(f"cannot write {self.folder / name}: {error.strerror}") from error
 
+    @property
+    def damaged(self) -> str | None:
+        """Why an operator must look at a state file, in a sentence."""
+        self._damaged = [name for name in self._damaged if self._is_there(name)]
+        if not self._damaged:
+            return None
+        return (
+            f"{self.folder / self._damaged[-1]} could not be read, and what it held is not in force: compare "
+            "`osub gang status` with the orders in it, give those that are missing again, then remove it"
+        )
+
     def _read(self) -> State:
-        """State of the controller before; a file that is damaged is worth no more than none."""
+        """State of the controller before; of a file that is damaged what orders can be read."""
+        self._damaged = sorted(name for name in names_in(self._fd) if name.startswith(_DAMAGED))
         try:
-            return msgspec.json.decode(read_file(self._fd, STATE_NAME), type=State)
-        except (FileNotFoundError, msgspec.DecodeError):
+            content = read_file(self._fd, STATE_NAME)
+        except FileNotFoundError:
             return State()
+        try:
+            return msgspec.json.decode(content, type=State)
+        except msgspec.DecodeError as error:
+            return self._keep_aside(content, str(error))
+
+    def _keep_aside(self, content: bytes, why: str) -> State:
+        """Keep a damaged file under another name; returns what of it counts all the same."""
+        numbers = (f"{_DAMAGED}{number}.json" for number in range(1, 1 << 20))
+        name = next(name for name in numbers if not self._is_there(name))
+        os.rename(STATE_NAME, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        self._damaged.append(name)
+        state = State(orders=list(_readable_orders(content)))
+        log.error(
+            "%s cannot be read (%s): kept as %s; orders that could be read of it: %d",
+            *(self.folder / STATE_NAME, why, name, len(state.orders)),
+        )
+        return state
+
+    def _is_there(self, name: str) -> bool:
+        with suppress(FileNotFoundError):
+            os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+            return True
+        return False
+
+
+def _readable_orders(content: bytes) -> Iterator[Order]:
+    """Yield the orders of a state file of which other parts, or single orders, cannot be read."""
+    with suppress(msgspec.DecodeError):
+        for raw in msgspec.json.decode(content, type=_RawOrders).orders:
+            with suppress(msgspec.DecodeError):
+                yield msgspec.json.decode(raw, type=Order)

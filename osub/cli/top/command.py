@@ -105,8 +105,9 @@ def _asked_to_leave(keys: int | None) -> bool:
     if keys is None:
         time.sleep(LOOK_S)
         return False
-    ready, _, _ = select.select([keys], [], [], LOOK_S)
-    if not ready:
+    poller = select.poll()
+    poller.register(keys, select.POLLIN)
+    if not poller.poll(LOOK_S * 1000):
         return False
     pressed = os.read(keys, 64)
     return not pressed or b"q" in pressed

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -13,7 +15,7 @@ import pytest
 
 from deploy.local.down import mapped_segments, remove_ledgers, remove_segments
 from deploy.local.layout import Names
-from deploy.local.members import Kin, find_members
+from deploy.local.members import Kin, end_all, find_members
 from deploy.local.processes import Facts, Pinned, end, pin, read_facts
 
 ME, OTHER = 1000, 1001
@@ -131,6 +133,30 @@ def test_stopped_and_stubborn_processes_end(sleeper: subprocess.Popen[bytes]) ->
     assert read_facts(stubborn.pid) is None
     stubborn.stdout.close()
     stubborn.wait()
+
+
+def test_a_descriptor_above_1023_tells_whether_a_process_lives(sleeper: subprocess.Popen[bytes]) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2048:
+        pytest.skip("the hard limit of open files is below 2,048")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2048, hard))
+    try:
+        pidfd = os.pidfd_open(sleeper.pid)
+        high = Pinned(sleeper.pid, fcntl.fcntl(pidfd, fcntl.F_DUPFD_CLOEXEC, 1500))
+        os.close(pidfd)
+        assert high.is_alive()
+        assert end([high], 5.0, politely=True) == []
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_more_processes_end_than_are_pinned_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deploy.local.members.MOST_PINNED", 2)
+    crowd = [subprocess.Popen(["sleep", "600"]) for _ in range(5)]
+    end_all([known for one in crowd if (known := read_facts(one.pid))], 5.0, politely=False)
+    assert [read_facts(one.pid) for one in crowd] == [None] * 5
+    for one in crowd:
+        one.wait()
 
 
 class FakeShm:

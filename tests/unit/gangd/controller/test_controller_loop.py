@@ -135,6 +135,20 @@ def test_a_job_that_cannot_be_read_is_held_no_more_and_an_alarm_says_so(tmp_path
     assert seen == ["not managed, for it cannot be read: job 1: its state is none that is known"]
 
 
+def test_an_alarm_is_up_as_long_as_a_damaged_state_file_is_there(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / STATE_NAME).write_text("{ torn")
+    stage = Stage(tmp_path, two_jobs())
+
+    def scene() -> None:
+        stage.until(lambda: "state" in stage.alarms())
+        (tmp_path / "state" / "controller.damaged-1.json").unlink()
+        stage.until(lambda: stage.status() is not None and "state" not in stage.alarms())
+
+    with stage.play(scene):
+        pass
+
+
 def test_a_reload_changes_the_quantum_and_a_broken_one_changes_nothing(tmp_path: Path) -> None:
     stage = Stage(tmp_path, two_jobs())
     agents = [stage.agent("n1"), stage.agent("n2")]

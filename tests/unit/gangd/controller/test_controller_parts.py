@@ -10,6 +10,7 @@ import pytest
 
 from foundation.errors import HostError, InputError
 from foundation.records import SliceRecord
+from gangd.control.order_requests import Order, Target
 from gangd.controller.alarms import AlarmBoard, alarms_of
 from gangd.controller.lead.keeper import Keeper
 from gangd.controller.orders import Orders
@@ -90,11 +91,40 @@ def test_a_second_controller_is_kept_away_and_a_later_one_starts_later(tmp_path:
     second.close()
 
 
-def test_a_damaged_state_file_is_worth_none(tmp_path: Path) -> None:
-    (tmp_path / "controller.json").write_text("{ not json")
+@pytest.mark.parametrize(
+    ("content", "kept"),
+    [
+        (b"{ not json", []),
+        (b"", []),
+        (b'{"version":2,"orders":[GOOD]}', ["n1"]),
+        (b'{"limits":{"7":{"base_s":"x"}},"orders":[{"what":"dance"},GOOD]}', ["n1"]),
+        (b'{"orders":{}}', []),
+    ],
+)
+def test_a_damaged_state_file_is_kept_aside_with_what_orders_it_has(
+    tmp_path: Path, content: bytes, kept: list[str]
+) -> None:
+    good = Order(what="pause", target=Target("node", "n1"), since_s=1.0, uid=0, by="root")
+    content = content.replace(b"GOOD", msgspec.json.encode(good))
+    (tmp_path / "controller.json").write_bytes(content)
     keeper = Keeper(tmp_path)
     assert keeper.state.limits == {}
+    assert [order.target.name for order in keeper.state.orders] == kept
+    assert (tmp_path / "controller.damaged-1.json").read_bytes() == content
+    assert keeper.damaged is not None
+    keeper.begin(1)
     keeper.close()
+    (tmp_path / "controller.json").write_bytes(content)
+    again = Keeper(tmp_path)
+    assert (tmp_path / "controller.damaged-2.json").read_bytes() == content, "an earlier one stays"
+    again.close()
+    (tmp_path / "controller.json").unlink(missing_ok=True)
+    later = Keeper(tmp_path)
+    assert later.damaged is not None, "also after a restart"
+    for path in tmp_path.glob("controller.damaged-*"):
+        path.unlink()
+    assert later.damaged is None
+    later.close()
 
 
 # Orders
