@@ -92,6 +92,7 @@ class Keeper:
         self.folder = folder
         self.lead = lead or Alone()
         self.status_mode = PRIVATE
+        self._damaged: list[str] = []
         try:
             self._fd, _ = make_folder(folder, 0o755)
         except OSError as error:
