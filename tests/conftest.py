@@ -17,8 +17,8 @@ from tests.fixtures.tier import EXAMPLES, tier
 LAST = "simulat"
 """In the path of tests of the simulator, which run last: its kernels may still be compiled at first."""
 
-TOGETHER = "tests/integration/gang/"
-"""Its tests share a cluster and the cores that its jobs are pinned to: one worker has all of them."""
+TOGETHER = ("tests/integration/gang/", "tests/unit/gangd/agent/test_hold")
+"""Tests that share a cluster, or the cores that their processes are pinned to: one worker has each kind."""
 
 # Reproducible in quick and default: whoever breaks a property sees it on the same example as CI did. The
 # long tier looks for new ones. A busy host makes examples late, not wrong: no deadline, no complaint of it.
@@ -40,7 +40,8 @@ class FileOrFolder(LoadFileScheduling):  # type: ignore[misc]  # xdist is withou
     """Gives workers a file at a time, and one of them what belongs together."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return TOGETHER if nodeid.startswith(TOGETHER) else super()._split_scope(nodeid)
+        kind = next((each for each in TOGETHER if nodeid.startswith(each)), None)
+        return kind or super()._split_scope(nodeid)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -79,7 +80,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     watch = session.config.stash.get(_WATCH, None)
     if watch is None:
         return
-    left = watch.end()
+    left = watch.end(15.0)
     if left:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
         _report(session.config, left)

@@ -48,6 +48,8 @@ class Host:
     ----------
     name
         Short host name.
+    name_is_loopback
+        Whether that name's address is 127.0.0.1. Debian's default is 127.0.1.1.
     user
         Who runs the daemons (and the jobs).
     is_root
@@ -63,6 +65,7 @@ class Host:
     """
 
     name: str
+    name_is_loopback: bool
     user: str
     is_root: bool
     cpus: tuple[int, ...]
@@ -95,8 +98,10 @@ def look_at_host(cgroup_root: Path = Path("/sys/fs/cgroup")) -> Host:
             f"not installed here: {', '.join(missing)}. As an administrator: apt-get install {_PACKAGES}"
         )
     is_root = os.geteuid() == 0
+    name = _host_name()
     return Host(
-        name=_host_name(),
+        name=name,
+        name_is_loopback=_is_loopback(name),
         user=_user_name(),
         is_root=is_root,
         cpus=tuple(sorted(os.sched_getaffinity(0))),
@@ -112,6 +117,19 @@ def _host_name() -> str:
     if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9_-]{0,62})", name):
         raise HostError(f"slurm.conf cannot hold this host's name {name!r}: give it another, `hostname NAME`")
     return name
+
+
+def _is_loopback(name: str) -> bool:
+    """Resolve the name; raises HostError where glibc resolves no name to an IPv4 address (AI_ADDRCONFIG)."""
+    addresses = [entry for entries in psutil.net_if_addrs().values() for entry in entries]
+    if all(entry.address == "127.0.0.1" for entry in addresses if entry.family == socket.AF_INET):
+        raise HostError(
+            "this host has no IPv4 address but 127.0.0.1, and Slurm resolves no host name then. "
+            "As an administrator: ip address add 127.0.0.2/8 dev lo"
+        )
+    with suppress(OSError):
+        return socket.gethostbyname(name) == "127.0.0.1"
+    return False
 
 
 def _user_name() -> str:

@@ -27,10 +27,12 @@ def slurm_conf(shape: Shape, host: Host, layout: Layout) -> str:
     memory = node_memory_mib(shape, host)
     most = max(shape.multiplicity, shape.multiplicity_interactive if shape.queues is Queues.MQ else 1)
     tracked = host.cgroup is not CgroupVersion.NONE
+    # NoInAddrAny binds daemons to the address of the host's name, whatever NodeAddr is.
+    listen = {"CommunicationParameters": "NoCtldInAddrAny,NoInAddrAny"} if host.name_is_loopback else {}
     lines = common_lines(shape, layout.cluster_name) | {
         "SlurmctldHost": f"{host.name}(127.0.0.1)",
         "SlurmctldPort": str(layout.controller_port),
-        "CommunicationParameters": "NoCtldInAddrAny,NoInAddrAny",
+        **listen,
         "AuthType": "auth/munge",
         "AuthInfo": f"socket={layout.munge_socket}",
         "CredType": "cred/munge",

@@ -216,3 +216,25 @@ def test_a_plain_user_has_a_cluster_too(tmp_path: Path) -> None:
     assert not folder.exists()
     assert name
     assert marked_processes(name) == []  # others may have a cluster as `nobody` at the same time
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a network namespace")
+def test_a_fresh_debians_host_name_is_no_hindrance(tmp_path: Path) -> None:
+    """The host name's address is 127.0.1.1, as Debian's installer writes it, and Slurm starts a job."""
+    state, hosts, osub = tmp_path / "c", tmp_path / "hosts", Path(sys.executable).with_name("osub")
+    hosts.write_text("127.0.0.1 localhost\n127.0.1.1 fresh\n")
+    script = (
+        f"hostname fresh; mount --bind {hosts} /etc/hosts; ip link set lo up; "
+        "ip address add 10.231.0.1/24 dev lo; "
+        f"trap '{osub} cluster down --state {state}' EXIT; "
+        f"{osub} cluster up --state {state} --nodes 2 --cores 1 --virtual && "
+        f"SLURM_CONF={state}/slurm.conf srun -N2 hostname"
+    )
+    done = subprocess.run(
+        ["unshare", "--net", "--uts", "--mount", "sh", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert "fresh\nfresh\n" in done.stdout, done.stdout + done.stderr

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import pwd
+import socket
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from deploy.local.cgroups import cluster_cgroups, remove_all
-from deploy.local.host import CgroupVersion, Host, _host_name, _user_name, usable_cgroup
+from deploy.local.host import CgroupVersion, Host, _host_name, _is_loopback, _user_name, usable_cgroup
 from deploy.local.layout import free_ports, make_layout
 from deploy.local.slurm_setup import cgroup_conf, slurm_conf
 from deploy.shape import Gang, Queues, Shape, natural_shape, pin_cpus
 from foundation.errors import HostError, UsageError
 
-HOST = Host("host1", "alice", False, (0, 1, 2, 3), 16_000, CgroupVersion.NONE, {})
-ROOT = Host("host1", "root", True, (0, 1, 2, 3), 16_000, CgroupVersion.V1, {})
+HOST = Host("host1", True, "alice", False, (0, 1, 2, 3), 16_000, CgroupVersion.NONE, {})
+ROOT = Host("host1", True, "root", True, (0, 1, 2, 3), 16_000, CgroupVersion.V1, {})
 
 
 def conf(shape: Shape, host: Host = HOST, state: Path = Path("/var/lib/c")) -> dict[str, str]:
@@ -148,6 +151,32 @@ def test_a_host_name_that_slurm_conf_would_read_otherwise_is_refused(
     monkeypatch.setattr("socket.gethostname", lambda: name)
     with pytest.raises(HostError, match="name"):
         _host_name()
+
+
+def test_slurm_binds_to_the_host_names_address_only_where_that_is_the_loopback() -> None:
+    shape = Shape(nodes=1, cores=1)
+    assert conf(shape)["CommunicationParameters"] == "NoCtldInAddrAny,NoInAddrAny"
+    assert "CommunicationParameters" not in conf(shape, replace(HOST, name_is_loopback=False))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "loopback"), [("127.0.0.1", True), ("127.0.1.1", False), ("10.0.0.7", False), (None, False)]
+)
+def test_the_address_of_the_host_name_is_resolved(
+    monkeypatch: pytest.MonkeyPatch, hosts: str | None, loopback: bool
+) -> None:
+    def resolve(name: str) -> str:
+        if hosts is None:
+            raise socket.gaierror(-2, "Name or service not known")
+        return hosts
+
+    entries = [SimpleNamespace(family=socket.AF_INET, address=each) for each in ("127.0.0.1", "10.0.0.7")]
+    monkeypatch.setattr("psutil.net_if_addrs", lambda: {"lo": entries[:1], "eth0": entries[1:]})
+    monkeypatch.setattr("socket.gethostbyname", resolve)
+    assert _is_loopback("host1") is loopback
+    monkeypatch.setattr("psutil.net_if_addrs", lambda: {"lo": entries[:1]})
+    with pytest.raises(HostError, match="ip address add"):
+        _is_loopback("host1")
 
 
 def test_names_differ_from_folder_to_folder() -> None:
