@@ -17,6 +17,7 @@ from rich.text import Text
 
 from analysis.metrics import KINDS, HostUse, KindMetrics, KindName, RunMetrics, SliceMetrics, WorkMetrics
 from foundation.records import Run
+from foundation.units import number
 
 Form = Literal["seconds", "number", "share", "count", "microseconds"]
 Better = Literal["low", "high"] | None
@@ -188,7 +189,7 @@ def metric_rows(runs: Sequence[RunMetrics]) -> list[MetricRow]:
 
 def _is_spoiled(run: RunMetrics) -> bool:
     cut = "all" in run.kinds and run.kinds["all"].states.get("CANCELLED", 0) > 0
-    return cut or not run.complete or run.host.unfit is not None
+    return cut or not run.complete or run.unfit is not None
 
 
 def _rows(runs: Sequence[RunMetrics]) -> Iterator[MetricRow]:
@@ -255,14 +256,6 @@ def _cell(value: Value, form: Form, *, in_hours: bool) -> str:
     if form == "share":
         return f"{100 * value:.1f}%" if value >= 0.001 or value == 0 else f"{100 * value:.3f}%"
     return number(value / 3600 if in_hours else value)
-
-
-def number(value: float) -> str:
-    """Return a number with about four digits that matter."""
-    size = abs(round(value, 3))
-    if size >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if size >= 100 else f"{value:.2f}" if size >= 1 or size == 0 else f"{value:.3f}"
 
 
 def _interval_share(slices: SliceMetrics, interval: int | None) -> float | None:

@@ -17,6 +17,9 @@ LEAST_SPEEDUP, MOST_SPEEDUP = 1e-3, 1e6
 _TIME = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)([smh]?)")
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _WEEK_S = 7 * 86_400
+_LONG = (("days", 86_400.0), ("h", 3600.0), ("min", 60.0))
+_FROM = 3
+"""A duration of so many of a unit is told in it."""
 
 
 def seconds_to_us(seconds: float) -> int:
@@ -78,3 +81,26 @@ def seconds_of(text: str) -> float:
     if not 0 < seconds <= _WEEK_S:
         raise UsageError(f"--budget: {text!r} is no time to spend; write 90s, 30m or 2h, up to a week")
     return seconds
+
+
+def number(value: float) -> str:
+    """Return a number with about four digits that matter."""
+    size = abs(round(value, 3))
+    if size >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if size >= 100 else f"{value:.2f}" if size >= 1 or size == 0 else f"{value:.3f}"
+
+
+def durations(*seconds: float) -> list[str]:
+    """Return the durations of one sentence, all in the unit of the longest.
+
+    Days from 3 days on, hours from 3 hours, minutes from 3 minutes, else seconds.
+    """
+    longest = max(map(abs, seconds))
+    unit, length = next(((unit, one) for unit, one in _LONG if longest >= _FROM * one), ("s", 1.0))
+    return [f"{number(value / length)} {unit}" for value in seconds]
+
+
+def duration(seconds: float) -> str:
+    """Return the only duration of a sentence; see ``durations``."""
+    return durations(seconds)[0]

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from foundation.errors import ClusterError, HostError
+from foundation.one_line import last_words
 from foundation.slurm import SlurmClient, SubmitRequest
 from foundation.units import counted, verb
-from submitter.follow import last_words, read_stamps
+from submitter.follow import read_stamps
 from submitter.plan import RRBA, PlannedJob, Target, batch_script
 from workloads.rrba.calibration_kinds import Kind
 from workloads.rrba.steps.calibrations import Calibration, Key, refuse_unstorable, store_calibration

@@ -12,6 +12,7 @@ from analysis.metrics.derived_columns import (
     MetricOptions,
     with_derived,
 )
+from analysis.metrics.fitness import Unfit, job_faults, unfit
 from analysis.metrics.held_stretches import in_stretches, placed, stretches
 from analysis.metrics.run_metrics import KINDS, KindMetrics, KindName, RunMetrics, measure, metrics_csv
 from analysis.metrics.slice_metrics import USED, SliceMetrics, busy_slices, numbered_once, usage_intervals
@@ -31,6 +32,7 @@ __all__ = [
     "MetricOptions",
     "RunMetrics",
     "SliceMetrics",
+    "Unfit",
     "WorkMetrics",
     "busy_slices",
     "completion_by_cpu_time",
@@ -38,6 +40,7 @@ __all__ = [
     "core_lists",
     "host_use",
     "in_stretches",
+    "job_faults",
     "measure",
     "metrics_csv",
     "node_entries",
@@ -47,6 +50,7 @@ __all__ = [
     "placed",
     "spans",
     "stretches",
+    "unfit",
     "usage_intervals",
     "with_derived",
 ]

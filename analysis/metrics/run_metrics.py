@@ -17,6 +17,7 @@ import polars as pl
 from analysis.metrics.completion_times import PERCENTS, completion_by_cpu_time, completion_by_jobs, origin_s
 from analysis.metrics.core_occupancy import Occupancy, occupancy
 from analysis.metrics.derived_columns import MetricOptions, with_derived
+from analysis.metrics.fitness import unfit
 from analysis.metrics.held_stretches import stretches
 from analysis.metrics.slice_metrics import SliceMetrics, measure_slices
 from analysis.metrics.use_of_host import HostUse, host_use
@@ -111,6 +112,8 @@ class RunMetrics(msgspec.Struct, frozen=True, kw_only=True):
         The metrics of its time slices, if it has any.
     host
         Who used its host, and how fast its jobs' cores were.
+    unfit
+        Why the run is unfit to judge by; null if it is fit.
     notes
         What could not be computed, and why.
     """
@@ -130,6 +133,7 @@ class RunMetrics(msgspec.Struct, frozen=True, kw_only=True):
     kinds: dict[str, KindMetrics]
     slices: SliceMetrics | None
     host: HostUse
+    unfit: str | None
     notes: tuple[str, ...]
 
 
@@ -157,10 +161,11 @@ def measure(
     makespan_s = float(last_end) - origin if isinstance(last_end, int | float) else None
     notes = [] if run.complete else ["The run is not finished: its figures are of what is known so far."]
     of_host = host_use(run, options.most_taken, options.most_spread)
-    if of_host.unfit is not None:
-        notes.append(f"Unfit to judge by: {of_host.unfit}.")
+    why_unfit = "; and ".join(one.why for one in unfit(run, options, of_host)) or None
+    if why_unfit is not None:
+        notes.append(f"Unfit to judge by: {why_unfit}.")
     launched = start_up_note(jobs, run.info)
-    if launched is not None and of_host.unfit is None:  # else it may be the host's others
+    if launched is not None and why_unfit is None:  # else it may be the host's others
         notes.append(launched)
     work = work_of(ran)
     used = _use(held, work, run.info)
@@ -184,6 +189,7 @@ def measure(
         kinds=_by_kind(jobs, origin, options),
         slices=None if run.slices is None else measure_slices(run.slices, run.jobs, held),
         host=of_host,
+        unfit=why_unfit,
         notes=tuple(notes),
     )
 

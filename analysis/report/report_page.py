@@ -28,10 +28,10 @@ from analysis.charts import (
 from analysis.metrics import RunMetrics, SliceMetrics
 from analysis.pages.page_content import Block, Grid, Section
 from analysis.report.report_parts import mark_of
-from analysis.tables import ABSENT, number
+from analysis.tables import ABSENT
 from analysis.verdict.compared_settings import grouped, layout_key
 from foundation.records import Run
-from foundation.units import counted
+from foundation.units import counted, number
 
 WORST_JOBS = 12
 

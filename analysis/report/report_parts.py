@@ -29,7 +29,7 @@ HIGHLIGHTS = (
     ("Host", "pace of the jobs"),
 )
 """Rows of the metrics table that stand in each run's card at the top: group, and how the name begins."""
-_TONES: dict[str, Tone] = {"better": "good", "worse": "bad", "unclear": "unclear"}
+_TONES: dict[str, Tone] = {"better": "good", "worse": "bad", "mixed": "unclear", "unclear": "unclear"}
 
 _LATENCIES = {
     "submission_s": "submission",
@@ -48,13 +48,15 @@ def mark_of(measured: Measured) -> Mark:
 
 
 def told(verdict: Verdict) -> list[Told]:
-    """Return a paragraph for each finding, then the evidence without a heading; unfit runs come first."""
+    """Return the answer, a paragraph for each finding, then the evidence; runs that are unfit come first."""
     first = opening(verdict)
+    best = verdict.best
+    answer = [] if best is None else [Told(verdict.answer, "", _TONES[best.answer])]
     findings = [
         Told(heading(one), " ".join(one.sentences), _TONES.get(one.answer, "")) for one in verdict.findings
     ]
     evidence = [Told("", sentence, "muted") for sentence in verdict.evidence[1 if first else 0 :]]
-    return [*([Told(*first, "unclear")] if first else []), *findings, *evidence]
+    return [*([Told(*first, "unclear")] if first else []), *answer, *findings, *evidence]
 
 
 def cards(runs: Sequence[Measured], metrics: Sequence[RunMetrics]) -> list[Card]:

@@ -74,8 +74,8 @@ def page_of(subjects: Sequence[Subject], first: Sequence[Section] = ()) -> Page:
             (one.label, note)
             for one in metrics
             for note in one.notes
-            # The verdict has said it, where there is one.
-            if not (verdict.findings and one.label in verdict.unfit and verdict.unfit[one.label] in note)
+            # The verdict has said it.
+            if not (one.label in verdict.unfit and verdict.unfit[one.label] in note)
         ],
         sections=[
             *filter(None, [picture(subjects), differences_section(verdict)]),

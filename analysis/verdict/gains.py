@@ -8,9 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis.metrics import stretches, with_derived
-from analysis.tables import ABSENT, number
-from analysis.verdict.sentences import duration
+from analysis.tables import ABSENT
 from foundation.records import Run
+from foundation.units import durations, number
 
 COLUMNS = ("job", "kind", "cores", "done after", "other", "change", "wait", "other", "degradation", "other")
 _KEPT = ("kind", "cores", "turnaround_s", "wait_s", "degradation")
@@ -50,17 +50,19 @@ def gain_rows(reference: Run, other: Run, most: int) -> list[list[str]]:
 
 
 def _cells(row: dict[str, object]) -> list[str]:
-    gain = row["gain_s"]
-    change = ABSENT
-    if isinstance(gain, float):
-        change = f"{duration(abs(gain))} {'sooner' if gain > 0 else 'later'}"
+    """Return a row's texts, its times in one unit."""
+    names = ("turnaround_s", "turnaround_s_other", "gain_s", "wait_s", "wait_s_other")
+    known = {name: value for name in names if isinstance(value := row[name], float)}
+    texts = dict(zip(known, durations(*map(abs, known.values())), strict=True)) if known else {}
+    gain = known.get("gain_s", 0.0)
+    change = f"{texts['gain_s']} {'sooner' if gain > 0 else 'later'}" if gain else ABSENT
     return [
         str(row["trace_job"]),
         str(row["kind"]),
         f"{row['cores']:,}",
-        *(_time(row[name]) for name in ("turnaround_s", "turnaround_s_other")),
+        *(texts.get(name, ABSENT) for name in ("turnaround_s", "turnaround_s_other")),
         change,
-        *(_time(row[name]) for name in ("wait_s", "wait_s_other")),
+        *(texts.get(name, ABSENT) for name in ("wait_s", "wait_s_other")),
         *(_number(row[name]) for name in ("degradation", "degradation_other")),
     ]
 
@@ -76,10 +78,6 @@ def gain_table(reference: Run, other: Run, most: int) -> Table:
     for cells in gain_rows(reference, other, most):
         table.add_row(*map(Text, cells))
     return table
-
-
-def _time(value: object) -> str:
-    return duration(value) if isinstance(value, float) else ABSENT
 
 
 def _number(value: object) -> str:

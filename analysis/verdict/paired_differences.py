@@ -18,11 +18,13 @@ import msgspec
 import polars as pl
 
 from analysis.claims.estimate import Estimate, estimate, student_t
-from analysis.metrics import stretches, with_derived
+from analysis.metrics import MetricOptions, stretches, with_derived
 from analysis.verdict.compared_settings import Group
 from foundation.records import Run
 
-MEASURES = ("wait_s", "degradation", "turnaround_s", "slowdown_osub")
+MEASURES = ("wait_s", "degradation", "turnaround_s", "slowdown_osub", "bounded_slowdown")
+NEGLIGIBLE = 0.01
+"""A change by less than this share of the reference is called none, however certain it is."""
 MOST_BATCHES, LEAST_BATCHES, LEAST_JOBS_A_BATCH = 20, 5, 5
 LEAST_BLOCKS = 3
 
@@ -51,6 +53,14 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
         return low is not None and high is not None and (low > 0 or high < 0)
 
     @property
+    def way(self) -> int | None:
+        """Return -1 or 1 where it is clear that the quantity fell or rose, None otherwise."""
+        share = self.share
+        if not self.clear or (share is not None and abs(share) < NEGLIGIBLE):
+            return None
+        return 1 if self.change.mean > 0 else -1
+
+    @property
     def share(self) -> float | None:
         """The change as a share of the reference; None of nothing."""
         return self.change.mean / self.reference if self.reference > 0 else None
@@ -77,9 +87,9 @@ class Paired(msgspec.Struct, frozen=True, kw_only=True):
     differences: dict[str, Difference]
 
 
-def paired(reference: Group, other: Group) -> Paired:
-    """Compare two settings."""
-    frames = [[_measured(run) for run in group.runs] for group in (reference, other)]
+def paired(reference: Group, other: Group, options: MetricOptions = MetricOptions()) -> Paired:
+    """Compare two settings; ``options`` has the least time of the bounded slowdown."""
+    frames = [[_measured(run, options) for run in group.runs] for group in (reference, other)]
     common = _common([frame for group in frames for frame in group])
     held = [[common.join(frame, on="trace_job", how="left") for frame in group] for group in frames]
     counts = len(held[0]), len(held[1])
@@ -107,14 +117,15 @@ def _blocks(runs: Sequence[Run], jobs: int) -> int:
     return jobs // size if isinstance(size, int) and size > 0 and jobs % size == 0 else 0
 
 
-def _measured(run: Run) -> pl.DataFrame:
-    jobs = with_derived(run.jobs, held=stretches(run.jobs, run.allocations))
+def _measured(run: Run, options: MetricOptions) -> pl.DataFrame:
+    jobs = with_derived(run.jobs, options, stretches(run.jobs, run.allocations))
     return jobs.filter(pl.col("state") == "COMPLETED").select(
         "trace_job",
         "due_s",
         "wait_s",
         "degradation",
         "slowdown_osub",
+        "bounded_slowdown",
         turnaround_s=pl.col("end_s") - pl.col("submit_s"),
     )
 

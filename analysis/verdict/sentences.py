@@ -4,25 +4,87 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from analysis.tables import number
-from analysis.verdict.paired_differences import Difference, Paired
+from analysis.metrics import Unfit
+from analysis.verdict.paired_differences import NEGLIGIBLE, Difference, Paired
+from foundation.units import durations, number, several
 
-_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
-NEGLIGIBLE = 0.01
-"""A change by less than this share of the reference is called none, however certain it is."""
 _LEAST_COST = 0.02
+_COUNTS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight")
+_SHARING = {
+    "better": "sharing helps this workload",
+    "worse": "sharing does not help this workload",
+    "mixed": "sharing helps by one measure and harms by another",
+    "unclear": "whether sharing helps is not clear",
+    "too few": "too few jobs to tell whether sharing helps",
+}
+_LIKES = {
+    "better": "better for this workload",
+    "worse": "worse for this workload",
+    "mixed": "better by one measure, worse by another",
+    "unclear": "which is better is not clear",
+    "too few": "too few jobs to tell which is better",
+}
 
 
-def duration(seconds: float) -> str:
-    """Return a duration in the unit that a reader thinks in."""
-    for unit, length, from_s in (("days", _DAY, 3 * _DAY), ("h", _HOUR, 3 * _HOUR), ("min", _MINUTE, 180.0)):
-        if abs(seconds) >= from_s:
-            return f"{number(seconds / length)} {unit}"
-    return f"{number(seconds)} s"
+def about_answer(
+    differences: Mapping[str, Difference], *, subject: str, sharing: bool, answer: str, few: bool
+) -> str:
+    """Say in one sentence what a setting does to waiting, run times and ends, and what follows.
+
+    Parameters
+    ----------
+    differences
+        By measure.
+    subject
+        What is judged, such as ``Two jobs a core``.
+    sharing
+        Whether the question is if sharing cores helps; else which of two settings is better.
+    answer
+        Of the finding.
+    few
+        Whether there are too few jobs for an interval.
+    """
+    clauses = (
+        _clause(differences.get("wait_s"), "waits", "shorter", "longer"),
+        _run_times(differences.get("degradation")),
+        _clause(differences.get("turnaround_s"), "jobs done", "sooner", "later"),
+        _clause(differences.get("bounded_slowdown"), "mean bounded slowdown", "lower", "higher", clear=True),
+    )
+    last = (_SHARING if sharing else _LIKES)["too few" if few and answer == "unclear" else answer]
+    return f"{subject}: {', '.join(filter(None, clauses)) or 'nothing is known'}: {last}."
+
+
+def jobs_a_core(most: int) -> str:
+    """Return how many jobs share a core at most, to begin a sentence with: Two jobs a core."""
+    return f"{_COUNTS[most] if most < len(_COUNTS) else most} {several(most, 'job')} a core"
+
+
+def _clause(found: Difference | None, what: str, less: str, more: str, *, clear: bool = False) -> str:
+    """Return what became of a quantity; nothing where that must be ``clear`` and is not."""
+    if found is None or (clear and found.way is None):
+        return ""
+    share, change = found.share, found.change
+    if share is None:
+        return "" if found.other == found.reference else f"{what} {more}"
+    if found.way is None and change.low is not None and change.high is not None:
+        low, high = (100 * end / found.reference for end in (change.low, change.high))
+        return f"{what} not clearly different [{low:+.0f}%, {high:+.0f}%]"
+    return f"{what} {percent(found)} {less if share < 0 else more}"
+
+
+def _run_times(found: Difference | None) -> str:
+    share = None if found is None else found.share
+    if found is None or share is None or abs(share) < NEGLIGIBLE:
+        return ""
+    low, high = found.change.low, found.change.high
+    if low is None or high is None:
+        return f"run times {number(1 + share)} times as long"
+    ends = [number(1 + end / found.reference) for end in (low, high)]
+    return f"run times {number(1 + share)} [{ends[0]}, {ends[1]}] times as long"
 
 
 def percent(difference: Difference) -> str:
-    """Return the change in per cent of the reference with its interval, such as ``79% [70, 88]``.
+    """Return the change in per cent of the reference with its interval, such as ``79% [70%, 88%]``.
 
     Without a sign: the words beside it say which way. Empty where the reference is nothing.
     """
@@ -34,15 +96,17 @@ def percent(difference: Difference) -> str:
     if change.low is None or change.high is None or not difference.clear:
         return text
     ends = sorted(100 * abs(end) / difference.reference for end in (change.low, change.high))
-    return f"{text} [{ends[0]:.0f}, {ends[1]:.0f}]"
+    if change.mean < 0:
+        ends = [min(100.0, end) for end in ends]  # nothing falls by more than all of it
+    return f"{text} [{ends[0]:.0f}%, {ends[1]:.0f}%]"
 
 
 def about_wait(wait: Difference | None) -> str:
     """Say whether waiting got shorter."""
     if wait is None:
         return "Nothing is known of the waiting."
-    one, two = duration(wait.reference), duration(wait.other)
-    way = _way(wait)
+    one, two = durations(wait.reference, wait.other)
+    way = wait.way
     if way is None:
         return f"Waiting: {_unclear(wait)} ({two} on average against {one})."
     if wait.other == 0 or wait.reference == 0:
@@ -57,7 +121,7 @@ def about_cost(degradation: Difference | None) -> str:
     if degradation is None:
         return "What the jobs paid for it is not known: their dedicated times are not."
     one, two = number(degradation.reference), number(degradation.other)
-    way = _way(degradation)
+    way = degradation.way
     if way is None:
         return f"On cores: {_unclear(degradation)} ({two} times what jobs need alone against {one})."
     if way > 0:
@@ -69,8 +133,8 @@ def about_whole(turnaround: Difference | None) -> str:
     """Say whether jobs were done sooner, wait and run together."""
     if turnaround is None:
         return ""
-    one, two = duration(turnaround.reference), duration(turnaround.other)
-    way = _way(turnaround)
+    one, two = durations(turnaround.reference, turnaround.other)
+    way = turnaround.way
     if way is None:
         return f"In all: {_unclear(turnaround)} (a job was done after {two} against {one})."
     return (
@@ -79,12 +143,25 @@ def about_whole(turnaround: Difference | None) -> str:
     )
 
 
+def about_slowdown(slowdown: Difference | None) -> str:
+    """Say whether the mean bounded slowdown fell or rose; nothing where it is not known."""
+    if slowdown is None:
+        return ""
+    one, two = number(slowdown.reference), number(slowdown.other)
+    way = slowdown.way
+    if way is None:
+        return f"Mean bounded slowdown: {_unclear(slowdown)} ({two} against {one})."
+    return (
+        f"The mean bounded slowdown {'fell' if way < 0 else 'rose'} by {percent(slowdown)}: {two}, not {one}."
+    )
+
+
 def about_gang(degradation: Difference | None) -> str:
     """Say whether taking turns together took the cost of sharing away."""
     if degradation is None:
         return "Whether gang scheduling helps is not known: the jobs' dedicated times are not."
     one, two = number(degradation.reference), number(degradation.other)
-    way = _way(degradation)
+    way = degradation.way
     if way is None:
         return (
             f"Gang scheduling, in the jobs' time on cores: {_unclear(degradation)} "
@@ -127,15 +204,16 @@ def about_evidence(found: Paired, *, simulated: bool) -> str:
     return f"Evidence: {jobs} in one run each; {over}. A repeated run may differ by more."
 
 
-def about_unfit(unfit: Mapping[str, str]) -> list[str]:
-    """Say which runs are unfit to judge by, and why: one sentence, or none."""
+def about_unfit(unfit: Mapping[str, Sequence[Unfit]]) -> list[str]:
+    """Say which runs are unfit to judge by, why, and what to do: one sentence and the remedy, or none."""
     if not unfit:
         return []
-    if len(unfit) == 1:
-        ((label, why),) = unfit.items()
-        return [f"{label} is unfit to judge by: {why}. Run it again on a calm host."]
-    several = "; ".join(f"{label} ({why})" for label, why in unfit.items())
-    return [f"Unfit to judge by: {several}. Run them again on a calm host."]
+    whys = {label: "; and ".join(one.why for one in reasons) for label, reasons in unfit.items()}
+    remedies = " ".join(dict.fromkeys(one.remedy for reasons in unfit.values() for one in reasons))
+    if len(whys) == 1:
+        ((label, why),) = whys.items()
+        return [f"{label} is unfit to judge by: {why}. {remedies}"]
+    return [f"Unfit to judge by: {'; '.join(f'{label}: {why}' for label, why in whys.items())}. {remedies}"]
 
 
 def about_strangers(reference: str, others: Sequence[str]) -> list[str]:
@@ -150,16 +228,6 @@ def about_strangers(reference: str, others: Sequence[str]) -> list[str]:
 
 def _unclear(difference: Difference) -> str:
     return "too few jobs to tell" if difference.change.low is None else "no clear difference"
-
-
-def _way(difference: Difference) -> int | None:
-    """Return -1 or 1 where it is clear that something changed, and None otherwise."""
-    share = difference.share
-    if difference.change.low is None:
-        return None
-    if not difference.clear or (share is not None and abs(share) < NEGLIGIBLE):
-        return None
-    return 1 if difference.change.mean > 0 else -1
 
 
 def _whole_percent(share: float) -> str:

@@ -8,22 +8,28 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from analysis.metrics import MetricOptions, host_use
+from analysis.metrics import MetricOptions, unfit
 from analysis.verdict.compared_settings import Group, are_of_one_trace, grouped, layout_key
 from analysis.verdict.paired_differences import Difference, Evidence, Paired, paired
 from analysis.verdict.sentences import (
+    about_answer,
     about_cost,
     about_evidence,
     about_gang,
+    about_slowdown,
     about_strangers,
     about_unfit,
     about_wait,
     about_whole,
+    jobs_a_core,
 )
-from foundation.records import Run
+from foundation.records import Run, RunInfo
+from foundation.units import counted
 
 Question = Literal["setting", "gang"]
-Answer = Literal["better", "worse", "unclear"]
+Answer = Literal["better", "worse", "mixed", "unclear"]
+_BEST_FIRST: tuple[Answer, ...] = ("better", "mixed", "unclear", "worse")
+_SHARED_BY = {"osub": " under gangd", "slurm": " under Slurm's gang scheduler"}
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,18 +38,21 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     Parameters
     ----------
     question
-        ``setting``: are jobs done sooner? ``gang``: does gang scheduling lower the cost of sharing?
+        ``setting``: are jobs done sooner, or slowed down less? ``gang``: does gang scheduling lower the cost
+        of sharing?
     reference, other
         Labels of the two.
     answer
-        For the other one; ``unclear`` where the interval has zero in it, or there is none, or where a run of
-        either is unfit to judge by.
+        For the other one. Of a setting it is that of the time from submission to end and of the bounded
+        slowdown: ``mixed`` where one is better and the other worse, ``unclear`` where both intervals have
+        zero in them, or there is none, or where a run of either is unfit to judge by.
     sentences
         The same in words.
     jobs, evidence, runs
         What it stands on; see ``Paired``.
     differences
-        The figures: ``wait_s``, ``turnaround_s`` (seconds of the run), ``degradation``, ``slowdown_osub``.
+        The figures: ``wait_s``, ``turnaround_s`` (seconds of the run), ``degradation``, ``slowdown_osub``,
+        ``bounded_slowdown``.
     """
 
     question: Question
@@ -68,11 +77,18 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         A sentence on the runs that are unfit to judge by, and what it all stands on.
     unfit
         Why a run is unfit, by its label.
+    answer
+        All of it in one sentence: what the best of the settings does, and whether that helps; empty where no
+        fit runs are compared.
+    best
+        The finding that ``answer`` is of; None where it is empty.
     """
 
     findings: tuple[Finding, ...]
     evidence: tuple[str, ...]
     unfit: dict[str, str] = {}
+    answer: str = ""
+    best: Finding | None = None
 
 
 def verdict_of(
@@ -85,16 +101,58 @@ def verdict_of(
     there is no finding on them. Nor is there one on a run of another trace.
     """
     groups = grouped(runs)
-    unfit = _unfit(runs, options)
-    spoiled = {group.label for group in groups if any(run.info.label in unfit for run in group.runs)}
+    reasons = {run.info.label: why for run in runs if (why := unfit(run, options))}
+    spoiled = {group.label for group in groups if any(run.info.label in reasons for run in group.runs)}
     findings = [
         replace(one, answer="unclear") if spoiled & {one.reference, one.other} else one
-        for one in (*_of_settings(groups), *_of_gangs(groups))
+        for one in (*_of_settings(groups, options), *_of_gangs(groups, options))
     ]
     simulated = all(run.info.kind == "simulated" for run in runs)
     strangers = [group.label for group in groups[1:] if not _of_one_trace(groups[0], group)]
     told = (*about_strangers(groups[0].label, strangers), *_evidence(findings, simulated=simulated))
-    return Verdict(findings=tuple(findings), evidence=(*about_unfit(unfit), *told), unfit=unfit)
+    best, answer = _best(groups, [one for one in findings if not spoiled & {one.reference, one.other}])
+    return Verdict(
+        findings=tuple(findings),
+        evidence=(*about_unfit(reasons), *told),
+        unfit={label: "; and ".join(one.why for one in whys) for label, whys in reasons.items()},
+        answer=answer,
+        best=best,
+    )
+
+
+def _best(groups: Sequence[Group], findings: Sequence[Finding]) -> tuple[Finding | None, str]:
+    """Return the finding on the setting that serves the jobs best, and the answer in a sentence."""
+    settings = [one for one in findings if one.question == "setting"]
+    if not settings:
+        return None, ""
+
+    def rank(one: Finding) -> tuple[int, float]:
+        whole = one.differences.get("turnaround_s")
+        return _BEST_FIRST.index(one.answer), 0.0 if whole is None else whole.change.mean
+
+    best = min(settings, key=rank)
+    reference = groups[0]
+    other = next(group for group in groups if group.label == best.other)
+    is_sharing = other.is_shared and not reference.is_shared and _differ_in_m(reference.info, other.info)
+    subject = f"{other.label} instead of {reference.label}"
+    if is_sharing:
+        by_system = other.info.kind == "real" and any(group.info.gang.kind != "none" for group in groups)
+        by = _SHARED_BY.get(other.info.gang.kind, ", left to the operating system" if by_system else "")
+        subject = jobs_a_core(other.info.multiplicity) + by
+    if len(settings) > 1:
+        subject += f", the best of {counted(len(settings), 'setting')} against {reference.label}"
+    few = best.evidence == "too few jobs"
+    return best, about_answer(
+        best.differences, subject=subject, sharing=is_sharing, answer=best.answer, few=few
+    )
+
+
+def _differ_in_m(one: RunInfo, other: RunInfo) -> bool:
+    """Whether two settings differ in how many jobs share a core, and how they do, alone."""
+    return all(
+        getattr(one, name) == getattr(other, name)
+        for name in ("system", "queues", "policy", "speedup", "multiplicity_interactive", "interactive_nodes")
+    )
 
 
 def _of_one_trace(reference: Group, other: Group) -> bool:
@@ -112,28 +170,18 @@ def _evidence(findings: Sequence[Finding], *, simulated: bool) -> Iterator[str]:
         yield sentence if len(about) == 1 else sentence.replace("Evidence:", whose, 1)
 
 
-def _unfit(runs: Sequence[Run], options: MetricOptions) -> dict[str, str]:
-    """Return why runs are unfit to judge by, by label; those that are fit, or unknown, are left out."""
-    whys = {
-        run.info.label: host_use(run, options.most_taken, options.most_spread).unfit
-        for run in runs
-        if run.info.kind == "real"
-    }
-    return {label: why for label, why in whys.items() if why is not None}
-
-
 def _found(finding: Finding) -> Paired:
     return Paired(
         jobs=finding.jobs, evidence=finding.evidence, runs=finding.runs, differences=finding.differences
     )
 
 
-def _of_settings(groups: Sequence[Group]) -> Iterator[Finding]:
+def _of_settings(groups: Sequence[Group], options: MetricOptions) -> Iterator[Finding]:
     for other in groups[1:]:
         reference = groups[0]
         if reference.info.kind != other.info.kind or not _of_one_trace(reference, other):
             continue
-        found = paired(reference, other)
+        found = paired(reference, other, options)
         if not found.jobs:
             continue
         differences = found.differences
@@ -141,11 +189,12 @@ def _of_settings(groups: Sequence[Group]) -> Iterator[Finding]:
             about_wait(differences.get("wait_s")),
             about_cost(differences.get("degradation")),
             about_whole(differences.get("turnaround_s")),
+            about_slowdown(differences.get("bounded_slowdown")),
         )
-        yield _finding("setting", reference, other, found, "turnaround_s", sentences)
+        yield _finding("setting", reference, other, found, ("turnaround_s", "bounded_slowdown"), sentences)
 
 
-def _of_gangs(groups: Sequence[Group]) -> Iterator[Finding]:
+def _of_gangs(groups: Sequence[Group], options: MetricOptions) -> Iterator[Finding]:
     for naive in groups:
         if not naive.is_shared or naive.info.gang.kind != "none" or naive.info.kind != groups[0].info.kind:
             continue
@@ -153,10 +202,10 @@ def _of_gangs(groups: Sequence[Group]) -> Iterator[Finding]:
             alike = layout_key(naive.info) == layout_key(gang.info) and naive.info.kind == gang.info.kind
             if not alike or gang.info.gang.kind == "none":
                 continue
-            found = paired(naive, gang)
+            found = paired(naive, gang, options)
             if found.jobs:
                 sentences = (about_gang(found.differences.get("degradation")),)
-                yield _finding("gang", naive, gang, found, "degradation", sentences)
+                yield _finding("gang", naive, gang, found, ("degradation",), sentences)
 
 
 def _finding(
@@ -164,14 +213,14 @@ def _finding(
     reference: Group,
     other: Group,
     found: Paired,
-    judged: str,
+    judged: tuple[str, ...],
     sentences: tuple[str, ...],
 ) -> Finding:
     return Finding(
         question=question,
         reference=reference.label,
         other=other.label,
-        answer=_answer(found.differences.get(judged)),
+        answer=_answer([found.differences.get(name) for name in judged]),
         sentences=tuple(filter(None, sentences)),
         jobs=found.jobs,
         evidence=found.evidence,
@@ -180,7 +229,8 @@ def _finding(
     )
 
 
-def _answer(difference: Difference | None) -> Answer:
-    if difference is None or not difference.clear:
+def _answer(judged: Sequence[Difference | None]) -> Answer:
+    ways = {found.way for found in judged if found is not None} - {None}
+    if not ways:
         return "unclear"
-    return "better" if difference.change.mean < 0 else "worse"
+    return "mixed" if len(ways) > 1 else "better" if ways == {-1} else "worse"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.pages.page_content import Block, Cell, Grid, Section, Tone
-from analysis.tables import ABSENT, number
+from analysis.tables import ABSENT
 from analysis.verdict.gains import COLUMNS, gain_rows
 from analysis.verdict.paired_differences import Difference
 from analysis.verdict.verdict import Finding, Verdict
 from foundation.records import Run
-from foundation.units import counted
+from foundation.units import counted, number
 
 MOST_JOBS = 20
 _MEASURES = {
@@ -18,6 +18,7 @@ _MEASURES = {
     "turnaround_s": "from submission to end, mean [s]",
     "degradation": "degradation, mean",
     "slowdown_osub": "S_OSub, mean",
+    "bounded_slowdown": "bounded slowdown, mean",
 }
 _COLUMNS = ("mean over the jobs", "reference", "other", "change", "95% interval")
 
@@ -72,9 +73,7 @@ def _signed(value: float) -> str:
 
 def _tone(found: Difference) -> Tone:
     """Return the tone of a change: of all of these, less is better."""
-    if not found.clear:
-        return ""
-    return "good" if found.change.mean < 0 else "bad"
+    return "" if found.way is None else "good" if found.way < 0 else "bad"
 
 
 def gains_section(compared: Sequence[tuple[Run, Run]]) -> Section:

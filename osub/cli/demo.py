@@ -60,8 +60,6 @@ def demo(
         ),
         watch=_watch,
     )
-    if found.remark is not None:
-        console.print(found.remark, markup=False, highlight=False)
     if as_json:
         facts = {
             "verdict": msgspec.to_builtins(found.verdict),

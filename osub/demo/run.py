@@ -27,6 +27,8 @@ Watch = Callable[[Replay, str, Collect | None, float, Look], bool]
 """Carries a replay out under a name, for so many seconds at most; whether it finished."""
 LISTING = ".osub-demo"
 """Names of the runs that demos made in a folder."""
+FAILED = "-failed"
+"""What the folder of a run is called by, after its own name, whose setting was repeated."""
 _GENERATED_JOBS = 4000
 COUPLED_APP, COUPLED_CLASS = "lu", "S"
 """What coupled jobs run: wavefronts, in which each rank waits for the one before it."""
@@ -216,3 +218,10 @@ def clear_run(path: Path) -> None:
     if path.name not in listed:
         with listing.open("a", encoding="utf-8") as stream:
             stream.write(f"{path.name}\n")
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a run that is to be repeated and return where it is now; an earlier demo's is replaced."""
+    aside = path.with_name(path.name + FAILED)
+    clear_run(aside)
+    return path.rename(aside)

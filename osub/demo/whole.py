@@ -11,13 +11,13 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.comparison import RunErrors, run_errors
 from analysis.comparison.comparison_page import comparison_section
-from analysis.metrics import RunMetrics
+from analysis.metrics import RunMetrics, job_faults
 from analysis.report import write_report
 from analysis.verdict import Verdict, verdict_of
 from deploy.local import natural_shape
@@ -35,6 +35,7 @@ from osub.demo.run import (
     make_out,
     replay_under,
     scratch_folder,
+    set_aside,
 )
 from workloads.swf import write_swf
 
@@ -68,8 +69,6 @@ class Demo:
         The report.
     is_whole
         Whether every setting could be simulated.
-    remark
-        What a reader must know of runs that were cut; None for nothing.
     """
 
     verdict: Verdict
@@ -77,7 +76,6 @@ class Demo:
     errors: Sequence[RunErrors]
     page: Path
     is_whole: bool
-    remark: str | None
 
     def of_kind(self, kind: str) -> list[RunMetrics]:
         """Return the metrics of the real, or of the simulated runs."""
@@ -143,10 +141,10 @@ def demonstrate(
             left_s = _MOST * seconds - (time.monotonic() - began)
             # What an earlier setting did not use, a later one may.
             most_s = max(seconds / len(settings), left_s / (len(settings) - number))
-            made = replay_under(setting, stage, steps, most_s, watch)
+            run, made = replayed(setting, stage, steps, most_s, watch, say)
             # What the first one makes of the time is every other's work.
             steps = steps or made
-            runs.append(load_run(out / setting.folder))
+            runs.append(run)
     compared = simulate_all(runs, out, say)
     errors = [run_errors(real, other) for real, other in compared]
     page = out / PAGE
@@ -156,8 +154,29 @@ def demonstrate(
         errors=errors,
         page=page,
         is_whole=len(compared) == len(runs),
-        remark=_cut(runs),
     )
+
+
+def replayed(
+    setting: Setting,
+    stage: Stage,
+    steps: Mapping[int, int],
+    most_s: float,
+    watch: Watch,
+    say: Callable[[str], None],
+) -> tuple[Run, dict[int, int]]:
+    """Replay under one setting, once more where jobs hung or failed; see ``replay_under``.
+
+    A run with job faults says nothing of its setting. The first one is kept, for its cause is to be found.
+    """
+    path = stage.out / setting.folder
+    made = replay_under(setting, stage, steps, most_s, watch)
+    run = load_run(path)
+    if job_faults(run) is not None:
+        say(f"{setting.label}: {job_faults(load_run(set_aside(path)))}. The setting is repeated once.")
+        made = replay_under(setting, stage, steps, most_s, watch)
+        run = load_run(path)
+    return run, made
 
 
 def _page(
@@ -171,16 +190,6 @@ def _page(
         page,
         first=[comparison_section(compared, errors, NOTES)] if compared else [],
         twins={other.info.label: real.info.label for real, other in compared},
-    )
-
-
-def _cut(runs: Sequence[Run]) -> str | None:
-    cut = [run.info.label for run in runs if "CANCELLED" in run.jobs["state"]]
-    if not cut:
-        return None
-    return (
-        f"Not every job ended in its time under {', '.join(cut)}: this host is busy with other work "
-        f"(load {os.getloadavg()[0]:.1f}). Try again when it is calm."
     )
 
 

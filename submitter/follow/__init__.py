@@ -5,7 +5,7 @@ from __future__ import annotations
 from submitter.follow.following import Following
 from submitter.follow.job_copies import CLAIM, choose_copy, job_name, own_jobs
 from submitter.follow.job_rows import Submission, planned_row, submitted_row
-from submitter.follow.job_stamps import JOBS_FOLDER, last_words, read_stamps
+from submitter.follow.job_stamps import JOBS_FOLDER, read_stamps
 from submitter.follow.reconcile import disagreements, submissions
 from submitter.follow.slurm_poll import Poll
 
@@ -18,7 +18,6 @@ __all__ = [
     "choose_copy",
     "disagreements",
     "job_name",
-    "last_words",
     "own_jobs",
     "planned_row",
     "read_stamps",

@@ -1,8 +1,7 @@
-"""What a job's own wrapper and application left in the RUN's ``jobs`` folder: stamps, a report, last words.
+"""What a job's own wrapper and application left in the RUN's ``jobs`` folder: stamps and a report.
 
 A file may be missing, for a job that was killed leaves no end, and on a network file system it may be seen
-late; one that cannot be read counts as missing. What a job that failed said last is its own words, not those
-of the launchers around it.
+late; one that cannot be read counts as missing.
 """
 
 from __future__ import annotations
@@ -14,26 +13,11 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from foundation.one_line import one_line
-
 _T = TypeVar("_T")
 _MS = Annotated[int, msgspec.Meta(ge=0, le=10**14)]
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=10**11)]
 _MOST_BYTES = 1 << 20
 JOBS_FOLDER = "jobs"
-
-_LAUNCHERS = (
-    "srun: ",
-    "slurmstepd: ",
-    "mpiexec: ",
-    "[mpiexec@",
-    "[proxy:",
-    "Abort(",
-    "===",
-    "internal ABORT",
-)
-_OWN = ("rrba: ", "eiba: ")
-_MOST_WORDS_BYTES = 1 << 16
 
 
 class _Start(msgspec.Struct):
@@ -106,22 +90,3 @@ def _read(path: Path, kind: type[_T]) -> _T | None:
             return msgspec.json.decode(stream.read(_MOST_BYTES), type=kind)
     except (OSError, msgspec.DecodeError, msgspec.ValidationError):
         return None
-
-
-def last_words(output: Path) -> str | None:
-    """Return the line of a job's output that says why it failed, None where there is no output.
-
-    What our applications say comes first, then what no launcher said: srun tells of each rank that it ended,
-    after the rank has said why.
-    """
-    try:
-        with output.open("rb") as stream:
-            stream.seek(max(0, output.stat().st_size - _MOST_WORDS_BYTES))
-            text = stream.read(_MOST_WORDS_BYTES).decode("utf-8", errors="replace")
-    except OSError:
-        return None
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    own = [line for line in lines if line.startswith(_OWN)]
-    others = [line for line in lines if not line.startswith(_LAUNCHERS)]
-    said = own or others or lines
-    return one_line(said[-1]) if said else None

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from foundation.errors import InputError, OsubError
+from foundation.one_line import last_words
 from foundation.records import JobEntry, JobRecord, RunWriter
 from foundation.slurm import SlurmClient
 from foundation.units import counted
@@ -23,7 +24,6 @@ from submitter.follow import (
     Following,
     Poll,
     disagreements,
-    last_words,
     planned_row,
     submissions,
     submitted_row,

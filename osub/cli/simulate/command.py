@@ -254,8 +254,7 @@ def simulate(
 
 
 def _tell(figures: dict[str, Any], system: str, out: Path) -> None:
-    from analysis.verdict.sentences import duration
-    from foundation.units import counted
+    from foundation.units import counted, duration, durations
 
     skipped = {f"malformed lines ({reason})": count for reason, count in figures["skipped_lines"].items()}
     left_out = ", ".join(f"{count} {reason}" for reason, count in (figures["left_out"] | skipped).items())
@@ -263,10 +262,8 @@ def _tell(figures: dict[str, Any], system: str, out: Path) -> None:
         f"{counted(figures['jobs'], 'job')} on {system}"
         + (f" (not as in the trace: {left_out})" if left_out else "")
     )
-    print(
-        f"wait: mean {duration(figures['wait_mean_s'])}, longest {duration(figures['wait_max_s'])}, "
-        f"{figures['waited_share']:.2%} of the jobs waited"
-    )
+    mean, longest = durations(figures["wait_mean_s"], figures["wait_max_s"])
+    print(f"wait: mean {mean}, longest {longest}, {figures['waited_share']:.2%} of the jobs waited")
     if figures["slowdown_osub_mean"] is not None:
         print(f"S_OSub: mean {figures['slowdown_osub_mean']:.2f}, largest {figures['slowdown_osub_max']:.2f}")
     print(f"makespan: {duration(figures['makespan_s'])}")

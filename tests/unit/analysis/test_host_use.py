@@ -157,7 +157,7 @@ def test_no_run_is_best_that_is_unfit_or_was_cut(tmp_path: Path) -> None:
         return next(row.best for row in metric_rows(several) if row.name.startswith("wait, mean"))
 
     assert best(slow, quick, mean) == (False, True, False)
-    unfit = msgspec.structs.replace(quick, host=msgspec.structs.replace(quick.host, unfit="busy"))
+    unfit = msgspec.structs.replace(quick, unfit="busy")
     assert best(slow, unfit, mean) == (False, False, True)
     assert best(slow, unfit) == (False, False)
     every = quick.kinds["all"]

@@ -10,8 +10,9 @@ from rich.table import Table
 
 from analysis.comparison.comparison_tables import job_rows, job_table
 from analysis.metrics.run_metrics import RunMetrics, measure
-from analysis.tables import metric_rows, metrics_tables, number
+from analysis.tables import metric_rows, metrics_tables
 from foundation.records import load_run
+from foundation.units import number
 from tests.fixtures.example_runs import example_run
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 
@@ -16,7 +17,6 @@ from analysis.comparison.compared_runs import compared
 from analysis.verdict import Verdict, verdict_of
 from analysis.verdict.gains import gain_rows, gains
 from analysis.verdict.paired_differences import batch_means, welch
-from analysis.verdict.sentences import duration
 from foundation.errors import UsageError
 from foundation.records import JOBS, GangSettings, JobRecord, Run, RunInfo, load_run, write_run
 from foundation.records.table_files import frame_of
@@ -97,6 +97,10 @@ def test_sharing_gangs_and_their_absence_are_each_judged(tmp_path: Path) -> None
         ("setting", "gang", "better"),
         ("gang", "gang", "better"),
     ]
+    assert verdict.answer.startswith(
+        "Two jobs a core under gangd, the best of 2 settings against alone: waits "
+    )
+    assert verdict.answer.endswith(": sharing helps this workload.")
     words = " ".join(verdict.findings[0].sentences)
     assert "Waiting got shorter by 90% [" in words
     assert "It cost them time on cores: 1.97 times" in words
@@ -121,12 +125,47 @@ def test_noise_is_no_gain(tmp_path: Path) -> None:
     (finding,) = verdict_of([one, two]).findings
     assert finding.answer == "unclear"
     assert "no clear difference" in finding.sentences[0]
+    assert verdict_of([one, two]).answer.startswith("Two jobs a core: waits not clearly different [")
 
 
 def test_a_certain_change_of_nothing_much_is_none(tmp_path: Path) -> None:
     one = made_run(tmp_path, "one", wait_s=100, degradation=1.2, noise=0)
     two = made_run(tmp_path, "two", wait_s=100.1, degradation=1.2, noise=0, multiplicity=2)
-    assert "no clear difference" in verdict_of([one, two]).findings[0].sentences[0]
+    (finding,) = verdict_of([one, two]).findings
+    assert "no clear difference" in finding.sentences[0]
+    assert finding.answer == "unclear"
+
+
+def test_a_shorter_slowdown_is_an_answer_where_jobs_are_done_no_sooner(tmp_path: Path) -> None:
+    """Short jobs wait less and long ones more, as under a policy that lets the short ones pass."""
+    one = made_run(tmp_path, "one", wait_s=100, degradation=1, noise=0.01)
+    two = made_run(tmp_path, "two", wait_s=100, degradation=1, noise=0.01, seed=3)
+    is_short = pl.col("trace_job") % 2 == 0
+    one, two = (_with_short_jobs(run, is_short, moved) for run, moved in ((one, 0.0), (two, 90.0)))
+    other = msgspec.structs.replace(two.info, queues="mq", interactive_nodes=1)
+    verdict = verdict_of([one, dataclasses.replace(two, info=other)])
+    assert verdict.findings[0].answer == "better"
+    assert "mean bounded slowdown 62% [" in verdict.answer
+    assert verdict.answer.endswith("lower: better for this workload.")
+    assert "[-" in verdict.answer
+
+
+def _with_short_jobs(run: Run, is_short: pl.Expr, moved_s: float) -> Run:
+    """Return the run with every second job 10 s long; these wait so much less, and the others more."""
+    wait = pl.col("start_s") - pl.col("submit_s") + pl.when(is_short).then(-moved_s).otherwise(moved_s)
+    length = pl.when(is_short).then(10.0).otherwise(100.0)
+    jobs = run.jobs.with_columns(start_s=pl.col("submit_s") + wait, dedicated_s=length)
+    return dataclasses.replace(run, jobs=jobs.with_columns(end_s=pl.col("start_s") + length))
+
+
+def test_measures_that_disagree_are_called_mixed(tmp_path: Path) -> None:
+    one = made_run(tmp_path, "one", wait_s=100, degradation=1, noise=0.01)
+    two = made_run(tmp_path, "two", wait_s=120, degradation=1, noise=0.01, multiplicity=2)
+    is_short = pl.col("trace_job") % 2 == 0
+    one, two = (_with_short_jobs(run, is_short, moved) for run, moved in ((one, 0.0), (two, 90.0)))
+    verdict = verdict_of([one, two])
+    assert verdict.findings[0].answer == "mixed"
+    assert verdict.answer.endswith("sharing helps by one measure and harms by another.")
 
 
 def test_few_jobs_are_not_enough(tmp_path: Path) -> None:
@@ -136,6 +175,7 @@ def test_few_jobs_are_not_enough(tmp_path: Path) -> None:
     assert answers(verdict) == [("setting", "two", "unclear")]
     assert "too few jobs to tell" in verdict.findings[0].sentences[0]
     assert verdict.evidence[0].startswith("Evidence: not enough. 9 jobs")
+    assert verdict.answer.endswith("sooner: too few jobs to tell whether sharing helps.")
 
 
 def test_evidence_that_differs_says_what_it_is_for(tmp_path: Path) -> None:
@@ -249,11 +289,3 @@ def test_welch_as_in_a_textbook() -> None:
     assert math.floor(freedom) == 2
     half = 4.302653 * math.sqrt(5 / 3)
     assert found.high == pytest.approx(3 + half, abs=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "0.00 s"), (179, "179.0 s"), (180, "3.00 min"), (10_800, "3.00 h"), (3e5, "3.47 days")],
-)
-def test_durations_are_told_in_the_unit_a_reader_thinks_in(seconds: float, text: str) -> None:
-    assert duration(seconds) == text

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+from analysis.metrics import job_faults
 from foundation.errors import OutputError, TrustError
-from osub.demo.run import choose_trace, clear_run, make_out, scratch_folder
+from osub.demo.run import SETTINGS, Setting, Stage, choose_trace, clear_run, make_out, scratch_folder
+from osub.demo.whole import replayed
 from tests.fixtures.real_runs import Row, real_run
 
 JOBS: list[Row] = [("batch", 0, 0.2, 1.2, 12.2, 10, "0")]
@@ -75,3 +78,39 @@ def test_a_host_of_one_cpu_has_a_trace_of_single_jobs() -> None:
     assert chosen.coupled == ()
     assert chosen.block_jobs is None
     assert all(job.procs == 1 for job in chosen.trace.jobs)
+
+
+@pytest.mark.parametrize("mended", [True, False])
+def test_a_setting_in_which_a_job_hung_is_repeated_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, mended: bool
+) -> None:
+    """The first run is kept, and said to be where it is."""
+    replays: list[str] = []
+
+    def replay(setting: Setting, stage: Stage, *_: object) -> dict[int, int]:
+        clear_run(stage.out / setting.folder)
+        run = real_run(stage.out / setting.folder, JOBS, 1)
+        replays.append(setting.folder)
+        if not (mended and len(replays) > 1):
+            jobs = run.jobs.with_columns(state=pl.lit("TIMEOUT"))
+            jobs.write_parquet(run.path / "jobs.parquet")
+        return {1: len(replays)}
+
+    monkeypatch.setattr("osub.demo.whole.replay_under", replay)
+    stage = Stage(
+        swf=tmp_path / "t.swf",
+        chosen=choose_trace(None, 1, 1, 25.0, 1),
+        out=tmp_path,
+        state=tmp_path / "c",
+        nodes=1,
+        cores=1,
+    )
+    said: list[str] = []
+    for _ in range(2):
+        replays.clear()
+        run, made = replayed(SETTINGS[0], stage, {}, 60.0, lambda *_: True, said.append)
+        assert (replays, made) == (["m1", "m1"], {1: 2})
+        assert (job_faults(run) is None) is mended
+        assert said[-1].startswith("M=1: 1 of 1 job hung, failed or never ended; job 1 first: killed")
+        assert str(tmp_path / "m1-failed" / "jobs" / "1.out") in said[-1]
+        assert (tmp_path / "m1-failed" / "run.json").exists()

@@ -90,7 +90,8 @@ def test_from_a_trace_to_a_comparison(swf: Path, tmp_path: Path) -> None:
     assert alone.metrics().kinds["all"].wait_s.mean == pytest.approx(alone.outcome["wait_mean_s"])
     comparison = osub.compare(alone, tmp_path / "shared")
     assert comparison.labels == ("alone", "shared")
-    assert str(comparison).startswith("shared against alone: ")
+    assert str(comparison).startswith("Two jobs a core: ")
+    assert "\nshared against alone: " in str(comparison)
     assert comparison.gains().height == comparison.jobs().height
     assert "<p>" in comparison._repr_html_()
     assert "alone" in alone._repr_html_()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from submitter.follow import last_words
+from foundation.one_line import last_words
 
 UNREADABLE = """\
 rrba: cannot read calibration c.json: No such file or directory
