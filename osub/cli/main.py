@@ -57,6 +57,7 @@ _FOLDERS = frozenset(
         "predict",
         "replay",
         "simulate",
+        "sweep",
         "top",
         "trace",
         "workloads",

@@ -1,4 +1,4 @@
-"""What to vary: a TOML file with what all points have, a grid, lists taken together, and single points."""
+"""What to vary: a TOML file with what all points have, a grid, lists taken together, points, and repeats."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILES = frozenset({"trace", "pairs", "pairing", "latency", "failures", "calibrat
 """Parameters that name a file or a folder."""
 _MOST_BYTES = 16 << 20
 _NOT_SWEPT = frozenset({"out", "fit", "label", "settings"})
-_TABLES = ("base", "grid", "zip", "point")
+_TABLES = ("base", "grid", "zip", "point", "repeat")
 KIND = "kind"
 """What becomes of a point: it is simulated (``simulate``, without a word), or replayed (``replay``)."""
 KINDS = ("simulate", "replay")
@@ -43,6 +43,16 @@ _COUNTABLE = 10**15
 """Beyond it nobody reads a number of points."""
 SETTING = "set."
 """Options of a policy are swept as ``set.NAME``."""
+REPEATS = ("seed", "trial")
+"""What makes the same setting run again; a sweep's ``[repeat]`` may name more."""
+_CHOICES = frozenset(
+    (
+        *("multiplicity", "multiplicity_interactive", "queues", "interactive_share", "interactive_nodes"),
+        *("policy", "preemption", "placement", "pairing", "pairing_threshold", "quantum_ms", "hold", "gang"),
+        *("scheduler", "limits", "checkpoint_interval", "after_failure", "cluster"),
+        *("partition", "interactive_partition", "account", "qos"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +69,15 @@ class Spec:
         Lists of one length each, of which the first, the second, ... are taken together.
     points
         Single points, beside the combinations.
+    repeats
+        Lists of which every combination is run with each point; results are means over them.
     """
 
     base: Parameters
     grid: Mapping[str, Sequence[Value]] = field(default_factory=dict)
     zips: Sequence[Mapping[str, Sequence[Value]]] = ()
     points: Sequence[Parameters] = ()
+    repeats: Mapping[str, Sequence[Value]] = field(default_factory=dict)
 
     def combinations(self) -> list[Parameters]:
         """Return the parameters of each point, in the order of the file; a point that comes twice, once.
@@ -79,17 +92,22 @@ class Spec:
             [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
             for table in self.zips
         ]
-        count = math.prod(map(len, axes)) if axes else 0
-        if count + len(self.points) > MOST_POINTS:
-            told = f"{count + len(self.points):,}" if count < _COUNTABLE else "so many"
+        again = math.prod(map(len, self.repeats.values()))
+        count = (math.prod(map(len, axes)) if axes else 0) + len(self.points)
+        if max(1, count) * again > MOST_POINTS:
+            told = f"{count * again:,}" if count * again < _COUNTABLE else "so many"
             raise UsageError(f"{told} points are more than {MOST_POINTS:,}")
         found = [
             self.base | {name: value for part in parts for name, value in part.items()}
             for parts in (itertools.product(*axes) if axes else ())
         ]
         found += [self.base | point for point in self.points]
-        if not found and self.base:
+        if not found and (self.base or self.repeats):
             found = [self.base]
+        runs = [
+            dict(zip(self.repeats, row, strict=True)) for row in itertools.product(*self.repeats.values())
+        ]
+        found = [point | run for point in found for run in runs]
         if not found:
             raise UsageError("no point to run: [base] names a trace and a system, [grid] what to vary")
         once = list({_identity(one): one for one in found}.values())
@@ -100,8 +118,12 @@ class Spec:
     def varied(self) -> list[str]:
         """Return the names of what differs between points, in the order of the file."""
         names = [*self.grid, *(name for table in self.zips for name in table)]
-        names += [name for point in self.points for name in point]
+        names += [*(name for point in self.points for name in point), *self.repeats]
         return list(dict.fromkeys(names))
+
+    def averaged(self) -> tuple[str, ...]:
+        """Return the names of what results are means over."""
+        return tuple(dict.fromkeys((*REPEATS, *self.repeats)))
 
 
 def read_spec(path: Path) -> Spec:
@@ -143,7 +165,23 @@ def read_spec(path: Path) -> Spec:
         if not table:
             raise UsageError(f"{path}: a [[zip]] names lists that are taken together; this one names none")
     points = [_parameters(path, "[[point]]", table, where) for table in _several(path, "point", tables)]
-    return Spec(base, grid, zips, points)
+    repeats = _lists(path, "[repeat]", tables.get("repeat", {}), where)
+    elsewhere = {
+        *grid,
+        *(name for table in zips for name in table),
+        *(name for one in points for name in one),
+    }
+    for name in repeats:
+        if is_choice(name):
+            raise UsageError(f"{path}: {name} is what a user chooses, no repeat: name it under [grid]")
+        if name in elsewhere:
+            raise UsageError(f"{path}: {name} is under [repeat] and elsewhere; name it once")
+    return Spec(base, grid, zips, points, repeats)
+
+
+def is_choice(name: str) -> bool:
+    """Return whether a user or a site can set a parameter, as an option of a policy or of Slurm."""
+    return name in _CHOICES or name.startswith(SETTING)
 
 
 def known_parameters(kind: str) -> list[str]:

@@ -1,11 +1,15 @@
-"""Which settings for my machine? Searches instead of trying everything, for a goal that a user states."""
+"""Which settings for my machine? Searches instead of trying everything, for a goal that a user states.
+
+What a site can set is searched; C_o and seeds are scenarios, under which the settings are tried again.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from analysis.claims.estimate import Estimate, estimate
 from foundation.errors import InputError, UsageError
 from osub.sweep.measure import Outcome
 from osub.sweep.points import point_of
@@ -25,6 +29,8 @@ GOAL_WORDS = {
     "slowdown-p95": "95% of slowdowns are at most",
 }
 DEDICATED = 1
+NODE_NOISE = 0.02
+"""Standard deviation of the nodes' speeds where a setting is repeated with other seeds."""
 TOLERANCE = 1e-9
 """So much harm beyond what is allowed is a rounding error."""
 
@@ -102,15 +108,11 @@ def tune(
     combinations: set[tuple[object, ...]] = set()
 
     def run(parameters: Parameters) -> Tried:
-        point = point_of(parameters)
-        if point.key not in seen:
-            known = store.finished([point]).get(point.key)
-            outcome = work(parameters) if known is None else known
-            if known is None and "error" not in outcome:
-                store.keep(point, outcome)
-            seen[point.key] = Tried(parameters, outcome)
-            watch(len(seen), seen[point.key])
-        return seen[point.key]
+        key = point_of(parameters).key
+        if key not in seen:
+            seen[key] = kept(parameters, store, work)
+            watch(len(seen), seen[key])
+        return seen[key]
 
     first = {name: values[0] for name, values in choices.items()}
     alone = run(base | first | {"multiplicity": DEDICATED})
@@ -136,7 +138,43 @@ def tune(
         room = math.prod(len(values) for values in choices.values())
         while len(seen) < trials and len(combinations) < room and len(study.trials) < 5 * trials:
             study.optimize(objective, n_trials=1)
-    return sorted(seen.values(), key=lambda one: _rank(one, goal))
+    return ranked(seen.values(), goal)
+
+
+def kept(parameters: Parameters, store: Store, work: Callable[[Parameters], Outcome]) -> Tried:
+    """Return what came of a setting, from the folder if it is known there; else run it and keep it."""
+    point = point_of(parameters)
+    known = store.finished([point]).get(point.key)
+    outcome = work(parameters) if known is None else known
+    if known is None and "error" not in outcome:
+        store.keep(point, outcome)
+    return Tried(parameters, outcome)
+
+
+def ranked(tried: Iterable[Tried], goal: Goal) -> list[Tried]:
+    """Return settings, the best first: those that harm too much after all others."""
+    return sorted(tried, key=lambda one: _rank(one, goal))
+
+
+def under(
+    found: Sequence[Tried], scenario: Parameters, goal: Goal, run: Callable[[Parameters], Tried]
+) -> list[Tried]:
+    """Return the settings that were tried under another scenario, such as another C_o, the best first."""
+    return ranked((run(one.parameters | scenario) for one in found if "error" not in one.outcome), goal)
+
+
+def gain_over_seeds(
+    best: Tried, alone: Tried, seeds: int, goal: Goal, run: Callable[[Parameters], Tried]
+) -> Estimate | None:
+    """Return by how much the goal changes from one setting to another, with its interval over seeds.
+
+    Both run with the same seeds on nodes whose speeds differ by ``NODE_NOISE``, so the interval is that of
+    the differences seed by seed. None where a run fails.
+    """
+    noisy: list[Parameters] = [{"seed": seed, "node_noise": NODE_NOISE} for seed in range(1, seeds + 1)]
+    pairs = [[goal.value(run(one.parameters | seed).outcome) for one in (best, alone)] for seed in noisy]
+    changes = [one - other for one, other in pairs]
+    return estimate(changes) if changes and all(map(math.isfinite, changes)) else None
 
 
 def reference(found: Sequence[Tried]) -> Tried:

@@ -14,7 +14,10 @@ TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
 
 
 def follow(name: str, folder: Path) -> str:
-    """Run the blocks of a tutorial in ``folder``; return what they printed."""
+    """Run the blocks of a tutorial in ``folder``; return what they printed.
+
+    What the tutorial shows of it, in blocks marked ``text``, must be in it, whatever the width of lines.
+    """
     text = (TUTORIALS / name).read_text(encoding="utf-8")
     blocks = re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
     assert blocks
@@ -29,6 +32,9 @@ def follow(name: str, folder: Path) -> str:
         timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    printed = " ".join(done.stdout.split())
+    for shown in re.findall(r"```text\n(.*?)```", text, re.DOTALL):
+        assert " ".join(shown.split()) in printed
     return done.stdout
 
 
@@ -59,7 +65,7 @@ def test_from_clone_to_verdict(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_right_m(tmp_path: Path) -> None:
     said = follow("right-m.md", tmp_path)
-    assert "Best of 3 settings: M=2" in said
+    assert "Best of 3 settings, assuming C_o = 1.2: M=2" in said
     assert (tmp_path / "sweep.html").is_file()
 
 

@@ -21,7 +21,7 @@ from osub.sweep.page import _charts
 from osub.sweep.points import Point, point_of
 from osub.sweep.run import Standing, Store, run_sweep
 from osub.sweep.spec import Parameters
-from osub.sweep.tune import Goal, Tried, tune
+from osub.sweep.tune import Goal, Tried, gain_over_seeds, kept, tune, under
 from osub.sweep.workers import Processes
 from tests.fixtures import sweep_work
 
@@ -139,6 +139,7 @@ def test_the_command_simulates_and_draws(
     text = page.read_text()
     assert "mean wait (s) over multiplicity" in text
     assert "6 points" not in text
+    assert "Least waiting in every scenario" in text
     assert command(words) == 1
     assert "4 known, 0 run" in capsys.readouterr().out
 
@@ -166,6 +167,29 @@ def test_tuning_finds_what_a_whole_grid_finds(trace: Path, tmp_path: Path) -> No
         assert len(found) <= 6
 
 
+def test_the_best_setting_is_looked_for_again_under_another_overhead(trace: Path, tmp_path: Path) -> None:
+    store, goal = Store(tmp_path / "out"), Goal(figure="wait", most_degradation=99)
+
+    def work(parameters: Parameters) -> Outcome:
+        shared, overhead = int(parameters["multiplicity"]), float(parameters["overhead"])
+        luck = int(parameters.get("seed", 0)) * float(parameters.get("node_noise", 0))
+        return {"wait_mean_s": 10 - shared * (1.3 - overhead) + luck, "degradation_mean": float(shared)}
+
+    def run(parameters: Parameters) -> Tried:
+        return kept(parameters, store, work)
+
+    base: Parameters = {"trace": str(trace), "system": "N2C2", "overhead": 1.2}
+    found = tune(base, {"multiplicity": (1, 2)}, goal, store, work, trials=9, seed=1)
+    assert found[0].parameters["multiplicity"] == 2
+    other = under(found, {"overhead": 1.4}, goal, run)
+    assert [one.parameters["multiplicity"] for one in other] == [1, 2]
+    gain = gain_over_seeds(found[0], found[1], 3, goal, run)
+    assert gain is not None
+    assert gain.mean == pytest.approx(-0.1)
+    assert gain.count == 3
+    assert gain.low == pytest.approx(gain.high)  # seeds are shared, so that their luck is none of the gain
+
+
 def test_the_tuning_command_answers_and_says_when_nothing_is_mild_enough(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -173,17 +197,20 @@ def test_the_tuning_command_answers_and_says_when_nothing_is_mild_enough(
     assert command([*words, "--multiplicity", "1,2", "--most-degradation", "9", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["best"] == {"multiplicity": 2}
+    assert [one["overhead"] for one in told["scenarios"]] == [1.0, 1.4]
+    assert told["gain_over_seeds"]["count"] == 5
     assert len(told["tried"]) == 2
     assert command([*words, "--multiplicity", "1,2", "--most-degradation", "1"]) == 0
     answer = " ".join(capsys.readouterr().out.split())
-    assert "Best of 2 settings: M=1. Jobs wait on average " in answer
+    assert "Best of 2 settings, assuming C_o = 1.2: M=1. Jobs wait on average " in answer
     assert (
         "what is better slows running jobs more than 1 times (--most-degradation): M=2, the mildest" in answer
     )
     assert command([*words, "--multiplicity", "1,2", "--most-degradation", "9"]) == 0
     answer = " ".join(capsys.readouterr().out.split())
     assert re.search(
-        r"Best of 2 settings: M=2\. Jobs wait on average \d+ s instead of \d+ s at M=1; ", answer
+        r"Best of 2 .*, assuming C_o = 1\.2: M=2\. Jobs wait on average \d+ s instead of \d+ s at M=1\b",
+        answer,
     )
     assert "Slurm does it with OverSubscribe=FORCE:2" in answer
     for wrong, why in (
@@ -191,6 +218,9 @@ def test_the_tuning_command_answers_and_says_when_nothing_is_mild_enough(
         (["--goal", "money"], "choose wait"),
         (["--most-degradation", "0.5"], "1 or more"),
         (["--seed", "-1"], "seed"),
+        (["--overhead", "0.9"], "numbers from 1 on"),
+        (["--overhead", "1.2,x"], "numbers from 1 on"),
+        (["--seeds", "0"], "seeds"),
     ):
         assert command([*words, *wrong]) == 2
         assert why in capsys.readouterr().err
@@ -200,7 +230,8 @@ def test_where_nothing_is_mild_enough_json_names_no_best(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = [Tried({"multiplicity": 1}, {"wait_mean_s": 5.0, "degradation_mean": 1.4})]
-    monkeypatch.setattr("osub.cli.sweep.tune", lambda *_, **__: found)
+    monkeypatch.setattr("osub.cli.sweep.command.tune", lambda *_, **__: found)
+    monkeypatch.setattr("osub.cli.sweep.command.under", lambda *_: found)
     words = ["sweep", "tune", "t.swf", "--system", "N2C2", "--out", str(tmp_path / "out")]
     assert command([*words, "--most-degradation", "1.2", "--json"]) == 1
     told = capsys.readouterr()

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from analysis.claims.estimate import estimate
 from foundation.errors import InputError, OsubError, UsageError
 from osub.sweep.points import point_of
 from osub.sweep.run import Store
 from osub.sweep.spec import Parameters, Spec, read_spec
-from osub.sweep.tell import best_rows, pareto
+from osub.sweep.tell import answers, pareto, scenarios
 from tests.fixtures.tier import examples
 
 BASE = '[base]\ntrace = "log.swf"\nsystem = "N2C2"\n'
@@ -150,8 +153,6 @@ def test_a_result_that_cannot_be_read_is_told_of_and_not_made_again(tmp_path: Pa
 @examples(60)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=20))
 def test_the_front_has_whom_nobody_beats_in_both(pairs: list[tuple[int, int]]) -> None:
-    import polars as pl
-
     table = pl.DataFrame(
         {
             "wait_mean_s": [float(wait) for wait, _ in pairs],
@@ -203,7 +204,80 @@ def test_equal_numbers_are_one_point_and_true_is_none(tmp_path: Path) -> None:
 
 
 def test_what_a_point_does_not_take_is_a_dash() -> None:
-    import polars as pl
-
     table = pl.DataFrame({"gang": [None, "osub"], "wait_mean_s": [1.0, 0.5], "degradation_mean": [1.0, 2.0]})
-    assert [row[0] for row in best_rows(table, ["gang"], 9)[1]] == ["osub", "-"]
+    (only,) = scenarios(table, ["gang"])
+    assert [row[0] for row in only.rows(9)[1]] == ["osub", "-"]
+
+
+def swept(waits: Mapping[tuple[int, float], Sequence[float]]) -> pl.DataFrame:
+    """Return a table of points: mean waits by M and C_o, one for each seed."""
+    return pl.DataFrame(
+        [
+            {
+                "multiplicity": jobs,
+                "overhead": overhead,
+                "seed": seed,
+                "wait_mean_s": wait,
+                "degradation_mean": overhead * jobs,
+            }
+            for (jobs, overhead), some in waits.items()
+            for seed, wait in enumerate(some)
+        ]
+    )
+
+
+VARIED = ["overhead", "multiplicity", "seed"]
+
+
+def test_choices_are_ranked_under_each_overhead_and_never_across() -> None:
+    waits = {
+        (1, 1.0): (90.0, 110.0),
+        (1, 1.4): (90.0, 110.0),
+        (2, 1.0): (9.0, 11.0),
+        (2, 1.4): (190.0, 210.0),
+    }
+    one, other = scenarios(swept(waits), VARIED)
+    assert (one.name, other.name) == ("overhead 1.0", "overhead 1.4")
+    assert one.choices == ("multiplicity",)
+    assert [row[0] for row in one.rows(9)[1]] == ["2", "1"]
+    assert [row[0] for row in other.rows(9)[1]] == ["1"]
+    told = answers([one, other])
+    assert "depends on the scenario" in told[0][0]
+    assert told[0][1] == "overhead 1.0: multiplicity 2; overhead 1.4: multiplicity 1."
+
+
+def test_results_are_means_over_seeds_with_the_interval_of_student() -> None:
+    (only,) = scenarios(swept({(2, 1.2): (8.0, 10.0, 12.0)}), VARIED)
+    found = estimate([8.0, 10.0, 12.0])
+    row = only.table.row(0, named=True)
+    assert (row["wait_mean_s"], row["runs"]) == (10.0, 3)
+    assert (row["wait_mean_s_low"], row["wait_mean_s_high"]) == pytest.approx((found.low, found.high))
+    assert only.rows(9)[1][0][1:3] == ["10 [5.03, 15]", "2.4"]
+
+
+@pytest.mark.parametrize(
+    ("second", "unsure"), [((9.0, 19.0, 32.0), True), ((11.0, 21.0, 31.0), False), ((10.0,), False)]
+)
+def test_less_waiting_is_told_as_unsure_unless_it_is_so_seed_by_seed(
+    second: Sequence[float], unsure: bool
+) -> None:
+    (only,) = scenarios(swept({(2, 1.2): (8.0, 18.0, 28.0)[: len(second)], (1, 1.2): second}), VARIED)
+    answer = only.answer()
+    assert answer is not None
+    assert ("not clearly less than multiplicity 1" in answer[1]) == unsure
+
+
+def test_what_repeats_names_is_averaged_over_and_no_choice(tmp_path: Path) -> None:
+    spec = spec_of(
+        tmp_path,
+        '[base]\nsystem = "N2C1"\n[grid]\nmultiplicity = [1, 2]\n[repeat]\ntrace = ["a", "b", "c"]\n',
+    )
+    assert len(spec.combinations()) == 6
+    assert spec.varied() == ["multiplicity", "trace"]
+    assert spec.averaged() == ("seed", "trial", "trace")
+    for text, told in (
+        (BASE + "[repeat]\nmultiplicity = [1, 2]\n", "is what a user chooses"),
+        (BASE + "[grid]\nseed = [1]\n[repeat]\nseed = [1, 2]\n", "name it once"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            spec_of(tmp_path, text)

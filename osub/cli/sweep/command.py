@@ -13,9 +13,8 @@ from typing import Annotated
 import click
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from foundation.errors import OsubError, UsageError
+from foundation.errors import UsageError
 from foundation.one_line import one_line
 from foundation.units import counted
 from foundation.writable import refuse_unwritable_folder
@@ -23,6 +22,7 @@ from osub.cli.application import Group, application
 from osub.cli.completion import clusters
 from osub.cli.interrupts import ended_as_by_ctrl_c, interruption_says
 from osub.cli.out_file import Force, check_free
+from osub.cli.sweep.tuned_shown import MOST_ROWS, Tuned, print_table, tell_tuned
 from osub.cli.terminal import Console, roughly
 from osub.live.cluster import conf_in
 from osub.sweep.dask_points import Dask
@@ -32,11 +32,18 @@ from osub.sweep.replays import ByKind, Replays
 from osub.sweep.run import FAILED, TABLE, Standing, Store, Sweep, run_sweep
 from osub.sweep.slurm_jobs import JobsWanted, SlurmJobs
 from osub.sweep.spec import KIND, Parameters, read_spec
-from osub.sweep.tell import SHOWN, best_rows, figure
-from osub.sweep.tune import DEDICATED, GOAL_WORDS, GOALS, TOLERANCE, Goal, Tried, reference, tune
+from osub.sweep.tell import answers, scenarios
+from osub.sweep.tune import (
+    GOALS,
+    Goal,
+    Tried,
+    gain_over_seeds,
+    kept,
+    tune,
+    under,
+)
 from osub.sweep.workers import Processes, Workers
 
-_MOST_ROWS = 12
 _GOES_ON = "the same command goes on where it was"
 _MOST_SEED = 2**32 - 1
 
@@ -142,8 +149,10 @@ def run_command(
     if html is not None:
         from osub.sweep.page import write_page
 
-        write_page(html, f"Sweep {spec.stem}", sweep.table, asked.varied(), len(sweep.failures))
-    _tell(sweep, out, asked.varied(), as_json=as_json)
+        write_page(
+            html, f"Sweep {spec.stem}", sweep.table, asked.varied(), len(sweep.failures), asked.averaged()
+        )
+    _tell(sweep, out, asked.varied(), asked.averaged(), as_json=as_json)
     if sweep.failures:
         raise typer.Exit(1)
 
@@ -168,7 +177,19 @@ def tune_command(
         str | None,
         typer.Option(metavar="LIST", help="Quanta of gang slices to choose from, in ms (0: no slices)."),
     ] = None,
-    overhead: Annotated[float, typer.Option(help="C_o: what sharing costs beyond the share.")] = 1.2,
+    overhead: Annotated[
+        str,
+        typer.Option(
+            metavar="LIST",
+            help="C_o, what sharing costs beyond the share: the first is assumed, the rest are tried, too.",
+        ),
+    ] = "1.2,1.0,1.4",
+    seeds: Annotated[
+        int,
+        typer.Option(
+            min=1, max=1000, help="Seeds over which the best setting is held against M=1 (1: no interval)."
+        ),
+    ] = 5,
     trials: Annotated[int, typer.Option(min=1, max=10_000, help="Settings to try at most.")] = 30,
     seed: Annotated[int, typer.Option(min=0, max=_MOST_SEED, help="For whatever is drawn at random.")] = 1,
     as_json: AsJson = False,
@@ -183,7 +204,8 @@ def tune_command(
     if quantum_ms is not None:
         choices["quantum_ms"] = _numbers("--quantum-ms", quantum_ms)
     wanted = Goal(figure=goal, most_degradation=most_degradation)
-    base: Parameters = {"trace": str(trace.resolve()), "system": system, "overhead": overhead, "seed": seed}
+    assumed, *others = _overheads(overhead)
+    base: Parameters = {"trace": str(trace.resolve()), "system": system, "overhead": assumed, "seed": seed}
     most = min(trials, 1 + math.prod(map(len, choices.values())))
     tried = 0
     with (
@@ -198,7 +220,31 @@ def tune_command(
             spinner.update(f"{number} of at most {counted(most, 'setting')} tried")
 
         found = tune(base, choices, wanted, store, measure_choice, trials=trials, seed=seed, watch=watch)
-    _tell_tuned(found, wanted, list(choices), overhead, as_json=as_json)
+
+        def run(parameters: Parameters) -> Tried:
+            return kept(parameters, store, measure_choice)
+
+        tuned = Tuned(wanted, list(choices), assumed, found)
+        for other in others:
+            spinner.update(f"trying {counted(len(found), 'setting')} at C_o = {other}")
+            tuned.elsewhere[other] = under(found, {"overhead": other}, wanted, run)
+        if seeds > 1 and tuned.best is not None and tuned.best is not tuned.alone:
+            spinner.update(f"trying the best with {seeds} seeds")
+            tuned.gain = gain_over_seeds(tuned.best, tuned.alone, seeds, wanted, run)
+    tell_tuned(tuned, as_json=as_json)
+
+
+def _overheads(text: str) -> list[float]:
+    """Return the numbers in ``1.2,1.0,1.4``, each once."""
+    try:
+        found = [float(word) for word in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(1 <= one < 100 for one in found):
+        raise UsageError(
+            f"--overhead takes numbers from 1 on with commas, such as 1.2,1.0,1.4; not {one_line(text, 60)}"
+        )
+    return list(dict.fromkeys(found))
 
 
 def _numbers(option: str, text: str) -> list[int]:
@@ -241,7 +287,7 @@ class _Watch:
         return f"{self._kept:,} of {counted(self._total, 'point')} are done and kept; {_GOES_ON}"
 
 
-def _tell(sweep: Sweep, out: Path, varied: Sequence[str], *, as_json: bool) -> None:
+def _tell(sweep: Sweep, out: Path, varied: Sequence[str], repeats: Sequence[str], *, as_json: bool) -> None:
     if as_json:
         facts = {
             "points": sweep.total,
@@ -264,9 +310,14 @@ def _tell(sweep: Sweep, out: Path, varied: Sequence[str], *, as_json: bool) -> N
     if sweep.failures:
         why = next(iter(sweep.failures.values()))
         console.print(f"failed, for example: {why} ({out / FAILED} has all)", highlight=False, markup=False)
-    head, rows = best_rows(sweep.table, varied, _MOST_ROWS)
-    if rows:
-        _print(console, "No point has both less waiting and less degradation than these", head, rows)
+    found = scenarios(sweep.table, varied, repeats)
+    for heading, words in answers(found)[:MOST_ROWS] if found else ():
+        console.print(f"{heading} {words}".lstrip(), highlight=False, markup=False)
+    for one in found[:MOST_ROWS]:
+        head, rows = one.rows(MOST_ROWS)
+        if rows:
+            title = "No choice has both less waiting and less degradation than these"
+            print_table(console, f"{title}: {one.name}" if one.name else title, head, rows)
 
 
 def _tell_dry(total: int, known: int, *, as_json: bool) -> None:
@@ -274,97 +325,3 @@ def _tell_dry(total: int, known: int, *, as_json: bool) -> None:
         typer.echo(json.dumps({"points": total, "known": known, "to_run": total - known}))
     else:
         typer.echo(f"{counted(total, 'point')}, {known:,} of them done; {total - known:,} to run")
-
-
-def _tell_tuned(
-    found: Sequence[Tried], goal: Goal, names: Sequence[str], overhead: float, *, as_json: bool
-) -> None:
-    best = found[0]
-    mild = goal.harm(best.outcome) <= TOLERANCE
-    if as_json:
-        chosen = {name: best.parameters[name] for name in names if name in best.parameters}
-        facts = {
-            "goal": goal.figure,
-            "most_degradation": goal.most_degradation,
-            "best": chosen if mild else None,
-            "tried": [{name: one.parameters.get(name) for name in names} | one.outcome for one in found],
-        }
-        typer.echo(json.dumps(facts))
-    else:
-        _show_tuned(found, goal, names, overhead)
-    if not mild:
-        mildest = min(float(one.outcome.get("degradation_mean") or math.inf) for one in found)
-        raise OsubError(
-            f"no setting keeps the mean degradation under {goal.most_degradation:g}; "
-            f"the mildest has {mildest:.3g}"
-        )
-
-
-def _show_tuned(found: Sequence[Tried], goal: Goal, names: Sequence[str], overhead: float) -> None:
-    console = Console()
-    best = found[0]
-    if goal.harm(best.outcome) <= TOLERANCE:
-        console.print(_answer(found, goal, names, overhead), highlight=False, markup=False)
-    shown = [(name, label) for name, label in SHOWN if name in best.outcome]
-    head = [*names, *(label for _, label in shown), ""]
-    rows = [
-        [
-            *(str(one.parameters.get(name, "-")) for name in names),
-            *(figure(one.outcome.get(name)) for name, _ in shown),
-            _remark(one, goal),
-        ]
-        for one in found[:_MOST_ROWS]
-    ]
-    _print(console, f"Settings tried, best first by {goal.figure}", head, rows)
-
-
-def _answer(found: Sequence[Tried], goal: Goal, names: Sequence[str], overhead: float) -> str:
-    """Return in sentences which setting it is, what it brings beside M=1, and how much that is worth."""
-    best, alone = found[0], reference(found)
-    jobs_a_core = best.parameters["multiplicity"]
-    others = [f"{name} {best.parameters[name]}" for name in names[1:] if name in best.parameters]
-    told = ", ".join([f"M={jobs_a_core}", *others])
-    figures = f"{GOAL_WORDS[goal.figure]} {_amount(goal, best)}"
-    limit = f"(at most {goal.most_degradation:g} was allowed)"
-    answer = f"Best of {counted(len(found), 'setting')}: {told}. {figures}"
-    if jobs_a_core == DEDICATED:
-        return f"{answer}; {_why_alone(found, goal)}."
-    slowed = float(best.outcome["degradation_mean"])
-    return (
-        f"{answer} instead of {_amount(goal, alone)} at M=1; running jobs take {slowed:.3g} times as long as "
-        f"on cores of their own on average {limit}.\n"
-        f"Slurm does it with OverSubscribe=FORCE:{jobs_a_core} of a partition. This is simulated, with what "
-        f"sharing costs beyond the share (C_o) taken as {overhead:g}: measure that first (osub predict)."
-    )
-
-
-def _why_alone(found: Sequence[Tried], goal: Goal) -> str:
-    """Return why cores had better not be shared: nothing is better, or nothing that is mild enough."""
-    least = goal.value(found[0].outcome)
-    better = [one for one in found[1:] if goal.value(one.outcome) < least]
-    if not better:
-        return "no setting that shares cores is better"
-    mildest = min(better, key=lambda one: goal.harm(one.outcome))
-    return (
-        f"what is better slows running jobs more than {goal.most_degradation:g} times (--most-degradation): "
-        f"M={mildest.parameters['multiplicity']}, the mildest, "
-        f"{float(mildest.outcome['degradation_mean']):.3g} times"
-    )
-
-
-def _amount(goal: Goal, tried: Tried) -> str:
-    value = goal.value(tried.outcome)
-    return roughly(value) if GOALS[goal.figure].endswith("_s") else f"{value:.3g}"
-
-
-def _remark(tried: Tried, goal: Goal) -> str:
-    if "error" in tried.outcome:
-        return one_line(str(tried.outcome["error"]), 60)
-    return "too harmful" if goal.harm(tried.outcome) > TOLERANCE else ""
-
-
-def _print(console: Console, title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    table = Table(*head, title=title)
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)

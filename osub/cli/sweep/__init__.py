@@ -1,0 +1,1 @@
+"""``osub sweep``: many settings, each run once; ``osub sweep tune`` searches."""
