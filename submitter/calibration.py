@@ -6,9 +6,7 @@ Jobs that run alone, one after another, are what calibration and its check are m
 from __future__ import annotations
 
 import json
-import os
 import secrets
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ from foundation.one_line import last_words
 from foundation.slurm import SlurmClient, SubmitRequest
 from foundation.units import counted, verb
 from submitter.follow import read_stamps
-from submitter.plan import RRBA, PlannedJob, Target, batch_script
+from submitter.plan import RRBA, PlannedJob, Target, batch_script, job_environment
 from workloads.rrba.calibration_kinds import Kind
 from workloads.rrba.steps.calibrations import Calibration, Key, refuse_unstorable, store_calibration
 from workloads.rrba.steps.step_plan import Line, Sample, fit_line, sample_lengths
@@ -32,13 +30,6 @@ _POLL_S = 0.05
 _LOOK_S = 5.0
 # A job that Slurm no longer knows and that left no end is given so long for its files to appear.
 _GRACE_S = 5.0
-# A replay's jobs have the same.
-_ENVIRONMENT = {
-    "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}",
-    "HOME": os.environ.get("HOME", "/"),
-    "LANG": "C.UTF-8",
-    "OMP_NUM_THREADS": "1",
-}
 
 
 class RunsAlone(Protocol):
@@ -292,7 +283,7 @@ class LoneJobs:
                 partition=job.partition,
                 output=output,
                 comment="osub workloads",
-                environment=_ENVIRONMENT,
+                environment=job_environment(),
             )
         )
         try:

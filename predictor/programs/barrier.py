@@ -11,9 +11,8 @@ import sys
 import time
 from collections.abc import Callable
 
-import mpi4py
-
 from foundation.errors import OsubError
+from foundation.mpi_start import start_mpi
 from workloads.rrba.ranks.shared_segments import clear_the_way
 from workloads.task.step_meter import Meter
 
@@ -30,6 +29,7 @@ def main() -> int:
     grain_us, steps = map(int, words)
     try:
         clear_the_way(os.environ)
+        start_mpi("barrier")
         run(grain_us, steps)
     except OsubError as error:
         print(f"barrier: {error}", file=sys.stderr)
@@ -39,7 +39,6 @@ def main() -> int:
 
 def run(grain_us: int, steps: int) -> None:
     """Work and meet so many times; the first rank's meter tells the steps."""
-    mpi4py.rc.threads = False
     import numpy as np
     from mpi4py import MPI
 
@@ -57,6 +56,7 @@ def run(grain_us: int, steps: int) -> None:
         comm.Barrier()
         if meter is not None:
             meter.step()
+    MPI.Finalize()
 
 
 def _pass_s(once: Callable[[], None]) -> float:

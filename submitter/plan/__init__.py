@@ -14,8 +14,8 @@ from submitter.plan.apart_applications import (
 )
 from submitter.plan.apps_table import read_apps
 from submitter.plan.fitted_trace import fitting
-from submitter.plan.job_script import batch_script
-from submitter.plan.replay_options import ReplayOptions, restored
+from submitter.plan.job_script import batch_script, job_environment
+from submitter.plan.replay_options import ReplayOptions, exported, restored
 from submitter.plan.replay_plan import COUNTS, RRBA, Oversize, Plan, PlannedJob, left_out, make_plan, quoted
 from submitter.plan.replay_timing import PATIENCE_S, Clock, SystemClock, Timing, look_back_s
 from submitter.plan.target_cluster import DownNodes, Target, Wanted, look_at_target
@@ -40,7 +40,9 @@ __all__ = [
     "apply",
     "batch_script",
     "checked_threshold",
+    "exported",
     "fitting",
+    "job_environment",
     "keep_apart",
     "left_out",
     "look_at_target",

@@ -10,10 +10,13 @@ nothing.
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
+from foundation.mpi_start import mpi_environment
 from submitter.plan.replay_plan import EIBA, RRBA, PlannedJob
 
 _HEAD = """\
@@ -64,6 +67,20 @@ exit "$code"
 """
 
 
+def job_environment(chosen: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the whole environment of a job; nothing else of the caller's reaches it.
+
+    ``chosen`` are variables of a replay's; None: those by which MPI starts here.
+    """
+    return {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}",
+        "HOME": os.environ.get("HOME", "/"),
+        "LANG": "C.UTF-8",
+        "OMP_NUM_THREADS": "1",
+        **(mpi_environment(os.environ) if chosen is None else chosen),
+    }
+
+
 def batch_script(job: PlannedJob, run: Path, *, pin: bool = False, calibration: Path | None = None) -> str:
     """Return the batch script of a job.
 
@@ -102,6 +119,7 @@ def _command(job: PlannedJob, stem: Path, calibration: Path | None) -> list[str]
         ranks = [
             "srun",
             "--mpi=pmi2",
+            "--kill-on-bad-exit=1",  # a rank that fails in MPI_Init leaves others in it
             "--nodes",
             nodes,
             "--ntasks",

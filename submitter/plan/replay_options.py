@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import re
 import secrets
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from foundation.errors import InputError
+from foundation.errors import InputError, UsageError
+from foundation.mpi_start import mpi_environment
 from foundation.records import GangSettings, RunInfo
 from foundation.records.run_info import Option
 from submitter.plan.replay_plan import Oversize, PlanOptions
 from submitter.plan.replay_timing import PATIENCE_S, Timing
 from submitter.plan.target_cluster import Wanted
 
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}", re.ASCII)
+_FOREIGN = re.compile(r"(?:SLURM|SBATCH|SRUN|PMI|PMIX)_")
 _WORDS = ("partition", "interactive_partition", "account", "qos", "reservation")
 
 
@@ -49,6 +55,8 @@ class ReplayOptions:
         As ``sbatch`` has them; ``foundation.slurm.calling.sbatch_options.check_options`` has seen the last.
     no_requeue
         Whether Slurm may never start a job again.
+    environment
+        Variables of each job beside its PATH, HOME and LANG: of MPI's start, and what is exported.
     patience_s
         How long a job may wait for a reason that does not pass by itself.
     slices
@@ -77,6 +85,7 @@ class ReplayOptions:
     reservation: str | None = None
     sbatch_options: tuple[str, ...] = ()
     no_requeue: bool = False
+    environment: Mapping[str, str] = field(default_factory=lambda: mpi_environment(os.environ))
     patience_s: float = PATIENCE_S
     slices: Path | None = None
     block_jobs: int | None = None
@@ -100,6 +109,7 @@ class ReplayOptions:
             "reservation": self.reservation,
             "sbatch_options": shlex.join(self.sbatch_options),
             "no_requeue": self.no_requeue,
+            "environment": shlex.join(f"{name}={value}" for name, value in self.environment.items()),
             "patience_s": self.patience_s,
             "slices": None if self.slices is None else str(self.slices),
             "block_jobs": self.block_jobs,
@@ -121,6 +131,27 @@ class ReplayOptions:
         )
 
 
+def exported(words: Sequence[str], caller: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of words ``NAME`` or ``NAME=VALUE``, and those of MPI's start.
+
+    Raises
+    ------
+    UsageError
+        A word has no name, names what osub or Slurm sets, or names a variable that ``caller`` does not have.
+    """
+    chosen: dict[str, str] = {}
+    for word in words:
+        name, given, value = word.partition("=")
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"--export takes NAME or NAME=VALUE, the name of a variable, not {word[:80]!r}")
+        if name in {"PATH", "HOME"} or _FOREIGN.match(name):
+            raise UsageError(f"--export {name} can't be set: osub, Slurm or the launcher sets it in each job")
+        if not given and name not in caller:
+            raise UsageError(f"--export {name}: it is not set here; set it, or give {name}=VALUE")
+        chosen[name] = value if given else caller[name]
+    return mpi_environment({**caller, **chosen}) | chosen
+
+
 def restored(info: RunInfo) -> ReplayOptions:
     """Return the options of a RUN that a replay began.
 
@@ -133,11 +164,12 @@ def restored(info: RunInfo) -> ReplayOptions:
     run_id, queue = options.get("run_id"), options.get("interactive_queue")
     words = {
         name: value if isinstance(value := options.get(name), str) else None
-        for name in (*_WORDS, "calibration", "slices", "sbatch_options")
+        for name in (*_WORDS, "calibration", "slices", "sbatch_options", "environment")
     }
     patience_s, block_jobs = options.get("patience_s"), options.get("block_jobs")
     if info.kind != "real" or not isinstance(run_id, str):
         raise InputError(f"run {info.label} was not begun by a replay: it can't be resumed")
+    variables = shlex.split(words["environment"] or "")
     return ReplayOptions(
         speedup=info.speedup,
         interactive_queue=queue if isinstance(queue, int) else None,
@@ -159,6 +191,7 @@ def restored(info: RunInfo) -> ReplayOptions:
         reservation=words["reservation"],
         sbatch_options=tuple(shlex.split(words["sbatch_options"] or "")),
         no_requeue=bool(options.get("no_requeue", False)),
+        environment=dict(one.split("=", 1) for one in variables) or mpi_environment(os.environ),
         patience_s=patience_s if isinstance(patience_s, float) else PATIENCE_S,
         slices=None if words["slices"] is None else Path(words["slices"]),
         block_jobs=block_jobs if isinstance(block_jobs, int) else None,

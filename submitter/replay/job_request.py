@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -14,19 +12,9 @@ from foundation.one_line import one_line
 from foundation.slurm import SubmitRequest
 from foundation.slurm.calling.sbatch_options import sbatch_options
 from submitter.follow import JOBS_FOLDER, job_name
-from submitter.plan import RRBA, Plan, PlannedJob, ReplayOptions, Target, batch_script
+from submitter.plan import RRBA, Plan, PlannedJob, ReplayOptions, Target, batch_script, job_environment
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,62}")
-
-
-def job_environment() -> dict[str, str]:
-    """Return the whole environment of a job; nothing else of the caller's reaches it."""
-    return {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}",
-        "HOME": os.environ.get("HOME", "/"),
-        "LANG": "C.UTF-8",
-        "OMP_NUM_THREADS": "1",
-    }
 
 
 def _comment(job: PlannedJob, run_id: str) -> str:
@@ -72,7 +60,7 @@ def submit_request(job: PlannedJob, target: Target, options: ReplayOptions, run:
         no_requeue=options.no_requeue,
         oversubscribe=pool.shares_on_request and not job.is_alone,
         options=(*left_out, *options.sbatch_options),
-        environment=job_environment(),
+        environment=job_environment(options.environment),
     )
 
 

@@ -1,7 +1,7 @@
 """The program ``rrba``: read the command line, take the core, start MPI, run the job.
 
 Started with one process for each rank (``srun --mpi=pmi2 rrba ...`` or ``mpiexec -n 4 rrba ...``), or
-as it is for one.
+as it is for one, which needs no MPI.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from foundation.errors import HostError, OsubError
+from foundation.errors import OsubError
+from foundation.mpi_start import is_lone, mpi_environment, start_mpi
 from workloads.rrba.rrba_options import RrbaOptions, parse_options
 from workloads.task.pinning import apply_pin, apply_pins, choose_pin
 from workloads.task.process_clock import ProcessStart, process_start
@@ -56,28 +58,26 @@ def _run(options: RrbaOptions, begin: ProcessStart, task: SlurmTask) -> int:
         pin = apply_pins(pins)
     else:
         pin = apply_pin(choose_pin(os.environ, task.node_name, task.local_index, allowed))
+    os.environ.update(mpi_environment(os.environ))
     if options.npb is not None:
         from workloads.npb.npb_run import run_npb
 
         return run_npb(options, options.npb, begin, task, pin, launch_s(os.environ, begin))
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
-    try:
-        import mpi4py
+    if is_lone(os.environ):
+        from workloads.rrba.ranks.lone_rank import LoneRank
+        from workloads.rrba.rrba_run import Origin, run_job
 
-        mpi4py.rc.initialize = False
-        mpi4py.rc.finalize = False
-        from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:
-        raise HostError(
-            f"no MPI library: {error}; install the package mpich, or mpi4py for this host"
-        ) from error
+        return run_job(LoneRank(), options, Origin(begin, task, pin, launch_s(os.environ, begin)))
     from workloads.rrba.ranks.shared_segments import check_mapped, clear_the_way, discard_segments
-    from workloads.rrba.rrba_run import Origin, run_job
 
     clear_the_way(os.environ)
-    # The only other thread, the termination watch, makes no call of MPI.
-    MPI.Init_thread(MPI.THREAD_FUNNELED)
+    start_mpi("rrba", lambda rank: discard_segments(Path(f"/proc/{rank}/maps")))
+    from mpi4py import MPI
+
+    from workloads.rrba.rrba_run import Origin, run_job
+
     try:
         check_mapped()
     except OsubError as error:
@@ -85,7 +85,7 @@ def _run(options: RrbaOptions, begin: ProcessStart, task: SlurmTask) -> int:
         MPI.COMM_WORLD.Abort(1)
         raise
     try:
-        code = run_job(options, Origin(begin, task, pin, launch_s(os.environ, begin)))
+        code = run_job(MPI.COMM_WORLD, options, Origin(begin, task, pin, launch_s(os.environ, begin)))
     except OsubError:
         MPI.Finalize()
         raise

@@ -13,8 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-
-from mpi4py import MPI
+from typing import TYPE_CHECKING, cast
 
 from foundation.errors import HostError, OsubError, UsageError
 from foundation.units import counted
@@ -32,6 +31,11 @@ from workloads.task.job_report import COMPLETED, FAILED, TERMINATED, JobReport
 from workloads.task.pinning import Pin
 from workloads.task.process_clock import ProcessStart, run_queue_delay_s
 from workloads.task.slurm_task import SlurmTask
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from workloads.rrba.ranks.lone_rank import LoneRank
 
 # A calibration is of dedicated cores: every rank had at least this share of its own.
 DEDICATED_SHARE = 0.97
@@ -57,15 +61,15 @@ class Origin:
     launch_s: float
 
 
-def run_job(options: RrbaOptions, origin: Origin) -> int:
-    """Run the job that ``options`` ask for on all ranks of the world; return the exit code.
+def run_job(comm: MPI.Comm | LoneRank, options: RrbaOptions, origin: Origin) -> int:
+    """Run the job that ``options`` ask for on all ranks of ``comm``; return the exit code.
 
     Raises
     ------
     OsubError
         The same on every rank.
     """
-    job = _Job(MPI.COMM_WORLD, options, origin)
+    job = _Job(cast("MPI.Comm", comm), options, origin)
     try:
         return job.run()
     finally:
@@ -144,9 +148,13 @@ class _Job:
         return self._solver
 
     def _check_memory(self) -> None:
-        here = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
-        ranks_here = here.Get_size()
-        here.Free()
+        ranks_here = 1
+        if self._ranks > 1:
+            from mpi4py import MPI
+
+            here = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
+            ranks_here = here.Get_size()
+            here.Free()
         check_fits(self._grid, self._options.application.rank_bytes(self._grid, self._ranks), ranks_here)
 
     def _look_up(self) -> None:
@@ -168,7 +176,7 @@ class _Job:
         startup_s = dedicated_startup_s(age_s, run_queue_delay_s(), time.process_time())
         # The others' start-up includes waiting for the rank that was delayed most; its own has the delay
         # taken out. So the least is what all would have taken.
-        least_s: float = self._comm.allreduce(startup_s + self._origin.launch_s, MPI.MIN)
+        least_s: float = min(self._comm.allgather(startup_s + self._origin.launch_s))
         return least_s + SHUTDOWN_S
 
     def _reach(self, stepping: Stepping, target_s: float, overhead_s: float) -> None:
@@ -224,7 +232,7 @@ class _Job:
         steps = self._progress.steps - before
         self._progress.steps_asked = self._progress.steps
         # Ranks wait by polling, so that a rank on a core of its own consumes all of it.
-        share: float = self._comm.allreduce(cpu_s / wall_s, MPI.MIN)
+        share: float = min(self._comm.allgather(cpu_s / wall_s))
         if share < DEDICATED_SHARE:
             raise HostError(
                 f"nothing calibrated: a rank had {share:.0%} of its core, not all; calibrate on an idle node"

@@ -37,6 +37,7 @@ from submitter.plan import (
     Oversize,
     ReplayOptions,
     Wanted,
+    exported,
     fitting,
     left_out,
     look_at_target,
@@ -113,6 +114,13 @@ def replay(
             metavar="NAME[=VALUE]", help="Another long option of sbatch, without dashes; may be repeated."
         ),
     ] = None,
+    export: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[=VALUE]",
+            help="A variable for each job; may be repeated. The RUN keeps it. MPIR_CVAR_*, UCX_*, FI_* pass.",
+        ),
+    ] = None,
     no_requeue: Annotated[
         bool, typer.Option("--no-requeue", help="Slurm may not start a job a second time.")
     ] = False,
@@ -147,6 +155,7 @@ def replay(
     elif not dry_run:
         refuse_unwritable(out)
     options = check_options(sbatch_option or ())
+    variables = exported(export or (), os.environ)
     _check_numbers(
         {"--start": start, "--length": length, "--speedup": speedup, "--patience": patience, "--fit": fit}
     )
@@ -185,6 +194,7 @@ def replay(
             reservation=reservation,
             sbatch_options=options,
             no_requeue=no_requeue,
+            environment=variables,
             patience_s=patience,
         )
         danger = None if pairing is None else _danger(pairing, pairing_threshold, client, wanted)

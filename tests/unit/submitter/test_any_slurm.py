@@ -10,7 +10,7 @@ import pytest
 from foundation.errors import ClusterError, UsageError
 from foundation.records import load_run
 from foundation.slurm import FakeSlurm, Node, Partition, SubmitRequest
-from submitter.plan.replay_options import ReplayOptions, restored
+from submitter.plan.replay_options import ReplayOptions, exported, restored
 from submitter.plan.replay_plan import Oversize, PlanOptions, make_plan
 from submitter.plan.target_cluster import DownNodes, Wanted, look_at_target
 from submitter.replay.job_request import submit_request
@@ -48,6 +48,7 @@ def test_a_site_s_options_reach_every_job_and_survive_a_resume(trace: Path, tmp_
         reservation="tuesday",
         sbatch_options=("constraint=a b", "contiguous"),
         no_requeue=True,
+        environment=exported(["TOKEN=a b='c'\n", "SEEN"], {"SEEN": "", "FI_LOG_LEVEL": "warn", "X": "y"}),
         patience_s=77.0,
         slices=Path("/var/lib/gangd/record"),
     )
@@ -66,6 +67,23 @@ def test_a_site_s_options_reach_every_job_and_survive_a_resume(trace: Path, tmp_
     assert {(one.account, one.qos, one.reservation, one.no_requeue, one.options) for one in asked} == {
         ("physics", "long", "tuesday", True, ("constraint=a b", "contiguous"))
     }
+    own = {"TOKEN": "a b='c'\n", "SEEN": "", "FI_LOG_LEVEL": "warn"}
+    starts = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
+    plain = {"LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
+    for one in asked:
+        environment = dict(one.environment)
+        assert environment.pop("PATH")
+        assert environment.pop("HOME")
+        assert environment == own | starts | plain
+
+
+@pytest.mark.parametrize(
+    "word", ["", "=1", "1A=2", "A B=1", "PATH=/", "HOME", "SLURM_CONF=/x", "PMI_RANK=1", "UNSET"]
+)
+def test_what_cannot_be_exported_is_refused(word: str) -> None:
+    with pytest.raises(UsageError, match="--export"):
+        exported([word], {"HOME": "/root"})
+    assert exported(["MPIR_CVAR_CH4_NETMOD=ucx"], {}) == {"MPIR_CVAR_CH4_NETMOD": "ucx"}
 
 
 def test_jobs_ask_for_sharing_where_the_partition_leaves_it_to_them(trace: Path, tmp_path: Path) -> None:

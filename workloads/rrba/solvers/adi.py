@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from mpi4py import MPI
 
 from workloads.rrba.cuts.multipartition import Cell, Multipartition, multipartition
 from workloads.rrba.cuts.slabs import Grid
@@ -31,6 +31,9 @@ from workloads.rrba.solvers.kernels.solved_model import (
     place,
     profile,
 )
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 Lines = tuple[int, int, int, int, int, int]
 

@@ -6,8 +6,9 @@ where it depends on the solution. Source: NAS-95-020, section on BT.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from mpi4py import MPI
 
 from workloads.rrba.cuts.slabs import Grid
 from workloads.rrba.solvers.adi import AlternatingDirections, lines_of
@@ -19,6 +20,9 @@ from workloads.rrba.solvers.kernels.solved_model import (
     coupling,
     second_difference,
 )
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 
 class BlockTridiagonal(AlternatingDirections):

@@ -16,13 +16,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from mpi4py import MPI
 from numpy.typing import NDArray
 
 from workloads.rrba.cuts.slabs import Grid, Slab, slab_of
 from workloads.rrba.ranks.communication_time import Waiting
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 # Rounding enters at about 1e-15 a step and the sweep damps it by q: for any grid that fits a machine its sum
 # stays far below this.
@@ -165,6 +168,8 @@ class SlabHalo:
         requests = self._requests[index]
         if not requests:
             return
+        from mpi4py import MPI
+
         self._waiting.begin()
         MPI.Prequest.Startall(requests)
         MPI.Request.Waitall(requests)

@@ -14,9 +14,9 @@ The exact answer oscillates, ``u_n = profile + g_n phi d`` with fixed d: what th
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
-from mpi4py import MPI
 
 from workloads.rrba.cuts.pencils import Pencil, pencil
 from workloads.rrba.cuts.slabs import Grid
@@ -33,6 +33,9 @@ from workloads.rrba.solvers.kernels.solved_model import (
     profile,
     second_difference,
 )
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 RELAXATION = 1.2
 # Of the exact answer: direction, size and radians a step.
@@ -205,6 +208,8 @@ class Relaxation:
 
 
 def _or_nobody(rank: int | None) -> int:
+    from mpi4py import MPI
+
     nobody: int = MPI.PROC_NULL
     return nobody if rank is None else rank
 

@@ -14,15 +14,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from mpi4py import MPI
 
 from workloads.rrba.cuts.boxes import Box, box_of
 from workloads.rrba.cuts.slabs import Grid
 from workloads.rrba.ranks.communication_time import Waiting
 from workloads.rrba.solvers.kernels.mg_kernels import prolong, residual, restrict, smooth
 from workloads.rrba.solvers.kernels.solved_model import TOLERANCE, Array
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 # In units of the cube's edge; small against 1 / mesh width^2 from the second coarsest mesh on, for which the
 # smoother is made.

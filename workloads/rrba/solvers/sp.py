@@ -8,8 +8,9 @@ section on SP.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from mpi4py import MPI
 
 from workloads.rrba.cuts.slabs import Grid
 from workloads.rrba.solvers.adi import AlternatingDirections, lines_of
@@ -25,6 +26,9 @@ from workloads.rrba.solvers.kernels.solved_model import (
     eigenvectors,
     second_difference,
 )
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 
 class ScalarPentadiagonal(AlternatingDirections):

@@ -6,13 +6,16 @@ import math
 import os
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from mpi4py import MPI
 
 from workloads.rrba.solvers.applications import Solver
 from workloads.rrba.steps.step_pace import StepTimes
 from workloads.task.step_meter import Meter
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 
 @dataclass(slots=True)
@@ -107,6 +110,10 @@ class Stepping:
                 self.settle()
             wall_s, cpu_s = time.perf_counter() - wall_s, time.thread_time() - cpu_s
             mine[:, index] = wall_s, wall_s - cpu_s, cpu_s - (waiting.cpu_s - waited_s)
-        largest = np.empty_like(mine)
-        self._comm.Allreduce(mine, largest, MPI.MAX)
+        largest = mine
+        if self._comm.Get_size() > 1:
+            from mpi4py import MPI
+
+            largest = np.empty_like(mine)
+            self._comm.Allreduce(mine, largest, MPI.MAX)
         return StepTimes(largest[0], largest[1], largest[2])
