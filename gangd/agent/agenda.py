@@ -20,19 +20,20 @@ _NEVER = 2**63
 class Item(enum.IntEnum):
     """What there is to do, in the order in which a pass does it."""
 
-    PROBE = 0  # ask the controller for its clock
-    HELLO = 1  # greet the controller
-    HAND_OVER = 2  # obey the controller that has come
-    COLLECT = 3  # take in the switches that were made
-    SETTLE = 4  # look at freezes that have not taken effect
-    LOOK = 5  # look for steps, processes, strangers
-    DECIDE = 6  # what is to be held changes with time alone
-    SLICE = 7  # a slice begins to which nobody switches
-    LEASE = 8  # let everything go
-    LEAK = 9  # see what held jobs use
-    REPORT = 10  # tell the controller
-    WELL = 11  # see whether guardian, switch thread and lines are well
-    CENSUS = 12  # go on looking at all processes of the host
+    FOLDERS = 0  # look for steps, as inotify or slurmd has reported a change
+    PROBE = 1  # ask the controller for its clock
+    HELLO = 2  # greet the controller
+    HAND_OVER = 3  # obey the controller that has come
+    COLLECT = 4  # take in the switches that were made
+    SETTLE = 5  # look at freezes that have not taken effect
+    LOOK = 6  # look for steps, processes, strangers
+    DECIDE = 7  # what is to be held changes with time alone
+    SLICE = 8  # a slice begins to which nobody switches
+    LEASE = 9  # let everything go
+    LEAK = 10  # see what held jobs use
+    REPORT = 11  # tell the controller
+    WELL = 12  # see whether guardian, switch thread and lines are well
+    CENSUS = 13  # go on looking at all processes of the host
 
 
 class Rest(enum.IntEnum):

@@ -15,19 +15,24 @@ from foundation.units import counted, verb
 from gangd.agent.agenda import Agenda, Item
 from gangd.agent.agent_metrics import AgentMetrics, Told
 from gangd.agent.jsonlog import JsonLog
-from gangd.agent.linux_host import FolderWatch
+from gangd.agent.linux_host import FolderWatch, demote, promote
 from gangd.agent.mind import Node
 from gangd.agent.sight.bell import Bell
 from gangd.agent.sight.census import SLACK_NS, Census, Unseen
 from gangd.agent.switching.switch_thread import SwitchThread
 from gangd.agent.talk.controller_lines import Lines
 from gangd.agent.talk.conversation import GOOD_NEWS
+from gangd.freezer.procfs import WORK, WORK_NS
 from gangd.freezer.recognise import MOST_TOLD
 from gangd.guardian.spawn import Guardian
 from gangd.guardian.statefile import StateFile
 from gangd.wire import Farewell, Message
 
 WELL_NS = 1_000_000_000
+RECOVERY_NS = 5_000_000_000
+"""An agent that gave up its priority has it back after so long."""
+FOLDERS_SHARE = 5
+"""A look at folders that was long is followed by the next one after so many times as long."""
 GUARDIAN_RETRY_NS = 5_000_000_000
 _LEAVE = (signal.SIGTERM, signal.SIGINT)
 
@@ -68,6 +73,9 @@ class Loop:
     metrics: AgentMetrics
     bell: Bell | None = None
     _without_steps: int = 0
+    _demoted: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _recovers_ns: int | None = None
+    _folders_from_ns: int = 0
     _unseen: Unseen = field(default_factory=Unseen)
     _guardian: Guardian | None = None
     _signals: tuple[int, int] = (-1, -1)
@@ -86,6 +94,7 @@ class Loop:
         old = signal.set_wakeup_fd(self._signals[1])
         for number in (*_LEAVE, signal.SIGHUP):
             signal.signal(number, lambda *_: None)
+        signal.signal(signal.SIGXCPU, self._exhausted)
         reason = "failed"
         self.agenda.set(Item.CENSUS, 0, SLACK_NS)
         try:
@@ -118,13 +127,20 @@ class Loop:
             now_ns = time.monotonic_ns()
             self._notifier.alive(now_ns)
             wait_ns = self.node.due_ns() - now_ns
-            ready = {fd for fd, _ in poller.poll(max(0.0, wait_ns / 1e6))}
+            events = poller.poll(0)
+            if not events and wait_ns > 0:
+                events = poller.poll(wait_ns / 1e6)
+                WORK.renew()
+            else:
+                WORK.pause_if_spent()
+            ready = {fd for fd, _ in events}
             if self._signals[0] in ready:
                 told = os.read(self._signals[0], 64)
                 leave = next((number for number in told if number in _LEAVE), None)
                 if leave is not None:
                     return signal.Signals(leave).name
-                self._reload()
+                if signal.SIGHUP in told:
+                    self._reload()
             if self._guardian is not None and self._guardian.pidfd in ready:
                 self.agenda.set(Item.WELL, 0)
             self._turn(time.monotonic_ns(), ready)
@@ -151,21 +167,14 @@ class Loop:
 
     def _turn(self, now_ns: int, ready: set[int]) -> None:
         """Take in what waits, then do what is due."""
-        if self.switch.alarm_fd in ready:
-            os.eventfd_read(self.switch.alarm_fd)
-            if self.switch.failure is not None:
-                raise self.switch.failure
-            self.node.on_switches(now_ns)
-        if self.watch is not None and self.watch.fd in ready and self.watch.changed():
-            self._watch_folders(now_ns)
-        if self.bell is not None and self.bell.fd in ready:
-            self._answer_bell(self.bell, now_ns)
+        self._take_notices(now_ns, ready)
         if ready & self._socket_fds:
             self._take_messages()
         now_ns = time.monotonic_ns()
         self.node.on_time(now_ns)
         if self.agenda.take(Item.WELL, now_ns):
             self._look_after_switch(now_ns)
+            self._recover(now_ns)
             self._look_after_guardian(now_ns)
             self.lines.look_after(now_ns, self.node.talk.line, self.node.talk.timeline.lease_ns)
             if self.metrics.is_served:
@@ -182,14 +191,60 @@ class Loop:
         self._tell_events()
         self.switch.rearm()
 
+    def _take_notices(self, now_ns: int, ready: set[int]) -> None:
+        """Take in what switch thread, kernel and slurmd report."""
+        self._take_exhaustion(now_ns)
+        if self.switch.alarm_fd in ready:
+            os.eventfd_read(self.switch.alarm_fd)
+            if self.switch.failure is not None:
+                raise self.switch.failure
+            self.node.on_switches(now_ns)
+        if self.watch is not None and self.watch.fd in ready and self.watch.changed():
+            self.agenda.sooner(Item.FOLDERS, max(now_ns, self._folders_from_ns))
+        if self.bell is not None and self.bell.fd in ready:
+            self._answer_bell(self.bell, now_ns)
+        if self.agenda.take(Item.FOLDERS, now_ns):
+            self._watch_folders(now_ns)
+
     def _watch_folders(self, now_ns: int) -> None:
-        """Look, and look again while looking finds folders that were not watched yet."""
+        """Look; folders that were not watched yet may have changed before, and are looked at once more."""
+        began_ns = time.thread_time_ns()
         self.node.look(now_ns)
-        for _ in range(4):
-            if self.watch is None or not self.watch.set_folders(self.node.gate.holder.folders()):
-                break
-            self.node.look(now_ns)
-        self.node.told = self.watch is not None and self.watch.complete
+        if self.watch is None:
+            return
+        new = self.watch.set_folders(self.node.gate.holder.folders())
+        self.node.told = self.watch.complete
+        cost_ns = time.thread_time_ns() - began_ns
+        self._folders_from_ns = now_ns + (FOLDERS_SHARE * cost_ns if cost_ns > WORK_NS else 0)
+        if new:
+            self.agenda.sooner(Item.FOLDERS, self._folders_from_ns)
+
+    def _exhausted(self, *_: object) -> None:
+        """Handle SIGXCPU, anywhere in the loop: give up the priority, and the lease with it."""
+        self.node.exhausted = True
+        self.node.gate.lease.set_until(0)
+        self._demoted = demote() or self._demoted
+
+    def _take_exhaustion(self, now_ns: int) -> None:
+        """Resume all jobs after SIGXCPU, and report it."""
+        if not self.node.exhausted or self._recovers_ns is not None:
+            return
+        self._recovers_ns = now_ns + RECOVERY_NS
+        text = (
+            "the agent computed without a pause for too long: it gave up its real-time priority and "
+            f"resumed all jobs for {RECOVERY_NS / 1e9:g} s"
+        )
+        self.log("exhausted", text=text)
+        self.node.book.on_fault("exhausted", text)
+        self.node.act(now_ns)
+
+    def _recover(self, now_ns: int) -> None:
+        """Take the real-time priority back in time, and hold jobs again."""
+        if self._recovers_ns is not None and now_ns >= self._recovers_ns:
+            promote(self._demoted)
+            self.node.exhausted, self._demoted, self._recovers_ns = False, {}, None
+            self.log("recovered")
+            self.node.act(now_ns)
 
     def _answer_bell(self, bell: Bell, now_ns: int) -> None:
         """Look at once, and tell the controller of a job that begins, whose cgroups may not be there yet."""
@@ -198,7 +253,7 @@ class Loop:
             self.node.book.on_fault("bell", "somebody rang who is not slurmd, or said what is no job")
         self.node.book.on_born(rings.begun - self.node.table.jobs())
         if rings.begun or rings.ended:
-            self._watch_folders(now_ns)
+            self.agenda.sooner(Item.FOLDERS, max(now_ns, self._folders_from_ns))
 
     def _take_messages(self) -> None:
         if self._receive():

@@ -8,7 +8,8 @@ never thaws what a stranger has frozen on top of us.
 *On time* on a host whose cores are all busy: priority, memory that stays, a collector that rests. All threads
 of the agent get SCHED_FIFO, the switch thread the highest: they share one interpreter lock, and a waiting
 switch thread must not depend on an ordinary thread that a job has pushed off its core. The agent uses well
-under 1% of a core. Should it ever run away, RLIMIT_RTTIME ends it, and the guardian thaws.
+under 1% of a core, and never works for long without a pause (``gangd.freezer.procfs.WorkBudget``). Should it
+ever run away, RLIMIT_RTTIME sends SIGXCPU: it gives up its priority (``demote``) and holds nothing for 5 s.
 
 The few calls that Python 3.11 has no name for (timerfd, inotify, mlockall) are at the end, through ctypes.
 """
@@ -20,21 +21,23 @@ import ctypes
 import gc
 import os
 import resource
+import signal
 import struct
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from gangd.freezer.holder import StepKey
+from gangd.freezer.procfs import WORK
 
 LOOP_PRIORITY = 10
 SWITCH_PRIORITY = 12
 _INTERPRETER_TURN_S = 0.0005
 _STACK_BYTES = 512 * 1024
-_RUNAWAY_US = 500_000
+_RUNAWAY_US, _DEADLY_US = 300_000, 2_000_000
 
 TFD_TIMER_ABSTIME = 1
 MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT = 1, 2, 4
@@ -60,17 +63,21 @@ class FolderWatch:
         self._inotify = Inotify()
         self.fd = self._inotify.fd
         self._folders: dict[str, int] = {}
+        self._paths: dict[int, str] = {}
 
     def set_folders(self, folders: Iterable[str]) -> bool:
         """Watch exactly these folders (absolute); returns whether one is new, and may have changed before."""
         wanted = set(folders)
         for path in [path for path in self._folders if path not in wanted]:
-            self._inotify.remove(self._folders.pop(path))
+            watch = self._folders.pop(path)
+            self._paths.pop(watch, None)
+            self._inotify.remove(watch)
         new, self.complete = False, True
         for path in wanted - self._folders.keys():
-            watch = self._inotify.add_folder(path)
-            if watch is not None:
-                self._folders[path] = watch
+            WORK.pause_if_spent()
+            added = self._inotify.add_folder(path)
+            if added is not None:
+                self._folders[path], self._paths[added] = added, path
                 new = True
             elif Path(path).exists():
                 self.complete = False
@@ -81,11 +88,10 @@ class FolderWatch:
         changed = False
         for notice in self._inotify.read():
             if notice.mask & IN_IGNORED:
-                known = len(self._folders)
-                self._folders = {
-                    path: watch for path, watch in self._folders.items() if watch != notice.watch
-                }
-                changed = changed or len(self._folders) < known  # else we ended the watch ourselves
+                path = self._paths.pop(notice.watch, None)
+                if path is not None:  # else we ended the watch ourselves
+                    del self._folders[path]
+                    changed = True
             else:
                 changed = changed or bool(notice.mask & IN_Q_OVERFLOW) or bool(notice.name)
         return changed
@@ -100,14 +106,14 @@ class FileWatch:
 
     def __init__(self) -> None:
         self._inotify = Inotify()
-        self._files: dict[str, tuple[int, StepKey]] = {}
-        self._keys: dict[int, StepKey] = {}
+        self._files: dict[str, int] = {}
+        self._paths: dict[int, tuple[str, StepKey]] = {}
 
     def set_files(self, files: dict[str, StepKey]) -> bool:
         """Watch exactly these files (absolute); returns whether inotify had room for all that exist."""
         for path in [path for path in self._files if path not in files]:
-            ended, _ = self._files.pop(path)
-            self._keys.pop(ended, None)
+            ended = self._files.pop(path)
+            self._paths.pop(ended, None)
             self._inotify.remove(ended)
         complete = True
         for path, key in files.items():
@@ -116,8 +122,7 @@ class FileWatch:
                 if watch is None:
                     complete = False
                     continue
-                self._files[path] = (watch, key)
-                self._keys[watch] = key
+                self._files[path], self._paths[watch] = watch, (path, key)
         return complete
 
     def written(self) -> set[StepKey]:
@@ -137,12 +142,10 @@ class FileWatch:
         keys: set[StepKey] = set()
         for notice in notices:
             if notice.mask & IN_IGNORED:
-                self._keys.pop(notice.watch, None)
-                self._files = {path: entry for path, entry in self._files.items() if entry[0] != notice.watch}
-                continue
-            key = self._keys.get(notice.watch)
-            if key is not None:
-                keys.add(key)
+                path, _ = self._paths.pop(notice.watch, (None, None))
+                self._files.pop(path or "", None)
+            elif notice.watch in self._paths:
+                keys.add(self._paths[notice.watch][1])
         return keys
 
     def close(self) -> None:
@@ -174,8 +177,8 @@ def prepare_process(*, wanted: bool = True) -> Standing:
     fifo = wanted and set_fifo(LOOP_PRIORITY)
     locked = spared = False
     if fifo:
-        _, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
-        resource.setrlimit(resource.RLIMIT_RTTIME, (_RUNAWAY_US, hard))
+        signal.signal(signal.SIGXCPU, signal.SIG_IGN)  # until there is somebody who can handle it
+        limit_real_time()
     if wanted:
         with contextlib.suppress(OSError):
             lock_memory()
@@ -184,6 +187,37 @@ def prepare_process(*, wanted: bool = True) -> Standing:
             Path("/proc/self/oom_score_adj").write_text("-900")
             spared = True
     return Standing(fifo, locked, spared)
+
+
+def limit_real_time() -> None:
+    """Have SIGXCPU sent to this process when a thread of real-time priority does not pause, later SIGKILL.
+
+    With each signal the kernel raises the soft limit by a second: call this again after one.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_RTTIME)
+    deadly = _DEADLY_US if hard == resource.RLIM_INFINITY else min(hard, _DEADLY_US)
+    resource.setrlimit(resource.RLIMIT_RTTIME, (min(_RUNAWAY_US, deadly), deadly))
+
+
+def demote() -> dict[int, tuple[int, int]]:
+    """Give all threads of this process SCHED_OTHER; returns policy and priority that each had."""
+    had = {}
+    for folder in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # it has ended
+            tid = int(folder.name)
+            policy = os.sched_getscheduler(tid)
+            if policy != os.SCHED_OTHER:
+                had[tid] = policy, os.sched_getparam(tid).sched_priority
+                os.sched_setscheduler(tid, os.SCHED_OTHER, os.sched_param(0))
+    return had
+
+
+def promote(had: Mapping[int, tuple[int, int]]) -> None:
+    """Undo ``demote``."""
+    limit_real_time()
+    for tid, (policy, priority) in had.items():
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(tid, policy, os.sched_param(priority))
 
 
 def rest_collector() -> None:

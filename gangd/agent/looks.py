@@ -18,6 +18,7 @@ from gangd.agent.talk.conversation import Conversation
 from gangd.agent.talk.slicebook import SliceBook
 from gangd.agent.turns import AGAIN_NS, LOOK_AFTER_NS, Turns
 from gangd.agent.ways import Ways
+from gangd.freezer.procfs import WORK
 
 LIST_SHARE, SCAN_SHARE = 300, 50
 """Looking for steps takes at most one part in so many of a core: in cgroups, among all processes."""
@@ -146,6 +147,7 @@ class Looks:
             return
         self._agenda.set(Item.LEAK, now_ns + LEAK_LOOK_NS)
         for job in {key.job for key in self._gate.held} - ways.yielding:
+            WORK.pause_if_spent()
             leaked_ns = self._meters.leak(job, self._table.used_ns(job))
             if leaked_ns is not None:
                 self._book.on_leak(job, leaked_ns)
@@ -170,6 +172,7 @@ class Looks:
             return
         self._agenda.rest(Rest.ALONE, now_ns + ALONE_NS)
         for job in self._table.jobs() - self._turns.jobs(now_ns):
+            WORK.pause_if_spent()
             if self._meters.due(job, now_ns):
                 found = self._meters.sample(job, self._table.used_ns(job), now_ns)
                 for sample in (found.own, found.leftover):

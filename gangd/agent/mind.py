@@ -42,6 +42,8 @@ class Node:
     ----------
     guarded
         Whether the guardian watches; nothing is held without it.
+    exhausted
+        Whether the agent has computed for too long without a pause; nothing is held until it has recovered.
     """
 
     talk: Conversation
@@ -55,6 +57,7 @@ class Node:
     limits: Limits = field(default_factory=Limits)
     ways: Ways = field(default_factory=Ways)
     guarded: bool = True
+    exhausted: bool = False
     _turns: Turns = field(init=False)
     _looks: Looks = field(init=False)
     _follows: Controller | None = None
@@ -141,7 +144,7 @@ class Node:
             reassert = True
             self._looks.again_at(now_ns + AGAIN_NS)
         verdict = decide(self._situation(now_ns, for_now=True), self.limits)
-        held = list(self.gate.held)
+        held = self.gate.held
         freeze = [key for key in verdict.hold if reassert or key not in held]
         thaw = [key for key in held if key not in verdict.hold]
         if freeze or thaw:
@@ -232,7 +235,8 @@ class Node:
         timeline = self.talk.timeline
         self._resync()
         trusted = self.talk.offset(now_ns) is not None
-        until_ns = (timeline.lease_until_ns or 0) if trusted and self.guarded else 0
+        may_hold = trusted and self.guarded and not self.exhausted
+        until_ns = (timeline.lease_until_ns or 0) if may_hold else 0
         self.gate.lease.set_until(until_ns)
         self.agenda.set(Item.LEASE, until_ns)
         exempt = timeline.exempt

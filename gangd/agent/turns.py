@@ -19,6 +19,7 @@ from gangd.agent.talk.conversation import Conversation
 from gangd.agent.talk.slicebook import SliceBook
 from gangd.agent.ways import Ways
 from gangd.freezer.holder import Did
+from gangd.freezer.procfs import WORK
 from gangd.wire import JobSample
 from gangd.wire.cadence import next_look
 from gangd.wire.timeline import Timeline
@@ -243,6 +244,7 @@ def sample_slices(
             yielded |= dict.fromkeys(named & switched.held & yielding, place)
     samples: dict[int, list[JobSample]] = {}
     for job in sorted(ran.keys() | yielded.keys()):
+        WORK.pause_if_spent()
         if not meters.due(job, now_ns):
             continue
         found = meters.sample(job, read(job), now_ns, begun_ns)

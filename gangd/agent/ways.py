@@ -12,6 +12,7 @@ from functools import partial
 
 from gangd.agent.sight.steps import StepTable
 from gangd.freezer.holder import StepKey
+from gangd.freezer.procfs import WORK
 from gangd.hold.both import BothWays
 from gangd.wire.timeline import Timeline
 
@@ -86,4 +87,5 @@ class Ways:
     def _pids(self, keys: list[StepKey]) -> tuple[int, ...]:
         if self._both is None:
             return ()
+        WORK.pause_if_spent()
         return tuple(pid for key in keys for pid in self._both.pids(key))

@@ -29,6 +29,7 @@ from gangd.freezer.holder import (
     Write,
 )
 from gangd.freezer.open_cgroup import OpenCgroup, open_cgroup
+from gangd.freezer.procfs import WORK
 from gangd.freezer.recognise import unknown_folders
 from gangd.freezer.slurm_layout import find_steps, slurm_roots, watched_folders
 from gangd.freezer.tree import CGROUP1, Dialect, is_gone
@@ -144,19 +145,24 @@ class CgroupFreezer:
         bases = slurm_roots(self.root, self.dialect, self._node)
         return list(unknown_folders(self.root, self.dialect, bases, self._sluids))
 
-    def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
+    def adopt(
+        self, found: tuple[Step, ...], pause: Callable[[], object] = WORK.pause_if_spent
+    ) -> tuple[Step, ...]:
         """See ``Holder``."""
         steps = {step.key: step for step in found}
         for key, known in self._known.items():
+            pause()
             step = steps.get(key)
             self._close_old(known, () if step is None else step.paths)
         for key, step in steps.items():
+            pause()
             known = self._known.setdefault(key, _Known(step))
             known.step = step
             self._open_new(known)
         for key in [key for key, known in self._known.items() if not known.handles]:
             self._known.pop(key).close_usage()
         for known in self._known.values():
+            pause()
             if known.ended:
                 known.close_usage()
             self._usage_fd(known)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from gangd.freezer.holder import (
     Did,
@@ -15,6 +15,7 @@ from gangd.freezer.holder import (
     Unknown,
     WithoutFolders,
 )
+from gangd.freezer.procfs import WORK
 
 
 class DryFreezer(WithoutFolders):
@@ -34,9 +35,11 @@ class DryFreezer(WithoutFolders):
         """See ``Holder``."""
         return self._inner.look()
 
-    def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
+    def adopt(
+        self, found: tuple[Step, ...], pause: Callable[[], object] = WORK.pause_if_spent
+    ) -> tuple[Step, ...]:
         """See ``Holder``."""
-        steps = self._inner.adopt(found)
+        steps = self._inner.adopt(found, pause)
         self._known = {step.key for step in steps}
         self._held &= self._known
         return steps
@@ -119,7 +122,7 @@ class RecordingFreezer(WithoutFolders):
         """See ``Holder``."""
         return tuple(Step(key, None) for key in sorted(self.steps))
 
-    def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
+    def adopt(self, found: tuple[Step, ...], pause: Callable[[], object] | None = None) -> tuple[Step, ...]:  # noqa: ARG002 - as its protocol has it
         """See ``Holder``."""
         self.frozen &= self.steps
         self.ours &= self.steps

@@ -10,9 +10,11 @@ meanwhile is a value (``StepState.GONE``, ``Did.GONE``), never an exception.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
+
+from gangd.freezer.procfs import WORK
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -199,10 +201,13 @@ class Holder(Protocol):
     def look(self) -> tuple[Step, ...]:
         """Find the steps that exist now; changes nothing."""
 
-    def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
+    def adopt(
+        self, found: tuple[Step, ...], pause: Callable[[], object] = WORK.pause_if_spent
+    ) -> tuple[Step, ...]:
         """Make the steps of ``look`` known to the other methods; returns all that are known.
 
         Others are forgotten, but never what we hold: that stays known until it is released or gone.
+        ``pause`` is called once an item; meanwhile the other thread may hold and release.
         """
 
     def hold(self, key: StepKey) -> Outcome:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gangd.freezer.holder import StepKey
-from gangd.freezer.procfs import SLURM_DAEMONS, ProcStat
+from gangd.freezer.procfs import SLURM_DAEMONS, WORK, ProcStat
 
 Identity = tuple[int, int]
 JOB_VARIABLES = frozenset({b"SLURM_JOB_ID", b"SLURM_STEP_ID", b"SLURMD_NODENAME"})
@@ -97,6 +97,7 @@ def assign(
     for stat in table.values():
         if stat.pid in spare or stat.pid in stepds or stat.comm in SLURM_DAEMONS or not stat.alive:
             continue
+        WORK.pause_if_spent()
         key = _ancestor_step(stat, table, stepds)
         if key is None:
             rest.append(stat)

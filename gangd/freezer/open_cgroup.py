@@ -9,6 +9,7 @@ from pathlib import Path
 
 from foundation.trust import open_below, open_entry
 from gangd.freezer.holder import StepState, Write
+from gangd.freezer.procfs import WORK
 from gangd.freezer.tree import CGROUP1, Dialect, is_gone, read_anew, subdirectories
 
 _STATES1 = {b"THAWED": StepState.THAWED, b"FREEZING": StepState.FREEZING, b"FROZEN": StepState.FROZEN}
@@ -89,6 +90,7 @@ def open_cgroup(root_fd: int, root: Path, path: str, dialect: Dialect) -> OpenCg
 def _pids_below(path: Path) -> list[int]:
     found: list[int] = []
     for name in subdirectories(str(path)):
+        WORK.pause_if_spent()
         try:
             found += [int(word) for word in (path / name / "cgroup.procs").read_bytes().split()]
         except OSError as error:

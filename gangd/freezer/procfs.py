@@ -17,7 +17,50 @@ PROC = Path("/proc")
 _STEPD_EXE = re.compile(r"slurmstepd(-[a-z0-9.]+)?")
 LAUNCHERS = frozenset({"srun"})
 SLURM_DAEMONS = frozenset({"slurmstepd", "slurmd", "slurmctld", "slurmdbd", "slurmrestd", "munged"})
-REST_EVERY, REST_S = 1000, 0.001
+WORK_NS, PAUSE_S = 20_000_000, 0.001
+"""A thread of real-time priority works so long (ns) without a pause, and pauses so long (s) then."""
+
+
+class WorkBudget:
+    """Bounds for how long the agent works without a pause.
+
+    Loops over steps, processes or cgroups call ``pause_if_spent`` once an item. A pause is a system call that
+    blocks: it lets others run, and the kernel's count for RLIMIT_RTTIME begins anew (setrlimit(2)).
+
+    Parameters
+    ----------
+    clock, sleep
+        As ``time.monotonic_ns`` and ``time.sleep``.
+    """
+
+    def __init__(
+        self, clock: Callable[[], int] = time.monotonic_ns, sleep: Callable[[float], object] = time.sleep
+    ) -> None:
+        self._clock = clock
+        self._sleep = sleep
+        self._since_ns = clock()
+
+    def is_spent(self) -> bool:
+        """Whether a pause is due."""
+        return self._clock() - self._since_ns >= WORK_NS
+
+    def pause_if_spent(self) -> None:
+        """Pause if ``WORK_NS`` have passed since the last pause."""
+        if self.is_spent():
+            self.pause()
+
+    def pause(self) -> None:
+        """Pause now."""
+        self._sleep(PAUSE_S)
+        self.renew()
+
+    def renew(self) -> None:
+        """Note that the thread has just blocked, in a call of its own."""
+        self._since_ns = self._clock()
+
+
+WORK = WorkBudget()
+"""Of the agent's loop; its switch thread never pauses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +98,12 @@ def read_stat(pid: int, proc: Path = PROC) -> ProcStat | None:
     return ProcStat(pid, text[left + 1 : right], fields[0], int(fields[1]), int(fields[3]), int(fields[19]))
 
 
-def scan(proc: Path = PROC, rest: Callable[[], object] = lambda: time.sleep(REST_S)) -> Iterator[ProcStat]:
-    """Every process of the host, in ascending order of pid.
-
-    After every ``REST_EVERY`` of them comes a ``rest``: whoever runs before all others must not do so without
-    a pause, and is killed if he does (RLIMIT_RTTIME).
-    """
+def scan(proc: Path = PROC) -> Iterator[ProcStat]:
+    """Every process of the host, in ascending order of pid; with pauses (``WorkBudget``)."""
     with os.scandir(proc) as entries:
         pids = sorted(int(entry.name) for entry in entries if entry.name.isdigit())
-    for number, pid in enumerate(pids, 1):
-        if number % REST_EVERY == 0:
-            rest()
+    for pid in pids:
+        WORK.pause_if_spent()
         found = read_stat(pid, proc)
         if found is not None:
             yield found

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gangd.freezer.holder import Unknown
-from gangd.freezer.procfs import PROC
+from gangd.freezer.procfs import PROC, WORK
 from gangd.freezer.slurm_layout import find_steps, nodes_with_scopes, slurm_roots
 from gangd.freezer.tree import CGROUP1, CGROUP2, JOB2, Dialect, subdirectories
 
@@ -123,6 +123,7 @@ def _unknown2(root: Path, base: str, sluids: dict[str, int]) -> Iterator[Unknown
 
 def _is_populated(folder: Path) -> bool:
     """Whether a process is in a folder, or in one below it."""
+    WORK.pause_if_spent()
     try:
         if (folder / "cgroup.procs").read_bytes().strip():
             return True

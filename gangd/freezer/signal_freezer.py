@@ -27,6 +27,7 @@ from gangd.freezer.membership import (
 )
 from gangd.freezer.procfs import (
     PROC,
+    WORK,
     ProcStat,
     command_line,
     environment,
@@ -111,12 +112,15 @@ class SignalFreezer(WithoutFolders):
         self._claims = {identity: known for identity, known in self._claims.items() if identity in alive}
         return tuple(Step(key, self._seen.uids.get(key)) for key in sorted(self._seen.steps))
 
-    def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
+    def adopt(
+        self, found: tuple[Step, ...], pause: Callable[[], object] = WORK.pause_if_spent
+    ) -> tuple[Step, ...]:
         """See ``Holder``."""
         wanted = {step.key: self._seen.steps.get(step.key, []) for step in found}
         for key, members in list(self._known.items()):
             identities = {stat.identity for stat in wanted.get(key, ())}
             for identity in [identity for identity in members if identity not in identities]:
+                pause()
                 if self._let_go(members[identity]):
                     self._discard(members.pop(identity))
             if key not in wanted and not members:
@@ -124,6 +128,7 @@ class SignalFreezer(WithoutFolders):
         for key, stats in wanted.items():
             members = self._known.setdefault(key, {})
             for stat in stats:
+                pause()
                 member = members.get(stat.identity) or self._open(stat)
                 if member is None:
                     continue
@@ -222,6 +227,7 @@ class SignalFreezer(WithoutFolders):
         self._known.clear()
 
     def _claim(self, stat: ProcStat) -> Claim:
+        WORK.pause_if_spent()
         claim, reads = self._claims.get(stat.identity, (None, 0))
         if claim is None or (claim.node is None and reads < _READS):
             claim = claim_of(environment(stat.pid, JOB_VARIABLES), owner(stat.pid))

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from gangd.freezer.holder import Step, StepKey
 from gangd.freezer.membership import step_of_title
-from gangd.freezer.procfs import PROC, command_line, is_slurmstepd
+from gangd.freezer.procfs import PROC, WORK, command_line, is_slurmstepd
 from gangd.freezer.tree import CGROUP1, CGROUP2, JOB2, Dialect, is_made_by_root, subdirectories
 
 _SCOPE_DEPTH = 4
@@ -60,6 +60,7 @@ def watched_folders(root: Path, dialect: Dialect, bases: tuple[str, ...]) -> Ite
             yield from parents
         for parent in parents:
             for job in subdirectories(str(root / parent)):
+                WORK.pause_if_spent()
                 if job.startswith("job_") or (dialect is CGROUP2 and _JOB2.fullmatch(job)):
                     yield f"{parent}/{job}"
                     if dialect is CGROUP2:
@@ -130,6 +131,7 @@ def _steps1(root: Path, base: str) -> Iterator[Step]:
         for job in subdirectories(f"{root}/{base}/{uid}"):
             if not job.startswith("job_"):
                 continue
+            WORK.pause_if_spent()
             for step in subdirectories(f"{root}/{base}/{uid}/{job}"):
                 path = f"{base}/{uid}/{job}/{step}"
                 match = CGROUP1.allows(path)
@@ -145,6 +147,7 @@ def _steps2(
         if not _JOB2.fullmatch(folder):
             continue
         for user in _users(root, f"{base}/{folder}"):
+            WORK.pause_if_spent()
             match = CGROUP2.allows(user)
             if match is None:
                 continue

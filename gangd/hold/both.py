@@ -6,10 +6,11 @@ reach by ``gather``. A job whose way changes while it is held is held the new wa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 
 from gangd.freezer.holder import Account, Did, Holder, Outcome, Step, StepKey, StepState, Unknown, Write
+from gangd.freezer.procfs import WORK
 from gangd.hold.yielder import Alone, Pids, Yielded, Yielder
 
 
@@ -52,9 +53,11 @@ class BothWays:
         """See ``Holder``."""
         return self.freezer.look()
 
-    def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
+    def adopt(
+        self, found: tuple[Step, ...], pause: Callable[[], object] = WORK.pause_if_spent
+    ) -> tuple[Step, ...]:
         """See ``Holder``."""
-        steps = self.freezer.adopt(found)
+        steps = self.freezer.adopt(found, pause)
         self.yielder.adopt(steps)
         known = {step.key for step in steps}
         self._frozen &= known

@@ -109,6 +109,7 @@ FAULTS = (
     "reload_refused",
     "clock_doubted",
     "clock_jump",
+    "exhausted",
     "foreign_controller",
     "freeze_failed",
     "freeze_retried",

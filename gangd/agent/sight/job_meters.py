@@ -21,6 +21,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gangd.freezer.procfs import WORK
 from gangd.wire import JobSample
 
 STEADY_SHARE = 0.5
@@ -83,7 +84,10 @@ class UsageMeter:
         born = 0 if self._next_ns else None  # of a process born since the last reading, everything counts
         threads = sum(len(process.threads) for process in self._processes.values())
         for pid in pids:
+            WORK.pause_if_spent()
             process = self._processes.setdefault(pid, _Process(born))
+            if threads >= MAX_THREADS and not process.threads:
+                continue
             threads += _open_threads(pid, process, MAX_THREADS - threads)
 
     def read(self, cgroups_ns: dict[str, int], now_ns: int | None = None) -> Reading:
@@ -91,6 +95,7 @@ class UsageMeter:
         begin_ns = time.monotonic_ns()
         now_ns = begin_ns if now_ns is None else now_ns
         for process in self._processes.values():
+            WORK.pause_if_spent()
             self._delay_ns += _delay_since(process)
         if cgroups_ns:
             for name, used_ns in cgroups_ns.items():
@@ -99,6 +104,7 @@ class UsageMeter:
             self._cgroup_ns = cgroups_ns
         else:
             for pid, process in self._processes.items():
+                WORK.pause_if_spent()
                 self._cpu_ns += _cpu_since(pid, process)
         end_ns = time.monotonic_ns()
         self._next_ns = now_ns + max(MIN_SPAN_NS, (end_ns - begin_ns) * COST_SHARE)
@@ -219,6 +225,7 @@ class JobMeters:
         for job in self._jobs.keys() - pids_by_job.keys():
             self._jobs.pop(job).meter.close()
         for job, pids in pids_by_job.items():
+            WORK.pause_if_spent()
             if job not in self._jobs:
                 self._jobs[job] = _Job(since_ns=now_ns)
             self._jobs[job].meter.watch(pids)

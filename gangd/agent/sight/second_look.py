@@ -22,7 +22,7 @@ from gangd.agent.sight.strangers import Act, Memory, Sighting
 from gangd.agent.switching.gate import Gate
 from gangd.agent.talk.slicebook import SliceBook
 from gangd.freezer.holder import StepKey, StepState
-from gangd.freezer.procfs import pending_signals, read_stat
+from gangd.freezer.procfs import WORK, pending_signals, read_stat
 
 REST_OF_SLICE_NS = 2**62
 _BREATH_NS = 2_000_000
@@ -108,6 +108,7 @@ class Checks:
         }
         self._settled &= frozen
         for key in {*keys, *frozen} if settled else frozen - self._settled:
+            WORK.pause_if_spent()
             since_ns = self._gate.held.get(key)
             state = self._gate.holder.state(key)
             if self._gate.held.get(key) != since_ns:  # a switch came between: nobody else did this
@@ -149,7 +150,9 @@ class Checks:
     def on_signals(self, keys: list[StepKey], now_ns: int) -> None:
         """Look for signals that wait for held tasks, and for tasks that a stranger stopped."""
         count = max(1, _PROBES // max(1, len(keys)))
+        known = self._memory.dying_at(now_ns)
         for key in keys:
+            WORK.pause_if_spent()
             ours = key in self._gate.held
             pids = self._table.probe(key, count)
             pending, stopped = 0, False
@@ -159,12 +162,10 @@ class Checks:
             elif pids and self._sees_stops:
                 stats = [read_stat(pid) for pid in pids]
                 stopped = all(stat is not None and stat.state == "T" for stat in stats)
-            known = key.job in self._memory.dying_at(now_ns)
             self._note(
                 self._memory.on_signals(key, pending, stopped=stopped, now_ns=now_ns, ours=ours), now_ns
             )
-            if not known and key.job in self._memory.dying_at(now_ns):
-                self._book.on_dying(frozenset((key.job,)))
+        self._book.on_dying(self._memory.dying_at(now_ns) - known)
 
     def _settle(self, key: StepKey, settling: Settling, state: StepState, now_ns: int) -> bool:
         """Follow a freeze until it has taken effect; returns whether it has."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from gangd.agent.decide import StepView
 from gangd.agent.switching.gate import Gate
 from gangd.freezer.holder import Step, StepKey
-from gangd.freezer.procfs import is_launcher, is_slurmstepd, owner
+from gangd.freezer.procfs import WORK, is_launcher, is_slurmstepd, owner
 
 BATCH_NS = 250_000_000
 """A batch script that has not called a launcher by then computes itself, as far as anybody can tell."""
@@ -68,12 +68,14 @@ class StepTable:
     launched: frozenset[int] = frozenset()
     _seen: dict[StepKey, _Seen] = field(default_factory=dict)
     _alive: set[int] = field(default_factory=set)
+    _keys: dict[int, list[StepKey]] = field(default_factory=dict)
 
     def refresh(self, now_ns: int) -> Changes:
-        """Look again."""
+        """Look again. Nothing is noted before all was looked at: that takes time, and may raise OSError."""
         holder = self.gate.holder
         steps = self.gate.adopt(holder.look())
         found = {step.key: step for step in steps}
+        looked = {key: self._check(self._seen.get(key), holder.pids(key)) for key in found}
         new = frozenset(found.keys() - self._seen.keys())
         gone = frozenset(self._seen.keys() - found.keys())
         for key in gone:
@@ -81,7 +83,11 @@ class StepTable:
         for key, step in found.items():
             seen = self._seen.setdefault(key, _Seen(step, now_ns))
             seen.step = step
-            self._check(seen, holder.pids(key))
+            seen.pids, stepds = looked[key]
+            seen.cleared, seen.has_stepd = frozenset(seen.pids) - stepds, bool(stepds)
+        self._keys = {}
+        for key in self._seen:
+            self._keys.setdefault(key.job, []).append(key)
         alive = {key.job for key, seen in self._seen.items() if seen.pids}
         born, ended, self._alive = frozenset(alive - self._alive), frozenset(self._alive - alive), alive
         launched = self._launched_at(now_ns)
@@ -118,7 +124,7 @@ class StepTable:
 
     def known_jobs(self) -> frozenset[int]:
         """Return the jobs of which a step was there at the last look, empty or not."""
-        return frozenset(key.job for key in self._seen)
+        return frozenset(self._keys)
 
     def newest_ns(self) -> int | None:
         """Return when the newest of the steps was first seen."""
@@ -138,7 +144,7 @@ class StepTable:
 
     def keys_of(self, jobs: frozenset[int]) -> list[StepKey]:
         """Return the steps of these jobs."""
-        return [key for key in self._seen if key.job in jobs]
+        return [key for job in jobs for key in self._keys.get(job, ())]
 
     def has_processes(self, key: StepKey) -> bool:
         """Whether a step is there and not empty."""
@@ -147,7 +153,7 @@ class StepTable:
 
     def pids_of_job(self, job: int) -> tuple[int, ...]:
         """Return the processes of a job, all steps together."""
-        return tuple(pid for key, seen in self._seen.items() if key.job == job for pid in seen.pids)
+        return tuple(pid for key in self._keys.get(job, ()) for pid in self._seen[key].pids)
 
     def uids(self) -> frozenset[int]:
         """Return the users of the steps: as their folders say (cgroup v1), else as a process of each does."""
@@ -175,11 +181,14 @@ class StepTable:
         """Return the control files of all steps."""
         return {path: key for key in self._seen for path in self.gate.holder.control_files(key)}
 
-    def _check(self, seen: _Seen, pids: tuple[int, ...]) -> None:
-        """Look at the processes that are new in a step; a slurmstepd there forbids freezing it."""
-        seen.pids = pids
-        now = frozenset(pids)
-        fresh = now - seen.cleared
-        stepds = {pid for pid in fresh if self.is_stepd(pid)} if fresh else set()
-        seen.cleared = now - stepds
-        seen.has_stepd = bool(stepds)
+    def _check(self, seen: _Seen | None, pids: tuple[int, ...]) -> tuple[tuple[int, ...], set[int]]:
+        """Return the processes of a step and those that are slurmstepd, which forbids freezing it."""
+        cleared = frozenset[int]() if seen is None else seen.cleared
+        stepds = set()
+        WORK.pause_if_spent()
+        for pid in pids:
+            if pid not in cleared:
+                WORK.pause_if_spent()
+                if self.is_stepd(pid):
+                    stepds.add(pid)
+        return pids, stepds

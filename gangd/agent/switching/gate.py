@@ -21,6 +21,7 @@ from gangd.agent.native import NativeSwitch
 from gangd.agent.switching.lease import Lease
 from gangd.agent.switching.planned_switches import Ahead, Applied, Made, Prepared
 from gangd.freezer.holder import Did, Holder, Outcome, Step, StepKey, Write
+from gangd.freezer.procfs import WORK
 
 
 class Gate:
@@ -206,7 +207,7 @@ class Gate:
     def adopt(self, found: tuple[Step, ...]) -> tuple[Step, ...]:
         """Let the holder know the steps that were found; what vanished is no longer held."""
         with self._alone():
-            steps = self.holder.adopt(found)
+            steps = self.holder.adopt(found, self._pause_if_spent)
             known = {step.key for step in steps}
             for key in [key for key in self._held if key not in known]:
                 del self._held[key]
@@ -248,6 +249,15 @@ class Gate:
             if changes:
                 self._void()
             yield
+
+    def _pause_if_spent(self) -> None:
+        """Pause, with the lock and after too long without a pause, so that a switch is not late meanwhile."""
+        if WORK.is_spent():
+            self._lock.__exit__(None, None, None)
+            try:
+                WORK.pause()
+            finally:
+                self._lock.__enter__()
 
     def _void(self) -> None:
         self.changes += 1

@@ -213,6 +213,17 @@ def test_death_of_the_agent_thaws(stage: Stage, number: signal.Signals) -> None:
     stage.free(within_s=3.0)  # at once as a rule; lease + 1 s is what is promised
 
 
+def test_agent_that_computes_without_a_pause_resumes_all_jobs_and_lives(stage: Stage) -> None:
+    stage.puppet.rotate((1,), (1,))
+    daemon = stage.start()
+    stage.held(1)
+    daemon.child.send_signal(signal.SIGXCPU)  # as the kernel does for RLIMIT_RTTIME
+    until(lambda: stage.state(1) == "THAWED", 60, "job 1 resumed")
+    until(lambda: "exhausted" in stage.puppet.faults(), 60, "report of the fault")
+    assert daemon.child.poll() is None
+    assert daemon.log("reloaded") == []
+
+
 def test_stopped_agent_loses_its_lease_and_holds_again_when_it_goes_on(stage: Stage) -> None:
     stage.puppet.rotate((1,), (1,))
     daemon = stage.start()

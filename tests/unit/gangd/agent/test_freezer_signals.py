@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gangd.freezer.holder import Did, NoLedger, StepKey, StepState
-from gangd.freezer.procfs import REST_EVERY, is_slurmstepd, read_stat, scan
+from gangd.freezer.procfs import is_slurmstepd, read_stat, scan
 from gangd.freezer.signal_freezer import SignalFreezer
 from tests.fixtures.gang_host import SPIN, runs, stands, until
 
@@ -177,11 +177,3 @@ def test_killed_while_stopped_dies_and_is_a_value(
     until(lambda: freezer.state(KEY) is StepState.GONE)
     assert freezer.release(KEY).did is Did.WROTE  # nothing left to continue; the record is released
     freezer.close()
-
-
-def test_whoever_reads_all_processes_rests_now_and_then(tmp_path: Path) -> None:
-    for pid in range(2 * REST_EVERY):
-        (tmp_path / str(pid)).mkdir()
-    rests: list[None] = []
-    assert list(scan(tmp_path, lambda: rests.append(None))) == []
-    assert len(rests) == 2
