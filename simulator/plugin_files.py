@@ -50,6 +50,12 @@ def load_plugin(text: str, method: str, settings: Mapping[str, object] = NOTHING
         plugin = found(**settings) if isinstance(found, type) else found
     except Exception as error:
         raise InputError(f"plug-in {path}: {type(error).__name__}: {error}") from error
+    if found is None:
+        known = [one for one, thing in vars(module).items() if callable(getattr(thing, method, None))]
+        raise UsageError(
+            f"{path} has no {name}: "
+            + (f"it has {', '.join(known)}" if known else f"write a class {name} with the method {method}")
+        )
     if settings and plugin is found:
         raise UsageError(f"{name} in {path} is no class, so it takes no --set")
     if not callable(getattr(plugin, method, None)):

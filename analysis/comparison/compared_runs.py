@@ -70,7 +70,10 @@ class Compared:
         sections = [gains_section(self.settings)] if self.settings else []
         if self.forecasts:
             sections.append(comparison_section(self.forecasts, self.errors))
-        return write_report(self.runs, target, options, sections)
+        reference, *others = (run.info.label for run in self.runs)
+        title = " \N{MIDDLE DOT} ".join(others)
+        title = f"osub compare: {title} against {reference}"
+        return write_report(self.runs, target, options, sections, title=title)
 
     def write_csv(self, target: Path) -> None:
         """Write all jobs of the reference and the last run; raises OutputError."""

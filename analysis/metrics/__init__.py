@@ -14,7 +14,15 @@ from analysis.metrics.derived_columns import (
 )
 from analysis.metrics.fitness import Unfit, job_faults, unfit
 from analysis.metrics.held_stretches import in_stretches, placed, stretches
-from analysis.metrics.run_metrics import KINDS, KindMetrics, KindName, RunMetrics, measure, metrics_csv
+from analysis.metrics.run_metrics import (
+    KINDS,
+    KindMetrics,
+    KindName,
+    RunMetrics,
+    measure,
+    metrics_csv,
+    named_figures,
+)
 from analysis.metrics.slice_metrics import USED, SliceMetrics, busy_slices, numbered_once, usage_intervals
 from analysis.metrics.use_of_host import HostUse, host_use, pace_of
 from analysis.metrics.work_and_waste import WorkMetrics
@@ -43,6 +51,7 @@ __all__ = [
     "job_faults",
     "measure",
     "metrics_csv",
+    "named_figures",
     "node_entries",
     "numbered_once",
     "origin_s",

@@ -298,7 +298,7 @@ def metrics_csv(metrics: Sequence[RunMetrics]) -> str:
 
     Names are those of ``osub report --json``. Lists, such as notes, are left out.
     """
-    columns = [dict(_named_figures(msgspec.to_builtins(run))) for run in metrics]
+    columns = [named_figures(run) for run in metrics]
     names = list(dict.fromkeys(name for column in columns for name in column))
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -311,10 +311,16 @@ def metrics_csv(metrics: Sequence[RunMetrics]) -> str:
     return out.getvalue()
 
 
+def named_figures(metrics: RunMetrics) -> dict[str, object]:
+    """Return the figures of a run by name, such as ``kinds.batch.wait_s.mean``: no label, no lists."""
+    figures = dict(_named_figures(msgspec.to_builtins(metrics)))
+    del figures["label"]
+    return figures
+
+
 def _named_figures(value: object, name: str = "") -> Iterator[tuple[str, object]]:
     if isinstance(value, dict):
         for key, inner in value.items():
-            if name or key != "label":
-                yield from _named_figures(inner, f"{name}.{key}" if name else str(key))
+            yield from _named_figures(inner, f"{name}.{key}" if name else str(key))
     elif not isinstance(value, list | tuple):
         yield name, value

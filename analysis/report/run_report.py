@@ -26,6 +26,7 @@ def write_report(
     options: MetricOptions = MetricOptions(),
     first: Sequence[Section] = (),
     twins: Mapping[str, str] = _NO_TWINS,
+    title: str | None = None,
 ) -> list[RunMetrics]:
     """Write the page, whole or not at all, and return the metrics on it.
 
@@ -41,6 +42,8 @@ def write_report(
         Further sections, before all others.
     twins
         Runs that have the colour of another one, by label: a simulated run that of the real one.
+    title
+        Of the page; by default the command ``osub report`` and the names of the real runs.
 
     Raises
     ------
@@ -49,11 +52,11 @@ def write_report(
     """
     numbers = colour_numbers([run.info.label for run in runs], twins)
     subjects = [_subject(numbers[run.info.label], run, options) for run in runs]
-    write_page(target, page_of(subjects, first), makes_folder=True)
+    write_page(target, page_of(subjects, first, title), makes_folder=True)
     return [subject.metrics for subject in subjects]
 
 
-def page_of(subjects: Sequence[Subject], first: Sequence[Section] = ()) -> Page:
+def page_of(subjects: Sequence[Subject], first: Sequence[Section] = (), title: str | None = None) -> Page:
     """Return what stands on the page: verdict, picture, tables and curves, and last what ran where."""
     metrics = [subject.metrics for subject in subjects]
     measured = [subject.measured for subject in subjects]
@@ -66,7 +69,7 @@ def page_of(subjects: Sequence[Subject], first: Sequence[Section] = ()) -> Page:
         counts += f", {simulated} of them simulated"
     traces = ", ".join(sorted({subject.run.info.trace_name for subject in subjects}))
     return Page(
-        title=f"osub report: {labels}",
+        title=title or f"osub report: {labels}",
         subtitle=f"Trace {traces} · {counts}",
         verdict=told(verdict),
         cards=cards(measured, metrics),

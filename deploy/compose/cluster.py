@@ -34,7 +34,7 @@ from deploy.compose.state import FILE, ComposeState, decode_state, read_compose_
 from deploy.compose.watchers import choose_watchers
 from deploy.local.cluster import Ended
 from deploy.local.home import Home, take_home
-from deploy.local.layout import names_of
+from deploy.local.layout import names_of, state_option
 from deploy.shape import Shape
 from foundation.errors import ClusterError, HostError, InputError, OsubError
 from foundation.slurm import JobSnapshot, Node
@@ -136,7 +136,7 @@ class ComposeCluster:
                 new = self._wanted(home, engine, shape, options, old, say)
                 if old is not None and (why := differs(old, new)) is not None:
                     raise ClusterError(
-                        f"{self.folder} holds {why}; `osub cluster down --state {self.folder}` first"
+                        f"{self.folder} holds {why}; `osub cluster down {state_option(self.folder)}` first"
                     )
                 if old is not None:
                     new = msgspec.structs.replace(new, most_nodes=old.most_nodes, memory_mib=old.memory_mib)
@@ -237,7 +237,8 @@ class ComposeCluster:
     ) -> ComposeState:
         if home.read("cluster.json") is not None:
             raise ClusterError(
-                f"{self.folder} holds an embedded cluster; `osub cluster down --state {self.folder}` first"
+                f"{self.folder} holds an embedded cluster; "
+                f"`osub cluster down {state_option(self.folder)}` first"
             )
         watchers = None
         if options.monitoring:

@@ -16,6 +16,7 @@ from deploy.compose.inside.naming import find_name
 from deploy.compose.inside.ready import Ready, read_ready
 from deploy.compose.slurm_inside import slurm_client
 from deploy.compose.state import ComposeState
+from deploy.local.layout import state_option
 from foundation.errors import ClusterError
 from foundation.one_line import one_line
 from foundation.slurm.reading.record_faults import SlurmRefusedError, SlurmUnreachableError
@@ -136,5 +137,5 @@ def _in_words(
     logs = f"; `{engine.name} logs {late[0].name}` has the rest" if late else ""
     return (
         f"nothing has moved for {stuck_s:g} s: {text}{logs}. The cluster is left as it is: "
-        f"`osub cluster status --state {state.home}` shows it, `up` again waits on, `down` ends it"
+        f"`osub cluster status {state_option(state.home)}` shows it, `up` again waits on, `down` ends it"
     )

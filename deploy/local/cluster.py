@@ -29,7 +29,7 @@ from deploy.local.down import take_down
 from deploy.local.gang import gang_daemons, prepare_gang
 from deploy.local.home import Home, take_home
 from deploy.local.host import Host, look_at_host
-from deploy.local.layout import checked_path, make_layout, names_of
+from deploy.local.layout import checked_path, make_layout, names_of, state_option
 from deploy.local.members import MARK, is_daemon, kin_of, living_members
 from deploy.local.slurm_setup import cgroup_conf, munged_command, slurm_commands, slurm_conf
 from deploy.local.state import ClusterState, read_own_state, require_state, write_state
@@ -183,7 +183,7 @@ class LocalCluster:
             raise ClusterError(
                 f"{self.folder} holds a cluster of another shape ({state.shape.system}, "
                 f"M={state.shape.multiplicity}, gang {state.shape.gang}); "
-                f"`osub cluster down --state {self.folder}` first"
+                f"`osub cluster down {state_option(self.folder)}` first"
             )
         return self._start_missing(home, self._prepare(home, state, host), host, say)
 
@@ -239,7 +239,7 @@ class LocalCluster:
 def _refuse_containers(home: Home) -> None:
     if home.read("compose.json") is not None:
         raise ClusterError(
-            f"{home.path} holds a cluster in containers; `osub cluster down --state {home.path}` first"
+            f"{home.path} holds a cluster in containers; `osub cluster down {state_option(home.path)}` first"
         )
 
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from deploy.local.belongings import FILES, FOLDERS, SHORT, FileName, FolderName, remove_file, remove_folder
+from deploy.local.layout import state_option
 from deploy.local.mark import NAMES, Made, Mark, take_mark
 from deploy.local.short import make_short, open_short, remove_short
 from foundation.errors import ClusterError, OutputError
@@ -181,7 +182,9 @@ class Home:
         """Make a listed folder where it is missing; returns it with its identity."""
         with self._holder(made.name) as fd:
             if fd is None:
-                raise ClusterError(f"{self.short} is gone: `osub cluster down --state {self.path}` first")
+                raise ClusterError(
+                    f"{self.short} is gone: `osub cluster down {state_option(self.path)}` first"
+                )
             fresh = True
             try:
                 os.mkdir(made.name, mode if made.name in SHORT else 0o700, dir_fd=fd)
@@ -192,7 +195,7 @@ class Home:
         if not (fresh or made.identity == identity) or not stat.S_ISDIR(found.st_mode):
             raise ClusterError(
                 f"{made.name} of {self.path} is not the folder that `up` made: move it away, and run "
-                f"`osub cluster down --state {self.path}`"
+                f"`osub cluster down {state_option(self.path)}`"
             )
         return Made(made.name, identity)
 

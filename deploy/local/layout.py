@@ -6,6 +6,7 @@ import hashlib
 import os
 import random
 import re
+import shlex
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from foundation.errors import HostError, UsageError
 
 # Below Linux's ephemeral range (32768 on), so that no outgoing connection holds one of them.
 _PORTS = range(20_000, 32_000)
-_PLAIN_PATH = re.compile(r"/[\w./:@~+-]*")
+_WRITABLE_PATH = re.compile(r"/[\w./:@~+ -]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,18 +155,23 @@ def make_layout(home: Path, short: Path, shape: Shape, pins: tuple[tuple[int, ..
 
 
 def checked_path(path: Path) -> str:
-    """Return a path as text that means itself in slurm.conf; raises UsageError for one that does not.
+    """Return a path as text that means itself in slurm.conf, in quotes where it has a blank.
 
-    A blank or a line's end begins another setting there, a comma another option, ``#`` a comment, ``%`` is
-    replaced, and a backslash joins lines.
+    A line's end begins another setting there, a comma another option, ``#`` a comment, ``%`` is replaced, and
+    a backslash joins lines: such a path is a UsageError.
     """
     text = str(path)
-    if not _PLAIN_PATH.fullmatch(text):
+    if not _WRITABLE_PATH.fullmatch(text):
         raise UsageError(
             f"{text!r} cannot be written into slurm.conf: choose a --state whose path has letters, "
-            "digits and - . / : @ _ ~ + only"
+            "digits, blanks and - . / : @ _ ~ + only"
         )
     return text
+
+
+def state_option(home: Path | str) -> str:
+    """Return the option that names a cluster's folder, as a shell takes it."""
+    return f"--state {shlex.quote(str(home))}"
 
 
 def free_ports(count: int) -> list[int]:

@@ -55,7 +55,8 @@ def make_short(home: Path, mode: int, known: Short | None, note: Callable[[Short
     OSError
         It cannot be made.
     """
-    if known is not None or len(os.fsencode(home)) <= LONGEST_PATH:
+    plain = len(os.fsencode(home)) <= LONGEST_PATH and " " not in str(home)
+    if known is not None or plain:
         return
     short = Short(str(_place() / f"{_PREFIX}{secrets.token_hex(8)}"), str(home))
     note(short)

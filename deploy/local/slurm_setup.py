@@ -55,7 +55,7 @@ def slurm_conf(shape: Shape, host: Host, layout: Layout) -> str:
             "HealthCheckInterval": str(HEALTH_CHECK_S),
             "HealthCheckNodeState": "ANY",
         }
-    lines = with_settings(lines, shape.settings)
+    lines = with_settings({key: _quoted(value) for key, value in lines.items()}, shape.settings)
     nodes = [
         f"NodeName={node.name} NodeHostname={host.name} NodeAddr=127.0.0.1 Port={node.port} "
         f"Sockets=1 CoresPerSocket={shape.cores} ThreadsPerCore={shape.threads} RealMemory={memory} "
@@ -71,6 +71,11 @@ def slurm_conf(shape: Shape, host: Host, layout: Layout) -> str:
             "",
         ]
     )
+
+
+def _quoted(value: str) -> str:
+    """Return a value of slurm.conf, in quotes where it has a blank, such as a path of a user's."""
+    return f'"{value}"' if " " in value else value
 
 
 def _partitions(shape: Shape, layout: Layout, memory_per_cpu_mib: int) -> list[str]:

@@ -12,7 +12,7 @@ import msgspec
 from deploy.local.belongings import FileName
 from deploy.local.daemons import Daemon
 from deploy.local.home import Home
-from deploy.local.layout import Layout, names_of
+from deploy.local.layout import Layout, names_of, state_option
 from deploy.shape import Shape
 from foundation.errors import ClusterError, InputError, OsubError
 from foundation.trust import open_folder, place_of, read_file
@@ -80,7 +80,7 @@ def require_state(folder: Path) -> ClusterState:
     """Return the state kept in ``folder``, or raise ClusterError that says how to make a cluster."""
     state = read_state(folder)
     if state is None:
-        raise ClusterError(f"no cluster in {folder}; `osub cluster up --state {folder}` starts one")
+        raise ClusterError(f"no cluster in {folder}; `osub cluster up {state_option(folder)}` starts one")
     return state
 
 

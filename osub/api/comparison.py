@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from analysis.comparison import Compared
-    from analysis.metrics import RunMetrics
     from analysis.verdict import Verdict
 
 
@@ -34,9 +33,17 @@ class Comparison:
         """The runs' names, told apart."""
         return tuple(run.info.label for run in self._found.runs)
 
-    def metrics(self) -> list[RunMetrics]:
-        """Return the metrics of each run."""
-        return self._found.metrics()
+    def metrics(self) -> pl.DataFrame:
+        """Return one row a run: its label and its figures, such as ``kinds.batch.wait_s.mean``.
+
+        Names and units are those of ``osub report --json``; ``run.metrics()`` has the figures as an object.
+        """
+        import polars as pl
+
+        from analysis.metrics import named_figures
+
+        rows = [{"label": one.label, **named_figures(one)} for one in self._found.metrics()]
+        return pl.from_dicts(rows, infer_schema_length=None)
 
     def jobs(self) -> pl.DataFrame:
         """Return one row a job of the reference and the last run: when and where it ran in both."""

@@ -83,12 +83,13 @@ def doctor_cluster(cluster: str, gangd: Path | None, *, as_json: bool) -> None:
 
 
 def host_verdict(findings: Sequence[Finding]) -> str:
-    """Return in a sentence whether an embedded cluster can run here, and what stands against measuring."""
+    """Return in a line whether an embedded cluster can run here, and in another what lacks for it."""
     lacks = [one for one in findings if one.what in _NEEDED and one.here != "yes"]
     if lacks:
-        return f"no embedded cluster can run here yet: {'; '.join(one.advice or one.what for one in lacks)}"
+        cure = "; ".join(one.advice or one.what for one in lacks)
+        return f"No embedded cluster can run here yet; simulations and reports need none.\nFirst: {cure}"
     less = ", ".join(one.what for one in findings if one.here != "yes")
-    return f"an embedded cluster can run here{f'; less than the best: {less}' if less else ''}"
+    return "An embedded cluster can run here." + (f"\nIt lacks, as the table says: {less}" if less else "")
 
 
 def _table(*headings: str) -> Table:

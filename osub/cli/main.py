@@ -6,6 +6,7 @@ library) costs the others nothing.
 
 from __future__ import annotations
 
+import difflib
 import errno
 import importlib
 import io
@@ -87,6 +88,18 @@ class Commands(click.Group):
         command.name = cmd_name
         refuse_nan(command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command of a word; where there is none, the error names the one that it is nearly."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = ", ".join(map(repr, difflib.get_close_matches(args[0], COMMANDS)))
+            if near:
+                error.message = f"{error.message.rstrip('.')}. Did you mean {near}?"
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as click calls it
         """List the commands without importing them."""

@@ -11,6 +11,7 @@ import psutil
 from deploy.local import Gang
 from deploy.local.found import live_clusters
 from deploy.local.gang import status_folder
+from deploy.local.layout import state_option
 from deploy.local.state import read_state
 from foundation.errors import ClusterError, UsageError
 from gangd.controller.controller_status import Status
@@ -71,7 +72,9 @@ def find_gangd(state: Path | None, gangd: Path | None) -> tuple[Path, Path | Non
         state = _running()
     cluster = read_state(state)
     if cluster is None:
-        raise ClusterError(f"no cluster in {state}: `osub cluster up --state {state} --gang osub` makes one")
+        raise ClusterError(
+            f"no cluster in {state}: `osub cluster up {state_option(state)} --gang osub` makes one"
+        )
     if cluster.shape.gang is not Gang.OSUB:
         raise ClusterError(
             f"the cluster in {state} runs without gangd: take it down, and up again with --gang osub"

@@ -69,7 +69,7 @@ def assemble(log: AccountingLog, options: ImportOptions) -> SwfTrace:
     InputError
         No job ran.
     UsageError
-        A pattern of ``options.interactive`` is malformed.
+        A pattern of ``options.interactive`` is malformed, or is one for a field that no job has.
     """
     patterns = [_pattern(text) for text in options.interactive]
     skipped = Counter(log.skipped)
@@ -77,6 +77,8 @@ def assemble(log: AccountingLog, options: ImportOptions) -> SwfTrace:
     if not ran:
         reasons = ", ".join(f"{reason} ({count})" for reason, count in skipped.items()) or "it has no job"
         raise InputError(f"{options.name}: no job of this log ran: {reasons}")
+    if options.interactive != INTERACTIVE:
+        _check_fields(patterns, ran, options.name)
     first_s = int(min(job.submit_s or 0 for job in ran))
     users, groups, names, partitions = _Numbers(), _Numbers(), _Numbers(), _Numbers()
     jobs: list[SwfJob] = []
@@ -114,6 +116,15 @@ def _pattern(text: str) -> tuple[str, str]:
         known = ", ".join(MATCH_FIELDS)
         raise UsageError(f"{text!r} does not tell interactive jobs: write FIELD=PATTERN with {known}")
     return name, glob
+
+
+def _check_fields(patterns: Iterable[tuple[str, str]], ran: Sequence[AccountingJob], log: str) -> None:
+    """Refuse a user's own pattern for a field that the log does not have: it would find nothing."""
+    for name, glob in patterns:
+        if not any(getattr(job, name) for job in ran):
+            known = [field for field in MATCH_FIELDS if any(getattr(job, field) for job in ran)]
+            there = f"it has {', '.join(known)}" if known else "nor any other field to go by"
+            raise UsageError(f"--interactive {name}={glob}: no job of {log} has a {name}; {there}")
 
 
 def _that_ran(jobs: Iterable[AccountingJob], skipped: Counter[str]) -> list[AccountingJob]:
@@ -220,6 +231,15 @@ def _header(
 
 def _header_line(text: str) -> bytes:
     return f"; {one_line(' '.join(text.split()), LONGEST_MESSAGE)}\n".encode(errors="replace")
+
+
+def beyond_system(trace: SwfTrace, procs: int) -> str | None:
+    """Return how much more a log had in use at once than a system of ``procs`` has; None where it fits."""
+    peak = most_in_use(trace.jobs)
+    if peak <= procs:
+        return None
+    used = f"{counted(peak, 'processor')} {verb(peak, 'was', 'were')} in use at once"
+    return f"{used}, the system has {procs:,}"
 
 
 def most_in_use(jobs: Sequence[SwfJob]) -> int:

@@ -17,6 +17,7 @@ from workloads.importers.assemble_trace import ImportOptions, assemble
 from workloads.importers.jobcomp import is_completion_line, read_completions
 from workloads.importers.sacct_logs import ADVICE, delimiter_of, read_delimited, read_json
 from workloads.swf import SwfTrace, read_swf
+from workloads.swf.swf_reader import NoSwfError
 from workloads.swf.trace_bytes import STREAM_FAULTS, open_trace, stream_fault, unpacked
 
 PEEK_BYTES = 1 << 16
@@ -68,7 +69,7 @@ def read_any(path: Path, options: ImportOptions, strict: bool = True) -> tuple[S
     """
     if path != STDIN and not path.is_file():
         # a pipe can be read but once, and is taken for SWF; what is missing or a folder is told there, too
-        return read_swf(path, strict), LogKind.SWF
+        return _read_swf(path, strict), LogKind.SWF
     with _opened(path) as stream:
         try:
             head = stream.peek(PEEK_BYTES)[:PEEK_BYTES].decode("utf-8", errors="replace")
@@ -78,10 +79,21 @@ def read_any(path: Path, options: ImportOptions, strict: bool = True) -> tuple[S
         if kind is LogKind.SWF:
             if path == STDIN:
                 raise InputError("standard input is no accounting log: give an SWF trace as a file")
-            return read_swf(path, strict), kind
+            return _read_swf(path, strict), kind
         text = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")
         log = _read(path, kind, text, options.zone, strict)
     return assemble(log, options), kind
+
+
+def _read_swf(path: Path, strict: bool) -> SwfTrace:
+    """Read SWF, which a file is taken for that is nothing else; the error names what else it could be."""
+    try:
+        return read_swf(path, strict)
+    except NoSwfError as error:
+        raise InputError(
+            f"{error.detail}; is it SWF? Then --lenient passes over malformed lines; accounting comes "
+            f"from `{ADVICE}`"
+        ) from error
 
 
 def _read(

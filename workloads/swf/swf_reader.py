@@ -100,15 +100,23 @@ class SwfReader(Iterator[SwfJob]):
         self._last_submit_s = job.submit_s
 
 
+class NoSwfError(InputError):
+    """A malformed line before the first job: the file may be of another format.
+
+    ``detail`` is the fault, with file, line and field, and without advice.
+    """
+
+    def __init__(self, detail: str) -> None:
+        self.detail = detail
+        super().__init__(
+            f"{detail}; is it SWF? Then --lenient passes over malformed lines; `osub trace convert` reads "
+            "sacct's output and job completion logs"
+        )
+
+
 def refusal(message: str, jobs: int) -> InputError:
-    """Return the error for a line; before the first job the file may be none of this format."""
-    more = (
-        "--lenient passes over malformed lines"
-        if jobs
-        else "is it SWF? Then --lenient passes over malformed lines; `osub trace convert` reads sacct's "
-        "output and job completion logs"
-    )
-    return InputError(f"{message}; {more}")
+    """Return the error for a line after so many jobs."""
+    return InputError(f"{message}; --lenient passes over malformed lines") if jobs else NoSwfError(message)
 
 
 def no_jobs(path: Path, report: ReadReport, comments: int) -> InputError:

@@ -24,8 +24,9 @@ from osub.cli.trace.files import (
     working,
 )
 from osub.live.system_named import size_named
-from workloads.importers.assemble_trace import INTERACTIVE, ImportOptions
-from workloads.importers.detect_log import STDIN, read_any
+from workloads.importers.assemble_trace import INTERACTIVE, INTERACTIVE_QUEUE, ImportOptions, beyond_system
+from workloads.importers.detect_log import STDIN, LogKind, read_any
+from workloads.swf import SwfTrace
 from workloads.swf.swf_reader import trace_name
 from workloads.trace.transforms import Conversion, DrawBy, Selection, Tag, TagField, Tagging, converted
 
@@ -140,6 +141,12 @@ def convert(
         original, kind = read_any(trace, options, strict=not lenient)
     if original.report.skipped:
         typer.echo(f"osub: left out of {trace}: {skipped_in_words(original)}", err=True)
+    if kind is LogKind.SWF and (system, interactive, time_zone) != (None, None, None):
+        raise UsageError(
+            f"{trace} is SWF: --system, --interactive and --time-zone are for logs of Slurm's; `osub trace "
+            "scale --system` fits a trace to another system"
+        )
+    warn_of_options(original, options, trace)
     with working("transforming"):
         changed = converted(original, asked)
     deliver(changed, out)
@@ -158,7 +165,22 @@ def convert(
         return
     for note in notes:
         typer.echo(note)
-    typer.echo(f"{out}: {counted_of(len(changed.jobs), len(original.jobs), 'job')}")
+    found = len(original.jobs) + original.report.skipped_lines
+    typer.echo(f"{out}: {counted_of(len(changed.jobs), found, 'job')}")
+
+
+def warn_of_options(trace: SwfTrace, options: ImportOptions, path: Path) -> None:
+    """Print what of the options does not fit the log that was read: its system, the patterns of jobs."""
+    beyond = None if options.procs is None else beyond_system(trace, options.procs)
+    if beyond is not None:
+        typer.echo(
+            f"osub: --system is too small for {path}: {beyond}; name the system of the log here, and fit the "
+            "trace to a smaller one with `osub trace scale --system`",
+            err=True,
+        )
+    own = options.interactive != INTERACTIVE
+    if own and not any(job.queue == INTERACTIVE_QUEUE for job in trace.jobs):
+        typer.echo(f"osub: no job of {path} fits --interactive {' or '.join(options.interactive)}", err=True)
 
 
 def import_options(

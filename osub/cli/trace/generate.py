@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -64,5 +65,6 @@ def generate(
     typer.echo(
         f"{out}: {counted(jobs, 'job')} for {size}, {kinds['interactive'].jobs:,} of them interactive, over "
         f"{span_s / 86_400:.1f} days, offered load "
-        f"{'not defined' if offered is None else f'{offered:.1%}'}; `osub trace info {out}` shows more"
+        f"{'not defined' if offered is None else f'{offered:.1%}'}; "
+        f"`osub trace info {quote(str(out))}` shows more"
     )

@@ -12,11 +12,13 @@ from types import SimpleNamespace
 import pytest
 
 from deploy.local.cgroups import cluster_cgroups, remove_all
+from deploy.local.home import take_home
 from deploy.local.host import CgroupVersion, Host, _host_name, _is_loopback, _user_name, usable_cgroup
 from deploy.local.layout import free_ports, make_layout
 from deploy.local.slurm_setup import cgroup_conf, slurm_conf
+from deploy.local.state import require_state
 from deploy.shape import Gang, Queues, Shape, natural_shape, pin_cpus
-from foundation.errors import HostError, UsageError
+from foundation.errors import ClusterError, HostError, UsageError
 
 HOST = Host("host1", True, "alice", False, (0, 1, 2, 3), 16_000, CgroupVersion.NONE, {})
 ROOT = Host("host1", True, "root", True, (0, 1, 2, 3), 16_000, CgroupVersion.V1, {})
@@ -187,7 +189,7 @@ def test_names_differ_from_folder_to_folder() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/a b", "/a\nSlurmUser=root", "/a#b", "/a,b", "/a%h", "/a=b", '/a"b', "/a\\", "/a\tb", "/a;b"]
+    "path", ["/a\nSlurmUser=root", "/a#b", "/a,b", "/a%h", "/a=b", '/a"b', "/a\\", "/a\tb", "/a;b"]
 )
 def test_a_path_that_slurm_conf_would_read_otherwise_is_refused(path: str) -> None:
     shape = Shape(nodes=1, cores=1)
@@ -235,3 +237,23 @@ def test_what_a_killed_agent_left_in_a_cpu_hierarchy_is_removed_with_the_nodes(t
     ]
     assert remove_all(found, 5.0) == []
     assert (tmp_path / "cpu/gangd_other_job_8").exists()
+
+
+def test_a_path_with_a_blank_is_in_quotes(tmp_path: Path) -> None:
+    """slurm.conf takes a value in quotes; what cannot have any, such as the socket, is in a plain folder."""
+    shape = Shape(nodes=1, cores=1, gang=Gang.OSUB, settings=("PrologFlags=Contain",))
+    with take_home(tmp_path / "my cluster", create=True) as home:
+        assert home is not None
+        home.furnish(("log", "run", "spool"), 0o700)
+        assert " " not in str(home.short)
+        text = slurm_conf(shape, HOST, make_layout(home.path, home.short, shape, ((),)))
+        home.empty()
+    assert f'SlurmctldLogFile="{tmp_path}/my cluster/log/slurmctld.log"' in text
+    assert f'HealthCheckProgram="{tmp_path}/my cluster/gang/health-check"' in text
+    assert "my cluster" not in "".join(line for line in text.splitlines() if '"' not in line)
+    assert "PrologFlags=Contain" in text.splitlines()
+
+
+def test_a_folder_is_suggested_as_a_shell_takes_it() -> None:
+    with pytest.raises(ClusterError, match="osub cluster up --state '/no where'"):
+        require_state(Path("/no where"))

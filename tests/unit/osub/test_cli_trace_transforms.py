@@ -320,3 +320,70 @@ def test_help_has_one_style_and_a_short_name(command: list[str], capsys: pytest.
     assert texts[0] == texts[1]
     assert texts[0].startswith("Usage: osub")
     assert "\N{BOX DRAWINGS LIGHT HORIZONTAL}" not in texts[0]
+
+
+WIDE = (
+    ACCOUNTING
+    + """\
+8|eve|work|solve|COMPLETED|2024-03-04T08:00:00|2024-03-04T08:01:00|2024-03-04T08:03:00|900|10
+"""
+)
+
+
+def converted(
+    log: str, folder: Path, capsys: pytest.CaptureFixture[str], *words: str, code: int = 0
+) -> tuple[str, str]:
+    """Convert a log; return what is printed, and what is said on standard error."""
+    (folder / "log").write_text(log)
+    out = folder / "out.swf"
+    assert run(["trace", "convert", str(folder / "log"), "--out", str(out), "--force", *words]) == code
+    return capsys.readouterr()
+
+
+def test_convert_says_that_a_system_is_too_small_for_the_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, told = converted(WIDE, tmp_path, capsys, "--system", "N2C4")
+    assert "too small" in told
+    assert "903 processors were in use at once, the system has 8" in told
+    assert "osub trace scale" in told
+    assert "too small" not in converted(WIDE, tmp_path, capsys, "--system", "N10C100")[1]
+
+
+def test_convert_counts_the_jobs_that_it_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert converted(ACCOUNTING, tmp_path, capsys)[0].splitlines()[-1].endswith("out.swf: 2 of 3 jobs")
+
+
+def test_patterns_that_find_no_interactive_job_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare = "\n".join(line.partition("|")[0] + "|" + line.split("|", 4)[4] for line in WIDE.splitlines())
+    told = converted(bare, tmp_path, capsys, "--interactive", "partition=devel", code=2)[1]
+    assert "partition=devel: no job of log has a partition" in told
+    assert (
+        "it has name, partition, user"
+        in converted(WIDE, tmp_path, capsys, "--interactive", "qos=debug", code=2)[1]
+    )
+    assert (
+        "fits --interactive name=debug" in converted(WIDE, tmp_path, capsys, "--interactive", "name=debug")[1]
+    )
+    assert "fits" not in converted(WIDE, tmp_path, capsys, "--interactive", "name=bash")[1]
+
+
+@pytest.mark.parametrize(
+    "words", [["--system", "N2C4"], ["--interactive", "name=bash"], ["--time-zone", "Asia/Tokyo"]]
+)
+def test_options_of_accounting_are_refused_for_swf(
+    words: list[str], trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["trace", "convert", str(trace), "--out", str(tmp_path / "c.swf"), *words]) == 2
+    assert "is SWF" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", ["root:x:0:0:root:/root:/bin/bash\n", "1;2;3\n", "5 9 broken\n"])
+def test_convert_does_not_recommend_itself(
+    line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = converted(line, tmp_path, capsys, code=1)[1]
+    assert "trace convert" not in told
+    assert "sacct --allusers" in told

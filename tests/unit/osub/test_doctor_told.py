@@ -42,9 +42,9 @@ def test_names_and_values_are_whole_on_a_narrow_terminal(
 @pytest.mark.parametrize(
     ("slurm", "pmu", "told", "code"),
     [
-        ("yes", "yes", "an embedded cluster can run here\n", 0),
-        ("yes", "no", "an embedded cluster can run here; less than the best: PMU\n", 0),
-        ("no", "yes", "no embedded cluster can run here yet: apt-get install slurmctld\n", 1),
+        ("yes", "yes", "An embedded cluster can run here.\n", 0),
+        ("yes", "no", "An embedded cluster can run here.\nIt lacks, as the table says: PMU\n", 0),
+        ("no", "yes", "No embedded cluster can run here yet; simulations and reports need none.\nFirst: ", 1),
     ],
 )
 def test_a_host_s_first_line_says_whether_a_cluster_can_run(
@@ -62,6 +62,6 @@ def test_a_host_s_first_line_says_whether_a_cluster_can_run(
     ]
     monkeypatch.setattr(doctor, "examine_host", lambda: findings[:2])
     monkeypatch.setattr(doctor, "job_folders", lambda: findings[2])
-    assert host_verdict(findings) == told.strip()
+    assert host_verdict(findings).startswith(told.strip())
     assert run(["doctor"]) == code
     assert capsys.readouterr().out.startswith(told)

@@ -174,3 +174,23 @@ def test_nothing_is_replaced_unasked(here: Path, capsys: pytest.CaptureFixture[s
     (here / "there").write_text("mine")
     assert "exists already" in said(capsys, *words.split(), code=1)
     assert (here / "there").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [("simualte", "simulate"), ("trace infos", "info"), ("trace info --jsn t.swf", "--json")],
+)
+def test_a_slip_of_the_keyboard_gets_the_nearest_word(
+    here: Path, capsys: pytest.CaptureFixture[str], words: str, near: str
+) -> None:
+    told = said(capsys, *words.split(), code=2)
+    assert "Did you mean" in told
+    assert near in told
+    assert "Did you mean" not in said(capsys, "xyzzy", code=2)
+
+
+def test_a_comparison_s_page_has_a_name_of_its_own(here: Path) -> None:
+    for label in ("one", "two"):
+        assert run(["simulate", "t.swf", "--system", "N2C1", "--out", label, "--label", label]) == 0
+    assert run(["compare", "one", "two", "--html", "c.html"]) == 0
+    assert "<title>osub compare: two against one</title>" in (here / "c.html").read_text(encoding="utf-8")

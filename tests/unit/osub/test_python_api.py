@@ -90,6 +90,8 @@ def test_from_a_trace_to_a_comparison(swf: Path, tmp_path: Path) -> None:
     assert alone.metrics().kinds["all"].wait_s.mean == pytest.approx(alone.outcome["wait_mean_s"])
     comparison = osub.compare(alone, tmp_path / "shared")
     assert comparison.labels == ("alone", "shared")
+    waits = comparison.metrics().select("label", wait="kinds.all.wait_s.mean").rows()
+    assert waits == [(run.label, run.metrics().kinds["all"].wait_s.mean) for run in (alone, shared)]
     assert str(comparison).startswith("Two jobs a core: ")
     assert "\nshared against alone: " in str(comparison)
     assert comparison.gains().height == comparison.jobs().height

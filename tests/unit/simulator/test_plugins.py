@@ -109,3 +109,12 @@ def test_a_placement_that_gives_the_wrong_cores_is_told(tmp_path: Path, trace: P
     path.write_text("class Greedy:\n    def place(self, cluster, job):\n        return {0: [0]}\n")
     with pytest.raises(InputError, match="placement gave job 1"):
         run(trace, Words(system="N2C2", placement=f"{path}:Greedy"))
+
+
+def test_a_name_that_a_plug_in_file_lacks_is_told_with_those_it_has(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"has no ShortestFrist: it has .*ShortestFirst"):
+        setting_of(Words(system="N2C2", policy=f"{EXAMPLES}:ShortestFrist"))
+    path = tmp_path / "empty.py"
+    path.write_text("x = 3\n")
+    with pytest.raises(UsageError, match="has no Policy: write a class Policy with the method schedule"):
+        setting_of(Words(system="N2C2", policy=f"{path}:Policy"))

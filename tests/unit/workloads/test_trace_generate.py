@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from foundation.errors import UsageError
+from workloads.job_shape import job_shape
 from workloads.swf import read_swf, write_swf
 from workloads.trace.models.generated_trace import generate_trace
 
@@ -72,3 +73,11 @@ def test_generated_trace_survives_its_file(tmp_path: Path) -> None:
 def test_arguments_out_of_range_are_a_usage_error(arguments: dict[str, int]) -> None:
     with pytest.raises(UsageError):
         generate_trace(**{"jobs": 10, "nodes": 2, "cores_per_node": 2, **arguments})
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_every_job_divides_equally_over_nodes_of_the_machine(seed: int) -> None:
+    """A job of 29 processors would need 29 nodes of one, or one node of 29: N8C4 has neither."""
+    trace = generate_trace(3000, 8, 4, seed, interactive_share=0.2, interactive_procs=32)
+    assert all(job_shape(job.procs or 0, 8, 4) is not None for job in trace.jobs)
+    assert {job.procs for job in trace.jobs} >= {1, 2, 3, 4, 8, 16, 28, 32}

@@ -60,7 +60,8 @@ def generate_trace(
     jobs
         Jobs in all.
     nodes, cores_per_node
-        The machine; the largest job has all of its cores.
+        The machine; the largest job has all of its cores. Each job divides equally over nodes of it
+        (``workloads.job_shape``): a drawn size that does not is lowered to the next that does.
     seed
         Of all random choices: the same arguments give the same trace.
     load
@@ -92,8 +93,10 @@ def generate_trace(
     model = BATCH if sessions else TYPELESS
     sizes = sample_sizes(model, count, procs, rng)
     runs_s = sample_runs_s(model, sizes, rng)
+    sizes = _placeable(sizes, nodes, cores_per_node)
     widest = min(procs, cores_per_node if interactive_procs is None else max(1, interactive_procs))
     session_sizes = np.minimum(sample_sizes(INTERACTIVE, sessions, procs, rng), widest)
+    session_sizes = _placeable(session_sizes, nodes, cores_per_node)
     sessions_s = sample_sessions_s(sessions, rng)
     work_s = int(sizes @ runs_s) + int(session_sizes @ sessions_s)
     span_s = None if load is None else work_s / (load * procs)
@@ -121,6 +124,16 @@ def generate_trace(
     return SwfTrace(
         _header(jobs, nodes, procs, note, bool(sessions)), numbered, f"lublin-{nodes}x{cores_per_node}-{seed}"
     )
+
+
+def _placeable(sizes: IntArray, nodes: int, cores: int) -> IntArray:
+    """Return the largest sizes, none above its own, that are equal shares of at most ``nodes`` nodes."""
+    fitting = np.zeros(nodes * cores + 1, dtype=np.int64)
+    for count in range(1, nodes + 1):
+        shares = np.arange(count, count * cores + 1, count)
+        fitting[shares] = shares
+    lowered: IntArray = np.maximum.accumulate(fitting)[sizes]
+    return lowered
 
 
 def _arrivals_s(
