@@ -13,6 +13,7 @@ from functools import cache, partial
 import msgspec
 
 from foundation.errors import ClusterError
+from foundation.one_line import launch_fault
 from foundation.records import JobEntry, JobRecord, RunWriter
 from foundation.slurm import Job, SlurmClient
 from foundation.slurm.job_accounting import Accounted
@@ -217,7 +218,19 @@ class Following:
             self._end(key, last, stamps_of)
 
     def _end(self, key: int, last: JobEntry, stamps_of: StampsOf) -> None:
-        """Record the end of a job, and how many steps it told."""
+        """Record the end of a job, and how many steps it told.
+
+        One whose launch Slurm spoilt has FAILED, though it may have gone on to its end with wrong addresses.
+        """
+        row = last.job
+        completed = row.state == "COMPLETED"
+        checked = not last.restarts if completed else row.state in {"FAILED", "TIMEOUT"}
+        fault = launch_fault(self._folder / f"{key}.out", completed=completed) if checked else None
+        if fault is not None:
+            self._writer.event("launch fault", trace_job=key, job_id=row.job_id, state=row.state, why=fault)
+            self.reasons[key] = fault
+            if completed:
+                last = msgspec.structs.replace(last, job=msgspec.structs.replace(row, state="FAILED"))
         self.keep(last)
         if steps := stamps_of(0).steps:
             self.steps[key] = steps
