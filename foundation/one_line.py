@@ -57,8 +57,8 @@ def last_words(output: Path) -> str | None:
 def launch_fault(output: Path, *, completed: bool = False) -> str | None:
     """Return what a job's output says of a fault of its launch; None for none.
 
-    Of a job that completed only a start of MPI counts whose messages Slurm cut: it may hang, fail, or run with
-    wrong addresses and exit with 0.
+    Of a job that completed only a start of MPI counts whose messages Slurm cut: it may run with wrong
+    addresses and exit with 0.
     """
     ends = _ends(output)
     return None if ends is None else _launch_fault("\n".join(ends), completed=completed)

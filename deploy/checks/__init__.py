@@ -4,6 +4,6 @@
 """
 
 from deploy.checks.configuration import Advice, Configuration, Grade, look
-from deploy.checks.judge import judge
+from deploy.checks.judge import judge, judge_start
 
-__all__ = ["Advice", "Configuration", "Grade", "judge", "look"]
+__all__ = ["Advice", "Configuration", "Grade", "judge", "judge_start", "look"]

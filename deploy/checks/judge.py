@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from deploy.checks.configuration import Advice, Configuration, Grade, release_of
+from deploy.mpi_trial import Trial
 from foundation.slurm import Node, Partition
 from foundation.units import counted
 
@@ -39,6 +40,17 @@ def judge(found: Configuration) -> tuple[Advice, ...]:
         *_nodes(found),
         *_accounting(found),
     )
+
+
+def judge_start(trial: Trial) -> Advice:
+    """Return what there is to say of two ranks of MPI that were started."""
+    grade = Grade.GOOD if trial.is_started is not False else Grade.WARNING
+    why = "jobs of several nodes find each other"
+    if trial.is_started is None:
+        why = "not tried: no nodes were free, or there is no srun"
+    elif not trial.is_started:
+        why = "jobs of several nodes do not start so"
+    return Advice("MPI start", grade, trial.found, why)
 
 
 def _sharing(found: Configuration) -> Iterator[Advice]:

@@ -8,6 +8,7 @@ import os
 import platform
 import struct
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib import metadata
@@ -18,6 +19,7 @@ import msgspec
 import psutil
 
 from deploy.local.host import CALM, CgroupVersion, busy_share, find_program, usable_cgroup
+from deploy.mpi_trial import try_here
 from deploy.shape import natural_shape
 
 
@@ -103,7 +105,14 @@ def _mpi() -> Finding:
         return Finding(
             "MPI", "partly", found, "no Slurm plugin mpi_pmi2 found: jobs of several ranks can't start"
         )
-    return Finding("MPI", "yes", f"{found}, srun --mpi=pmi2", "")
+    beside = Path(sys.executable).with_name("mpiexec")
+    trial = try_here(beside if beside.exists() else Path("mpiexec"))
+    if trial.is_started is False:
+        return Finding("MPI", "partly", f"{found}: {trial.found}", "two ranks did not start on this host")
+    advice = (
+        "`osub doctor --cluster` tries it across nodes" if trial.is_started else "no mpiexec to try it by"
+    )
+    return Finding("MPI", "yes", f"{found}, srun --mpi=pmi2: {trial.found}", advice)
 
 
 def _cgroup(root: Path) -> Finding:

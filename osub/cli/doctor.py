@@ -12,15 +12,16 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from deploy.checks import Advice, Grade, judge, look
+from deploy.checks import Advice, Grade, judge, judge_start, look
 from deploy.local.examine import Finding, examine_host
+from deploy.mpi_trial import try_on_slurm
 from foundation.errors import UsageError
 from foundation.one_line import one_line
 from gangd.controller.site.controller_config import Config, load_config
 from osub.cli.completion import clusters_or_environment
 from osub.cli.terminal import Console
 from osub.cli.waiting import waiting
-from osub.live.cluster import find_cluster
+from osub.live.cluster import conf_in, find_cluster
 from osub.live.job_folders import job_folders
 
 ENVIRONMENT = "environment"
@@ -71,10 +72,13 @@ def doctor(
 def doctor_cluster(cluster: str, gangd: Path | None, *, as_json: bool) -> None:
     """Look, judge and print; ends with exit code 1 where something is bad."""
     config = Config() if gangd is None else load_config(gangd)
-    client, _ = find_cluster(None if cluster == ENVIRONMENT else Path(cluster))
+    folder = None if cluster == ENVIRONMENT else Path(cluster)
+    client, _ = find_cluster(folder)
     with waiting("asking Slurm"):
         found = look(client, config.freeze_cap_ms / 1000, config.lease_ns() / 1e9)
-    advice = judge(found)
+    with waiting("starting two ranks of MPI"):
+        trial = try_on_slurm(None if folder is None else conf_in(folder), len(found.nodes))
+    advice = (*judge(found), judge_start(trial))
     if as_json:
         typer.echo(json.dumps([msgspec.to_builtins(one) for one in advice]))
     else:

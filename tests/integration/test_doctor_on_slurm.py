@@ -33,6 +33,9 @@ def test_an_embedded_cluster_has_nothing_bad(shared_cluster: LocalCluster) -> No
     assert bad(found) == set()
     assert found["OverSubscribe"]["found"] == "main=FORCE:2"
     assert found["versions"]["grade"] == "good"
+    started = found["MPI start"]
+    assert started["grade"] == "good", started
+    assert "2 ranks on 2 nodes, MPICH" in started["found"] or "not tried" in started["why"]
     shown = CliRunner().invoke(root, ["doctor", "--cluster", str(shared_cluster.folder)])
     assert shown.exit_code == 0
     assert shown.output.startswith("gangd can do its work there; a loss comes with ")

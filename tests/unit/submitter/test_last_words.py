@@ -84,9 +84,12 @@ def test_the_cause_comes_before_the_words_of_its_victims(tmp_path: Path) -> None
 def test_a_job_that_ends_well_after_a_cut_start_has_failed(tmp_path: Path) -> None:
     world = make_world(tmp_path)
     session = world.begin(write_trace(tmp_path / "t.swf", (1, 0, 3, 2), (2, 10, 3, 1), (3, 20, 3, 1)))
-    written = "".join(CUT.splitlines(keepends=True)[:-1])
-    world.at(1.0, lambda: (world.out / "jobs" / "1.out").write_text(written))
-    world.at(11.0, lambda: (world.out / "jobs" / "2.out").write_text(WAITS))
+
+    def print_out(job: int, text: str) -> None:
+        (world.out / "jobs" / f"{job}.out").write_text(text)
+
+    world.at(1.0, lambda: print_out(1, "".join(CUT.splitlines(keepends=True)[:-1])))
+    world.at(11.0, lambda: print_out(2, WAITS))
     assert session.run(world.limit(600))
     states = {row["trace_job"]: (row["state"], row["exit_code"]) for row in rows(load_run(world.out))}
     assert states == {1: ("FAILED", 0), 2: ("COMPLETED", 0), 3: ("COMPLETED", 0)}

@@ -1,0 +1,91 @@
+"""A trial of MPI: two ranks that have used their heaps are started for real, and say how."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from foundation.mpi_start import DEADLINE, NETMOD, PROVIDER, mpi_environment
+from foundation.one_line import last_words
+from foundation.slurm.calling.run_command import command_environment, without_slurm
+
+START_S = 20.0
+"""For the start of MPI alone, s; ended by the ranks themselves."""
+MOST_S = 60.0
+_FREE_S = 10
+_KILL_S = 10.0
+_RANK = (sys.executable, "-P", "-m", "foundation.mpi_start")
+# What srun says where it did not get nodes at once.
+_BUSY = ("Unable to allocate resources", "Requested nodes are busy", "allocation revoked")
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What became of two ranks: whether they found each other (None: not tried), and what was said."""
+
+    is_started: bool | None
+    found: str
+
+
+def try_here(mpiexec: Path) -> Trial:
+    """Start two ranks on this host by MPICH's own launcher."""
+    return _try([str(mpiexec), "-n", "2"], without_slurm(os.environ), "PMI-1 of mpiexec")
+
+
+def try_on_slurm(conf: Path | None, nodes: int) -> Trial:
+    """Start two ranks on two nodes of a cluster, or on its only one, if it has them free within 10 s.
+
+    Parameters
+    ----------
+    conf
+        The cluster's ``slurm.conf``; None takes the environment's.
+    nodes
+        How many nodes it has.
+    """
+    spread = ["--nodes=2", "--ntasks-per-node=1"] if nodes > 1 else ["--nodes=1", "--overcommit"]
+    words = ["srun", "--job-name=osub-doctor", "--ntasks=2", *spread, "--mpi=pmi2", "--kill-on-bad-exit=1"]
+    words += ["--time=2", f"--immediate={_FREE_S}"]
+    return _try(words, command_environment(os.environ, conf), "PMI-1 of srun --mpi=pmi2")
+
+
+def _try(launcher: Sequence[str], environment: Mapping[str, str], pmi: str) -> Trial:
+    variables = mpi_environment(environment)
+    netmod = variables[NETMOD] + (f" over {variables[PROVIDER]}" if PROVIDER in variables else "")
+    how = f"netmod {netmod}, {pmi}"
+    with tempfile.TemporaryDirectory(prefix="osub-mpi-") as folder:
+        output = Path(folder, "output")
+        try:
+            with output.open("wb") as stream:
+                process = subprocess.Popen(
+                    [*launcher, *_RANK],
+                    env={**environment, **variables, DEADLINE: f"{START_S:g}"},
+                    stdin=subprocess.DEVNULL,
+                    stdout=stream,
+                    stderr=stream,
+                )
+        except OSError as error:
+            return Trial(None, f"{launcher[0]}: {error.strerror}")
+        code = _ended(process)
+        lines = output.read_text(errors="replace").splitlines()
+        said = next((line for line in lines if line.startswith("trial: ")), None)
+        if code == 0 and said is not None:
+            return Trial(is_started=True, found=f"{said.removeprefix('trial: ')}; {how}")
+        words = last_words(output) or f"it ended with code {code}"
+        is_busy = any(reason in line for line in lines for reason in _BUSY)
+        return Trial(None if is_busy else False, f"{words}; {how}")
+
+
+def _ended(process: subprocess.Popen[bytes]) -> int:
+    """Wait for the end of a launcher; end it where it takes too long."""
+    for number, within_s in ((signal.SIGTERM, MOST_S), (signal.SIGKILL, _KILL_S)):
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(within_s)
+        process.send_signal(number)
+    return process.wait()

@@ -1,0 +1,69 @@
+"""Two ranks are started for real, and what became of them is said in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deploy.checks import Grade, judge_start
+from deploy.mpi_trial import try_here, try_on_slurm
+
+CUT = "slurmstepd-n2: error: mpi/pmi2: invalid client request"
+
+
+@pytest.fixture
+def srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program that takes srun's place, whose answer a test writes."""
+    for name in ("MPIR_CVAR_CH4_NETMOD", "FI_PROVIDER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    return tmp_path / "srun"
+
+
+def answers(program: Path, *lines: str, code: int = 0) -> None:
+    program.write_text("#!/bin/sh\n" + "".join(f"echo {line!r}\n" for line in lines) + f"exit {code}\n")
+    program.chmod(0o755)
+
+
+def test_a_start_is_said_with_library_netmod_and_pmi(srun: Path) -> None:
+    answers(srun, "srun: job 1 queued", "trial: 2 ranks on 2 nodes, MPICH Version: 5.0.2")
+    trial = try_on_slurm(None, 2)
+    assert trial.is_started
+    told = "2 ranks on 2 nodes, MPICH Version: 5.0.2; netmod ofi over tcp, PMI-1 of srun --mpi=pmi2"
+    assert trial.found == told
+    assert judge_start(trial).grade is Grade.GOOD
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "started", "said"),
+    [
+        ((CUT, "trial: MPI_Init did not end within 20 s"), 137, False, "mpi/pmi2 cut a message"),
+        (("trial: MPI_Init did not end within 20 s",), 137, False, "did not end within 20 s"),
+        ((), 1, False, "code 1"),
+        (("srun: error: Unable to allocate resources: Requested nodes are busy",), 1, None, "busy"),
+    ],
+)
+def test_a_start_that_fails_is_told_from_one_that_was_not_tried(
+    srun: Path, lines: tuple[str, ...], code: int, started: bool | None, said: str
+) -> None:
+    answers(srun, *lines, code=code)
+    trial = try_on_slurm(None, 2)
+    assert trial.is_started is started
+    assert said in trial.found
+    assert judge_start(trial).grade is (Grade.WARNING if started is False else Grade.GOOD)
+
+
+def test_a_launcher_that_is_not_there_tries_nothing(tmp_path: Path) -> None:
+    trial = try_here(tmp_path / "mpiexec")
+    assert trial.is_started is None
+    assert "No such file" in trial.found
+
+
+def test_a_user_s_choice_of_network_is_named(srun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPIR_CVAR_CH4_NETMOD", "ucx")
+    srun.write_text("#!/bin/sh\necho trial: $MPIR_CVAR_CH4_NETMOD$FI_PROVIDER $*\n")
+    srun.chmod(0o755)
+    found = try_on_slurm(None, 1).found
+    assert found.startswith("ucx --job-name=osub-doctor --ntasks=2 --nodes=1 --overcommit")
+    assert found.endswith("netmod ucx, PMI-1 of srun --mpi=pmi2")
