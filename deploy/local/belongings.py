@@ -17,7 +17,13 @@ from typing import Literal, get_args
 from foundation.trust import DIRECTORY, names_in
 
 FileName = Literal[
-    "cluster.json", "compose.json", "slurm.conf", "cgroup.conf", "munge.key", "job-completions.log"
+    "cluster.json",
+    "compose.json",
+    "supervisor.json",
+    "slurm.conf",
+    "cgroup.conf",
+    "munge.key",
+    "job-completions.log",
 ]
 FolderName = Literal["log", "run", "spool", "slurmctld", "gang", "scratch"]
 FILES: tuple[FileName, ...] = get_args(FileName)

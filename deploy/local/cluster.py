@@ -7,8 +7,11 @@ process, removes the nodes' cgroups and every file that `up` made, in whatever s
 
 from __future__ import annotations
 
+import os
 import secrets
-from collections.abc import Callable
+import signal
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,19 +21,27 @@ import msgspec
 from deploy.local.belongings import FolderName
 from deploy.local.daemons import (
     Daemon,
+    daemon_environment,
     find_process,
+    log_of,
     start_daemon,
-    wait_for_agents,
     wait_for_nodes,
     wait_for_port,
     wait_for_socket,
 )
 from deploy.local.down import take_down
-from deploy.local.gang import gang_daemons, prepare_gang
+from deploy.local.gang import (
+    SUPERVISOR_SIGNALS,
+    gang_daemons,
+    prepare_gang,
+    supervisor_command,
+    wait_for_gang,
+    wake_supervisor,
+)
 from deploy.local.home import Home, take_home
 from deploy.local.host import Host, look_at_host
 from deploy.local.layout import checked_path, make_layout, names_of, state_option
-from deploy.local.members import MARK, is_daemon, kin_of, living_members
+from deploy.local.members import is_daemon, kin_of, living_members
 from deploy.local.slurm_setup import cgroup_conf, munged_command, slurm_commands, slurm_conf
 from deploy.local.state import ClusterState, read_own_state, require_state, write_state
 from deploy.shape import Gang, Shape, pin_cpus
@@ -204,25 +215,24 @@ class LocalCluster:
     def _start_missing(
         self, home: Home, state: ClusterState, host: Host, say: Callable[[str], None]
     ) -> ClusterState:
-        alive = _running(home, state, host)
-        state = msgspec.structs.replace(state, daemons=tuple(alive.values()))
+        known, alive = {daemon.role: daemon for daemon in state.daemons}, _running(home, state, host)
+        state = msgspec.structs.replace(state, daemons=tuple((known | alive).values()))
         write_state(home, state)
-        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "SLURM_CONF": str(state.layout.conf)}
-        environment[MARK] = state.layout.cluster_name
+        environment = daemon_environment(state.layout)
 
-        def ensure(roles: dict[str, list[str]]) -> list[Daemon]:
+        def ensure(roles: dict[str, list[str]], blocked: Sequence[signal.Signals] = ()) -> list[Daemon]:
             nonlocal state
             for role, words in roles.items():
                 if role not in alive:
                     say(f"starting {role}")
-                    log = state.layout.logs / f"{role.replace(' ', '-')}.out"
+                    log = log_of(state.layout, role)
                     try:
-                        alive[role] = start_daemon(role, words, log, environment)
+                        alive[role] = start_daemon(role, words, log, environment, blocked)
                     except OSError as error:
                         raise ClusterError(
                             f"{role} cannot be started: {error.strerror}; see {log}"
                         ) from error
-                    state = msgspec.structs.replace(state, daemons=tuple(alive.values()))
+                    state = msgspec.structs.replace(state, daemons=tuple((known | alive).values()))
                     write_state(home, state)
             return [alive[role] for role in roles]
 
@@ -232,7 +242,14 @@ class LocalCluster:
         wait_for_port(state.layout, daemons)
         wait_for_nodes(state.layout, daemons, CommandSlurm(state.layout.conf, tries=5))
         if state.shape.gang is Gang.OSUB:
-            wait_for_agents(state.layout, ensure(gang_daemons(state.layout, host)))
+            since_s = time.time()
+            wake_supervisor(alive)
+            environment["PATH"] = os.environ.get("PATH", os.defpath)  # it looks for programs as `up` does
+            supervisor = ensure(supervisor_command(state.layout), SUPERVISOR_SIGNALS)
+            supervised = wait_for_gang(state.layout, supervisor[0], since_s)
+            alive |= {daemon.role: daemon for daemon in supervised}
+            state = msgspec.structs.replace(state, daemons=tuple((known | alive).values()))
+            write_state(home, state)
         return state
 
 
@@ -257,7 +274,7 @@ def _running(home: Home, state: ClusterState, host: Host) -> dict[str, Daemon]:
     kin = kin_of(names_of(home.path), home.path, home.short)
     commands = munged_command(host, state.layout) | slurm_commands(host, state.layout)
     if state.shape.gang is Gang.OSUB:
-        commands |= gang_daemons(state.layout, host)
+        commands |= gang_daemons(state.layout, host) | supervisor_command(state.layout)
     alive = {}
     for facts in living_members(kin).values():
         if not is_daemon(facts, kin):

@@ -19,8 +19,8 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from deploy.local.gang import agents_joined
 from deploy.local.layout import Layout
+from deploy.local.members import MARK
 from deploy.local.processes import read_facts
 from foundation.errors import ClusterError
 from foundation.slurm import CommandSlurm
@@ -33,21 +33,51 @@ _SAYS_NOT_WHY = ("Unable to process configuration", "failed to initialize")
 
 
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that we started: its role (``munged``, ``slurmctld``, ``slurmd NODE``), pid, start."""
+    """A process that we started: its role (``munged``, ``slurmctld``, ``slurmd NODE``), pid, start.
+
+    Of one that is supervised also how often it was started again, how the process before ended (a signal's
+    name or an exit code), and when (seconds since the epoch).
+    """
 
     role: str
     pid: int
     start_ticks: int
+    restarts: int = 0
+    ended: str | None = None
+    ended_s: float | None = None
 
 
-def start_daemon(role: str, words: Sequence[str], log: Path, environment: Mapping[str, str]) -> Daemon:
-    """Start a program detached from this terminal; what it prints is appended to ``log``."""
+def daemon_environment(layout: Layout) -> dict[str, str]:
+    """Return the environment of a cluster's daemons."""
+    return {
+        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+        "SLURM_CONF": str(layout.conf),
+        MARK: layout.cluster_name,
+    }
+
+
+def log_of(layout: Layout, role: str) -> Path:
+    """Return the file to which a daemon's output is appended."""
+    return layout.logs / f"{role.replace(' ', '-')}.out"
+
+
+def start_daemon(
+    role: str,
+    words: Sequence[str],
+    log: Path,
+    environment: Mapping[str, str],
+    blocked: Sequence[signal.Signals] = (),
+) -> Daemon:
+    """Start a program detached from this terminal; what it prints is appended to ``log``.
+
+    It begins with the signals ``blocked`` blocked, and no others.
+    """
     pid = os.posix_spawn(
         words[0],
         list(words),
         dict(environment),
         setsid=True,
-        setsigmask=[],
+        setsigmask=blocked,
         setsigdef=[signal.SIGINT, signal.SIGPIPE, signal.SIGTERM],
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
@@ -83,7 +113,7 @@ def wait_for_socket(layout: Layout, munged: Daemon) -> None:
                 return False
             return True
 
-    _wait(layout, [munged], answers, "munged takes no connections")
+    wait_for(layout, [munged], answers, "munged takes no connections")
 
 
 def wait_for_port(layout: Layout, daemons: Sequence[Daemon]) -> None:
@@ -96,7 +126,7 @@ def wait_for_port(layout: Layout, daemons: Sequence[Daemon]) -> None:
             return False
         return True
 
-    _wait(layout, daemons, answers, "slurmctld takes no connections")
+    wait_for(layout, daemons, answers, "slurmctld takes no connections")
 
 
 def wait_for_nodes(layout: Layout, daemons: Sequence[Daemon], client: CommandSlurm) -> None:
@@ -109,15 +139,11 @@ def wait_for_nodes(layout: Layout, daemons: Sequence[Daemon], client: CommandSlu
             return False
         return len(nodes) == len(layout.nodes) and all(node.is_up for node in nodes)
 
-    _wait(layout, daemons, all_up, "not every node came up")
+    wait_for(layout, daemons, all_up, "not every node came up")
 
 
-def wait_for_agents(layout: Layout, daemons: Sequence[Daemon]) -> None:
-    """Wait until the gang controller has heard from every node's agent."""
-    _wait(layout, daemons, lambda: agents_joined(layout), "not every gang agent joined its controller")
-
-
-def _wait(layout: Layout, daemons: Sequence[Daemon], done: Callable[[], bool], complaint: str) -> None:
+def wait_for(layout: Layout, daemons: Sequence[Daemon], done: Callable[[], bool], complaint: str) -> None:
+    """Wait until something is done; raises ClusterError where a daemon ended or it takes too long."""
     deadline = time.monotonic() + _DEADLINE_S
     while not done():
         for daemon in daemons:

@@ -30,6 +30,7 @@ from foundation.trust import names_in, open_folder
 
 _GANG = ("gangd.main", "gangd.agent.main")
 _SLURM = ("slurmctld", "slurmd")
+_SUPERVISOR = ("deploy.local.supervisor",)
 _MOST_NAMED = 10
 
 SEGMENT = "mpich_shm_"
@@ -68,9 +69,10 @@ def take_down(home: Home, *, keep_logs: bool) -> tuple[FolderName, ...]:
 def end_members(kin: Kin) -> set[str]:
     """End every process of a cluster; returns the paths of the memory that its tasks shared.
 
-    The gang's daemons come first, so that nothing is frozen any more, then Slurm's, so that no job is
-    started, then tasks, and munged last.
+    The supervisor comes first, so that nothing is started again, then the gang's daemons, so that nothing is
+    frozen any more, then Slurm's, so that no job is started, then tasks, and munged last.
     """
+    _end_some(kin, lambda facts: is_daemon(facts, kin) and _runs(facts, _SUPERVISOR), within_s=3.0)
     _end_some(kin, lambda facts: is_daemon(facts, kin) and _runs(facts, _GANG), within_s=3.0)
     _end_some(kin, lambda facts: is_daemon(facts, kin) and _runs(facts, _SLURM), within_s=3.0)
     thaw_all(cluster_cgroups(kin.names.letters))

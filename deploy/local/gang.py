@@ -1,17 +1,21 @@
-"""Gangd on an embedded cluster: one controller, one agent a node, started by their commands."""
+"""Gangd on an embedded cluster: one controller, one agent a node, and the supervisor that starts them."""
 
 from __future__ import annotations
 
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from deploy.local.daemons import Daemon, find_process, last_words, wait_for
 from deploy.local.host import Host
 from deploy.local.layout import Layout
+from deploy.local.state import read_supervised
 from deploy.shape import Shape
 from foundation.errors import ClusterError
 from foundation.slurm.hosts import fold_hosts
@@ -19,6 +23,9 @@ from foundation.slurm.hosts import fold_hosts
 _CONTROLLER = [sys.executable, "-P", "-m", "gangd.main"]
 _AGENT = [sys.executable, "-P", "-m", "gangd.agent.main"]
 _JOINED = "joined"
+SUPERVISOR = "supervisor"
+SUPERVISOR_SIGNALS = (signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+"""Those for which the supervisor waits: it begins with them blocked."""
 
 
 def prepare_gang(shape: Shape, layout: Layout) -> None:
@@ -105,8 +112,58 @@ def gang_daemons(layout: Layout, host: Host) -> dict[str, list[str]]:
 
 def agents_joined(layout: Layout) -> bool:
     """Whether the controller has heard from the agent of every node."""
+    return set(_joined(layout, {}, 0.0)) >= {node.name for node in layout.nodes}
+
+
+def gang_joined(layout: Layout, pids: Mapping[str, int], since_s: float) -> bool:
+    """Whether these very processes (pids by role) are the controller and its agents, by a newer status.
+
+    An agent that has died counts as joined for a lease.
+    """
+    joined = _joined(layout, pids, since_s)
+    return all(joined.get(node.name) == pids[f"gang-agent {node.name}"] for node in layout.nodes)
+
+
+def _joined(layout: Layout, pids: Mapping[str, int], since_s: float) -> dict[str, int | None]:
+    """Return the pids of the agents that have joined, by node; none by an older status or another's."""
     with suppress(OSError, ValueError, KeyError):
         status = json.loads((status_folder(layout) / "status.json").read_bytes())
-        joined = {node["node"] for node in status["nodes"] if node["agent"].lower() == _JOINED}
-        return {node.name for node in layout.nodes} <= joined
-    return False
+        if status["pid"] == pids.get("gangd", status["pid"]) and status["time_ms"] > 1000 * since_s:
+            agents = [node for node in status["nodes"] if node["agent"].lower() == _JOINED]
+            return {node["node"]: node.get("agent_pid") for node in agents}
+    return {}
+
+
+def supervisor_command(layout: Layout) -> dict[str, list[str]]:
+    """Return the command of the supervisor by its role."""
+    return {SUPERVISOR: [sys.executable, "-P", "-m", "deploy.local.supervisor", layout.state]}
+
+
+def wake_supervisor(alive: Mapping[str, Daemon]) -> None:
+    """Have a supervisor that runs start at once what is not running, also what was stopped by an operator."""
+    process = find_process(alive[SUPERVISOR]) if SUPERVISOR in alive else None
+    if process is not None:
+        process.send_signal(signal.SIGHUP)
+
+
+def wait_for_gang(layout: Layout, supervisor: Daemon, since_s: float) -> tuple[Daemon, ...]:
+    """Wait until the controller has heard from every agent that the supervisor keeps alive; returns them all.
+
+    Raises
+    ------
+    ClusterError
+        A daemon ended after ``since_s`` (epoch seconds), or it takes too long.
+    """
+    found: tuple[Daemon, ...] = ()
+
+    def all_joined() -> bool:
+        nonlocal found
+        found = read_supervised(Path(layout.state))
+        for daemon in found:
+            if daemon.ended_s is not None and daemon.ended_s > since_s:
+                raise ClusterError(f"{daemon.role} ended at once: {last_words(layout, daemon.role)}")
+        pids = {daemon.role: daemon.pid for daemon in found if find_process(daemon) is not None}
+        return len(pids) == len(layout.nodes) + 1 and gang_joined(layout, pids, since_s)
+
+    wait_for(layout, [supervisor], all_joined, "not every gang agent joined its controller")
+    return found

@@ -18,6 +18,7 @@ from foundation.errors import ClusterError, InputError, OsubError
 from foundation.trust import open_folder, place_of, read_file
 
 FILE: FileName = "cluster.json"
+SUPERVISED: FileName = "supervisor.json"
 Kept = TypeVar("Kept")
 
 
@@ -41,7 +42,30 @@ def read_state(folder: Path) -> ClusterState | None:
     TrustError
         Somebody else could have written it.
     """
+    state = read_listed(folder)
+    if state is None:
+        return None
+    daemons = {daemon.role: daemon for daemon in (*state.daemons, *read_supervised(folder))}
+    return msgspec.structs.replace(state, daemons=tuple(daemons.values()))
+
+
+def read_listed(folder: Path) -> ClusterState | None:
+    """Return the state as `up` wrote it, without what the supervisor has started since; raises as above."""
     return read_kept(folder, FILE, _decoded)
+
+
+def read_supervised(folder: Path) -> tuple[Daemon, ...]:
+    """Return the daemons that the supervisor keeps alive, as they are now; raises as ``read_state``."""
+
+    def decode(content: bytes, home: Path) -> tuple[Daemon, ...]:
+        try:
+            return msgspec.json.decode(content, type=tuple[Daemon, ...])
+        except msgspec.MsgspecError as error:
+            raise InputError(
+                f"{home / SUPERVISED} is not the supervisor's ({error}); was it edited?"
+            ) from error
+
+    return read_kept(folder, SUPERVISED, decode) or ()
 
 
 def read_kept(folder: Path, name: FileName, decode: Callable[[bytes, Path], Kept]) -> Kept | None:

@@ -62,6 +62,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     faults: dict[str, int] = {}
     protocol: int | None = None
     agent_version: str | None = None
+    agent_pid: int | None = None
 
 
 class AlarmStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -264,6 +265,7 @@ def _node(name: str, scheduler: GangScheduler, info: AgentInfo | None) -> NodeSt
         faults=dict(info.faults),
         protocol=info.hello.version,
         agent_version=printable(info.hello.agent_version),
+        agent_pid=info.hello.pid,
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local import LocalCluster, Shape
+from deploy.local.daemons import find_process
 from deploy.local.host import PROGRAMS, find_program
 from tests.fixtures.leftovers import left_of_cluster
 
@@ -89,6 +90,18 @@ def shared_cluster() -> Iterator[LocalCluster]:
             yield cluster
         finally:
             end_cluster(cluster)
+
+
+@pytest.fixture(autouse=True)
+def mended(request: pytest.FixtureRequest) -> None:
+    """Start what an earlier test has killed of a shared cluster, so that one fault is one failure."""
+    for name in {"shared_cluster", "gang_cluster"}.intersection(request.fixturenames):
+        value = request.getfixturevalue(name)
+        cluster = value if isinstance(value, LocalCluster) else getattr(value, "cluster", None)
+        if isinstance(cluster, LocalCluster):
+            state = cluster.state()
+            if any(find_process(daemon) is None for daemon in state.daemons):
+                cluster.up(state.shape)
 
 
 def end_cluster(cluster: LocalCluster) -> None:

@@ -48,7 +48,7 @@ def run(settings: Settings) -> bool:
             wait_for("the token for metrics", lambda: keys.copy_metrics_token("slurm") or None)
         _write(_GANGD, gangd_toml(settings))
         words = ["gangd", "run", "--config", str(_GANGD)]
-        supervisor.start(Daemon(name="gangd", words=words, user="slurm", nice=_NICE))
+        supervisor.start(Daemon(name="gangd", words=words, user="slurm", nice=_NICE, is_needed=False))
     done = supervisor.watch(_telling_prometheus() if settings.monitoring else lambda: None)
     supervisor.end()
     return done

@@ -77,7 +77,7 @@ def _start_agent(node: NodeName, settings: Settings, supervisor: Supervisor) -> 
             "--metrics-token",
             str(keys.OWN_METRICS_TOKEN),
         ]
-    supervisor.start(Daemon(name="gang-agent", words=words))
+    supervisor.start(Daemon(name="gang-agent", words=words, is_needed=False))
 
 
 def _pin(number: int, cores: int) -> None:

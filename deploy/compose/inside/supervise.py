@@ -1,7 +1,8 @@
 """Several daemons in one container: started one after the other, started anew when they end, ended in order.
 
 The engine's init (``init: true``) reaps what daemons leave; this is its only child. It ends when it is told
-to, or when a daemon ends at once several times in a row: then the engine starts the container anew.
+to, or when a daemon that the others need ends at once several times in a row: then the engine starts the
+container anew.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from deploy.backoff import Backoff, ended_by
 from deploy.compose.inside.waiting import say
 
-_AGAIN_AFTER_S = 1.0
 _SHORT_LIFE_S = 10.0
 _MOST_SHORT_LIVES = 5
 _END_WITHIN_S = 8.0
@@ -32,15 +33,20 @@ class Daemon:
         As whom it runs; None for root.
     nice
         Added to its niceness.
+    is_needed
+        Whether the container is of no use without it; else it is started again for ever.
     """
 
     name: str
     words: Sequence[str]
     user: str | None = None
     nice: int = 0
+    is_needed: bool = True
     process: subprocess.Popen[bytes] | None = None
     started_s: float = 0.0
     short_lives: int = 0
+    due_s: float | None = None
+    backoff: Backoff = field(default_factory=Backoff)
 
 
 @dataclass(slots=True)
@@ -63,8 +69,7 @@ class Supervisor:
         """Keep daemons alive until told to end (True), or until one of them cannot be kept alive (False)."""
         while not self.is_told_to_end:
             for daemon in self.daemons:
-                has_ended = daemon.process is not None and daemon.process.poll() is not None
-                if has_ended and not _again(daemon):
+                if not _keep(daemon):
                     return False
             tick()
             time.sleep(poll_s)
@@ -121,15 +126,23 @@ def _start(daemon: Daemon) -> None:
     daemon.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
 
 
-def _again(daemon: Daemon) -> bool:
-    """Start a daemon that ended anew; False where it never lives long."""
+def _keep(daemon: Daemon) -> bool:
+    """Start a daemon that ended again when it is time to; False where one that is needed never lives long."""
     assert daemon.process is not None
-    lived_s = time.monotonic() - daemon.started_s
+    code, now_s = daemon.process.poll(), time.monotonic()
+    if code is None:
+        return True
+    if daemon.due_s is not None:
+        if now_s >= daemon.due_s:
+            daemon.due_s = None
+            _start(daemon)
+        return True
+    lived_s = now_s - daemon.started_s
     daemon.short_lives = daemon.short_lives + 1 if lived_s < _SHORT_LIFE_S else 0
-    say(f"{daemon.name} ended (exit code {daemon.process.returncode})")
-    if daemon.short_lives >= _MOST_SHORT_LIVES:
-        say(f"{daemon.name} ended {daemon.short_lives} times in a row: giving up")
+    if daemon.is_needed and daemon.short_lives >= _MOST_SHORT_LIVES:
+        say(f"{daemon.name} ended {daemon.short_lives} times in a row, last by {ended_by(code)}: giving up")
         return False
-    time.sleep(_AGAIN_AFTER_S)
-    _start(daemon)
+    wait_s = daemon.backoff.after(lived_s)
+    daemon.due_s = now_s + wait_s
+    say(f"{daemon.name} ended: {ended_by(code)}; it is started again in {wait_s:g} s")
     return True

@@ -206,6 +206,8 @@ def _facts(status_now: Status) -> dict[str, object]:
         "conf": str(state.layout.conf),
         "cgroup": state.cgroup,
         "daemons": status_now.daemons,
+        "restarts": {daemon.role: daemon.restarts for daemon in state.daemons},
+        "ended": {daemon.role: daemon.ended for daemon in state.daemons if daemon.ended is not None},
         "nodes": None
         if status_now.nodes is None
         else {node.name: "+".join(sorted(node.states)) for node in status_now.nodes},
@@ -224,12 +226,15 @@ def _print(status_now: Status) -> None:
         f" processes tracked by {f'cgroup {state.cgroup}' if state.cgroup != 'none' else 'parentage'}",
         highlight=False,
     )
-    table = Table("daemon", "state", "CPUs", "Slurm says")
+    is_supervised = state.shape.gang is Gang.OSUB
+    table = Table("daemon", "state", *["restarts", "ended"] * is_supervised, "CPUs", "Slurm says")
+    known = {daemon.role: daemon for daemon in state.daemons}
     pins = {f"slurmd {node.name}": node for node in state.layout.nodes}
     said = {f"slurmd {node.name}": "+".join(sorted(node.states)) for node in status_now.nodes or ()}
     for role, alive in status_now.daemons.items():
         cpus = ",".join(map(str, pins[role].cpus)) if role in pins else ""
-        table.add_row(role, "alive" if alive else "[red]dead[/red]", cpus, escape(said.get(role, "")))
+        ended = [str(known[role].restarts or ""), known[role].ended or ""] * is_supervised
+        table.add_row(role, "alive" if alive else "[red]dead[/red]", *ended, cpus, escape(said.get(role, "")))
     console.print(table)
     if status_now.jobs is None:
         console.print("slurmctld does not answer; `osub cluster up` starts what has died")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.local.daemons import find_process
 from deploy.local.gang import agents_joined
 from gangd.guardian.place import state_path
 from gangd.guardian.statefile import StateFile, Word
@@ -35,6 +36,9 @@ def guardians(stage: Stage) -> list[int]:
 def kill_all(stage: Stage) -> None:
     """Leave a job frozen with nobody to thaw it."""
     daemons = [stage.daemon(f"gang-agent {node}").pid for node in stage.nodes] + [stage.daemon("gangd").pid]
+    supervisor = stage.daemon("supervisor")
+    os.kill(supervisor.pid, signal.SIGTERM)  # it would start them again
+    wait_until(lambda: find_process(supervisor) is None, 20, "the supervisor has left")
     wait_until(lambda: bool(frozen_cgroups(stage.nodes)), 30, "a job is held")
     # Whoever of agent and guardian sees the other die thaws: they are stopped first, so that neither does.
     for number in (signal.SIGSTOP, signal.SIGKILL):

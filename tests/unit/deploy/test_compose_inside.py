@@ -375,19 +375,29 @@ def test_daemons_are_started_anew_and_ended_last_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_daemon_that_never_lives_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deploy.compose.inside.supervise._AGAIN_AFTER_S", 0.0)
+@pytest.mark.parametrize(
+    ("is_needed", "status", "said"),
+    [
+        (True, 7, "x ended 5 times in a row, last by exit code 1: giving up"),
+        (False, 0, "started again in 0 s"),
+    ],
+)
+def test_a_daemon_that_never_lives_is_given_up_if_others_need_it(
+    *, is_needed: bool, status: int, said: str
+) -> None:
     code = (
-        "import deploy.compose.inside.supervise as s\n"
-        "s._AGAIN_AFTER_S = 0.0\n"
-        "one = s.Supervisor(); one.start(s.Daemon(name='x', words=['false']))\n"
-        "raise SystemExit(7 if one.watch(poll_s=0.01) is False else 0)\n"
+        "import deploy.backoff as b, deploy.compose.inside.supervise as s\n"
+        "b.FIRST_S = 0.0\n"
+        f"x = s.Daemon(name='x', words=['false'], is_needed={is_needed})\n"
+        "one = s.Supervisor(); one.start(x)\n"
+        "def tick(): one.is_told_to_end = x.short_lives > 7\n"
+        "raise SystemExit(7 if one.watch(tick, poll_s=0.01) is False else 0)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
     )
-    assert done.returncode == 7
-    assert "x ended 5 times in a row: giving up" in done.stderr
+    assert done.returncode == status
+    assert said in done.stderr
 
 
 def test_waiting_ends_and_says_for_what() -> None:

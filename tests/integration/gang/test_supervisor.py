@@ -1,0 +1,61 @@
+"""Daemons of gangd that die are started again, and `up` is not done while one of them is dead."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+
+import pytest
+
+from deploy.local.daemons import find_process
+from deploy.local.gang import agents_joined
+from foundation.errors import ClusterError
+from tests.fixtures.exchange import osub
+from tests.integration.gang.stage import Stage
+from tests.integration.waiting import wait_until
+
+pytestmark = [pytest.mark.slurm, pytest.mark.beside]
+
+
+def test_killed_daemons_are_started_again_and_status_says_how_they_ended(stage: Stage) -> None:
+    roles = ["gangd", *(f"gang-agent {node}" for node in stage.nodes)]
+    before = {role: stage.daemon(role) for role in roles}
+    for daemon in before.values():
+        os.kill(daemon.pid, signal.SIGKILL)
+
+    def back() -> bool:
+        pids = {role: stage.daemon(role).pid for role in roles}
+        status = stage.status()
+        joined = {f"gang-agent {one.node}": one.agent_pid for one in status.nodes if one.agent == "joined"}
+        is_new = all(pids[role] != before[role].pid for role in roles)
+        return is_new and pids == {"gangd": status.pid, **joined}
+
+    wait_until(back, 60, "all daemons are back")
+    for role, daemon in before.items():
+        now = stage.daemon(role)
+        assert (now.restarts, now.ended) == (daemon.restarts + 1, "SIGKILL")
+        assert find_process(now) is not None
+    told = json.loads(osub("cluster", "status", "--json", "--state", stage.cluster.folder).out)
+    assert told["whole"]
+    assert {told["ended"][role] for role in roles} == {"SIGKILL"}
+
+
+def test_up_is_not_done_while_an_agent_is_dead(stage: Stage) -> None:
+    """An agent that finds another one's lock ends at once, again and again."""
+    node = stage.nodes[0]
+    agent = stage.daemon(f"gang-agent {node}")
+    os.kill(agent.pid, signal.SIGTERM)
+    wait_until(lambda: find_process(agent) is None, 20, "the agent leaves")
+    lock = os.open(stage.layout.gang / "agents" / f"agent-{node}.lock", os.O_RDWR)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ClusterError, match=f"gang-agent {node} ended at once"):
+            stage.cluster.up(stage.shape)
+        assert not stage.cluster.status().is_whole
+    finally:
+        os.close(lock)
+    stage.cluster.up(stage.shape)
+    assert stage.cluster.status().is_whole
+    assert agents_joined(stage.layout)
