@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # while modules are imported nothing is to be cleaned up
     try:
         from osub.cli.main import main as run
     except ModuleNotFoundError as error:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
+
+from foundation.interruption import ENDING
 
 
 @contextmanager
 def told_of_signals(tell: Callable[[int], object]) -> Iterator[None]:
-    """Have SIGINT and SIGTERM tell their numbers, and do nothing else, while the context lasts."""
-    with _handled((signal.SIGINT, signal.SIGTERM), lambda number, _: tell(number)):
+    """Have SIGINT, SIGTERM and SIGHUP tell their numbers, and do nothing else, while the context lasts."""
+    before = {
+        number: signal.signal(number, lambda number, _: tell(number))
+        for number in ENDING
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
         yield
-
-
-@contextmanager
-def ended_as_by_ctrl_c(*numbers: signal.Signals) -> Iterator[None]:
-    """Have signals (SIGTERM, if none is named) end what goes on as Ctrl-C does: it cleans up first."""
-    with _handled(numbers or (signal.SIGTERM,), signal.default_int_handler):
-        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 @contextmanager
@@ -29,15 +31,3 @@ def interruption_says(words: Callable[[], str]) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         raise KeyboardInterrupt(words()) from None
-
-
-@contextmanager
-def _handled(
-    numbers: tuple[signal.Signals, ...], handler: Callable[[int, FrameType | None], object]
-) -> Iterator[None]:
-    before = {number: signal.signal(number, handler) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, earlier in before.items():
-            signal.signal(number, earlier)

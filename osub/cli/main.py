@@ -20,6 +20,7 @@ import click
 import typer
 
 from foundation.errors import OsubError
+from foundation.interruption import interrupted_by_signals, note, status
 from foundation.one_line import LONGEST_MESSAGE, one_line
 from foundation.version import VERSION
 from osub.cli.application import application, refuse_nan
@@ -120,7 +121,7 @@ def root() -> None:
 
 
 def main() -> None:
-    """Run the command line; exit code 2 for usage, 1 for any other error, 130 for Ctrl-C.
+    """Run the command line; exit code 2 for usage, 1 for any other error, 130 for Ctrl-C, 143 for SIGTERM.
 
     Where nobody reads the output any more (``osub ... | head``) it is 141, as of a tool that SIGPIPE ends.
     """
@@ -128,11 +129,14 @@ def main() -> None:
         # What a locale has no letters for, and names of files that are no text, are shown as ?.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    sys.exit(run(sys.argv[1:]))
+    with interrupted_by_signals():
+        code = run(sys.argv[1:])
+    sys.exit(code)
 
 
 def run(words: list[str]) -> int:
     """Run one command and return its exit code."""
+    note(None)
     try:
         code = _called(words)
     except OsubError as error:
@@ -148,7 +152,7 @@ def run(words: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt) as error:
         # Whoever can be gone on with says how; Click passes it on as a cause.
         said = str(error.__cause__ or error)
-        return _complain(f"interrupted: {said}" if said else "interrupted", 130)
+        return _complain(f"interrupted: {said}" if said else "interrupted", status())
     except UnicodeEncodeError as error:
         said = error.object[max(0, error.start - 40) : error.end + 40]
         return _complain(f"{said!r} is no text: names must be UTF-8 here", 1)

@@ -13,7 +13,7 @@ from statistics import median
 
 from deploy.local import Gang, LocalCluster, Shape
 from deploy.local.watch import HostWatch
-from foundation.errors import ClusterError, OutputError
+from foundation.errors import OutputError
 from foundation.trust import refuse_for_root
 from foundation.units import counted
 from osub.live.gang import AUTO, collector_of, find_gang
@@ -157,8 +157,8 @@ def replay_under(
 
     Raises
     ------
-    ClusterError
-        The user detached: the demo has nothing to go on with.
+    KeyboardInterrupt
+        The user ended the replay: the demo has nothing to go on with.
     """
     path = stage.out / setting.folder
     clear_run(path)
@@ -183,7 +183,7 @@ def replay_under(
         collect = collector_of(gang.slices, client.config())
         look = HostWatch(cluster.state(), os.getpid())
         if not watch(session, setting.label, collect, most_s, look):
-            raise ClusterError("the demo was interrupted; its clusters are gone, its finished runs are kept")
+            raise KeyboardInterrupt("the demo's clusters are gone, its finished runs are kept")
     finally:
         cluster.down()
     return dict(session.steps)

@@ -40,7 +40,7 @@ KNOWN_APPS = {2909: "sp", 2980: "lu", 3000: "lu", 3026: "lu", 3028: "sp", 3030: 
 """Table 7.7."""
 
 
-class InterruptedStudyError(ClusterError):
+class InterruptedStudyError(KeyboardInterrupt):
     """The user ended the study; what is finished is kept."""
 
 
@@ -76,8 +76,6 @@ def carry_out(plan: Plan, folder: StudyFolder, beds: Beds, replay: Rerun, say: S
                     for item in lacking:
                         folder.remove_run(folder.run(item))
                         replay(item, bed)
-            except InterruptedStudyError:
-                raise
             except OsubError as error:
                 if attempt == _TRIES:
                     raise
@@ -137,9 +135,7 @@ class Replays:
         most_s = max(_LEAST_MOST_S, _MOST * last_s)
         look = _no_sample if bed.embedded is None else HostWatch(bed.embedded, os.getpid())
         if not self._follow(session, f"{item.workload}, {label}, trial {item.trial}", collect, most_s, look):
-            raise InterruptedStudyError(
-                "the study was interrupted; its finished runs are kept, the same command goes on"
-            )
+            raise InterruptedStudyError("finished runs are kept, the same command goes on")
         unfinished = len(session.plan.jobs) - session.states().get("COMPLETED", 0)
         if unfinished and item.layout == DEDICATED.key:
             self._folder.remove_run(self._folder.run(item))

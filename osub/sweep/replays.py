@@ -17,6 +17,7 @@ from pathlib import Path
 
 from deploy.local import Gang, Hold, LocalCluster, Queues, Scheduler, Shape
 from foundation.errors import OsubError, UsageError
+from foundation.interruption import ENDING
 from foundation.one_line import one_line
 from osub.sweep.measure import Outcome, figures_of_run
 from osub.sweep.points import Point
@@ -28,6 +29,7 @@ from simulator.world import System
 RUNS = "runs"
 _CLUSTER = "cluster"
 _ENDED_S = 60.0
+_INTERRUPTED = tuple(128 + number for number in ENDING)
 _SHAPE = ("multiplicity", "multiplicity_interactive", "interactive_nodes", "quantum_ms", "virtual")
 _OPTIONS = (
     *("start", "length", "speedup", "fit", "interactive_queue", "apps", "pairing", "pairing_threshold"),
@@ -159,7 +161,7 @@ def _told(parameters: Parameters, run: Path, cluster: Path, *, resume: bool) -> 
     run.parent.mkdir(parents=True, exist_ok=True)
     if resume:
         done = _ended([*command, "--resume"])
-        if done.returncode == 0:
+        if done.returncode in (0, *_INTERRUPTED):
             return _outcome(done)
     return _outcome(_ended([*command, *_words(parameters), "--force"]))
 
@@ -171,7 +173,7 @@ def _outcome(done: subprocess.CompletedProcess[str]) -> Outcome | Failure:
         told = json.loads(done.stdout or "null")
         if told.get("finished") and done.returncode == 0:
             return {"completed": told["states"].get("COMPLETED", 0)}
-        if done.returncode == 0:
+        if done.returncode in (0, *_INTERRUPTED):
             return Failure("its replay was interrupted", again=False)
     said = done.stderr.strip().splitlines() or ["it said nothing"]
     return Failure(one_line(said[-1].removeprefix("osub: ").removeprefix("error: ")), again=False)

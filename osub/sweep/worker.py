@@ -1,7 +1,9 @@
-"""``python -m osub.sweep.worker MODULE:FUNCTION``: a process that runs points, one line of JSON each.
+"""``python -m osub.sweep.worker MODULE:FUNCTION SCRATCH``: a process that runs points, one line of JSON each.
 
 A line with the parameters comes in, a line with the outcome goes out: ``{"outcome": ...}``, or ``{"raised":
-why, "again": whether another try may end otherwise}``. The end of the input is the end of the process.
+why, "again": whether another try may end otherwise}``. The end of the input ends the process at once, also in
+the middle of a point, and with it SCRATCH, the folder of the workers' temporary files: so a sweep that is
+killed leaves neither.
 """
 
 from __future__ import annotations
@@ -9,31 +11,41 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import signal
+import queue
+import shutil
 import sys
+import threading
+from typing import NoReturn
 
 from foundation.errors import OsubError
 
 
-def main() -> int:
-    """Run points until there are no more."""
-    # Ctrl-C is the sweep's, which ends its processes itself.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def main() -> NoReturn:
+    """Run points until the input ends."""
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(lines, sys.argv[2]), daemon=True).start()
     module, _, name = sys.argv[1].partition(":")
     work = getattr(importlib.import_module(module), name)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     # What anything prints is no answer.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    for line in sys.stdin:
+    while True:
         try:
-            answer = {"outcome": work(json.loads(line))}
+            answer = {"outcome": work(json.loads(lines.get()))}
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
             answer = {"raised": why, "again": not isinstance(error, OsubError)}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
-    return 0
+
+
+def _read(lines: queue.SimpleQueue[str], scratch: str) -> None:
+    """Pass the lines of the input on, and end the process with it."""
+    for line in sys.stdin:
+        lines.put(line)
+    shutil.rmtree(scratch, ignore_errors=True)
+    os._exit(0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

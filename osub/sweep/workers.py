@@ -11,6 +11,7 @@ import os
 import queue
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ class Failure:
 
 
 Ended = tuple[Point, Outcome | Failure]
+_LOOK_S = 0.2
 KILLED = Failure("its process was killed, or ran out of memory", again=True)
 
 
@@ -65,18 +67,30 @@ class Processes:
         for point in points:
             waiting.put(point)
         ended: queue.SimpleQueue[Ended | BaseException] = queue.SimpleQueue()
-        team = [_Worker(self._work, waiting, ended) for _ in range(min(self._count, len(points)))]
+        with tempfile.TemporaryDirectory(prefix="osub-sweep-", ignore_cleanup_errors=True) as scratch:
+            team = [
+                _Worker([self._work, scratch], waiting, ended) for _ in range(min(self._count, len(points)))
+            ]
+            try:
+                for worker in team:
+                    worker.start()
+                for _ in points:
+                    told = _next(ended)
+                    if isinstance(told, BaseException):
+                        raise told
+                    yield told
+            finally:
+                for worker in team:
+                    worker.end()
+
+
+def _next(ended: queue.SimpleQueue[Ended | BaseException]) -> Ended | BaseException:
+    """Wait for the next point that ends; a wait without a limit might not be left for a signal."""
+    while True:
         try:
-            for worker in team:
-                worker.start()
-            for _ in points:
-                told = ended.get()
-                if isinstance(told, BaseException):
-                    raise told
-                yield told
-        finally:
-            for worker in team:
-                worker.end()
+            return ended.get(timeout=_LOOK_S)
+        except queue.Empty:
+            continue
 
 
 class _Worker(threading.Thread):
@@ -84,12 +98,13 @@ class _Worker(threading.Thread):
 
     def __init__(
         self,
-        work: str,
+        words: Sequence[str],
         waiting: queue.SimpleQueue[Point],
         ended: queue.SimpleQueue[Ended | BaseException],
     ) -> None:
         super().__init__(daemon=True)
-        self._command = [sys.executable, "-m", "osub.sweep.worker", work]
+        self._command = [sys.executable, "-m", "osub.sweep.worker", *words]
+        self._scratch = words[-1]
         self._waiting = waiting
         self._ended = ended
         self._over = threading.Event()
@@ -114,16 +129,22 @@ class _Worker(threading.Thread):
     def end(self) -> None:
         """End the process, and wait for it."""
         self._over.set()
-        process = self._process
-        if process is not None:
-            process.kill()
-        self.join()
-        self._dismiss()
+        while self.is_alive():  # it may be about to start a process
+            process = self._process
+            if process is not None:
+                process.kill()
+            self.join(_LOOK_S)
 
     def _ask(self, point: Point) -> Outcome | Failure:
         if self._process is None:
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                encoding="utf-8",
+                env=os.environ | {"TMPDIR": self._scratch},
+                process_group=0,  # Ctrl-C is the sweep's
             )
         process = self._process
         assert process.stdin is not None

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from foundation.errors import InputError
+from foundation.interruption import ShortCalls
 from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.kernels.compilation import Compilation, Compiled, compilation_wanted
 from simulator.engine.kernels.field_records import Grid, Ints, Maker, column
@@ -24,7 +25,6 @@ from simulator.hybrid.loop.hybrid_progress import overhead_at
 from simulator.hybrid.loop.hybrid_state import NOBODY, World
 from simulator.hybrid.loop.ondemand_jobs import can_give
 
-_EVENTS_A_CALL = 1 << 40
 _PLAIN_JOBS, _PLAIN_NODES = 1_500, 300
 _UNITS_A_NODE_HOUR = 3_600_000_000
 _COLUMNS = ("job", "from_us", "to_us", "why", "setup_us", "lost_us")
@@ -93,10 +93,10 @@ def run_jobs(
     told = seen(world)
     began = time.process_time()
     logged: list[Stretches] = []
-    at_once = _EVENTS_A_CALL if after_event is None and clocked is None else 1
+    several = ShortCalls(loop, None if after_event is None and clocked is None else 1)
     while True:
         began_s = time.perf_counter()
-        left = loop(world, at_once)
+        left = several(world)
         if clocked is not None:
             clocked.append(time.perf_counter() - began_s)
         if records:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from foundation.interruption import ShortCalls
 from simulator.engine.kernels.compilation import Compilation, Compiled, compilation_wanted
 from simulator.engine.kernels.field_records import Ints, Maker, column, only_record
 from simulator.timeshare.step_noise import NO_NOISE_AT_ALL, Noise
@@ -24,7 +25,6 @@ from simulator.timeshare.timeshare_state import (
     NoiseRecord,
 )
 
-INSTANTS_A_CALL = 100_000
 MOST_PLAIN_PARTS = 3_000
 """Jobs times nodes up to which plain Python is quicker than to load a compiler."""
 
@@ -91,7 +91,8 @@ def run(
     began = time.process_time()
     supply = noise.supply(nodes)
     floor = _more_noise(floor, next(supply, None), plain=plain)
-    while (why := step(floor, 1 if after_instant is not None else INSTANTS_A_CALL)) != DONE:
+    several = ShortCalls(step, None if after_instant is None else 1)
+    while (why := several(floor)) != DONE:
         if why == NO_NOISE:
             floor = _more_noise(floor, next(supply, None), plain=plain)
         elif after_instant is not None:

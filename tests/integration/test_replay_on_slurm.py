@@ -234,7 +234,7 @@ def test_ctrl_c_detaches_where_nobody_can_answer(shared_cluster: LocalCluster, t
     wait_until(lambda: (tmp_path / "run" / "jobs" / "1.start").exists(), 30, "first job runs")
     replay.send_signal(signal.SIGINT)
     stdout, _ = replay.communicate(timeout=30)
-    assert replay.returncode == 0
+    assert replay.returncode == 130
     assert "--resume" in stdout
     assert osub(*words(trace, shared_cluster, tmp_path / "run", "--resume")).returncode == 0
     assert states(load_run(tmp_path / "run")) == ["COMPLETED"] * 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import signal
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -17,7 +16,6 @@ from rich.text import Text
 from foundation.errors import UsageError
 from foundation.units import counted
 from osub.cli.evict.answers_shown import facts_of, show_answers
-from osub.cli.interrupts import ended_as_by_ctrl_c
 from osub.cli.terminal import Console, ask_first
 from osub.live.evicting import (
     Found,
@@ -81,9 +79,7 @@ def evict_live(
         )
     try:
         if eviction is not None:
-            # What was done is told, however it ends.
-            with ended_as_by_ctrl_c(signal.SIGTERM, signal.SIGHUP):
-                eviction.run()
+            eviction.run()
     finally:
         if as_json:
             typer.echo(_json(found, answers if all_deadlines else answers[-1:], wanted.ways, eviction))

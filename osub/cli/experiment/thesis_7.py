@@ -16,7 +16,6 @@ from foundation.errors import OutputError
 from foundation.units import counted, seconds_of
 from foundation.writable import refuse_unwritable_folder
 from osub.cli.experiment.show import note, progress, show_table
-from osub.cli.interrupts import ended_as_by_ctrl_c
 from osub.cli.out_file import check_free
 from osub.cli.terminal import Console, roughly
 
@@ -143,7 +142,7 @@ def thesis_7(
     busy = busy_warning() if prepared.lacking and not judge else None
     if busy is not None:
         typer.echo(f"osub: {busy}", err=True)
-    with ended_as_by_ctrl_c(), _simulating() as done:
+    with _simulating() as done:
         found = study.judge(done) if judge else study.run(_follow, done)
     page = html or out / "report.html"
     from simulator.experiments.experiment_page import write_page

@@ -16,7 +16,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from foundation.errors import UsageError
 from foundation.units import counted, seconds_of
-from osub.cli.interrupts import ended_as_by_ctrl_c
 from osub.cli.terminal import Console
 from predictor.counters import provider_of
 from predictor.dataset import Kind, Pairs, Source, read_pairs
@@ -102,7 +101,7 @@ def measure(
     providers = [provider_of(each) for each in _sources(counters)]
     store = Store(out, chosen, window, resume=resume, notes=notes)
     console = Console(stderr=True)
-    with ended_as_by_ctrl_c(), _progress(console) as shown:
+    with _progress(console) as shown:
         task = shown.add_task("starting", total=None)
 
         def tell(made: Made) -> None:

@@ -18,6 +18,7 @@ from deploy.local.host import busy_warning
 from deploy.local.state import ClusterState
 from deploy.local.watch import HostWatch
 from foundation.errors import ClusterError, InputError, UsageError
+from foundation.interruption import is_noted, status
 from foundation.slurm import CommandSlurm
 from foundation.slurm.calling.sbatch_options import check_options
 from foundation.units import counted, counted_of
@@ -149,6 +150,7 @@ def replay(
     """Submit each job of TRACE to Slurm at its instant, follow it, and write the RUN.
 
     Ctrl-C asks whether to detach (the jobs go on, --resume follows them) or to cancel them all.
+    The exit status is then 130; after SIGTERM, which detaches, it is 143.
     """
     if resume:
         _check_resumed(out, dry_run=dry_run, force=force)
@@ -212,6 +214,8 @@ def replay(
         look=None if embedded is None else HostWatch(embedded, os.getpid()),
     )
     _tell(session, trace, out, cluster, is_finished=is_finished, as_json=as_json)
+    if is_noted():
+        raise typer.Exit(status())
 
 
 def _danger(pairing: Path, threshold: float | None, client: CommandSlurm, wanted: Wanted) -> Danger:

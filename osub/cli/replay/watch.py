@@ -9,6 +9,7 @@ import sys
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from foundation.interruption import note
 from foundation.units import counted_of
 from osub.cli.interrupts import told_of_signals
 from osub.cli.terminal import Console, roughly
@@ -27,6 +28,7 @@ def watch_replay(
 ) -> bool:
     """Carry a replay out under a progress bar; returns whether it finished.
 
+    A signal after which it was detached or cancelled is noted, for the command's exit status.
     After ``most_s`` seconds the jobs that are left are cancelled. A cluster that does not outlive the command
     is nothing to detach from. ``look`` tells who uses the host, once a second; None: nodes are elsewhere.
     """
@@ -52,6 +54,8 @@ def watch_replay(
                 return Wish.CANCEL if now.now_s > most_s else Wish.GO_ON
             bar.stop()
             wish = _ask(now, polite=asked[-1] == signal.SIGINT, outlives_us=outlives_us)
+            if wish is not Wish.GO_ON:
+                note(asked[-1])
             asked.clear()
             bar.start()
             return wish

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +19,7 @@ from foundation.units import counted
 from foundation.writable import refuse_unwritable_folder
 from osub.cli.application import Group, application
 from osub.cli.completion import clusters
-from osub.cli.interrupts import ended_as_by_ctrl_c, interruption_says
+from osub.cli.interrupts import interruption_says
 from osub.cli.out_file import Force, check_free
 from osub.cli.sweep.tuned_shown import MOST_ROWS, Tuned, print_table, tell_tuned
 from osub.cli.terminal import Console, roughly
@@ -143,7 +142,6 @@ def run_command(
         store.held(),
         _bar(len(points)) as watch,
         interruption_says(watch.kept),
-        ended_as_by_ctrl_c(signal.SIGTERM, signal.SIGHUP),
     ):
         sweep = run_sweep(points, store, team, tries=tries, watch=watch)
     if html is not None:

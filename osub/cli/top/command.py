@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import sys
 import termios
 import time
@@ -24,7 +23,6 @@ from foundation.errors import ClusterError
 from foundation.slurm import CommandSlurm
 from gangd.controller.controller_status import about, read_status
 from osub.cli.completion import clusters
-from osub.cli.interrupts import ended_as_by_ctrl_c
 from osub.cli.terminal import Console
 from osub.cli.top.frame import Screen, frame
 from osub.live.gangd_state import find_gangd, pulse_of
@@ -78,7 +76,6 @@ def top(
 def _watch(folder: Path, console: Console, eye: QueueEye, job: int | None) -> None:
     with (
         suppress(KeyboardInterrupt),
-        ended_as_by_ctrl_c(signal.SIGTERM, signal.SIGHUP),
         eye,
         _quiet_keys() as keys,
         Live(console=console, screen=True, auto_refresh=False) as live,

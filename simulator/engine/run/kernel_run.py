@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import overload
 
+from foundation.interruption import ShortCalls
 from simulator.engine.building.build_state import PoolJobs
 from simulator.engine.kernels.compilation import Compilation, Compiled, compilation_wanted, is_anything_kept
 from simulator.engine.kernels.field_records import Maker, column
@@ -20,8 +21,6 @@ from simulator.engine.state.life_log import Stretches, take_log
 from simulator.policies.easy.outlook import shapes_of
 from simulator.policies.easy.plain_policies import BuiltinPolicy, LoopPolicy, Program
 from simulator.world import Pool
-
-EVENTS_A_CALL = 200_000
 
 MOST_PLAIN_JOBS = 20_000
 MOST_PLAIN_PARTS = 200_000
@@ -79,7 +78,8 @@ def run_kernels(jobs: PoolJobs, pool: Pool, rules: Rules, progress: Callable[[in
     compiled.prepare()  # before the clock of the engine starts
     began = time.process_time()
     logged: list[Stretches] = []
-    while compiled(*arguments, EVENTS_A_CALL) > 0:
+    loop = ShortCalls(compiled)
+    while loop(*arguments) > 0:
         logged += _taken(state)
         if progress is not None:
             progress(int(column(state.clock, "arrived")[0]))

@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 
 from deploy.local import Gang
+from foundation.interruption import interrupted_by_signals
 from foundation.slurm import JobSnapshot
 from gangd.controller.controller_status import AlarmStatus, JobStatus, NodeStatus, Role, Status
 from osub.cli.main import run
@@ -292,7 +293,8 @@ def test_whoever_ends_it_gets_the_terminal_back(
     monkeypatch.setattr(command, "_asked_to_leave", lambda _: os.kill(os.getpid(), ending))
     console = Terminal(file=io.StringIO(), force_terminal=True, width=80, height=20, color_system=None)
     before = signal.getsignal(ending)
-    command._watch(tmp_path, console, QueueEye(lambda: JobSnapshot(())), None)
+    with interrupted_by_signals():
+        command._watch(tmp_path, console, QueueEye(lambda: JobSnapshot(())), None)
     drawn_there = console.file.getvalue()  # type: ignore[attr-defined]
     assert drawn_there.count("\x1b[?1049h") == drawn_there.count("\x1b[?1049l") == 1
     assert signal.getsignal(ending) is before

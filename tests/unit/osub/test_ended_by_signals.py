@@ -1,0 +1,125 @@
+"""Ctrl-C and SIGTERM end commands that compute: in time, with their status, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytestmark = pytest.mark.slow
+
+MARK = "OSUB_TEST_OF_SIGNALS"
+
+
+@pytest.fixture(autouse=True)
+def signals_reach_children() -> Iterator[None]:
+    """A suite that runs in the background may ignore SIGINT, and its children with it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """Jobs that simulate for a minute in plain Python."""
+    path = tmp_path / "log.swf"
+    path.write_text(
+        "; MaxProcs: 64\n"
+        + "".join(
+            f"{number} {number} -1 {300 + 7 * (number % 50)} {1 + number % 16} -1 -1 -1 2000 -1 1 "
+            f"{number % 4} 1 -1 1 -1 -1 -1\n"
+            for number in range(1, 20_001)
+        )
+    )
+    return path
+
+
+def begin(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
+    (tmp_path / "tmp").mkdir()
+    return subprocess.Popen(
+        [sys.executable, "-m", "osub.command", *words],
+        cwd=tmp_path,
+        env=os.environ | {"OSUB_JIT": "0", "TMPDIR": str(tmp_path / "tmp"), MARK: str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+
+
+def processes_of(tmp_path: Path) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == str(tmp_path) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def wait_until_nothing_runs(tmp_path: Path) -> None:
+    deadline_s = time.monotonic() + 60
+    while left := processes_of(tmp_path):
+        assert time.monotonic() < deadline_s, left
+        time.sleep(0.05)
+
+
+def wait_until_caught(pid: int) -> None:
+    """Wait until a command has begun to take signals itself, after its interpreter's start."""
+    deadline_s = time.monotonic() + 60
+    while True:
+        assert time.monotonic() < deadline_s
+        (line,) = re.findall(r"SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())
+        if int(line, 16) >> (signal.SIGTERM - 1) & 1:
+            return
+        time.sleep(0.02)
+
+
+def wait_for_workers(tmp_path: Path, count: int) -> None:
+    deadline_s = time.monotonic() + 60
+    while len(processes_of(tmp_path)) < 1 + count:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_simulation(number: signal.Signals, trace: Path, tmp_path: Path) -> None:
+    words = ("simulate", trace.name, "--system", "N16C4", "--multiplicity", "2", "--out", "run")
+    with begin(tmp_path, *words) as command:
+        wait_until_caught(command.pid)
+        time.sleep(1)
+        command.send_signal(number)
+        _, said = command.communicate(timeout=60)
+    assert (command.returncode, said.split()) == (128 + number, ["osub:", "interrupted"])
+    assert not (tmp_path / "run").exists()
+    assert not list(tmp_path.glob(".*.partial"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_sweep_and_its_workers(number: signal.Signals, trace: Path, tmp_path: Path) -> None:
+    """As a terminal does it: the signal is the whole group's. Workers have their own, and write nothing."""
+    (tmp_path / "sweep.toml").write_text(
+        f'[base]\ntrace = "{trace.name}"\nsystem = "N16C4"\n[grid]\nmultiplicity = [2, 3]\nseed = [1, 2]\n'
+    )
+    with begin(tmp_path, "sweep", "sweep.toml", "--out", "out", "--workers", "2") as command:
+        wait_for_workers(tmp_path, 2)
+        os.killpg(command.pid, number)
+        _, said = command.communicate(timeout=60)
+    wait_until_nothing_runs(tmp_path)
+    if number == signal.SIGKILL:
+        assert command.returncode == -number
+        assert said == ""
+    else:
+        assert command.returncode == 128 + number
+        assert "0 of 4 points are done and kept" in said
+        assert "Traceback" not in said
+    assert not list((tmp_path / "tmp").iterdir())
