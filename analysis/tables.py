@@ -332,7 +332,7 @@ def _fill(table: Table, rows: Sequence[tuple[MetricRow, Sequence[str]]], part: r
             table.add_row(Text(row.group, style="bold"), *("" for _ in part))
             group = row.group
         cells = (
-            Text.assemble((row.cells[at], "bold green" if row.best[at] else ""), _after(others[at], between))
+            Text.assemble((row.cells[at], "bold" if row.best[at] else ""), _after(others[at], between))
             for at in part
         )
         table.add_row(Text(INDENT + row.name), *cells)

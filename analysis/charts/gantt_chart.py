@@ -23,7 +23,13 @@ ROWS_LIMIT = 400
 
 
 def gantt(
-    jobs: pl.DataFrame, info: RunInfo, last_s: float | None = None, held: pl.DataFrame | None = None
+    jobs: pl.DataFrame,
+    info: RunInfo,
+    last_s: float | None = None,
+    held: pl.DataFrame | None = None,
+    *,
+    most_a_core: int | None = None,
+    most_px: int = 900,
 ) -> Chart | None:
     """Draw the jobs on their nodes and cores, or, if they are too many, how full the nodes were.
 
@@ -39,6 +45,11 @@ def gantt(
         Right end of the time axis, so that several runs are drawn to the same scale.
     held
         What the jobs held (``lives.stretches``); None: one life each.
+    most_a_core
+        Upper end of the colours for jobs a core, so that several runs are drawn to the same scale; None: the
+        run's own most.
+    most_px
+        Greatest height.
     """
     held = stretches(jobs) if held is None else held
     nodes = node_entries(held)
@@ -54,8 +65,9 @@ def gantt(
         drawn, lanes = bars(counted)
         if len(drawn) <= BARS_LIMIT:
             until_s = last_s or max(bar.end_s for bar in drawn)
-            return _bar_chart(described(drawn, jobs, held), _Frame(names, cores, lanes, until_s))
-    return load_map(counted, names, cores, info, last_s)
+            return _bar_chart(described(drawn, jobs, held), _Frame(names, cores, lanes, until_s, most_px))
+    most = most_a_core or max(info.multiplicity, info.multiplicity_interactive or 1)
+    return load_map(counted, names, cores, most, last_s, most_px)
 
 
 def _node_names(info: RunInfo, nodes: pl.DataFrame) -> list[str]:
@@ -77,12 +89,15 @@ class _Frame:
         Cores of each node, and lanes in the band of a core that jobs share.
     until_s
         Right end of the time axis.
+    most_px
+        Greatest height.
     """
 
     names: Sequence[str]
     cores: int
     lanes: int
     until_s: float
+    most_px: int
 
     @property
     def rows(self) -> int:
@@ -90,7 +105,7 @@ class _Frame:
 
     @property
     def height_px(self) -> int:
-        return int(min(max(140 + self.rows * max(22, 17 * self.lanes), 240), 900))
+        return int(min(max(140 + self.rows * max(22, 17 * self.lanes), 240), self.most_px))
 
     @property
     def row_px(self) -> float:

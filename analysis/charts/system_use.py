@@ -16,7 +16,6 @@ import polars as pl
 from analysis.charts.chart_style import Chart, arrange, run_style, safe, time_unit
 from analysis.charts.distribution_curves import Measured
 from analysis.metrics import spans
-from foundation.records import RunInfo
 
 HEAT_ROWS, HEAT_COLUMNS = 120, 300
 Floats = npt.NDArray[np.float64]
@@ -99,7 +98,7 @@ def use_chart(runs: Sequence[tuple[Measured, pl.DataFrame, int]], last_s: float)
 
 
 def load_map(
-    counted: pl.DataFrame, names: Sequence[str], cores: int, info: RunInfo, last_s: float | None
+    counted: pl.DataFrame, names: Sequence[str], cores: int, most: int, last_s: float | None, most_px: int
 ) -> Chart:
     """Draw the mean number of jobs on a core, by group of nodes and stretch of time.
 
@@ -111,10 +110,12 @@ def load_map(
         The nodes in order.
     cores
         Cores of each node.
-    info
-        The run's description.
+    most
+        Jobs a core at the upper end of the colours.
     last_s
         Right end of the time axis; None for the last end.
+    most_px
+        Greatest height.
     """
     start = counted.get_column("start_s").to_numpy()
     end = counted.get_column("end_s").to_numpy()
@@ -148,13 +149,13 @@ def load_map(
                 [1, "#0B3C66"],
             ],
             zmin=0,
-            zmax=max(info.multiplicity, info.multiplicity_interactive or 1),
+            zmax=most,
             colorbar={"title": {"text": "jobs a core", "font": {"size": 12}}, "thickness": 14},
             customdata=np.repeat(np.array(labels)[:, None], HEAT_COLUMNS, axis=1),
             hovertemplate=f"%{{customdata}}<br>%{{x:,.4~g}} {unit.symbol}: %{{z}} jobs a core<extra></extra>",
         )
     )
-    arrange(figure, int(min(max(160 + groups * 14, 280), 640)))
+    arrange(figure, int(min(max(160 + groups * 14, 280), 640, most_px)))
     step = -(-groups // 25)
     figure.update_yaxes(
         tickvals=[group + 0.5 for group in range(0, groups, step)],

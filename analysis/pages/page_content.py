@@ -8,8 +8,9 @@ from typing import Literal
 
 from analysis.charts import Chart
 
-Tone = Literal["", "good", "bad", "unclear", "muted", "mark"]
-"""How a text is coloured; never the only sign of what it says."""
+Tone = Literal["", "good", "bad", "unclear", "muted", "mark", "best"]
+"""How a text is coloured; never the only sign of what it says. ``best`` is bold without a colour: green and
+red are for what an interval supports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +141,11 @@ class Page:
         Its heading, and a line below it.
     verdict
         What comes first; empty for a page that judges nothing.
+    answer
+        The verdict in a sentence or two. Where there is one it comes first, then the picture, and the verdict
+        below that is the evidence.
     cards
-        Figures beside the verdict.
+        Figures below the verdict.
     alerts
         (whom it is about, what a reader must know before the figures).
     sections
@@ -152,5 +156,6 @@ class Page:
     subtitle: str
     sections: Sequence[Section]
     verdict: Sequence[Told] = ()
+    answer: Sequence[Told] = ()
     cards: Sequence[Card] = ()
     alerts: Sequence[tuple[str, str]] = ()

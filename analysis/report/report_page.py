@@ -34,6 +34,8 @@ from foundation.records import Run
 from foundation.units import counted, number
 
 WORST_JOBS = 12
+FIRST_PX = 440
+"""Height of the first picture at most, so that it is on the first screen with the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +49,14 @@ class Subject:
 
 
 def picture(subjects: Sequence[Subject]) -> Section | None:
-    """Return the section that a reader looks at first: who ran where, in two runs at most; None without any.
+    """Return the section that a reader looks at first: who ran where, in up to three runs; None without any.
 
-    Of several runs these are the two that the verdict is about: sharing by the operating system beside gang
-    scheduling, else the first of the first two settings; real ones before simulated ones.
+    Of several runs these are the reference and what the verdict holds against it: sharing by the operating
+    system and gang scheduling, else the first other setting; real ones before simulated ones.
     """
-    blocks = list(_schedules(subjects, first_looked_at(subjects)))
-    return Section("schedule", "Schedule by node and core", blocks, abreast=480) if blocks else None
+    blocks = list(_schedules(subjects, first_looked_at(subjects), FIRST_PX))
+    least = 380 if len(blocks) > 2 else 480
+    return Section("schedule", "Schedule by node and core", blocks, abreast=least) if blocks else None
 
 
 def sections(subjects: Sequence[Subject]) -> list[Section]:
@@ -72,7 +75,7 @@ def sections(subjects: Sequence[Subject]) -> list[Section]:
 
 
 def first_looked_at(subjects: Sequence[Subject]) -> list[Subject]:
-    """Return the one or two runs that are pictured first."""
+    """Return the one to three runs that are pictured first, the reference among them."""
     real = [subject for subject in subjects if not subject.measured.simulated]
     firsts = [group.runs[0] for group in grouped([subject.run for subject in real or subjects])]
     some = [subject for subject in subjects if any(subject.run is run for run in firsts)]
@@ -80,7 +83,7 @@ def first_looked_at(subjects: Sequence[Subject]) -> list[Subject]:
         one, other = naive.run.info, gang.run.info
         shares = max(one.multiplicity, one.multiplicity_interactive or 1) > 1
         if layout_key(one) == layout_key(other) and shares and one.gang.kind == "none" != other.gang.kind:
-            return [naive, gang]
+            return [*(some[:1] if some[0] not in (naive, gang) else ()), naive, gang]
     return some[:2]
 
 
@@ -88,10 +91,19 @@ def _last_s(subjects: Sequence[Subject]) -> float:
     return max((subject.metrics.makespan_s or 0.0 for subject in subjects), default=0.0)
 
 
-def _schedules(subjects: Sequence[Subject], drawn: Sequence[Subject]) -> Iterator[Block]:
+def _schedules(subjects: Sequence[Subject], drawn: Sequence[Subject], most_px: int = 900) -> Iterator[Block]:
     last_s = _last_s(subjects)
+    infos = [subject.run.info for subject in subjects]
+    most = max(max(info.multiplicity, info.multiplicity_interactive or 1) for info in infos)
     for subject in drawn:
-        chart = gantt(subject.measured.jobs, subject.run.info, last_s or None, subject.held)
+        chart = gantt(
+            subject.measured.jobs,
+            subject.run.info,
+            last_s or None,
+            subject.held,
+            most_a_core=most,
+            most_px=most_px,
+        )
         if chart is not None:
             missing = subject.metrics.placement_missing
             lacking = f" {counted(missing, 'job')} ran at a place that is not known." if missing else ""

@@ -47,16 +47,20 @@ def mark_of(measured: Measured) -> Mark:
     return Mark(run_style(measured.number)["color"], measured.simulated)
 
 
+def answered(verdict: Verdict) -> list[Told]:
+    """Return what comes first: which runs are unfit, and the answer, if there are any."""
+    first, best = opening(verdict), verdict.best
+    unfit = [Told(*first, "unclear")] if first else []
+    return [*unfit, *([] if best is None else [Told(verdict.answer, "", _TONES[best.answer])])]
+
+
 def told(verdict: Verdict) -> list[Told]:
-    """Return the answer, a paragraph for each finding, then the evidence; runs that are unfit come first."""
-    first = opening(verdict)
-    best = verdict.best
-    answer = [] if best is None else [Told(verdict.answer, "", _TONES[best.answer])]
+    """Return a paragraph for each finding, then what they stand on, but for what ``answered`` has said."""
     findings = [
         Told(heading(one), " ".join(one.sentences), _TONES.get(one.answer, "")) for one in verdict.findings
     ]
-    evidence = [Told("", sentence, "muted") for sentence in verdict.evidence[1 if first else 0 :]]
-    return [*([Told(*first, "unclear")] if first else []), *answer, *findings, *evidence]
+    evidence = [Told("", sentence, "muted") for sentence in verdict.evidence[1 if opening(verdict) else 0 :]]
+    return [*findings, *evidence]
 
 
 def cards(runs: Sequence[Measured], metrics: Sequence[RunMetrics]) -> list[Card]:
@@ -81,7 +85,7 @@ def metrics_section(runs: Sequence[Measured], metrics: Sequence[RunMetrics]) -> 
             [
                 row.name,
                 *(
-                    Cell(text, tone="good") if best else text
+                    Cell(text, tone="best") if best else text
                     for text, best in zip(row.cells, row.best, strict=True)
                 ),
             ]
@@ -91,8 +95,9 @@ def metrics_section(runs: Sequence[Measured], metrics: Sequence[RunMetrics]) -> 
     note = ""
     if len(runs) > 1:
         mixed = len({run.simulated for run in runs}) > 1
-        note = "Where the runs differ, the best value is green and bold" + (
-            ", among the real ones." if mixed else "."
+        note = (
+            f"Where the runs differ, the best value{' of the real ones' if mixed else ''} is bold. Whether a "
+            "difference is more than chance is in “Differences, with intervals”."
         )
     least = min(230 + 88 * len(runs), 1240)
     return Section("metrics", "Metrics", blocks, abreast=least, lead=note)

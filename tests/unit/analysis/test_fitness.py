@@ -12,7 +12,7 @@ import pytest
 
 from analysis.metrics import job_faults
 from analysis.metrics.run_metrics import measure
-from analysis.report.report_parts import told
+from analysis.report.report_parts import answered
 from analysis.verdict import verdict_of
 from analysis.verdict.verdict_in_terminal import verdict_lines
 from foundation.records import Run
@@ -121,7 +121,7 @@ def test_the_first_line_says_it_and_blames_no_host(run: Run, tmp_path: Path) -> 
     assert "calm host" not in first
     assert verdict.answer == ""
     assert verdict.findings[0].answer == "unclear"
-    assert told(verdict)[0].words == verdict.evidence[0]
+    assert answered(verdict)[0].words == verdict.evidence[0]
     (alone,) = verdict_lines(verdict_of([with_fault(run, "TIMEOUT")]))
     assert str(alone).startswith("Unfit as a reference. alone is unfit to judge by: 1 of 50 jobs hung")
 

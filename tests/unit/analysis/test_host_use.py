@@ -13,7 +13,7 @@ from analysis.comparison.job_by_job import run_errors
 from analysis.metrics.derived_columns import MetricOptions
 from analysis.metrics.run_metrics import RunMetrics, measure
 from analysis.metrics.use_of_host import host_use, pace_of
-from analysis.report.report_parts import told
+from analysis.report.report_parts import answered
 from analysis.tables import metric_rows
 from analysis.verdict import verdict_of
 from analysis.verdict.verdict_in_terminal import opening, verdict_lines
@@ -132,7 +132,7 @@ def test_a_verdict_on_a_contaminated_run_is_not_clear_and_says_why(tmp_path: Pat
     said = [str(line) for line in verdict_lines(verdict)]
     assert said[0].startswith("Nothing here can be concluded. naive is unfit to judge by: others used 45%")
     assert sum("unfit to judge by" in line for line in said) == 1
-    first = told(verdict)[0]
+    first = answered(verdict)[0]
     assert (first.heading, first.tone) == ("Nothing here can be concluded.", "unclear")
     assert opening(verdict_of([one, two])) is None
 

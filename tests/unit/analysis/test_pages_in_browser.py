@@ -117,18 +117,26 @@ def test_a_comparison_is_drawn_quiet_and_readable(
     assert tab.run(CONTRASTS) == []
 
 
-def test_the_verdict_comes_first_then_naive_beside_gangd_and_where_it_ran_last(
+def test_the_answer_comes_first_then_the_reference_naive_and_gangd_and_where_it_ran_last(
     tab: Tab, comparison: Path
 ) -> None:
-    tab.look()
+    tab.look(1400, 900)
     tab.open(comparison, everything=False)
     names = tab.run("[...document.querySelectorAll('main > section')].map((one) => one.id)")
-    assert names[:3] == ["verdict", "schedule", "differences"]
+    assert names[:4] == ["verdict", "schedule", "evidence", "differences"]
     assert names[-1] == "where"
     script = "[...document.querySelectorAll('#schedule h3')].map((one) => one.innerText)"
-    assert tab.run(script) == ["M=2 naive", "M=2 gangd"]
+    assert tab.run(script) == ["M=1", "M=2 naive", "M=2 gangd"]
     tops = tab.run("[...document.querySelectorAll('#schedule figure')].map((one) => one.offsetTop)")
     assert len(set(tops)) == 1, "they stand side by side"
+    bottom = (
+        "[...document.querySelectorAll('#schedule figure')].map((one) => one.getBoundingClientRect().bottom)"
+    )
+    assert max(tab.run(bottom)) <= 900, "answer and picture are on the first screen"
+    tab.look(420, 900)
+    tops = tab.run("[...document.querySelectorAll('#schedule figure, .cards')].map((one) => one.offsetTop)")
+    assert tops == sorted(tops)
+    assert tops[0] < 900, "a picture begins on a phone's first screen, before the cards"
 
 
 def test_headings_tables_and_figures_say_what_they_are(tab: Tab, comparison: Path) -> None:

@@ -19,6 +19,7 @@ from tests.fixtures.records import make_ended, make_info, make_job, make_trace
 SECTIONS = [
     "verdict",
     "schedule",
+    "evidence",
     "differences",
     "metrics",
     "waiting",
@@ -53,7 +54,7 @@ def sections_of(page: str) -> list[str]:
 
 def test_the_page_has_every_section_that_the_runs_have_something_for(runs: list[Run], tmp_path: Path) -> None:
     assert sections_of(page_of(runs, tmp_path)) == SECTIONS
-    alone = [name for name in SECTIONS if name not in ("slices", "differences")]
+    alone = [name for name in SECTIONS if name not in ("verdict", "slices", "differences")]
     assert sections_of(page_of(runs[:1], tmp_path)) == alone
 
 
@@ -100,7 +101,7 @@ def test_texts_from_files_are_shown_and_never_obeyed(runs: list[Run], tmp_path: 
 def test_no_run_has_anything_to_show_and_the_page_still_stands(tmp_path: Path) -> None:
     write_run(tmp_path / "RUN", make_info(), make_trace(tmp_path), frame_of([], JOBS))
     page = page_of([load_run(tmp_path / "RUN")], tmp_path)
-    assert sections_of(page) == ["verdict", "metrics", "definitions", "where"]
+    assert sections_of(page) == ["evidence", "metrics", "definitions", "where"]
 
 
 def test_jobs_that_failed_at_once_are_drawn_too(tmp_path: Path) -> None:
@@ -120,7 +121,7 @@ def test_runs_that_lack_what_a_chart_needs_leave_it_out(tmp_path: Path) -> None:
     write_run(tmp_path / "RUN", make_info(), make_trace(tmp_path), frame_of(jobs, JOBS))
     page = page_of([load_run(tmp_path / "RUN")], tmp_path)
     assert sections_of(page) == [
-        name for name in SECTIONS if name not in ("waiting", "slices", "differences")
+        name for name in SECTIONS if name not in ("verdict", "waiting", "slices", "differences")
     ]
 
 
