@@ -371,6 +371,9 @@ class Loop:
             book.on_fault("stray", text)
             self.log("stray", uid=uid, pids=pids[:8])
         self._without_steps = len(unseen)
+        for trouble in self.node.gate.holder.troubles():
+            book.on_fault(trouble.kind, trouble.text, trouble.job)
+            self.log(trouble.kind, job=trouble.job, text=trouble.text)
         odd = {one.path: f"{one.path} has processes and {one.why}" for one in self.node.gate.holder.unknown()}
         odd |= {
             f"slurmstepd {pid}": f"slurmstepd {pid} is called {line!r}, which tells no step"

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import secrets
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from foundation.errors import HostError, OsubError
+from foundation.errors import HostError, OsubError, TrustError
 from foundation.slurm import CommandSlurm
 from foundation.slurm.calling.conf_file import check_conf
-from foundation.trust import make_folder, open_own
+from foundation.trust import make_folder, open_own, read_trusted
 from gangd.agent.agenda import Agenda
 from gangd.agent.agent_loop import Loop
 from gangd.agent.agent_metrics import AgentMetrics
@@ -49,7 +50,8 @@ from gangd.freezer.freezer_choice import Choice, choose, make_freezer
 from gangd.freezer.harmless_freezers import DryFreezer
 from gangd.freezer.holder import Holder
 from gangd.freezer.procfs import boot_id
-from gangd.guardian.place import discard, make_private, state_path
+from gangd.guardian.guardian_watch import End
+from gangd.guardian.place import discard, ended_path, make_private, state_path
 from gangd.guardian.state_folders import forget_folder, note_folder
 from gangd.guardian.statefile import StateFile
 from gangd.hold.both import BothWays
@@ -59,6 +61,8 @@ from gangd.monitor.hand_out import handed_out
 from gangd.monitor.metrics_table import AGENT
 from gangd.process_setup import allow_open_files
 from gangd.wire import Hello
+
+_LONGEST_RECORD = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,8 @@ def serve(settings: Settings) -> int:
     path = state_path(settings.state_dir, settings.node)
     make_private(path.parent)
     note_folder(path.parent)
-    state = StateFile.create(path, settings.node, str(choice.root or "/"), str(way.root or ""))
+    ended = ended_path(settings.state_dir, settings.node)
+    state = StateFile.create(path, settings.node, str(choice.root or "/"), str(way.root or ""), str(ended))
     real = make_freezer(choice, settings.node, state)
     yielder = None if settings.dry_run else make_yielder(way, settings.node, state)
     both = None if yielder is None else BothWays(real, yielder)
@@ -122,6 +127,7 @@ def serve(settings: Settings) -> int:
         **standing.as_fields(),
     )
     loop = _assemble(settings, (choice, way), (holder, both), state, reach, log)
+    report_last_end(ended, log, loop.node.book)
     rest_collector()
     try:
         with handed_out(settings.metrics, settings.metrics_token, AGENT, loop.metrics):
@@ -224,6 +230,18 @@ def _thaw_what_is_left(settings: Settings, log: JsonLog) -> None:
                 f"jobs {', '.join(map(str, stuck))} were left held by an earlier agent and cannot be let go "
                 f"({'; '.join(left.failures)}): mend that and run `gang-agent thaw --all`; see {path}"
             )
+
+
+def report_last_end(path: Path, log: JsonLog, book: SliceBook) -> None:
+    """Report how the last agent of this node ended, unless it took leave; its guardian has recorded it."""
+    try:
+        last = json.loads(read_trusted(path, _LONGEST_RECORD))
+        how, end = last["signal"] or f"status {last['status']}", last["end"]
+    except (OSError, TrustError, ValueError, TypeError, KeyError):  # none, or none of ours
+        return
+    log("last_end", record=last)
+    if end != End.FAREWELL.value:
+        book.on_fault("agent_died", f"the last agent of this node died ({how}); see {path}")
 
 
 def _native(settings: Settings, state: StateFile, files: FileWatch | None) -> NativeSwitch | None:

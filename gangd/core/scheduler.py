@@ -56,6 +56,7 @@ from gangd.core.terms.timebase import Timebase
 from gangd.core.wall_clock_limits import Accounts, Limits, State
 
 RULED_BY_DEMAND = frozenset({GangState.BUSY, GangState.IDLE, GangState.WAKING})
+MOST_NODES_NAMED = 5
 ALWAYS = np.ones((1, 1), dtype=np.bool_)
 
 
@@ -396,7 +397,12 @@ class GangScheduler:
         gang.strange_ns = self.now_ns
         self._suspects[gang.gang] = gang
         self._settle(gang)
-        text = f"job {job} was suspended or resumed on {node} by somebody else"
+        if node not in gang.strange_nodes:
+            gang.strange_nodes.append(node)
+        named = ", ".join(gang.strange_nodes[:MOST_NODES_NAMED])
+        more = len(gang.strange_nodes) - MOST_NODES_NAMED
+        where = f"{named} and {more} more" if more > 0 else named
+        text = f"job {job} was suspended or resumed on {where} by another than gangd"
         self._out += (Alarm("foreign freeze", str(job), text), AskSlurm(text))
 
     def _dying(self, job: int) -> None:

@@ -25,6 +25,7 @@ from gangd.freezer.holder import (
     StepKey,
     StepState,
     Traits,
+    Trouble,
     Unknown,
     Write,
 )
@@ -144,6 +145,15 @@ class CgroupFreezer:
         """See ``Holder``."""
         bases = slurm_roots(self.root, self.dialect, self._node)
         return list(unknown_folders(self.root, self.dialect, bases, self._sluids))
+
+    def troubles(self) -> list[Trouble]:
+        """See ``Holder``: cgroups that jobs have frozen themselves."""
+        found = []
+        for key, known in self._known.items():
+            WORK.pause_if_spent()
+            nested = [each for each in known.handles.values() if each.has_frozen_below(self.dialect)]
+            found += [Trouble("nested_freeze", key.job, _nested(key, one, self.dialect)) for one in nested]
+        return found
 
     def adopt(
         self, found: tuple[Step, ...], pause: Callable[[], object] = WORK.pause_if_spent
@@ -343,6 +353,15 @@ class CgroupFreezer:
         if gone == len(known.handles):
             return Outcome(key, Did.GONE)
         return Outcome(key, did, text)
+
+
+def _nested(key: StepKey, handle: OpenCgroup, dialect: Dialect) -> str:
+    """Explain a job's own frozen cgroup; its name is the user's, and is left out."""
+    lasts = " and does not end when Slurm kills the job" if dialect is CGROUP1 else ""
+    return (
+        f"step {key} froze a cgroup of its own: what is in it stays frozen when the job is resumed{lasts}. "
+        f"To thaw it write {dialect.thaw.decode()} to the {dialect.control} below {handle.folder}"
+    )
 
 
 def _links(folders: list[Path]) -> list[int] | None:

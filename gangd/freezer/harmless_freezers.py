@@ -12,6 +12,7 @@ from gangd.freezer.holder import (
     StepKey,
     StepState,
     Traits,
+    Trouble,
     Unknown,
     WithoutFolders,
 )
@@ -76,6 +77,10 @@ class DryFreezer(WithoutFolders):
     def unknown(self) -> list[Unknown]:
         """See ``Holder``."""
         return self._inner.unknown()
+
+    def troubles(self) -> list[Trouble]:
+        """See ``Holder``."""
+        return self._inner.troubles()
 
     def close(self) -> None:
         """See ``Holder``."""

@@ -45,6 +45,15 @@ class Unknown:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What is wrong with a job's steps, as a fault of this ``kind``."""
+
+    kind: str
+    job: int
+    text: str
+
+
 class StepState(enum.Enum):
     """State of a step's tasks, as the kernel tells it."""
 
@@ -198,6 +207,9 @@ class Holder(Protocol):
     def unknown(self) -> list[Unknown]:
         """Folders of Slurm's in which something runs that belongs to no job that we know of."""
 
+    def troubles(self) -> list[Trouble]:
+        """Return what is wrong with known steps, beyond what a hold or a release would find."""
+
     def look(self) -> tuple[Step, ...]:
         """Find the steps that exist now; changes nothing."""
 
@@ -266,6 +278,10 @@ class WithoutFolders:
 
     def unknown(self) -> list[Unknown]:
         """See ``Holder``: there are none."""
+        return []
+
+    def troubles(self) -> list[Trouble]:
+        """See ``Holder``: none are known."""
         return []
 
     def control_files(self, key: StepKey) -> tuple[str, ...]:  # noqa: ARG002 - as its protocol has it

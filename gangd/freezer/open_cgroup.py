@@ -66,6 +66,13 @@ class OpenCgroup:
             raise
         return found
 
+    def has_frozen_below(self, dialect: Dialect) -> bool:
+        """Whether the job has made a cgroup below it and frozen that itself."""
+        try:
+            return self.folder.stat().st_nlink > 2 and _has_frozen_below(self.folder, dialect)
+        except OSError:  # it ended meanwhile
+            return False
+
 
 def open_cgroup(root_fd: int, root: Path, path: str, dialect: Dialect) -> OpenCgroup | None:
     """Open one cgroup; None if it vanished, or a component of its path is not what it seems."""
@@ -85,6 +92,15 @@ def open_cgroup(root_fd: int, root: Path, path: str, dialect: Dialect) -> OpenCg
         return None
     state_fd = opened[0] if dialect is CGROUP1 else opened[2]
     return OpenCgroup(path, root / path, opened[0], state_fd, opened[1], None)
+
+
+def _has_frozen_below(path: Path, dialect: Dialect) -> bool:
+    for name in subdirectories(str(path)):
+        WORK.pause_if_spent()
+        below = path / name
+        if (below / dialect.own).read_bytes().strip() == b"1" or _has_frozen_below(below, dialect):
+            return True
+    return False
 
 
 def _pids_below(path: Path) -> list[int]:

@@ -36,13 +36,15 @@ class Dialect:
     """How one generation of cgroups is spoken to.
 
     ``kind`` is its number in the ledger; ``control`` is the file that freezes on ``freeze`` and thaws on
-    ``thaw``; ``pattern`` is what a path below the mount must look like (Slurm 22.05, cgroup plugins v1 and
-    v2: ``src/plugins/cgroup``). Kernel: ``cgroup-v1/freezer-subsystem.rst``, ``cgroup-v2.rst``.
+    ``thaw``; ``own`` holds 1 where a cgroup was frozen by itself, not with one above; ``pattern`` is what a
+    path below the mount must look like (Slurm 22.05, cgroup plugins v1 and v2:
+    ``src/plugins/cgroup``). Kernel: ``cgroup-v1/freezer-subsystem.rst``, ``cgroup-v2.rst``.
     """
 
     name: str
     kind: int
     control: str
+    own: str
     freeze: bytes
     thaw: bytes
     pattern: re.Pattern[str]
@@ -54,8 +56,10 @@ class Dialect:
         return self.pattern.fullmatch(path)
 
 
-CGROUP1 = Dialect("cgroup1", 1, "freezer.state", b"FROZEN", b"THAWED", re.compile(_V1))
-CGROUP2 = Dialect("cgroup2", 2, "cgroup.freeze", b"1", b"0", re.compile(_V2))
+CGROUP1 = Dialect(
+    "cgroup1", 1, "freezer.state", "freezer.self_freezing", b"FROZEN", b"THAWED", re.compile(_V1)
+)
+CGROUP2 = Dialect("cgroup2", 2, "cgroup.freeze", "cgroup.freeze", b"1", b"0", re.compile(_V2))
 DIALECTS = {dialect.kind: dialect for dialect in (CGROUP1, CGROUP2)}
 
 _GONE = frozenset({errno.ENOENT, errno.ESRCH, errno.ENODEV})

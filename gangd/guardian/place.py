@@ -24,6 +24,11 @@ def state_path(folder: Path, node: str, mounts: Path = MOUNTS) -> Path:
     return live_folder(folder, mounts) / f"agent-{node}.state"
 
 
+def ended_path(folder: Path, node: str) -> Path:
+    """Path of the record of how the last agent of ``node`` ended: in the site's folder, which outlasts it."""
+    return folder.resolve() / f"agent-{node}.ended"
+
+
 def ledger_folders(folder: Path) -> tuple[Path, ...]:
     """Return every folder in which an agent that was given ``folder`` may have kept its state file.
 

@@ -20,8 +20,9 @@ ASLEEP_NS = 3 * BEAT_NS
 """A guardian that has not looked for so long is stopped or starved: it is replaced."""
 
 _BOOT = (
-    "import sys; sys.path[:0] = sys.argv.pop(1).split(':'); from gangd.guardian.guardian_process import run; \
-run(*map(int, sys.argv[1:]))"
+    "import signal, sys; signal.signal(signal.SIGXCPU, signal.SIG_IGN); "
+    "sys.path[:0] = sys.argv.pop(1).split(':'); "
+    "from gangd.guardian.guardian_process import run; run(*map(int, sys.argv[1:]))"
 )
 
 

@@ -15,6 +15,7 @@ byte         header
 512          node name, likewise
 1024         freezer root, likewise
 1536         root of the cpu hierarchy in which jobs yield, likewise; empty if they do so without one
+2048         file in which the guardian records how the agent ended, likewise; empty for none
 ===========  =============================================
 
 A record: mark (0 free, 1 known, 2 held), kind (1 cgroup v1, 2 cgroup v2, 3 process, 4 to 7 the knobs of a cpu
@@ -44,7 +45,7 @@ RECORD_BYTES = 256
 RECORDS = 4096
 PROCESS_KIND = 3
 IDLE_KIND = 8
-_BOOT_AT, _NODE_AT, _ROOT_AT, _CPU_ROOT_AT = 256, 512, 1024, 1536
+_BOOT_AT, _NODE_AT, _ROOT_AT, _CPU_ROOT_AT, _ENDED_AT = 256, 512, 1024, 1536, 2048
 _FREE, _KNOWN, _HELD = 0, 1, 2
 _RECORD = struct.Struct("=BBHIQI")
 _PATH_AT = _RECORD.size
@@ -101,7 +102,7 @@ class StateFile:
         ]
 
     @classmethod
-    def create(cls, path: Path, node: str, root: str, cpu_root: str = "") -> StateFile:
+    def create(cls, path: Path, node: str, root: str, cpu_root: str = "", ended: str = "") -> StateFile:
         """Make a fresh file for the calling process, in place of an older one, with every record free.
 
         The older file keeps its inode, so that a guardian that still maps it never sees the new records.
@@ -119,7 +120,14 @@ class StateFile:
         words[Word.AGENT_PID] = os.getpid()
         words[Word.AGENT_START] = 0 if me is None else me.start_ticks
         words[Word.TIME_OFFSET_NS] = time_offset_ns()
-        for at, text in ((_BOOT_AT, boot_id()), (_NODE_AT, node), (_ROOT_AT, root), (_CPU_ROOT_AT, cpu_root)):
+        texts = {
+            _BOOT_AT: boot_id(),
+            _NODE_AT: node,
+            _ROOT_AT: root,
+            _CPU_ROOT_AT: cpu_root,
+            _ENDED_AT: ended,
+        }
+        for at, text in texts.items():
             raw = text.encode()
             struct.pack_into(f"=H{len(raw)}s", header, at, len(raw), raw)
         try:
@@ -163,6 +171,11 @@ class StateFile:
     def cpu_root(self) -> Path:
         """Root of the cpu hierarchy in which the agent lets jobs yield."""
         return Path(self._text(_CPU_ROOT_AT))
+
+    def ended_path(self) -> Path | None:
+        """File in which the guardian records how the agent ended; None for none."""
+        text = self._text(_ENDED_AT)
+        return Path(text) if text else None
 
     def this_boot(self) -> bool:
         """Whether the file was written in this boot of the host: otherwise it means nothing any more."""

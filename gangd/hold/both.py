@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 
-from gangd.freezer.holder import Account, Did, Holder, Outcome, Step, StepKey, StepState, Unknown, Write
+from gangd.freezer.holder import (
+    Account,
+    Did,
+    Holder,
+    Outcome,
+    Step,
+    StepKey,
+    StepState,
+    Trouble,
+    Unknown,
+    Write,
+)
 from gangd.freezer.procfs import WORK
 from gangd.hold.yielder import Alone, Pids, Yielded, Yielder
 
@@ -48,6 +59,10 @@ class BothWays:
     def unknown(self) -> list[Unknown]:
         """See ``Holder``."""
         return self.freezer.unknown()
+
+    def troubles(self) -> list[Trouble]:
+        """See ``Holder``."""
+        return self.freezer.troubles()
 
     def look(self) -> tuple[Step, ...]:
         """See ``Holder``."""

@@ -105,6 +105,7 @@ DROPPED = (
     OTHER,
 )
 FAULTS = (
+    "agent_died",
     "bell",
     "reload_refused",
     "clock_doubted",
@@ -119,6 +120,7 @@ FAULTS = (
     "lease_over",
     "malformed",
     "missed_plan",
+    "nested_freeze",
     "no_step",
     "refused",
     "replayed",

@@ -57,6 +57,8 @@ class Gang:
         When an agent last said that a deadly signal waits for a job of it, until Slurm says that it runs.
     strange_ns
         When an agent last found a freeze state that it did not leave, until Slurm says that it runs.
+    strange_nodes
+        The nodes of those agents.
     ended
         Places (job, node number) without processes.
     stirred
@@ -88,6 +90,7 @@ class Gang:
         "slot",
         "state",
         "stirred",
+        "strange_nodes",
         "strange_ns",
         "suspended",
         "terminating",
@@ -106,6 +109,7 @@ class Gang:
         self.missing = 0
         self.dying_ns: int | None = None
         self.strange_ns: int | None = None
+        self.strange_nodes: list[str] = []
         self.ended: set[tuple[int, int]] = set()
         self.stirred = 0
         self.has_shared = False
@@ -174,7 +178,7 @@ class Gang:
         An agent repeats that a job is dying in each report; not to have said so for a lease takes it back.
         """
         if self.strange_ns is not None and asked_ns > self.strange_ns:
-            self.strange_ns = None
+            self.strange_ns, self.strange_nodes = None, []
         if self.dying_ns is not None and asked_ns > self.dying_ns + lease_ns:
             self.dying_ns = None
 

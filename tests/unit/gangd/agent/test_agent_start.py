@@ -11,9 +11,11 @@ import pytest
 
 from foundation.errors import HostError
 from foundation.in_memory import live_folder
-from gangd.agent.assemble import Settings, serve
+from gangd.agent.assemble import Settings, report_last_end, serve
+from gangd.agent.jsonlog import JsonLog
+from gangd.agent.talk.slicebook import Sender, SliceBook
 from gangd.curve_keys import make_keys
-from gangd.guardian.place import make_private, state_path
+from gangd.guardian.place import ended_path, make_private, state_path
 from gangd.guardian.statefile import StateFile, Word
 from tests.fixtures.gang_host import FakeV1
 
@@ -71,3 +73,34 @@ def test_what_is_left_is_thawed_before_its_record_is_replaced(
         serve(settings(tmp_path, dry_run=dry_run))
     assert left.read_text() == "THAWED"
     assert recorded(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("record", "kinds"),
+    [
+        (b'{"end": "agent died", "signal": "SIGKILL", "status": null}', ["agent_died"]),
+        (b'{"end": "agent died", "signal": null, "status": 1}', ["agent_died"]),
+        (b'{"end": "farewell", "signal": null, "status": 0}', []),
+        (b'{"end": "agent died"', []),
+        (b"[1]", []),
+        (b"x" * 5000, []),
+        (None, []),
+    ],
+)
+def test_reports_how_the_last_agent_ended(tmp_path: Path, record: bytes | None, kinds: list[str]) -> None:
+    path, book = ended_path(tmp_path, "a"), SliceBook()
+    if record is not None:
+        path.write_bytes(record)
+        path.chmod(0o600)
+    report_last_end(path, JsonLog(2, "a"), book)
+    faults = book.report(Sender("a", bytes(16), None, 0, 0), 0).faults
+    assert [fault.kind for fault in faults] == kinds
+    assert all(("SIGKILL" in fault.text) == (b"SIGKILL" in (record or b"")) for fault in faults)
+
+
+def test_record_that_others_could_have_written_is_not_believed(tmp_path: Path) -> None:
+    path, book = ended_path(tmp_path, "a"), SliceBook()
+    path.write_bytes(b'{"end": "agent died", "signal": "SIGKILL", "status": null}')
+    path.chmod(0o666)
+    report_last_end(path, JsonLog(2, "a"), book)
+    assert not book.has_news

@@ -188,3 +188,30 @@ def test_real_processes_that_begin_between_two_readings_are_found(real_v1: RealC
     second = real_v1.spawn(step, SLEEP)
     assert set(freezer.pids(BATCH)) == {first, second}
     freezer.close()
+
+
+def test_real_cgroup_that_the_job_froze_itself_stays_frozen_and_is_a_trouble(real_v1: RealCgroups) -> None:
+    step = real_v1.make("slurm_a/uid_0/job_12/step_batch")
+    spinner = real_v1.spawn(step, SPIN)
+    inner = real_v1.make("slurm_a/uid_0/job_12/step_batch/$(inner)")
+    nested = real_v1.spawn(inner, SPIN)
+    freezer = freezer_on(real_v1.root)
+    freezer.adopt(freezer.look())
+    assert freezer.troubles() == []
+    (inner / "freezer.state").write_text("FROZEN")
+    until(lambda: stands(nested))
+    assert freezer.state(BATCH) is StepState.THAWED  # by what gangd did, not by what is below
+    for _ in range(2):
+        freezer.hold(BATCH)
+        until(lambda: freezer.state(BATCH) is StepState.FROZEN)
+        assert [one.kind for one in freezer.troubles()] == ["nested_freeze"]
+        freezer.release(BATCH)
+        until(lambda: freezer.state(BATCH) is StepState.THAWED)
+        assert runs(spinner)
+        assert stands(nested)
+    (trouble,) = freezer.troubles()
+    assert trouble.job == 12
+    assert "inner" not in trouble.text  # a name that a user chose
+    (inner / "freezer.state").write_text("THAWED")
+    assert freezer.troubles() == []
+    freezer.close()

@@ -226,3 +226,22 @@ def test_finds_jobs_by_number_and_by_sluid(real_v2: RealCgroups, tmp_path: Path)
     freezer.release(KEY)
     assert runs(spinner)
     freezer.close()
+
+
+def test_cgroup_that_the_job_froze_itself_stays_frozen_and_is_a_trouble(real_v2: RealCgroups) -> None:
+    spinner = real_v2.spawn(real_v2.make(f"{SCOPE}/job_12/step_0/user/task_0"), SPIN)
+    inner = real_v2.make(f"{SCOPE}/job_12/step_0/user/task_0/inner")
+    nested = real_v2.spawn(inner, SPIN)
+    freezer = freezer_on(real_v2.root)
+    freezer.adopt(freezer.look())
+    (inner / "cgroup.freeze").write_text("1")
+    until(lambda: stands(nested))
+    assert freezer.state(KEY) is StepState.THAWED
+    freezer.hold(KEY)
+    until(lambda: freezer.state(KEY) is StepState.FROZEN)
+    freezer.release(KEY)
+    until(lambda: freezer.state(KEY) is StepState.THAWED)
+    assert runs(spinner)
+    assert stands(nested)
+    assert [(one.kind, one.job) for one in freezer.troubles()] == [("nested_freeze", 12)]
+    freezer.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,11 +10,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from foundation.errors import HostError
 from gangd.freezer.procfs import read_stat
+from gangd.guardian.guardian_process import exit_status
 from gangd.guardian.spawn import Guardian
 from gangd.guardian.statefile import StateFile, Word
 from tests.fixtures.gang_host import SPIN, TICK, RealCgroups, runs, stands, until
@@ -27,7 +30,7 @@ from gangd.freezer.tree import CGROUP1
 from gangd.guardian.spawn import Guardian
 from gangd.guardian.statefile import StateFile, Word
 root, path, lease_s = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
-state = StateFile.create(path, "a", str(root))
+state = StateFile.create(path, "a", str(root), ended=str(path.with_suffix(".ended")))
 guardian = Guardian.start(state)
 freezer = CgroupFreezer(root, CGROUP1, "a", state)
 steps = freezer.adopt(freezer.look())
@@ -116,6 +119,42 @@ def test_thaws_when_the_agent_dies(start: Start, number: signal.Signals) -> None
     until(program.thawed, 1.0, what="thaw by the guardian")
     assert runs(program.spinner)
     until(lambda: list(program.state.held()) == [], what="emptied state file")
+    ended = record_of(program)
+    assert (ended["end"], ended["signal"], ended["status"]) == ("agent died", number.name, None)
+    assert (ended["node"], ended["pid"]) == ("a", program.child.pid)
+
+
+def test_records_the_status_of_an_agent_that_took_leave(start: Start) -> None:
+    program = start(60)
+    program.say("leave")
+    ended = record_of(program)
+    assert (ended["end"], ended["signal"], ended["status"]) == ("farewell", None, 0)
+
+
+def record_of(program: Program) -> dict[str, object]:
+    """How the agent ended, as its guardian has recorded it."""
+    path = program.path.with_suffix(".ended")
+    until(path.exists, 60, "record of the end")
+    return cast("dict[str, object]", json.loads(path.read_text()))
+
+
+@pytest.mark.parametrize("waited", [False, True], ids=["not waited for", "waited for"])
+def test_wait_status_of_a_process_that_is_no_child_of_the_guardian(waited: bool) -> None:
+    child = subprocess.Popen([sys.executable, "-S", "-c", "raise SystemExit(3)"])
+    pidfd = os.pidfd_open(child.pid)
+    if waited:
+        child.wait()
+    status = exit_status(child.pid, pidfd, 60.0)
+    child.wait()
+    os.close(pidfd)
+    assert status == 3 << 8 or (waited and status is None)  # Linux before 6.15 forgets it
+
+
+def test_guardian_runs_before_all_others(start: Start) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root for a real-time priority")
+    deadline = 6
+    assert os.sched_getscheduler(start(60).guardian_pid) in (deadline, os.SCHED_FIFO, os.SCHED_OTHER)
 
 
 def test_kill_of_the_agents_process_group_spares_it(start: Start) -> None:
