@@ -86,6 +86,7 @@ ALARMS = (
     "placement",
     "shared key",
     "slurm",
+    "state",
     "stranger",
     "thread",
     "unreadable",

@@ -217,6 +217,7 @@ def test_finds_jobs_by_number_and_by_sluid(real_v2: RealCgroups, tmp_path: Path)
     freezer = freezer_on(real_v2.root)
     assert {str(step.key) for step in freezer.adopt(freezer.look())} == {"11.batch", "12.0"}
     freezer.hold(KEY)
+    until(lambda: freezer.state(KEY) is StepState.FROZEN, 60)
     assert stands(spinner)
     (daemon / "cgroup.kill").write_text("1")
     until(lambda: not (daemon / "cgroup.procs").read_text(), what="the end of slurmstepd")
