@@ -102,8 +102,8 @@ def late_start(environment: Mapping[str, str], rank: int, ranks: int, limit_s: f
     remedy = (
         f"unset {NETMOD}, or set it to ofi"
         if netmod != "ofi"
-        else f"do the nodes reach each other over {environment.get(PROVIDER, 'any provider')} "
-        f"({PROVIDER}, FI_TCP_IFACE)? `osub doctor --cluster` tries it"
+        else f"was the job suspended, or does {environment.get(PROVIDER, 'OFI')} not reach the other nodes "
+        f"({PROVIDER}, FI_TCP_IFACE)? `osub doctor --cluster` tries"
     )
     return (
         f"MPI_Init did not end within {limit_s:g} s on node {node}, rank {rank} of {ranks}, netmod {netmod}: "

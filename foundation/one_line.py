@@ -24,6 +24,7 @@ _CUT = re.compile(
     r"client request|request not begin with 'cmd='|invalid client request)",
     re.MULTILINE,
 )
+_LOST = re.compile(r"^srun: error: mpi/pmi2: failed to send temp kvs to compute nodes", re.MULTILINE)
 # Its srun: said once when a step must wait; "Step created for job" ends the wait.
 _STEP_WAITS = re.compile(r"srun: Job \S+ step creation temporarily disabled")
 
@@ -71,6 +72,11 @@ def _launch_fault(text: str, *, completed: bool = False) -> str | None:
         return one_line(
             f"Slurm's mpi/pmi2 cut a message of MPI_Init{node} ({cut['what']}): start MPI with "
             "MPIR_CVAR_CH4_NETMOD=ofi"
+        )
+    if _LOST.search(text) and not completed:
+        return (
+            "srun could not pass on the addresses of MPI_Init (mpi/pmi2: failed to send temp kvs): was the "
+            "job suspended while it started?"
         )
     waits = _STEP_WAITS.search(text, max(text.rfind("tep created for "), 0))
     if waits is not None and not completed:

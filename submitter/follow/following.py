@@ -31,6 +31,8 @@ _LONGEST_STEP_S = 5.0
 # A job is gone only where several answers in a row have been without it.
 _LEAST_ABSENCES = 3
 _ACCOUNTING_EVERY_S = 5.0
+# When, after its start, it is seen whether Slurm has spoilt a job's launch, s.
+_LAUNCH_LOOKS_S = (10.0, 40.0)
 
 
 class Following:
@@ -83,6 +85,8 @@ class Following:
         """What accounting told last of jobs that Slurm has forgotten; None where there is no accounting."""
         self._accounting_s = float("-inf")
         self._absent: dict[int, tuple[int, float]] = {}
+        self._ran_s: dict[int, float] = {}
+        self._spoilt: set[int] = set()
         self._told: set[tuple[str, int | None, object]] = set()
 
     def open_rows(self) -> list[JobRecord]:
@@ -196,6 +200,7 @@ class Following:
         if not job.state.is_over:
             if job.state.holds_cores:
                 self.running.add(key)
+                self._look_at_launch(key, job, passed_s)
             now = progressed(entry, job, stamps_of, self._origin)
             if now != entry:
                 self.keep(now)
@@ -225,15 +230,30 @@ class Following:
         row = last.job
         completed = row.state == "COMPLETED"
         checked = not last.restarts if completed else row.state in {"FAILED", "TIMEOUT"}
-        fault = launch_fault(self._folder / f"{key}.out", completed=completed) if checked else None
-        if fault is not None:
-            self._writer.event("launch fault", trace_job=key, job_id=row.job_id, state=row.state, why=fault)
-            self.reasons[key] = fault
-            if completed:
-                last = msgspec.structs.replace(last, job=msgspec.structs.replace(row, state="FAILED"))
+        if checked and key not in self._spoilt:
+            self._find_fault(key, row.job_id, completed=completed)
+        if key in self._spoilt and row.state in {"COMPLETED", "CANCELLED"}:
+            last = msgspec.structs.replace(last, job=msgspec.structs.replace(row, state="FAILED"))
         self.keep(last)
         if steps := stamps_of(0).steps:
             self.steps[key] = steps
+
+    def _look_at_launch(self, key: int, job: Job, passed_s: float) -> None:
+        """End a job whose start of MPI Slurm cut: it hangs, or runs with wrong addresses."""
+        before_s = self._ran_s.get(key, 0.0)
+        self._ran_s[key] = before_s + passed_s
+        if any(before_s < look_s <= before_s + passed_s for look_s in _LAUNCH_LOOKS_S) and not job.restarts:
+            self._find_fault(key, job.job_id, completed=True)
+        if key in self._spoilt:
+            self._cancel([job.job_id])
+
+    def _find_fault(self, key: int, job_id: int | None, *, completed: bool) -> None:
+        """Record what a job's output says of a fault of its launch."""
+        fault = launch_fault(self._folder / f"{key}.out", completed=completed)
+        if fault is not None:
+            self._tell("launch fault", job_id, key, why=fault)
+            self.reasons[key] = fault
+            self._spoilt |= {key}
 
     def _miss(self, key: int, stamps_of: StampsOf, passed_s: float) -> None:
         """Count an answer without a job; after so many in a row its own word counts, or it is lost."""

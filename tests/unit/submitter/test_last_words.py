@@ -75,6 +75,8 @@ def test_the_cause_comes_before_the_words_of_its_victims(tmp_path: Path) -> None
     output = tmp_path / "1.out"
     output.write_text(CUT)
     assert last_words(output) == launch_fault(output)
+    output.write_text("rrba: late\nsrun: error: mpi/pmi2: failed to send temp kvs to compute nodes\n")
+    assert "suspended while it started" in str(last_words(output))
     output.write_text(WAITS)
     assert "step creation temporarily disabled" in str(last_words(output))
     output.write_text(WAITS.splitlines()[0] + "\nsrun: Step created for job 7\nrrba: no file\n")
@@ -97,3 +99,18 @@ def test_a_job_that_ends_well_after_a_cut_start_has_failed(tmp_path: Path) -> No
     assert "mpi/pmi2" in reason
     assert reason in str(session.failure())
     assert (world.out / "jobs" / "1.out").exists()
+
+
+def test_a_job_that_hangs_after_a_cut_start_is_ended_long_before_its_limit(tmp_path: Path) -> None:
+    world = make_world(tmp_path, run_s=3000.0)
+    session = world.begin(write_trace(tmp_path / "t.swf", (1, 0, 3000, 2)))
+
+    def print_out() -> None:
+        (world.out / "jobs" / "1.out").write_text(CUT)
+
+    world.at(2.0, print_out)
+    assert session.run(world.limit(60))
+    (row,) = rows(load_run(world.out))
+    assert row["state"] == "FAILED"
+    (reason,) = session.reasons()
+    assert "mpi/pmi2" in reason
