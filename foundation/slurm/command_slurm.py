@@ -63,6 +63,7 @@ _ENDED_ALREADY = (
 # What a command ends with that has told the reason before: of a slurm.conf, or of a host without an address.
 _SAYS_NO_REASON = re.compile(r"fatal: Unable to process configuration file|error: No error$")
 _MOST_AT_ONCE = 1_000  # jobs in one command: it has to end in time, and its words have to fit
+_MOST_FILTER_LINES = 5
 _SUBMITTED = re.compile(r"([0-9]{1,10})(?:;[^\n]*)?")
 
 
@@ -220,7 +221,7 @@ class CommandSlurm:
             if answer.returncode is None or any(sign in answer.stderr for sign in _NO_ANSWER):
                 raise SubmitUncertainError(f"submission of {request.name}: {_last_line(answer)}")
             if not any(sign in answer.stderr for sign in _NEVER_ARRIVED):
-                raise SlurmRefusedError(f"Slurm refused {request.name}: {_last_line(answer)}")
+                raise SlurmRefusedError(f"Slurm refused {request.name}: {_why_refused(answer)}")
             if attempt + 1 < self._tries:
                 self._pause(self._pause_s * 2**attempt)
         raise SlurmUnreachableError(f"{request.name} not submitted: {_last_line(answer)}")
@@ -234,7 +235,7 @@ class CommandSlurm:
             return
         if answer.returncode is None or any(s in answer.stderr for s in (*_NEVER_ARRIVED, *_NO_ANSWER)):
             raise SlurmUnreachableError(f"Slurm does not answer ({_last_line(answer)})")
-        raise SlurmRefusedError(f"Slurm refuses a job: {_last_line(answer)}")
+        raise SlurmRefusedError(f"Slurm refuses a job: {_why_refused(answer)}")
 
     def cancel(self, job_ids: Iterable[int | str], *, only_pending: bool = False) -> None:
         """Cancel jobs, or those of them that have not started; one that has ended already is no error."""
@@ -311,6 +312,18 @@ class CommandSlurm:
         raise SlurmUnreachableError(
             f"Slurm does not answer ({_last_line(answer)}); is slurmctld running? Tried {self._tries} times"
         )
+
+
+def _why_refused(answer: Answer) -> str:
+    """Return why sbatch takes no job: what the site's own filters print, and the last line, which is Slurm's.
+
+    A cli_filter or job_submit plugin says why in lines of its own (``slurm.log_error``, ``slurm.log_user``),
+    and Slurm after it only that it ended with an error.
+    """
+    last = _last_line(answer)
+    lines = [line.partition("error: ")[2].strip() for line in answer.stderr.splitlines()[:-1]]
+    before = [one_line(words) for words in lines if words and not last.endswith(words)]
+    return "; ".join([*before[:_MOST_FILTER_LINES], last])
 
 
 def _last_line(answer: Answer) -> str:

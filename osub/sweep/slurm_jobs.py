@@ -39,7 +39,7 @@ class JobsWanted:
     slurm_conf
         Configuration of the cluster; ``None`` takes the environment's.
     memory_mib, limit_min
-        What each asks for.
+        What each asks for; no memory at 0, and the partition's default counts.
     partition, account
         Where to, if not the cluster's and the user's defaults.
     host
@@ -109,7 +109,8 @@ def _ask(script: str) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ClusterError(f"sbatch does not answer: {one_line(str(error), 200)}") from error
     if asked.returncode != 0:
-        raise ClusterError(f"Slurm takes no such job: {one_line(' '.join(asked.stderr.split()), 300)}")
+        cure = "; --slurm-memory-mib 0 asks for no memory" if "mem" in asked.stderr.lower() else ""
+        raise ClusterError(f"Slurm takes no such job: {one_line(' '.join(asked.stderr.split()), 300)}{cure}")
 
 
 @contextmanager
@@ -133,6 +134,7 @@ def _jobs(wanted: JobsWanted, folder: Path) -> Iterator[SLURMCluster]:
                 processes=1,
                 memory=f"{wanted.memory_mib} MiB",
                 job_mem=f"{wanted.memory_mib}M",
+                job_directives_skip=[] if wanted.memory_mib else ["--mem="],
                 walltime=f"{wanted.limit_min}",
                 queue=wanted.partition,
                 account=wanted.account,

@@ -55,7 +55,8 @@ from workloads.trace.transforms import compress, cut_window
 APPS_NAME = "apps.csv"
 # Of Slurm's words for a job that it does not take, those that no waiting changes.
 _FOR_GOOD = re.compile(
-    r"unrecognized option|requires an argument|doesn't allow an argument|reservation is invalid|policy"
+    r"cli_filter|lua: |unspecified error"
+    r"|unrecognized option|requires an argument|doesn't allow an argument|reservation is invalid|policy"
     r"|invalid (?:account|qos|partition|feature|generic|gres|license|node name)|permitted|denied",
     re.IGNORECASE,
 )
@@ -182,22 +183,29 @@ def begin_run(
 def _check_words(plan: Plan, target: Target, client: SlurmClient, options: ReplayOptions) -> None:
     """Refuse to begin where Slurm would refuse every job, however small, for what is asked of it.
 
-    What Slurm may take later (nodes are down, a reservation is to come) does not count.
+    What Slurm may take later (nodes are down, a reservation is to come) does not count. Some sites refuse
+    jobs that ask for memory, others those that don't: a job of each kind that the plan has is tried.
     """
-    for partition in target.partitions():
-        job = next((job for job in plan.jobs if job.partition == partition), None)
-        if job is None:
-            continue
-        least = replace(
-            job, nodes=1, cores_per_node=1, memory_per_core_mib=None, limit_minutes=1, is_alone=False
-        )
+    first = {(job.partition, job.memory_per_core_mib is not None): job for job in reversed(plan.jobs)}
+
+    def refusal(job: PlannedJob) -> str | None:
+        least = replace(job, nodes=1, cores_per_node=1, limit_minutes=1, is_alone=False)
         try:
             client.check(submit_request(least, target, options, Path("/nonexistent")))
         except SlurmRefusedError as error:
-            if _FOR_GOOD.search(str(error)):
-                raise ClusterError(
-                    f"{error}; look at --account, --qos, --reservation, --partition and --sbatch-option"
-                ) from error
+            return str(error) if _FOR_GOOD.search(str(error)) else None
+        return None
+
+    for (_, asks_memory), job in first.items():
+        why = refusal(job)
+        if why is None:
+            continue
+        if asks_memory and refusal(replace(job, memory_per_core_mib=None)) is None:
+            raise ClusterError(
+                f"{why}; it takes the same job without memory: give --no-memory, and each job gets the "
+                "partition's default"
+            )
+        raise ClusterError(f"{why}; look at --account, --qos, --reservation, --partition and --sbatch-option")
 
 
 def plan_again(writer: RunWriter, client: SlurmClient, options: ReplayOptions) -> tuple[Plan, Target]:

@@ -94,7 +94,9 @@ def run_command(
     ] = None,
     slurm_partition: Annotated[str | None, typer.Option(help="With --slurm: partition of the jobs.")] = None,
     slurm_account: Annotated[str | None, typer.Option(help="With --slurm: account of the jobs.")] = None,
-    slurm_memory_mib: Annotated[int, typer.Option(min=100, help="With --slurm: memory of each job.")] = 2000,
+    slurm_memory_mib: Annotated[
+        int, typer.Option(min=0, help="With --slurm: memory of each job; 0: none is asked for.")
+    ] = 2000,
     slurm_limit_min: Annotated[int, typer.Option(min=1, help="With --slurm: limit of each job.")] = 240,
     slurm_host: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="With --slurm: address of this host for the nodes.")

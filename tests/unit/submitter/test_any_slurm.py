@@ -197,3 +197,37 @@ def test_what_slurm_would_refuse_of_every_job_is_told_before_the_run_is_made(
     with pytest.raises(ClusterError, match="look at --account"):
         world.begin(trace)
     assert not world.out.exists()
+
+
+FILTER = "lua: Requesting memory is not supported.; sbatch: error: cli_filter plugin terminated with error"
+
+
+def asks_memory(request: SubmitRequest) -> bool:
+    return (request.memory_per_cpu_mib, request.memory_per_node_mib) != (None, None)
+
+
+def test_a_site_that_refuses_memory_is_told_with_its_words_and_the_cure(trace: Path, tmp_path: Path) -> None:
+    world = make_world(tmp_path, cores=2)
+    world.slurm.refuse = lambda request: FILTER if asks_memory(request) else None
+    with pytest.raises(ClusterError, match=r"lua: Requesting memory is not supported.*give --no-memory"):
+        world.begin(trace)
+    assert not world.out.exists()
+    assert [row["state"] for row in rows(world.replay(trace, ReplayOptions(use_memory=False)))] == [
+        "COMPLETED"
+    ]
+
+
+def test_a_site_that_wants_memory_takes_jobs_that_ask_for_it(trace: Path, tmp_path: Path) -> None:
+    world = make_world(tmp_path, cores=2)
+    world.slurm.refuse = lambda request: None if asks_memory(request) else "lua: say --mem"
+    assert [row["state"] for row in rows(world.replay(trace))] == ["COMPLETED"]
+
+
+def test_a_site_that_refuses_a_job_with_and_without_memory_is_not_cured_so(
+    trace: Path, tmp_path: Path
+) -> None:
+    world = make_world(tmp_path, cores=2)
+    world.slurm.refuse = lambda _: "Say an account, please.; allocation failure: Unspecified error"
+    with pytest.raises(ClusterError, match=r"Say an account, please.*look at --account"):
+        world.begin(trace)
+    assert not world.out.exists()

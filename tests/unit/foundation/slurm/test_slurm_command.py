@@ -185,3 +185,26 @@ def test_why_a_configuration_cannot_be_read_is_told(reason: str, end: str) -> No
     with pytest.raises(SlurmRefusedError) as caught:
         script.client().config()
     assert str(caught.value) == f"`scontrol show config` failed: scontrol: {reason}; {end}"
+
+
+@pytest.mark.parametrize(
+    ("printed", "told"),
+    [
+        (
+            "sbatch: error: lua: Say no --mem.\nsbatch: error: cli_filter plugin terminated with error\n",
+            "lua: Say no --mem.; sbatch: error: cli_filter plugin terminated with error",
+        ),
+        (
+            "sbatch: error: Say why.\nsbatch: error: See our page.\nallocation failure: Unspecified error\n",
+            "Say why.; See our page.; allocation failure: Unspecified error",
+        ),
+        ("sbatch: error: Invalid qos\n", "sbatch: error: Invalid qos"),
+    ],
+)
+def test_a_refusal_has_the_words_of_a_site_s_own_filters(printed: str, told: str) -> None:
+    """As Slurm 22.05 prints them of cli_filter.lua and job_submit.lua."""
+    script = Script(Answer(1, "", printed), Answer(1, "", printed))
+    for ask in (script.client().check, script.client().submit):
+        with pytest.raises(SlurmRefusedError) as caught:
+            ask(REQUEST)
+        assert str(caught.value).endswith(f": {told}")
