@@ -241,7 +241,8 @@ def _judge(columns: _Columns, cleaning: Cleaning, left_out: dict[str, int]) -> B
     numbers, counts = np.unique(columns.number, return_counts=True)
     if (counts > 1).any():
         raise InputError(
-            f"trace {columns.name} has job {numbers[counts > 1][0]} twice; numbers must be unique"
+            f"trace {columns.name} has job {numbers[counts > 1][0]} twice; numbers must be unique: "
+            "`osub trace convert` gives later jobs new ones"
         )
     no_processor = columns.procs < 1
     empty = (columns.run_us <= 0) & ~no_processor

@@ -165,7 +165,7 @@ def _checked(log: ArchiveLog, path: Path, downloaded: bool, shown: str | None = 
         checked = "sha256"
     else:
         announced = columns.header.max_records
-        checked = "job count" if announced == jobs else "header only"
+        checked = "job count" if announced in (jobs, jobs + columns.report.joined) else "header only"
     return Fetched(path, downloaded, jobs, checked, columns.header.acknowledge)
 
 

@@ -13,16 +13,18 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from foundation.errors import InputError
+from workloads.swf.job_parts import PART_STATUSES, JoinedParts, join_parts
 from workloads.swf.swf_header import SwfComment, SwfHeader
-from workloads.swf.swf_job import SWF_FIELDS
-from workloads.swf.swf_line import FIELD_COUNT, LARGEST, LineFaultError, parse_line
-from workloads.swf.swf_reader import EXAMPLES_KEPT, no_jobs, refusal, trace_name
+from workloads.swf.swf_job import SWF_FIELDS, SwfJob
+from workloads.swf.swf_line import FIELD_COUNT, LARGEST, LineFaultError, is_blank, parse_line
+from workloads.swf.swf_reader import EXAMPLES_KEPT, LONE_PART, no_jobs, refusal, trace_name
 from workloads.swf.swf_trace import ReadReport
 from workloads.swf.trace_bytes import LONGEST_LINE, STREAM_FAULTS, open_trace, stream_fault
 
@@ -30,6 +32,8 @@ CHUNK_BYTES = 1 << 21
 _PLAIN = b"0123456789-. \t\r\n"
 
 _WHOLE = [index for index, swf_field in enumerate(SWF_FIELDS) if swf_field.whole]
+_STATUS = next(index for index, swf_field in enumerate(SWF_FIELDS) if swf_field.name == "status")
+_PARTS = sorted(PART_STATUSES)
 _REQUIRED = [index for index, swf_field in enumerate(SWF_FIELDS) if swf_field.required]
 
 Matrix = NDArray[np.float64]
@@ -78,6 +82,10 @@ class _Loading:
     examples: list[str] = field(default_factory=list)
     jobs: int = 0
     lines: int = 0
+    numbers: set[float] = field(default_factory=set)
+    """Job numbers but for those of ``unnumbered``: a part without submit time looks for its own."""
+    unnumbered: list[Matrix] = field(default_factory=list)
+    joined: JoinedParts = field(default_factory=JoinedParts)
 
     def add(self, chunk: bytes) -> None:
         """Take whole lines: the leading comments, then numbers."""
@@ -98,6 +106,7 @@ class _Loading:
             self._add_lines(body)
             return
         self.blocks.append(block)
+        self.unnumbered.append(block)
         self.jobs += len(block)
         self.lines += len(block)
 
@@ -111,14 +120,42 @@ class _Loading:
             try:
                 job = parse_line(raw)
             except LineFaultError as fault:
-                self.refuse(f"{self.path}:{self.lines}: {fault.detail}", fault.reason)
+                if not is_blank(raw):
+                    self.refuse(f"{self.path}:{self.lines}: {fault.detail}", fault.reason)
+                continue
+            if job.submit_s < 0 and not self._has(job.job_number):
+                self.refuse(f"{self.path}:{self.lines}: {LONE_PART}", "part of an unknown job")
                 continue
             if job.extension:
                 self.extensions[self.jobs] = job.extension
             rows.append([-1.0 if value is None else float(value) for value in job.values()])
+            self.numbers.add(job.job_number)
             self.jobs += 1
         if rows:
             self.blocks.append(np.array(rows))
+
+    def _has(self, number: int) -> bool:
+        while self.unnumbered:
+            self.numbers.update(self.unnumbered.pop()[:, 0].tolist())
+        return number in self.numbers
+
+    def join(self) -> None:
+        """Join the parts of jobs."""
+        table = np.concatenate(self.blocks)
+        places = np.flatnonzero(np.isin(table[:, 0], table[np.isin(table[:, _STATUS], _PARTS), 0]))
+        lines = ((place, _job(table[place], self.extensions.get(place, ()))) for place in places.tolist())
+        self.joined = found = join_parts(lines, {})
+        for place, job in found.changed.items():
+            table[place] = [-1.0 if value is None else value for value in job.values()]
+            self.extensions[place] = job.extension
+        for place in found.dropped:
+            self.extensions.pop(place, None)
+        self.blocks = [np.delete(table, found.dropped, axis=0)]
+        self.extensions = {found.kept_before(row): tail for row, tail in self.extensions.items() if tail}
+        self.comments = [
+            SwfComment(comment.raw, found.kept_before(comment.after_jobs)) for comment in self.comments
+        ]
+        self.jobs -= len(found.dropped)
 
     def refuse(self, message: str, reason: str) -> None:
         """Raise where reading is strict, else count."""
@@ -127,6 +164,15 @@ class _Loading:
         self.skipped[reason] += 1
         if len(self.examples) < EXAMPLES_KEPT:
             self.examples.append(message)
+
+
+def _job(row: NDArray[np.float64], extension: tuple[float, ...]) -> SwfJob:
+    """Return the job of a row, as ``parse_line`` has it."""
+    numbers: list[Any] = [int(number) if number.is_integer() else number for number in row.tolist()]
+    fields: list[Any] = [None if number == -1 else number for number in numbers]
+    fields[1] = numbers[1]
+    fields.append(extension)
+    return SwfJob(*fields)
 
 
 def parse_block(body: bytes) -> Matrix | None:
@@ -206,6 +252,8 @@ def load_columns(path: Path, strict: bool = True) -> SwfColumns:
             loading.refuse(str(fault), "damaged end of file")
         except OSError as error:
             raise InputError(f"cannot read trace {path}: {error.strerror}") from error
+    if any(np.isin(block[:, _STATUS], _PARTS).any() for block in loading.blocks):
+        loading.join()
     if not loading.jobs:
         report = ReadReport(skipped=dict(loading.skipped))
         raise no_jobs(path, report, len(loading.comments))
@@ -217,6 +265,8 @@ def load_columns(path: Path, strict: bool = True) -> SwfColumns:
         tuple(loading.examples),
         int(np.count_nonzero(np.diff(submits) < 0)),
         loading.jobs - frame["job_number"].n_unique(),
+        len(loading.joined.dropped),
+        loading.joined.jobs,
     )
     header = SwfHeader(tuple(loading.comments))
     return SwfColumns(header, frame, loading.extensions, trace_name(path), report)

@@ -8,12 +8,29 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 _FIELD = re.compile(r"^;\s*([A-Za-z][A-Za-z ]*?)\s*:\s*(.*?)\s*$")
 _CONTINUATION = re.compile(r"^;(?:\t|\s{2,})\s*(\S.*?)\s*$")
-_LEADING_NUMBER = re.compile(r"^-?\d+")
+_LEADING_NUMBER = re.compile(
+    r"([+-]?)(?:(\d{1,3}(?:,\d{3})+)|(\d{1,18}(?:\.\d{1,18})?(?:[eE][+-]?\d{1,2})?))(?=$|[\s;:(/]|,\s)"
+)
+_NUMBER_FIELDS = (
+    *(
+        "MaxJobs",
+        "MaxRecords",
+        "UnixStartTime",
+        "TimeZone",
+        "MaxNodes",
+        "MaxProcs",
+        "MaxRuntime",
+        "MaxMemory",
+    ),
+    *("MaxQueues", "MaxPartitions"),
+)
 _NUMBERED = re.compile(r"^(-?\d+)\s*[-:]?\s*(.*)$")
+_LARGEST = 2**53
 KNOWN_FIELDS = frozenset(
     {
         "Version",
@@ -74,6 +91,15 @@ def _parse_fields(comments: Iterable[SwfComment]) -> dict[str, tuple[str, ...]]:
     return {name: tuple(values) for name, values in fields.items()}
 
 
+def _whole_number(text: str) -> int | None:
+    """Return the whole number that ``text`` begins with: 4360 of ``4,360 (KNL)``, 10000 of ``1e4``."""
+    found = _LEADING_NUMBER.match(text)
+    if found is None:
+        return None
+    number = Fraction((found[2] or found[3]).replace(",", "")) * (-1 if found[1] == "-" else 1)
+    return int(number) if number.denominator == 1 and abs(number) <= _LARGEST else None
+
+
 @dataclass(frozen=True, slots=True)
 class SwfHeader:
     """Every comment line of a trace in order, and the SWF 2.2 header fields read from them.
@@ -93,12 +119,18 @@ class SwfHeader:
         return next((value for value in self.fields.get(name, ()) if value), None)
 
     def _number(self, name: str) -> int | None:
-        found = _LEADING_NUMBER.match(self._text(name) or "")
-        return int(found[0]) if found and int(found[0]) >= 0 else None
+        number = _whole_number(self._text(name) or "")
+        return number if number is not None and number >= 0 else None
 
     def _numbered(self, name: str) -> dict[int, str]:
         matches = (_NUMBERED.match(value) for value in self.fields.get(name, ()))
         return {int(found[1]): found[2] for found in matches if found}
+
+    @property
+    def unreadable_numbers(self) -> dict[str, str]:
+        """The text of the fields that should begin with a whole number and do not, by name."""
+        texts = ((name, self._text(name)) for name in _NUMBER_FIELDS)
+        return {name: text for name, text in texts if text is not None and _whole_number(text) is None}
 
     @property
     def version(self) -> str | None:
@@ -153,8 +185,7 @@ class SwfHeader:
     @property
     def time_zone_offset_s(self) -> int | None:
         """TimeZone, seconds east of Greenwich (deprecated in SWF 2.2 for its silence on summer time)."""
-        found = _LEADING_NUMBER.match(self._text("TimeZone") or "")
-        return int(found[0]) if found else None
+        return _whole_number(self._text("TimeZone") or "")
 
     @property
     def time_zone_name(self) -> str | None:

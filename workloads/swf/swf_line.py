@@ -15,6 +15,12 @@ LARGEST = 2**53
 """Whole numbers beyond this are not exact in the columnar reader, and no real field needs them."""
 
 _PLAIN = b"0123456789- \t\r\n"
+_DOS_END = b"\x1a"
+_STATUS_OF_PART = re.compile(rb"[234](?:\.0*)?")
+_WHOLE = frozenset(index for index, rule in enumerate(SWF_FIELDS) if rule.whole)
+_REQUIRED = frozenset(index for index, rule in enumerate(SWF_FIELDS) if rule.required)
+_SHORT = 16
+"""Digits that are fewer than these are no number beyond ``LARGEST``."""
 _NUMBER = re.compile(rb"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
 
@@ -31,8 +37,16 @@ class LineFaultError(ValueError):
         self.detail = detail
 
 
+def is_blank(raw: bytes) -> bool:
+    """Return whether ``raw`` holds nothing but blanks and the end-of-file mark of DOS."""
+    return not raw.strip(b" \t\r\n\v\f" + _DOS_END)
+
+
 def parse_line(raw: bytes) -> SwfJob:
     """Return the job that the line ``raw`` describes; it keeps ``raw`` as its text.
+
+    It keeps none where a count is written with a point. A part of a job (status 2 to 4) without submit time
+    has -1 there. An end-of-file mark of DOS is cut off.
 
     Raises
     ------
@@ -41,6 +55,7 @@ def parse_line(raw: bytes) -> SwfJob:
         -1, a fraction where a whole number belongs, or no job number or submit time.
     """
     parts = raw.split()
+    text: bytes | None = raw
     numbers: list[int] | list[float] | None = None
     if len(raw) < LONGEST_LINE and not raw.translate(None, _PLAIN):
         try:
@@ -48,12 +63,18 @@ def parse_line(raw: bytes) -> SwfJob:
         except ValueError:
             numbers = None
     if numbers is None or not _is_sound(numbers):
-        numbers = _parse_carefully(raw, parts)
+        if parts and parts[-1].endswith(_DOS_END):
+            return parse_line(raw.rstrip(_DOS_END + b" \t\r\n"))
+        numbers, plain = _parse_carefully(raw, parts)
+        if not plain:
+            text = None
     # which fields are whole and which required has been checked, but no type checker can follow it here
     fields: list[Any] = [None if number == -1 else number for number in numbers[:FIELD_COUNT]]
+    if fields[1] is None:
+        fields[1] = -1
     fields.append(tuple(numbers[FIELD_COUNT:]))
     job = SwfJob(*fields)
-    object.__setattr__(job, "text", raw)
+    object.__setattr__(job, "text", text)
     return job
 
 
@@ -63,20 +84,31 @@ def _is_sound(numbers: Sequence[float]) -> bool:
     return min(numbers[:FIELD_COUNT]) >= -1 and min(numbers[:2]) >= 0 and max(numbers) <= LARGEST
 
 
-def _parse_carefully(raw: bytes, parts: list[bytes]) -> list[float]:
+def _parse_carefully(raw: bytes, parts: list[bytes]) -> tuple[list[float], bool]:
+    """Return the numbers of a line, and whether all counts in it are written as whole numbers."""
     if len(raw) >= LONGEST_LINE:
         raise LineFaultError("line too long", f"longer than {LONGEST_LINE} characters: is this a text file?")
     if b"\0" in raw:
         raise LineFaultError("NUL byte", f"NUL byte at character {raw.index(0) + 1}: is this a text file?")
-    numbers = [_parse_number(part, index) for index, part in enumerate(parts)]
+    of_part = len(parts) >= FIELD_COUNT and _STATUS_OF_PART.fullmatch(parts[10]) is not None
+    numbers: list[float] = []
+    plain = True
+    for index, part in enumerate(parts):
+        if part.isdigit() and len(part) < _SHORT:
+            numbers.append(int(part))
+        elif part == b"-1" and index not in _REQUIRED:
+            numbers.append(-1)
+        else:
+            numbers.append(_parse_number(part, index, of_part))
+            plain &= index not in _WHOLE or b"." not in part.lower().replace(b"e", b".")
     if len(parts) < FIELD_COUNT:
         raise LineFaultError(
             "too few fields", f"only {len(parts)} of {FIELD_COUNT} fields: {_field(len(parts))} is missing"
         )
-    return numbers
+    return numbers, plain
 
 
-def _parse_number(part: bytes, index: int) -> float:
+def _parse_number(part: bytes, index: int, of_part: bool) -> float:
     shown = part[:40].decode("utf-8", errors="replace")
     if not _NUMBER.fullmatch(part):
         raise LineFaultError("not a number", f"{_field(index)}: {shown!r} is not a number")
@@ -87,7 +119,7 @@ def _parse_number(part: bytes, index: int) -> float:
     if index >= FIELD_COUNT:
         return number
     rule = SWF_FIELDS[index]
-    if number < 0 and (number != -1 or rule.required):
+    if number < 0 and (number != -1 or (rule.required and not (of_part and index == 1))):
         raise LineFaultError("negative number", f"{_field(index)}: {shown} is negative")
     if rule.whole and not exact.is_integer():
         raise LineFaultError("fraction", f"{_field(index)}: {shown} is not a whole number")

@@ -8,13 +8,18 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 from foundation.errors import InputError
+from workloads.swf.job_parts import PART_STATUSES, join_parts
 from workloads.swf.swf_header import SwfComment, SwfHeader
 from workloads.swf.swf_job import SwfJob
-from workloads.swf.swf_line import LineFaultError, parse_line
+from workloads.swf.swf_line import LineFaultError, is_blank, parse_line
 from workloads.swf.swf_trace import ReadReport, SwfTrace
 from workloads.swf.trace_bytes import STREAM_FAULTS, open_trace, raw_lines, stream_fault
 
 EXAMPLES_KEPT = 5
+LONE_PART = (
+    "field 2 (submit time): -1 is for a part of a job (status 2 to 4) that an earlier line begins, "
+    "and none does"
+)
 
 
 class SwfReader(Iterator[SwfJob]):
@@ -32,8 +37,10 @@ class SwfReader(Iterator[SwfJob]):
         self._jobs = 0
         self._unsorted = 0
         self._duplicates = 0
-        self._seen: set[int] = set()
-        self._last_submit_s: float | None = None
+        self._end_s: dict[int, float] = {}
+        self._joined = 0
+        self._parted = 0
+        self._last_submit_s: float = 0
         self._source = self._read()
 
     def __next__(self) -> SwfJob:
@@ -49,7 +56,13 @@ class SwfReader(Iterator[SwfJob]):
     def report(self) -> ReadReport:
         """What was met so far."""
         return ReadReport(
-            self._jobs, dict(self._skipped), tuple(self._examples), self._unsorted, self._duplicates
+            self._jobs,
+            dict(self._skipped),
+            tuple(self._examples),
+            self._unsorted,
+            self._duplicates,
+            self._joined,
+            self._parted,
         )
 
     def close(self) -> None:
@@ -57,6 +70,8 @@ class SwfReader(Iterator[SwfJob]):
         self._source.close()
 
     def _read(self) -> Generator[SwfJob]:
+        held: list[SwfJob] = []
+        held_numbers: set[int] = set()
         with open_trace(self.path) as stream:
             for number, raw in enumerate(self._lines(stream), start=1):
                 if raw[:1] == b";" or raw.isspace():
@@ -65,12 +80,42 @@ class SwfReader(Iterator[SwfJob]):
                 try:
                     job = parse_line(raw)
                 except LineFaultError as fault:
-                    self._refuse(f"{self.path}:{number}: {fault.detail}", fault.reason)
+                    if not is_blank(raw):
+                        self._refuse(f"{self.path}:{number}: {fault.detail}", fault.reason)
                     continue
-                self._count(job)
-                yield job
+                if job.status not in PART_STATUSES and not held:
+                    self._jobs += 1
+                    self._count(job)
+                    yield job
+                    continue
+                known = job.submit_s >= 0 or job.job_number in self._end_s or job.job_number in held_numbers
+                if not known:
+                    self._refuse(f"{self.path}:{number}: {LONE_PART}", "part of an unknown job")
+                    continue
+                self._jobs += 1
+                held.append(job)
+                held_numbers.add(job.job_number)
+        yield from self._joined_parts(held)
         if not self._jobs:
             raise no_jobs(self.path, self.report, len(self._comments))
+
+    def _joined_parts(self, held: list[SwfJob]) -> Iterator[SwfJob]:
+        """Yield the jobs of all lines from the first part of a job on."""
+        if not held:
+            return
+        first = self._jobs - len(held)
+        found = join_parts(enumerate(held, start=first), self._end_s)
+        self._jobs -= len(found.dropped)
+        self._joined, self._parted = len(found.dropped), found.jobs
+        self._comments = [
+            SwfComment(comment.raw, found.kept_before(comment.after_jobs)) for comment in self._comments
+        ]
+        dropped = set(found.dropped)
+        for place, job in enumerate(held, start=first):
+            if place not in dropped:
+                job = found.changed.get(place, job)
+                self._count(job)
+                yield job
 
     def _lines(self, stream: io.BufferedReader) -> Iterator[bytes]:
         try:
@@ -91,13 +136,13 @@ class SwfReader(Iterator[SwfJob]):
             self._examples.append(message)
 
     def _count(self, job: SwfJob) -> None:
-        self._jobs += 1
-        if job.job_number in self._seen:
+        number, submit_s = job.job_number, job.submit_s
+        if number in self._end_s:
             self._duplicates += 1
-        self._seen.add(job.job_number)
-        if self._last_submit_s is not None and job.submit_s < self._last_submit_s:
+        self._end_s[number] = submit_s + (job.wait_s or 0) + (job.run_s or 0)
+        if submit_s < self._last_submit_s:
             self._unsorted += 1
-        self._last_submit_s = job.submit_s
+        self._last_submit_s = submit_s
 
 
 class NoSwfError(InputError):
@@ -130,7 +175,9 @@ def no_jobs(path: Path, report: ReadReport, comments: int) -> InputError:
 
 
 def iter_swf(path: Path, strict: bool = True) -> SwfReader:
-    """Read the jobs of ``path`` one at a time, in constant memory but for a set of the job numbers.
+    """Read the jobs of ``path`` one at a time, in constant memory but for the job numbers.
+
+    From the first part of a job on (status 2 to 4) all lines are held in memory, and the parts joined.
 
     Parameters
     ----------

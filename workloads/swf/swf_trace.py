@@ -25,6 +25,10 @@ class ReadReport:
         Jobs with an earlier submit time than the job before.
     duplicates
         Jobs whose number an earlier job has.
+    joined
+        Lines that were joined with another line of their job, since they are parts of it.
+    parted
+        Jobs that had such lines.
     """
 
     jobs: int = 0
@@ -32,6 +36,8 @@ class ReadReport:
     examples: tuple[str, ...] = ()
     unsorted: int = 0
     duplicates: int = 0
+    joined: int = 0
+    parted: int = 0
 
     @property
     def skipped_lines(self) -> int:

@@ -10,11 +10,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from analysis.quantiles import quantiles
-from foundation.units import counted
+from foundation.units import counted, verb
 from workloads.swf import SwfColumns, SwfJob, SwfTrace, procs_column
 from workloads.trace.local_clock import DAY_S, HOUR_S, TraceClock
 from workloads.trace.models import interactive_flags
 
+LONG_GAP_DAYS = 14
+"""So long without a submission is no holiday: the log has jobs of another time, or a part is missing."""
 PERCENTILES = (0, 10, 25, 50, 75, 90, 95, 99, 100)
 
 
@@ -217,24 +219,67 @@ def _remarks(columns: SwfColumns, frame: pl.DataFrame) -> list[str]:
     report, system_procs = columns.report, columns.header.system_procs
     over_size = int((frame["procs"] > system_procs).sum()) if system_procs else 0
     over_time = int((frame["run_s"] > frame["requested_s"]).sum())
+    wider = (
+        (frame["allocated_procs"] > system_procs) & (frame["procs"] <= system_procs) if system_procs else None
+    )
+    # the CPU time of a job is rounded another way than its run time
+    over_cpu = int((frame["cpu_s"] > frame["run_s"] * 1.01 + 1).sum())
     told = (
         ("run time is 0", int((frame["run_s"] == 0).sum())),
         ("run time is not known", frame["run_s"].null_count()),
         ("number of processors is 0", int((frame["procs"] == 0).sum())),
         ("number of processors is not known", frame["procs"].null_count()),
         (f"larger than the machine ({counted(system_procs or 0, 'processor')})", over_size),
+        ("ran with more processors than the machine has", 0 if wider is None else int(wider.sum())),
         ("ran longer than asked for", over_time),
+        ("used more CPU time than its processors had while it ran", over_cpu),
         ("submitted earlier than the job before", report.unsorted),
         ("has the number of an earlier job", report.duplicates),
     )
     remarks = [f"{what}: {counted(count, 'job')}" for what, count in told if count]
+    if report.joined:
+        parts = (
+            f"{counted(report.joined, 'line')} {verb(report.joined)} part of {counted(report.parted, 'job')}"
+        )
+        remarks.append(f"{parts}: joined, so that the load counts once")
+    remarks += _gap_remarks(frame, system_procs)
+    remarks += [
+        f"the header's {name} does not begin with a whole number, so it is not known: {text}"
+        for name, text in columns.header.unreadable_numbers.items()
+    ]
     remarks += [f"skipped, {reason}: {count:,}" for reason, count in report.skipped.items()]
     remarks += [f"skipped, for example: {example}" for example in report.examples]
     announced = columns.header.max_records
     # A log that was cleaned keeps the header of the whole one.
-    if announced is not None and announced != frame.height and not columns.name.endswith("-cln"):
-        remarks.append(f"the header announces {counted(announced, 'record')}, the file has {frame.height:,}")
+    lines = frame.height + report.joined
+    if announced is not None and announced not in (frame.height, lines) and not columns.name.endswith("-cln"):
+        remarks.append(f"the header announces {counted(announced, 'record')}, the file has {lines:,}")
     return remarks
+
+
+def _gap_remarks(frame: pl.DataFrame, system_procs: int | None) -> list[str]:
+    """Return what to know of long times without submissions: they make the span long and the load small."""
+    submits = np.sort(frame["submit_s"].to_numpy())
+    gaps_s = np.diff(submits)
+    long = gaps_s[gaps_s >= LONG_GAP_DAYS * DAY_S]
+    if long.size == 0:
+        return []
+    before = int(np.argmax(gaps_s)) + 1
+    after = len(submits) - before
+    span_s = float(submits[-1] - submits[0] - long.sum())
+    load = _offered_load(frame, system_procs, span_s)
+    more = f" (and in {counted(long.size - 1, 'gap')} more)" if long.size > 1 else ""
+    if before <= after:
+        cut, kept = f"--start {submits[before]:.0f}", f"last {after:,}"
+    else:
+        cut, kept = f"--length {submits[before - 1] - submits[0] + 1:.0f}", f"first {before:,}"
+    told = (
+        f"no job was submitted for {gaps_s.max() / DAY_S:,.1f} days, between the first "
+        f"{counted(before, 'job')} and the last {after:,}{more}: without that the span is "
+        f"{span_s / DAY_S:,.1f} days{'' if load is None else f' and the offered load {load:.1%}'}; "
+        f"`osub trace convert {cut}` keeps the {kept}"
+    )
+    return [told]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from osub.cli.trace.files import (
     deliver,
     parse_numbers,
     print_json,
+    say_joined,
     skipped_in_words,
     working,
 )
@@ -147,6 +148,7 @@ def convert(
             "scale --system` fits a trace to another system"
         )
     warn_of_options(original, options, trace)
+    say_joined(trace, original)
     with working("transforming"):
         changed = converted(original, asked)
     deliver(changed, out)

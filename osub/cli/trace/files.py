@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from foundation.errors import UsageError
 from foundation.id_list import read_ids
+from foundation.units import counted, verb
 from osub.cli.out_file import Force as Force
 from osub.cli.out_file import check_free as check_free
 from osub.cli.terminal import Console
@@ -49,7 +50,17 @@ def load(path: Path, lenient: bool) -> SwfTrace:
         trace = read_swf(path, strict=not lenient)
     if trace.report.skipped_lines:
         typer.echo(f"osub: {path} has lines that were skipped: {skipped_in_words(trace)}", err=True)
+    say_joined(path, trace)
     return trace
+
+
+def say_joined(path: Path, trace: SwfTrace) -> None:
+    """Say how many lines were parts of a job."""
+    if joined := trace.report.joined:
+        jobs = counted(trace.report.parted, "job")
+        typer.echo(
+            f"osub: {path}: joined {counted(joined, 'line')} that {verb(joined)} part of {jobs}", err=True
+        )
 
 
 def skipped_in_words(trace: SwfTrace) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 
 from foundation.errors import UsageError
-from workloads.swf import SwfTrace
+from foundation.units import counted, verb
+from workloads.swf import SwfJob, SwfTrace
+from workloads.swf.swf_line import LARGEST
 from workloads.trace.transforms.arrivals import scale_arrivals
 from workloads.trace.transforms.busy_window import cut_window
 from workloads.trace.transforms.filters import Selection, select_jobs
@@ -74,7 +77,7 @@ class Conversion:
 
 def converted(trace: SwfTrace, asked: Conversion) -> SwfTrace:
     """Return what is made of a trace; each step leaves a Note in the header. Raises UsageError."""
-    changed = select_jobs(_cut(trace, asked.start_s, asked.length_s), asked.selection)
+    changed = select_jobs(_cut(_one_number_a_job(trace), asked.start_s, asked.length_s), asked.selection)
     if asked.arrivals is not None:
         changed = scale_arrivals(changed, asked.arrivals, asked.seed)
     if asked.gaps is not None:
@@ -88,6 +91,29 @@ def converted(trace: SwfTrace, asked: Conversion) -> SwfTrace:
     if asked.speedup is not None:
         changed = compress(changed, asked.speedup)
     return in_order(changed) if asked.sort else changed
+
+
+def _one_number_a_job(trace: SwfTrace) -> SwfTrace:
+    """Return ``trace`` with new numbers for jobs whose number an earlier one has; a Note says so."""
+    if joined := trace.report.joined:
+        parts = f"{counted(joined, 'line')} that {verb(joined)} part of {counted(trace.report.parted, 'job')}"
+        trace = replace(trace.with_jobs(trace.jobs, f"osub convert: joined {parts}"), report=trace.report)
+    if not trace.report.duplicates:
+        return trace
+    taken = {job.job_number for job in trace.jobs}
+    after = max(taken) + 1
+    free = (
+        number for number in count(after if after <= LARGEST - len(trace.jobs) else 0) if number not in taken
+    )
+    seen: set[int] = set()
+    jobs: list[SwfJob] = []
+    for job in trace.jobs:
+        jobs.append(replace(job, job_number=next(free)) if job.job_number in seen else job)
+        seen.add(job.job_number)
+    again = counted(trace.report.duplicates, "job")
+    return trace.with_jobs(
+        jobs, f"osub convert: {again} with the number of an earlier one: numbered after the largest"
+    )
 
 
 def in_order(trace: SwfTrace) -> SwfTrace:
