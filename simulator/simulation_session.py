@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import msgspec
@@ -12,6 +12,7 @@ import msgspec
 from foundation.records import TRACE_NAME, GangSettings, HostInfo, RunInfo, utc_now
 from foundation.records.records_folder import read_info
 from foundation.records.run_info import HoldKind
+from foundation.units import US_PER_S
 from gangd.core import Hold
 from simulator.fit import Latencies, delayed, undelayed
 from simulator.recording import RunTables, write_tables
@@ -23,11 +24,14 @@ from simulator.setting_choices import (
     setting_of,
     takes_whole_nodes,
 )
-from simulator.simulation import Cleaning, Result, make_workload, simulate
+from simulator.simulation import Cleaning, Result, Setting, make_workload, simulate
 from simulator.world import node_names
 from workloads.swf import load_columns
 
+OTHER_OVERHEADS = ("1.0", "1.4")
+"""C_o at which a run on shared cores is simulated again: no site can choose it, and it is seldom measured."""
 _INFO_NAME = "run.json"
+_MOST_ENGINE_S = 1.0
 
 
 class Session:
@@ -67,6 +71,7 @@ class Session:
         self.cleaning = cleaning
         self.latencies = latencies
         self.started = utc_now()
+        self.other_overheads: dict[str, dict[str, float]] = {}
         self.setting = setting_of(words)
         self.trace_path = trace / TRACE_NAME if (trace / _INFO_NAME).is_file() else trace
         columns = load_columns(self.trace_path, strict=not lenient)
@@ -92,11 +97,36 @@ class Session:
 
     def run(self, progress: Callable[[int], None] | None = None, *, check: bool = False) -> Result:
         """Simulate; with ``check``, check the engine's invariants after every event."""
+        return self._run(self.setting, progress, check=check)
+
+    def _run(
+        self, setting: Setting, progress: Callable[[int], None] | None = None, *, check: bool = False
+    ) -> Result:
         if self.latencies is None:
-            return simulate(self.workload, self.setting, progress=progress, check=check)
+            return simulate(self.workload, setting, progress=progress, check=check)
         late = delayed(self.workload, self.latencies)
-        result = simulate(late, self.setting, progress=progress, check=check)
+        result = simulate(late, setting, progress=progress, check=check)
         return undelayed(result, self.workload, self.latencies)
+
+    def vary_overhead(self, engine_cpu_s: float) -> None:
+        """Simulate again at each C_o of ``OTHER_OVERHEADS``, for ``info`` to say what would change.
+
+        Nothing is done where C_o plays no part: cores are not shared, or what jobs lose follows from
+        something else. Nor where jobs run more than once, or where the first simulation took more than a
+        second of CPU time in the engine.
+        """
+        words = self.words
+        most = max(
+            most_jobs_a_core(words), words.multiplicity_interactive if self.setting.queues.is_mq else 1
+        )
+        other_model = words.sharing is not None or words.quantum_ms is not None or takes_whole_nodes(words)
+        fails = words.failures is not None or words.mtbf_h is not None or self.workload.lives is not None
+        if most == 1 or other_model or fails or engine_cpu_s > _MOST_ENGINE_S:
+            return
+        for overhead in OTHER_OVERHEADS:
+            if float(overhead) != float(words.overhead):
+                result = self._run(setting_of(replace(words, overhead=overhead)))
+                self.other_overheads[overhead] = _means(result)
 
     def info(self, engine_cpu_s: float, label: str | None, wall_s: float, cpu_s: float) -> RunInfo:
         """Return the description of the run."""
@@ -129,6 +159,7 @@ class Session:
                 **({} if self.fitted_on is None else {"fitted_on": self.fitted_on}),
                 **{f"left out: {reason}": count for reason, count in self.workload.left_out.items()},
             },
+            other_overheads=self.other_overheads,
         )
 
     def write(
@@ -146,6 +177,22 @@ class Session:
         if tables.most_jobs is not None:
             info = msgspec.structs.replace(info, multiplicity=tables.most_jobs)
         write_tables(tables, out, info, self.trace_path)
+
+
+def _means(result: Result) -> dict[str, float]:
+    """Return means over the completed jobs that ran for some time: see ``RunInfo.other_overheads``."""
+    run_us = result.workload.run_us
+    told = (run_us > 0) & ~result.workload.timed_out
+    submit_us, start_us, end_us, run_us = (
+        some[told] for some in (result.submit_us, result.start_us, result.end_us, run_us)
+    )
+    if not told.any():
+        return {}
+    return {
+        "wait_s": float((start_us - submit_us).mean()) / US_PER_S,
+        "turnaround_s": float((end_us - submit_us).mean()) / US_PER_S,
+        "degradation": float(((end_us - start_us) / run_us).mean()),
+    }
 
 
 def _engine_options(words: Words) -> dict[str, str | float | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +28,21 @@ class Group:
     def is_shared(self) -> bool:
         """Whether jobs may share cores."""
         return max(self.info.multiplicity, self.info.multiplicity_interactive or 1) > 1
+
+    @property
+    def overhead(self) -> str | None:
+        """The C_o that a simulation assumed; None where it plays no part."""
+        options, info = self.info.options, self.info
+        plain = info.kind == "simulated" and info.gang.kind == "none" and options.get("sharing") is None
+        return str(options["overhead"]) if plain and self.is_shared and options.get("overhead") else None
+
+    def at_overhead(self, overhead: str) -> dict[str, float] | None:
+        """Return the means of ``RunInfo.other_overheads``, over the runs; None where one has none."""
+        each = [run.info.other_overheads.get(overhead) for run in self.runs]
+        known = [one for one in each if one]
+        if len(known) < len(each):
+            return None
+        return {name: math.fsum(one[name] for one in known) / len(known) for name in known[0]}
 
 
 Key = tuple[object, ...]

@@ -54,6 +54,39 @@ def about_answer(
     return f"{subject}: {', '.join(filter(None, clauses)) or 'nothing is known'}: {last}."
 
 
+def about_overhead(
+    assumed: str, turnaround: Difference | None, elsewhere: Mapping[str, tuple[float, float, float]]
+) -> str:
+    """Say that C_o is assumed, and what would change at others.
+
+    Parameters
+    ----------
+    assumed
+        C_o of the simulation.
+    turnaround
+        What became of the time from submission to end.
+    elsewhere
+        By another C_o: mean time from submission to end of the reference and of the other, and how many times
+        as long the other's jobs run as the reference's. Empty where it was not simulated.
+    """
+    if not elsewhere or turnaround is None:
+        return (
+            f"C_o = {assumed} is assumed, not measured; at 1.0 and 1.4 it was not simulated (osub sweep with "
+            "overhead = [1.0, 1.4] does)."
+        )
+    shares = {
+        overhead: (two - one) / one if one > 0 else 0.0 for overhead, (one, two, _) in elsewhere.items()
+    }
+    told = [
+        f"at {overhead} run times would be {number(times)} times as long and jobs done "
+        f"{_whole_percent(abs(shares[overhead]))} {'sooner' if shares[overhead] < 0 else 'later'}"
+        for overhead, (_, _, times) in elsewhere.items()
+    ]
+    ways = {share > 0 for share in (*shares.values(), turnaround.share or 0.0) if abs(share) >= NEGLIGIBLE}
+    hangs = " So the answer depends on C_o: measure it." if len(ways) > 1 else ""
+    return f"C_o = {assumed} is assumed, not measured: by means alone, {', '.join(told)}.{hangs}"
+
+
 def jobs_a_core(most: int) -> str:
     """Return how many jobs share a core at most, to begin a sentence with: Two jobs a core."""
     return f"{_COUNTS[most] if most < len(_COUNTS) else most} {several(most, 'job')} a core"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -16,6 +16,7 @@ from analysis.verdict.sentences import (
     about_cost,
     about_evidence,
     about_gang,
+    about_overhead,
     about_slowdown,
     about_strangers,
     about_unfit,
@@ -139,6 +140,8 @@ def _best(groups: Sequence[Group], findings: Sequence[Finding]) -> tuple[Finding
         by_system = other.info.kind == "real" and any(group.info.gang.kind != "none" for group in groups)
         by = _SHARED_BY.get(other.info.gang.kind, ", left to the operating system" if by_system else "")
         subject = jobs_a_core(other.info.multiplicity) + by
+    if (assumed := _assumed(reference, other)) is not None:
+        subject += f", assuming C_o = {assumed}"
     if len(settings) > 1:
         subject += f", the best of {counted(len(settings), 'setting')} against {reference.label}"
     few = best.evidence == "too few jobs"
@@ -190,8 +193,39 @@ def _of_settings(groups: Sequence[Group], options: MetricOptions) -> Iterator[Fi
             about_cost(differences.get("degradation")),
             about_whole(differences.get("turnaround_s")),
             about_slowdown(differences.get("bounded_slowdown")),
+            _on_overhead(reference, other, differences),
         )
         yield _finding("setting", reference, other, found, ("turnaround_s", "bounded_slowdown"), sentences)
+
+
+def _assumed(reference: Group, other: Group) -> str | None:
+    """Return the C_o that a comparison assumes; None where it plays no part, or is what differs."""
+    found = {reference.overhead, other.overhead} - {None}
+    return found.pop() if len(found) == 1 else None
+
+
+def _on_overhead(reference: Group, other: Group, differences: Mapping[str, Difference]) -> str:
+    """Return what would change at other C_o; empty where it plays no part."""
+    assumed = _assumed(reference, other)
+    if assumed is None:
+        return ""
+    elsewhere = {}
+    for overhead in dict.fromkeys(
+        one for run in (*reference.runs, *other.runs) for one in run.info.other_overheads
+    ):
+        one, two = (
+            group.at_overhead(overhead) if group.overhead else _plain(differences, at)
+            for group, at in ((reference, "reference"), (other, "other"))
+        )
+        if one and two and one.get("degradation"):
+            times = two["degradation"] / one["degradation"]
+            elsewhere[overhead] = (one["turnaround_s"], two["turnaround_s"], times)
+    return about_overhead(assumed, differences.get("turnaround_s"), elsewhere)
+
+
+def _plain(differences: Mapping[str, Difference], which: str) -> dict[str, float]:
+    """Return the means of a setting that C_o changes nothing in."""
+    return {name: getattr(one, which) for name, one in differences.items()}
 
 
 def _of_gangs(groups: Sequence[Group], options: MetricOptions) -> Iterator[Finding]:

@@ -137,6 +137,13 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     options: Annotated[
         dict[str, Option], Meta(description="Every other option that shaped the run, by its name.")
     ] = {}
+    other_overheads: Annotated[
+        dict[Text, dict[Text, float]],
+        Meta(
+            description="Simulated with shared cores: by another C_o, the means of `wait_s`, `turnaround_s` "
+            "and `degradation` over the completed jobs; empty where none was simulated."
+        ),
+    ] = {}
 
     @property
     def capacity_cores(self) -> int:

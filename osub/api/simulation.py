@@ -66,6 +66,7 @@ def simulate(
     label: str | None = None,
     lenient: bool = False,
     check: bool = False,
+    vary_overhead: bool = True,
 ) -> Run:
     """Simulate a trace on a system.
 
@@ -131,6 +132,9 @@ def simulate(
         Pass over lines of the trace that break a rule of the format, instead of refusing it.
     check
         Check the engine's invariants after every event: slow.
+    vary_overhead
+        Where cores are shared, simulate again at C_o 1.0 and 1.4 if that takes no more than seconds, so that
+        a verdict says what would change.
 
     Raises
     ------
@@ -187,6 +191,8 @@ def simulate(
     if oversize is None:
         _refuse_a_rest(session)
     result = session.run(check=check)
+    if vary_overhead:
+        session.vary_overhead(result.engine_cpu_s)
     figures, tables = outcome(result) | {"skipped_lines": session.skipped_lines}, tables_of(result)
     del result  # of a large trace it takes as much memory as writing does
     scratch = None

@@ -28,7 +28,7 @@ def measure(parameters: Parameters) -> Outcome:
         name.removeprefix(SETTING): value for name, value in parameters.items() if name.startswith(SETTING)
     }
     try:
-        run = simulate(**plain, settings=settings)  # type: ignore[arg-type]  # the specification has checked them
+        run = simulate(**plain, settings=settings, vary_overhead=False)  # type: ignore[arg-type]  # the specification has checked them
         figures = figures_of(run.with_measures()) | {
             name: run.outcome[name] for name in ("jobs", "makespan_s", "events", "engine_cpu_s")
         }

@@ -22,7 +22,7 @@ MOST_POINTS = 1_000_000
 FILES = frozenset({"trace", "pairs", "pairing", "latency", "failures", "calibration"})
 """Parameters that name a file or a folder."""
 _MOST_BYTES = 16 << 20
-_NOT_SWEPT = frozenset({"out", "fit", "label", "settings"})
+_NOT_SWEPT = frozenset({"out", "fit", "label", "settings", "vary_overhead"})
 _TABLES = ("base", "grid", "zip", "point", "repeat")
 KIND = "kind"
 """What becomes of a point: it is simulated (``simulate``, without a word), or replayed (``replay``)."""

@@ -16,7 +16,7 @@ TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
 def follow(name: str, folder: Path) -> str:
     """Run the blocks of a tutorial in ``folder``; return what they printed.
 
-    What the tutorial shows of it, in blocks marked ``text``, must be in it, whatever the width of lines.
+    What the tutorial shows of it must be in it.
     """
     text = (TUTORIALS / name).read_text(encoding="utf-8")
     blocks = re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
@@ -32,10 +32,15 @@ def follow(name: str, folder: Path) -> str:
         timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    printed = " ".join(done.stdout.split())
-    for shown in re.findall(r"```text\n(.*?)```", text, re.DOTALL):
-        assert " ".join(shown.split()) in printed
+    assert_shown(text, done.stdout)
     return done.stdout
+
+
+def assert_shown(page: str, printed: str) -> None:
+    """Assert that what a page shows in blocks marked ``text`` was printed, whatever the width of lines."""
+    words = " ".join(printed.split())
+    for shown in re.findall(r"```text\n(.*?)```", page, re.DOTALL):
+        assert " ".join(shown.split()) in words
 
 
 def accounting(jobs: int) -> str:
@@ -60,6 +65,7 @@ def test_from_clone_to_verdict(tmp_path: Path) -> None:
     said = follow("first-verdict.md", tmp_path)
     assert "shared" in said
     assert (tmp_path / "report.html").is_file()
+    assert_shown((TUTORIALS.parents[1] / "README.md").read_text(encoding="utf-8"), said)
 
 
 @pytest.mark.slow

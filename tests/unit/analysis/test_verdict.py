@@ -110,6 +110,38 @@ def test_sharing_gangs_and_their_absence_are_each_judged(tmp_path: Path) -> None
     assert evidence.startswith("Evidence: 100 jobs in one run each; 95% intervals over batches of them.")
 
 
+def assuming(run: Run, overhead: str, **elsewhere: float) -> Run:
+    """Return a simulated run that assumed a C_o, with the mean turnaround at others (``at_1_4=300``)."""
+    means = {
+        name.removeprefix("at_").replace("_", "."): {"turnaround_s": mean, "degradation": 2.0, "wait_s": 0.0}
+        for name, mean in elsewhere.items()
+    }
+    options: dict[str, str | None] = {"overhead": overhead, "sharing": None}
+    info = msgspec.structs.replace(run.info, options=options, other_overheads=means)
+    return dataclasses.replace(run, info=info)
+
+
+def test_a_simulated_verdict_names_the_overhead_that_it_assumes_and_what_would_change(tmp_path: Path) -> None:
+    alone = made_run(tmp_path, "alone", wait_s=200, degradation=1.0, kind="simulated")
+    shared = made_run(tmp_path, "shared", wait_s=10, degradation=1.5, multiplicity=2, kind="simulated")
+    alone, plain = assuming(alone, "1.2"), assuming(shared, "1.2")
+    verdict = verdict_of([alone, assuming(shared, "1.2", at_1_0=150, at_1_4=450)])
+    assert verdict.answer.startswith("Two jobs a core, assuming C_o = 1.2: waits ")
+    told = verdict.findings[0].sentences[-1]
+    assert "at 1.0 run times would be" in told
+    assert "sooner, at 1.4" in told
+    assert told.endswith("So the answer depends on C_o: measure it.")
+    assert "depends" not in verdict_of([alone, assuming(shared, "1.2", at_1_0=150)]).findings[0].sentences[-1]
+    assert "was not simulated" in verdict_of([alone, plain]).findings[0].sentences[-1]
+    cheap, dear = (
+        assuming(shared, "1.0"),
+        assuming(
+            made_run(tmp_path, "dear", wait_s=10, degradation=1.9, multiplicity=2, kind="simulated"), "1.4"
+        ),
+    )
+    assert "assum" not in verdict_of([cheap, dear]).answer
+
+
 def test_the_wrong_side_is_called_worse(tmp_path: Path) -> None:
     alone = made_run(tmp_path, "alone", wait_s=10, degradation=1.0)
     naive = made_run(tmp_path, "naive", wait_s=10, degradation=1.5, multiplicity=2)

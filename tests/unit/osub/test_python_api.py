@@ -58,7 +58,7 @@ def test_the_parameters_of_the_public_surface() -> None:
         "interactive_share interactive_nodes multiplicity_interactive interactive_queue overhead "
         "sharing pairs apps node_noise quantum_ms hold memory_gib placement pairing_threshold speedup "
         "oversize zero_length limits latency fit failures mtbf repair failure_shape after_failure "
-        "checkpoint_interval checkpoint_cost seed label lenient check",
+        "checkpoint_interval checkpoint_cost seed label lenient check vary_overhead",
     }
     offered = {
         kind: {name for name in dir(kind) if not name.startswith("_")} for kind in (Run, Comparison, Trace)
@@ -92,7 +92,7 @@ def test_from_a_trace_to_a_comparison(swf: Path, tmp_path: Path) -> None:
     assert comparison.labels == ("alone", "shared")
     waits = comparison.metrics().select("label", wait="kinds.all.wait_s.mean").rows()
     assert waits == [(run.label, run.metrics().kinds["all"].wait_s.mean) for run in (alone, shared)]
-    assert str(comparison).startswith("Two jobs a core: ")
+    assert str(comparison).startswith("Two jobs a core, assuming C_o = 1.2: ")
     assert "\nshared against alone: " in str(comparison)
     assert comparison.gains().height == comparison.jobs().height
     assert "<p>" in comparison._repr_html_()
@@ -101,6 +101,20 @@ def test_from_a_trace_to_a_comparison(swf: Path, tmp_path: Path) -> None:
     assert '<section id="verdict">' in page.read_text(encoding="utf-8")
     again = osub.load(str(tmp_path / "shared"))
     assert again.jobs.equals(shared.jobs)
+
+
+def test_a_run_on_shared_cores_says_what_other_overheads_would_give(swf: Path) -> None:
+    at = osub.simulate(swf, "N4C4", multiplicity=2).info.other_overheads
+    assert list(at) == ["1.0", "1.4"]
+    assert at["1.0"]["degradation"] < at["1.4"]["degradation"]
+    again = osub.simulate(swf, "N4C4", multiplicity=2, overhead=1.4)
+    measured = again.with_measures()
+    for name in ("wait_s", "degradation"):
+        assert measured[name].mean() == pytest.approx(at["1.4"][name])
+    assert list(again.info.other_overheads) == ["1.0"]
+    assert osub.simulate(swf, "N4C4").info.other_overheads == {}
+    assert osub.simulate(swf, "N4C4", multiplicity=2, quantum_ms=500).info.other_overheads == {}
+    assert osub.simulate(swf, "N4C4", multiplicity=2, vary_overhead=False).info.other_overheads == {}
 
 
 def test_charts_are_figures(swf: Path) -> None:

@@ -42,7 +42,7 @@ def test_people_get_the_verdict_first(
     words = ["simulate", str(trace), "--system", "N2C1", "--multiplicity", "1,2", "--out", str(out)]
     assert run([*words, "--label", "mine"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("Two jobs a core: ")
+    assert said.startswith("Two jobs a core, assuming C_o = 1.2: ")
     assert "\nmine M=2 against mine M=1: " in said
     assert "osub compare" in said
 
