@@ -16,6 +16,8 @@ _LAUNCHERS = re.compile(
     r"srun: |slurmstepd(?:-\S+)?: |mpiexec: |\[mpiexec@|\[proxy:|Abort\(|===|internal ABORT"
 )
 _OWN = ("rrba: ", "eiba: ")
+_REPORT = '{"app":'
+"""How an application's account of itself begins, which is no word on why it failed."""
 _MOST_WORDS_BYTES = 1 << 16
 _NO_INIT = "Fatal error in internal_Init"
 # Slurm 22.05, src/plugins/mpi/pmi2/pmi1.c: what it says of a request that was longer than its buffer.
@@ -38,8 +40,8 @@ def one_line(text: str, most: int = MOST_CHARACTERS) -> str:
 def last_words(output: Path) -> str | None:
     """Return the line of a job's output that says why it failed, None where no plain file has one.
 
-    What our applications say comes first, then what no launcher said: srun tells of each rank that it ended,
-    after the rank has said why.
+    What our applications say comes first, then what neither a launcher nor their report said: srun tells of
+    each rank that it ended, after the rank has said why.
     """
     ends = _ends(output)
     if ends is None:
@@ -48,7 +50,7 @@ def last_words(output: Path) -> str | None:
         return fault
     lines = [line.strip() for line in ends[-1].splitlines() if line.strip()]
     own = [line for line in lines if line.startswith(_OWN)]
-    others = [line for line in lines if not _LAUNCHERS.match(line)]
+    others = [line for line in lines if not _LAUNCHERS.match(line) and not line.startswith(_REPORT)]
     said = own or others or lines
     if not own and any(_NO_INIT in line for line in lines):
         return one_line(f"MPI_Init failed: {said[-1]}")

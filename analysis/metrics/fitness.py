@@ -14,20 +14,22 @@ import polars as pl
 
 from analysis.metrics.derived_columns import MetricOptions
 from analysis.metrics.use_of_host import HostUse, host_use
-from foundation.one_line import last_words
+from foundation.one_line import last_words, one_line
 from foundation.records import Run
 from foundation.records.runs_found import JOBS_FOLDER
 from foundation.units import counted_of, durations
 
 MOST_FAULTY = 0.01
 _OURS = ("eiba", "rrba")
+_MOST_LINE = 120
 
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
-    """A reason why a run is unfit to judge by, and what to do, as a sentence."""
+    """A reason why a run is unfit to judge by, the same in few words, and what to do, as a sentence."""
 
     why: str
+    brief: str
     remedy: str
 
 
@@ -47,10 +49,12 @@ def unfit(run: Run, options: MetricOptions = MetricOptions(), host: HostUse | No
         return []
     host = host or host_use(run, options.most_taken, options.most_spread)
     faults = job_faults(run)
-    return [
-        *([] if faults is None else [Unfit(faults, "Find the cause, then run it again.")]),
-        *([] if host.unfit is None else [Unfit(host.unfit, "Run it again on a calm host.")]),
-    ]
+    found = []
+    if faults is not None:
+        found.append(Unfit(faults, faults.partition(";")[0], "Find the cause, then run it again."))
+    if host.unfit is not None:
+        found.append(Unfit(host.unfit, host.unfit.partition(" (")[0], "Run it again on a calm host."))
+    return found
 
 
 def job_faults(run: Run) -> str | None:
@@ -72,7 +76,9 @@ def job_faults(run: Run) -> str | None:
     first = faulty.row(0, named=True)
     output = run.path / JOBS_FOLDER / f"{first['trace_job']}.out"
     said = last_words(output)
-    left = f"its last line: {said} ({output})" if said else f"it left no output ({output})"
+    left = (
+        f"its last line: {one_line(said, _MOST_LINE)} ({output})" if said else f"it left no output ({output})"
+    )
     return (
         f"{counted_of(faulty.height, run.jobs.height, 'job')} hung, failed or never ended; "
         f"job {first['trace_job']} first: {_what_became(first)}, {left}"

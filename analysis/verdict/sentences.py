@@ -238,15 +238,17 @@ def about_evidence(found: Paired, *, simulated: bool) -> str:
 
 
 def about_unfit(unfit: Mapping[str, Sequence[Unfit]]) -> list[str]:
-    """Say which runs are unfit to judge by, why, and what to do: one sentence and the remedy, or none."""
+    """Say which runs are unfit to judge by, why, and what to do: all of the first run, a word on others."""
     if not unfit:
         return []
-    whys = {label: "; and ".join(one.why for one in reasons) for label, reasons in unfit.items()}
-    remedies = " ".join(dict.fromkeys(one.remedy for reasons in unfit.values() for one in reasons))
-    if len(whys) == 1:
-        ((label, why),) = whys.items()
-        return [f"{label} is unfit to judge by: {why}. {remedies}"]
-    return [f"Unfit to judge by: {'; '.join(f'{label}: {why}' for label, why in whys.items())}. {remedies}"]
+    (label, reasons), *others = unfit.items()
+    said = f"{label} is unfit to judge by: {'; and '.join(one.why for one in reasons)}."
+    if others:
+        briefs = (f"{name} ({' and '.join(one.brief for one in whys)})" for name, whys in others)
+        said += f" Unfit, too: {'; '.join(briefs)}."
+    # Jobs that hang on a host that is busy may hang for that.
+    remedies = dict.fromkeys(whys[-1].remedy for whys in unfit.values())
+    return [" ".join((said, *remedies))]
 
 
 def about_strangers(reference: str, others: Sequence[str]) -> list[str]:

@@ -129,3 +129,16 @@ def test_the_first_line_says_it_and_blames_no_host(run: Run, tmp_path: Path) -> 
 def test_a_simulated_run_has_no_job_faults(run: Run) -> None:
     simulated = replace(run, info=msgspec.structs.replace(run.info, kind="simulated"))
     assert measure(with_fault(simulated, "TIMEOUT")).unfit is None
+
+
+def test_of_several_unfit_runs_the_reference_is_told_whole_and_the_others_in_a_word(
+    run: Run, tmp_path: Path
+) -> None:
+    shared = made_run(tmp_path, "shared", wait_s=100, degradation=1.0, jobs=50, multiplicity=2)
+    verdict = verdict_of([with_fault(run, "TIMEOUT"), with_fault(shared, "LOST", 1, 2)])
+    said = verdict.evidence[0]
+    assert said.startswith(
+        "alone is unfit to judge by: 1 of 50 jobs hung, failed or never ended; job 3 first"
+    )
+    assert "Unfit, too: shared (2 of 50 jobs hung, failed or never ended)." in said
+    assert list(verdict.unfit) == ["alone", "shared"]

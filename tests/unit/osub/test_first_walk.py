@@ -145,7 +145,9 @@ def test_waits_are_told_in_the_unit_that_one_would_say(
 def test_several_multiplicities_are_one_comparison(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["simulate", "t.swf", "--system", "N2C1", "--multiplicity", "1,2", "--out", "both"]
     assert run(words) == 0
-    assert capsys.readouterr().out.startswith("N2C1 SQ M=2 easy (sim) against N2C1 SQ M=1 easy (sim): ")
+    said = capsys.readouterr().out
+    assert said.startswith("Two jobs a core: ")
+    assert "\nN2C1 SQ M=2 easy (sim) against N2C1 SQ M=1 easy (sim): " in said
 
 
 def test_a_report_is_a_table_for_other_programs_too(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,6 +31,10 @@ srun: error: n1: tasks 0-1: Exited with exit code 15
         ("rrba: own\n" + NO_MPI, "rrba: own"),
         ("slurmstepd-n1: error: killed\ndone\nsrun: error: n1\n", "done"),
         ("slurmstepd: error: killed\n", "slurmstepd: error: killed"),
+        (
+            '{"app":"rrba","state":"terminated"}\nsrun: error: n1: task 0: 143\n',
+            "srun: error: n1: task 0: 143",
+        ),
         ("", None),
         ("\n\n", None),
     ],
