@@ -2,7 +2,8 @@
 
 * The processor's PMU through ``perf stat``: a command and all that it starts on this host. There are more
   events than counters, so the kernel takes turns (multiplexing); perf scales the counts up, and tells the
-  share of time in which each event was counted. (perf-stat(1), "CSV FORMAT".)
+  share of time in which each event was counted. (perf-stat(1), "CSV FORMAT".) The PMU of some virtual
+  machines counts hardly anything: each is tried with a known loop first.
 * A simulated core through valgrind's cachegrind: no PMU is needed, 20 to 100 times slower. It simulates two
   levels, so the command runs twice: with this host's second level, then with its third as the last one.
   Misses are of an empty machine and of no prefetcher; branches by a simple predictor. (Valgrind's manual,
@@ -13,8 +14,11 @@
 from __future__ import annotations
 
 import os
+import re
+import resource
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -45,6 +49,15 @@ EVENTS = {
     "stalled-cycles-frontend": "PAPI_STL_ICY",
 }
 """perf's event to PAPI's preset; what a processor lacks is null."""
+
+_LOOP = [sys.executable, "-S", "-E", "-c", "sum(range(3_000_000))"]
+"""What the PMU is tried with: some 10^8 instructions, wherever it runs."""
+_LEAST_COUNTS = 1e7
+"""Of that loop, and of a second of CPU time: a core that is busy has a hundred times as many."""
+_START_UP_S = 0.2
+"""CPU time that perf itself may take at most."""
+_OF_A_CORE_KIND = re.compile(r"cpu(?:_\w+)?/([^/]+)/.*")
+"""How perf names an event of a processor with several kinds of cores, such as ``cpu_core/instructions/``."""
 
 _NO_EVENT = ("<not supported>", "<not counted>")
 
@@ -80,21 +93,31 @@ class Event:
 def parse_stat(text: str) -> dict[str, Event]:
     """Return the events of ``perf stat -x,``: value, unit, event, run time, percentage, and more.
 
-    Lines that are not of that form (comments, warnings) are passed over.
+    An event that each kind of core counts (``cpu_core/cycles/``, ``cpu_atom/cycles/``) is the sum of those
+    that were counted. Lines that are not of that form (comments, warnings) are passed over.
     """
     events: dict[str, Event] = {}
     for line in text.splitlines():
         fields = line.split(",")
         if line.startswith("#") or len(fields) < 5:
             continue
-        name = fields[2].partition(":")[0]
+        of_a_kind = _OF_A_CORE_KIND.fullmatch(fields[2])
+        name = of_a_kind[1] if of_a_kind else fields[2].partition(":")[0]
         try:
             share = float(fields[4]) / 100
             value = None if fields[0] in _NO_EVENT else float(fields[0])
         except ValueError:
             continue
-        events[name] = Event(value, None if value is None else min(1.0, max(0.0, share)))
+        event = Event(value, None if value is None else min(1.0, max(0.0, share)))
+        events[name] = _sum(events[name], event) if of_a_kind and name in events else event
     return events
+
+
+def _sum(one: Event, other: Event) -> Event:
+    """Return an event of two kinds of cores; the share is of the kind that counted more."""
+    if one.value is None or other.value is None:
+        return other if one.value is None else one
+    return Event(one.value + other.value, max(one, other, key=lambda event: event.value or 0).share)
 
 
 class PerfCounters:
@@ -107,11 +130,15 @@ class PerfCounters:
         if shutil.which("perf") is None:
             return "perf is not installed (Debian: apt-get install linux-perf)"
         try:
-            events = self._stat(["true"], None, ["instructions"])
+            events = self._stat(_LOOP, None, ["instructions", "cycles"])
         except (OSError, subprocess.SubprocessError) as error:
             return f"perf does not run: {error}"
-        if events.get("instructions", Event(None, None)).value is not None:
-            return None
+        counted = {name: event.value for name, event in events.items() if event.value is not None}
+        if "instructions" in counted:
+            if min(counted.values()) >= _LEAST_COUNTS:
+                return None
+            told = " and ".join(f"{value:,.0f} {name}" for name, value in counted.items())
+            return f"the PMU is not believed: perf counts {told} in a loop of over {_LEAST_COUNTS:,.0f}"
         paranoid = _paranoid()
         if paranoid is not None and paranoid > 2:
             return f"the kernel refuses the PMU; set kernel.perf_event_paranoid to 2 (it is {paranoid})"
@@ -124,9 +151,15 @@ class PerfCounters:
             words = ["perf", "stat", "-x,", "-o", str(to)]
             for event in self._known(list(EVENTS)):
                 words += ["-e", event]
+            before_s = _cpu_s_of_children()
             run_whole([*words, "--", *command], command, environment)
+            cpu_s = _cpu_s_of_children() - before_s
             events = parse_stat(to.read_text(errors="replace"))
         base = events.get("instructions", Event(None, None)).value
+        if base is not None and base < _LEAST_COUNTS * (cpu_s - _START_UP_S):
+            raise HostError(
+                f"the PMU is not believed: perf counts {base:,.0f} instructions in {cpu_s:.1f} s of CPU time"
+            )
         counts = []
         for name, preset in EVENTS.items():
             if name == "instructions":
@@ -148,6 +181,11 @@ class PerfCounters:
             words, capture_output=True, text=True, errors="replace", env=environment, check=False, timeout=30
         )
         return parse_stat(done.stderr)
+
+
+def _cpu_s_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _paranoid(path: Path = Path("/proc/sys/kernel/perf_event_paranoid")) -> int | None:

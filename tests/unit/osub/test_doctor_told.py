@@ -6,7 +6,7 @@ import pytest
 
 import osub.cli.doctor as doctor
 from deploy.checks import Advice, Grade
-from deploy.local.examine import Finding
+from deploy.local.examine import Finding, pmu_finding
 from osub.cli.doctor import host_verdict, show, verdict
 from osub.cli.main import run
 
@@ -65,3 +65,10 @@ def test_a_host_s_first_line_says_whether_a_cluster_can_run(
     assert host_verdict(findings).startswith(told.strip())
     assert run(["doctor"]) == code
     assert capsys.readouterr().out.startswith(told)
+
+
+def test_a_counter_that_hardly_counts_is_no_pmu() -> None:
+    assert pmu_finding(2700, 10_000_000).here == "no"
+    assert pmu_finding(0, 10_000_000).here == "no"
+    assert pmu_finding(9_000_000, 10_000_000).here == "yes"
+    assert pmu_finding(0, 0).here == "yes"

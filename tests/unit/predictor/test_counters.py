@@ -163,6 +163,75 @@ def test_a_pmu_that_is_refused_is_missing(tmp_path: Path, monkeypatch: pytest.Mo
     assert "PMU" in (PerfCounters().missing() or "")
 
 
+def fake_perf(folder: Path, monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
+    """Put a program first in PATH that runs a command and prints what perf would; EVENT is each event."""
+    folder.mkdir(exist_ok=True)
+    perf = folder / "perf"
+    printed = "".join(f'echo "{line.replace("EVENT", "$event")}" >>"$to"\n' for line in lines)
+    perf.write_text(
+        "#!/bin/sh\nto=/dev/stderr; events=\n"
+        'while [ "$1" != -- ]; do case $1 in -o) to=$2;; -e) events="$events $2";; esac; shift; done\n'
+        f'shift; "$@"; code=$?\nfor event in $events; do\n{printed}done\nexit $code\n'
+    )
+    perf.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+ATOM = "<not counted>,,cpu_atom/EVENT/,0,0.00,,"
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (["2700,,EVENT,1000000000,100.00,,"], "not believed: perf counts 2,700 instructions"),
+        (["0,,cpu_atom/EVENT/,0,0.00,,", "0,,cpu_core/EVENT/,9,100.00,,"], "not believed: perf counts 0 "),
+        (["668753,,instructions:u,9,100.00,,", "0,,cycles:u,9,100.00,,"], "and 0 cycles"),
+        (["<not supported>,,EVENT,0,100.00,,"], "the PMU is refused"),
+        ([ATOM, "1000000000,,cpu_core/EVENT/,9,100.00,,"], None),
+        (["900000000,,instructions:u,9,100.00,,", "<not supported>,,cycles,0,100.00,,"], None),
+    ],
+)
+def test_a_pmu_is_believed_where_it_counts_a_known_loop(
+    lines: list[str], told: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As virtual machines under KVM and VMware print it, and a sound processor with two kinds of cores."""
+    fake_perf(tmp_path, monkeypatch, *lines)
+    missing = PerfCounters().missing()
+    assert missing is None if told is None else told in (missing or "")
+
+
+def test_kinds_of_cores_are_added_up() -> None:
+    events = parse_stat(
+        "100,,cpu_atom/cycles/,9,20.00,,\n300,,cpu_core/cycles/u,9,80.00,,\n"
+        "<not counted>,,cpu_atom/branch-misses/,0,0.00,,\n7,,cpu_core/branch-misses/,9,100.00,,\n"
+        "5,,cpu/l2_rqsts.miss/,9,100.00,,\n"
+    )
+    assert events == {
+        "cycles": Event(400, 0.8),
+        "branch-misses": Event(7, 1.0),
+        "l2_rqsts.miss": Event(5, 1.0),
+    }
+
+
+def test_counts_that_do_not_fit_the_cpu_time_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_perf(tmp_path, monkeypatch, "2700,,EVENT,1000000000,100.00,,")
+    busy = [sys.executable, "-c", "import time\nwhile time.process_time() < 0.5: pass"]
+    with pytest.raises(HostError, match="not believed: perf counts 2,700 instructions"):
+        PerfCounters().count(busy, os.environ)
+
+
+def test_the_next_source_is_taken_and_the_reason_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_perf(tmp_path, monkeypatch, "2700,,EVENT,1000000000,100.00,,")
+    assert run(["predict", "counters", "--quick", "--json", "--", "true"]) == 0
+    told = capsys.readouterr()
+    assert list(json.loads(told.out)) == ["os"]
+    assert "no counters from perf: the PMU is not believed" in told.err
+
+
 def test_perf_is_scaled_and_per_instruction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     perf = tmp_path / "perf"
     # A program that prints what perf does: where -o is given into the file, else to the standard error.
