@@ -52,6 +52,8 @@ def unfit(run: Run, options: MetricOptions = MetricOptions(), host: HostUse | No
     found = []
     if faults is not None:
         found.append(Unfit(faults, faults.partition(";")[0], "Find the cause, then run it again."))
+    if not run.complete:
+        found.append(Unfit("it is not finished", "not finished", "Let it finish, or resume it."))
     if host.unfit is not None:
         found.append(Unfit(host.unfit, host.unfit.partition(" (")[0], "Run it again on a calm host."))
     return found
@@ -68,7 +70,7 @@ def job_faults(run: Run) -> str | None:
         | ((state == "TIMEOUT") & fits)
         | ((state == "CANCELLED") & (pl.col("preemptions") == 0))
         | state.is_in(("NODE_FAIL", "LOST"))
-        | state.is_null()
+        | (state.is_null() & run.complete)
     )
     faulty = run.jobs.filter(is_fault).sort("start_s", "trace_job", nulls_last=True)
     if faulty.height <= MOST_FAULTY * run.jobs.height:

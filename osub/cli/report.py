@@ -80,6 +80,8 @@ def report(
         console.print(table)
     for run in metrics:
         for note in run.notes:
+            if run.unfit is not None and run.unfit in note:
+                continue  # the first line says so
             console.print(f"{run.label}: {note}", markup=False, highlight=False)
     if html is not None:
         console.print(

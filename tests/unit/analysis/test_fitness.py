@@ -142,3 +142,10 @@ def test_of_several_unfit_runs_the_reference_is_told_whole_and_the_others_in_a_w
     )
     assert "Unfit, too: shared (2 of 50 jobs hung, failed or never ended)." in said
     assert list(verdict.unfit) == ["alone", "shared"]
+
+
+def test_a_run_that_goes_on_is_not_finished_and_its_open_jobs_are_no_faults(run: Run) -> None:
+    live = replace(with_fault(run, None, 49, 50, end_s=None), complete=False)
+    assert job_faults(live) is None
+    assert measure(live).unfit == "it is not finished"
+    assert job_faults(with_fault(live, "TIMEOUT")) is not None

@@ -83,6 +83,19 @@ def test_a_run_without_places_has_no_schedule() -> None:
     assert gantt(jobs, make_info()) is None
 
 
+def test_maps_of_runs_that_are_compared_have_one_scale_of_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One job a core is no darker in a run that has no more than in one that has two."""
+    monkeypatch.setattr("analysis.charts.gantt_chart.ROWS_LIMIT", 0)
+    jobs = with_derived(frame_of([make_ended(1)], JOBS))
+    tops = []
+    for most in (None, 2):
+        chart = gantt(jobs, make_info(multiplicity=1), most_a_core=most, most_px=300)
+        assert chart is not None
+        assert chart.figure.layout.height <= 300
+        tops.append(chart.figure.data[0].zmax)
+    assert tops == [1, 2]
+
+
 @pytest.mark.parametrize(("low", "high"), [(0.1, 250.0), (1.0, 1.0), (0.98, 1.7), (1.0, 7000.0), (0.5, 4.0)])
 def test_an_axis_has_round_ticks_and_room_for_all_values(low: float, high: float) -> None:
     axis = scale(low, high)
