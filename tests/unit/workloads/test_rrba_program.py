@@ -109,6 +109,16 @@ def test_a_rank_alone_runs_where_there_is_no_mpi(rrba: Launcher, app: str, tmp_p
     assert err.startswith("rrba: no MPI library: there is none")
 
 
+def test_an_environment_that_leaves_ucx_no_transport_harms_only_who_chose_ucx(rrba: Launcher) -> None:
+    code, report, err = finish(rrba(*SMALL, "--steps", "3", ranks=2, UCX_TLS="dc_x"))
+    assert (code, report["tasks"], err) == (0, 2, "")
+    chosen = {"UCX_TLS": "dc_x", "MPIR_CVAR_CH4_NETMOD": "ucx"}
+    process = rrba(*SMALL, "--steps", "3", ranks=2, **chosen)
+    out, err = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode != 0
+    assert "UCX" in out + err
+
+
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_ranks_share_the_grid_and_report_once(rrba: Launcher, ranks: int) -> None:
     alone = finish(rrba(*SMALL, "--steps", "20"))[1]
