@@ -113,10 +113,10 @@ def slice_frame(result: Result) -> pl.DataFrame | None:
         "node": [row.node for row in rows],
         "role": [row.role for row in rows],
         "cpu_s": [None if row.cpu_us is None else row.cpu_us / US_PER_S for row in rows],
-        "skew_us": [float(row.skew_us) for row in rows],
-        "freeze_us": [float(row.freeze_us) for row in rows],
+        "skew_us": [row.skew_us for row in rows],
+        "freeze_us": [row.freeze_us for row in rows],
     }
-    return pl.DataFrame(columns, schema=SLICES.schema)
+    return pl.DataFrame(columns, schema=SLICES.schema, strict=False)
 
 
 def _known(values: npt.NDArray[np.float64]) -> pl.Series:

@@ -23,11 +23,19 @@ from analysis.metrics.run_metrics import (
     metrics_csv,
     named_figures,
 )
-from analysis.metrics.slice_metrics import USED, SliceMetrics, busy_slices, numbered_once, usage_intervals
+from analysis.metrics.slice_metrics import (
+    ATTENDED,
+    USED,
+    SliceMetrics,
+    busy_slices,
+    numbered_once,
+    usage_intervals,
+)
 from analysis.metrics.use_of_host import HostUse, host_use, pace_of
 from analysis.metrics.work_and_waste import WorkMetrics
 
 __all__ = [
+    "ATTENDED",
     "BETA_S",
     "KINDS",
     "MOST_SPREAD",

@@ -4,6 +4,9 @@ A *job fault* is a job of a real run that failed (``eiba`` and ``rrba``: what a 
 its own affair), was killed at a time limit that its work fits, was cancelled, lost its node, or has no known
 end. What fails is left out of every comparison, so those that are left are not the same jobs any more: more
 than ``MOST_FAULTY`` of the jobs, so any single one below 100 jobs, make a run unfit.
+
+A run under gangd in which no agent acted for more than ``MOST_UNATTENDED`` of the time in which jobs shared
+cores measures the operating system's sharing for the rest, and is unfit as well.
 """
 
 from __future__ import annotations
@@ -13,15 +16,18 @@ from dataclasses import dataclass
 import polars as pl
 
 from analysis.metrics.derived_columns import MetricOptions
+from analysis.metrics.slice_metrics import unattended_by_node
 from analysis.metrics.use_of_host import HostUse, host_use
 from foundation.one_line import last_words, one_line
 from foundation.records import Run
 from foundation.records.runs_found import JOBS_FOLDER
-from foundation.units import counted_of, durations
+from foundation.units import counted_of, duration, durations
 
 MOST_FAULTY = 0.01
+MOST_UNATTENDED = 0.01
 _OURS = ("eiba", "rrba")
 _MOST_LINE = 120
+_WHY_THEY_ENDED = "See why agents ended (`osub cluster status`, the agents' logs), then run it again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +60,27 @@ def unfit(run: Run, options: MetricOptions = MetricOptions(), host: HostUse | No
         found.append(Unfit(faults, faults.partition(";")[0], "Find the cause, then run it again."))
     if not run.complete:
         found.append(Unfit("it is not finished", "not finished", "Let it finish, or resume it."))
+    alone = unattended(run)
+    if alone is not None:
+        found.append(Unfit(alone, alone.partition(", on")[0], _WHY_THEY_ENDED))
     if host.unfit is not None:
         found.append(Unfit(host.unfit, host.unfit.partition(" (")[0], "Run it again on a calm host."))
     return found
+
+
+def unattended(run: Run, most: float = MOST_UNATTENDED) -> str | None:
+    """Return for how long no agent of gangd acted while jobs shared cores; None for up to ``most`` of it."""
+    if run.slices is None:
+        return None
+    by_node = unattended_by_node(run.slices)
+    alone_s, attended_s = (float(by_node.get_column(name).sum()) for name in ("unattended_s", "attended_s"))
+    if alone_s <= most * (alone_s + attended_s):
+        return None
+    worst = by_node.sort("unattended_s").row(-1, named=True)
+    return (
+        f"no agent of gangd acted in {alone_s / (alone_s + attended_s):.1%} of the time in which jobs shared "
+        f"cores, on {worst['node']} for {duration(worst['unattended_s'])} ({most:.0%} in all is the most)"
+    )
 
 
 def job_faults(run: Run) -> str | None:

@@ -15,6 +15,7 @@ from analysis.metrics.held_stretches import in_stretches, placed, stretches
 from analysis.quantiles import quantile
 
 USED = pl.col("role").is_in(["run", "free"])
+ATTENDED = pl.col("role") != "unattended"
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +54,8 @@ class SliceMetrics(msgspec.Struct, frozen=True, kw_only=True):
     switching_share
         Share of the slices' time, from the published start to the last task thawed, mean over slices and
         nodes.
+    unattended_share
+        Share of the time of nodes with jobs that shared cores in which no agent acted.
     """
 
     slices: int
@@ -65,13 +68,15 @@ class SliceMetrics(msgspec.Struct, frozen=True, kw_only=True):
     skew_us: Spread
     freeze_us: Spread
     switching_share: float | None
+    unattended_share: float | None
 
 
 def measure_slices(
     slices: pl.DataFrame, jobs: pl.DataFrame, held: pl.DataFrame | None = None
 ) -> SliceMetrics:
     """Compute the metrics of the ``slices`` table; see ``attained_shares`` for ``held``."""
-    slices = numbered_once(slices)
+    unattended = unattended_share(slices)
+    slices = numbered_once(slices.filter(ATTENDED))
     busy = busy_slices(slices)
     counted = usage_intervals(busy).group_by("interval").agg(pl.col("count").sum()).sort("interval")
     shares, missing = attained_shares(slices, busy, jobs, held)
@@ -86,7 +91,42 @@ def measure_slices(
         skew_us=spread(slices.get_column("skew_us")),
         freeze_us=spread(slices.get_column("freeze_us")),
         switching_share=_switching_share(slices),
+        unattended_share=unattended,
     )
+
+
+def unattended_by_node(slices: pl.DataFrame) -> pl.DataFrame:
+    """Return for each node how long jobs shared cores with and without an agent, seconds.
+
+    Columns: ``node``, ``attended_s``, ``unattended_s``. Rows of one gap end together, and that of a job which
+    began in it is shorter.
+    """
+    gaps = (
+        slices.filter(~ATTENDED)
+        .with_columns(end=(pl.col("start_s") + pl.col("length_s")).round(3))
+        .group_by("node", "end")
+        .agg(pl.col("length_s").max())
+        .group_by("node")
+        .agg(unattended_s=pl.col("length_s").sum())
+    )
+    return (
+        slices.filter(ATTENDED & (pl.col("role") != "idle"))
+        .group_by("node", "start_s")
+        .agg(pl.col("length_s").first())
+        .group_by("node")
+        .agg(attended_s=pl.col("length_s").sum())
+        .join(gaps, on="node", how="full", coalesce=True)
+        .with_columns(pl.col("attended_s", "unattended_s").fill_null(0.0))
+        .sort("node")
+    )
+
+
+def unattended_share(slices: pl.DataFrame) -> float | None:
+    """Return the share of the time of nodes with jobs that shared cores in which no agent acted."""
+    by_node = unattended_by_node(slices)
+    unattended_s = float(by_node.get_column("unattended_s").sum())
+    whole_s = unattended_s + float(by_node.get_column("attended_s").sum())
+    return unattended_s / whole_s if whole_s else None
 
 
 def numbered_once(slices: pl.DataFrame) -> pl.DataFrame:

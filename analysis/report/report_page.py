@@ -25,7 +25,7 @@ from analysis.charts import (
     wait_chart,
     wait_over_time_chart,
 )
-from analysis.metrics import RunMetrics, SliceMetrics
+from analysis.metrics import ATTENDED, RunMetrics, SliceMetrics
 from analysis.pages.page_content import Block, Grid, Section
 from analysis.report.report_parts import mark_of
 from analysis.tables import ABSENT
@@ -157,7 +157,10 @@ def _slices(subjects: Sequence[Subject]) -> Iterator[Block]:
     sliced: list[tuple[str, SliceMetrics]] = []
     for subject in subjects:
         slices, metrics, label = subject.run.slices, subject.metrics.slices, subject.measured.label
-        if slices is None or metrics is None or not slices.height:
+        if slices is None or metrics is None:
+            continue
+        slices = slices.filter(ATTENDED)
+        if not slices.height:
             continue
         sliced.append((label, metrics))
         excerpt = excerpt_chart(slices, subject.run.jobs, subject.held)

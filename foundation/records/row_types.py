@@ -16,7 +16,7 @@ JobKind = Literal["batch", "interactive", "ondemand"]
 Elasticity = Literal["rigid", "malleable"]
 JobState = Literal["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "REFUSED", "LOST"]
 AllocationCause = Literal["start", "resize", "requeue", "checkpoint", "preemption"]
-SliceRole = Literal["run", "held", "leftover", "idle", "free"]
+SliceRole = Literal["run", "held", "leftover", "idle", "free", "unattended"]
 
 Number = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(ge=0, extra={"unit": "s"})]
@@ -233,7 +233,8 @@ class SliceRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True, fo
             description="`run`: the slice is the job's. `held`: the job is busy and frozen. `leftover`: the"
             " job is busy and yields: it uses what the slice's owners leave of their cores. `idle`: the job"
             " has nothing to compute and is not held. `free`: the job computes although the slice is not its"
-            " own (it woke up, or shares no core)."
+            " own (it woke up, or shares no core). `unattended`: no agent acted on the node,"
+            " so the job shared its cores as the operating system has it; rows are about a second long."
         ),
     ]
     cpu_s: Annotated[

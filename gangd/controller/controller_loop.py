@@ -119,7 +119,7 @@ class ControllerLoop:
         self._cores = CoreMap(keeper.state.nodes)
         self._view = ClusterView(self._cores, policy_of(config))
         self._scheduler = GangScheduler(
-            settings, now_ns, self._cores, keeper.state.limits, keeper.state.gangs
+            settings, now_ns, self._cores, keeper.state.limits, keeper.state.gangs, self._away_ns(wall())
         )
         self._comeback = Comeback(keeper.state.joined, now_ns, settings.lease_ns)
         self._fanout = Fanout(
@@ -450,7 +450,13 @@ class ControllerLoop:
             if not self._orders.held_back:
                 self._remember()
         self._keeper.state.orders = list(self._operators.book.orders)
+        self._keeper.state.saved_ns = self._wall()
         self._keeper.save()
+
+    def _away_ns(self, wall_ns: int) -> int:
+        """For how long no controller is known to have run before this one."""
+        saved_ns = self._keeper.state.saved_ns
+        return 0 if saved_ns is None else max(0, wall_ns - saved_ns)
 
     def _remember(self) -> None:
         """Have the state folder tell the next controller how this one's gangs stand."""

@@ -48,7 +48,10 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A node with an agent, or where one is missed. Skew and freeze are those of its newest slice."""
+    """A node with an agent, or where one is missed. Skew and freeze are those of its newest slice.
+
+    ``unattended_s`` is for how long in all, since the controller began, no agent acted on it.
+    """
 
     node: str
     agent: str
@@ -63,6 +66,7 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
     protocol: int | None = None
     agent_version: str | None = None
     agent_pid: int | None = None
+    unattended_s: float = 0.0
 
 
 class AlarmStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -250,8 +254,9 @@ def _role(gang: Gang, runs: bool) -> Role:
 
 def _node(name: str, scheduler: GangScheduler, info: AgentInfo | None) -> NodeStatus:
     state = scheduler.agent_state(name).value
+    unattended_s = scheduler.agents.unattended_ns(scheduler.cores.number(name)) / 1e9
     if info is None:
-        return NodeStatus(node=name, agent=state)
+        return NodeStatus(node=name, agent=state, unattended_s=unattended_s)
     return NodeStatus(
         node=name,
         agent=state,
@@ -266,6 +271,7 @@ def _node(name: str, scheduler: GangScheduler, info: AgentInfo | None) -> NodeSt
         protocol=info.hello.version,
         agent_version=printable(info.hello.agent_version),
         agent_pid=info.hello.pid,
+        unattended_s=unattended_s,
     )
 
 

@@ -19,13 +19,21 @@ class Change:
 
 
 class Agents:
-    """State of the agent of each node, by node number."""
+    """State of the agent of each node, by node number.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    planned_ns
+        Until when the agents of a former controller go by its plan.
+    """
+
+    def __init__(self, planned_ns: int = 0) -> None:
+        self._planned_ns = planned_ns
         self._states: list[AgentState] = []
         self._heard_ns: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._joined: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         self._reported: list[int] = []
+        self._unattended_ns: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
     def grow(self, nodes: int) -> None:
         """Make room for ``nodes`` nodes."""
@@ -33,7 +41,9 @@ class Agents:
         if missing > 0:
             self._states.extend([AgentState.UNKNOWN] * missing)
             self._reported.extend([-1] * missing)
-            self._heard_ns = np.concatenate((self._heard_ns, np.zeros(missing, dtype=np.int64)))
+            planned = np.full(missing, self._planned_ns, dtype=np.int64)
+            self._heard_ns = np.concatenate((self._heard_ns, planned))
+            self._unattended_ns = np.concatenate((self._unattended_ns, np.zeros(missing, dtype=np.int64)))
             self._joined = np.concatenate((self._joined, np.zeros(missing, dtype=np.bool_)))
 
     def state(self, node: int) -> AgentState:
@@ -50,6 +60,21 @@ class Agents:
             return False
         self._reported[node] = number
         return True
+
+    def missing(self) -> list[int]:
+        """List the nodes whose agent does not count."""
+        return [int(node) for node in np.flatnonzero(~self._joined)]
+
+    def unattended_since(self, node: int, now_ns: int) -> int:
+        """Return since when no agent is known to have acted on a node; the next call counts from now on."""
+        since_ns = int(self._heard_ns[node])
+        self._heard_ns[node] = max(since_ns, now_ns)
+        self._unattended_ns[node] += max(0, now_ns - since_ns)
+        return since_ns
+
+    def unattended_ns(self, node: int) -> int:
+        """Return for how long in all no agent has acted on a node, as far as that was asked for."""
+        return int(self._unattended_ns[node]) if node < len(self._unattended_ns) else 0
 
     def happen(self, node: int, happened: AgentInput, now_ns: int, name: str) -> Change | None:
         """Apply an input; returns what changed."""

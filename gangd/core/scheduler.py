@@ -53,6 +53,7 @@ from gangd.core.terms.scheduler_events import (
 )
 from gangd.core.terms.states import GANG_TABLE, AgentInput, AgentState, GangInput, GangState, transition
 from gangd.core.terms.timebase import Timebase
+from gangd.core.unattended import Unattended
 from gangd.core.wall_clock_limits import Accounts, Limits, State
 
 RULED_BY_DEMAND = frozenset({GangState.BUSY, GangState.IDLE, GangState.WAKING})
@@ -77,6 +78,8 @@ class GangScheduler:
         ``memory()`` of an earlier scheduler, so that its gangs go on with what was known of them. Then the
         first slice that is decided is the next: agents go by a former plan, and the sooner they have another
         the better.
+    away_ns
+        For how long there was no scheduler before this one.
 
     Attributes
     ----------
@@ -97,10 +100,11 @@ class GangScheduler:
         cores: CoreMap,
         limits: Mapping[str, Mapping[str, float]] | None = None,
         memory: Iterable[Remembered] = (),
+        away_ns: int = 0,
     ) -> None:
         self.settings = settings
         self.cores = cores
-        self.agents = Agents()
+        self.agents = Agents(start_ns + settings.lease_ns - away_ns)
         self.time = Timebase(start_ns, settings.quantum_ns)
         self.pace = Pace(settings, start_ns)
         self.horizon = 0
@@ -112,6 +116,7 @@ class GangScheduler:
         self._people = Population(self._graph, self._rotation, self._limits, self.agents)
         kept = tuple(memory)
         self._people.remember(kept)
+        self._unattended = Unattended(self.agents, cores, self._people, self.time)
         self._in_haste = bool(kept)
         self._accounts = Accounts(self._rotation, self._limits, start_ns)
         self._young: dict[int, Gang] = {}
@@ -150,7 +155,7 @@ class GangScheduler:
             case SlurmSnapshot() | SlurmChanges():
                 self._snapshot(event)
             case AgentJoined():
-                self._agent(event.node, AgentInput.HELLO, "")
+                self._agent(event.node, AgentInput.HELLO, "", is_another=event.is_another)
             case AgentLost():
                 self._agent(event.node, AgentInput.LEAVE, event.reason)
             case Reload():
@@ -235,6 +240,8 @@ class GangScheduler:
         self._in_haste = False
         for node in self.agents.silent(heard_ns, self._patience_ns()):
             self._agent(self.cores.name(node), AgentInput.SILENCE, "it does not report")
+        unattended = [Record(rows) for rows in self._unattended.rows(self.now_ns)]
+        self._out += unattended if self.settings.record else ()
         settings = self.settings
         grown = [gang for gang in self._young.values() if gang.is_settled(self.now_ns, settings.grace_ns)]
         for gang in grown:
@@ -289,6 +296,7 @@ class GangScheduler:
 
     def _snapshot(self, snapshot: SlurmSnapshot | SlurmChanges) -> None:
         self._wall_s, self._wall_ns = snapshot.wall_s, snapshot.now_ns
+        self._unattended.epoch_ns = snapshot.now_ns - round(snapshot.wall_s * SECOND)
         total = self.cores.total_cores
         if isinstance(snapshot, SlurmChanges):
             update = self._people.change(snapshot.jobs, snapshot.gone, self.now_ns, total)
@@ -415,8 +423,11 @@ class GangScheduler:
             self._settle(gang)
             self._out.append(AskSlurm(f"a deadly signal waits for job {job}"))
 
-    def _agent(self, name: str, happened: AgentInput, reason: str) -> None:
+    def _agent(self, name: str, happened: AgentInput, reason: str, *, is_another: bool = False) -> None:
         node = self.cores.number(name)
+        comes = is_another or (happened is not AgentInput.LEAVE and not self.agents.joined(node))
+        if comes:
+            self._unattended.note(node, self.now_ns)
         change = self.agents.happen(node, happened, self.now_ns, name)
         if change is None:
             return

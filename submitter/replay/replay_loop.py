@@ -359,11 +359,15 @@ class Replay:
         except InputError as error:
             self._writer.replace_slices(())
             self._writer.event("no slices", why=str(error))
-            self.remark = f"the RUN has no time slices: {error}"
+            self._say_at_end(f"the RUN has no time slices: {error}")
             return
+        self._say_at_end(held.unattended())
         for job_id, held_s in held.by_job().items():
             row = msgspec.structs.replace(rows[job_id], frozen_s=round(held_s, 6))
             self._writer.append_job(row)
+
+    def _say_at_end(self, remark: str | None) -> None:
+        self.remark = "; ".join(filter(None, (self.remark, remark))) or None
 
     def _reconcile(self) -> None:
         """Hold the rows against Slurm's accounting, where there is one, and record where they differ."""
@@ -381,7 +385,7 @@ class Replay:
         self._writer.event("reconciled", jobs=len(told), disagreements=len(found))
         if found:
             first = found[0]
-            self.remark = (
+            self._say_at_end(
                 f"accounting differs in {counted(len(found), 'place')}, such as {first.field} of job "
                 f"{first.job_id}: {first.run} here, {first.accounting} there (events `disagreement` in "
                 "log.jsonl)"

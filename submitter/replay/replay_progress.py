@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from foundation.records import HostRecord, JobEntry, SliceRecord
+from foundation.units import counted
 from submitter.plan import PlannedJob
 
 _ENOUGH = 0.05
@@ -57,9 +58,10 @@ Look = Callable[[float], HostRecord | None]
 
 
 class HeldTime:
-    """Sums of held time by job and node."""
+    """Sums of held time by job and node, and of time in which no agent acted on a node."""
 
     def __init__(self) -> None:
+        self._gaps_s: dict[tuple[str, float], float] = {}
         self._held_s: dict[int, dict[str, float]] = {}
 
     def through(self, rows: Iterable[SliceRecord]) -> Iterator[SliceRecord]:
@@ -68,11 +70,28 @@ class HeldTime:
             if row.role == "held":
                 nodes = self._held_s.setdefault(row.job, {})
                 nodes[row.node] = nodes.get(row.node, 0.0) + row.length_s
+            elif row.role == "unattended":  # rows of one gap end together
+                gap = row.node, round(row.start_s + row.length_s, 3)
+                self._gaps_s[gap] = max(self._gaps_s.get(gap, 0.0), row.length_s)
             yield row
 
     def by_job(self) -> dict[int, float]:
         """Return the seconds that each job was held, on the node that held it longest."""
         return {job: max(nodes.values()) for job, nodes in self._held_s.items()}
+
+    def unattended(self) -> str | None:
+        """Return for how long no agent acted on which nodes, in a sentence; None where agents always did."""
+        by_node: dict[str, float] = {}
+        for (node, _), length_s in self._gaps_s.items():
+            by_node[node] = by_node.get(node, 0.0) + length_s
+        if not by_node:
+            return None
+        worst = max(by_node, key=lambda node: by_node[node])
+        more = f" and on {counted(len(by_node) - 1, 'other node')} for less" if len(by_node) > 1 else ""
+        return (
+            f"no agent of gangd acted on {worst} for {by_node[worst]:.1f} s{more}: all jobs ran there, "
+            "and none was held"
+        )
 
 
 def time_left_s(

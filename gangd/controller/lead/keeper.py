@@ -50,6 +50,8 @@ class State(msgspec.Struct, kw_only=True):
         Cores of the nodes that are known: their agents are welcome before Slurm has answered.
     joined
         Nodes with an agent.
+    saved_ns
+        Wall-clock instant at which all this was written; None in a file of an earlier version.
     """
 
     version: Literal[1] = 1
@@ -59,6 +61,7 @@ class State(msgspec.Struct, kw_only=True):
     gangs: list[Remembered] = []
     nodes: dict[NodeName, Annotated[int, msgspec.Meta(ge=1, le=1 << 16)]] = {}
     joined: list[NodeName] = []
+    saved_ns: int | None = None
 
 
 class _RawOrders(msgspec.Struct):

@@ -194,9 +194,10 @@ class Uplink:
             return Reaction(replies=(refused,), unknown=True)
         known = self.agents.get(hello.node)
         alarm = None
-        if known is not None and known.hello.incarnation != hello.incarnation:
+        is_another = known is not None and known.hello.incarnation != hello.incarnation
+        if known is not None and is_another:
             alarm = f"agent {hello.pid} of {hello.node} takes over from agent {known.hello.pid}"
-        if known is None or known.hello.incarnation != hello.incarnation:
+        if known is None or is_another:
             shown = msgspec.structs.replace(hello, freezer=printable(hello.freezer))
             self.agents[hello.node] = AgentInfo(shown, hello_ns=now_ns)
         welcome = Welcome(
@@ -211,7 +212,8 @@ class Uplink:
         if info.hello.version != hello.version:
             info.hello = msgspec.structs.replace(info.hello, version=hello.version)
         resend = self._may_have_plan(info, now_ns)
-        return Reaction((AgentJoined(now_ns, hello.node),), (welcome,), resend=resend, alarm=alarm)
+        joined = AgentJoined(now_ns, hello.node, is_another)
+        return Reaction((joined,), (welcome,), resend=resend, alarm=alarm)
 
     def _on_report(self, report: Report, now_ns: int, state: AgentState) -> Reaction:
         info = self._known(report.node)

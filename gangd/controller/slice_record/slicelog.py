@@ -66,8 +66,8 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     node: str
     role: SliceRole
     cpu_us: int | None
-    skew_us: int
-    freeze_us: int
+    skew_us: int | None
+    freeze_us: int | None
 
 
 class SliceLog:
@@ -340,6 +340,6 @@ def _record(row: Row, start_s: float) -> SliceRecord:
         node=row.node,
         role=row.role,
         cpu_s=None if row.cpu_us is None else row.cpu_us / 1e6,
-        skew_us=float(row.skew_us),
-        freeze_us=float(row.freeze_us),
+        skew_us=None if row.skew_us is None else float(row.skew_us),
+        freeze_us=None if row.freeze_us is None else float(row.freeze_us),
     )

@@ -121,17 +121,20 @@ class MoveEnd:
 
 @dataclass(frozen=True, slots=True)
 class SliceRow:
-    """One row of the slice record: what a job did on a node in a slice. ``start_ns`` as in events."""
+    """One row of the slice record: what a job did on a node in a slice. ``start_ns`` as in events.
+
+    A row of the role ``unattended`` is of some time, in whole or broken slices, in which no agent acted.
+    """
 
     number: int
     start_ns: int
     length_ns: int
     job: int
     node: str
-    role: str  # run, held, leftover, idle, free
+    role: str  # run, held, leftover, idle, free, unattended
     cpu_us: int | None
-    skew_us: int
-    freeze_us: int
+    skew_us: int | None
+    freeze_us: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,10 +154,11 @@ class NodeReport(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AgentJoined:
-    """An agent said hello."""
+    """An agent said hello; ``is_another`` where another one of its node counted before."""
 
     now_ns: int
     node: str
+    is_another: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from osub.live.gangd_state import Pulse
 from osub.live.queue import Queue, Told
 
 SLURM_LATE_S = 5.0
+LEAST_UNATTENDED_S = 1.0
 WIDE = 180
 ROOMY = 88
 ROOMY_FOR_NODES = 120
@@ -132,6 +133,12 @@ def _head(status: Status, pulse: Pulse) -> list[Text]:
     if status.dropped:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(status.dropped.items()))
         lines.append(_line(f"messages refused: {kinds}", "dim"))
+    alone = [node for node in status.nodes if node.unattended_s >= LEAST_UNATTENDED_S]
+    if alone:
+        worst = max(alone, key=lambda node: node.unattended_s)
+        text = f"no agent acted on {worst.node} for {_duration(worst.unattended_s)}"
+        more = f", on {counted(len(alone) - 1, 'other node')} for less" if alone[1:] else ""
+        lines.append(_line(f"{text}{more} since the controller began: all jobs ran there", "yellow"))
     lines.append(_line(_LEGEND, "dim"))
     return lines
 

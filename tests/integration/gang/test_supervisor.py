@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import signal
+import time
 
 import pytest
 
@@ -13,7 +14,7 @@ from deploy.local.daemons import find_process
 from deploy.local.gang import agents_joined
 from foundation.errors import ClusterError
 from tests.fixtures.exchange import osub
-from tests.integration.gang.stage import Stage
+from tests.integration.gang.stage import SPIN, TURN_S, Stage
 from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.beside]
@@ -40,6 +41,24 @@ def test_killed_daemons_are_started_again_and_status_says_how_they_ended(stage: 
     told = json.loads(osub("cluster", "status", "--json", "--state", stage.cluster.folder).out)
     assert told["whole"]
     assert {told["ended"][role] for role in roles} == {"SIGKILL"}
+
+
+def test_the_record_says_when_the_agent_was_dead(stage: Stage) -> None:
+    node = stage.nodes[0]
+    jobs = stage.start(SPIN, node), stage.start(SPIN, node)
+    for job in jobs:
+        stage.wait_state(job, "busy")
+    agent = stage.daemon(f"gang-agent {node}")
+    killed_s = time.time()
+    os.kill(agent.pid, signal.SIGKILL)
+    wait_until(lambda: stage.node_status(node).agent_pid not in (None, agent.pid), 60, "another agent joins")
+    back_s = time.time()
+    wait_until(lambda: stage.node_status(node).unattended_s > 0, TURN_S, "the status tells it")
+    rows = [row for row in stage.rows(*jobs) if row.role == "unattended" and row.start_s > killed_s - 5]
+    assert {(row.job, row.node) for row in rows} == {(job, node) for job in jobs}
+    for job in jobs:
+        length_s = sum(row.length_s for row in rows if row.job == job)
+        assert 0.4 < length_s < back_s - killed_s + 2 * stage.quantum_ms / 1000 + 1
 
 
 def test_up_is_not_done_while_an_agent_is_dead(stage: Stage) -> None:

@@ -1,19 +1,27 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
 import polars as pl
 import pytest
 
+from analysis.metrics.run_metrics import measure
 from analysis.metrics.slice_metrics import (
     attained_shares,
     busy_slices,
     jain_index,
     measure_slices,
     spread,
+    unattended_by_node,
     usage_intervals,
 )
+from analysis.verdict import verdict_of
 from foundation.records import JOBS, SLICES, Placement, SliceRecord, SliceRole
 from foundation.records.table_files import frame_of
 from tests.fixtures.records import make_ended
+from tests.unit.analysis.test_verdict import made_run
 
 ROLES: dict[str, SliceRole] = {"r": "run", "h": "held", "i": "idle", "f": "free"}
 
@@ -164,3 +172,38 @@ def test_a_controller_that_restarts_and_counts_anew_changes_no_figure() -> None:
     whole = slices_of({1: "rhrhrh", 2: "hrhrhr"})
     anew = whole.with_columns(pl.col("slice") % 3)
     assert measure_slices(anew, places) == measure_slices(whole, places)
+
+
+def gap(node: str, job: int, start_s: float, length_s: float) -> SliceRecord:
+    return SliceRecord(
+        slice=int(start_s), start_s=start_s, length_s=length_s, job=job, node=node, role="unattended"
+    )
+
+
+def test_time_without_an_agent_counts_once_a_node_and_in_no_other_metric() -> None:
+    attended = slices_of({1: "rhrh", 2: "hrhr", 3: "iiii"})
+    gaps = frame_of(
+        [gap("n1", 1, 4, 1), gap("n1", 2, 4.5, 0.5), gap("n1", 1, 5, 1), gap("n2", 1, 4, 2)], SLICES
+    )
+    both = pl.concat([attended, gaps])
+    assert unattended_by_node(both).rows() == [("n1", 4.0, 2.0), ("n2", 0.0, 2.0)]
+    jobs = jobs_on({1: {"n1": (0,)}, 2: {"n1": (0,)}, 3: {"n1": (0,)}})
+    without, found = measure_slices(attended, jobs), measure_slices(both, jobs)
+    assert (without.unattended_share, found.unattended_share) == (0.0, 0.5)
+    assert msgspec.structs.replace(found, unattended_share=0.0) == without
+    assert measure_slices(gaps, jobs).unattended_share == 1.0
+
+
+@pytest.mark.parametrize(("length_s", "is_unfit"), [(0.5, False), (2.0, True)])
+def test_a_run_without_agents_for_more_than_a_hundredth_is_unfit_and_says_where(
+    tmp_path: Path, length_s: float, is_unfit: bool
+) -> None:
+    run = made_run(tmp_path, "alone", wait_s=10, degradation=1.0, jobs=20)
+    attended = slices_of({1: "r" * 100})
+    gang = replace(run, slices=pl.concat([attended, frame_of([gap("n2", 1, 100, length_s)], SLICES)]))
+    why = measure(gang).unfit
+    assert (why is not None) == is_unfit
+    if why is not None:
+        assert "no agent of gangd acted in 2.0% of the time" in why
+        assert "on n2 for 2.00 s" in why
+        assert verdict_of([run, gang]).unfit

@@ -26,7 +26,7 @@ from osub.live.queue import QueueEye
 WELL = Pulse(0.4, process=True)
 
 
-def node(name: str, agent: str = "joined", **more: int | str) -> NodeStatus:
+def node(name: str, agent: str = "joined", **more: float | str) -> NodeStatus:
     return NodeStatus(node=name, agent=agent, freezer="cgroup1", skew_us=45, **more)  # type: ignore[arg-type]
 
 
@@ -90,6 +90,16 @@ def test_a_job_that_yields_is_told_from_one_that_is_frozen() -> None:
     assert line_of(lines, "a1").endswith("0: 12 <14> (13)")
     assert "cgroup1-slurm" in line_of(lines, "a1")
     assert line_of(lines, " 14").split()[:4] == ["14", "yields", "busy", "yield"]
+
+
+def test_time_without_an_agent_is_said_of_the_worst_node() -> None:
+    nodes = [node("a1"), node("a2"), node("a3")]
+    assert not [line for line in drawn(status(nodes=nodes), Screen(120)) if "no agent" in line]
+    nodes = [node("a1"), node("a2", unattended_s=12.34), node("a3", "lost", unattended_s=3.0)]
+    [line] = [line for line in drawn(status(nodes=nodes), Screen(120)) if "no agent" in line]
+    assert line.startswith(
+        "no agent acted on a2 for 12 s, on 1 other node for less since the controller began"
+    )
 
 
 def test_each_job_tells_its_role_demand_and_place() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from foundation.records import JobEntry, JobRecord
+from foundation.records import JobEntry, JobRecord, SliceRecord, SliceRole
 from submitter.plan.replay_plan import PlannedJob
-from submitter.replay.replay_progress import time_left_s
+from submitter.replay.replay_progress import HeldTime, time_left_s
 
 
 def planned(trace_job: int, due_s: float, dedicated_s: float, cores: int = 1) -> PlannedJob:
@@ -79,3 +79,20 @@ def test_cores_that_are_shared_are_slower_than_their_number_says() -> None:
 def test_nothing_is_left_of_a_replay_that_ended() -> None:
     jobs = [planned(1, 0.0, 100.0)]
     assert time_left_s(jobs, {1: row(jobs[0], 0.0, 300.0)}, 300.0, cores=1) == 0
+
+
+def test_time_without_an_agent_is_said_once_a_node() -> None:
+    def row(
+        node: str, job: int, start_s: float, length_s: float, role: SliceRole = "unattended"
+    ) -> SliceRecord:
+        return SliceRecord(slice=1, start_s=start_s, length_s=length_s, job=job, node=node, role=role)
+
+    held = HeldTime()
+    rows = [row("n1", 1, 0.0, 1.0), row("n1", 2, 0.5, 0.5), row("n1", 1, 1.0, 2.0), row("n2", 3, 0.0, 1.0)]
+    assert list(held.through(rows)) == rows
+    said = held.unattended()
+    assert said is not None
+    assert said.startswith("no agent of gangd acted on n1 for 3.0 s and on 1 other node for less")
+    other = HeldTime()
+    assert list(other.through([row("n1", 1, 0.0, 1.0, "held")]))
+    assert other.unattended() is None
