@@ -20,7 +20,7 @@ import click
 import typer
 
 from foundation.errors import OsubError
-from foundation.interruption import interrupted_by_signals, note, status
+from foundation.interruption import end, interrupted_by_signals, is_noted, note, status
 from foundation.one_line import LONGEST_MESSAGE, one_line
 from foundation.version import VERSION
 from osub.cli.application import application, refuse_nan
@@ -131,6 +131,8 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     with interrupted_by_signals():
         code = run(sys.argv[1:])
+        if is_noted():
+            end(code)
     sys.exit(code)
 
 
