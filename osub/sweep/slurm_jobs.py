@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # A worker that has not heard of its sweep for as long ends its job.
 _FORGOTTEN_S = 60
+_LEAVES_NOTHING = "export DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD=fork"
+"""Otherwise a worker's semaphores have names in /dev/shm, and stay there if its job is killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +147,7 @@ def _jobs(wanted: JobsWanted, folder: Path) -> Iterator[SLURMCluster]:
                 log_directory=str(secrets),
                 shared_temp_directory=str(secrets),
                 scheduler_options=scheduler,
+                job_script_prologue=[_LEAVES_NOTHING],
                 security=True,
             )
             with cluster:

@@ -14,8 +14,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.fixtures.golden import SHARED
+
 pytestmark = pytest.mark.slow
 
+CURIE = SHARED / "traces" / "CEA-Curie-2011-2.1-cln.swf.gz"
 MARK = "OSUB_TEST_OF_SIGNALS"
 
 
@@ -42,12 +45,12 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
-def begin(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
+def begin(tmp_path: Path, *words: str, jit: str = "0") -> subprocess.Popen[str]:
     (tmp_path / "tmp").mkdir()
     return subprocess.Popen(
         [sys.executable, "-m", "osub.command", *words],
         cwd=tmp_path,
-        env=os.environ | {"OSUB_JIT": "0", "TMPDIR": str(tmp_path / "tmp"), MARK: str(tmp_path)},
+        env=os.environ | {"OSUB_JIT": jit, "TMPDIR": str(tmp_path / "tmp"), MARK: str(tmp_path)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -102,6 +105,45 @@ def test_a_simulation(number: signal.Signals, trace: Path, tmp_path: Path) -> No
     assert (command.returncode, said.split()) == (128 + number, ["osub:", "interrupted"])
     assert not (tmp_path / "run").exists()
     assert not list(tmp_path.glob(".*.partial"))
+
+
+LONG = {
+    "simulate": ("simulate", "log.swf.gz", "--system", "N5544C16", "--multiplicity", "2", "--out", "out"),
+    "sweep": ("sweep", "sweep.toml", "--out", "out"),
+    "tune": ("sweep", "tune", "log.swf.gz", "--system", "N5544C16", "--out", "out"),
+    "convert": ("trace", "convert", "log.swf.gz", "--out", "out.swf.gz"),
+    "scale": ("trace", "scale", "log.swf.gz", "--system", "N12C12", "--out", "out.swf.gz"),
+    "generate": ("trace", "generate", "--jobs", "5000000", "--system", "N100C12", "--out", "out.swf.gz"),
+    "compile": ("workloads", "compile"),
+    "eviction": ("experiment", "eviction"),
+    "pairing": ("experiment", "pairing"),
+}
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not CURIE.exists(), reason="needs CEA-Curie-2011-2.1-cln.swf.gz in OSUB_SHARED/traces")
+@pytest.mark.parametrize("after_s", [1, 4, 12])
+@pytest.mark.parametrize("command", LONG)
+def test_long_commands_compiled_anew(
+    command: str, after_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
+    (tmp_path / "log.swf.gz").symlink_to(CURIE)
+    (tmp_path / "sweep.toml").write_text(
+        '[base]\ntrace = "log.swf.gz"\nsystem = "N5544C16"\n[grid]\nmultiplicity = [2, 3]\n'
+    )
+    with begin(tmp_path, *LONG[command], jit="1") as process:
+        wait_until_caught(process.pid)
+        time.sleep(after_s)
+        asked_s = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=60)
+        took_s = time.monotonic() - asked_s
+    assert process.returncode == 143
+    assert "Traceback" not in said
+    wait_until_nothing_runs(tmp_path)
+    assert not list((tmp_path / "tmp").iterdir())
+    assert took_s < 20
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
