@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 
@@ -31,6 +32,10 @@ class AccountingJob:
         CPU time of the whole job.
     user, account, partition, qos, name
         Texts.
+    had_nodes
+        Whether it ever had a node; ``None`` where the log does not tell.
+    sure
+        Whether its instants are; not where autumn repeats an hour and both passes fit.
     """
 
     job_id: str
@@ -52,16 +57,22 @@ class AccountingJob:
     partition: str | None = None
     qos: str | None = None
     name: str | None = None
+    had_nodes: bool | None = None
+    sure: bool = True
 
 
 @dataclass(slots=True)
 class AccountingLog:
-    """What a reader found: the jobs, and how many lines it skipped, by reason, with a few examples."""
+    """What a reader found: the jobs, and how many lines it skipped, by reason, with a few examples.
+
+    ``not_known`` counts values that cannot be, by column; they count as absent.
+    """
 
     kind: str
     jobs: list[AccountingJob] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
     examples: list[str] = field(default_factory=list)
+    not_known: Counter[str] = field(default_factory=Counter)
 
     def skip(self, reason: str, example: str) -> None:
         """Count a line that cannot be used."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from zoneinfo import ZoneInfo
@@ -13,12 +14,14 @@ from foundation.errors import InputError, UsageError
 from foundation.one_line import LONGEST_MESSAGE, one_line
 from foundation.units import counted, verb
 from workloads.importers.accounting_record import AccountingJob, AccountingLog
-from workloads.importers.slurm_words import MOST, REQUEUED, UNFINISHED, swf_status
+from workloads.importers.slurm_words import ENDS_OF_WAITING, MOST, REQUEUED, UNFINISHED, swf_status
 from workloads.swf import ReadReport, SwfComment, SwfHeader, SwfJob, SwfTrace
 
 INTERACTIVE_QUEUE = 0
 INTERACTIVE = ("name=interactive", "name=bash", "name=zsh", "name=tcsh", "name=sys/dashboard/*")
 """How salloc, an interactive srun and web portals name their jobs."""
+LATEST_REQUEUE_S = 86_400
+"""So long after a run ended, the same number, user and name are the same job; numbers return much later."""
 MATCH_FIELDS = ("name", "partition", "qos", "account", "user")
 
 
@@ -133,23 +136,51 @@ def _that_ran(jobs: Iterable[AccountingJob], skipped: Counter[str]) -> list[Acco
     One number may also stand for all tasks of an array, so only a run that ended in a requeue gives way.
     """
     ran: list[AccountingJob] = []
-    last_start_s: dict[str, float] = {}
+    starts_of: dict[tuple[str | None, ...], list[AccountingJob]] = {}
     for job in jobs:
+        run_s = _run_s(job)
         if job.submit_s is None:
             skipped["no submission"] += 1
-        elif job.state in UNFINISHED or (job.start_s is not None and _run_s(job) is None):
+        elif job.state in UNFINISHED or (job.start_s is not None and run_s is None):
             skipped["not ended"] += 1
-        elif job.start_s is None or job.start_s < job.submit_s - 1 or _run_s(job) is None:
+        elif (
+            job.start_s is None or job.start_s < job.submit_s - 1 or run_s is None or _waited_only(job, run_s)
+        ):
             skipped["never started"] += 1
         elif not (job.procs or job.requested_procs):
             skipped["no processors"] += 1
         else:
             ran.append(job)
-            last_start_s[job.job_id] = max(job.start_s, last_start_s.get(job.job_id, job.start_s))
-    kept = [job for job in ran if job.state not in REQUEUED or (job.start_s or 0) >= last_start_s[job.job_id]]
-    if len(kept) < len(ran):
-        skipped["earlier run of a requeued job"] += len(ran) - len(kept)
-    return sorted(kept, key=lambda job: (job.submit_s or 0, job.start_s or 0))
+            if job.state in REQUEUED:
+                starts_of[job.job_id, job.user, job.name] = []
+    for job in ran if starts_of else ():
+        if (runs := starts_of.get((job.job_id, job.user, job.name))) is not None:
+            runs.append(job)
+    earlier = {id(job) for runs in starts_of.values() for job in _earlier_runs(runs)}
+    if earlier:
+        skipped["earlier run of a requeued job"] += len(earlier)
+        ran = [job for job in ran if id(job) not in earlier]
+    return sorted(ran, key=lambda job: (job.submit_s or 0, job.start_s or 0))
+
+
+def _waited_only(job: AccountingJob, run_s: float) -> bool:
+    """Return whether a job had no node: its log says so, or leaves it open for a cancelled one of 0 s."""
+    return not run_s and not job.had_nodes and (job.had_nodes is False or job.state in ENDS_OF_WAITING)
+
+
+def _earlier_runs(runs: list[AccountingJob]) -> Iterator[AccountingJob]:
+    """Yield those of ``runs``, of one number, user and name, that were requeued and ran again.
+
+    A requeue sets the submission to its own instant. Slurm uses numbers again, but years later.
+    """
+    runs.sort(key=lambda job: job.start_s or 0)
+    starts_s = [job.start_s or 0 for job in runs]
+    for job, start_s in zip(runs, starts_s, strict=True):
+        following = bisect_right(starts_s, start_s)
+        if job.state in REQUEUED and following < len(runs):
+            late_s = (runs[following].submit_s or 0) - start_s - (_run_s(job) or 0)
+            if late_s <= LATEST_REQUEUE_S:
+                yield job
 
 
 def _run_s(job: AccountingJob) -> float | None:
@@ -219,12 +250,31 @@ def _header(
             f"Note: MaxProcs is not known; at most {counted(peak, 'processor')} {verb(peak, 'was', 'were')} "
             "in use at once"
         )
-    anew = sum(
-        job.job_number not in (record.raw_id, _plain(record.job_id))
-        for job, record in zip(jobs, ran, strict=True)
-    )
-    if anew:
-        lines.append(f"Note: {counted(anew, 'array task')} without own numbers: numbered after the largest")
+    anew: Counter[str] = Counter()
+    submissions: set[tuple[str, float | None]] = set()
+    for job, record in zip(jobs, ran, strict=True):
+        if job.job_number not in (record.raw_id, _plain(record.job_id)):
+            task = "_" in record.job_id or (record.job_id, record.submit_s) in submissions
+            anew["component" if "+" in record.job_id else "array task" if task else "job"] += 1
+        submissions.add((record.job_id, record.submit_s))
+    for kind, number in anew.items():
+        why = "with the number of an earlier one" if kind == "job" else "without own numbers"
+        lines.append(f"Note: {counted(number, kind)} {why}: numbered after the largest")
+    components = Counter(record.job_id.partition("+")[0] for record in ran if "+" in record.job_id)
+    if components:
+        parts = counted(components.total(), "component")
+        lines.append(
+            f"Note: {counted(len(components), 'heterogeneous job')}: {parts} became jobs of their own; "
+            "a scheduler may start them apart"
+        )
+    if unsure := sum(not record.sure for record in ran):
+        lines.append(
+            f"Note: {counted(unsure, 'job')} of the hour that autumn repeats may be an hour later or longer: "
+            "TZ=UTC sacct leaves no doubt, with --time-zone UTC"
+        )
+    if log.not_known:
+        values = ", ".join(f"{column} {number:,}" for column, number in log.not_known.items())
+        lines.append(f"Note: values that cannot be, taken as not known: {values}")
     lines.append("Note: interactive jobs (queue 0) are those with " + " or ".join(options.interactive))
     return SwfHeader(tuple(SwfComment(_header_line(line)) for line in lines))
 

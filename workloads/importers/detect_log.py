@@ -15,7 +15,7 @@ from foundation.errors import InputError
 from workloads.importers.accounting_record import AccountingLog
 from workloads.importers.assemble_trace import ImportOptions, assemble
 from workloads.importers.jobcomp import is_completion_line, read_completions
-from workloads.importers.sacct_logs import ADVICE, delimiter_of, read_delimited, read_json
+from workloads.importers.sacct_logs import ADVICE, delimiter_of, lacks_heading, read_delimited, read_json
 from workloads.swf import SwfTrace, read_swf
 from workloads.swf.swf_reader import NoSwfError
 from workloads.swf.trace_bytes import STREAM_FAULTS, open_trace, stream_fault, unpacked
@@ -53,6 +53,10 @@ def kind_of(path: Path, head: str) -> LogKind:
         raise InputError(
             f"{path} looks like accounting, but its first line has no columns JobID and Submit with | "
             f"between them: make it with `{ADVICE}`"
+        )
+    if lacks_heading(first):
+        raise InputError(
+            f"{path} looks like accounting without a heading: make it without --noheader, with `{ADVICE}`"
         )
     return LogKind.SWF
 

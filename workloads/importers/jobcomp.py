@@ -9,7 +9,7 @@ from pathlib import Path
 
 from foundation.errors import InputError
 from workloads.importers.accounting_record import AccountingJob, AccountingLog
-from workloads.importers.slurm_words import count, instant_s, is_absent, length_s, resources, state_word
+from workloads.importers.slurm_words import LocalClock, count, is_absent, length_s, resources, state_word
 
 # A value may hold blanks and equals signs, so only the keys that Slurm writes part a line. Names and work
 # directories are the users': where a key stands twice, nobody knows which of the two Slurm wrote.
@@ -34,7 +34,7 @@ def read_completions(path: Path, lines: Iterable[str], zone: tzinfo | None, stri
     InputError
         A line is malformed (``strict``); the message names file and line.
     """
-    log = AccountingLog("jobcomp")
+    log, clock = AccountingLog("jobcomp"), LocalClock(zone)
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -43,7 +43,7 @@ def read_completions(path: Path, lines: Iterable[str], zone: tzinfo | None, stri
             log.skip("a key of Slurm's in a user's words", f"{path}:{number}: a key stands twice")
             continue
         try:
-            log.jobs.append(_job(line, zone))
+            log.jobs.append(_job(line, clock))
         except (ValueError, KeyError) as error:
             message = f"{path}:{number}: no completed job in it: cannot make sense of {error}"
             if strict:
@@ -52,18 +52,22 @@ def read_completions(path: Path, lines: Iterable[str], zone: tzinfo | None, stri
     return log
 
 
-def _job(line: str, zone: tzinfo | None) -> AccountingJob:
+def _job(line: str, clock: LocalClock) -> AccountingJob:
     parts = _KEY.split(line.rstrip("\r\n"))
     values = {key: value.strip() for key, value in zip(parts[1::2], parts[2::2], strict=True)}
     user = _USER.fullmatch(values.get("UserId", ""))
     tres = resources(values.get("Tres", ""))
     procs = count(values["ProcCnt"] if "ProcCnt" in values else tres["cpu"])
-    start_s, end_s = instant_s(values["StartTime"], zone), instant_s(values["EndTime"], zone)
+    (submit_s, start_s, end_s), sure = clock.read(
+        values["SubmitTime"], values["StartTime"], values["EndTime"], None
+    )
+    nodes, of = values.get("NodeList"), values.get("HetJobId") or values.get("PackJobId")
+    offset = values.get("HetJobOffset") or values.get("PackJobOffset")
     return AccountingJob(
-        job_id=values["JobId"],
+        job_id=f"{of}+{offset}" if of and offset and not is_absent(offset) else values["JobId"],
         raw_id=count(values["JobId"]),
         state=state_word(values.get("JobState", "")),
-        submit_s=instant_s(values["SubmitTime"], zone),
+        submit_s=submit_s,
         start_s=start_s,
         end_s=end_s,
         procs=procs,
@@ -74,6 +78,8 @@ def _job(line: str, zone: tzinfo | None) -> AccountingJob:
         partition=_text(values.get("Partition")),
         qos=_text(values.get("QOS")),
         name=_text(values.get("Name")),
+        had_nodes=None if nodes is None else not is_absent(nodes),
+        sure=sure,
     )
 
 

@@ -7,22 +7,33 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, tzinfo
+from itertools import product
 
 _ABSENT = frozenset({"", "unknown", "none", "n/a", "invalid", "none assigned", "(null)", "null"})
 _UNBOUNDED = frozenset({"unlimited", "partition_limit", "infinite"})
 _LENGTH = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(?:(\d+):)?(\d+(?:\.\d+)?)")
-_MEMORY = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)(?:i?B)?([nc]?)", re.IGNORECASE)
-_KIB = {"B": 1 / 1024, "K": 1.0, "M": 1024.0, "G": 1024.0**2, "T": 1024.0**3, "P": 1024.0**4}
+_MEMORY = re.compile(r"(\d+(?:\.\d+)?)([KMGTPE?]?)(?:i?B)?([nc]?)\??", re.IGNORECASE)
+_KIB = {"B": 1 / 1024} | {unit: 1024.0**power for power, unit in enumerate("KMGTPE")}
+_NOT_KNOWN = frozenset({"-1", "-2", "4294967294", "4294967295"})
+"""Slurm's NO_VAL and INFINITE of 32 bits, as signed and as unsigned numbers."""
 MOST = 10**15
 """No second, KiB, processor or job number is larger: SWF and who reads it have whole numbers up to 2**53."""
 _LONGEST = 40
 """Characters of a number."""
+_SHORT = 15
+"""Digits that are fewer than these are no number beyond ``MOST``."""
 
 COMPLETED = frozenset({"COMPLETED"})
 CANCELLED = frozenset({"CANCELLED", "REVOKED", "PREEMPTED", "DEADLINE"})
 UNFINISHED = frozenset({"RUNNING", "PENDING", "SUSPENDED", "CONFIGURING", "COMPLETING", "RESIZING"})
+ENDS_OF_WAITING = frozenset({"CANCELLED", "DEADLINE", "REVOKED"})
+"""How a job ends that never started; Slurm up to 20.02 writes that instant as its start, too."""
 REQUEUED = frozenset({"REQUEUED", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL"})
 """How a run ends after which Slurm may start the job anew, under the same number."""
+
+
+class NotKnownError(ValueError):
+    """A value of the right form that cannot be: beyond all bounds, of a unit beyond Slurm's, or NO_VAL."""
 
 
 def is_absent(text: str) -> bool:
@@ -40,21 +51,106 @@ def instant_s(text: str, zone: tzinfo | None) -> float | None:
         return None
     if re.fullmatch(r"\d+(?:\.\d+)?", words):
         return _plain(float(words)) or None
-    found = datetime.fromisoformat(words)
+    return _stamp_s(datetime.fromisoformat(words), zone)
+
+
+def _stamp_s(found: datetime, zone: tzinfo | None) -> float:
     if found.tzinfo is None and zone is not None:
         found = found.replace(tzinfo=zone)
     try:
         return _plain(found.timestamp())
-    except OverflowError as error:  # a year that this host's clock does not know
-        raise ValueError(words) from error
+    except (OverflowError, OSError) as error:  # a year that this host's clock does not know
+        raise ValueError(str(found)) from error
 
 
-def length_s(text: str, unit_s: float = 1.0) -> float | None:
+_SIXTY = {f"{number:02}": number for number in range(60)}
+
+
+Instants = tuple[float | None, ...]
+"""Unix times of submission, start and end."""
+_SIXTY = {f"{number:02}": number for number in range(60)}
+_ISO_LENGTH = len("2024-03-04T08:00:00")
+_DISORDER = 1e6
+"""How much worse a second of disorder is than one that the run time lacks."""
+
+
+class LocalClock:
+    """Reads instants in a time zone, and tells apart the two passes of the hour that autumn repeats.
+
+    Slurm writes local time without its offset, so 02:30 of that night is two instants.
+    """
+
+    def __init__(self, zone: tzinfo | None) -> None:
+        self._zone = zone
+        self._hours: dict[str, float] = {}
+        self._repeated: set[str] = set()
+
+    def instant_s(self, text: str) -> float | None:
+        """Return ``instant_s`` of ``text``; of two instants the first. Raises ``ValueError``."""
+        base_s = self._hours.get(text[:13])
+        if base_s is not None and len(text) == _ISO_LENGTH and text[13] == text[16] == ":":
+            minute, second = _SIXTY.get(text[14:16]), _SIXTY.get(text[17:])
+            if minute is not None and second is not None:
+                return base_s + minute * 60 + second
+        found_s = instant_s(text, self._zone)
+        if found_s is not None and len(text) == _ISO_LENGTH and text[:13] not in self._repeated:
+            # an hour that has 3,600 seconds once is known from here on
+            hour, ends = text[:13], [f"{text[:13]}:{rest}" for rest in ("00:00", "59:59")]
+            begin_s = instant_s(ends[0], self._zone) or 0
+            if [begin_s, begin_s + 3599] == [self._second_s(end) for end in ends]:
+                self._hours[hour] = begin_s
+            else:
+                self._repeated.add(hour)
+        return found_s
+
+    def _second_s(self, text: str) -> float:
+        return _stamp_s(datetime.fromisoformat(text).replace(fold=1), self._zone)
+
+    def read(self, submit: str, start: str, end: str, run_s: float | None) -> tuple[Instants, bool]:
+        """Return the instants of a job, and whether the repeated hour leaves no doubt about them.
+
+        Each is the first or the second instant of its text, so that they follow each other and the run time
+        is between start and end, where that can be. Of several such choices the one with the shortest run
+        counts, then the shortest wait, then the earliest. Raises ``ValueError``.
+        """
+        texts = (submit, start, end)
+        submit_s, start_s, end_s = map(self.instant_s, texts)
+        if not self._repeated or self._repeated.isdisjoint(text[:13] for text in texts):
+            return (submit_s, start_s, end_s), True
+        ranked = sorted(
+            (_misfit(chosen, run_s), chosen)
+            for chosen in product(*map(self._passes, texts, (submit_s, start_s, end_s)))
+        )
+        return ranked[0][1], len(ranked) == 1 or ranked[1][0][0] > ranked[0][0][0]
+
+    def _passes(self, text: str, first_s: float | None) -> list[float | None]:
+        """Return the instants that ``text`` may be."""
+        if first_s is None or text[:13] not in self._repeated or len(text) != _ISO_LENGTH:
+            return [first_s]
+        second_s = self._second_s(text)
+        return [first_s, second_s] if second_s > first_s else [first_s]
+
+
+def _misfit(times_s: Instants, run_s: float | None) -> tuple[float, float, float]:
+    """Return by how many seconds instants contradict each other or the run time; the run; the wait."""
+    submit_s, start_s, end_s = times_s
+    wait_s = 0.0 if submit_s is None or start_s is None else start_s - submit_s
+    span_s = 0.0 if start_s is None or end_s is None else end_s - start_s
+    off_s = abs(span_s - run_s) if run_s is not None and start_s is not None and end_s is not None else 0.0
+    return off_s + _DISORDER * (max(0.0, -wait_s) + max(0.0, -span_s)), span_s, wait_s
+
+
+def length_s(text: str, unit_s: float = 1) -> float | None:
     """Return the seconds of ``1-02:03:04``, ``02:03:04``, ``03:04`` (minutes and seconds) or a number.
 
-    A plain number counts in ``unit_s``. ``None`` where there is none or no bound. Raises ``ValueError``.
+    A plain number counts in ``unit_s``. ``None`` where there is none or no bound. Raises ``ValueError``,
+    ``NotKnownError`` for what is no length of a job.
     """
     words = text.strip()
+    if words in _NOT_KNOWN:
+        raise NotKnownError(words)
+    if words.isdecimal() and len(words) < _SHORT:
+        return int(words) * unit_s
     if is_absent(words) or words.lower() in _UNBOUNDED:
         return None
     found = _LENGTH.fullmatch(words)
@@ -74,14 +170,19 @@ def length_s(text: str, unit_s: float = 1.0) -> float | None:
 def memory_kib(text: str, procs: int | None, nodes: int | None, plain: str = "M") -> float | None:
     """Return the KiB of the whole job of ``16G``, ``4000Mc`` (a processor) or ``8Gn`` (a node).
 
-    A number without a letter counts in ``plain``. Raises ``ValueError``.
+    A number without a letter counts in ``plain``. Raises ``ValueError``, ``NotKnownError`` for ``16?`` (Slurm
+    has no letter for more than 1,024 P) and what no job has.
     """
-    words = text.strip().rstrip("?")
+    words = text.strip()
     if is_absent(words):
         return None
+    if words in _NOT_KNOWN:
+        raise NotKnownError(words)
     found = _MEMORY.fullmatch(words)
     if found is None or len(words) > _LONGEST:
         raise ValueError(words)
+    if found[2] == "?":
+        raise NotKnownError(words)
     kib = float(found[1]) * _KIB[found[2].upper() or plain]
     per = {"c": procs, "n": nodes}.get(found[3].lower(), 1)
     return None if per is None or kib == 0 else _bounded(kib * per)
@@ -109,9 +210,13 @@ def swf_status(state: str | None) -> int | None:
 
 
 def count(text: str) -> int | None:
-    """Return a whole number, ``None`` for none and for 0. Raises ``ValueError``."""
+    """Return a whole number, ``None`` for none and for 0. Raises ``ValueError``, for NO_VAL NotKnownError."""
+    if text.isdecimal() and len(text) < _SHORT and text not in _NOT_KNOWN:
+        return int(text) or None
     if is_absent(text):
         return None
+    if text.strip() in _NOT_KNOWN:
+        raise NotKnownError(text)
     number = float(text)
     if not 0 <= number <= MOST or number != int(number):
         raise ValueError(text)
@@ -124,5 +229,5 @@ def _plain(seconds: float) -> float:
 
 def _bounded(number: float) -> float:
     if not abs(number) <= MOST:
-        raise ValueError(f"{number:g}")
+        raise NotKnownError(f"{number:g}")
     return number

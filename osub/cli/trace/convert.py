@@ -152,7 +152,8 @@ def convert(
     with working("transforming"):
         changed = converted(original, asked)
     deliver(changed, out)
-    notes = list(changed.header.notes[len(original.header.notes) :])
+    # what the import did is news, too; the notes of an SWF trace are not
+    notes = list(changed.header.notes[len(original.header.notes) if kind is LogKind.SWF else 0 :])
     if as_json:
         print_json(
             {
