@@ -22,7 +22,7 @@ from gangd.agent.sight.census import SLACK_NS, Census, Unseen
 from gangd.agent.switching.switch_thread import SwitchThread
 from gangd.agent.talk.controller_lines import Lines
 from gangd.agent.talk.conversation import GOOD_NEWS
-from gangd.freezer.procfs import WORK, WORK_NS
+from gangd.freezer.procfs import WORK, WORK_NS, is_shortage
 from gangd.freezer.recognise import MOST_TOLD
 from gangd.guardian.spawn import Guardian
 from gangd.guardian.statefile import StateFile
@@ -214,6 +214,10 @@ class Loop:
             return
         new = self.watch.set_folders(self.node.gate.holder.folders())
         self.node.told = self.watch.complete
+        if not self.watch.complete:
+            self.node.book.on_fault(
+                "inotify", "no more folders can be watched: raise fs.inotify.max_user_watches"
+            )
         cost_ns = time.thread_time_ns() - began_ns
         self._folders_from_ns = now_ns + (FOLDERS_SHARE * cost_ns if cost_ns > WORK_NS else 0)
         if new:
@@ -374,7 +378,13 @@ class Loop:
         for trouble in self.node.gate.holder.troubles():
             book.on_fault(trouble.kind, trouble.text, trouble.job)
             self.log(trouble.kind, job=trouble.job, text=trouble.text)
-        odd = {one.path: f"{one.path} has processes and {one.why}" for one in self.node.gate.holder.unknown()}
+        unknown = []
+        try:
+            unknown = self.node.gate.holder.unknown()
+        except OSError as error:
+            if not is_shortage(error):
+                raise
+        odd = {one.path: f"{one.path} has processes and {one.why}" for one in unknown}
         odd |= {
             f"slurmstepd {pid}": f"slurmstepd {pid} is called {line!r}, which tells no step"
             for pid, line in found.unread.items()

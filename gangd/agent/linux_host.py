@@ -30,6 +30,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from foundation.errors import HostError
 from gangd.freezer.holder import StepKey
 from gangd.freezer.procfs import WORK
 
@@ -307,7 +308,13 @@ class Inotify:
     """Changes of folders and files as a descriptor (``inotify``)."""
 
     def __init__(self) -> None:
-        self.fd = _check(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+        try:
+            self.fd = _check(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+        except OSError as error:
+            raise HostError(
+                f"the kernel gives no notices of cgroups (inotify): {error.strerror}; raise "
+                "fs.inotify.max_user_instances or the limit of open files"
+            ) from error
 
     def add_folder(self, path: str) -> int | None:
         """Watch a folder for entries that come and go; None if it is gone or watches are used up."""

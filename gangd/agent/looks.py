@@ -18,7 +18,7 @@ from gangd.agent.talk.conversation import Conversation
 from gangd.agent.talk.slicebook import SliceBook
 from gangd.agent.turns import AGAIN_NS, LOOK_AFTER_NS, Turns
 from gangd.agent.ways import Ways
-from gangd.freezer.procfs import WORK
+from gangd.freezer.procfs import WORK, is_shortage
 
 LIST_SHARE, SCAN_SHARE = 300, 50
 """Looking for steps takes at most one part in so many of a core: in cgroups, among all processes."""
@@ -90,7 +90,20 @@ class Looks:
             self._agenda.sooner(Item.LOOK, now_ns + LAUNCH_LOOK_NS)
 
     def for_steps(self, ways: Ways, grace_ns: int, now_ns: int) -> None:
-        """Look for steps and processes, and bring within reach what is to yield."""
+        """Look for steps and processes, and bring within reach what is to yield.
+
+        What cannot be seen, as descriptors or memory are used up, is a fault; no job ends or idles by it.
+        """
+        try:
+            self._for_steps(ways, grace_ns, now_ns)
+        except (OSError, MemoryError) as error:
+            if not is_shortage(error):
+                raise
+            self._meters.unseen = None
+            self._agenda.rest(Rest.REFRESH, now_ns + REFRESH_NS)
+            self._book.on_fault("unseen", f"steps cannot be looked at, and stay as they were: {error}")
+
+    def _for_steps(self, ways: Ways, grace_ns: int, now_ns: int) -> None:
         began_ns = time.thread_time_ns()
         changes = self._table.refresh(now_ns)
         share = SCAN_SHARE if self._gate.holder.traits.searches_processes else LIST_SHARE
@@ -102,8 +115,12 @@ class Looks:
             self._book.on_born(changes.born)
         if changes.launched:
             self._book.on_launched(changes.launched)
-        if changes.ended:
-            self._book.on_ended(changes.ended)
+        unseen = self._meters.unseen = self._gate.holder.unseen
+        for job in unseen:
+            text = f"a step of job {job} cannot be opened and is not held: raise the limit of open files"
+            self._book.on_fault("unseen", text, job)
+        if changes.ended - unseen:
+            self._book.on_ended(changes.ended - unseen)
         self._memory.forget(changes.gone)
         self._talk.timeline.keep(self._table.jobs())
         if changes.new:  # one that is born in a held job runs for its launch grace, and then we count

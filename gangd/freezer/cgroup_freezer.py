@@ -106,6 +106,7 @@ class CgroupFreezer:
         self._looks = 0
         self._sluids: dict[str, int] = {}
         self._known: dict[StepKey, _Known] = {}
+        self.unseen: frozenset[int] = frozenset()
         try:
             self._root_fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -160,6 +161,7 @@ class CgroupFreezer:
     ) -> tuple[Step, ...]:
         """See ``Holder``."""
         steps = {step.key: step for step in found}
+        unseen = set()
         for key, known in self._known.items():
             pause()
             step = steps.get(key)
@@ -168,7 +170,11 @@ class CgroupFreezer:
             pause()
             known = self._known.setdefault(key, _Known(step))
             known.step = step
-            self._open_new(known)
+            try:
+                self._open_new(known)
+            except OSError:  # descriptors or memory are used up
+                unseen.add(key.job)
+        self.unseen = frozenset(unseen)
         for key in [key for key, known in self._known.items() if not known.handles]:
             self._known.pop(key).close_usage()
         for known in self._known.values():

@@ -32,6 +32,11 @@ class DryFreezer(WithoutFolders):
         self._held: set[StepKey] = set()
         self._known: set[StepKey] = set()
 
+    @property
+    def unseen(self) -> frozenset[int]:  # type: ignore[override]
+        """See ``Holder``."""
+        return self._inner.unseen
+
     def look(self) -> tuple[Step, ...]:
         """See ``Holder``."""
         return self._inner.look()

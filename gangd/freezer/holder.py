@@ -198,6 +198,10 @@ class Holder(Protocol):
     name: str
     traits: Traits
 
+    @property
+    def unseen(self) -> frozenset[int]:
+        """Jobs of which something could not be opened at the last ``adopt``, as descriptors are used up."""
+
     def expect(self, jobs: Iterable[int]) -> None:
         """Learn which jobs the schedule names; of use only to who pretends that they have steps."""
 
@@ -268,6 +272,8 @@ class Holder(Protocol):
 
 class WithoutFolders:
     """What a holder answers that finds its steps in no folders and writes to no files."""
+
+    unseen: frozenset[int] = frozenset()
 
     def expect(self, jobs: Iterable[int]) -> None:
         """See ``Holder``: steps are found, not expected."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from foundation.trust import open_below, open_entry
 from gangd.freezer.holder import StepState, Write
-from gangd.freezer.procfs import WORK
+from gangd.freezer.procfs import WORK, has_spare_files, is_shortage
 from gangd.freezer.tree import CGROUP1, Dialect, is_gone, read_anew, subdirectories
 
 _STATES1 = {b"THAWED": StepState.THAWED, b"FREEZING": StepState.FREEZING, b"FROZEN": StepState.FROZEN}
@@ -75,7 +76,10 @@ class OpenCgroup:
 
 
 def open_cgroup(root_fd: int, root: Path, path: str, dialect: Dialect) -> OpenCgroup | None:
-    """Open one cgroup; None if it vanished, or a component of its path is not what it seems."""
+    """Open one cgroup; None if it vanished, or a component of its path is not what it seems.
+
+    Raises OSError if descriptors or memory are used up.
+    """
     opened: list[int] = []
     try:
         dir_fd = open_below(root_fd, path)
@@ -86,9 +90,13 @@ def open_cgroup(root_fd: int, root: Path, path: str, dialect: Dialect) -> OpenCg
                 opened.append(open_entry(dir_fd, "cgroup.events", os.O_RDONLY))
         finally:
             os.close(dir_fd)
-    except OSError:
+        if not has_spare_files(max(opened)):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+    except OSError as error:
         for fd in opened:
             os.close(fd)
+        if is_shortage(error):
+            raise
         return None
     state_fd = opened[0] if dialect is CGROUP1 else opened[2]
     return OpenCgroup(path, root / path, opened[0], state_fd, opened[1], None)

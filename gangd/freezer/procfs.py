@@ -5,8 +5,10 @@ Standard library only: the guardian uses this module too. Field numbers are thos
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import resource
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -85,6 +87,21 @@ class ProcStat:
         return self.state not in "ZXx"
 
 
+SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EAGAIN})
+SPARE_FILES = 64
+"""So many descriptors are left for looks, which need some for a moment."""
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether an error means that descriptors or memory run out: what was looked for may be there."""
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in SHORTAGES)
+
+
+def has_spare_files(fd: int) -> bool:
+    """Whether a descriptor that was just opened may be kept, by its number."""
+    return fd < resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE_FILES
+
+
 def read_stat(pid: int, proc: Path = PROC) -> ProcStat | None:
     """Read one process; None if it is gone."""
     raw = _read(f"{proc}/{pid}/stat")
@@ -160,9 +177,9 @@ def is_slurmstepd(pid: int, proc: Path = PROC) -> bool:
     Its name alone does not prove it, or a user could escape by taking it: the executable must be called
     so (Debian: ``slurmstepd-wlm``), belong to root or to ourselves, and, where we are root, run as root.
     To root nothing is unreadable but what has no executable any more: a process whose first thread has
-    ended, while others run on, is a user's.
+    ended, while others run on, is a user's. Raises OSError where that cannot be found out (``is_shortage``).
     """
-    raw = _read(f"{proc}/{pid}/comm")
+    raw = _read(f"{proc}/{pid}/comm", strict=True)
     if raw is None or raw.rstrip(b"\n") != b"slurmstepd":
         return False
     exe = Path(f"{proc}/{pid}/exe")
@@ -182,10 +199,12 @@ def boot_id(proc: Path = PROC) -> str:
     return (_read(f"{proc}/sys/kernel/random/boot_id") or b"unknown").decode().strip()
 
 
-def _read(path: str) -> bytes | None:
+def _read(path: str, *, strict: bool = False) -> bytes | None:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        if strict and is_shortage(error):
+            raise
         return None
     try:
         raw = os.read(fd, 1 << 16)

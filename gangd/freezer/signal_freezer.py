@@ -10,6 +10,7 @@ or gone.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from collections.abc import Callable
@@ -31,6 +32,8 @@ from gangd.freezer.procfs import (
     ProcStat,
     command_line,
     environment,
+    has_spare_files,
+    is_shortage,
     is_slurmstepd,
     owner,
     pending_signals,
@@ -116,6 +119,7 @@ class SignalFreezer(WithoutFolders):
         self, found: tuple[Step, ...], pause: Callable[[], object] = WORK.pause_if_spent
     ) -> tuple[Step, ...]:
         """See ``Holder``."""
+        unseen = set()
         wanted = {step.key: self._seen.steps.get(step.key, []) for step in found}
         for key, members in list(self._known.items()):
             identities = {stat.identity for stat in wanted.get(key, ())}
@@ -129,12 +133,17 @@ class SignalFreezer(WithoutFolders):
             members = self._known.setdefault(key, {})
             for stat in stats:
                 pause()
-                member = members.get(stat.identity) or self._open(stat)
+                try:
+                    member = members.get(stat.identity) or self._open(stat)
+                except OSError:  # descriptors are used up: it must not be stopped
+                    unseen.add(key.job)
+                    continue
                 if member is None:
                     continue
                 members[stat.identity] = member
                 if member.slot is None:  # also one for which the ledger had no room before
                     member.slot = self._ledger.claim_process(stat.pid, stat.start_ticks, key.job)
+        self.unseen = frozenset(unseen)
         kept = tuple(Step(key, None) for key in self._known if key not in wanted)
         return found + kept
 
@@ -237,8 +246,13 @@ class SignalFreezer(WithoutFolders):
     def _open(self, stat: ProcStat) -> _Member | None:
         try:
             pidfd = os.pidfd_open(stat.pid)
-        except OSError:  # it ended; or no descriptors are left, and then it must not be stopped
-            return None
+        except OSError as error:
+            if is_shortage(error):
+                raise
+            return None  # it ended
+        if not has_spare_files(pidfd):
+            os.close(pidfd)
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         now = read_stat(stat.pid)
         if now is None or now.start_ticks != stat.start_ticks:
             os.close(pidfd)

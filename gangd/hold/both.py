@@ -45,6 +45,11 @@ class BothWays:
         self._frozen: set[StepKey] = set()
         self._low: set[int] = set()
 
+    @property
+    def unseen(self) -> frozenset[int]:
+        """See ``Holder``."""
+        return self.freezer.unseen
+
     def gather(self, jobs: Mapping[int, Pids], alone: Alone = nullcontext) -> bool:
         """Bring exactly these jobs within reach of yielding; whether anything new was found. Not locked."""
         return self.yielder.gather(jobs, alone)

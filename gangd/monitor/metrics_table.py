@@ -130,6 +130,7 @@ FAULTS = (
     "stray",
     "thawed_by_guardian",
     "unknown_folder",
+    "unseen",
     "version",
     "wire",
     "write_failed",

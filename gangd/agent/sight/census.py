@@ -24,7 +24,15 @@ from pathlib import Path
 from gangd.agent.agenda import Agenda, Item
 from gangd.freezer.holder import StepKey
 from gangd.freezer.membership import step_of_title
-from gangd.freezer.procfs import PROC, SLURM_DAEMONS, command_line, is_slurmstepd, owner, read_stat
+from gangd.freezer.procfs import (
+    PROC,
+    SLURM_DAEMONS,
+    command_line,
+    is_shortage,
+    is_slurmstepd,
+    owner,
+    read_stat,
+)
 from gangd.freezer.tree import JOB2
 
 FIRST_USER = 1000
@@ -103,10 +111,17 @@ class Census:
             self._began_ns, self._found = now_ns, Findings()
             wanted = frozenset(uid for uid in uids if uid >= FIRST_USER)
             self._walk = self._processes(wanted, stepds=stepds) if wanted or stepds else iter(())
-        for number, _ in enumerate(self._walk, 1):
-            if number % _CHECK_EVERY == 0 and self._cpu_clock() - began_ns >= PIECE_NS:
-                self._go_on_at(now_ns + (self._cpu_clock() - began_ns) * REST_SHARE)
-                return None
+        try:
+            for number, _ in enumerate(self._walk, 1):
+                if number % _CHECK_EVERY == 0 and self._cpu_clock() - began_ns >= PIECE_NS:
+                    self._go_on_at(now_ns + (self._cpu_clock() - began_ns) * REST_SHARE)
+                    return None
+        except OSError as error:
+            if not is_shortage(error):
+                raise
+            self._walk = None  # begun anew when there is more
+            self._go_on_at(now_ns + ROUND_NS)
+            return None
         self._walk = None
         rested_ns = now_ns + (self._cpu_clock() - began_ns) * REST_SHARE
         self._go_on_at(max(self._began_ns + ROUND_NS, rested_ns))

@@ -21,7 +21,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gangd.freezer.procfs import WORK
+from gangd.freezer.procfs import WORK, has_spare_files
 from gangd.wire import JobSample
 
 STEADY_SHARE = 0.5
@@ -156,7 +156,11 @@ def _open_threads(pid: int, process: _Process, room: int) -> int:
     opened = 0
     for name in sorted(names - process.threads.keys())[: max(0, room)]:
         with contextlib.suppress(OSError):
-            process.threads[name] = os.open(f"{folder}/{name}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(f"{folder}/{name}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+            if not has_spare_files(fd):
+                os.close(fd)
+                break
+            process.threads[name] = fd
             opened += 1
     return opened
 
@@ -215,9 +219,16 @@ class Samples:
 
 
 class JobMeters:
-    """Meters of the jobs that the schedule names."""
+    """Meters of the jobs that the schedule names.
+
+    Attributes
+    ----------
+    unseen
+        Jobs of which not all is known, None for all jobs: they are not read, or they would look idle.
+    """
 
     def __init__(self) -> None:
+        self.unseen: frozenset[int] | None = frozenset()
         self._jobs: dict[int, _Job] = {}
 
     def track(self, pids_by_job: dict[int, tuple[int, ...]], now_ns: int) -> None:
@@ -250,7 +261,8 @@ class JobMeters:
     def due(self, job: int, now_ns: int) -> bool:
         """Whether a job may be read again."""
         known = self._jobs.get(job)
-        return known is not None and known.meter.due(now_ns)
+        seen = self.unseen is not None and job not in self.unseen
+        return seen and known is not None and known.meter.due(now_ns)
 
     def sample(
         self, job: int, cgroups_ns: dict[str, int], now_ns: int, begun_ns: int | None = None

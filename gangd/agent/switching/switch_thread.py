@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from foundation.errors import HostError
 from gangd.agent.linux_host import Alarm
 from gangd.agent.native import NativeSwitch
 from gangd.agent.switching.gate import Gate
@@ -166,7 +167,11 @@ class SwitchThread(Switch):
         self._overdue_ns: int | None = None
         self._on_start = on_start
         self._thread = threading.Thread(target=self._main, name="switch", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            why = f"the switch thread cannot be started: {error}"
+            raise HostError(f"{why}; raise the limit of processes (pids.max, RLIMIT_NPROC)") from error
 
     def prepare(self, *prepared: Prepared) -> None:
         """See ``Switch``."""

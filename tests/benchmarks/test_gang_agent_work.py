@@ -1,0 +1,154 @@
+"""The agent's work without a pause: ``pytest -m benchmark -s tests/benchmarks/test_gang_agent_work.py``.
+
+The kernel counts: the agent's RLIMIT_RTTIME is lowered step by step, and a fault ``exhausted`` tells that it
+worked for longer. ``OSUB_WORK_JOBS`` and ``OSUB_WORK_PROCESSES`` set the jobs of the node and the processes
+of each (740 and 14 for a large node), which are killed at once; ``OSUB_WORK_FORKS`` the processes that one
+more job starts (29000). ``-k hogs`` has threads of FIFO 99 on every core for three seconds, and tells for how
+long a held job stays frozen after the agent was stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from foundation.in_memory import live_folder
+from tests.fixtures.bench import record
+from tests.fixtures.gang_host import SLEEP, V1_MOUNT, RealCgroups, until
+from tests.fixtures.gang_puppet import Puppet
+from tests.unit.gangd.agent.test_agent_daemon import Daemon
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
+JOBS = int(os.environ.get("OSUB_WORK_JOBS", "100"))
+PROCESSES = int(os.environ.get("OSUB_WORK_PROCESSES", "5"))
+FORKS = int(os.environ.get("OSUB_WORK_FORKS", "1000"))
+LIMITS_MS = (300, 200, 100, 60, 40)
+STEP = "slurm_a/uid_0/job_{}/step_0"
+CROWD = ["sh", "-c", "i=0; while [ $i -lt $0 ]; do sleep 1000 & i=$((i+1)); done; wait"]
+HOG = """
+import os, sys, time
+os.sched_setaffinity(0, {int(sys.argv[1])})
+os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(99))
+end_s = time.monotonic() + 3
+while time.monotonic() < end_s: pass
+"""
+
+
+class Node:
+    """Jobs in cgroups of their own, an agent, and a controller that has half of the jobs held."""
+
+    def __init__(self, cgroups: RealCgroups, puppet: Puppet, folder: Path) -> None:
+        self.cgroups = cgroups
+        self.puppet = puppet
+        self.daemon = Daemon(puppet, folder, "--freezer", "cgroup1", "--root", str(cgroups.root))
+        self.made = 0
+
+    def start(self, jobs: int, processes: int) -> list[Path]:
+        steps = []
+        for _ in range(jobs):
+            self.made += 1
+            steps.append(self.cgroups.make(STEP.format(self.made)))
+            self.cgroups.spawn(steps[-1], [*CROWD, str(processes - 1)])
+        until(lambda: sum(map(count, steps)) >= jobs * processes, 120, "all processes")
+        return steps
+
+    def limit(self, limit_ms: int) -> None:
+        resource.prlimit(self.daemon.child.pid, resource.RLIMIT_RTTIME, (1000 * limit_ms, 2_000_000))
+
+    def exhausted(self) -> int:
+        return len(self.daemon.log("exhausted"))
+
+
+def count(step: Path) -> int:
+    return len((step / "cgroup.procs").read_text().split())
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    if os.geteuid() != 0 or not (V1_MOUNT / "cgroup.procs").exists():
+        pytest.skip("needs root and a cgroup v1 freezer hierarchy")
+    cgroups = RealCgroups(V1_MOUNT / f"osubtest_{os.getpid()}", "freezer.state", "THAWED")
+    puppet = Puppet(tmp_path)
+    node = Node(cgroups, puppet, tmp_path)
+    yield node
+    node.daemon.end()
+    puppet.close()
+    cgroups.clean()
+    shutil.rmtree(live_folder(tmp_path / "state"), ignore_errors=True)
+
+
+def test_longest_work_without_a_pause(node: Node) -> None:
+    met: dict[str, int] = {}
+    until(lambda: node.daemon.log("guardian_started") != [], 60, "the agent")
+    for limit_ms in LIMITS_MS:
+        jobs = node.start(JOBS, PROCESSES)
+        numbers = tuple(range(node.made - JOBS + 1, node.made + 1))
+        node.puppet.rotate(numbers[::2], numbers[1::2])
+        until(lambda: node.puppet.faults() is not None, 10)
+        time.sleep(3.0)
+        for what in ("cancel", "fork"):
+            before = node.exhausted()
+            node.limit(limit_ms)
+            kill(jobs) if what == "cancel" else node.start(1, FORKS)
+            time.sleep(3.0)
+            node.limit(300)
+            assert node.daemon.child.poll() is None
+            if node.exhausted() == before:
+                met[what] = limit_ms
+            else:
+                until(lambda: len(node.daemon.log("recovered")) == node.exhausted(), 60, "recovery")
+        kill([node.cgroups.root / STEP.format(node.made)])
+        node.puppet.rotate()
+    print(f"\n{JOBS} jobs of {PROCESSES} processes cancelled at once, a job that forks {FORKS} processes")
+    for what in ("cancel", "fork"):
+        print(f"  {what}: never longer than {met.get(what)} ms without a pause (as RLIMIT_RTTIME counts)")
+        if what in met:
+            method = f"{JOBS} jobs of {PROCESSES} processes; {FORKS} forks; RLIMIT_RTTIME of a real agent"
+            record(
+                "agent work",
+                f"bound of work without a pause, {what}",
+                [met[what]],
+                "ms",
+                better="less",
+                method=method,
+            )
+    assert met.get("cancel", 1000) <= 100
+    assert met.get("fork", 1000) <= 100
+
+
+def kill(steps: list[Path]) -> None:
+    for step in steps:
+        (step / "freezer.state").write_text("THAWED")
+        for pid in (step / "cgroup.procs").read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
+    for step in steps:
+        until(lambda step=step: count(step) == 0, 60)  # type: ignore[misc]
+        step.rmdir()
+
+
+def test_resumed_in_time_beside_hogs(node: Node) -> None:
+    step = node.cgroups.make(STEP.format(1))
+    node.cgroups.spawn(step, SLEEP)
+    node.puppet.rotate((1,), (1,))
+    until(lambda: (step / "freezer.state").read_text() == "FROZEN\n", 60, "held job")
+    node.daemon.child.send_signal(signal.SIGSTOP)
+    began_s = time.monotonic()
+    hogs = [subprocess.Popen([sys.executable, "-c", HOG, str(core)]) for core in os.sched_getaffinity(0)]
+    with (step / "freezer.state").open() as state:  # we look with the guardian's kind of priority, or late
+        while state.seek(0) or state.read() != "THAWED\n":
+            time.sleep(0.01)
+    took_s = time.monotonic() - began_s
+    for hog in hogs:
+        hog.wait()
+    node.daemon.child.send_signal(signal.SIGCONT)
+    print(f"\njob frozen for {took_s:.2f} s after its agent was stopped, FIFO 99 on all cores for 3 s")
+    record("agent work", "job frozen beside FIFO 99 hogs", [took_s], "s", better="less")
