@@ -15,7 +15,7 @@ from analysis.tables import metric_rows
 from analysis.verdict import Verdict
 from analysis.verdict.verdict_in_terminal import heading, opening
 from foundation.records import Run, RunInfo
-from foundation.units import counted
+from foundation.units import counted, durations, number
 
 HIGHLIGHTS = (
     ("System", "makespan"),
@@ -52,6 +52,20 @@ def answered(verdict: Verdict) -> list[Told]:
     first, best = opening(verdict), verdict.best
     unfit = [Told(*first, "unclear")] if first else []
     return [*unfit, *([] if best is None else [Told(verdict.answer, "", _TONES[best.answer])])]
+
+
+def of_one(metrics: RunMetrics) -> list[Told]:
+    """Return what a single run comes to, in a sentence; nothing where no wait is known."""
+    every = metrics.kinds["all"]
+    if every.wait_s.mean is None or every.wait_s.max is None:
+        return []
+    mean, longest = durations(every.wait_s.mean, every.wait_s.max)
+    slowdown = every.bounded_slowdown.mean
+    slowed = "" if slowdown is None else f"; mean bounded slowdown {number(slowdown)}"
+    use = metrics.utilisation_allocated
+    used = "" if use is None else f"; {use:.0%} of the cores were in use"
+    jobs = counted(every.jobs, "job")
+    return [Told(f"{jobs}: waits of {mean} on average, {longest} at most{slowed}{used}.", "")]
 
 
 def told(verdict: Verdict) -> list[Told]:

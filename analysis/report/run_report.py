@@ -11,7 +11,15 @@ from analysis.metrics import MetricOptions, RunMetrics, measure, stretches, with
 from analysis.pages.page_content import Page, Section
 from analysis.pages.page_frame import write_page
 from analysis.report.report_page import Subject, picture, sections
-from analysis.report.report_parts import answered, cards, facts_section, metrics_section, terms_section, told
+from analysis.report.report_parts import (
+    answered,
+    cards,
+    facts_section,
+    metrics_section,
+    of_one,
+    terms_section,
+    told,
+)
 from analysis.verdict import verdict_of
 from analysis.verdict.verdict_page import differences_section
 from foundation.records import Run
@@ -71,7 +79,7 @@ def page_of(subjects: Sequence[Subject], first: Sequence[Section] = (), title: s
     return Page(
         title=title or f"osub report: {labels}",
         subtitle=f"Trace {traces} · {counts}",
-        answer=answered(verdict),
+        answer=answered(verdict) + (of_one(metrics[0]) if len(metrics) == 1 else []),
         verdict=told(verdict),
         cards=cards(measured, metrics),
         alerts=[

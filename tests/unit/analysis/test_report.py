@@ -54,7 +54,7 @@ def sections_of(page: str) -> list[str]:
 
 def test_the_page_has_every_section_that_the_runs_have_something_for(runs: list[Run], tmp_path: Path) -> None:
     assert sections_of(page_of(runs, tmp_path)) == SECTIONS
-    alone = [name for name in SECTIONS if name not in ("verdict", "slices", "differences")]
+    alone = [name for name in SECTIONS if name not in ("slices", "differences")]
     assert sections_of(page_of(runs[:1], tmp_path)) == alone
 
 
