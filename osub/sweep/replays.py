@@ -145,6 +145,8 @@ def _words(parameters: Parameters) -> list[str]:
     for name in _OPTIONS:
         if name in parameters:
             words += [f"--{name.replace('_', '-')}", str(parameters[name])]
+    for variable in str(parameters.get("export", "")).split():
+        words += ["--export", variable]
     if parameters.get("lenient"):
         words.append("--lenient")
     if parameters.get("memory") is False:

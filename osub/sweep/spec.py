@@ -32,11 +32,11 @@ REPLAYED = (
     *("queues", "gang", "hold", "quantum_ms", "scheduler", "virtual"),
     *("start", "length", "speedup", "fit", "interactive_queue", "apps", "pairing", "pairing_threshold"),
     *("oversize", "lenient", "memory", "seed", "trial", "calibration"),
-    *("partition", "interactive_partition", "account", "qos"),
+    *("partition", "interactive_partition", "account", "qos", "export"),
 )
 """What a replay takes: what ``osub cluster up`` says of a cluster, and options of ``osub replay``."""
 _PATHS = FILES | {"cluster"}
-_ALSO_REPLAYED = {"gang": "str", "scheduler": "str", "virtual": "bool", "trial": "int"}
+_ALSO_REPLAYED = {"gang": "str", "scheduler": "str", "virtual": "bool", "trial": "int", "export": "str"}
 """Kinds of what only a replay takes."""
 _LARGEST = 1 << 63
 _COUNTABLE = 10**15

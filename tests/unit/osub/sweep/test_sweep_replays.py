@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,15 @@ def test_points_of_one_shape_share_a_cluster_and_it_ends_with_the_last(
     ]
     assert cluster.seen[-1] is None
     assert all("--force" in words for words in commands)
+
+
+def test_variables_of_a_point_reach_its_replay(
+    trace: Path, team: tuple[Replays, NoCluster, list[list[str]]]
+) -> None:
+    made, _, commands = team
+    list(made.run(points(trace, {"export": "FI_PROVIDER=verbs TOKEN=x"}, {})))
+    exported = [[after for word, after in pairwise(words) if word == "--export"] for words in commands]
+    assert exported == [["FI_PROVIDER=verbs", "TOKEN=x"], []]
 
 
 def test_a_replay_that_fails_takes_no_other_with_it(
