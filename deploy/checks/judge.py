@@ -56,6 +56,7 @@ def judge_start(trial: Trial) -> Advice:
 def _sharing(found: Configuration) -> Iterator[Advice]:
     """Yield which jobs come to share a core, and whether they fit."""
     yield _select(found)
+    yield _core(found)
     yield _oversubscribe(found)
     yield _memory_resource(found)
     yield _default_memory(found)
@@ -74,6 +75,26 @@ def _select(found: Configuration) -> Advice:
         else "whole nodes are handed out: no two jobs come to share a core, and no core can be told",
         "" if good else "SelectType=select/cons_tres",
     )
+
+
+def _core(found: Configuration) -> Advice:
+    """Say what a core is here: what M counts jobs of, and gangd takes for shared."""
+    words = found.words("SelectTypeParameters")
+    threads = max((node.threads_per_core for node in found.nodes), default=1)
+    told = f"{found.value('SelectTypeParameters') or 'not set'}, {counted(threads, 'thread')} a core"
+    if words & {"CR_SOCKET", "CR_SOCKET_MEMORY"}:
+        why = "whole sockets are handed out: M counts jobs of a socket"
+    elif words & {"CR_CPU", "CR_CPU_MEMORY"} and threads > 1:
+        why = "M counts jobs of a thread, so more of them meet on one core; gangd goes by cores"
+    elif words & {"CR_CPU", "CR_CPU_MEMORY"}:
+        why = (
+            "a CPU counts as a core: where `lscpu` shows several threads a core, jobs of two CPUs share one, "
+            "which neither M nor gangd knows; `slurmd -C` prints the line of a node"
+        )
+    else:
+        each = f"{threads} threads, handed out together" if threads > 1 else "one CPU"
+        return Advice("a core", Grade.GOOD, told, f"M counts jobs of a core, which is {each}")
+    return Advice("a core", Grade.WARNING, told, why, "SelectTypeParameters=CR_Core_Memory")
 
 
 def _oversubscribe(found: Configuration) -> Advice:

@@ -75,7 +75,7 @@ def test_a_good_configuration_has_nothing_to_mend() -> None:
     advice = judge(configuration())
     assert {one.grade for one in advice} == {Grade.GOOD}
     assert not any(one.write for one in advice)
-    assert len({one.what for one in advice}) == len(advice) == 18
+    assert len({one.what for one in advice}) == len(advice) == 19
 
 
 @pytest.mark.parametrize(
@@ -196,3 +196,21 @@ def test_nonsense_in_place_of_numbers_is_told_and_not_believed() -> None:
     values: dict[str, str | None] = dict.fromkeys(GOOD, "\x1b[2J%n" * 1000)
     advice = judge(configuration(values))
     assert any(one.grade is Grade.BAD for one in advice)
+
+
+@pytest.mark.parametrize(
+    ("select", "threads", "grade", "why"),
+    [
+        ("CR_CPU_MEMORY", 2, "warning", "M counts jobs of a thread"),
+        ("CR_CPU", 1, "warning", "a CPU counts as a core"),
+        ("CR_SOCKET_MEMORY", 1, "warning", "jobs of a socket"),
+        ("CR_CORE_MEMORY", 2, "good", "2 threads, handed out together"),
+        ("CR_CORE_MEMORY,CR_LLN", 1, "good", "one CPU"),
+    ],
+)
+def test_what_a_core_is_here_is_said(select: str, threads: int, grade: str, why: str) -> None:
+    node = replace(NODE, threads_per_core=threads)
+    advice = judge(configuration({"SelectTypeParameters": select}, nodes=(node,)))
+    core = next(one for one in advice if one.what == "a core")
+    assert (str(core.grade), why in core.why) == (grade, True)
+    assert core.write == ("" if grade == "good" else "SelectTypeParameters=CR_Core_Memory")

@@ -16,7 +16,12 @@ AT_ONCE = {"tick": "0", "delay": "0", "every": "0", "resolution": "1", "calc": "
 
 
 def starts(
-    tmp_path: Path, lines: Sequence[Line], *settings: str, system: str = "N2C1", multiplicity: int = 1
+    tmp_path: Path,
+    lines: Sequence[Line],
+    *settings: str,
+    system: str = "N2C1",
+    multiplicity: int = 1,
+    policy: str = "slurm",
 ) -> dict[int, float]:
     path = tmp_path / "trace.swf"
     path.write_text(
@@ -25,10 +30,10 @@ def starts(
             for number, submit, run_s, procs, request, user in lines
         )
     )
-    given = AT_ONCE | dict(setting.split("=") for setting in settings)
+    given = (AT_ONCE if policy == "slurm" else {}) | dict(setting.split("=") for setting in settings)
     words = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
-    words += ["--system", system, "--multiplicity", str(multiplicity), "--policy", "slurm"]
-    out = tmp_path / "run"
+    words += ["--system", system, "--multiplicity", str(multiplicity), "--policy", policy]
+    out = tmp_path / f"run-{multiplicity}"
     assert run(["simulate", str(path), "--out", str(out), *words]) == 0
     rows = pl.read_parquet(out / "jobs.parquet")
     return dict(zip(rows.get_column("trace_job"), rows.get_column("start_s"), strict=True))
@@ -179,3 +184,22 @@ def test_values_that_cannot_be_are_refused(
     words = ["--system", "N1C1", "--policy", "slurm", "--set", setting, "--out", str(tmp_path / "run")]
     assert run(["simulate", str(tmp_path / "t.swf"), *words]) == 2
     assert told in capsys.readouterr().err
+
+
+STREAM = [(1, 0, 1000, 1, 1000, 1), (2, 0, 200, 1, 200, 1), (3, 10, 100, 2, 100, 2)]
+STREAM += [(4 + at, 20 + 100 * at, 300, 1, 300, 3) for at in range(20)]
+
+
+@pytest.mark.parametrize("policy", ["easy", "easy-elsewhere"])
+def test_a_wide_job_keeps_its_reservation_in_a_stream_of_small_ones(tmp_path: Path, policy: str) -> None:
+    """Job 3 needs both nodes: no small job starts that would still run when the first node is free."""
+    found = starts(tmp_path, STREAM, policy=policy)
+    assert [found[job] for job in range(1, 8)] == [0, 0, 1000, 200, 500, 1100, 1100]
+    assert [found[job] for job in range(8, 24)] == [1400 + 300 * (at // 2) for at in range(16)]
+
+
+def test_slurm_keeps_nodes_for_a_wide_job_in_a_stream_of_small_ones(tmp_path: Path) -> None:
+    found = starts(tmp_path, STREAM)
+    assert found[3] == 1000
+    assert not any(700 < found[job] < 1000 for job in range(4, 24))
+    assert starts(tmp_path, STREAM, multiplicity=2)[3] == 10
