@@ -14,6 +14,7 @@ from simulator.experiments.paper_tables import ExperimentTable
 from simulator.experiments.thesis import kit_trace as kit_numbers
 from simulator.experiments.thesis import thesis5, thesis6
 from simulator.experiments.thesis.case_runs import Study, run_all
+from simulator.experiments.thesis.compared_cases import main_finding
 from simulator.experiments.thesis.layout_survey import SHARES, survey_tables
 from simulator.experiments.thesis.layout_survey import survey as find_best
 from simulator.experiments.thesis.thesis_datasets import (
@@ -61,7 +62,7 @@ class Chapter:
     remarks
         What is to be said of the trace.
     facts
-        What was simulated, for the page.
+        For the page: the main finding in sentences, then what it stands on, beginning with "Evidence:".
     figures
         Draws the page's figures.
     marked
@@ -133,7 +134,8 @@ def chapter_5(
         remarks=remarks,
         facts=[
             *remarks,
-            _facts_of(study, rules),
+            *main_finding(outcomes),
+            f"Evidence: {_facts_of(study, rules)}",
             *([] if other is None else [_facts_of(other, rules)]),
             MARKED,
         ],
@@ -195,7 +197,12 @@ def chapter_6(
         tables=[*thesis6.tables(outcomes), *(survey_tables(found) if found else [])],
         outcomes=[*outcomes.values(), *found],
         remarks=remarks,
-        facts=[*remarks, f"{_facts_of(study, rules)} Seed {seed}.", MARKED],
+        facts=[
+            *remarks,
+            *main_finding(outcomes),
+            f"Evidence: {_facts_of(study, rules)} Seed {seed}.",
+            MARKED,
+        ],
         figures=figures,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from simulator.experiments.paper_tables import ABSENT, ExperimentTable, against, hours, percent
+from simulator.experiments.paper_tables import ABSENT, ExperimentTable, against, hours, number, percent
 from simulator.experiments.thesis.case_outcome import Outcome
 from simulator.experiments.thesis.case_runs import published_label
 
@@ -46,3 +46,26 @@ def done_table(
         columns=("case", "90th", "95th", "100th"),
         rows=rows,
     )
+
+
+def main_finding(outcomes: Mapping[str, Outcome]) -> list[str]:
+    """Return in sentences who waits with one job a core, with the best of SQ and of MQ, and what that costs.
+
+    The best is the case in which the fewest interactive jobs wait, then that with the least slowdown.
+    """
+    alone = outcomes.get("SQ, M=1")
+    if alone is None:
+        return []
+    rest = [one for one in outcomes.values() if one is not alone]
+    kinds = ([one for one in rest if one.label.startswith(kind)] for kind in ("SQ", "MQ"))
+    best = [
+        min(some, key=lambda one: (one.interactive_waited, one.slowdown_batch_max)) for some in kinds if some
+    ]
+    waits = "; ".join(f"with {one.label} {percent(one.interactive_waited)}" for one in best)
+    costs = "; ".join(f"{number(one.slowdown_batch_max)} with {one.label}" for one in best)
+    waiting = (
+        f"Interactive jobs: with one job a core (SQ, M=1) {percent(alone.interactive_waited)} of them wait, "
+        f"for {hours(alone.interactive_wait_max_s / 3600)} h at most; {waits}."
+    )
+    largest = f"{number(alone.slowdown_batch_max)} with one job a core; {costs}"
+    return [waiting, f"Batch jobs: the largest S_OSub is {largest}."]

@@ -241,6 +241,7 @@ class TestCommand:
         text = page.read_text()
         assert all(f"Figure 5.{number}(a)" in text for number in (4, 5, 6, 7))
         assert "120 jobs, 15 interactive" in text
+        assert "with one job a core (SQ, M=1) " in text
         assert "mean nothing here" in text
 
     @pytest.mark.parametrize("chapter", ["thesis-5", "thesis-6"])
@@ -265,6 +266,7 @@ class TestCommand:
         assert outcome.exit_code == 0, outcome.output
         assert "Table 6.2" in outcome.output
         assert "Figure 6.6(c)" in page.read_text()
+        assert "the largest S_OSub is " in page.read_text()
 
     @pytest.mark.parametrize("words", ["7", "0", "one", "1-9", ""])
     def test_data_sets_that_there_are_not_are_told(self, busy_trace: Path, words: str) -> None:
