@@ -43,6 +43,18 @@ def refuse_shared(told: Path = Path("/proc/self/cgroup"), root: Path = ROOT) -> 
         )
 
 
+def refuse_missing_plugin(root: Path = ROOT, libraries: Path = Path("/usr")) -> None:
+    """Raise HostError where Slurm has no plugin for this hierarchy: slurmd would say so in its log alone."""
+    plugin = f"cgroup_{hierarchy_of(root)}.so"
+    places = ("lib*/slurm*", "lib*/*/slurm*", "local/lib*/slurm*")
+    folders = {path.parent for place in places for path in libraries.glob(f"{place}/select_*.so")}
+    if folders and not any((folder / plugin).exists() for folder in folders):
+        raise HostError(
+            f"Slurm of this image has no {plugin} in {min(folders)}, which this host's cgroups need: use an "
+            "image whose Slurm was built with it (`osub cluster up --debian 12`, or 13, has one)"
+        )
+
+
 def make_ready(root: Path = ROOT) -> None:
     """Make the container's cgroups ready for slurmd.
 

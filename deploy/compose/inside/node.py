@@ -38,6 +38,7 @@ def run(settings: Settings) -> bool:
     """Run until told to end; False where a daemon cannot be kept alive."""
     node = wait_for("a name from compose's DNS", own_name)
     cgroups.refuse_shared()
+    cgroups.refuse_missing_plugin()
     cgroups.make_ready()
     left = cgroups.clear_left(node.name)
     if left:

@@ -424,3 +424,31 @@ def test_the_containers_need_nothing_but_what_a_node_installs() -> None:
     assert not heavy & {name.partition(".")[0] for name in done.stdout.split()}
     assert Supervisor is not None
     assert Daemon is not None
+
+
+@pytest.mark.parametrize(
+    ("has_v2", "plugins", "lacks"),
+    [
+        (True, ("cgroup_v1", "cgroup_v2", "select_cons_tres"), None),
+        (True, ("cgroup_v1", "select_cons_tres"), "cgroup_v2.so"),
+        (False, ("cgroup_v2", "select_cons_tres"), "cgroup_v1.so"),
+        (True, (), None),
+    ],
+)
+def test_a_slurm_without_the_plugin_for_the_hosts_cgroups_is_refused_in_a_line(
+    tmp_path: Path, *, has_v2: bool, plugins: tuple[str, ...], lacks: str | None
+) -> None:
+    root, folder = tmp_path / "cgroup", tmp_path / "usr" / "lib" / "x86_64-linux-gnu" / "slurm-wlm"
+    root.mkdir()
+    folder.mkdir(parents=True)
+    if has_v2:
+        (root / "cgroup.controllers").touch()
+    for name in plugins:
+        (folder / f"{name}.so").touch()
+    if lacks is None:
+        cgroups.refuse_missing_plugin(root, tmp_path / "usr")
+        return
+    with pytest.raises(HostError) as refused:
+        cgroups.refuse_missing_plugin(root, tmp_path / "usr")
+    assert f"no {lacks} in {folder}" in str(refused.value)
+    assert "\n" not in str(refused.value)
