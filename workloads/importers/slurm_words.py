@@ -63,9 +63,6 @@ def _stamp_s(found: datetime, zone: tzinfo | None) -> float:
         raise ValueError(str(found)) from error
 
 
-_SIXTY = {f"{number:02}": number for number in range(60)}
-
-
 Instants = tuple[float | None, ...]
 """Unix times of submission, start and end."""
 _SIXTY = {f"{number:02}": number for number in range(60)}
@@ -87,15 +84,16 @@ class LocalClock:
 
     def instant_s(self, text: str) -> float | None:
         """Return ``instant_s`` of ``text``; of two instants the first. Raises ``ValueError``."""
-        base_s = self._hours.get(text[:13])
-        if base_s is not None and len(text) == _ISO_LENGTH and text[13] == text[16] == ":":
+        hour = text[:13]
+        base_s = self._hours.get(hour)
+        if base_s is not None and _has_local_form(text):
             minute, second = _SIXTY.get(text[14:16]), _SIXTY.get(text[17:])
             if minute is not None and second is not None:
                 return base_s + minute * 60 + second
         found_s = instant_s(text, self._zone)
-        if found_s is not None and len(text) == _ISO_LENGTH and text[:13] not in self._repeated:
+        if found_s is not None and hour not in self._repeated and _has_local_form(text):
             # an hour that has 3,600 seconds once is known from here on
-            hour, ends = text[:13], [f"{text[:13]}:{rest}" for rest in ("00:00", "59:59")]
+            ends = [f"{hour}:{rest}" for rest in ("00:00", "59:59")]
             begin_s = instant_s(ends[0], self._zone) or 0
             if [begin_s, begin_s + 3599] == [self._second_s(end) for end in ends]:
                 self._hours[hour] = begin_s
@@ -125,10 +123,14 @@ class LocalClock:
 
     def _passes(self, text: str, first_s: float | None) -> list[float | None]:
         """Return the instants that ``text`` may be."""
-        if first_s is None or text[:13] not in self._repeated or len(text) != _ISO_LENGTH:
+        if first_s is None or text[:13] not in self._repeated or not _has_local_form(text):
             return [first_s]
         second_s = self._second_s(text)
         return [first_s, second_s] if second_s > first_s else [first_s]
+
+
+def _has_local_form(text: str) -> bool:
+    return len(text) == _ISO_LENGTH and text[13] == text[16] == ":"
 
 
 def _misfit(times_s: Instants, run_s: float | None) -> tuple[float, float, float]:

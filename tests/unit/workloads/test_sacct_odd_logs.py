@@ -20,7 +20,7 @@ from tests.fixtures.golden import SHARED
 from tests.fixtures.tier import examples
 from workloads.importers.assemble_trace import ImportOptions
 from workloads.importers.detect_log import read_any
-from workloads.importers.slurm_words import LocalClock, NotKnownError, count, length_s, memory_kib
+from workloads.importers.slurm_words import LocalClock, NotKnownError, count, instant_s, length_s, memory_kib
 from workloads.swf import SwfJob, SwfTrace, load_columns, read_swf, write_swf
 from workloads.trace.trace_summary import summarize
 
@@ -301,6 +301,21 @@ def test_a_clock_reads_what_slurm_writes(name: str, submit_s: int, wait_s: int, 
         assert known[2] - known[1] == run_s
         if sure:
             assert times == true
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1709535600.12345678",
+        "2024-03-04T08:00+01",
+        "2024-W10-1T08:00:00",
+        "2024-03-04 08:00:00",
+        "20240304T080000",
+    ],
+)
+def test_a_clock_reads_all_other_forms_as_they_are_read_alone(text: str) -> None:
+    clock = LocalClock(BERLIN)
+    assert [clock.instant_s(text) for _ in range(2)] == [instant_s(text, BERLIN)] * 2
 
 
 cells = st.sampled_from(
