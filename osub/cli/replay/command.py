@@ -157,7 +157,6 @@ def replay(
     elif not dry_run:
         refuse_unwritable(out)
     options = check_options(sbatch_option or ())
-    variables = exported(export or (), os.environ)
     _check_numbers(
         {"--start": start, "--length": length, "--speedup": speedup, "--patience": patience, "--fit": fit}
     )
@@ -196,7 +195,7 @@ def replay(
             reservation=reservation,
             sbatch_options=options,
             no_requeue=no_requeue,
-            environment=variables,
+            environment=exported(export or (), os.environ),
             patience_s=patience,
         )
         danger = None if pairing is None else _danger(pairing, pairing_threshold, client, wanted)
