@@ -146,7 +146,7 @@ def test_several_multiplicities_are_one_comparison(here: Path, capsys: pytest.Ca
     words = ["simulate", "t.swf", "--system", "N2C1", "--multiplicity", "1,2", "--out", "both"]
     assert run(words) == 0
     said = capsys.readouterr().out
-    assert said.startswith("Two jobs a core: ")
+    assert said.startswith("Two jobs a core, assuming C_o = 1.2: ")
     assert "\nN2C1 SQ M=2 easy (sim) against N2C1 SQ M=1 easy (sim): " in said
 
 
