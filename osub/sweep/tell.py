@@ -146,7 +146,7 @@ def answers(found: Sequence[Scenario]) -> list[tuple[str, str]]:
     if not known:
         return [("No answer:", "no point has both a mean wait and a mean degradation.")]
     told = []
-    if len(known) > 1:
+    if len(known) > 1 and found[0].choices:
         each = "; ".join(f"{name}: {choice}" for name, choice, _ in known)
         told.append(
             ("Least waiting in every scenario:", f"{known[0][1]}.")
