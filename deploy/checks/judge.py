@@ -81,7 +81,7 @@ def _core(found: Configuration) -> Advice:
     """Say what a core is here: what M counts jobs of, and gangd takes for shared."""
     words = found.words("SelectTypeParameters")
     threads = max((node.threads_per_core for node in found.nodes), default=1)
-    told = f"{found.value('SelectTypeParameters') or 'not set'}, {counted(threads, 'thread')} a core"
+    setting = f"{found.value('SelectTypeParameters') or 'not set'}, {counted(threads, 'thread')} a core"
     if words & {"CR_SOCKET", "CR_SOCKET_MEMORY"}:
         why = "whole sockets are handed out: M counts jobs of a socket"
     elif words & {"CR_CPU", "CR_CPU_MEMORY"} and threads > 1:
@@ -93,8 +93,8 @@ def _core(found: Configuration) -> Advice:
         )
     else:
         each = f"{threads} threads, handed out together" if threads > 1 else "one CPU"
-        return Advice("a core", Grade.GOOD, told, f"M counts jobs of a core, which is {each}")
-    return Advice("a core", Grade.WARNING, told, why, "SelectTypeParameters=CR_Core_Memory")
+        return Advice("a core", Grade.GOOD, setting, f"M counts jobs of a core, which is {each}")
+    return Advice("a core", Grade.WARNING, setting, why, "SelectTypeParameters=CR_Core_Memory")
 
 
 def _oversubscribe(found: Configuration) -> Advice:

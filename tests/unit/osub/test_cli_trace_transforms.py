@@ -354,7 +354,7 @@ def test_convert_counts_the_jobs_that_it_left_out(tmp_path: Path, capsys: pytest
     assert converted(ACCOUNTING, tmp_path, capsys)[0].splitlines()[-1].endswith("out.swf: 2 of 3 jobs")
 
 
-def test_patterns_that_find_no_interactive_job_are_told(
+def test_patterns_that_find_no_interactive_job_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bare = "\n".join(line.partition("|")[0] + "|" + line.split("|", 4)[4] for line in WIDE.splitlines())

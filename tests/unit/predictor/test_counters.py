@@ -222,7 +222,7 @@ def test_counts_that_do_not_fit_the_cpu_time_are_refused(
         PerfCounters().count(busy, os.environ)
 
 
-def test_the_next_source_is_taken_and_the_reason_told(
+def test_the_next_source_is_taken_and_the_reason_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake_perf(tmp_path, monkeypatch, "2700,,EVENT,1000000000,100.00,,")

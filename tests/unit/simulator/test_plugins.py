@@ -111,7 +111,7 @@ def test_a_placement_that_gives_the_wrong_cores_is_told(tmp_path: Path, trace: P
         run(trace, Words(system="N2C2", placement=f"{path}:Greedy"))
 
 
-def test_a_name_that_a_plug_in_file_lacks_is_told_with_those_it_has(tmp_path: Path) -> None:
+def test_an_error_for_a_missing_plug_in_class_lists_those_of_the_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"has no ShortestFrist: it has .*ShortestFirst"):
         setting_of(Words(system="N2C2", policy=f"{EXAMPLES}:ShortestFrist"))
     path = tmp_path / "empty.py"

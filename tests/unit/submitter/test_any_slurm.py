@@ -206,7 +206,9 @@ def asks_memory(request: SubmitRequest) -> bool:
     return (request.memory_per_cpu_mib, request.memory_per_node_mib) != (None, None)
 
 
-def test_a_site_that_refuses_memory_is_told_with_its_words_and_the_cure(trace: Path, tmp_path: Path) -> None:
+def test_an_error_of_a_site_that_refuses_memory_has_its_words_and_the_cure(
+    trace: Path, tmp_path: Path
+) -> None:
     world = make_world(tmp_path, cores=2)
     world.slurm.refuse = lambda request: FILTER if asks_memory(request) else None
     with pytest.raises(ClusterError, match=r"lua: Requesting memory is not supported.*give --no-memory"):
