@@ -29,15 +29,15 @@ from typing import Any, NoReturn
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a command; one that is ignored (``nohup``) stays ignored."""
 CALL_S = 0.02
-MOST_EVENTS = 20_000
+MOST_EVENTS = 8_000
 """A compiled loop gets as many events as take so long, and no more: the next may cost 100 times as much."""
 GRACE_S = 1.4
 """The main thread has so long to see a signal."""
 _RESTARTED_S = 0.2
 _SAME_S = 1.0
 _LOOK_S = 0.02
-_FIRST_EVENTS = 1_000
-_GROWTH = 8.0
+_FIRST_EVENTS = 4_000
+_GROWTH = 2.0
 
 
 class SignalInterrupt(KeyboardInterrupt):
