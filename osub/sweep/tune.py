@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from analysis.claims.estimate import Estimate, estimate
 from foundation.errors import InputError, UsageError
@@ -187,3 +187,40 @@ def _rank(tried: Tried, goal: Goal) -> tuple[bool, float, float]:
         return True, math.inf, math.inf
     harm = goal.harm(tried.outcome)
     return harm > TOLERANCE, goal.value(tried.outcome), harm
+
+
+@dataclass(slots=True)
+class Tuned:
+    """What a search found, at the C_o that is assumed and at others, the best first in each."""
+
+    goal: Goal
+    names: Sequence[str]
+    overhead: float
+    found: Sequence[Tried]
+    elsewhere: dict[float, list[Tried]] = field(default_factory=dict)
+    gain: Estimate | None = None
+
+    @property
+    def best(self) -> Tried | None:
+        """The best setting; None where all harm too much."""
+        return self.mild(self.found)
+
+    @property
+    def alone(self) -> Tried:
+        """The M=1 that it is held against."""
+        return reference(self.found)
+
+    def mild(self, found: Sequence[Tried]) -> Tried | None:
+        """Return the first of some settings where it harms no more than is allowed."""
+        return found[0] if found and self.goal.harm(found[0].outcome) <= TOLERANCE else None
+
+    def chosen(self, one: Tried | None) -> dict[str, object] | None:
+        """Return what is chosen in a setting, for JSON."""
+        if one is None:
+            return None
+        return {name: one.parameters[name] for name in self.names if name in one.parameters}
+
+    def named(self, one: Tried) -> str:
+        """Return what is chosen in a setting, in words."""
+        others = [f"{name} {one.parameters[name]}" for name in self.names[1:] if name in one.parameters]
+        return ", ".join([f"M={one.parameters['multiplicity']}", *others])

@@ -21,7 +21,7 @@ from osub.cli.application import Group, application
 from osub.cli.completion import clusters
 from osub.cli.interrupts import interruption_says
 from osub.cli.out_file import Force, check_free
-from osub.cli.sweep.tuned_shown import MOST_ROWS, Tuned, print_table, tell_tuned
+from osub.cli.sweep.tuned_shown import MOST_ROWS, print_table, tell_tuned
 from osub.cli.terminal import Console, roughly
 from osub.live.cluster import conf_in
 from osub.sweep.dask_points import Dask
@@ -36,6 +36,7 @@ from osub.sweep.tune import (
     GOALS,
     Goal,
     Tried,
+    Tuned,
     gain_over_seeds,
     kept,
     tune,

@@ -5,58 +5,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 import typer
 from rich.table import Table
 
-from analysis.claims.estimate import Estimate
 from foundation.errors import OsubError
 from foundation.one_line import one_line
 from foundation.units import counted
 from osub.cli.terminal import Console, roughly
 from osub.sweep.tell import SHOWN, figure
-from osub.sweep.tune import DEDICATED, GOAL_WORDS, GOALS, NODE_NOISE, TOLERANCE, Goal, Tried, reference
+from osub.sweep.tune import DEDICATED, GOAL_WORDS, GOALS, NODE_NOISE, TOLERANCE, Goal, Tried, Tuned
 
 MOST_ROWS = 12
-
-
-@dataclass(slots=True)
-class Tuned:
-    """What a search found, at the C_o that is assumed and at others, the best first in each."""
-
-    goal: Goal
-    names: Sequence[str]
-    overhead: float
-    found: Sequence[Tried]
-    elsewhere: dict[float, list[Tried]] = field(default_factory=dict)
-    gain: Estimate | None = None
-
-    @property
-    def best(self) -> Tried | None:
-        """The best setting; None where all harm too much."""
-        return self.mild(self.found)
-
-    @property
-    def alone(self) -> Tried:
-        """The M=1 that it is held against."""
-        return reference(self.found)
-
-    def mild(self, found: Sequence[Tried]) -> Tried | None:
-        """Return the first of some settings where it harms no more than is allowed."""
-        return found[0] if found and self.goal.harm(found[0].outcome) <= TOLERANCE else None
-
-    def chosen(self, one: Tried | None) -> dict[str, object] | None:
-        """Return what is chosen in a setting, for JSON."""
-        if one is None:
-            return None
-        return {name: one.parameters[name] for name in self.names if name in one.parameters}
-
-    def named(self, one: Tried) -> str:
-        """Return what is chosen in a setting, in words."""
-        others = [f"{name} {one.parameters[name]}" for name in self.names[1:] if name in one.parameters]
-        return ", ".join([f"M={one.parameters['multiplicity']}", *others])
 
 
 def tell_tuned(tuned: Tuned, *, as_json: bool) -> None:
