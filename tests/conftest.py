@@ -11,7 +11,7 @@ from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import NodeManager
 
 from tests.fixtures import cpu_durations
-from tests.fixtures.leftovers import Watch
+from tests.fixtures.leftovers import LEFT_BEHIND, Watch
 from tests.fixtures.tier import EXAMPLES, tier
 
 LAST = "simulat"
@@ -32,9 +32,6 @@ for name, count in EXAMPLES.items():
         suppress_health_check=[HealthCheck.too_slow],
     )
 settings.load_profile(tier())
-
-LEFT_BEHIND = 9
-"""Exit status of a run that left something behind: `scripts/test` repeats failed tests, but not this."""
 
 _WATCH = pytest.StashKey[Watch]()
 

@@ -2,12 +2,13 @@
 
 A line with the parameters comes in, a line with the outcome goes out: ``{"outcome": ...}``, or ``{"raised":
 why, "again": whether another try may end otherwise}``. The end of the input ends the process at once, also in
-the middle of a point, and with it SCRATCH, the folder of the workers' temporary files: so a sweep that is
-killed leaves neither.
+the middle of a point, and with it SCRATCH, the folder of its temporary files, and the folder around it once
+that is empty: so a sweep that is killed leaves nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -15,6 +16,7 @@ import queue
 import shutil
 import sys
 import threading
+from pathlib import Path
 from typing import NoReturn
 
 from foundation.errors import OsubError
@@ -22,6 +24,7 @@ from foundation.errors import OsubError
 
 def main() -> NoReturn:
     """Run points until the input ends."""
+    Path(sys.argv[2]).mkdir(parents=True, exist_ok=True)
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(lines, sys.argv[2]), daemon=True).start()
     module, _, name = sys.argv[1].partition(":")
@@ -44,6 +47,8 @@ def _read(lines: queue.SimpleQueue[str], scratch: str) -> None:
     for line in sys.stdin:
         lines.put(line)
     shutil.rmtree(scratch, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        Path(scratch).parent.rmdir()
     os._exit(0)
 
 

@@ -69,7 +69,8 @@ class Processes:
         ended: queue.SimpleQueue[Ended | BaseException] = queue.SimpleQueue()
         with tempfile.TemporaryDirectory(prefix="osub-sweep-", ignore_cleanup_errors=True) as scratch:
             team = [
-                _Worker([self._work, scratch], waiting, ended) for _ in range(min(self._count, len(points)))
+                _Worker([self._work, f"{scratch}/{number}"], waiting, ended)
+                for number in range(min(self._count, len(points)))
             ]
             try:
                 for worker in team:

@@ -16,16 +16,22 @@ PROGRAM = """
 import hashlib, queue, signal, sys, time
 from foundation.interruption import interrupted_by_signals, status
 
+def ready():
+    print("ready", flush=True)
+
 def computes():
+    ready()
     while True:
         pass
 
 def waits_on_after_signals():
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.siginterrupt(number, False)
+    ready()
     queue.SimpleQueue().get()
 
 def is_in_a_library():
+    ready()
     hashlib.pbkdf2_hmac("sha256", b"x", b"y", 1 << 30)
 
 def cleans_up():
@@ -38,7 +44,6 @@ def cleans_up():
 code = 0
 with interrupted_by_signals():
     try:
-        print("ready", flush=True)
         {what}()
     except KeyboardInterrupt:
         code = status()

@@ -46,6 +46,11 @@ def points_of(trace: Path, several: int = 5) -> list[Point]:
     ]
 
 
+def test_a_process_that_ends_leaves_the_files_of_the_others(trace: Path, tmp_path: Path) -> None:
+    team = Processes(sweep_work.outlasts_the_first, 2)
+    assert run_sweep(points_of(trace, 2), Store(tmp_path / "out"), team).failures == {}
+
+
 def test_what_is_done_is_not_done_again(trace: Path, tmp_path: Path) -> None:
     store = Store(tmp_path / "out")
     told: list[Standing] = []
