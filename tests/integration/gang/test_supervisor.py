@@ -13,6 +13,7 @@ import pytest
 from deploy.local.daemons import find_process
 from deploy.local.gang import agents_joined
 from foundation.errors import ClusterError
+from foundation.records import SliceRecord
 from tests.fixtures.exchange import osub
 from tests.integration.gang.stage import SPIN, TURN_S, Stage
 from tests.integration.waiting import wait_until
@@ -54,8 +55,14 @@ def test_the_record_says_when_the_agent_was_dead(stage: Stage) -> None:
     wait_until(lambda: stage.node_status(node).agent_pid not in (None, agent.pid), 60, "another agent joins")
     back_s = time.time()
     wait_until(lambda: stage.node_status(node).unattended_s > 0, TURN_S, "the status tells it")
-    rows = [row for row in stage.rows(*jobs) if row.role == "unattended" and row.start_s > killed_s - 5]
-    assert {(row.job, row.node) for row in rows} == {(job, node) for job in jobs}
+
+    def gaps() -> list[SliceRecord]:
+        rows = stage.rows(*jobs)
+        return [row for row in rows if row.role == "unattended" and row.start_s > killed_s - 5]
+
+    expected = {(job, node) for job in jobs}
+    wait_until(lambda: {(row.job, row.node) for row in gaps()} == expected, 60, "the record says it of both")
+    rows = gaps()
     for job in jobs:
         length_s = sum(row.length_s for row in rows if row.job == job)
         assert 0.4 < length_s < back_s - killed_s + 2 * stage.quantum_ms / 1000 + 1
