@@ -134,7 +134,7 @@ class Stage:
         end_daemons([*self.gang.values(), *self.strangers], within_s=5.0)
         try:
             if hasattr(self, "layout"):
-                shutil.rmtree(self.layout.gang, ignore_errors=True)
+                self._remove_gang_folder()
             self.cluster.down()
             if hasattr(self, "layout") and (left := left_of_cluster(self.layout)):
                 raise Broken(f"left after the cluster's end: {', '.join(left)}")
@@ -144,6 +144,13 @@ class Stage:
                 for line in self.lines.values():
                     line.close()
                 self.proxies.close()
+
+    def _remove_gang_folder(self, within_s: float = 10.0) -> None:
+        """Remove the folder; a guardian may still write into it how its agent ended."""
+        deadline = time.monotonic() + within_s
+        while self.layout.gang.exists() and time.monotonic() < deadline:
+            shutil.rmtree(self.layout.gang, ignore_errors=True)
+            time.sleep(0.05)
 
     def tell(self, lines: int = 8) -> None:
         """Print the last lines of every daemon's log to standard error."""
