@@ -66,7 +66,7 @@ def gantt(
         if len(drawn) <= BARS_LIMIT:
             until_s = last_s or max(bar.end_s for bar in drawn)
             return _bar_chart(described(drawn, jobs, held), _Frame(names, cores, lanes, until_s, most_px))
-    most = most_a_core or max(info.multiplicity, info.multiplicity_interactive or 1)
+    most = most_a_core or info.most_a_core
     return load_map(counted, names, cores, most, last_s, most_px)
 
 

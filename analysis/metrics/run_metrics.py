@@ -201,7 +201,7 @@ def _misplaced(held: pl.DataFrame) -> int:
 
 def _use(held: pl.DataFrame, work: WorkMetrics, info: RunInfo) -> Occupancy | None:
     used = occupancy(held)
-    if used is not None or max(info.multiplicity, info.multiplicity_interactive or 1) > 1:
+    if used is not None or info.most_a_core > 1:
         return used
     # Nobody shares a core, so what the jobs held is what was in use.
     return Occupancy(
@@ -279,7 +279,7 @@ def start_up_note(jobs: pl.DataFrame, info: RunInfo) -> str | None:
     info
         Of the run.
     """
-    if info.kind != "real" or max(info.multiplicity, info.multiplicity_interactive or 1) > 1:
+    if info.kind != "real" or info.most_a_core > 1:
         return None
     known = jobs.filter(pl.col("state") == "COMPLETED").select("useful_s", "dedicated_s", "degradation")
     known = known.drop_nulls()

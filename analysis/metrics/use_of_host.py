@@ -77,7 +77,7 @@ def host_use(run: Run, most_taken: float = MOST_TAKEN, most_spread: float = MOST
     if len(paces) >= LEAST_JOBS:
         low, high = quantile(paces, 0.05), quantile(paces, 0.95)
         spread = high / low if low and high else None
-    alone = max(run.info.multiplicity, run.info.multiplicity_interactive or 1) == 1
+    alone = run.info.most_a_core == 1
     return HostUse(
         samples=samples.height,
         load=_mean(samples["load"]),
@@ -98,7 +98,7 @@ def pace_of(run: Run) -> pl.Expr:
     if run.info.kind == "simulated":
         usual = run.info.options.get("pace")
         return pl.lit(float(usual) if isinstance(usual, int | float) else 1.0).alias("pace")
-    shared = max(run.info.multiplicity, run.info.multiplicity_interactive or 1) > 1
+    shared = run.info.most_a_core > 1
     polls = pl.lit(value=shared and run.info.gang.kind == "none") & (pl.col("cores") > 1)
     usual_s = pl.col("steps") * pl.col("step_s")
     return (

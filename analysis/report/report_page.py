@@ -81,7 +81,7 @@ def first_looked_at(subjects: Sequence[Subject]) -> list[Subject]:
     some = [subject for subject in subjects if any(subject.run is run for run in firsts)]
     for naive, gang in permutations(some, 2):
         one, other = naive.run.info, gang.run.info
-        shares = max(one.multiplicity, one.multiplicity_interactive or 1) > 1
+        shares = one.most_a_core > 1
         if layout_key(one) == layout_key(other) and shares and one.gang.kind == "none" != other.gang.kind:
             return [*(some[:1] if some[0] not in (naive, gang) else ()), naive, gang]
     return some[:2]
@@ -94,7 +94,7 @@ def _last_s(subjects: Sequence[Subject]) -> float:
 def _schedules(subjects: Sequence[Subject], drawn: Sequence[Subject], most_px: int = 900) -> Iterator[Block]:
     last_s = _last_s(subjects)
     infos = [subject.run.info for subject in subjects]
-    most = max(max(info.multiplicity, info.multiplicity_interactive or 1) for info in infos)
+    most = max(info.most_a_core for info in infos)
     for subject in drawn:
         chart = gantt(
             subject.measured.jobs,

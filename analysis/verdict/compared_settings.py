@@ -27,7 +27,7 @@ class Group:
     @property
     def is_shared(self) -> bool:
         """Whether jobs may share cores."""
-        return max(self.info.multiplicity, self.info.multiplicity_interactive or 1) > 1
+        return self.info.most_a_core > 1
 
     @property
     def overhead(self) -> str | None:

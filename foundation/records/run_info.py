@@ -146,6 +146,11 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = {}
 
     @property
+    def most_a_core(self) -> int:
+        """Most jobs that may share a core of any node."""
+        return max(self.multiplicity, self.multiplicity_interactive or 1)
+
+    @property
     def capacity_cores(self) -> int:
         """Cores of the whole system, from ``system``."""
         nodes, cores = self.system[1:].split("C")

@@ -189,7 +189,7 @@ def _latencies(run: Run, gaps: Gaps) -> tuple[Parameter, ...]:
         fitted("submission_s", with_interval(middle, lags)),
         fitted("scheduling_s", gaps.dispatch, _FEW_STARTS),
     ]
-    if max(run.info.multiplicity, run.info.multiplicity_interactive or 1) > 1:
+    if run.info.most_a_core > 1:
         return (*times, *(default(name, "jobs share cores") for name in LAUNCHES))
     some = zip(LAUNCHES, launches(completed(run)), strict=True)
     return (
