@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from analysis.metrics.derived_columns import MetricOptions
-from analysis.metrics.slice_metrics import unattended_by_node
+from analysis.metrics.slice_metrics import unattended_by_node, unattended_share
 from analysis.metrics.use_of_host import HostUse, host_use
 from foundation.one_line import last_words, one_line
 from foundation.records import Run
@@ -72,13 +72,12 @@ def unattended(run: Run, most: float = MOST_UNATTENDED) -> str | None:
     """Return for how long no agent of gangd acted while jobs shared cores; None for up to ``most`` of it."""
     if run.slices is None:
         return None
-    by_node = unattended_by_node(run.slices)
-    alone_s, attended_s = (float(by_node.get_column(name).sum()) for name in ("unattended_s", "attended_s"))
-    if alone_s <= most * (alone_s + attended_s):
+    share = unattended_share(run.slices)
+    if share is None or share <= most:
         return None
-    worst = by_node.sort("unattended_s").row(-1, named=True)
+    worst = unattended_by_node(run.slices).sort("unattended_s").row(-1, named=True)
     return (
-        f"no agent of gangd acted in {alone_s / (alone_s + attended_s):.1%} of the time in which jobs shared "
+        f"no agent of gangd acted in {share:.1%} of the time in which jobs shared "
         f"cores, on {worst['node']} for {duration(worst['unattended_s'])} ({most:.0%} in all is the most)"
     )
 
