@@ -80,7 +80,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     watch = session.config.stash.get(_WATCH, None)
     if watch is None:
         return
-    left = watch.end(15.0)
+    left = watch.end()
     if left:
         session.exitstatus = LEFT_BEHIND
         _report(session.config, left)

@@ -63,6 +63,7 @@ class Supervised:
         self._layout, self._words, self._environment = layout, words, environment
         self._backoff = Backoff()
         self._pinned: Pinned | None = pin(known.pid, known.start_ticks)
+        self._is_child = False
         self._began_s = time.monotonic()
         if self._pinned is None:
             self.due_s = self._began_s
@@ -86,8 +87,6 @@ class Supervised:
     def is_adopted(self) -> bool:
         """Whether it runs and is not a child of this process, which would be signalled of its end."""
         return self._pinned is not None and not self._is_child
-
-    _is_child = False
 
     def _note_end(self, now_s: float) -> None:
         assert self._pinned is not None

@@ -166,16 +166,16 @@ def averaged(points: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     means = points.group_by(names or pl.lit(0).alias("all"), maintain_order=True).agg(
         pl.len().alias("runs"),
         *(pl.col(name).cast(pl.Float64).mean() for name in figures),
-        *(pl.col(name).cast(pl.Float64).std().alias(f"{name}_low") for name in figures),
-        *(pl.col(name).count().alias(f"{name}_high") for name in figures),
+        *(pl.col(name).cast(pl.Float64).std().alias(f"{name}_spread") for name in figures),
+        *(pl.col(name).count().alias(f"{name}_count") for name in figures),
     )
     for name in figures:
-        spread, count = pl.col(f"{name}_low"), pl.col(f"{name}_high")
-        within = {one: student_t(one - 1) for one in means[f"{name}_high"].unique() if one > 1}
+        spread, count = pl.col(f"{name}_spread"), pl.col(f"{name}_count")
+        within = {one: student_t(one - 1) for one in means[f"{name}_count"].unique() if one > 1}
         half = spread * count.replace_strict(within, default=None, return_dtype=pl.Float64) / count.sqrt()
         means = means.with_columns(
             (pl.col(name) - half).alias(f"{name}_low"), (pl.col(name) + half).alias(f"{name}_high")
-        )
+        ).drop(f"{name}_spread", f"{name}_count")
     return means
 
 

@@ -54,9 +54,9 @@ def _show_tuned(tuned: Tuned) -> None:
     console = Console()
     if tuned.best is not None:
         console.print(_answer(tuned, tuned.best), highlight=False, markup=False)
+    shown = [(name, label) for name, label in SHOWN if name in tuned.found[0].outcome]
+    head = [*tuned.names, *(label for _, label in shown), ""]
     for overhead, ordered in {tuned.overhead: tuned.found, **tuned.elsewhere}.items():
-        shown = [(name, label) for name, label in SHOWN if name in tuned.found[0].outcome]
-        head = [*tuned.names, *(label for _, label in shown), ""]
         rows = [
             [
                 *(str(one.parameters.get(name, "-")) for name in tuned.names),
