@@ -9,6 +9,7 @@ import errno
 import os
 import re
 import resource
+import signal
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ PROC = Path("/proc")
 _STEPD_EXE = re.compile(r"slurmstepd(-[a-z0-9.]+)?")
 LAUNCHERS = frozenset({"srun"})
 SLURM_DAEMONS = frozenset({"slurmstepd", "slurmd", "slurmctld", "slurmdbd", "slurmrestd", "munged"})
+_TERMINAL_STOPS = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 WORK_NS, PAUSE_S = 20_000_000, 0.001
 """A thread of real-time priority works so long (ns) without a pause, and pauses so long (s) then."""
 
@@ -128,9 +130,23 @@ def scan(proc: Path = PROC) -> Iterator[ProcStat]:
 
 def pending_signals(pid: int, proc: Path = PROC) -> int:
     """Bit mask of the signals that wait for a process (``SigPnd`` and ``ShdPnd``); bit n-1 is signal n."""
-    raw = _read(f"{proc}/{pid}/status")
-    if raw is None:
-        return 0
+    return _pending(_read(f"{proc}/{pid}/status") or b"")
+
+
+def signals_to_continue(pid: int, proc: Path = PROC) -> tuple[signal.Signals, ...]:
+    """Return what ends the caller's own SIGSTOP of a process and no stop of another's.
+
+    SIGCONT removes the stop signals that wait (signal(7)). A SIGSTOP that waits for a process that is stopped
+    already is another's: nothing is to be sent. Other stop signals may be caught: they follow SIGCONT anew.
+    """
+    raw = _read(f"{proc}/{pid}/status") or b""
+    mask = _pending(raw)
+    if b"\nState:\tT" in raw and mask & 1 << signal.SIGSTOP - 1:
+        return ()
+    return (signal.SIGCONT, *(number for number in _TERMINAL_STOPS if mask & 1 << number - 1))
+
+
+def _pending(raw: bytes) -> int:
     mask = 0
     start = raw.find(b"\nSigPnd:")
     for line in raw[start + 1 : start + 128].split(b"\n")[:2] if start >= 0 else ():

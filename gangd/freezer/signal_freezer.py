@@ -2,10 +2,10 @@
 
 Stops are visible to parents (shells, mpiexec) and a process may leave the tree between two looks, so a
 caller looks, adopts and freezes again until ``freeze`` finds nothing new. Only processes that we stopped
-are continued: whoever was stopped already is left alone. Every process is addressed through a pidfd whose
-start time was checked, so a reused pid can't be hit. Parents are stopped before and continued after their
-children, and so never see them stopped. What we stopped stays known, and in the ledger, until it is continued
-or gone.
+are continued: one that was stopped already is left alone, and one that another stops while we hold it stays
+stopped. Every process is addressed through a pidfd whose start time was checked, so a reused pid can't be
+hit. Parents are stopped before and continued after their children, and so never see them stopped. What we
+stopped stays known, and in the ledger, until it is continued or gone.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from gangd.freezer.procfs import (
     pending_signals,
     read_stat,
     scan,
+    signals_to_continue,
 )
 
 _READS = 8
@@ -162,6 +163,7 @@ class SignalFreezer(WithoutFolders):
                 or stat.start_ticks != member.start_ticks
                 or not stat.alive
                 or stat.state in _STOPPED
+                or pending_signals(member.pid) & _STOP_BIT  # another's stop is under way
             ):
                 continue
             if member.slot is None:
@@ -187,7 +189,7 @@ class SignalFreezer(WithoutFolders):
         for member in reversed(members.values()):
             if not member.ours:
                 continue
-            trouble = self._send(member.pidfd, signal.SIGCONT)
+            trouble = self._continue(member)
             if trouble:
                 did, text = Did.FAILED, f"cannot continue process {member.pid}: {trouble}"
                 continue
@@ -261,9 +263,14 @@ class SignalFreezer(WithoutFolders):
 
     def _let_go(self, member: _Member) -> bool:
         """Continue a process that is gone or has left its step; False if it has to be tried again."""
-        if member.ours and not self._send(member.pidfd, signal.SIGCONT):
+        if member.ours and not self._continue(member):
             self._settle(member)
         return not member.ours
+
+    def _continue(self, member: _Member) -> str | None:
+        """End our stop of a process; returns as ``send``."""
+        trouble = [self._send(member.pidfd, number) for number in signals_to_continue(member.pid)]
+        return trouble[0] if trouble else None
 
     def _settle(self, member: _Member) -> None:
         """Note that a process is not stopped by us any more."""

@@ -11,7 +11,7 @@ import os
 import signal
 from dataclasses import dataclass
 
-from gangd.freezer.procfs import ProcStat, read_stat
+from gangd.freezer.procfs import ProcStat, read_stat, signals_to_continue
 from gangd.freezer.tree import DIALECTS, write_control
 from gangd.guardian.statefile import IDLE_KIND, PROCESS_KIND, Held, StateFile
 from gangd.hold import thread_policy
@@ -60,7 +60,10 @@ def _release(state: StateFile, held: Held, table: dict[int, ProcStat]) -> bool:
 
 
 def _continue(held: Held) -> bool:
-    """Continue a process if it is still the recorded one: the pidfd pins it before its start is compared."""
+    """End our stop of a process if it is still the recorded one.
+
+    The pidfd pins it before its start is compared.
+    """
     try:
         pidfd = os.pidfd_open(held.pid)
     except ProcessLookupError:
@@ -69,7 +72,8 @@ def _continue(held: Held) -> bool:
         stat = read_stat(held.pid)
         if stat is None or stat.start_ticks != held.start_ticks:
             return False
-        signal.pidfd_send_signal(pidfd, signal.SIGCONT)
+        for number in signals_to_continue(held.pid):
+            signal.pidfd_send_signal(pidfd, number)
     except ProcessLookupError:
         return False
     finally:

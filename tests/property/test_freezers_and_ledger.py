@@ -363,14 +363,19 @@ class SignalMachine(Machine):
     @rule(event=weighted(Machine.acts | events), key=KEYS, number=NUMBERS, room=ROOM, which=WHICH)
     def happens(self, event: str, key: StepKey, number: int | None, room: int, which: int) -> None:
         strangers = sorted(set(self.children) - self.ours)
+        children = sorted(self.children)
         if event in self.acts:
             self.act(event, key, number, room)
         elif event == "begin" and len(self.children) < 5:
             child = subprocess.Popen(["sleep", "1000"])
             self.children[child.pid] = child
             self.members[child.pid] = key
-        elif event in ("stop", "continue") and strangers:
-            os.kill(strangers[which % len(strangers)], signal.SIGSTOP if event == "stop" else signal.SIGCONT)
+        elif event == "stop" and children:
+            pid = children[which % len(children)]
+            os.kill(pid, signal.SIGSTOP)
+            self.ours.discard(pid)  # it stays stopped, whatever becomes of our own stop
+        elif event == "continue" and strangers:
+            os.kill(strangers[which % len(strangers)], signal.SIGCONT)
         elif event in ("end", "leave") and self.members:
             pid = sorted(self.members)[which % len(self.members)]
             if event == "end":

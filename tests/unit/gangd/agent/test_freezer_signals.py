@@ -145,6 +145,59 @@ def test_continues_only_what_it_stopped(tmp_path: Path, children: Children, free
     freezer.close()
 
 
+def test_process_that_its_user_stops_while_it_is_held_stays_stopped(
+    tmp_path: Path, children: Children, freezer: SignalFreezer
+) -> None:
+    start_step(tmp_path, children, ["sh", "-c", "while :; do :; done & while :; do :; done"])
+    until(lambda: len(members(freezer)) == 2, what="two tasks")
+    stopped, other = freezer.pids(KEY)
+    hold(freezer)
+    until(lambda: freezer.state(KEY) is StepState.FROZEN)
+    os.kill(stopped, signal.SIGSTOP)
+    for _ in range(3):
+        freezer.release(KEY)
+        assert runs(other)
+        assert stands(stopped)
+        hold(freezer)
+        until(lambda: freezer.state(KEY) is StepState.FROZEN)
+    freezer.release(KEY)
+    os.kill(stopped, signal.SIGCONT)
+    assert runs(stopped)
+    freezer.close()
+
+
+def test_stop_of_a_terminal_that_comes_while_a_process_is_held_is_not_lost(
+    tmp_path: Path, children: Children, freezer: SignalFreezer
+) -> None:
+    seen = tmp_path / "seen"
+    start_step(tmp_path, children, ["sh", "-c", f'trap ": >{seen}; exit" TSTP; while :; do :; done'])
+    until(lambda: len(members(freezer)) == 1, what="one task")
+    (task,) = freezer.pids(KEY)
+    assert runs(task)
+    hold(freezer)
+    until(lambda: freezer.state(KEY) is StepState.FROZEN)
+    os.kill(task, signal.SIGTSTP)
+    assert not seen.exists()
+    freezer.release(KEY)
+    until(seen.exists, what="the task takes the signal")
+    freezer.close()
+
+
+def test_stop_under_way_is_the_users(tmp_path: Path, children: Children, freezer: SignalFreezer) -> None:
+    start_step(tmp_path, children, SPIN)
+    until(lambda: len(members(freezer)) == 1, what="one task")
+    (task,) = freezer.pids(KEY)
+    hold(freezer)
+    freezer.release(KEY)
+    for _ in range(20):  # it may or may not have taken the signal when it is held
+        os.kill(task, signal.SIGSTOP)
+        freezer.hold(KEY)
+        freezer.release(KEY)
+        until(lambda: (stat := read_stat(task)) is not None and stat.state == "T", what="the user's stop")
+        os.kill(task, signal.SIGCONT)
+    freezer.close()
+
+
 def test_steps_of_another_node_are_left_alone(
     tmp_path: Path, children: Children, freezer: SignalFreezer
 ) -> None:

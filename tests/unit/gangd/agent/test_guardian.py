@@ -238,10 +238,10 @@ def test_recorded_process_is_continued_and_a_reused_pid_is_not(
 ) -> None:
     from gangd.guardian.revive import thaw_held
 
-    ours, other = (subprocess.Popen(SPIN) for _ in range(2))
-    children += [ours, other]
+    ours, other, users = (subprocess.Popen(SPIN) for _ in range(3))
+    children += [ours, other, users]
     state = StateFile.create(tmp_path / "agent-a.state", "a", "/nowhere")
-    for child, shift in ((ours, 0), (other, 1)):
+    for child, shift in ((ours, 0), (other, 1), (users, 0)):
         stat = read_stat(child.pid)
         assert stat is not None
         slot = state.claim_process(child.pid, stat.start_ticks + shift, 12)
@@ -249,8 +249,10 @@ def test_recorded_process_is_continued_and_a_reused_pid_is_not(
         state.hold(slot)
         child.send_signal(signal.SIGSTOP)
         until(lambda child=child: stands(child.pid), what="stopped spinner")  # type: ignore[misc]
+    users.send_signal(signal.SIGSTOP)  # its user's own stop, while it is held
     revived = thaw_held(state)
     assert (revived.jobs, revived.gone, revived.failures) == (frozenset({12}), 1, ())
     assert runs(ours.pid)
     assert stands(other.pid)
+    assert stands(users.pid)
     state.close()
