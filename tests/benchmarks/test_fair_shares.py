@@ -1,0 +1,303 @@
+"""What an honest job keeps of a core that it shares with a job that cheats; prints a table.
+
+Run it on a calm host, with both of its cores::
+
+    python -m pytest -m benchmark -s tests/benchmarks/test_fair_shares.py --seconds 60
+
+One core of two jobs (M=2): the victim is one loop of root's, the attacker a job of an ordinary user that runs
+a trick of ``tests/fixtures/fair_tricks.py``, most with 16 processes in sessions of their own. The share is
+the CPU time that the victim got, by that of the same loop on the same core while it was alone; 0.5 is fair.
+Two nodes of one core are measured at the same time, with different tricks, so ``none`` (an honest attacker of
+one process) is measured with them again and again. Beside it: the victim's part of what the two jobs used
+(with cgroup v1's cpuacct), which other work on the host changes less, and what of the core was not used.
+
+``--tricks a,b`` and ``--modes freeze,yield,signals`` measure some only; ``OSUB_FIGURES`` names a file for
+the table. On a host with other work ``--shield`` has jobs weighed above it (cgroup v1's cpu hierarchy), on
+one core only, so that others keep the second one; it takes twice as long.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from deploy.local import Gang, Hold, LocalCluster, Shape
+from deploy.local.cgroups import CGROUP_ROOT
+from foundation.slurm import JobState
+from tests.attacks.attack import ACCOUNT
+from tests.fixtures import fair_tricks
+from tests.fixtures.gang_trials import Figures, middle, noise, wait_slowly
+from tests.fixtures.voice import say
+from tests.integration.gang.frozen import cpu_s, processes_of
+from tests.integration.gang.stage import Stage
+
+pytestmark = [pytest.mark.benchmark, pytest.mark.slurm, pytest.mark.timeout(3600)]
+
+REACH = 0.47
+SETTLE_S = 4.0
+ALONE_S = 10.0
+PYTHON = shutil.which("python3", path="/usr/bin:/bin")
+HONEST = "while :; do :; done"
+
+
+@dataclass(frozen=True, slots=True)
+class Trick:
+    """How an attacker's job is submitted: the trick it runs, options of sbatch, and whether signals matter.
+
+    Attributes
+    ----------
+    runs
+        Name in ``fair_tricks.TRICKS``.
+    options
+        Further options of sbatch.
+    by_signals
+        Whether it is tried under the signal freezer, too.
+    for_s
+        Length of each of many jobs that run one after another; None for one job.
+    outside
+        What the attacker runs meanwhile outside of his job, whose number is ``$JOB``.
+    """
+
+    runs: str
+    options: tuple[str, ...] = ()
+    by_signals: bool = False
+    for_s: float | None = None
+    outside: str | None = None
+
+
+NONE = "none"
+TRICKS = {
+    NONE: Trick("one", by_signals=True),
+    "crowd": Trick("crowd", by_signals=True),
+    "SIGTERM blocked": Trick("SIGTERM", by_signals=True),
+    "SIGTERM caught": Trick("caught", outside="while :; do scancel -s TERM $JOB; sleep 0.3; done"),
+    "SIGTSTP blocked": Trick("SIGTSTP", by_signals=True),
+    "one process stopped": Trick("one-stopped", by_signals=True),
+    "stop and continue": Trick("stop-and-continue", by_signals=True),
+    "stopped for Slurm": Trick(
+        "crowd", outside="sleep 1; scancel -s STOP $JOB; while :; do kill -CONT -1; sleep 0.05; done"
+    ),
+    "comment gangd=off": Trick("crowd", ("--comment=gangd=off",)),
+    "step after step": Trick("steps"),
+    "short steps": Trick("short-steps"),
+    "bursts (half)": Trick("bursts-half"),
+    "bursts (waking)": Trick("bursts-wake"),
+    "bursts (two slices of three)": Trick("bursts-rest"),
+    "bursts (long)": Trick("bursts-long"),
+    "bursts (small)": Trick("bursts-small"),
+    "work after own slices": Trick("after-slices"),
+    "short lives": Trick("short-lives", by_signals=True),
+    "600 sleeping threads": Trick("sleepers"),
+    "moved": Trick("moved", by_signals=True),
+    "niced": Trick("niced"),
+    "comment gangd-hold=yield": Trick("crowd", ("--comment=gangd-hold=yield gangd-weight=1000",)),
+    "job after job": Trick("crowd", ("--array=1-60",), for_s=2.0),
+}
+MODES = ("freeze", "yield", "signals")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a trial gave the victim: of what it had alone, of what both used; and the core's unused share."""
+
+    kept: float
+    of_both: float
+    unused: float
+
+
+class Core:
+    """A node of one core, and trials on it."""
+
+    def __init__(self, stage: Stage, place: Path, number: int) -> None:
+        self.stage, self.place = stage, place
+        self.node = stage.layout.nodes[number].name
+        self.cpus = stage.layout.nodes[number].cpus
+        self.alone = 1.0
+        self._account = CGROUP_ROOT / "cpuacct" / f"slurm_{self.node}" / "cpuacct.usage"
+        self._job = 0
+        self._outside: subprocess.Popen[bytes] | None = None
+        self._pids: list[int] = []
+        self._marks: tuple[float, ...] = ()
+
+    def begin(self, trick: Trick | None, until_s: float) -> None:
+        """Start the victim, and then the attacker."""
+        self._job = self.stage.start(HONEST, self.node)
+        self._pids = processes_of(self._job, self.node)
+        if trick is None:
+            return
+        ends_s = until_s if trick.for_s is None else "$(($(date +%s) + " + f"{trick.for_s:.0f}))"
+        command = f"{PYTHON} {shlex.quote(str(self.place / 'fair_tricks.py'))} {trick.runs} --until {ends_s}"
+        words = ["sbatch", "--parsable", "--output=/dev/null", "-n1", "-w", self.node, *trick.options]
+        done = self._as_user(words)
+        said, _ = done.communicate(f"#!/bin/sh\n{command}\n".encode(), timeout=30)
+        assert done.returncode == 0, words
+        job = int(said)
+        if not trick.for_s:
+            wait_slowly(lambda: self.stage.state(job) is JobState.RUNNING, 30, f"job {job} runs")
+        if trick.outside:
+            self._outside = self._as_user(["sh", "-c", f"JOB={job}; {trick.outside}"])
+
+    def _as_user(self, words: Sequence[str]) -> subprocess.Popen[bytes]:
+        """Run a command as the attacker."""
+        return subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            user=ACCOUNT,
+            group=ACCOUNT,
+            extra_groups=[],
+            cwd="/",
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "SLURM_CONF": str(self.stage.layout.conf)},
+            start_new_session=True,
+        )
+
+    def mark(self) -> None:
+        """Begin the window that is measured."""
+        self._marks = self._now()
+
+    def measured(self) -> Share:
+        """End it, and what runs outside of jobs."""
+        at_s, used_s, both_s, idle_s = (
+            now - then for now, then in zip(self._now(), self._marks, strict=True)
+        )
+        if self._outside is not None:
+            os.killpg(self._outside.pid, signal.SIGKILL)
+            self._outside.communicate()
+            self._outside = None
+        return Share(used_s / at_s / self.alone, used_s / max(both_s, used_s, 1e-9), idle_s / at_s)
+
+    def _now(self) -> tuple[float, ...]:
+        times = psutil.cpu_times(percpu=True)
+        idle_s = sum(times[cpu].idle + times[cpu].iowait for cpu in self.cpus)
+        both_s = int(self._account.read_text()) / 1e9 if self._account.exists() else 0.0
+        return time.monotonic(), cpu_s(self._pids), both_s, idle_s
+
+
+@contextmanager
+def cores_under(mode: str, *, shield: bool) -> Iterator[list[Core]]:
+    """Two nodes of one core each under gangd with a hold mode; how fast a loop alone is on each is known."""
+    place = Path(tempfile.mkdtemp(prefix="osub-fair-"))
+    place.chmod(0o755)
+    shutil.copy(fair_tricks.__file__, place)
+    (place / "fair_tricks.py").chmod(0o644)
+    hold = Hold.YIELD if mode == "yield" else Hold.FREEZE
+    settings = ("KillWait=5", "UnkillableStepTimeout=30")
+    shape = Shape(nodes=2, cores=1, multiplicity=2, gang=Gang.OSUB, hold=hold, settings=settings)
+    cluster = LocalCluster(place / "c")
+    cluster.up(shape)
+    try:
+        stage = Stage(cluster, shape)
+        with ExitStack() as others:
+            options: tuple[str, ...] = ("--freezer", "signals") if mode == "signals" else ()
+            if shield:
+                options += ("--cpu-root", str(others.enter_context(shielded(stage))))
+            if options:
+                agents = {f"gang-agent {node}": options for node in stage.nodes}
+                others.enter_context(stage.in_place_of(agents))
+                wait_slowly(
+                    lambda: all(stage.node_status(node).agent == "joined" for node in stage.nodes),
+                    60,
+                    "other agents join",
+                )
+            cores = [Core(stage, place, number) for number in range(1 if shield else 2)]
+            for core, share in zip(cores, trial(cores, [None for _ in cores], ALONE_S), strict=True):
+                core.alone = share.kept
+                say(f"  {mode}: a loop alone on {core.node} has {share.kept:.3f} of a core")
+            yield cores
+    finally:
+        cluster.down()
+        shutil.rmtree(place)
+
+
+@contextmanager
+def shielded(stage: Stage) -> Iterator[Path]:
+    """Weigh the slurmds, and so all jobs, as one group above everything else on the host."""
+    group = CGROUP_ROOT / "cpu" / "osub-fair"
+    group.mkdir()
+    (group / "cpu.shares").write_text("65536")
+    pids = [stage.daemon(f"slurmd {node}").pid for node in stage.nodes]
+    for pid in pids:
+        (group / "cgroup.procs").write_text(str(pid))
+    try:
+        yield group
+    finally:
+        for left in (group / "cgroup.procs").read_text().split():
+            (group.parent / "cgroup.procs").write_text(left)
+        wait_slowly(lambda: removed(group), 60, f"{group} is empty")
+
+
+def removed(group: Path) -> bool:
+    """Remove a cgroup with those in it, if they are empty."""
+    try:
+        for inner in group.glob("*/"):
+            inner.rmdir()
+        group.rmdir()
+    except OSError:
+        return False
+    return True
+
+
+def trial(cores: Sequence[Core], tricks: Sequence[Trick | None], seconds: float) -> list[Share]:
+    """Measure a trick on each of the cores at the same time."""
+    until_s = time.time() + SETTLE_S + seconds + 15
+    for core, trick in zip(cores, tricks, strict=True):
+        core.begin(trick, until_s)
+    time.sleep(SETTLE_S)
+    for core in cores:
+        core.mark()
+    time.sleep(seconds)
+    shares = [core.measured() for core in cores]
+    for alarm in cores[0].stage.status().alarms:
+        say(f"    alarm, {alarm.for_s:.0f} s, {alarm.count} times: {alarm.text}")
+    cores[0].stage.clear()
+    return shares
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become an ordinary user")
+def test_shares_of_a_victim(figures: Figures, request: pytest.FixtureRequest) -> None:
+    option = request.config.getoption
+    seconds, shield = float(option("--seconds", 60.0)), bool(option("--shield", False))
+    asked = {name for name in str(option("--tricks", "")).split(",") if name}
+    modes = [mode for mode in str(option("--modes", ",".join(MODES))).split(",") if mode]
+    assert asked <= TRICKS.keys(), f"tricks are {', '.join(TRICKS)}"
+    with noise() as host:
+        for mode in modes:
+            names = [name for name, each in TRICKS.items() if mode != "signals" or each.by_signals]
+            names = [name for name in names if not asked or name in asked or name == NONE]
+            for name, shares in measured(mode, names, seconds, shield=shield).items():
+                kept = [share.kept for share in shares]
+                figures.add(
+                    f"{name}, {mode}",
+                    f"{middle(kept)}; of both {middle([share.of_both for share in shares])}",
+                    f"at least {REACH}" + (" (missed)" if min(kept) < REACH else ""),
+                    f"{seconds:g} s; nothing used {middle([share.unused for share in shares])} of the core",
+                )
+    say(f"  {host}")
+
+
+def measured(mode: str, names: Sequence[str], seconds: float, *, shield: bool) -> dict[str, list[Share]]:
+    """Measure tricks, as many at a time as there are cores; an honest attacker again and again."""
+    found: dict[str, list[Share]] = {name: [] for name in names}
+    queue: list[str] = []
+    for number, name in enumerate(names):
+        queue += [NONE, name] if number % 9 == 0 and name != NONE else [name]
+    with cores_under(mode, shield=shield) as cores:
+        queue += [NONE] * (len(queue) % len(cores))
+        for first in range(0, len(queue), len(cores)):
+            pair = queue[first : first + len(cores)]
+            for name, share in zip(pair, trial(cores, [TRICKS[name] for name in pair], seconds), strict=True):
+                found[name].append(share)
+                say(f"  {mode}, {name}: {share.kept:.3f}, of both {share.of_both:.3f}")
+    return found
