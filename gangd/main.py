@@ -101,6 +101,7 @@ def serve(config: Config, reload: Callable[[], Config], *, dry_run: bool) -> Non
             keeper = take_the_lead(config, sockets)
             if keeper is None:
                 return
+            keeper.know_cluster(found.cluster)
             keeper.status_mode = config.mode_of_status(hides_jobs=found.hides_jobs)
             with closing(keeper):
                 loop = ControllerLoop(

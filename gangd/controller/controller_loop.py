@@ -262,6 +262,8 @@ class ControllerLoop:
             self._status_ns = now_ns + min(max(STATUS_EVERY_NS, pause_ns), STATUS_SELDOM_NS)
         if now_ns >= self._save_ns:
             began_ns = self._clock()
+            if self._slices is not None:
+                self._orders.attempt("record slices", self._slices.flush)
             self._orders.attempt("save state", self._save)
             pause_ns = SAVE_SHARE * (self._clock() - began_ns)
             self._save_ns = now_ns + min(max(SAVE_LEAST_NS, pause_ns), SAVE_EVERY_NS)
@@ -420,7 +422,6 @@ class ControllerLoop:
         self._orders.alarm(damaged_state(self._keeper.damaged))
         alarms = self._orders.alarms.standing(now_ns)
         status = describe(vitals, self._scheduler, self._uplink.agents, alarms, now_ns)
-        self._keeper.tell(msgspec.json.encode(status))
         if self.metrics.is_served:
             self.metrics.tell(self._told(status, now_ns))
         joined = sum(node.agent == AgentState.JOINED.value for node in status.nodes)
@@ -428,6 +429,7 @@ class ControllerLoop:
             f"{counted_of(joined, len(status.nodes), 'node')}, {counted(len(status.jobs), 'job')} on shared "
             f"cores, {len(alarms)} alarms"
         )
+        self._keeper.tell(msgspec.json.encode(status))  # last: where the disk is full, the others know
 
     def _told(self, status: Status, now_ns: int) -> Told:
         return Told(
@@ -443,8 +445,6 @@ class ControllerLoop:
         )
 
     def _save(self) -> None:
-        if self._slices is not None:
-            self._slices.flush()
         if self._looked_ns is not None:  # before that the accounts of running jobs are not complete
             self._keeper.state.limits = self._scheduler.limits_state()
             if not self._orders.held_back:
@@ -479,7 +479,7 @@ class ControllerLoop:
         if not (self._quiet or lost):
             self._orders.tell(Shutdown(self._clock()))
         if self._slices is not None:
-            self._slices.close()
+            self._orders.attempt("record slices", self._slices.close)
         self._control.close(unlink=not lost)
         self._worker.stop()
 

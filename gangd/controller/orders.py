@@ -146,12 +146,24 @@ class Orders:
         elif self.alarms.raise_(alarm.kind, alarm.subject, alarm.text, self._clock()):
             log.warning("%s", alarm.text)
 
-    def attempt(self, what: str, action: Callable[[], None]) -> None:
-        """Do something that a full disk may prevent, and that must not end the scheduling."""
+    def attempt(self, what: str, action: Callable[[], None], *, proves: bool = True) -> None:
+        """Do something that a full disk may prevent, and that must not end the scheduling.
+
+        Parameters
+        ----------
+        what, action
+            It, and its name in the alarm.
+        proves
+            Whether its success shows that the disk takes data again, which ends the alarm.
+        """
         try:
             action()
         except OsubError as error:
-            self.alarm(Alarm("disk", what, f"cannot {what}: {error}"))
+            text = f"cannot {what}: {error}; scheduling goes on: free space there, or mend the folder"
+            self.alarm(Alarm("disk", what, text))
+        else:
+            if proves:
+                self.alarm(Alarm("disk", what, f"can {what} again", cleared=True))
 
     def _obey(self, commands: Iterable[Command]) -> None:
         for command in commands:
@@ -167,7 +179,7 @@ class Orders:
                         self._worker.move_end(command.job, command.end_s, command.due_s)
                 case Record(rows=rows):
                     if self._slices is not None:
-                        self.attempt("record slices", partial(self._slices.append, rows))
+                        self.attempt("record slices", partial(self._slices.append, rows), proves=False)
                 case Alarm():
                     self.alarm(command)
                 case AskSlurm() | BeganToShare():

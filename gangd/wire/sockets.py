@@ -53,7 +53,7 @@ ZAP_DOMAIN = b"gangd"
 HANDSHAKE_MS = 5_000
 BACKLOG = 1_024
 MAX_SUBSCRIPTION_BYTES = 1_024
-SUBSCRIBER = Allowance(at_once=64 << 10, a_second=1 << 10)
+SUBSCRIBER = Allowance(at_once=64 << 10, a_second=128)
 REPORTER = Allowance(at_once=16 << 20, a_second=2 << 20)
 RESERVED_FILES = 256
 SILENT_S = 10

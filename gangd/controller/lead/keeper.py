@@ -28,7 +28,7 @@ LOCK_NAME = "controller.lock"
 STATUS_NAME = "status.json"
 PRIVATE = 0o600
 _DAMAGED = "controller.damaged-"
-"""A state file that could not be read is kept under this name and a number."""
+"""A state file that could not be read, or is of another cluster, is kept under this name and a number."""
 
 log = logging.getLogger("gangd")
 
@@ -52,6 +52,8 @@ class State(msgspec.Struct, kw_only=True):
         Nodes with an agent.
     saved_ns
         Wall-clock instant at which all this was written; None in a file of an earlier version.
+    cluster
+        Slurm's name of the cluster; None in a file of an earlier version.
     """
 
     version: Literal[1] = 1
@@ -62,6 +64,7 @@ class State(msgspec.Struct, kw_only=True):
     nodes: dict[NodeName, Annotated[int, msgspec.Meta(ge=1, le=1 << 16)]] = {}
     joined: list[NodeName] = []
     saved_ns: int | None = None
+    cluster: str | None = None
 
 
 class _RawOrders(msgspec.Struct):
@@ -78,7 +81,7 @@ class Keeper:
     status_mode
         Mode of the status: who may read which jobs run where.
     damaged
-        Why an operator must look at state files of earlier controllers that could not be read, in a sentence;
+        Why an operator must look at state files of earlier controllers that could not be used, in a sentence;
         None where there are none, or once they were removed.
 
     Raises
@@ -117,10 +120,25 @@ class Keeper:
                 raise OutputError(f"cannot write to state folder {folder}: {error.strerror}") from error
             raise
 
+    def know_cluster(self, name: str | None) -> None:
+        """Set the state aside if it is of another cluster than ``name``: its orders and jobs are not ours."""
+        state = self.state
+        if name is not None and state.cluster not in (None, name):
+            why = f"it is of cluster {state.cluster}, and this is {name}"
+            self.state = self._keep_aside(b"", why)
+            self.state.started_ns = state.started_ns
+        self.state.cluster = name or state.cluster
+
     def begin(self, wall_ns: int) -> Controller:
-        """Give this controller its identity, later than that of every earlier one here."""
+        """Give this controller its identity, later than that of every earlier one here.
+
+        Where the disk is full it begins all the same, and the state is saved once there is space.
+        """
         self.state.started_ns = max(wall_ns, self.state.started_ns + 1)
-        self.save()
+        try:
+            self.save()
+        except OutputError as error:
+            log.error("%s; scheduling begins all the same: free space there, or mend the folder", error)
         return Controller(secrets.token_bytes(16), self.state.started_ns)
 
     def save(self) -> None:
@@ -155,7 +173,7 @@ class Keeper:
         if not self._damaged:
             return None
         return (
-            f"{self.folder / self._damaged[-1]} could not be read, and what it held is not in force: compare "
+            f"{self.folder / self._damaged[-1]} could not be used, and what it held is not in force: compare "
             "`osub gang status` with the orders in it, give those that are missing again, then remove it"
         )
 
@@ -179,7 +197,7 @@ class Keeper:
         self._damaged.append(name)
         state = State(orders=list(_readable_orders(content)))
         log.error(
-            "%s cannot be read (%s): kept as %s; orders that could be read of it: %d",
+            "%s cannot be used (%s): kept as %s; orders that could be read of it: %d",
             *(self.folder / STATE_NAME, why, name, len(state.orders)),
         )
         return state

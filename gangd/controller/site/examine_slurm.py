@@ -33,11 +33,12 @@ MS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """Warnings, whether Slurm shows a user his own jobs only, and its partitions."""
+    """Warnings, whether Slurm shows a user his own jobs only, its partitions, and the cluster's name."""
 
     warnings: tuple[str, ...]
     hides_jobs: bool
     partitions: frozenset[str]
+    cluster: str | None = None
 
 
 def examine(client: SlurmClient, config: Config) -> Examined:
@@ -60,7 +61,7 @@ def examine(client: SlurmClient, config: Config) -> Examined:
     warnings += unknown_names(config.sayings(), known, is_user)
     if config.accounts and not enforces(found, "associations"):
         warnings += (FREE_TO_NAME,)
-    return Examined(warnings, hides_jobs(found), there)
+    return Examined(warnings, hides_jobs(found), there, found.get("ClusterName"))
 
 
 def check_marks(config: Config, version: str) -> None:

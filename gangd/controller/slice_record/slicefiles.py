@@ -56,7 +56,8 @@ def rotate(folder_fd: int, retention: Retention) -> None:
     """
     parts = list(parts_in(folder_fd))
     number = parts[-1] + 1 if parts else 1
-    os.rename(NAME, part_name(number), src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
+    with suppress(FileNotFoundError):  # it has its number already, and no new file could be made then
+        os.rename(NAME, part_name(number), src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
     prune(folder_fd, retention)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -105,6 +106,7 @@ class SliceLog:
         self._jobs: dict[int, Job] = {}
         self._told: dict[int, int | None] = {}
         self._number: int | None = None
+        self._torn = False
         try:
             self._folder_fd, _ = make_folder(folder, 0o755)
             try:
@@ -116,7 +118,8 @@ class SliceLog:
                 raise
         except OSError as error:
             raise OutputError(f"cannot record slices in {folder}: {error.strerror}") from error
-        self._begin(wall_ms, monotonic_ns)
+        with suppress(OutputError):  # ``flush`` says so again; scheduling begins all the same
+            self._begin(wall_ms, monotonic_ns)
 
     @property
     def folder(self) -> Path:
@@ -197,9 +200,13 @@ class SliceLog:
             raise OutputError(f"cannot write {self._path}: {error.strerror}") from error
 
     def close(self) -> None:
-        """Flush and close."""
-        self._file.close()
-        os.close(self._folder_fd)
+        """Flush and close; raises OutputError if what was left could not be written."""
+        try:
+            self._file.close()
+        except OSError as error:
+            raise OutputError(f"cannot write {self._path}: {error.strerror}") from error
+        finally:
+            os.close(self._folder_fd)
 
     def _open(self) -> IO[bytes]:
         fd = open_own(self._folder_fd, NAME, os.O_WRONLY | os.O_APPEND | os.O_CREAT, self._mode)
@@ -231,9 +238,14 @@ class SliceLog:
         self._begin(self._wall() / 1e6, now_ns)
 
     def _write(self, lines: list[bytes]) -> None:
+        if self._torn:  # the end of a line may be missing
+            lines = [b"", *lines]
         try:
             self._file.write(b"".join(line + b"\n" for line in lines))
+            self._torn = False
         except OSError as error:
+            self._torn = True
+            self._told.clear()
             raise OutputError(f"cannot write {self._path}: {error.strerror}") from error
 
 
