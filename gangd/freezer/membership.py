@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from gangd.freezer.holder import StepKey
-from gangd.freezer.procfs import SLURM_DAEMONS, WORK, ProcStat
+from gangd.freezer.procfs import WORK, ProcStat
 
 Identity = tuple[int, int]
 JOB_VARIABLES = frozenset({b"SLURM_JOB_ID", b"SLURM_STEP_ID", b"SLURMD_NODENAME"})
@@ -74,6 +74,8 @@ def assign(
     claim: Callable[[ProcStat], Claim],
     node: str,
     spare: frozenset[int],
+    *,
+    one_node: bool = False,
 ) -> Members:
     """Assign every living process of ``table`` that belongs to a step of ``node``.
 
@@ -90,22 +92,25 @@ def assign(
     node
         Steps of other nodes on this host are left out: the first task that names its node decides.
     spare
-        Pids that are never members.
+        Pids that are never members: Slurm's daemons among them.
+    one_node
+        Whether no other node of Slurm's is on this host: then a step whose tasks name none is of ``node``.
     """
+    above = _steps_above(table, stepds)
     by_ancestry: dict[StepKey, list[ProcStat]] = {key: [] for key in stepds.values()}
     rest: list[ProcStat] = []
     for stat in table.values():
-        if stat.pid in spare or stat.pid in stepds or stat.comm in SLURM_DAEMONS or not stat.alive:
+        if stat.pid in spare or stat.pid in stepds or not stat.alive:
             continue
         WORK.pause_if_spent()
-        key = _ancestor_step(stat, table, stepds)
+        key = above[stat.pid]
         if key is None:
             rest.append(stat)
         else:
             by_ancestry[key].append(stat)
     result = Members()
     for key, stats in by_ancestry.items():
-        if _is_here(stats, claim, node, known=key in before.steps):
+        if key in before.steps or _is_here(stats, claim, node, otherwise=one_node):
             result.steps[key] = stats
     earlier = before.identities()
     result.sessions = _sessions(result.steps, before.sessions, table)
@@ -126,31 +131,30 @@ def assign(
     return result
 
 
-def _ancestor_step(
-    stat: ProcStat, table: Mapping[int, ProcStat], stepds: Mapping[int, StepKey]
-) -> StepKey | None:
-    seen = 0
-    parent = stat.parent
-    while parent > 1 and seen < 1000:
-        if parent in stepds:
-            return stepds[parent]
-        above = table.get(parent)
-        if above is None:
-            return None
-        parent = above.parent
-        seen += 1
-    return None
+def _steps_above(table: Mapping[int, ProcStat], stepds: Mapping[int, StepKey]) -> dict[int, StepKey | None]:
+    """Step of the nearest slurmstepd among the ancestors of each process, however far above it is."""
+    found: dict[int, StepKey | None] = dict(stepds)
+    for pid in table:
+        WORK.pause_if_spent()
+        way, at = [], pid
+        while at not in found:
+            found[at] = None  # also ends a circle: parents are read one after the other
+            way.append(at)
+            stat = table.get(at)
+            at = at if stat is None else stat.parent
+        found.update(dict.fromkeys(way, found[at]))
+    return found
 
 
-def _is_here(stats: list[ProcStat], claim: Callable[[ProcStat], Claim], node: str, *, known: bool) -> bool:
+def _is_here(
+    stats: list[ProcStat], claim: Callable[[ProcStat], Claim], node: str, *, otherwise: bool
+) -> bool:
     """Whether a step runs on ``node``: a task without the variable proves nothing, one with it decides."""
-    if known:
-        return True
     for stat in stats:
         name = claim(stat).node
         if name is not None:
             return name == node
-    return False
+    return bool(stats) and otherwise
 
 
 def _uid(stats: list[ProcStat], claim: Callable[[ProcStat], Claim]) -> int | None:

@@ -5,6 +5,7 @@ Standard library only: the guardian uses this module too. Field numbers are thos
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -17,10 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROC = Path("/proc")
-_STEPD_EXE = re.compile(r"slurmstepd(-[a-z0-9.]+)?")
+_SUFFIX = re.compile(r"(-[a-z0-9.]+)?")
 LAUNCHERS = frozenset({"srun"})
 SLURM_DAEMONS = frozenset({"slurmstepd", "slurmd", "slurmctld", "slurmdbd", "slurmrestd", "munged"})
 _TERMINAL_STOPS = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
+_STOP_BIT = 1 << (signal.SIGSTOP - 1)
 WORK_NS, PAUSE_S = 20_000_000, 0.001
 """A thread of real-time priority works so long (ns) without a pause, and pauses so long (s) then."""
 
@@ -77,6 +79,7 @@ class ProcStat:
     parent: int
     session: int
     start_ticks: int
+    threads: int = 1
 
     @property
     def identity(self) -> tuple[int, int]:
@@ -85,8 +88,8 @@ class ProcStat:
 
     @property
     def alive(self) -> bool:
-        """Whether it can still run: neither a zombie nor dead."""
-        return self.state not in "ZXx"
+        """Whether it can still run. A process whose first thread has ended shows Z while others run on."""
+        return self.state not in "ZXx" or (self.state == "Z" and self.threads > 1)
 
 
 SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EAGAIN})
@@ -114,7 +117,23 @@ def read_stat(pid: int, proc: Path = PROC) -> ProcStat | None:
     fields = text[right + 2 :].split()
     if left < 0 or len(fields) < 20:
         return None
-    return ProcStat(pid, text[left + 1 : right], fields[0], int(fields[1]), int(fields[3]), int(fields[19]))
+    parent, session, threads, start_ticks = (int(fields[at]) for at in (1, 3, 17, 19))
+    return ProcStat(pid, text[left + 1 : right], fields[0], parent, session, start_ticks, threads)
+
+
+def is_stopped(found: ProcStat, proc: Path = PROC) -> bool:
+    """Whether a living process is stopped, or cannot return to its program before it has stopped.
+
+    The latter sleeps in the kernel (D), as the parent of a vfork does until its child, which may be stopped,
+    has another program: SIGSTOP waits for it. Where the first thread cannot tell, another one does.
+    """
+    if found.state in "Tt":
+        return True
+    if found.threads > 1 and found.state in "DZ":
+        with contextlib.suppress(OSError), os.scandir(f"{proc}/{found.pid}/task") as entries:
+            others = (read_stat(int(one.name), proc / str(found.pid) / "task") for one in entries)
+            return any(other is not None and other.state in "Tt" for other in others)
+    return found.state == "D" and bool(pending_signals(found.pid, proc) & _STOP_BIT)
 
 
 def scan(proc: Path = PROC) -> Iterator[ProcStat]:
@@ -141,7 +160,7 @@ def signals_to_continue(pid: int, proc: Path = PROC) -> tuple[signal.Signals, ..
     """
     raw = _read(f"{proc}/{pid}/status") or b""
     mask = _pending(raw)
-    if b"\nState:\tT" in raw and mask & 1 << signal.SIGSTOP - 1:
+    if b"\nState:\tT" in raw and mask & _STOP_BIT:
         return ()
     return (signal.SIGCONT, *(number for number in _TERMINAL_STOPS if mask & 1 << number - 1))
 
@@ -191,22 +210,31 @@ def is_slurmstepd(pid: int, proc: Path = PROC) -> bool:
     """Whether a process is slurmstepd (or a child of it that has not started the task yet).
 
     Its name alone does not prove it, or a user could escape by taking it: the executable must be called
-    so (Debian: ``slurmstepd-wlm``), belong to root or to ourselves, and, where we are root, run as root.
+    so (Debian: ``slurmstepd-wlm``), belong to root or to ourselves, and, where we are root, run as root and
+    not by a set-user-ID bit, to which a user may have made a hard link of that name.
     To root nothing is unreadable but what has no executable any more: a process whose first thread has
     ended, while others run on, is a user's. Raises OSError where that cannot be found out (``is_shortage``).
     """
+    return is_slurm_daemon(pid, proc, frozenset({"slurmstepd"}))
+
+
+def is_slurm_daemon(pid: int, proc: Path = PROC, names: frozenset[str] = SLURM_DAEMONS) -> bool:
+    """Whether a process is one of Slurm's daemons; proved, and raises, as in ``is_slurmstepd``."""
     raw = _read(f"{proc}/{pid}/comm", strict=True)
-    if raw is None or raw.rstrip(b"\n") != b"slurmstepd":
+    name = (raw or b"").rstrip(b"\n").decode("ascii", "replace")
+    if name not in names:
         return False
     exe = Path(f"{proc}/{pid}/exe")
     try:
-        target = str(exe.readlink()).removesuffix(" (deleted)")
+        target = Path(str(exe.readlink()).removesuffix(" (deleted)")).name
         found = exe.stat()
     except OSError:
         return os.geteuid() != 0  # unreadable: as a plain user, believe the name
-    if not _STEPD_EXE.fullmatch(Path(target).name) or not stat.S_ISREG(found.st_mode):
+    if not target.startswith(name) or not _SUFFIX.fullmatch(target, len(name)):
         return False
     own = os.geteuid()
+    if not stat.S_ISREG(found.st_mode) or found.st_mode & stat.S_ISUID:
+        return False
     return found.st_uid in (0, own) and (own != 0 or owner(pid, proc) == 0)
 
 

@@ -28,13 +28,15 @@ from gangd.freezer.membership import (
 )
 from gangd.freezer.procfs import (
     PROC,
+    SLURM_DAEMONS,
     WORK,
     ProcStat,
     command_line,
     environment,
     has_spare_files,
     is_shortage,
-    is_slurmstepd,
+    is_slurm_daemon,
+    is_stopped,
     owner,
     pending_signals,
     read_stat,
@@ -44,7 +46,6 @@ from gangd.freezer.procfs import (
 
 _READS = 8
 """How often an environment without a node is read again: a process may exec into another."""
-_STOPPED = "Tt"
 _STOP_BIT = 1 << (signal.SIGSTOP - 1)
 
 
@@ -106,12 +107,15 @@ class SignalFreezer(WithoutFolders):
         """See ``Holder``. Reads every process of the host: milliseconds."""
         table = {stat.pid: stat for stat in scan(PROC)}
         stepds: dict[int, StepKey] = {}
-        for stat in table.values():
-            if stat.comm == "slurmstepd":
-                key = step_of_title(command_line(stat.pid))
-                if key is not None and is_slurmstepd(stat.pid):
-                    stepds[stat.pid] = key
-        self._seen = assign(table, stepds, self._seen, self._claim, self._node, self.spare)
+        named = [stat for stat in table.values() if stat.comm in SLURM_DAEMONS]
+        daemons = frozenset(stat.pid for stat in named if is_slurm_daemon(stat.pid))
+        for pid in daemons:
+            key = step_of_title(command_line(pid)) if table[pid].comm == "slurmstepd" else None
+            if key is not None:
+                stepds[pid] = key
+        slurmds = sum(table[pid].comm == "slurmd" for pid in daemons)
+        spare = self.spare | daemons
+        self._seen = assign(table, stepds, self._seen, self._claim, self._node, spare, one_node=slurmds == 1)
         alive = {stat.identity for stat in table.values()}
         self._claims = {identity: known for identity, known in self._claims.items() if identity in alive}
         return tuple(Step(key, self._seen.uids.get(key)) for key in sorted(self._seen.steps))
@@ -162,7 +166,7 @@ class SignalFreezer(WithoutFolders):
                 stat is None
                 or stat.start_ticks != member.start_ticks
                 or not stat.alive
-                or stat.state in _STOPPED
+                or is_stopped(stat)
                 or pending_signals(member.pid) & _STOP_BIT  # another's stop is under way
             ):
                 continue
@@ -206,7 +210,7 @@ class SignalFreezer(WithoutFolders):
     def state(self, key: StepKey) -> StepState:
         """See ``Holder``. FREEZING while a stop of ours is under way, THAWED if none is left."""
         alive = [
-            (member, stat.state in _STOPPED)
+            (member, is_stopped(stat))
             for member in self._known.get(key, {}).values()
             if (stat := read_stat(member.pid)) is not None
             and stat.alive

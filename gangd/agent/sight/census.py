@@ -26,9 +26,9 @@ from gangd.freezer.holder import StepKey
 from gangd.freezer.membership import step_of_title
 from gangd.freezer.procfs import (
     PROC,
-    SLURM_DAEMONS,
     command_line,
     is_shortage,
+    is_slurm_daemon,
     is_slurmstepd,
     owner,
     read_stat,
@@ -141,7 +141,9 @@ class Census:
         uid = owner(pid, self._proc)
         if uid in wanted:
             stat = read_stat(pid, self._proc)
-            if stat is not None and stat.alive and stat.comm not in SLURM_DAEMONS and not self._in_job(pid):
+            if stat is None or not stat.alive or self._in_job(pid):
+                return
+            if not is_slurm_daemon(pid, self._proc):
                 self._found.strays.setdefault(uid, []).append(pid)
         elif stepds and uid in (0, os.geteuid()):
             line = command_line(pid, self._proc)

@@ -16,8 +16,9 @@ def process(
     comm: str = "app",
     state: str = "S",
     start: int | None = None,
+    threads: int = 1,
 ) -> ProcStat:
-    return ProcStat(pid, comm, state, parent, session, pid if start is None else start)
+    return ProcStat(pid, comm, state, parent, session, pid if start is None else start, threads)
 
 
 def assigned(
@@ -47,10 +48,40 @@ def test_descendants_of_slurmstepd_are_members_and_it_is_not() -> None:
         process(12, 11),
         process(13, 10, comm="slurmstepd"),
         process(14, 10, state="Z"),
+        process(15, 10, state="Z", threads=2),
         process(20, 1, comm="sshd"),
         claims={20: Claim(0)},
+        spare=frozenset((13,)),
     )
+    assert steps == {KEY: [11, 12, 15]}
+
+
+def test_name_of_a_daemon_spares_no_process() -> None:
+    steps, _ = assigned(process(10), process(11, 10, comm="munged"), process(12, 10, comm="slurmstepd"))
     assert steps == {KEY: [11, 12]}
+
+
+def test_descendant_is_a_member_however_deep_it_is() -> None:
+    chain = [process(number, number - 1, session=number) for number in range(11, 5000)]
+    steps, _ = assigned(process(10), *reversed(chain), claims={4999: Claim(7)})
+    assert len(steps[KEY]) == len(chain)
+
+
+def test_parents_in_a_circle_end_the_search() -> None:
+    steps, _ = assigned(process(10), process(11, 12), process(12, 11), claims={11: Claim(7), 12: Claim(7)})
+    assert steps == {}
+
+
+def test_step_that_names_no_node_is_of_the_only_one() -> None:
+    table = {10: process(10), 11: process(11, 10)}
+
+    def steps(*, one_node: bool) -> list[StepKey]:
+        claim = Claim(7)
+        found = assign(table, {10: KEY}, Members(), lambda _: claim, "a", frozenset(), one_node=one_node)
+        return list(found.steps)
+
+    assert steps(one_node=True) == [KEY]
+    assert steps(one_node=False) == []
 
 
 def test_step_of_another_node_on_this_host_is_left_out() -> None:

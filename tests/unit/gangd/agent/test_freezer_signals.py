@@ -51,6 +51,9 @@ def start_step(tmp_path: Path, children: Children, task: list[str], env: dict[st
         start_new_session=True,
     )
     children.append(child)
+    mark = f"SLURM_JOB_ID={env['SLURM_JOB_ID']}".encode()
+    # An environment that names no node is read again a few times, no more.
+    until(lambda: any(mark in _environ(stat.pid) for stat in scan()), what="the task's environment")
     return child.pid
 
 
@@ -217,6 +220,61 @@ def test_name_alone_makes_nobody_slurmstepd(tmp_path: Path, children: Children) 
     children.append(child)
     until(lambda: (stat := read_stat(child.pid)) is not None and stat.comm == "slurmstepd")
     assert not is_slurmstepd(child.pid)
+
+
+VFORK = """
+import ctypes, signal
+ctypes.CDLL(None).syscall(56, 0x4000 | signal.SIGCHLD, 0, 0, 0, 0)  # clone(CLONE_VFORK)
+while True:
+    pass
+"""
+HEADLESS = """
+import ctypes, threading
+def spin():
+    while True:
+        pass
+threading.Thread(target=spin).start()
+ctypes.CDLL(None).syscall(60, 0)  # exit: of this thread alone
+"""
+
+
+@pytest.mark.parametrize("name", ["munged", "slurmstepd", "a) R 1 (b", "a\\nSigPnd:\\tf", "\\377\\376"])
+def test_process_is_stopped_whatever_it_is_called(
+    tmp_path: Path, children: Children, freezer: SignalFreezer, name: str
+) -> None:
+    script = f"printf '{name}' > /proc/$$/comm; while :; do :; done".replace("'", '"')
+    start_step(tmp_path, children, ["sh", "-c", script])
+    until(lambda: len(members(freezer)) == 1, what="the task")
+    (task,) = freezer.pids(KEY)
+    until(lambda: Path(f"/proc/{task}/comm").read_bytes() not in (b"sh\n", b"dash\n", b"env\n"), what="name")
+    hold(freezer)
+    until(lambda: freezer.state(KEY) is StepState.FROZEN, what="the task stands still")
+    assert stands(task)
+    freezer.release(KEY)
+    assert runs(task)
+    freezer.close()
+
+
+@pytest.mark.parametrize(
+    ("script", "count"), [(VFORK, 2), (HEADLESS, 1)], ids=["vfork", "first-thread-ended"]
+)
+def test_step_is_frozen_although_a_first_thread_does_not_stop(
+    tmp_path: Path, children: Children, freezer: SignalFreezer, script: str, count: int
+) -> None:
+    """The parent of a vfork sleeps in the kernel; where the first thread has ended, others run on."""
+    start_step(tmp_path, children, [sys.executable, "-c", script])
+    until(lambda: len(members(freezer)) == count, what=f"{count} processes")
+    until(lambda: any((stat := read_stat(pid)) and stat.state in "DZ" for pid in members(freezer)))
+    hold(freezer)
+    until(lambda: freezer.state(KEY) is StepState.FROZEN, what="all of it stands still")
+    running = max(freezer.pids(KEY))
+    try:
+        assert stands(running)
+        freezer.release(KEY)
+        assert runs(running)
+    finally:  # without a first thread it has no environment by which it is ended
+        os.kill(running, signal.SIGKILL)
+    freezer.close()
 
 
 def test_killed_while_stopped_dies_and_is_a_value(

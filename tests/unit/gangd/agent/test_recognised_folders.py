@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gangd.freezer.membership import step_of_title
-from gangd.freezer.procfs import is_slurmstepd
+from gangd.freezer.procfs import is_slurm_daemon, is_slurmstepd
 from gangd.freezer.recognise import recognise, recognise_host, unknown_folders
 from gangd.freezer.slurm_layout import find_steps, nodes_with_scopes, slurm_roots
 from gangd.freezer.tree import CGROUP1, CGROUP2
@@ -191,6 +191,20 @@ def test_a_users_process_that_calls_itself_slurmstepd_names_no_job(host: Host, t
         host.group(f"{SCOPE}/s0000000000010/step_0/user/task_0", pid)
         host.group(f"{SCOPE}/s0000000000010/step_0/slurm", pid)  # Slurm alone puts processes there
         assert host.found() == {"12.0"}
+
+
+def test_a_hard_link_to_a_program_that_runs_as_root_is_no_daemon(host: Host, tmp_path: Path) -> None:
+    """Where the kernel allows hard links to what another owns, a user names one as he likes."""
+    for name in ("slurmstepd", "slurmd"):
+        program = tmp_path / name
+        program.write_text("su")
+        program.chmod(0o755)
+        pid = host.process("slurmstepd: [99.0]", comm=name, exe=program)
+        assert is_slurm_daemon(pid, host.proc)
+        assert is_slurmstepd(pid, host.proc) is (name == "slurmstepd")
+        program.chmod(0o4755)
+        assert not is_slurm_daemon(pid, host.proc)
+        assert not is_slurmstepd(pid, host.proc)
 
 
 @needs_root
