@@ -26,6 +26,7 @@ from gangd.freezer.holder import StepKey
 from gangd.freezer.membership import step_of_title
 from gangd.freezer.procfs import (
     PROC,
+    ProcStat,
     command_line,
     is_shortage,
     is_slurm_daemon,
@@ -34,6 +35,7 @@ from gangd.freezer.procfs import (
     read_stat,
 )
 from gangd.freezer.tree import JOB2
+from gangd.hold.thread_policy import threads
 
 FIRST_USER = 1000
 PIECE_NS = 2_000_000
@@ -141,7 +143,7 @@ class Census:
         uid = owner(pid, self._proc)
         if uid in wanted:
             stat = read_stat(pid, self._proc)
-            if stat is None or not stat.alive or self._in_job(pid):
+            if stat is None or not stat.alive or self._in_job(stat):
                 return
             if not is_slurm_daemon(pid, self._proc):
                 self._found.strays.setdefault(uid, []).append(pid)
@@ -157,16 +159,19 @@ class Census:
             else:
                 self._found.stepds[key] = pid
 
-    def _in_job(self, pid: int) -> bool:
-        text = self._cgroup(pid)
-        return text is None or _IN_JOB.search(text) is not None
+    def _in_job(self, stat: ProcStat) -> bool:
+        """Whether Slurm has a process in a job; a thread that has ended is shown in no cgroup (v1)."""
+        task = f"{stat.pid}/task"
+        names = [f"{task}/{tid}" for tid in threads(f"{self._proc}/{task}")] if stat.state == "Z" else ()
+        texts = [self._cgroup(name) for name in names or (stat.pid,)]
+        return any(text is None or _IN_JOB.search(text) for text in texts)
 
     def _is_of_this_node(self, pid: int) -> bool:
         """Whether a slurmstepd is in a cgroup with this node's name, or in none with another's."""
         named = {one or other for one, other in _NODE_OF_CGROUP.findall(self._cgroup(pid) or "")}
         return not named or self._node in named
 
-    def _cgroup(self, pid: int) -> str | None:
+    def _cgroup(self, pid: int | str) -> str | None:
         try:
             return (self._proc / str(pid) / "cgroup").read_text()
         except OSError:

@@ -31,6 +31,7 @@ def gang_cluster() -> Iterator[Stage]:
         ),
     )
     with empty_folder() as folder:
+        folder.chmod(0o711)  # some jobs are another user's
         cluster = LocalCluster(folder / "c")
         cluster.up(shape)
         try:

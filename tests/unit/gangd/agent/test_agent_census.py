@@ -46,6 +46,21 @@ def test_stray_is_a_process_of_a_job_user_outside_every_job(tmp_path: Path, job:
     assert found.strays == {USER: [11]}
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make folders of another user")
+def test_process_whose_first_thread_has_ended_is_where_its_other_threads_are(tmp_path: Path) -> None:
+    """The kernel shows a thread that has ended in no cgroup."""
+    for pid, job in ((10, "1:freezer:/slurm_a/uid_1500/job_5/step_0\n"), (20, "1:freezer:/user\n")):
+        process(tmp_path, pid, "1:freezer:/\n", uid=USER)
+        stat = f"{pid} (munged) Z 1 1 1 " + "0 " * 13 + "2 0 77 0 0"
+        (tmp_path / str(pid) / "stat").write_text(stat)
+        for tid, cgroup in ((pid, "1:freezer:/\n"), (pid + 1, job)):
+            (tmp_path / f"{pid}/task/{tid}").mkdir(parents=True)
+            (tmp_path / f"{pid}/task/{tid}/cgroup").write_text(cgroup)
+    found = Census("a", Agenda(), tmp_path).walk(frozenset({USER}), 0, stepds=False)
+    assert found is not None
+    assert found.strays == {USER: [20]}
+
+
 def test_walk_takes_little_time_at_once_and_rests_in_between(tmp_path: Path) -> None:
     for pid in range(100):
         process(tmp_path, pid, "0::/\n")
