@@ -1,8 +1,9 @@
-"""A trial of MPI: two ranks that have used their heaps are started for real, and say how."""
+"""Trials with two tasks: ranks of MPI with used heaps say how they start, others on which CPUs they run."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ MOST_S = 60.0
 _FREE_S = 10
 _KILL_S = 10.0
 _RANK = (sys.executable, "-P", "-m", "foundation.mpi_start")
+_ALLOWED = re.compile(r"^Cpus_allowed_list:\s*([0-9][0-9,-]{0,200})$", re.MULTILINE)
 # What srun says where it did not get nodes at once.
 _BUSY = ("Unable to allocate resources", "Requested nodes are busy", "allocation revoked")
 
@@ -32,6 +34,50 @@ class Trial:
 
     is_started: bool | None
     found: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """CPUs, as the kernel lists them, of two tasks of one CPU each, and of one task of two.
+
+    None where that was not tried: no node has two cores free, or there is no srun.
+    """
+
+    tasks: tuple[str, ...] | None = None
+    launcher: str | None = None
+
+
+def try_binding(conf: Path | None) -> Bound:
+    """Ask tasks of a job for their CPUs: of ``srun -n2``, and of an ``mpiexec`` under ``srun -n1 -c2``.
+
+    Parameters
+    ----------
+    conf
+        The cluster's ``slurm.conf``; None takes the environment's.
+    """
+    environment = command_environment(os.environ, conf)
+    tasks = _cpus(["--ntasks=2", "--cpus-per-task=1"], environment)
+    launcher = _cpus(["--ntasks=1", "--cpus-per-task=2"], environment)
+    return Bound(tasks if len(tasks) == 2 else None, launcher[0] if len(launcher) == 1 else None)
+
+
+def _cpus(shape: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
+    words = ["srun", "--job-name=osub-doctor", "--nodes=1", *shape, "--time=2", f"--immediate={_FREE_S}"]
+    words += ["grep", "Cpus_allowed_list", "/proc/self/status"]
+    with tempfile.TemporaryFile() as stream:
+        try:
+            process = subprocess.Popen(
+                words,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.DEVNULL,
+            )
+        except OSError:
+            return ()
+        _ended(process)
+        stream.seek(0)
+        return tuple(_ALLOWED.findall(stream.read(4096).decode("ascii", "replace")))
 
 
 def try_here(mpiexec: Path) -> Trial:

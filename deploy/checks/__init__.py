@@ -4,6 +4,6 @@
 """
 
 from deploy.checks.configuration import Advice, Configuration, Grade, look
-from deploy.checks.judge import judge, judge_start
+from deploy.checks.judge import judge, judge_binding, judge_start
 
-__all__ = ["Advice", "Configuration", "Grade", "judge", "judge_start", "look"]
+__all__ = ["Advice", "Configuration", "Grade", "judge", "judge_binding", "judge_start", "look"]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 import msgspec
 
 from foundation.slurm import Node, Partition, SlurmClient
+
+_SIBLINGS = Path("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
 
 
 class Grade(StrEnum):
@@ -44,6 +48,8 @@ class Configuration:
         Longest time for which gangd would freeze a job without a pause.
     lease_s
         How long agents hold jobs without a word from gangd.
+    host, host_threads
+        Short name of the caller's host, and hardware threads of its cores; None where that is not known.
     """
 
     values: Mapping[str, str]
@@ -51,6 +57,8 @@ class Configuration:
     nodes: Sequence[Node]
     freeze_cap_s: float = 5.0
     lease_s: float = 2.0
+    host: str = ""
+    host_threads: int | None = None
 
     def value(self, key: str) -> str:
         """Return a value; "" where it is not set or this Slurm does not know it."""
@@ -85,4 +93,17 @@ def release_of(version: str) -> tuple[int, int] | None:
 
 def look(client: SlurmClient, freeze_cap_s: float, lease_s: float) -> Configuration:
     """Return the configuration; raises what ``SlurmClient`` does."""
-    return Configuration(client.config(), client.partitions(), client.nodes(), freeze_cap_s, lease_s)
+    host = socket.gethostname().partition(".")[0]
+    parts = client.config(), client.partitions(), client.nodes()
+    return Configuration(*parts, freeze_cap_s, lease_s, host, threads_here())
+
+
+def threads_here(siblings: Path = _SIBLINGS) -> int | None:
+    """Return the hardware threads of this host's first core; None where the kernel does not say."""
+    try:
+        lists = siblings.read_text(encoding="ascii").strip().split(",")
+        return sum(
+            int(last or first) - int(first) + 1 for first, _, last in (one.partition("-") for one in lists)
+        )
+    except (OSError, ValueError):
+        return None

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from deploy.checks.configuration import Advice, Configuration, Grade, release_of
-from deploy.mpi_trial import Trial
+from deploy.mpi_trial import Bound, Trial
 from foundation.slurm import Node, Partition
 from foundation.units import counted
 
@@ -30,6 +30,8 @@ TIMEOUTS_A_STEP = 5
 OLDEST, NEWEST, SLUID_SINCE = (21, 8), (26, 5), (26, 5)
 
 LEAST_AGE_S = 60
+
+_REFUSED = frozenset({"INVAL", "INVALID_REG"})
 
 
 def judge(found: Configuration) -> tuple[Advice, ...]:
@@ -51,6 +53,21 @@ def judge_start(trial: Trial) -> Advice:
     elif not trial.is_started:
         why = "jobs of several nodes do not start so"
     return Advice("MPI start", grade, trial.found, why)
+
+
+def judge_binding(bound: Bound) -> Advice:
+    """Return what there is to say of the CPUs on which a job's two tasks and an ``mpiexec`` may run."""
+    what = "CPUs of ranks"
+    told = f"srun -n2: {' and '.join(bound.tasks or ('not tried',))}"
+    told += f"; mpiexec under srun -n1 -c2: {bound.launcher or 'not tried'}"
+    crowded = bound.tasks is not None and len(set(bound.tasks)) == 1 and bound.tasks[0].isdigit()
+    if crowded or (bound.launcher or "").isdigit():
+        why = "two ranks of one job run on one CPU: slowdowns are then of pinning, not of sharing"
+        write = "TaskPlugin=task/cgroup,task/affinity\nConstrainCores=yes    # cgroup.conf"
+        return Advice(what, Grade.WARNING, told, why, write)
+    if bound == Bound():
+        return Advice(what, Grade.GOOD, "not tried", "no node has two cores free, or there is no srun")
+    return Advice(what, Grade.GOOD, told, "ranks of one job need not share a CPU")
 
 
 def _sharing(found: Configuration) -> Iterator[Advice]:
@@ -245,6 +262,7 @@ def _nodes(found: Configuration) -> Iterator[Advice]:
     yield _proctrack(found)
     yield _cgroup(found)
     yield _job_folders(found)
+    yield _hardware(found)
     yield _binding(found)
     yield _gather(found)
 
@@ -306,6 +324,27 @@ def _job_folders(found: Configuration) -> Advice:
     why = "folders are named by SLUID; whose one is, is read from the title of its slurmstepd"
     told = "by SLUID"
     return Advice("names of job folders", Grade.WARNING, told, why, "CgroupJobIdPaths=yes    # cgroup.conf")
+
+
+def _hardware(found: Configuration) -> Advice:
+    """Say where ``NodeName`` lines and hardware differ: on nodes that slurmd refused, and on this host."""
+    what, write = "CPUs of nodes", "NodeName=...    # the line that `slurmd -C` prints on the node"
+    low = [one for one in found.nodes if one.states & _REFUSED or (one.reason or "").startswith("Low ")]
+    if low:
+        told = f"{low[0].name}: {low[0].reason or 'refused'}" + (
+            f" and {len(low) - 1} more" if low[1:] else ""
+        )
+        why = "the node has less than slurm.conf says: Slurm drains it, and no job starts there"
+        return Advice(what, Grade.BAD, told, why, write)
+    here = [one for one in found.nodes if one.name == found.host]
+    if here and found.host_threads not in (None, here[0].threads_per_core):
+        told = (
+            f"{here[0].name}: {counted(here[0].threads_per_core, 'thread')} a core, "
+            f"this host has {found.host_threads}"
+        )
+        why = "what Slurm calls cores are not: jobs on two of them share one, or half of the CPUs are unused"
+        return Advice(what, Grade.WARNING, told, why, write)
+    return Advice(what, Grade.GOOD, "as slurm.conf says", "no node was refused for having less")
 
 
 def _binding(found: Configuration) -> Advice:

@@ -12,9 +12,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from deploy.checks import Advice, Grade, judge, judge_start, look
+from deploy.checks import Advice, Grade, judge, judge_binding, judge_start, look
 from deploy.local.examine import Finding, examine_host
-from deploy.mpi_trial import try_on_slurm
+from deploy.mpi_trial import Bound, try_binding, try_on_slurm
 from foundation.errors import UsageError
 from foundation.one_line import one_line
 from gangd.controller.site.controller_config import Config, load_config
@@ -76,9 +76,12 @@ def doctor_cluster(cluster: str, gangd: Path | None, *, as_json: bool) -> None:
     client, _ = find_cluster(folder)
     with waiting("asking Slurm"):
         found = look(client, config.freeze_cap_ms / 1000, config.lease_ns() / 1e9)
+    conf = None if folder is None else conf_in(folder)
     with waiting("starting two ranks of MPI"):
-        trial = try_on_slurm(None if folder is None else conf_in(folder), len(found.nodes))
-    advice = (*judge(found), judge_start(trial))
+        trial = try_on_slurm(conf, len(found.nodes))
+    with waiting("asking two tasks for their CPUs"):
+        bound = try_binding(conf) if any(node.cores > 1 for node in found.nodes) else Bound()
+    advice = (*judge(found), judge_start(trial), judge_binding(bound))
     if as_json:
         typer.echo(json.dumps([msgspec.to_builtins(one) for one in advice]))
     else:

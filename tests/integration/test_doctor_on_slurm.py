@@ -36,6 +36,8 @@ def test_an_embedded_cluster_has_nothing_bad(shared_cluster: LocalCluster) -> No
     started = found["MPI start"]
     assert started["grade"] == "good", started
     assert "2 ranks on 2 nodes, MPICH" in started["found"] or "not tried" in started["why"]
+    assert found["CPUs of ranks"]["found"] == "not tried", "no node has two cores"
+    assert found["CPUs of nodes"]["grade"] == "good"
     shown = CliRunner().invoke(root, ["doctor", "--cluster", str(shared_cluster.folder)])
     assert shown.exit_code == 0
     assert shown.output.startswith("gangd can do its work there; a loss comes with ")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from deploy.checks import Advice, Configuration, Grade, judge
+from deploy.checks.configuration import threads_here
 from foundation.slurm import Node, Partition
 from foundation.slurm.reading.site_text import read_config, read_nodes, read_partitions
 
@@ -75,7 +76,7 @@ def test_a_good_configuration_has_nothing_to_mend() -> None:
     advice = judge(configuration())
     assert {one.grade for one in advice} == {Grade.GOOD}
     assert not any(one.write for one in advice)
-    assert len({one.what for one in advice}) == len(advice) == 19
+    assert len({one.what for one in advice}) == len(advice) == 20
 
 
 @pytest.mark.parametrize(
@@ -214,3 +215,30 @@ def test_what_a_core_is_here_is_said(select: str, threads: int, grade: str, why:
     core = next(one for one in advice if one.what == "a core")
     assert (str(core.grade), why in core.why) == (grade, True)
     assert core.write == ("" if grade == "good" else "SelectTypeParameters=CR_Core_Memory")
+
+
+@pytest.mark.parametrize(
+    ("node", "grade", "found"),
+    [
+        (replace(NODE, reason="Low socket*core*thread count, Low CPUs"), "bad", "n1: Low socket*core*thread"),
+        (replace(NODE, states=frozenset({"IDLE", "INVAL"})), "bad", "n1: refused"),
+        (replace(NODE, reason="disk"), "good", "as slurm.conf says"),
+        (replace(NODE, threads_per_core=1), "warning", "n1: 1 thread a core, this host has 2"),
+        (replace(NODE, name="elsewhere", threads_per_core=1), "good", "as slurm.conf says"),
+    ],
+)
+def test_a_node_that_is_not_as_slurm_conf_says_is_named(node: Node, grade: str, found: str) -> None:
+    here = replace(configuration(nodes=(node,)), host="n1", host_threads=2)
+    advice = next(one for one in judge(here) if one.what == "CPUs of nodes")
+    assert (str(advice.grade), advice.found.startswith(found)) == (grade, True)
+    assert ("slurmd -C" in advice.write) == (grade != "good")
+
+
+@pytest.mark.parametrize(
+    ("text", "threads"), [("0\n", 1), ("0,4\n", 2), ("0-1", 2), ("0-3,8", 5), ("x", None)]
+)
+def test_threads_of_this_hosts_cores_are_counted(tmp_path: Path, text: str, threads: int | None) -> None:
+    file = tmp_path / "thread_siblings_list"
+    assert threads_here(file) is None
+    file.write_text(text)
+    assert threads_here(file) == threads

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.checks import Grade, judge_start
-from deploy.mpi_trial import try_here, try_on_slurm
+from deploy.checks import Grade, judge_binding, judge_start
+from deploy.mpi_trial import Bound, try_binding, try_here, try_on_slurm
 
 CUT = "slurmstepd-n2: error: mpi/pmi2: invalid client request"
 
@@ -67,3 +67,39 @@ def test_a_user_s_choice_of_network_is_named(srun: Path, monkeypatch: pytest.Mon
     found = try_on_slurm(None, 1).found
     assert found.startswith("ucx --job-name=osub-doctor --ntasks=2 --nodes=1 --overcommit")
     assert found.endswith("netmod ucx, PMI-1 of srun --mpi=pmi2")
+
+
+def binds(program: Path, two: str, launcher: str) -> None:
+    """Let srun say which CPUs its tasks may use."""
+    line = "Cpus_allowed_list:\\t"
+    one, _, other = two.partition(" ")
+    tasks = f"*ntasks=2*) printf '{line}{one}\\n{line}{other}\\n' ;;"
+    program.write_text(f"#!/bin/sh\ncase $* in\n{tasks}\n*) printf '{line}{launcher}\\n' ;;\nesac\n")
+    program.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("two", "launcher", "grade"),
+    [
+        ("0 1", "0-1", "good"),
+        ("0-3 0-3", "0-3", "good"),  # nothing binds: the kernel spreads them
+        ("0,4 0,4", "0,4", "good"),
+        ("0 0", "0-1", "warning"),
+        ("0 1", "0", "warning"),  # mpiexec in one task: its ranks are on one CPU
+    ],
+)
+def test_ranks_of_one_job_on_one_cpu_are_warned_of(srun: Path, two: str, launcher: str, grade: str) -> None:
+    binds(srun, two, launcher)
+    bound = try_binding(None)
+    assert bound == Bound(tuple(two.split()), launcher)
+    advice = judge_binding(bound)
+    assert advice.grade == grade
+    assert advice.found == f"srun -n2: {two.replace(' ', ' and ')}; mpiexec under srun -n1 -c2: {launcher}"
+    assert ("pinning" in advice.why) == ("TaskPlugin=" in advice.write) == (grade == "warning")
+
+
+def test_cpus_of_tasks_that_did_not_start_are_not_judged(srun: Path) -> None:
+    answers(srun, "srun: error: Unable to allocate resources: Requested nodes are busy", code=1)
+    assert try_binding(None) == Bound()
+    assert judge_binding(Bound()).grade is Grade.GOOD
+    assert judge_binding(Bound()).found == "not tried"
