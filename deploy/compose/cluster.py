@@ -139,7 +139,11 @@ class ComposeCluster:
                         f"{self.folder} holds {why}; `osub cluster down {state_option(self.folder)}` first"
                     )
                 if old is not None:
-                    new = msgspec.structs.replace(new, most_nodes=old.most_nodes, memory_mib=old.memory_mib)
+                    new = msgspec.structs.replace(new, most_nodes=old.most_nodes)
+                if old is not None and old.shape.virtual == new.shape.virtual:
+                    new = msgspec.structs.replace(new, memory_mib=old.memory_mib)
+                elif old is not None:
+                    say("nodes are made anew: they cannot stay pinned to the cores of this host")
                 images = images_to_build(new.debian, accounting=new.accounting, monitoring=new.monitoring)
                 ensure_images(engine, images, base_of(engine, new.debian), anew=options.build, say=say)
             except BaseException:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from deploy.compose.engine import Facts
@@ -125,13 +126,16 @@ def missing_roles(roles: Sequence[str], state: ComposeState) -> list[str]:
     return [role for role, number in wanted.items() if roles.count(role) < number]
 
 
-def _with_nodes(shape: Shape, nodes: int) -> Shape:
-    return Shape(**{name: getattr(shape, name) for name in Shape.__slots__} | {"nodes": nodes})
+def _with_nodes(shape: Shape, nodes: int, *, virtual: bool | None = None) -> Shape:
+    return replace(shape, nodes=nodes, virtual=shape.virtual if virtual is None else virtual)
 
 
 def differs(old: ComposeState, new: ComposeState) -> str | None:
-    """Return why a cluster cannot become another one while it runs; None where only nodes come or go."""
-    same_shape = _with_nodes(old.shape, new.shape.nodes) == new.shape
+    """Return why a cluster cannot become another one while it runs; None where only nodes come or go.
+
+    With more cores than the host has, nodes are pinned no longer: compose makes their containers anew.
+    """
+    same_shape = _with_nodes(old.shape, new.shape.nodes, virtual=new.shape.virtual) == new.shape
     if not same_shape or (old.engine, old.debian) != (new.engine, new.debian):
         return (
             f"a cluster of another shape ({old.shape.system}, M={old.shape.multiplicity}, "

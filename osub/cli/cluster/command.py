@@ -91,6 +91,8 @@ def up(
     if debian is not None and debian not in DEBIANS:
         raise UsageError(f"--debian must be 12 or 13, not {debian}")
     cpus = len(look_at_host().cpus) if engine is None else find_engine(engine).facts.cpus
+    if engine is not None and cores is None:
+        cores = containers.cores_there(state)
     nodes, cores = fitting_shape(cpus, nodes, cores)
     shape = Shape(
         nodes=nodes,

@@ -36,6 +36,7 @@ from deploy.local.layout import names_of
 from deploy.shape import Gang, Shape
 from foundation.errors import ClusterError, HostError, InputError, OsubError, TrustError
 from osub.cli.cluster.command import app
+from osub.cli.cluster.containers import cores_there
 from tests.fixtures.fake_engine import DOCKER_INFO, FakeEngine
 
 FACTS = Facts(hierarchy="v1", cpus=2, memory_mib=8192, knows_start_interval=False)
@@ -236,6 +237,16 @@ def test_a_port_that_somebody_has_is_passed_over() -> None:
 )
 def test_a_cluster_does_not_become_another_one(tmp_path: Path, changes: dict[str, Any]) -> None:
     assert differs(state_in(tmp_path), state_in(tmp_path, **changes)) is not None
+
+
+def test_nodes_may_come_beyond_the_cores_of_the_host(tmp_path: Path) -> None:
+    pinned = state_in(tmp_path, shape=replace(SHAPE, nodes=2, virtual=False))
+    assert differs(pinned, state_in(tmp_path, shape=replace(SHAPE, nodes=3, virtual=True))) is None
+
+
+def test_a_second_up_keeps_the_cores_of_its_nodes(home: Path, tmp_path: Path) -> None:
+    assert cores_there(home) == SHAPE.cores
+    assert cores_there(tmp_path / "none") is None
 
 
 def test_nodes_share_the_memory_unless_they_declare_it() -> None:
