@@ -1,7 +1,8 @@
 """Alarms: each is logged when it begins and when it ends, however often its cause is seen.
 
-``alarms_of`` and ``alarm_of`` make them of what befell the door or a thread, ``Unread`` and ``unplaced`` of
-jobs that cannot be managed: their records cannot be read, or they are on cores nobody knows.
+``alarms_of`` and ``alarm_of`` make them of what befell the door or a thread, ``fault_alarm`` of what agents
+report, ``Unread`` and ``unplaced`` of jobs that cannot be managed: their records cannot be read, or they are
+on cores nobody knows.
 """
 
 from __future__ import annotations
@@ -14,12 +15,27 @@ from foundation.slurm import UnreadableJob
 from foundation.units import counted, verb
 from gangd.core import Alarm
 from gangd.threads import Death
+from gangd.wire import Fault
 from gangd.wire.door import News
 from gangd.wire.doorkeeper import ShutOut
+from gangd.wire.wire_fields import printable
 
 KEPT_NS = 600_000_000_000
 MOST_NAMED = 10
 MOST_KEPT = 1_000
+MOST_NODES_NAMED = 5
+NEXT = {
+    "freeze_failed": "it runs in others' slices: if that goes on, ask its user, or cancel it",
+    "nested_freeze": "ask its user",
+    "no_step": "run `osub doctor` there",
+    "spared_slurmstepd": "Slurm's daemon is among its processes: run `osub doctor` there",
+    "stray": "end them, or ask their user: gangd suspends jobs only",
+    "unknown_folder": "",
+    "unseen": "",
+    "write_failed": "see the agent's log there",
+    "yields_not": "it may get more than its share: see the agent's log there",
+}
+"""What to do next about faults that agents report; those that are not here pass by themselves."""
 
 log = logging.getLogger("gangd")
 
@@ -28,7 +44,7 @@ MOST_UNREAD = 10  # of the jobs that cannot be read, in one look: users make the
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """An alarm that stands, since when and how often its cause was seen."""
+    """An alarm that stands, since when and how often its cause was seen, with the text of ``worded``."""
 
     kind: str
     subject: str
@@ -36,6 +52,30 @@ class Raised:
     since_ns: int
     seen_ns: int
     count: int = 1
+    job: int | None = None
+    user: str | None = None
+    nodes: tuple[str, ...] = ()
+
+
+def worded(alarm: Alarm, user: str | None = None) -> str:
+    """Return the sentence for an alarm: the job, its user and the nodes that caused it, and then its text."""
+    cause = [] if alarm.job is None else [f"job {alarm.job}"]
+    cause += [f"of user {user}"] if alarm.job is not None and user else []
+    if alarm.nodes:
+        more = len(alarm.nodes) - MOST_NODES_NAMED
+        named = ", ".join(alarm.nodes[:MOST_NODES_NAMED]) + f" and {more} more" * (more > 0)
+        cause.append(f"on {named}" if cause else named)
+    return f"{' '.join(cause)}: {alarm.text}" if cause else alarm.text
+
+
+def fault_alarm(node: str, fault: Fault) -> Alarm | None:
+    """Return the alarm for what an agent says of a job or its node; None for what needs nothing done."""
+    following = NEXT.get(fault.kind)
+    if following is None:
+        return None
+    subject = node if fault.job is None else f"{fault.job} on {node}"
+    text = f"{printable(fault.text)}; {following}" if following else printable(fault.text)
+    return Alarm("fault", f"{fault.kind} {subject}", text, job=fault.job, nodes=(node,))
 
 
 def alarms_of(news: Sequence[News]) -> list[Alarm]:
@@ -69,16 +109,18 @@ class AlarmBoard:
     def __init__(self) -> None:
         self._raised: dict[tuple[str, str], Raised] = {}
 
-    def raise_(self, kind: str, subject: str, text: str, now_ns: int) -> bool:
-        """Raise an alarm; True if it is new."""
-        known = self._raised.get((kind, subject))
-        if known is None:
-            if len(self._raised) >= MOST_KEPT:
-                del self._raised[min(self._raised, key=lambda one: self._raised[one].seen_ns)]
-            self._raised[kind, subject] = Raised(kind, subject, text, now_ns, now_ns)
-            return True
-        self._raised[kind, subject] = Raised(kind, subject, text, known.since_ns, now_ns, known.count + 1)
-        return False
+    def raise_(self, alarm: Alarm, user: str | None, now_ns: int) -> bool:
+        """Raise an alarm, that a job of ``user`` caused if it names a job; True if it is new."""
+        key = (alarm.kind, alarm.subject)
+        known = self._raised.get(key)
+        if known is None and len(self._raised) >= MOST_KEPT:
+            del self._raised[min(self._raised, key=lambda one: self._raised[one].seen_ns)]
+        since_ns, count = (now_ns, 1) if known is None else (known.since_ns, known.count + 1)
+        user = known.user if user is None and known is not None else user
+        self._raised[key] = Raised(
+            *key, worded(alarm, user), since_ns, now_ns, count, alarm.job, user, alarm.nodes
+        )
+        return known is None
 
     def clear(self, kind: str, subject: str) -> bool:
         """End an alarm; True if it stood."""

@@ -154,6 +154,7 @@ class ControllerLoop:
             keeper, self._cores, partitions, os.geteuid(), lambda: wall() / 1e9, self._reorder
         )
         self._view.book = self._operators.book
+        self._orders.user_of = self._view.user_of
         self._looked: Looked | None = None
         self._looked_ns: int | None = None
         self._unread = Unread()

@@ -70,13 +70,16 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlarmStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """An alarm that stands, and for how long."""
+    """An alarm that stands, and for how long; what caused it: a job, its user, nodes, where that is known."""
 
     kind: str
     subject: str
     text: str
     for_s: float
     count: int
+    job: int | None = None
+    user: str | None = None
+    nodes: tuple[str, ...] = ()
 
 
 class OrderStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -282,6 +285,9 @@ def _alarm(alarm: Raised, now_ns: int) -> AlarmStatus:
         text=alarm.text,
         for_s=(now_ns - alarm.since_ns) / 1e9,
         count=alarm.count,
+        job=alarm.job,
+        user=alarm.user,
+        nodes=alarm.nodes,
     )
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gangd.controller.alarms import fault_alarm
 from gangd.controller.nodes.backlog import Backlog
 from gangd.controller.nodes.uplink import Times, Uplink
 from gangd.controller.orders import Orders
@@ -165,6 +166,10 @@ class Intake:
             self._orders.reply(taken.connection, reply, common(message.version))
         if reaction.alarm is not None:
             self._orders.alarm(Alarm("agent", node, reaction.alarm))
+        for fault in reaction.faults:
+            alarm = fault_alarm(node, fault)
+            if alarm is not None:
+                self._orders.alarm(alarm)
         if reaction.unknown:
             self._unknown()
         if reaction.foreign:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from foundation.errors import OsubError
-from gangd.controller.alarms import AlarmBoard
+from gangd.controller.alarms import AlarmBoard, worded
 from gangd.controller.nodes.fanout import Fanout
 from gangd.controller.nodes.uplink import UnknownAgentError
 from gangd.controller.site.slurm_worker import SlurmWorker
@@ -47,6 +47,8 @@ class Orders:
         Whether ends are moved.
     dry_run
         Whether agents and Slurm are told nothing.
+    user_of
+        Name of a job's user, for alarms; None where it is not known.
     version_of
         The version of the protocol in which to speak to a node.
     held_back
@@ -70,6 +72,7 @@ class Orders:
         self.dry_run = False
         self.held_back = False
         self.version_of: Callable[[str], int] = lambda _: VERSION
+        self.user_of: Callable[[int], str | None] = lambda _: None
         self.ends_moved = self.ends_refused = 0
         self._scheduler = scheduler
         self._fanout = fanout
@@ -127,7 +130,7 @@ class Orders:
             if any(sign in why for sign in NOT_RUNNING):
                 log.info("the end of job %d is not moved: %s", job, why)
             else:
-                self.alarm(Alarm("limits", "slurm", f"Slurm does not move the end of job {job}: {why}"))
+                self.alarm(Alarm("limits", "slurm", f"Slurm does not move its end: {why}", job=job))
 
     def on_marked(self, marked: int, refused: Mapping[int, str], *, denied: bool) -> None:
         """Log jobs that were marked; that Slurm lets us mark none is an alarm."""
@@ -143,8 +146,10 @@ class Orders:
         if alarm.cleared:
             if self.alarms.clear(alarm.kind, alarm.subject):
                 log.info("%s", alarm.text)
-        elif self.alarms.raise_(alarm.kind, alarm.subject, alarm.text, self._clock()):
-            log.warning("%s", alarm.text)
+            return
+        user = None if alarm.job is None else self.user_of(alarm.job)
+        if self.alarms.raise_(alarm, user, self._clock()):
+            log.warning("%s", worded(alarm, user))
 
     def attempt(self, what: str, action: Callable[[], None], *, proves: bool = True) -> None:
         """Do something that a full disk may prevent, and that must not end the scheduling.

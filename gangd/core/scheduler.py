@@ -57,7 +57,13 @@ from gangd.core.unattended import Unattended
 from gangd.core.wall_clock_limits import Accounts, Limits, State
 
 RULED_BY_DEMAND = frozenset({GangState.BUSY, GangState.IDLE, GangState.WAKING})
-MOST_NODES_NAMED = 5
+ACTS = {
+    "": "another than gangd suspended or resumed it: Slurm, an administrator, or its user by signals",
+    "froze": "Slurm or an administrator suspended it, and gangd leaves it to them: see `scontrol show job`",
+    "thawed": "Slurm, an administrator or its user's signals resumed it while it was suspended by gangd",
+    "stopping": "SIGTSTP or SIGSTOP stops it, from its user or from Slurm, before it suspends: ask the user",
+}
+"""What was done to a job by another than gangd, as agents say it."""
 ALWAYS = np.ones((1, 1), dtype=np.bool_)
 
 
@@ -347,8 +353,8 @@ class GangScheduler:
                 self._out.append(AskSlurm(f"job {job} has begun on {report.node}"))
         for job in report.launched:
             self._launched(node, job)
-        for job in report.strange:
-            self._touched(report.node, job)
+        for place, job in enumerate(report.strange):
+            self._touched(report.node, job, report.acts[place] if place < len(report.acts) else "")
 
     def _lose(self, use: SliceUse) -> None:
         """Note who has lost a node's slice: a job that was frozen all of it, one that yielded nothing."""
@@ -398,7 +404,7 @@ class GangScheduler:
             self._settle(gang)
             self._out.append(AskSlurm(f"job {job} has no process left"))
 
-    def _touched(self, node: str, job: int) -> None:
+    def _touched(self, node: str, job: int, act: str) -> None:
         gang = self._people.gang_of(job)
         if gang is None or gang.state is GangState.TERMINATING:
             return
@@ -407,11 +413,10 @@ class GangScheduler:
         self._settle(gang)
         if node not in gang.strange_nodes:
             gang.strange_nodes.append(node)
-        named = ", ".join(gang.strange_nodes[:MOST_NODES_NAMED])
-        more = len(gang.strange_nodes) - MOST_NODES_NAMED
-        where = f"{named} and {more} more" if more > 0 else named
-        text = f"job {job} was suspended or resumed on {where} by another than gangd"
-        self._out += (Alarm("foreign freeze", str(job), text), AskSlurm(text))
+        alarm = Alarm(
+            "foreign freeze", str(job), ACTS.get(act, ACTS[""]), job=job, nodes=tuple(gang.strange_nodes)
+        )
+        self._out += (alarm, AskSlurm(f"job {job} on {node}: {alarm.text}"))
 
     def _dying(self, job: int) -> None:
         gang = self._people.gang_of(job)

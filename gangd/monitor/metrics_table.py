@@ -75,6 +75,7 @@ ALARMS = (
     "configuration",
     "disk",
     "door",
+    "fault",
     "flood",
     "foreign freeze",
     "foreign job",

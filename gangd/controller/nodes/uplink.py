@@ -25,6 +25,7 @@ from gangd.core.terms.timebase import Timebase
 from gangd.wire import (
     Controller,
     Farewell,
+    Fault,
     Hello,
     JobSample,
     Ping,
@@ -80,7 +81,7 @@ class Reaction(msgspec.Struct, frozen=True):
     """Events for the core, answers to the agent, whether it needs its whole plan, and what to alarm.
 
     ``foreign`` are jobs of other nodes of which the agent told; ``events`` have nothing of what it said.
-    ``unknown``: it is of a node that Slurm is not known to have.
+    ``unknown``: it is of a node that Slurm is not known to have. ``faults`` are those that it told of.
     """
 
     events: tuple[Event, ...] = ()
@@ -89,6 +90,7 @@ class Reaction(msgspec.Struct, frozen=True):
     alarm: str | None = None
     foreign: frozenset[int] = frozenset()
     unknown: bool = False
+    faults: tuple[Fault, ...] = ()
 
 
 class Times(msgspec.Struct, frozen=True):
@@ -247,7 +249,7 @@ class Uplink:
         alarm = None
         if report.foreign_controllers:
             alarm = f"agent of {report.node} hears another controller: stop one of the two"
-        return Reaction((self._event(report, now_ns),), alarm=alarm, foreign=foreign)
+        return Reaction((self._event(report, now_ns),), alarm=alarm, foreign=foreign, faults=report.faults)
 
     def _event(self, report: Report, now_ns: int) -> NodeReport:
         """Event of a report, without slices of an earlier controller: numbers begin anew with each.
@@ -270,6 +272,7 @@ class Uplink:
             ]
         )
         strange = tuple([found.job for found in report.found])
+        acts = tuple([found.found for found in report.found])
         return NodeReport(
             now_ns,
             report.node,
@@ -281,6 +284,7 @@ class Uplink:
             _samples(report.alone),
             launched=report.launched,
             rtt_us=report.rtt_us,
+            acts=acts,
         )
 
     def _is_ours(self, one: SliceReport) -> bool:

@@ -80,6 +80,11 @@ class ClusterView:
         self._views = {key: (None, view) for key, (_, view) in self._views.items()}
         self._number = None
 
+    def user_of(self, key: int) -> str | None:
+        """Return the user of a job of the last call; None if that is not known."""
+        job, _ = self._views.get(key, (None, None))
+        return None if job is None else job.user
+
     def changes(self, snapshot: JobSnapshot) -> tuple[tuple[JobView, ...], tuple[int, ...]] | None:
         """Return the views of jobs that are not as they were, and the jobs that are gone.
 

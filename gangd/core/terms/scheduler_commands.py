@@ -146,12 +146,17 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """Something an operator should know. Raised once until ``cleared``."""
+    """Something an operator should know. Raised once until ``cleared``.
+
+    ``job`` and ``nodes`` are what caused it, where that is known: ``text`` does not say them again.
+    """
 
     kind: str
     subject: str
     text: str
     cleared: bool = False
+    job: int | None = None
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,8 +128,8 @@ class NodeReport(NamedTuple):
         Jobs without a process on this node any more.
     dying
         Jobs with SIGTERM or SIGKILL pending; repeated in each report for as long as the agent holds this.
-    strange
-        Jobs whose freeze state is not the one that the agent left.
+    strange, acts
+        Jobs whose freeze state is not the one that the agent left, and what was found of each.
     born
         Jobs whose first process was found on this node.
     alone
@@ -150,6 +150,7 @@ class NodeReport(NamedTuple):
     alone: tuple[Sample, ...] = ()
     launched: tuple[int, ...] = ()
     rtt_us: int = 0
+    acts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

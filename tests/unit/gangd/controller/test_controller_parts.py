@@ -11,12 +11,13 @@ import pytest
 from foundation.errors import HostError, InputError
 from foundation.records import SliceRecord
 from gangd.control.order_requests import Order, Target
-from gangd.controller.alarms import AlarmBoard, alarms_of
+from gangd.controller.alarms import AlarmBoard, alarms_of, fault_alarm, worded
 from gangd.controller.lead.keeper import Keeper
 from gangd.controller.orders import Orders
 from gangd.controller.slice_record.slicefiles import NAME
 from gangd.controller.slice_record.slicelog import SliceLog, read_slices
-from gangd.core import SliceRow
+from gangd.core import Alarm, SliceRow
+from gangd.wire import Fault
 from gangd.wire.doorkeeper import Denied
 
 # Record
@@ -137,10 +138,8 @@ def test_a_refusal_to_move_the_end_of_a_job_that_runs_is_an_alarm() -> None:
     assert orders.alarms.standing(7) == []
     orders.on_moved({}, {2: "Access/permission denied for job 2"})
     [alarm] = orders.alarms.standing(7)
-    assert (alarm.kind, alarm.text) == (
-        "limits",
-        "Slurm does not move the end of job 2: Access/permission denied for job 2",
-    )
+    assert (alarm.kind, alarm.job) == ("limits", 2)
+    assert "Access/permission denied" in alarm.text
 
 
 # Alarms
@@ -148,20 +147,47 @@ def test_a_refusal_to_move_the_end_of_a_job_that_runs_is_an_alarm() -> None:
 
 def test_an_alarm_is_news_once_and_again_after_its_end() -> None:
     board = AlarmBoard()
-    assert board.raise_("slurm", "slurm", "away", 0)
-    assert not board.raise_("slurm", "slurm", "still away", 5)
+    assert board.raise_(Alarm("slurm", "slurm", "away"), None, 0)
+    assert not board.raise_(Alarm("slurm", "slurm", "still away"), None, 5)
     assert [(one.text, one.since_ns, one.count) for one in board.standing(6)] == [("still away", 0, 2)]
     assert board.clear("slurm", "slurm")
     assert not board.clear("slurm", "slurm")
-    assert board.raise_("slurm", "slurm", "away", 9)
+    assert board.raise_(Alarm("slurm", "slurm", "away"), None, 9)
     assert board.standing(10**15) == []
+
+
+def test_an_alarm_names_the_job_the_user_and_the_nodes_that_caused_it() -> None:
+    board = AlarmBoard()
+    stopped = Alarm("foreign freeze", "7", "it was stopped", job=7, nodes=("n1", "n2"))
+    board.raise_(stopped, "alice", 0)
+    board.raise_(stopped, None, 1)  # Slurm does not list it any more
+    [alarm] = board.standing(2)
+    assert (alarm.job, alarm.user, alarm.nodes) == (7, "alice", ("n1", "n2"))
+    assert alarm.text == "job 7 of user alice on n1, n2: it was stopped"
+    many = Alarm("fault", "stray", "strays", nodes=tuple(f"n{number}" for number in range(8)))
+    assert worded(many) == "n0, n1, n2, n3, n4 and 3 more: strays"
+    assert worded(Alarm("slurm", "slurm", "away")) == "away"
+
+
+def test_faults_that_need_something_done_are_alarms_of_their_job_and_node() -> None:
+    alarm = fault_alarm("n1", Fault("freeze_failed", 3, "step 7.0 does not freeze\x1b[2J", 7))
+    assert alarm is not None
+    assert (alarm.kind, alarm.job, alarm.nodes) == ("fault", 7, ("n1",))
+    assert "\x1b" not in alarm.text
+    other = fault_alarm("n2", Fault("freeze_failed", 1, "step 7.0 does not freeze", 7))
+    assert other is not None
+    assert other.subject != alarm.subject
+    stray = fault_alarm("n1", Fault("stray", 1, "2 processes of user 1000 run outside of jobs"))
+    assert stray is not None
+    assert (stray.job, stray.nodes) == (None, ("n1",))
+    assert fault_alarm("n1", Fault("late_switch", 9, "slice 3 began 12 ms late")) is None
 
 
 def test_alarms_without_number_are_not_kept() -> None:
     board = AlarmBoard()
     for number in range(3_000):
-        board.raise_("door", str(number), "shut out", number)
-        board.raise_("slurm", "slurm", "away", number)
+        board.raise_(Alarm("door", str(number), "shut out"), None, number)
+        board.raise_(Alarm("slurm", "slurm", "away"), None, number)
     standing = board.standing(3_000)
     assert len(standing) <= 1_000
     assert "slurm" in {one.kind for one in standing}, "what is seen all the time stays"

@@ -86,7 +86,7 @@ def test_a_report_becomes_an_event() -> None:
         report(slices=(one,), ended=(3,), dying=(6,), found=found), 9, 10, TIMES, JOINED
     )
     use = SliceUse(4, 12, 34, (8,), (Sample(7, 1, 2, 3, 4),))
-    assert reaction.events == (NodeReport(10, "n1", (use,), (3,), (6,), (5,), rtt_us=7),)
+    assert reaction.events == (NodeReport(10, "n1", (use,), (3,), (6,), (5,), rtt_us=7, acts=("frozen",)),)
     assert link.agents["n1"].skew_us == 12
 
 
