@@ -85,7 +85,7 @@ def try_here(mpiexec: Path) -> Trial:
     return _try([str(mpiexec), "-n", "2"], without_slurm(os.environ), "PMI-1 of mpiexec")
 
 
-def try_on_slurm(conf: Path | None, nodes: int) -> Trial:
+def try_on_slurm(conf: Path | None, nodes: int, *, one_host: bool = False) -> Trial:
     """Start two ranks on two nodes of a cluster, or on its only one, if it has them free within 10 s.
 
     Parameters
@@ -94,11 +94,16 @@ def try_on_slurm(conf: Path | None, nodes: int) -> Trial:
         The cluster's ``slurm.conf``; None takes the environment's.
     nodes
         How many nodes it has.
+    one_host
+        Whether all of them are this host, as an embedded cluster's are.
     """
     spread = ["--nodes=2", "--ntasks-per-node=1"] if nodes > 1 else ["--nodes=1", "--overcommit"]
     words = ["srun", "--job-name=osub-doctor", "--ntasks=2", *spread, "--mpi=pmi2", "--kill-on-bad-exit=1"]
     words += ["--time=2", f"--immediate={_FREE_S}"]
-    return _try(words, command_environment(os.environ, conf), "PMI-1 of srun --mpi=pmi2")
+    environment = command_environment(os.environ, conf)
+    return _try(
+        words, environment | mpi_environment(environment, one_host=one_host), "PMI-1 of srun --mpi=pmi2"
+    )
 
 
 def _try(launcher: Sequence[str], environment: Mapping[str, str], pmi: str) -> Trial:

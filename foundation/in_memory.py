@@ -16,6 +16,12 @@ from pathlib import Path
 
 SHM = Path("/dev/shm")  # noqa: S108  (what is put there is private, and checked)
 MOUNTS = Path("/proc/self/mounts")
+_SEGMENT = re.compile(r"mpich_shm_[^/]+|[0-9]+:[0-9]+:[0-9]+")
+
+
+def is_segment(name: str) -> bool:
+    """Say whether an MPI library calls its shared memory so: MPICH, or libfabric's provider shm (PID:0:0)."""
+    return _SEGMENT.fullmatch(name) is not None
 
 
 def live_folder(folder: Path, mounts: Path = MOUNTS) -> Path:

@@ -6,6 +6,7 @@ Jobs that run alone, one after another, are what calibration and its check are m
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from foundation.errors import ClusterError, HostError
+from foundation.mpi_start import mpi_environment
 from foundation.one_line import last_words
 from foundation.slurm import SlurmClient, SubmitRequest
 from foundation.units import counted, verb
@@ -219,13 +221,18 @@ class LoneJobs:
         For scripts and stamps; every node sees it.
     pin
         Whether ranks bind themselves to Slurm's cores, as in a replay.
+    one_host
+        Whether all nodes are this host, as an embedded cluster's are.
     """
 
-    def __init__(self, client: SlurmClient, target: Target, folder: Path, *, pin: bool) -> None:
+    def __init__(
+        self, client: SlurmClient, target: Target, folder: Path, *, pin: bool, one_host: bool = False
+    ) -> None:
         self._client = client
         self._target = target
         self._folder = folder
         self._pin = pin
+        self._environment = job_environment(mpi_environment(os.environ, one_host=one_host))
         self._count = 0
         self._run_id = secrets.token_hex(3)
         (folder / "jobs").mkdir(parents=True, exist_ok=True)
@@ -283,7 +290,7 @@ class LoneJobs:
                 partition=job.partition,
                 output=output,
                 comment="osub workloads",
-                environment=job_environment(),
+                environment=self._environment,
             )
         )
         try:

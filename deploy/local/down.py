@@ -25,7 +25,7 @@ from deploy.local.layout import names_of
 from deploy.local.members import Kin, end_all, is_daemon, kin_of, living_members
 from deploy.local.processes import PROC, Facts
 from foundation.errors import ClusterError, TrustError
-from foundation.in_memory import SHM
+from foundation.in_memory import SHM, is_segment
 from foundation.trust import names_in, open_folder
 
 _GANG = ("gangd.main", "gangd.agent.main")
@@ -33,7 +33,6 @@ _SLURM = ("slurmctld", "slurmd")
 _SUPERVISOR = ("deploy.local.supervisor",)
 _MOST_NAMED = 10
 
-SEGMENT = "mpich_shm_"
 _LEDGER = "agent-*.state"
 
 
@@ -105,14 +104,13 @@ def _runs(facts: Facts, programs: tuple[str, ...]) -> bool:
 
 def mapped_segments(pids: Iterable[int], proc: Path = PROC, shm: Path = SHM) -> set[str]:
     """Return the names of the segments that any of these processes has mapped."""
-    prefix = f"{shm}/{SEGMENT}"
     found: set[str] = set()
     for pid in pids:
         with suppress(OSError):
             for line in (proc / str(pid) / "maps").read_text(errors="surrogateescape").splitlines():
-                path = line.partition("/")[1] + line.partition("/")[2]
-                if path.startswith(prefix):
-                    found.add(path.removesuffix(" (deleted)").removeprefix(f"{shm}/"))
+                folder, _, name = line.removesuffix(" (deleted)").rpartition("/")
+                if folder.endswith(f" {shm}") and is_segment(name):
+                    found.add(name)
     return found
 
 
@@ -153,9 +151,14 @@ def remove_ledgers(folders: Iterable[Path], shm: Path = SHM) -> None:
 
 def _young(shm: Path, since_s: float) -> set[str]:
     found = set()
-    for path in shm.glob(f"{SEGMENT}*"):
+    for path in shm.iterdir():
         with suppress(OSError):
             entry = path.lstat()
-            if stat.S_ISREG(entry.st_mode) and entry.st_uid == os.geteuid() and entry.st_ctime >= since_s:
+            if (
+                is_segment(path.name)
+                and stat.S_ISREG(entry.st_mode)
+                and entry.st_uid == os.geteuid()
+                and entry.st_ctime >= since_s
+            ):
                 found.add(path.name)
     return found

@@ -73,12 +73,12 @@ def doctor_cluster(cluster: str, gangd: Path | None, *, as_json: bool) -> None:
     """Look, judge and print; ends with exit code 1 where something is bad."""
     config = Config() if gangd is None else load_config(gangd)
     folder = None if cluster == ENVIRONMENT else Path(cluster)
-    client, _ = find_cluster(folder)
+    client, embedded = find_cluster(folder)
     with waiting("asking Slurm"):
         found = look(client, config.freeze_cap_ms / 1000, config.lease_ns() / 1e9)
     conf = None if folder is None else conf_in(folder)
     with waiting("starting two ranks of MPI"):
-        trial = try_on_slurm(conf, len(found.nodes))
+        trial = try_on_slurm(conf, len(found.nodes), one_host=embedded is not None)
     with waiting("asking two tasks for their CPUs"):
         bound = try_binding(conf) if any(node.cores > 1 for node in found.nodes) else Bound()
     advice = (*judge(found), judge_start(trial), judge_binding(bound))

@@ -14,6 +14,7 @@ from statistics import median
 from deploy.local import Gang, LocalCluster, Shape
 from deploy.local.watch import HostWatch
 from foundation.errors import OutputError
+from foundation.mpi_start import mpi_environment
 from foundation.trust import refuse_for_root
 from foundation.units import counted
 from osub.live.gang import AUTO, collector_of, find_gang
@@ -178,6 +179,7 @@ def replay_under(
             pin=stage.cores > 1,
             use_memory=False,  # the trace's machine had other memory than this host
             block_jobs=stage.chosen.block_jobs,
+            environment=mpi_environment(os.environ, one_host=True),
         )
         session = Replay.begin(stage.swf, path, client, options, apps)
         collect = collector_of(gang.slices, client.config())

@@ -63,7 +63,7 @@ def lone_jobs(cluster: Path) -> Iterator[LoneJobs]:
     # In the cluster's own folder, which every node sees; what a kill leaves there goes with the cluster.
     place = cluster.resolve() if embedded is None else Path(embedded.layout.state, "scratch")
     with tempfile.TemporaryDirectory(prefix="workloads-", dir=place) as folder:
-        jobs = LoneJobs(client, look_at_target(client), Path(folder), pin=pin)
+        jobs = LoneJobs(client, look_at_target(client), Path(folder), pin=pin, one_host=embedded is not None)
         jobs.check_idle()
         yield jobs
 

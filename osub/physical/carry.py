@@ -13,6 +13,7 @@ from pathlib import Path
 
 from deploy.local.watch import HostWatch
 from foundation.errors import ClusterError, OsubError
+from foundation.mpi_start import mpi_environment
 from foundation.units import counted_of
 from foundation.whole_file import write_whole
 from osub.live.gang import collector_of
@@ -128,6 +129,7 @@ class Replays:
             slices=bed.gang.slices,
             pin=bed.pin,
             use_memory=False,  # of another machine
+            environment=mpi_environment(os.environ, one_host=bed.embedded is not None),
         )
         session = Replay.begin(swf, self._folder.run(item), bed.client, options, apps)
         collect = collector_of(bed.gang.slices, bed.client.config())

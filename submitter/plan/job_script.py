@@ -16,7 +16,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from foundation.mpi_start import mpi_environment
 from submitter.plan.replay_plan import EIBA, RRBA, PlannedJob
 
 _HEAD = """\
@@ -67,17 +66,14 @@ exit "$code"
 """
 
 
-def job_environment(chosen: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the whole environment of a job; nothing else of the caller's reaches it.
-
-    ``chosen`` are variables of a replay's; None: those by which MPI starts here.
-    """
+def job_environment(chosen: Mapping[str, str]) -> dict[str, str]:
+    """Return the whole environment of a job; of the caller's only ``chosen`` reaches it."""
     return {
         "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}",
         "HOME": os.environ.get("HOME", "/"),
         "LANG": "C.UTF-8",
         "OMP_NUM_THREADS": "1",
-        **(mpi_environment(os.environ) if chosen is None else chosen),
+        **chosen,
     }
 
 

@@ -131,8 +131,10 @@ class ReplayOptions:
         )
 
 
-def exported(words: Sequence[str], caller: Mapping[str, str]) -> dict[str, str]:
+def exported(words: Sequence[str], caller: Mapping[str, str], *, one_host: bool = False) -> dict[str, str]:
     """Return the variables of words ``NAME`` or ``NAME=VALUE``, and those of MPI's start.
+
+    ``one_host``: all nodes are this host.
 
     Raises
     ------
@@ -149,7 +151,7 @@ def exported(words: Sequence[str], caller: Mapping[str, str]) -> dict[str, str]:
         if not given and name not in caller:
             raise UsageError(f"--export {name}: it is not set here; set it, or give {name}=VALUE")
         chosen[name] = value if given else caller[name]
-    return mpi_environment({**caller, **chosen}) | chosen
+    return mpi_environment({**caller, **chosen}, one_host=one_host) | chosen
 
 
 def restored(info: RunInfo) -> ReplayOptions:

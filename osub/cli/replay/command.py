@@ -195,7 +195,7 @@ def replay(
             reservation=reservation,
             sbatch_options=options,
             no_requeue=no_requeue,
-            environment=exported(export or (), os.environ),
+            environment=exported(export or (), os.environ, one_host=embedded is not None),
             patience_s=patience,
         )
         danger = None if pairing is None else _danger(pairing, pairing_threshold, client, wanted)

@@ -183,12 +183,12 @@ class FakeShm:
 
 def test_segments_go_once_nobody_has_them(tmp_path: Path) -> None:
     fake = FakeShm(tmp_path)
-    for name in ("mpich_shm_1_0", "mpich_shm_2_0", "mpich_shm_3_0", "other"):
+    for name in ("mpich_shm_1_0", "mpich_shm_2_0", "mpich_shm_3_0", "812:0:0", "other"):
         fake.segment(name)
-    fake.maps(10, "mpich_shm_1_0", "mpich_shm_2_0")
+    fake.maps(10, "mpich_shm_1_0", "mpich_shm_2_0", "812:0:0")
     fake.maps(11, "mpich_shm_2_0", "other")
     ours = mapped_segments([10, 99], fake.proc, fake.shm)
-    assert ours == {"mpich_shm_1_0", "mpich_shm_2_0"}
+    assert ours == {"mpich_shm_1_0", "mpich_shm_2_0", "812:0:0"}
     (fake.proc / "10" / "maps").write_text("")  # it has ended
     remove_segments(ours, None, fake.shm, fake.proc)
     assert fake.left() == ["mpich_shm_2_0", "mpich_shm_3_0", "other"]

@@ -33,6 +33,7 @@ def test_a_start_is_said_with_library_netmod_and_pmi(srun: Path) -> None:
     told = "2 ranks on 2 nodes, MPICH Version: 5.0.2; netmod ofi over tcp, PMI-1 of srun --mpi=pmi2"
     assert trial.found == told
     assert judge_start(trial).grade is Grade.GOOD
+    assert "ofi over shm" in try_on_slurm(None, 2, one_host=True).found
 
 
 @pytest.mark.parametrize(

@@ -30,11 +30,12 @@ def started(limit_s: float, block_s: float) -> subprocess.Popen[str]:
 
 def test_a_users_choice_of_network_stands_and_else_ofi_is_taken() -> None:
     assert mpi_environment({"PATH": "/bin"}) == {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
+    assert mpi_environment({}, one_host=True)["FI_PROVIDER"] == "shm"
     # Settings of UCX do not choose it.
     tuned = mpi_environment({"UCX_TLS": "dc_x"})
     assert tuned == {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "UCX_TLS": "dc_x"}
     assert mpi_environment({"MPIR_CVAR_CH4_NETMOD": "ucx"}) == {"MPIR_CVAR_CH4_NETMOD": "ucx"}
-    assert mpi_environment({"FI_PROVIDER": "verbs"})["FI_PROVIDER"] == "verbs"
+    assert mpi_environment({"FI_PROVIDER": "verbs"}, one_host=True)["FI_PROVIDER"] == "verbs"
 
 
 @pytest.mark.parametrize("name", ["PMI_SIZE", "PMI_FD", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE"])

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from workloads.rrba.cuts.slabs import parse_grid
-from workloads.rrba.ranks.shared_segments import SEGMENTS, discard_segments
+from workloads.rrba.ranks.shared_segments import discard_segments
 from workloads.rrba.steps.calibrations import Calibration, key_of, load_calibrations, store_calibration
 
 pytestmark = pytest.mark.slow
@@ -247,7 +247,7 @@ def ranks_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 def segments_of(rank: psutil.Process) -> set[Path]:
     """Return the shared memory of the message-passing library that a rank has mapped."""
-    return {Path(each.path) for each in rank.memory_maps() if each.path.startswith(SEGMENTS)}
+    return {Path(each.path) for each in rank.memory_maps() if each.path.startswith("/dev/shm/mpich_shm_")}
 
 
 def test_terminated_rank_alone_reports(rrba: Launcher) -> None:
@@ -281,19 +281,21 @@ def test_job_with_a_held_rank_can_be_terminated(rrba: Launcher, tmp_path: Path) 
 
 
 def test_only_mapped_segments_are_removed_and_missing_ones_are_no_error(tmp_path: Path) -> None:
-    mapped, other, library = (tmp_path / name for name in ("mpich_shm_a_0", "mpich_shm_b_0", "libmpi.so"))
-    for path in (mapped, other, library):
+    names = ("mpich_shm_a_0", "812:0:0", "mpich_shm_b_0", "libmpi.so")
+    mapped, provider, other, library = (tmp_path / name for name in names)
+    for path in (mapped, provider, other, library):
         path.touch()
     maps = tmp_path / "maps"
     maps.write_text(
         f"7f00-7f10 rw-s 00000000 00:1a 7 {mapped}\n"
         f"7f10-7f20 rw-s 00100000 00:1a 7 {mapped}\n"
+        f"7f18-7f20 rw-s 00000000 00:1a 6 {provider}\n"
         f"7f20-7f30 rw-s 00000000 00:1a 8 {tmp_path}/mpich_shm_c_0 (deleted)\n"
         f"7f30-7f40 r-xp 00000000 00:1a 9 {library}\n"
         "7f40-7f50 rw-p 00000000 00:00 0 \n"
     )
-    discard_segments(maps, f"{tmp_path}/mpich_shm_")
-    assert [path.exists() for path in (mapped, other, library)] == [False, True, True]
+    discard_segments(maps, tmp_path)
+    assert [path.exists() for path in (mapped, provider, other, library)] == [False, False, True, True]
     discard_segments(tmp_path / "no maps")
 
 

@@ -34,7 +34,6 @@ class FakeHost:
         self.shm, self.proc = folder / "shm", folder / "proc"
         for path in (self.shm, self.proc / "self", self.proc / "77"):
             path.mkdir(parents=True)
-        self.prefix = f"{self.shm}/mpich_shm_"
 
     def segment(self, name: str = NAME, mode: int = 0o600) -> Path:
         path = self.shm / name
@@ -122,17 +121,17 @@ def _clear_as_a_user(host: FakeHost) -> str:
 
 def test_what_ranks_share_must_be_theirs_alone(host: FakeHost) -> None:
     path = host.segment()
-    check_mapped(host.map(path, "self"), host.prefix)
+    check_mapped(host.map(path, "self"), host.shm)
     path.chmod(0o666)
     with pytest.raises(HostError, match="open to others"):
-        check_mapped(host.map(path, "self"), host.prefix)
+        check_mapped(host.map(path, "self"), host.shm)
     path.chmod(0o600)
     with pytest.raises(HostError, match="must be removed"):
-        check_mapped(host.map(path, "self", inode=1), host.prefix)
+        check_mapped(host.map(path, "self", inode=1), host.shm)
     maps = host.map(path, "self")
     path.unlink()
     with pytest.raises(HostError, match="is gone"):
-        check_mapped(maps, host.prefix)
+        check_mapped(maps, host.shm)
 
 
 @as_root

@@ -6,7 +6,8 @@ could read and change what the ranks tell each other. So the names are looked at
 what it has mapped afterwards. (MPICH 4 and 5, ``src/util/mpir_pmi.c``, ``src/mpid/common/shm``.)
 
 It removes the files in ``MPI_Finalize`` only. A rank that is ended before that leaves a megabyte of memory
-until the host is rebooted, and a later job with the same name takes it for its own: that goes, too.
+until the host is rebooted, and a later job with the same name takes it for its own: that goes, too. The files
+of libfabric's provider shm are named after a rank's process; it makes new ones and takes none that is there.
 """
 
 from __future__ import annotations
@@ -21,9 +22,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from foundation.errors import HostError
+from foundation.in_memory import SHM, is_segment
 
-SHM = Path("/dev/shm")  # noqa: S108 - where MPI has its segments
-SEGMENTS = f"{SHM}/mpich_shm_"
 _ROOT = 0
 # From making the file to mapping it a rank takes no longer than this, even on a host that is busy.
 _FRESH_S = 30.0
@@ -50,7 +50,7 @@ def clear_the_way(environment: Mapping[str, str], shm: Path = SHM, proc: Path = 
                 _remove(path, found)
 
 
-def check_mapped(maps: Path = Path("/proc/self/maps"), prefix: str = SEGMENTS) -> None:
+def check_mapped(maps: Path = Path("/proc/self/maps"), shm: Path = SHM) -> None:
     """After the library has started: make sure that what it shares is this user's alone.
 
     Raises
@@ -58,7 +58,7 @@ def check_mapped(maps: Path = Path("/proc/self/maps"), prefix: str = SEGMENTS) -
     HostError
         It is not.
     """
-    for inode, path in _mapped(maps, prefix):
+    for inode, path in _mapped(maps, shm):
         try:
             found = Path(path).lstat()
         except FileNotFoundError:
@@ -67,12 +67,12 @@ def check_mapped(maps: Path = Path("/proc/self/maps"), prefix: str = SEGMENTS) -
             raise _stranger(Path(path), found)
 
 
-def discard_segments(maps: Path = Path("/proc/self/maps"), prefix: str = SEGMENTS) -> None:
+def discard_segments(maps: Path = Path("/proc/self/maps"), shm: Path = SHM) -> None:
     """Remove the segments that this process has mapped; whoever has mapped them, too, keeps what it has.
 
     Calls nothing of the library, so that it may be called whatever the library is doing.
     """
-    for _, path in _mapped(maps, prefix):
+    for _, path in _mapped(maps, shm):
         with contextlib.suppress(OSError):  # mapped in several pieces, or another rank was first
             Path(path).unlink()
 
@@ -95,7 +95,7 @@ def _is_used(path: Path, found: os.stat_result, proc: Path) -> bool:
         return True
     for entry in proc.iterdir():
         if entry.name.isdigit():
-            for inode, mapped in _mapped(entry / "maps", str(path)):
+            for inode, mapped in _mapped(entry / "maps", path.parent):
                 if (inode, mapped) == (found.st_ino, str(path)):
                     return True
     return False
@@ -115,13 +115,18 @@ def _remove(path: Path, found: os.stat_result) -> None:
             os.close(fd)
 
 
-def _mapped(maps: Path, prefix: str) -> list[tuple[int, str]]:
-    """Return inode and path of the files that a process has mapped, of those whose path begins so."""
+def _mapped(maps: Path, shm: Path) -> list[tuple[int, str]]:
+    """Return inode and path of the segments that a process has mapped."""
     with contextlib.suppress(OSError):
         lines = maps.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
         found = [match for line in lines if (match := _MAPPED.match(line))]
-        return [(int(match["inode"]), match["path"]) for match in found if match["path"].startswith(prefix)]
+        return [(int(match["inode"]), match["path"]) for match in found if _is_in(match["path"], shm)]
     return []
+
+
+def _is_in(path: str, shm: Path) -> bool:
+    folder, _, name = path.rpartition("/")
+    return folder == str(shm) and is_segment(name.removesuffix(" (deleted)"))
 
 
 def _stranger(path: Path, found: os.stat_result) -> HostError:
