@@ -113,8 +113,15 @@ def test_a_run_on_shared_cores_says_what_other_overheads_would_give(swf: Path) -
         assert measured[name].mean() == pytest.approx(at["1.4"][name])
     assert list(again.info.other_overheads) == ["1.0"]
     assert osub.simulate(swf, "N4C4").info.other_overheads == {}
-    assert osub.simulate(swf, "N4C4", multiplicity=2, quantum_ms=500).info.other_overheads == {}
     assert osub.simulate(swf, "N4C4", multiplicity=2, vary_overhead=False).info.other_overheads == {}
+
+
+def test_a_run_in_slices_says_nothing_of_other_overheads(tmp_path: Path) -> None:
+    lines = (f"{job} 0 -1 30 2 -1 -1 2 60 -1 1 1 1 -1 1 -1 -1 -1\n" for job in (1, 2))
+    brief = tmp_path / "brief.swf"
+    brief.write_text("".join(lines), encoding="ascii")
+    assert osub.simulate(brief, "N1C2", multiplicity=2).info.other_overheads
+    assert osub.simulate(brief, "N1C2", multiplicity=2, quantum_ms=500).info.other_overheads == {}
 
 
 def test_charts_are_figures(swf: Path) -> None:
