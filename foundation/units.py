@@ -20,6 +20,8 @@ _WEEK_S = 7 * 86_400
 _LONG = (("days", 86_400.0), ("h", 3600.0), ("min", 60.0))
 _FROM = 3
 """A duration of so many of a unit is told in it."""
+_WHOLE_FROM = 10
+"""A rough number from here on has no decimals."""
 
 
 def seconds_to_us(seconds: float) -> int:
@@ -91,16 +93,21 @@ def number(value: float) -> str:
     return f"{value:.1f}" if size >= 100 else f"{value:.2f}" if size >= 1 or size == 0 else f"{value:.3f}"
 
 
-def durations(*seconds: float) -> list[str]:
-    """Return the durations of one sentence, all in the unit of the longest.
+def durations(*seconds: float, rough: bool = False) -> list[str]:
+    """Return the durations of one sentence, or of one column of a table, all in the unit of the longest.
 
-    Days from 3 days on, hours from 3 hours, minutes from 3 minutes, else seconds.
+    Days from 3 days on, hours from 3 hours, minutes from 3 minutes, else seconds; ``rough`` ones, such as
+    estimates, without the digits that do not matter.
     """
     longest = max(map(abs, seconds))
     unit, length = next(((unit, one) for unit, one in _LONG if longest >= _FROM * one), ("s", 1.0))
-    return [f"{number(value / length)} {unit}" for value in seconds]
+    return [f"{_roughly(value / length) if rough else number(value / length)} {unit}" for value in seconds]
 
 
-def duration(seconds: float) -> str:
+def duration(seconds: float, *, rough: bool = False) -> str:
     """Return the only duration of a sentence; see ``durations``."""
-    return durations(seconds)[0]
+    return durations(seconds, rough=rough)[0]
+
+
+def _roughly(value: float) -> str:
+    return f"{value:.1f}" if abs(value) < _WHOLE_FROM else f"{value:,.0f}"

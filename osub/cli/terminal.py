@@ -53,13 +53,6 @@ def shown(text: str) -> str:
     return "".join(one if one.isprintable() or one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
-def roughly(seconds: float) -> str:
-    """Return how long something takes in the unit that one would say: 16 s, 2 min, 2.0 h."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
 def ask_first(question: str, otherwise: str) -> None:
     """Ask on standard error whether to go on.
 

@@ -48,7 +48,7 @@ def findings(results: Results, first: SwfTrace, day: SwfTrace) -> Findings:
 
     return Findings(
         title=TITLE,
-        facts=[*verdict(results), *told(results.plan, minutes)],
+        facts=[*verdict(results), *told(results.plan)],
         claims=claims(results),
         tables=all_tables(results, _traces(results.plan, results.layouts[DEDICATED.key], first, day)),
         figures=draw,
@@ -65,7 +65,7 @@ def _pair_findings(results: Results) -> Findings:
 
     return Findings(
         title=TITLE,
-        facts=[*pair_told(results), _evidence(results), *told(results.plan, minutes)],
+        facts=[*pair_told(results), _evidence(results), *told(results.plan)],
         claims=pair_rows(results),
         tables=[table_7_4(results)],
         figures=draw,
@@ -137,8 +137,3 @@ def _traces(plan: Plan, layout: Layout, first: SwfTrace, day: SwfTrace) -> Seque
     if plan.draws:
         found.append((f"whole day, {here}", fitted_trace(day, plan, layout, plan.compression(DAY))))
     return found
-
-
-def minutes(seconds: float) -> str:
-    """Return seconds as whole minutes, in words."""
-    return f"{seconds / 60:.0f} min"

@@ -8,14 +8,14 @@ rounds, in the order of ``_WISHES``. A study may be of the pair alone; then only
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
 from foundation.errors import UsageError
-from foundation.units import counted
+from foundation.units import counted, duration
 from osub.physical.layouts import DEDICATED, GANGD, Layout, layouts_of
 from workloads.swf import SwfTrace
 from workloads.trace.scaling import CORES, INTERACTIVE_QUEUE, NODES, Room, fcfs_makespan_s, keep_shares
@@ -353,10 +353,11 @@ def _given_up(wanted: Wanted, rounds: int, draws: int, *, places: bool) -> Itera
         yield "no replay of Table 7.8 on twelve declared nodes"
 
 
-def told(plan: Plan, minutes: Callable[[float], str]) -> list[str]:
-    """Return the plan in sentences; ``minutes`` says seconds in words."""
+def told(plan: Plan) -> list[str]:
+    """Return the plan in sentences."""
     size = f"N{plan.nodes}C{plan.cores}: "
-    end = f", interleaved; {counted(len(plan.items()), 'replay')} in about {minutes(plan.estimate_s)}."
+    took = duration(plan.estimate_s, rough=True)
+    end = f", interleaved; {counted(len(plan.items()), 'replay')} in about {took}."
     if plan.only is None:
         trials = f"{plan.rounds} trial{'s' * (plan.rounds > 1)} of each"
         if plan.pair_s and plan.pairs > 1:

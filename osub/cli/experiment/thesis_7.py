@@ -13,11 +13,11 @@ import typer
 
 from analysis.claims.claims_table import claims_table, tally
 from foundation.errors import OutputError
-from foundation.units import counted, seconds_of
+from foundation.units import counted, duration, seconds_of
 from foundation.writable import refuse_unwritable_folder
 from osub.cli.experiment.show import note, progress, show_table
 from osub.cli.out_file import check_free
-from osub.cli.terminal import Console, roughly
+from osub.cli.terminal import Console
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -175,16 +175,15 @@ def _follow(session: Replay, title: str, collect: Collect | None, most_s: float,
 
 def _tell(prepared: Prepared, say: Callable[[str], None]) -> None:
     """Say what is run and how long it takes."""
-    from osub.physical.found import minutes
     from osub.physical.plan import told
 
-    for line in told(prepared.plan, minutes):
+    for line in told(prepared.plan):
         say(line)
     if not prepared.is_new:
-        whole = len(prepared.plan.items())
+        whole, left = len(prepared.plan.items()), duration(prepared.left_s, rough=True)
         say(
             f"{whole - prepared.lacking} of {counted(whole, 'replay')} are there"
-            + (f"; the others take about {roughly(prepared.left_s)}." if prepared.lacking else ".")
+            + (f"; the others take about {left}." if prepared.lacking else ".")
         )
 
 
@@ -211,10 +210,9 @@ def _simulating() -> Iterator[Callable[[str], None]]:
 
 
 def _show(found: Findings, prepared: Prepared, replays: int) -> None:
-    from osub.physical.found import minutes
     from osub.physical.plan import told
 
-    known = told(prepared.plan, minutes)
+    known = told(prepared.plan)
     for fact in found.facts:
         if fact not in known:  # the plan was told before it began
             note(fact)

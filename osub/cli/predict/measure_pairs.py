@@ -15,7 +15,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from foundation.errors import UsageError
-from foundation.units import counted, seconds_of
+from foundation.units import counted, duration, seconds_of
 from osub.cli.terminal import Console
 from predictor.counters import provider_of
 from predictor.dataset import Kind, Pairs, Source, read_pairs
@@ -105,7 +105,7 @@ def measure(
         task = shown.add_task("starting", total=None)
 
         def tell(made: Made) -> None:
-            left = f"{made.left_s / 60:.0f} min left"
+            left = f"{duration(made.left_s, rough=True)} left"
             shown.update(
                 task,
                 completed=made.made,

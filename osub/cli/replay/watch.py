@@ -10,9 +10,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from foundation.interruption import note
-from foundation.units import counted_of
+from foundation.units import counted_of, duration
 from osub.cli.interrupts import told_of_signals
-from osub.cli.terminal import Console, roughly
+from osub.cli.terminal import Console
 from submitter.replay import Collect, Look, Replay, Wish
 from submitter.replay import Progress as Standing
 
@@ -46,7 +46,8 @@ def watch_replay(
         task = bar.add_task(escape(title), total=len(session.plan.jobs), rest="")
 
         def watch(now: Standing) -> Wish:
-            rest = f"{now.running} running {now.waiting} waiting, about {roughly(now.left_s)} left"
+            left = duration(now.left_s, rough=True)
+            rest = f"{now.running} running {now.waiting} waiting, about {left} left"
             if now.blocked:
                 rest += f", {now.blocked} may never start ({escape(str(now.blocked_by))})"
             bar.update(task, completed=now.done, rest=rest + (", Slurm is away" if now.slurm_away else ""))

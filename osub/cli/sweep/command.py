@@ -15,14 +15,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from foundation.errors import UsageError
 from foundation.one_line import one_line
-from foundation.units import counted
+from foundation.units import counted, duration
 from foundation.writable import refuse_unwritable_folder
 from osub.cli.application import Group, application
 from osub.cli.completion import clusters
 from osub.cli.interrupts import interruption_says
 from osub.cli.out_file import Force, check_free
 from osub.cli.sweep.tuned_shown import MOST_ROWS, print_table, tell_tuned
-from osub.cli.terminal import Console, roughly
+from osub.cli.terminal import Console
 from osub.live.cluster import conf_in
 from osub.sweep.dask_points import Dask
 from osub.sweep.measure import measure, measure_choice
@@ -279,7 +279,7 @@ class _Watch:
 
     def __call__(self, standing: Standing) -> None:
         failed = f", {standing.failed} failed" if standing.failed else ""
-        left = "" if standing.left_s is None else f", about {roughly(standing.left_s)} left"
+        left = "" if standing.left_s is None else f", about {duration(standing.left_s, rough=True)} left"
         self._kept = standing.known + standing.done
         self._bar.update(self._task, completed=self._kept + standing.failed, rest=failed + left)
 
@@ -304,7 +304,7 @@ def _tell(sweep: Sweep, out: Path, varied: Sequence[str], repeats: Sequence[str]
     console = Console()
     console.print(
         f"{counted(sweep.total, 'point')}: {sweep.known:,} known, {sweep.done:,} run in "
-        f"{roughly(sweep.wall_s)}, {len(sweep.failures):,} failed. Table: {out / TABLE}",
+        f"{duration(sweep.wall_s, rough=True)}, {len(sweep.failures):,} failed. Table: {out / TABLE}",
         highlight=False,
         markup=False,
     )

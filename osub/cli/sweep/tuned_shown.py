@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import typer
@@ -12,8 +12,8 @@ from rich.table import Table
 
 from foundation.errors import OsubError
 from foundation.one_line import one_line
-from foundation.units import counted
-from osub.cli.terminal import Console, roughly
+from foundation.units import counted, durations
+from osub.cli.terminal import Console
 from osub.sweep.tell import SHOWN, figure
 from osub.sweep.tune import DEDICATED, GOAL_WORDS, GOALS, NODE_NOISE, TOLERANCE, Goal, Tried, Tuned
 
@@ -71,17 +71,18 @@ def _show_tuned(tuned: Tuned) -> None:
 def _answer(tuned: Tuned, best: Tried) -> str:
     """Return in sentences which setting it is, what it brings, and at what C_o it is another."""
     goal, alone = tuned.goal, tuned.alone
+    amount = _amounts(goal, alone, best)
     jobs_a_core = best.parameters["multiplicity"]
     answer = (
         f"Best of {counted(len(tuned.found), 'setting')}, assuming C_o = {tuned.overhead:g}: "
-        f"{tuned.named(best)}. {GOAL_WORDS[goal.figure]} {_amount(goal, goal.value(best.outcome))}"
+        f"{tuned.named(best)}. {GOAL_WORDS[goal.figure]} {amount(goal.value(best.outcome))}"
     )
-    elsewhere = _elsewhere(tuned, best)
+    elsewhere = _elsewhere(tuned, best, amount)
     if jobs_a_core == DEDICATED:
         return f"{answer}; {_why_alone(tuned.found, goal)}.{elsewhere}"
     slowed = float(best.outcome["degradation_mean"])
     return (
-        f"{answer} instead of {_amount(goal, goal.value(alone.outcome))} at M=1{_how_sure(tuned)}; "
+        f"{answer} instead of {amount(goal.value(alone.outcome))} at M=1{_how_sure(tuned, amount)}; "
         f"running jobs take {slowed:.3g} times as long as on cores of their own on average (at most "
         f"{goal.most_degradation:g} was allowed).{elsewhere}\n"
         f"Slurm does it with OverSubscribe=FORCE:{jobs_a_core} of a partition. This is simulated: C_o, what "
@@ -89,21 +90,21 @@ def _answer(tuned: Tuned, best: Tried) -> str:
     )
 
 
-def _how_sure(tuned: Tuned) -> str:
+def _how_sure(tuned: Tuned, amount: Callable[[float], str]) -> str:
     """Return the change with its interval over seeds; empty where none was asked for."""
-    gain, goal = tuned.gain, tuned.goal
+    gain = tuned.gain
     if gain is None or gain.low is None or gain.high is None:
         return ""
     low, high = sorted((-gain.low, -gain.high))
     if low <= 0:
         return f", not clearly less over {counted(gain.count, 'seed')}"
     return (
-        f" (less by {_amount(goal, low)} to {_amount(goal, high)}, 95% interval over "
+        f" (less by {amount(low)} to {amount(high)}, 95% interval over "
         f"{counted(gain.count, 'seed')} of nodes whose speeds differ by {NODE_NOISE:.0%})"
     )
 
 
-def _elsewhere(tuned: Tuned, best: Tried) -> str:
+def _elsewhere(tuned: Tuned, best: Tried, amount: Callable[[float], str]) -> str:
     """Return which setting is the best at other C_o; empty where none was tried."""
     told = []
     for overhead, ordered in tuned.elsewhere.items():
@@ -115,7 +116,7 @@ def _elsewhere(tuned: Tuned, best: Tried) -> str:
         slowed = float(one.outcome["degradation_mean"])
         told.append(
             f"at C_o = {overhead:g} the best is {'still ' if same else ''}{tuned.named(one)} "
-            f"({_amount(tuned.goal, tuned.goal.value(one.outcome))}, degradation {slowed:.3g})"
+            f"({amount(tuned.goal.value(one.outcome))}, degradation {slowed:.3g})"
         )
     text = "; ".join(told)
     return f"\n{text[:1].upper()}{text[1:]}." if told else ""
@@ -135,8 +136,12 @@ def _why_alone(found: Sequence[Tried], goal: Goal) -> str:
     )
 
 
-def _amount(goal: Goal, value: float) -> str:
-    return roughly(value) if GOALS[goal.figure].endswith("_s") else f"{value:.3g}"
+def _amounts(goal: Goal, *settings: Tried) -> Callable[[float], str]:
+    """Return what writes values of the goal; times all in the unit of the longest of these settings."""
+    if not GOALS[goal.figure].endswith("_s"):
+        return "{:.3g}".format
+    longest_s = max(goal.value(one.outcome) for one in settings)
+    return lambda value_s: durations(value_s, longest_s)[0]
 
 
 def _remark(tried: Tried, goal: Goal) -> str:

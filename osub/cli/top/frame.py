@@ -14,7 +14,7 @@ from rich.text import Text
 from foundation.errors import ClusterError
 from foundation.one_line import one_line
 from foundation.slurm.hosts import fold_hosts
-from foundation.units import counted
+from foundation.units import counted, duration
 from gangd.controller.controller_status import AlarmStatus, JobStatus, NodeStatus, OrderStatus, Status
 from gangd.core.jobs.demand import Level
 from gangd.core.terms.states import AgentState
@@ -319,11 +319,7 @@ def _number(value: float | None, style: str = "") -> Text:
 
 
 def _duration(seconds: float) -> str:
-    if seconds < 10:
-        return f"{max(0.0, seconds):.1f} s"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+    return duration(max(0.0, seconds), rough=True)
 
 
 _NODE_COLUMNS: list[Column[tuple[NodeStatus, Sequence[JobStatus]]]] = [

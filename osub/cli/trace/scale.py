@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from foundation.errors import UsageError
-from foundation.units import counted
+from foundation.units import counted, duration, durations
 from osub.cli.terminal import Console
 from osub.cli.trace.files import (
     AsJson,
@@ -28,7 +28,7 @@ from osub.cli.trace.files import (
     print_json,
     queue_of,
 )
-from osub.cli.trace.tables import duration, kinds_table
+from osub.cli.trace.tables import kinds_table
 from osub.live.system_named import system_named
 from simulator.world import System
 from workloads.swf import SwfTrace
@@ -207,13 +207,14 @@ def _tell(
         highlight=False,
         soft_wrap=True,
     )
-    phases = (
-        ("warm-up", window.active_start_s - window.start_s),
-        ("active", window.active_end_s - window.active_start_s),
-        ("cool-down", window.end_s - window.active_end_s),
-    )
+    phases = {
+        "warm-up": window.active_start_s - window.start_s,
+        "active": window.active_end_s - window.active_start_s,
+        "cool-down": window.end_s - window.active_end_s,
+    }
+    texts = zip(phases, durations(*phases.values()), strict=True)
     console.print(
-        "Phases: " + ", ".join(f"{name} {duration(length)}" for name, length in phases if length),
+        "Phases: " + ", ".join(f"{name} {text}" for name, text in texts if phases[name]),
         highlight=False,
     )
     if source.interactive_day is not None:

@@ -8,9 +8,8 @@ from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from foundation.units import counted
+from foundation.units import counted, duration, durations
 from workloads.behaviour.behaviour_figures import BehaviourStatistics
-from workloads.trace.local_clock import DAY_S
 from workloads.trace.trace_summary import PERCENTILES, KindSummary, TraceSummary
 
 BAR_CELLS = 40
@@ -31,14 +30,6 @@ def summary_tables(summary: TraceSummary) -> Iterator[RenderableType]:
         yield f"[yellow]Remark:[/yellow] {_plain(remark)}" if summary.remarks else f"Remarks: {remark}"
     for thanks in summary.acknowledge:
         yield f"Acknowledge where you publish: {_plain(thanks)}"
-
-
-def duration(seconds: float) -> str:
-    """Return ``seconds`` for people: 5 s, 12.0 min, 3.5 h, 2.0 d."""
-    for unit_s, name in ((DAY_S, "d"), (3600, "h"), (60, "min")):
-        if seconds >= unit_s:
-            return f"{seconds / unit_s:.1f} {name}"
-    return f"{seconds:.3g} s"
 
 
 def _plain(text: str) -> str:
@@ -161,7 +152,7 @@ def behaviour_table(
     columns = [found] if other is None else [found, other[1]]
     rows = (
         ("jobs", [f"{one.jobs:,}" for one in columns], "193"),
-        ("execution time, 90th percentile", [duration(one.length_p90_s) for one in columns], "5.2 h"),
+        ("execution time, 90th percentile", durations(*(one.length_p90_s for one in columns)), "5.2 h"),
         ("shorter than 2 h", [f"{one.short_share:.1%}" for one in columns], "most"),
         ("end at 1, 2, 4, 6 or 12 h", [f"{one.peak_share:.1%}" for one in columns], "peaks"),
         ("under 10 % utilisation", [f"{one.under_10_percent:.1%}" for one in columns], "71 %"),

@@ -19,3 +19,8 @@ def test_durations_of_a_sentence_have_the_unit_of_the_longest() -> None:
     assert durations(9234.0, 11_634.0) == ["2.56 h", "3.23 h"]
     assert durations(11_634.0, 60.0) == ["3.23 h", "0.017 h"]
     assert durations(5.0, -200.0) == ["0.083 min", "-3.33 min"]
+
+
+def test_rough_durations_have_few_digits() -> None:
+    texts = [duration(seconds, rough=True) for seconds in (0.04, 16.2, 130.0, 200.0, 7200.0, 1e6)]
+    assert texts == ["0.0 s", "16 s", "130 s", "3.3 min", "120 min", "12 days"]

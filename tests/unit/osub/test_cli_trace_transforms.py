@@ -46,7 +46,7 @@ def test_scale_writes_the_trace_and_says_how_well_it_survived(
     words = ["trace", "scale", str(trace), "--system", "N4C4", "--out", str(out), "--html", str(page)]
     assert run(words) == 0
     text = capsys.readouterr().out
-    for part in ("warm-up 3.0 h", "Kolmogorov-Smirnov, by cores", "interactive", "busy, max"):
+    for part in ("warm-up 3.00 h", "Kolmogorov-Smirnov, by cores", "interactive", "busy, max"):
         assert part in text
     assert "thesis" not in text.replace("thesis Table 7.2)", "")
     assert page.stat().st_size > 1_000_000

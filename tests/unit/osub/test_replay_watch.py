@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from osub.cli.replay.watch import _ask
-from osub.cli.terminal import roughly
 from submitter.replay.replay_progress import Progress, Wish
 
 NOW = Progress(unsubmitted=1, waiting=2, running=1, done=4, now_s=10.0, left_s=16.0, slurm_away=False)
@@ -73,7 +72,3 @@ def test_a_cluster_that_ends_with_the_command_is_nothing_to_detach_from(
     assert _ask(NOW, polite=True, outlives_us=False) is Wish.DETACH
     assert len(asked) == 2
     assert "etach" not in asked[0]
-
-
-def test_times_are_told_in_the_unit_one_would_say() -> None:
-    assert [roughly(seconds) for seconds in (16.2, 130.0, 7200.0)] == ["16 s", "2 min", "2.0 h"]

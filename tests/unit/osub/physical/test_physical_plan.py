@@ -48,7 +48,7 @@ def test_what_the_budget_left_out_is_said() -> None:
     short = planned(10)
     assert any("trial" in one for one in short.given_up)
     assert any("whole day" in one for one in short.given_up)
-    assert any(line.startswith("For the budget") for line in told(short, str))
+    assert any(line.startswith("For the budget") for line in told(short))
 
 
 def test_a_budget_that_is_too_short_is_refused_and_the_message_says_what_is_enough() -> None:
@@ -107,7 +107,7 @@ def test_the_pair_alone_takes_minutes_and_starts_no_cluster_for_nothing() -> Non
     assert all(items for _, items in plan.sessions())
     assert [layout for layout, _ in plan.sessions()].count(DEDICATED.key) == 1
     assert plan.estimate_s <= 360
-    assert "4 trials in 3 layouts" in told(plan, str)[0]
+    assert "4 trials in 3 layouts" in told(plan)[0]
     assert msgspec.convert(msgspec.to_builtins(plan), Plan) == plan
 
 
