@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from analysis.metrics.derived_columns import MetricOptions
-from analysis.metrics.slice_metrics import unattended_by_node, unattended_share
+from analysis.metrics.slice_metrics import share_unattended, unattended_by_node
 from analysis.metrics.use_of_host import HostUse, host_use
 from foundation.one_line import last_words, one_line
 from foundation.records import Run
@@ -39,7 +39,12 @@ class Unfit:
     remedy: str
 
 
-def unfit(run: Run, options: MetricOptions = MetricOptions(), host: HostUse | None = None) -> list[Unfit]:
+def unfit(
+    run: Run,
+    options: MetricOptions = MetricOptions(),
+    host: HostUse | None = None,
+    unattended_share: float | None = None,
+) -> list[Unfit]:
     """Return why a run is unfit to judge by, the gravest first; nothing for a fit or a simulated one.
 
     Parameters
@@ -48,8 +53,8 @@ def unfit(run: Run, options: MetricOptions = MetricOptions(), host: HostUse | No
         The run.
     options
         Thresholds.
-    host
-        Its host's use, where that is known already.
+    host, unattended_share
+        Its host's use, and the share of time in which no agent acted, where they are known already.
     """
     if run.info.kind != "real":
         return []
@@ -60,7 +65,7 @@ def unfit(run: Run, options: MetricOptions = MetricOptions(), host: HostUse | No
         found.append(Unfit(faults, faults.partition(";")[0], "Find the cause, then run it again."))
     if not run.complete:
         found.append(Unfit("it is not finished", "not finished", "Let it finish, or resume it."))
-    alone = unattended(run)
+    alone = unattended(run, unattended_share)
     if alone is not None:
         found.append(Unfit(alone, alone.partition(", on")[0], _WHY_THEY_ENDED))
     if host.unfit is not None:
@@ -68,17 +73,17 @@ def unfit(run: Run, options: MetricOptions = MetricOptions(), host: HostUse | No
     return found
 
 
-def unattended(run: Run, most: float = MOST_UNATTENDED) -> str | None:
-    """Return for how long no agent of gangd acted while jobs shared cores; None for up to ``most`` of it."""
+def unattended(run: Run, share: float | None = None) -> str | None:
+    """Return for how long no agent of gangd acted while jobs shared cores; None for ``MOST_UNATTENDED``."""
     if run.slices is None:
         return None
-    share = unattended_share(run.slices)
-    if share is None or share <= most:
+    share = share_unattended(run.slices) if share is None else share
+    if share is None or share <= MOST_UNATTENDED:
         return None
     worst = unattended_by_node(run.slices).sort("unattended_s").row(-1, named=True)
     return (
-        f"no agent of gangd acted in {share:.1%} of the time in which jobs shared "
-        f"cores, on {worst['node']} for {duration(worst['unattended_s'])} ({most:.0%} in all is the most)"
+        f"no agent of gangd acted in {share:.1%} of the time in which jobs shared cores, on {worst['node']} "
+        f"for {duration(worst['unattended_s'])} ({MOST_UNATTENDED:.0%} in all is the most)"
     )
 
 

@@ -161,7 +161,9 @@ def measure(
     makespan_s = float(last_end) - origin if isinstance(last_end, int | float) else None
     notes = [] if run.complete else ["The run is not finished: its figures are of what is known so far."]
     of_host = host_use(run, options.most_taken, options.most_spread)
-    why_unfit = "; and ".join(one.why for one in unfit(run, options, of_host)) or None
+    slices = None if run.slices is None else measure_slices(run.slices, run.jobs, held)
+    unattended_share = None if slices is None else slices.unattended_share
+    why_unfit = "; and ".join(one.why for one in unfit(run, options, of_host, unattended_share)) or None
     if why_unfit is not None:
         notes.append(f"Unfit to judge by: {why_unfit}.")
     launched = start_up_note(jobs, run.info)
@@ -187,7 +189,7 @@ def measure(
         placement_missing=_misplaced(held),
         work=work,
         kinds=_by_kind(jobs, origin, options),
-        slices=None if run.slices is None else measure_slices(run.slices, run.jobs, held),
+        slices=slices,
         host=of_host,
         unfit=why_unfit,
         notes=tuple(notes),

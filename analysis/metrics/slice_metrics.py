@@ -75,7 +75,7 @@ def measure_slices(
     slices: pl.DataFrame, jobs: pl.DataFrame, held: pl.DataFrame | None = None
 ) -> SliceMetrics:
     """Compute the metrics of the ``slices`` table; see ``attained_shares`` for ``held``."""
-    unattended = unattended_share(slices)
+    unattended = share_unattended(slices)
     slices = numbered_once(slices.filter(ATTENDED))
     busy = busy_slices(slices)
     counted = usage_intervals(busy).group_by("interval").agg(pl.col("count").sum()).sort("interval")
@@ -121,7 +121,7 @@ def unattended_by_node(slices: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def unattended_share(slices: pl.DataFrame) -> float | None:
+def share_unattended(slices: pl.DataFrame) -> float | None:
     """Return the share of the time of nodes with jobs that shared cores in which no agent acted."""
     by_node = unattended_by_node(slices)
     unattended_s = float(by_node.get_column("unattended_s").sum())

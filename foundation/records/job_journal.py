@@ -11,9 +11,9 @@ import polars as pl
 
 from foundation.errors import InputError
 from foundation.records.columns import ALLOCATIONS, JOBS
-from foundation.records.journal import SYNC_EVERY_S, AppendFile, frame, good_length, read_frames
+from foundation.records.journal import read_frames
 from foundation.records.record_checks import check_record
-from foundation.records.row_journal import frame_in_pieces
+from foundation.records.row_journal import EntryJournal, frame_in_pieces
 from foundation.records.row_types import AllocationRecord, JobRecord
 
 
@@ -29,53 +29,10 @@ class JobEntry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     restarts: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
-class JobJournal:
-    """An append-only file of checked job entries; the last one of a ``trace_job`` counts.
+class JobJournal(EntryJournal[JobEntry]):
+    """Jobs; the last entry of a ``trace_job`` counts."""
 
-    Parameters
-    ----------
-    path
-        The file; if it exists, a torn last entry is cut off and the others stay.
-    sync_every_s
-        Least time between two waits for the disk.
-
-    Raises
-    ------
-    InputError
-        The file exists and is damaged.
-    OutputError
-        The file cannot be opened.
-    """
-
-    def __init__(self, path: Path, *, sync_every_s: float = SYNC_EVERY_S) -> None:
-        self._file = AppendFile(
-            path, good_bytes=good_length(path) if path.exists() else None, sync_every_s=sync_every_s
-        )
-        self._encoder = msgspec.msgpack.Encoder()
-
-    def append(self, *entries: JobEntry) -> None:
-        """Append entries, all or none; when this returns a kill can no longer lose them.
-
-        Raises
-        ------
-        InputError
-            A row breaks a rule, or an allocation is another job's.
-        OutputError
-            The disk is full or the file cannot be written.
-        """
-        checked = [self._checked(entry) for entry in entries]
-        self._file.append(b"".join(frame(self._encoder.encode(entry)) for entry in checked))
-
-    def sync(self) -> None:
-        """Wait until the disk has everything."""
-        self._file.sync()
-
-    def close(self) -> None:
-        """Sync and close."""
-        self._file.close()
-
-    def _checked(self, entry: JobEntry) -> JobEntry:
-        source = str(self._file.path)
+    def _checked(self, entry: JobEntry, source: str) -> JobEntry:
         job = check_record(entry.job, source)
         if entry.allocations is None:
             return JobEntry(job, restarts=entry.restarts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import msgspec
 import polars as pl
@@ -16,17 +17,16 @@ from foundation.records.record_checks import check_record
 from foundation.records.table_files import frame_of
 
 _ROWS_A_PIECE = 50_000
+T = TypeVar("T")
 
 
-class RowJournal:
-    """An append-only file of checked rows of one table.
+class EntryJournal(Generic[T]):
+    """An append-only file of checked entries.
 
     Parameters
     ----------
     path
-        The file; if it exists, a torn last row is cut off and the others stay.
-    table
-        Whose rows they are.
+        The file; if it exists, a torn last entry is cut off and the others stay.
     sync_every_s
         Least time between two waits for the disk.
 
@@ -38,25 +38,24 @@ class RowJournal:
         The file cannot be opened.
     """
 
-    def __init__(self, path: Path, table: Table, *, sync_every_s: float = SYNC_EVERY_S) -> None:
-        self.table = table
+    def __init__(self, path: Path, *, sync_every_s: float = SYNC_EVERY_S) -> None:
         self._file = AppendFile(
             path, good_bytes=good_length(path) if path.exists() else None, sync_every_s=sync_every_s
         )
         self._encoder = msgspec.msgpack.Encoder()
 
-    def append(self, *rows: Row) -> None:
-        """Append rows, all or none; when this returns a kill can no longer lose them.
+    def append(self, *entries: T) -> None:
+        """Append entries, all or none; when this returns a kill can no longer lose them.
 
         Raises
         ------
         InputError
-            A row breaks a rule.
+            An entry breaks a rule.
         OutputError
             The disk is full or the file cannot be written.
         """
-        checked = [check_record(row, str(self._file.path)) for row in rows]
-        self._file.append(b"".join(frame(self._encoder.encode(row)) for row in checked))
+        checked = [self._checked(entry, str(self._file.path)) for entry in entries]
+        self._file.append(b"".join(frame(self._encoder.encode(entry)) for entry in checked))
 
     def sync(self) -> None:
         """Wait until the disk has everything."""
@@ -65,6 +64,16 @@ class RowJournal:
     def close(self) -> None:
         """Sync and close."""
         self._file.close()
+
+    def _checked(self, entry: T, source: str) -> T:
+        raise NotImplementedError
+
+
+class RowJournal(EntryJournal[Row]):
+    """Rows of one table."""
+
+    def _checked(self, entry: Row, source: str) -> Row:
+        return check_record(entry, source)
 
 
 def read_rows(path: Path, table: Table) -> Iterator[Row]:

@@ -155,7 +155,7 @@ class RunWriter:
     def append_host(self, *records: HostRecord) -> None:
         """Append samples of who used the host; raises as ``append_job`` does."""
         if self._host is None:
-            self._host = RowJournal(journal_path(self.path, HOST), HOST)
+            self._host = RowJournal(journal_path(self.path, HOST))
         self._host.append(*records)
 
     def replace_slices(self, records: Iterable[SliceRecord]) -> None:
@@ -257,7 +257,7 @@ class RunWriter:
 
     def _slice_journal(self) -> RowJournal:
         if self._slices is None:
-            self._slices = RowJournal(journal_path(self.path, SLICES), SLICES)
+            self._slices = RowJournal(journal_path(self.path, SLICES))
         return self._slices
 
     def _open_files(self) -> list[JobJournal | RowJournal | AppendFile]:

@@ -10,8 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from enum import Enum
 
-from foundation.records import HostRecord, JobEntry, SliceRecord
-from foundation.units import counted
+from analysis.metrics.slice_metrics import unattended_by_node
+from foundation.records import SLICES, HostRecord, JobEntry, SliceRecord
+from foundation.records.table_files import frame_of
+from foundation.units import counted, duration
 from submitter.plan import PlannedJob
 
 _ENOUGH = 0.05
@@ -61,7 +63,7 @@ class HeldTime:
     """Sums of held time by job and node, and of time in which no agent acted on a node."""
 
     def __init__(self) -> None:
-        self._gaps_s: dict[tuple[str, float], float] = {}
+        self._gaps: list[SliceRecord] = []
         self._held_s: dict[int, dict[str, float]] = {}
 
     def through(self, rows: Iterable[SliceRecord]) -> Iterator[SliceRecord]:
@@ -70,9 +72,8 @@ class HeldTime:
             if row.role == "held":
                 nodes = self._held_s.setdefault(row.job, {})
                 nodes[row.node] = nodes.get(row.node, 0.0) + row.length_s
-            elif row.role == "unattended":  # rows of one gap end together
-                gap = row.node, round(row.start_s + row.length_s, 3)
-                self._gaps_s[gap] = max(self._gaps_s.get(gap, 0.0), row.length_s)
+            elif row.role == "unattended":
+                self._gaps.append(row)
             yield row
 
     def by_job(self) -> dict[int, float]:
@@ -81,16 +82,14 @@ class HeldTime:
 
     def unattended(self) -> str | None:
         """Return for how long no agent acted on which nodes, in a sentence; None where agents always did."""
-        by_node: dict[str, float] = {}
-        for (node, _), length_s in self._gaps_s.items():
-            by_node[node] = by_node.get(node, 0.0) + length_s
-        if not by_node:
+        if not self._gaps:
             return None
-        worst = max(by_node, key=lambda node: by_node[node])
-        more = f" and on {counted(len(by_node) - 1, 'other node')} for less" if len(by_node) > 1 else ""
+        by_node = unattended_by_node(frame_of(self._gaps, SLICES)).sort("unattended_s")
+        worst, others = by_node.row(-1, named=True), by_node.height - 1
+        more = f" and on {counted(others, 'other node')} for less" if others else ""
         return (
-            f"no agent of gangd acted on {worst} for {by_node[worst]:.1f} s{more}: all jobs ran there, "
-            "and none was held"
+            f"no agent of gangd acted on {worst['node']} for {duration(worst['unattended_s'])}{more}: all "
+            "jobs ran there, and none was held"
         )
 
 

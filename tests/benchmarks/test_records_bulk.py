@@ -79,7 +79,7 @@ print(f"the page has {(folder / 'report.html').stat().st_size / 1e6:.1f} MB")
 """
 
 JOURNAL = """
-journal = RowJournal(folder / "slices.journal", SLICES)
+journal = RowJournal(folder / "slices.journal")
 for number in range(20_000):
     journal.append(*(
         SliceRecord(slice=number, start_s=number, length_s=0.25, job=job, node="n1", role="run", skew_us=9)

@@ -92,7 +92,7 @@ def test_time_without_an_agent_is_said_once_a_node() -> None:
     assert list(held.through(rows)) == rows
     said = held.unattended()
     assert said is not None
-    assert said.startswith("no agent of gangd acted on n1 for 3.0 s and on 1 other node for less")
+    assert said.startswith("no agent of gangd acted on n1 for 3.00 s and on 1 other node for less")
     other = HeldTime()
     assert list(other.through([row("n1", 1, 0.0, 1.0, "held")]))
     assert other.unattended() is None
