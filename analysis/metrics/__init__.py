@@ -29,6 +29,7 @@ from analysis.metrics.slice_metrics import (
     SliceMetrics,
     busy_slices,
     numbered_once,
+    unattended_by_node,
     usage_intervals,
 )
 from analysis.metrics.use_of_host import HostUse, host_use, pace_of
@@ -67,6 +68,7 @@ __all__ = [
     "placed",
     "spans",
     "stretches",
+    "unattended_by_node",
     "unfit",
     "usage_intervals",
     "with_derived",

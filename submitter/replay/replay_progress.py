@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from enum import Enum
 
-from analysis.metrics.slice_metrics import unattended_by_node
+from analysis.metrics import unattended_by_node
 from foundation.records import SLICES, HostRecord, JobEntry, SliceRecord
 from foundation.records.table_files import frame_of
 from foundation.units import counted, duration

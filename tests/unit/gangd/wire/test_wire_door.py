@@ -215,4 +215,4 @@ def test_who_proves_no_key_is_cut_off_within_seconds_and_an_agent_comes_in_meanw
     finally:
         for one, _ in strangers.values():
             one.close()
-    assert max(cut_s.values()) < 15, "the library alone takes half a minute"
+    assert max(cut_s.values()) < 25, "the library alone takes half a minute"
