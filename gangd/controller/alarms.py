@@ -8,7 +8,7 @@ on cores nobody knows.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from foundation.slurm import UnreadableJob
@@ -138,6 +138,12 @@ def unplaced(jobs: Sequence[int]) -> Alarm:
         return Alarm("placement", "jobs", "all jobs are on cores that are known", cleared=True)
     text = f"{counted(len(jobs), 'job')} {verb(len(jobs))} on cores that are not known, such as job {jobs[0]}"
     return Alarm("placement", "jobs", text)
+
+
+def refused_opt_outs(refused: Mapping[str, int]) -> list[Alarm]:
+    """Return an alarm for each user whose job asked to opt out and may not, by ``ClusterView.refused``."""
+    why = "asks to opt out and takes its slices: no rule has may_opt_out for it"
+    return [Alarm("opt_out", user, f"job {job} of user {user} {why}") for user, job in refused.items()]
 
 
 def damaged_state(why: str | None) -> Alarm:

@@ -20,7 +20,7 @@ from foundation.errors import OsubError
 from foundation.notify import Notifier
 from foundation.slurm import SlurmClient
 from foundation.units import counted, counted_of
-from gangd.controller.alarms import Unread, alarm_of, alarms_of, damaged_state, unplaced
+from gangd.controller.alarms import Unread, alarm_of, alarms_of, damaged_state, refused_opt_outs, unplaced
 from gangd.controller.controller_metrics import ControllerMetrics, Told, census
 from gangd.controller.controller_status import Status, Vitals, describe
 from gangd.controller.intake import Intake
@@ -311,6 +311,9 @@ class ControllerLoop:
             self._orders.alarm(self._unread.look(answer.snapshot.unreadable))
             self._tell_jobs(answer)
             self._orders.alarm(unplaced(self._view.unusable))
+            for alarm in refused_opt_outs(self._view.refused):
+                self._orders.alarm(alarm)
+            self._view.refused.clear()
         elif isinstance(answer, Failed):
             self._slurm_failures += 1
             self._orders.alarm(Alarm("slurm", "slurm", f"cannot {answer.what}: {answer.why}"))

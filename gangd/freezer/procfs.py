@@ -148,8 +148,13 @@ def scan(proc: Path = PROC) -> Iterator[ProcStat]:
 
 
 def pending_signals(pid: int, proc: Path = PROC) -> int:
-    """Bit mask of the signals that wait for a process (``SigPnd`` and ``ShdPnd``); bit n-1 is signal n."""
-    return _pending(_read(f"{proc}/{pid}/status") or b"")
+    """Bit mask of the signals that wait for a process and that it will take; bit n-1 is signal n.
+
+    Those are ``SigPnd`` and ``ShdPnd`` of its main thread less ``SigBlk`` and ``SigIgn`` (``proc(5)``): what
+    is blocked or ignored ends and stops nothing. SIGKILL and SIGSTOP can be neither.
+    """
+    waiting, masked = _signals(_read(f"{proc}/{pid}/status") or b"")
+    return waiting & ~masked
 
 
 def signals_to_continue(pid: int, proc: Path = PROC) -> tuple[signal.Signals, ...]:
@@ -159,20 +164,22 @@ def signals_to_continue(pid: int, proc: Path = PROC) -> tuple[signal.Signals, ..
     already is another's: nothing is to be sent. Other stop signals may be caught: they follow SIGCONT anew.
     """
     raw = _read(f"{proc}/{pid}/status") or b""
-    mask = _pending(raw)
-    if b"\nState:\tT" in raw and mask & _STOP_BIT:
+    waiting, _ = _signals(raw)
+    if b"
+State:	T" in raw and waiting & _STOP_BIT:
         return ()
-    return (signal.SIGCONT, *(number for number in _TERMINAL_STOPS if mask & 1 << number - 1))
+    return (signal.SIGCONT, *(number for number in _TERMINAL_STOPS if waiting & 1 << number - 1))
 
 
-def _pending(raw: bytes) -> int:
-    mask = 0
+def _signals(raw: bytes) -> tuple[int, int]:
+    """Return the signals that wait, and those that are blocked or ignored."""
+    masks: dict[bytes, int] = {}
     start = raw.find(b"\nSigPnd:")
-    for line in raw[start + 1 : start + 128].split(b"\n")[:2] if start >= 0 else ():
+    for line in raw[start + 1 : start + 256].split(b"\n")[:4] if start >= 0 else ():
         name, _, value = line.partition(b":")
-        if name in (b"SigPnd", b"ShdPnd"):
-            mask |= int(value, 16)
-    return mask
+        masks[name] = int(value, 16)
+    waiting, blocked = masks.get(b"SigPnd", 0) | masks.get(b"ShdPnd", 0), masks.get(b"SigBlk", 0)
+    return waiting, blocked | masks.get(b"SigIgn", 0)
 
 
 def environment(pid: int, names: frozenset[bytes], proc: Path = PROC) -> dict[bytes, bytes]:

@@ -47,13 +47,16 @@ class Saying(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     quantum_ms
         For how long each runs at a stretch, in whole slices; not below ``quantum_ms`` of all.
     opt_out
-        Whether they are never held.
+        Whether they are never frozen, and never take slices.
+    may_opt_out
+        Whether they may ask for that (``opt_out_comments``, ``opt_out_features``).
     """
 
     hold: HoldKind | None = None
     weight: Weight | None = None
     quantum_ms: Milliseconds | None = None
     opt_out: bool | None = None
+    may_opt_out: bool | None = None
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -132,7 +135,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     pairing_word
         Whose ``gangd-app=NAME`` says what a job runs: ``admin_comment``, or the job's own ``comment``.
     opt_out_comments, opt_out_features
-        A job whose comment has one of these words, or that asks for one of these node features, is not held.
+        Words in a job's comment, and node features that it asks for, by which it opts out where a rule of its
+        partition, QOS, account or user has ``may_opt_out``.
     """
 
     publish: str = "tcp://*:7321"

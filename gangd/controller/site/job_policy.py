@@ -1,12 +1,13 @@
 """What the site says of jobs: how each is held, its weight, its quantum, and whether it is held at all.
 
 **Precedence.** A job is in a partition, in a QOS, of an account, and of a user. Each of these may have a
-rule, and a rule says what it likes: hold, weight, quantum, opt-out. For each of these four by itself the rule
-counts that is nearest to the person and says something of it: the user's, else the account's, else the QOS's,
-else the partition's, else what holds for all. Weights of different rules are never multiplied.
+rule, and a rule says what it likes: hold, weight, quantum, opt-out, whether a job may opt out. For each of
+these by itself the rule counts that is nearest to the person and says something of it: the user's, else the
+account's, else the QOS's, else the partition's, else what holds for all. Weights of different rules are never multiplied.
 
 What the job asks for itself (``gangd-hold=``, ``gangd-weight=``, ``gangd=off`` in its comment) comes after
-that, as far as the site lets it. An operator's orders at run time come last and win.
+that, as far as the site lets it: a job opts out only where a rule says that it may. An operator's orders at
+run time come last and win.
 
 An account's rule is for jobs of that very account, not of those below it. Where Slurm does not enforce
 accounts a user can name any: the preflight warns.
@@ -35,6 +36,7 @@ class Rule:
     weight: float | None = None
     quantum_ns: int | None = None
     opt_out: bool | None = None
+    may_opt_out: bool | None = None
 
 
 _SILENT = Rule()
@@ -68,6 +70,7 @@ class Rules:
             weight=next((one.weight for one in found if one.weight is not None), None),
             quantum_ns=next((one.quantum_ns for one in found if one.quantum_ns is not None), None),
             opt_out=next((one.opt_out for one in found if one.opt_out is not None), None),
+            may_opt_out=next((one.may_opt_out for one in found if one.may_opt_out is not None), None),
         )
 
 
@@ -82,7 +85,7 @@ class Policy:
     most_job_weight
         Factor on its weight that a job may ask for at most (``gangd-weight=`` in its comment).
     opt_out_comments, opt_out_features
-        Words in the comment, and node features asked for, that opt a job out.
+        Words in the comment, and node features asked for, by which a job opts out where a rule lets it.
     hold
         How jobs are held of which no rule says it.
     job_holds
@@ -119,9 +122,16 @@ class Policy:
         return self.rules.of(job).quantum_ns
 
     def opts_out(self, job: Job) -> bool:
-        """Whether a job must not be held: by the rules, or as it asks."""
-        if self.rules.of(job).opt_out:
-            return True
+        """Whether a job must not be held: by the rules, or as it asks where they let it."""
+        rule = self.rules.of(job)
+        return bool(rule.opt_out or (rule.may_opt_out and self._asks_out(job)))
+
+    def refuses(self, job: Job) -> bool:
+        """Whether a job asks to opt out and may not."""
+        rule = self.rules.of(job)
+        return not (rule.opt_out or rule.may_opt_out) and self._asks_out(job)
+
+    def _asks_out(self, job: Job) -> bool:
         comment = _words(job.comment)
         features = set((job.features or "").replace("&", " ").replace("|", " ").replace(",", " ").split())
         return bool(comment & self.opt_out_comments or features & self.opt_out_features)

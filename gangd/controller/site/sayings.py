@@ -30,4 +30,5 @@ def _rules(config: Config) -> Rules:
 
 def _rule(said: Saying) -> Rule:
     quantum_ns = None if said.quantum_ms is None else round(said.quantum_ms * MS)
-    return Rule(None if said.hold is None else Hold(said.hold), said.weight, quantum_ns, said.opt_out)
+    hold = None if said.hold is None else Hold(said.hold)
+    return Rule(hold, said.weight, quantum_ns, said.opt_out, said.may_opt_out)

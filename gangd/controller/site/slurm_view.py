@@ -39,11 +39,14 @@ class ClusterView:
         What operators ordered; call ``forget_views`` after a change.
     unusable
         Jobs of the last call that run on nodes that are not known, or on no cores that Slurm tells of.
+    refused
+        User and job of opt-outs that were refused since this was emptied; of each user the latest job.
     """
 
     def __init__(self, cores: CoreMap, policy: Policy) -> None:
         self.policy = policy
         self.unusable: tuple[int, ...] = ()
+        self.refused: dict[str, int] = {}
         self._cores = cores
         self._views: dict[int, tuple[Job | None, JobView]] = {}
         self._number: int | None = None
@@ -165,6 +168,8 @@ class ClusterView:
     def _view(self, job: Job) -> JobView:
         standing = self.book.standing(job)
         limited = job.time_limit_s is not None and job.end_time is not None
+        if self.policy.refuses(job):
+            self.refused[job.user or "unknown"] = job.job_id
         seats = self._seated.get(job.job_id, {})
         for node in seats:
             self._cores.add_seats(node, self._seats.most(node))

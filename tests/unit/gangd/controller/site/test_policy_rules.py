@@ -10,6 +10,7 @@ import pytest
 
 from foundation.errors import ClusterError, UsageError
 from foundation.slurm import FakeSlurm, Job, JobSnapshot, Partition, SubmitRequest
+from gangd.controller.alarms import refused_opt_outs
 from gangd.controller.site.controller_config import Config, Saying, load_config
 from gangd.controller.site.examine_slurm import check_slurm, enforces, examine, unknown_names
 from gangd.controller.site.job_policy import Policy, Rule, Rules
@@ -41,11 +42,26 @@ def test_each_thing_is_said_by_the_nearest_rule_that_says_it() -> None:
     assert EVERYWHERE.of(job(account="x", qos="x", user="x", partition="x")) == Rule()
 
 
-def test_a_user_who_is_let_in_again_may_still_opt_out_himself() -> None:
-    policy = Policy(EVERYWHERE, opt_out_comments=frozenset({"gangd=off"}))
+def test_a_job_opts_out_by_its_comment_only_where_a_rule_lets_it() -> None:
+    rules = Rules({"main": Rule(may_opt_out=True)}, users={"eve": Rule(may_opt_out=False), "alice": Rule()})
+    policy = Policy(rules, opt_out_comments=frozenset({"gangd=off"}))
+    asks = job(comment="gangd=off")
+    assert policy.opts_out(asks)
+    assert not policy.refuses(asks)
     assert not policy.opts_out(job())
-    assert policy.opts_out(job(comment="gangd=off"))
-    assert policy.opts_out(job(user="bob"))
+    for refused in (replace(asks, user="eve"), replace(asks, partition="debug")):
+        assert not policy.opts_out(refused)
+        assert policy.refuses(refused)
+        assert not policy.refuses(replace(refused, comment="gangd=offline"))
+
+
+def test_a_refused_opt_out_is_an_alarm_of_its_user() -> None:
+    view = ClusterView(CoreMap({"n1": 1}), Policy(opt_out_comments=frozenset({"gangd=off"})))
+    (seen,) = view.views(JobSnapshot((job(comment="gangd=off"),)))
+    assert not seen.opt_out
+    (alarm,) = refused_opt_outs(view.refused)
+    assert (alarm.kind, alarm.subject) == ("opt_out", "alice")
+    assert f"job {seen.job} of user alice" in alarm.text
 
 
 def test_what_a_job_asks_for_is_a_factor_on_what_the_rules_say() -> None:

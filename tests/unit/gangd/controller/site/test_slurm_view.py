@@ -13,7 +13,7 @@ from gangd.controller.site.job_policy import Policy, Rule, Rules
 from gangd.controller.site.slurm_view import ClusterView
 from gangd.core import CoreMap, Hold, JobState
 
-MAIN = Rules({"main": Rule(weight=4.0)})
+MAIN = Rules({"main": Rule(weight=4.0, may_opt_out=True)})
 
 
 def request(name: str = "job", **more: Any) -> SubmitRequest:
