@@ -12,9 +12,10 @@ Rules, each with its name in ``Why``; a step is held if its job is planned to be
 * ``LONG``: it has been held for as long as anything may be (peers and Slurm's own time-outs).
 * ``EXTERN``: the site lets ``step_extern`` run.
 
-For a job that yields only ``CLOSED``, ``DYING`` and ``EXTERN`` count: it does not stand still, so it can be
-launched, suspended and killed while it is held, and held for as long as it likes. Newcomers are held until
-the plan names them.
+For a job that yields only ``CLOSED`` and ``EXTERN`` count: it does not stand still, so it can be launched,
+suspended and killed while it is held, and held for as long as it likes. Newcomers are held until the plan
+names them. Where jobs can yield, one to which any other rule applies does (``ways``): then no rule gives a
+job more than what the owner of the slice leaves.
 
 Every step that we froze and that the verdict does not hold is to be thawed, unless a stranger has it.
 """
@@ -166,8 +167,6 @@ def _spare_yielding(step: StepView, situation: Situation, limits: Limits) -> Why
     """Why a step whose job yields is not held, if it is not."""
     if not situation.open:
         return Why.CLOSED
-    if step.key.job in situation.dying:
-        return Why.DYING
     if step.key.step == "extern" and not limits.hold_extern:
         return Why.EXTERN
     return None

@@ -139,14 +139,20 @@ class Looks:
 
     def at_ways(self, ways: Ways, now_ns: int) -> bool:
         """Take note of how jobs are held now; whether that has changed."""
-        changed = ways.follow(self._talk.timeline, self._turns.number(now_ns), self._table, now_ns)
+        bounds = self._talk.timeline.bounds
+        restless = self._memory.restless_at(now_ns).union(
+            self._table.launching_at(now_ns, 0 if bounds is None else bounds.grace_ns),
+            (key.job for key in self._checks.stuck_at(now_ns)),
+        )
+        timeline, number = self._talk.timeline, self._turns.number(now_ns)
+        changed = ways.follow(timeline, number, self._table, now_ns, restless)
         self._gate.let_yield(ways.yielding)
         return changed
 
     def at_states(self, ways: Ways, now_ns: int, *, everything: bool) -> None:
         """Look at states and signals of the steps that concern us, or at what nobody tells of alone."""
         self._checks.on_writes(now_ns)
-        spared = ways.yielding.union(self._talk.timeline.exempt.suspended)
+        spared = ways.by_plan.union(self._talk.timeline.exempt.suspended)
         keys = self._table.keys_of(self._turns.jobs(now_ns) - spared)
         settled = everything or not self._is_told() or self._memory.has_strangers
         self._checks.on_states(keys, now_ns, settled=settled)

@@ -143,6 +143,7 @@ class Node:
         if self._looks.at_ways(self.ways, now_ns):
             reassert = True
             self._looks.again_at(now_ns + AGAIN_NS)
+        self._bar(now_ns)
         verdict = decide(self._situation(now_ns, for_now=True), self.limits)
         held = self.gate.held
         freeze = [key for key in verdict.hold if reassert or key not in held]
@@ -239,18 +240,19 @@ class Node:
         until_ns = (timeline.lease_until_ns or 0) if may_hold else 0
         self.gate.lease.set_until(until_ns)
         self.agenda.set(Item.LEASE, until_ns)
-        exempt = timeline.exempt
-        self.gate.bar(
-            frozenset(
-                (*self.memory.dying_at(now_ns), *exempt.never_freeze, *exempt.opt_out, *exempt.suspended)
-            )
-        )
+        self._bar(now_ns)
         if timeline.epoch is None:
             self._turns.current = None
         if timeline.controller != self._follows:
             self._turns.begin_anew(now_ns)
             self.book.on_launched(self.table.launched)
         self._follows = timeline.controller
+
+    def _bar(self, now_ns: int) -> None:
+        """Keep the gate from freezing what must not be; what yields instead is not frozen."""
+        exempt = self.talk.timeline.exempt
+        spared = self.memory.dying_at(now_ns).union(exempt.never_freeze, exempt.opt_out)
+        self.gate.bar((spared - self.gate.yielding).union(exempt.suspended))
 
     def _resync(self) -> None:
         """Take note if guardian or operator thawed behind our back, before it looks like a stranger."""

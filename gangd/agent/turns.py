@@ -76,7 +76,9 @@ class Turns:
 
     def planned(self) -> frozenset[int]:
         """Jobs that the schedule holds in the slice that runs."""
-        return frozenset() if self.current is None else self._talk.timeline.held(self.current)
+        if self.current is None:
+            return frozenset()
+        return self._talk.timeline.held(self.current, self._table.gate.yielding)
 
     def begin_anew(self, now_ns: int) -> None:
         """Drop what was prepared: another controller counts its slices anew, and one of them may run."""

@@ -3,6 +3,11 @@
 A newcomer is a job that begins beside others and that no plan names yet. Where the site lets jobs yield, it
 does so from its first processes on, for ``NEWCOMER_NS`` at most: by then the controller has named it, or it
 shares its cores with nobody, and then it has lost nothing.
+
+A restless job is one that must not be frozen for now: it opted out, is dying, was stopped, launches a step,
+did not freeze, or was frozen for too long. Where jobs can yield, it does in others' slices, however it is
+held else; and while no plan names it, all of it weighs as much as any other job, however many processes and
+sessions it has. So nothing that a job does to itself gets it more than its share.
 """
 
 from __future__ import annotations
@@ -17,6 +22,8 @@ from gangd.hold.both import BothWays
 from gangd.wire.timeline import Timeline
 
 NEWCOMER_NS = 2_000_000_000
+RESTLESS_NS = 10_000_000_000
+"""A job is weighed as one for so long after it was restless: until a controller has planned it anew."""
 
 
 class Ways:
@@ -31,22 +38,35 @@ class Ways:
 
     Attributes
     ----------
-    yielding
-        Jobs that yield when they are held; all others are frozen.
+    yielding, by_plan
+        Jobs that yield when they are held, all others are frozen; those among them that do so by a plan or as
+        newcomers.
     newcomers
         Jobs that yield although no plan says so, and until when (ns).
     """
 
     def __init__(self, both: BothWays | None = None, *, hold_extern: bool = True) -> None:
         self.yielding: frozenset[int] = frozenset()
+        self.by_plan: frozenset[int] = frozenset()
         self.newcomers: Mapping[int, int] = {}
         self._both = both
         self.hold_extern = hold_extern
         self._since_ns: int | None = None
         self._reach: frozenset[int] = frozenset()
+        self._restless: dict[int, int] = {}
 
-    def follow(self, timeline: Timeline, number: int | None, table: StepTable, now_ns: int) -> bool:
-        """Take note of the plans from slice ``number`` on; whether ``gather`` has more to do."""
+    def follow(
+        self,
+        timeline: Timeline,
+        number: int | None,
+        table: StepTable,
+        now_ns: int,
+        restless: frozenset[int] = frozenset(),
+    ) -> bool:
+        """Take note of the plans from slice ``number`` on; whether ``gather`` has more to do.
+
+        ``restless`` are the jobs that must not be frozen now, for reasons found here.
+        """
         if self._both is None:
             return False
         born = table.born_ns()
@@ -63,10 +83,17 @@ class Ways:
                 if self._since_ns < born_ns and now_ns < born_ns + NEWCOMER_NS and job not in named | spared
             }
         planned = frozenset[int]() if number is None else timeline.yielding(number)
-        before, self.yielding = (self.yielding, self._reach), planned | self.newcomers.keys()
+        before = (self.yielding, self._reach)
+        self.by_plan = planned | self.newcomers.keys()
+        restless = restless.union(exempt.never_freeze, exempt.opt_out).difference(exempt.suspended)
+        self.yielding = self.by_plan | (restless & born.keys())
         self._both.yielding = self.yielding
         # What shares cores with a job that yields is weighed against it, whatever holds it.
-        self._reach = named.union(exempt.opt_out, self.newcomers) if self.yielding else frozenset()
+        self._reach = named.union(exempt.opt_out, self.newcomers) if self.by_plan else frozenset()
+        self._restless |= dict.fromkeys(restless, now_ns + RESTLESS_NS)
+        self._restless = {job: end_ns for job, end_ns in self._restless.items() if now_ns < end_ns}
+        if len(born) > 1:
+            self._reach |= self._restless.keys() & born.keys()
         return before != (self.yielding, self._reach)
 
     def gather(self, table: StepTable) -> bool:

@@ -171,14 +171,18 @@ class Timeline:
             self._latched &= jobs
             self._exempt_now()
 
-    def held(self, number: int) -> frozenset[int]:
-        """Jobs that are held in slice ``number`` on this node, exemptions applied; lease not looked at."""
+    def held(self, number: int, yielding: frozenset[int] = _NO_JOBS) -> frozenset[int]:
+        """Jobs that are held in slice ``number`` on this node, exemptions applied; lease not looked at.
+
+        Of the jobs that are ``yielding`` those are exempt that are suspended, and no others.
+        """
         plan = self._plan(number)
         if plan is None:
             return _NO_JOBS
         held = {job for track in plan.tracks.values() for job in _sets(track, number)[1]}
         exempt = self.exempt
-        return frozenset(held.difference(exempt.never_freeze, exempt.opt_out, exempt.suspended))
+        spared = {*exempt.never_freeze, *exempt.opt_out} - yielding
+        return frozenset(held.difference(spared, exempt.suspended))
 
     def run(self, number: int) -> frozenset[int]:
         """Jobs that own slice ``number`` on this node."""

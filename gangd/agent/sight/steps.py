@@ -118,6 +118,10 @@ class StepTable:
                 launched.add(key.job)
         return frozenset(launched)
 
+    def launching_at(self, now_ns: int, grace_ns: int) -> frozenset[int]:
+        """Return the jobs with a step that began less than ``grace_ns`` ago."""
+        return frozenset(key.job for key, seen in self._seen.items() if now_ns < seen.first_ns + grace_ns)
+
     def jobs(self) -> frozenset[int]:
         """Return the jobs that had a process at the last look."""
         return frozenset(self._alive)

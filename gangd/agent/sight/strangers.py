@@ -73,6 +73,11 @@ class Memory:
         """Return the jobs with a step for which a deadly signal was seen waiting not long ago."""
         return frozenset(key.job for key, seen_ns in self._dying.items() if now_ns < seen_ns + DYING_NS)
 
+    def restless_at(self, now_ns: int) -> frozenset[int]:
+        """Return the jobs that are dying, and those with a step that a stranger thawed or wants to stop."""
+        acts = {key.job for key, (act, _) in self._acts.items() if act is not Act.FROZE}
+        return self.dying_at(now_ns) | acts
+
     def act_of(self, key: StepKey) -> Act | None:
         """Tell what was done to the step, if anything."""
         entry = self._acts.get(key)

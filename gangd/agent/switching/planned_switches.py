@@ -201,7 +201,9 @@ def switches_to_look(
     while (start_ns := timeline.start_ns(number)) is not None:
         instant_ns, ours = start_ns - offset_ns, situation.ours
         situation = replace(
-            situation, now_ns=max(situation.now_ns, instant_ns), planned=timeline.held(number)
+            situation,
+            now_ns=max(situation.now_ns, instant_ns),
+            planned=timeline.held(number, situation.yielding),
         )
         hold = decide(situation, limits).hold
         freeze = tuple(key for key in hold if key not in ours)

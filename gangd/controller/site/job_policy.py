@@ -3,7 +3,8 @@
 **Precedence.** A job is in a partition, in a QOS, of an account, and of a user. Each of these may have a
 rule, and a rule says what it likes: hold, weight, quantum, opt-out, whether a job may opt out. For each of
 these by itself the rule counts that is nearest to the person and says something of it: the user's, else the
-account's, else the QOS's, else the partition's, else what holds for all. Weights of different rules are never multiplied.
+account's, else the QOS's, else the partition's, else what holds for all. Weights of different rules are never
+multiplied.
 
 What the job asks for itself (``gangd-hold=``, ``gangd-weight=``, ``gangd=off`` in its comment) comes after
 that, as far as the site lets it: a job opts out only where a rule says that it may. An operator's orders at

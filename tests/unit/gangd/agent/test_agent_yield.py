@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gangd.agent.decide import Limits, Situation, StepView, Why, decide
-from gangd.agent.ways import NEWCOMER_NS
+from gangd.agent.sight.strangers import DYING_NS
+from gangd.agent.ways import NEWCOMER_NS, RESTLESS_NS
 from gangd.freezer.holder import StepKey
 from gangd.wire import Bounds, Report, SliceReport
 from gangd.wire.messages_down import Exempt
@@ -148,7 +149,7 @@ def test_no_freeze_cap_no_grace_and_no_deadly_signals_for_what_yields() -> None:
     frozen = decide(replace(situation, yielding=frozenset()), Limits(grace_ns=100 * SECOND))
     assert frozen.hold == frozenset()
     assert decide(replace(situation, open=False), Limits()).spared == {ONE: Why.CLOSED}
-    assert decide(replace(situation, dying=frozenset({1})), Limits()).spared == {ONE: Why.DYING}
+    assert decide(replace(situation, dying=frozenset({1})), Limits()).hold == {ONE}
     extern = replace(situation, steps=(StepView(StepKey(1, "extern"), 0),))
     assert decide(extern, Limits()).hold
     assert not decide(extern, Limits(hold_extern=False)).hold
@@ -228,6 +229,88 @@ def test_what_shares_cores_with_a_job_that_yields_is_weighed_against_it(agent: S
     agent.run(SECOND)
     assert agent.yielder.gathered.keys() == {1, 2, 3}
     assert 3 not in agent.held()
-    agent.rotate(())
-    agent.run(2 * SECOND)
+    agent.rotate((), exempt=Exempt())
+    agent.run(RESTLESS_NS + 2 * SECOND)
     assert agent.yielder.gathered.keys() == set()  # nobody shares: back to where they were
+
+
+@pytest.fixture
+def frozen() -> SimulatedAgent:
+    """Jobs 1 and 2 are frozen by turns."""
+    agent = SimulatedAgent(ONE, TWO)
+    agent.freezer.members |= {ONE: (100,), TWO: (200,)}
+    agent.join()
+    agent.rotate((1,), (2,))
+    agent.run(2 * SECOND)
+    assert agent.yielder.gathered == {}
+    assert agent.held() == agent.held_in[max(agent.held_in)]
+    return agent
+
+
+def is_others(agent: SimulatedAgent, job: int) -> bool:
+    """Whether the slice is one in which the first or second job is planned to be held, and has begun."""
+    number, since_ns = divmod(agent.controller_ns() - agent.zero_ns, agent.quantum_ns)
+    return number % 2 == job - 1 and since_ns >= 20 * MS
+
+
+def in_others_slices(agent: SimulatedAgent, job: int) -> tuple[set[bool], set[bool]]:
+    """Whether a job yields, and is frozen, in slices in which it is planned to be held, for a second."""
+    yields, stands = set(), set()
+    for _ in range(1000):
+        agent.run(MS)
+        if is_others(agent, job):
+            yields.add(job in agent.yielder.low)
+            stands.add(job in {key.job for key in agent.freezer.frozen})
+    return yields, stands
+
+
+@pytest.mark.parametrize("exempt", [Exempt(opt_out=(1,)), Exempt(never_freeze=(1,))])
+def test_a_job_that_must_not_be_frozen_yields_in_the_slices_of_others(
+    frozen: SimulatedAgent, exempt: Exempt
+) -> None:
+    frozen.rotate((1,), (2,), exempt=exempt)
+    frozen.run(SECOND)
+    assert in_others_slices(frozen, 1) == ({True}, {False})
+    assert in_others_slices(frozen, 2) == ({False}, {True})
+
+
+def test_a_dying_job_yields_while_it_dies_and_is_frozen_again_if_it_does_not(frozen: SimulatedAgent) -> None:
+    frozen.memory.on_signals(ONE, 1 << 14, stopped=False, now_ns=frozen.now_ns, ours=True)
+    frozen.run(SECOND)
+    assert in_others_slices(frozen, 1) == ({True}, {False})
+    frozen.run(DYING_NS)
+    assert in_others_slices(frozen, 1) == ({False}, {True})
+
+
+def test_a_stopped_job_yields_while_it_is_left_alone(frozen: SimulatedAgent) -> None:
+    frozen.memory.on_signals(ONE, 0, stopped=True, now_ns=frozen.now_ns, ours=False)
+    frozen.run(SECOND)
+    assert in_others_slices(frozen, 1) == ({True}, {False})
+
+
+def test_steps_that_begin_one_after_the_other_get_a_job_nothing(frozen: SimulatedAgent) -> None:
+    frozen.bounds = Bounds(5 * SECOND, 200 * MS)
+    frozen.rotate((1,), (2,))
+    frozen.run(SECOND)
+    for number in range(1, 11):
+        frozen.freezer.steps.add(StepKey(1, str(number)))
+        frozen.freezer.members[StepKey(1, str(number))] = (100 + number,)
+        frozen.node.look(frozen.now_ns)
+        for _ in range(100):
+            frozen.run(MS)
+            assert 1 in frozen.held() or not is_others(frozen, 1)
+        frozen.freezer.steps.discard(StepKey(1, str(number)))
+    assert frozen.yielder.gathered[1]
+    frozen.run(SECOND)
+    assert in_others_slices(frozen, 1) == ({False}, {True})
+
+
+def test_a_job_that_was_exempt_is_weighed_as_one_until_it_is_planned_anew(frozen: SimulatedAgent) -> None:
+    frozen.rotate((2,), exempt=Exempt(opt_out=(1,)))
+    frozen.run(SECOND)
+    frozen.rotate((2,), exempt=Exempt())
+    frozen.run(SECOND)
+    assert 1 in frozen.yielder.gathered
+    assert 1 not in frozen.held()
+    frozen.run(RESTLESS_NS)
+    assert 1 not in frozen.yielder.gathered
