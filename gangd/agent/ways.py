@@ -6,8 +6,9 @@ shares its cores with nobody, and then it has lost nothing.
 
 A restless job is one that must not be frozen for now: it opted out, is dying, was stopped, launches a step,
 did not freeze, or was frozen for too long. Where jobs can yield, it does in others' slices, however it is
-held else; and while no plan names it, all of it weighs as much as any other job, however many processes and
-sessions it has. So nothing that a job does to itself gets it more than its share.
+held else. And each job of a node with several weighs as one, whatever holds it and however many processes and
+sessions it has, for what is idle, new or opted out runs in others' slices. So nothing that a job does to
+itself gets it more than its share.
 """
 
 from __future__ import annotations
@@ -22,8 +23,6 @@ from gangd.hold.both import BothWays
 from gangd.wire.timeline import Timeline
 
 NEWCOMER_NS = 2_000_000_000
-RESTLESS_NS = 10_000_000_000
-"""A job is weighed as one for so long after it was restless: until a controller has planned it anew."""
 
 
 class Ways:
@@ -53,7 +52,6 @@ class Ways:
         self.hold_extern = hold_extern
         self._since_ns: int | None = None
         self._reach: frozenset[int] = frozenset()
-        self._restless: dict[int, int] = {}
 
     def follow(
         self,
@@ -88,12 +86,9 @@ class Ways:
         restless = restless.union(exempt.never_freeze, exempt.opt_out).difference(exempt.suspended)
         self.yielding = self.by_plan | (restless & born.keys())
         self._both.yielding = self.yielding
-        # What shares cores with a job that yields is weighed against it, whatever holds it.
-        self._reach = named.union(exempt.opt_out, self.newcomers) if self.by_plan else frozenset()
-        self._restless |= dict.fromkeys(restless, now_ns + RESTLESS_NS)
-        self._restless = {job: end_ns for job, end_ns in self._restless.items() if now_ns < end_ns}
-        if len(born) > 1:
-            self._reach |= self._restless.keys() & born.keys()
+        self._reach = self.yielding.union(named if self.by_plan else ())
+        if self._both.yielder.weighs and len(born) > 1:
+            self._reach |= born.keys()
         return before != (self.yielding, self._reach)
 
     def gather(self, table: StepTable) -> bool:

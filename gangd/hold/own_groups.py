@@ -71,6 +71,8 @@ class OwnGroups:
         ``root`` is no directory, or groups that an earlier agent left cannot be written.
     """
 
+    weighs = True
+
     def __init__(
         self,
         root: Path,

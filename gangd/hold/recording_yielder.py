@@ -23,6 +23,7 @@ class RecordingYielder:
     """
 
     name = "recording"
+    weighs = True
 
     def __init__(self) -> None:
         self.low: set[int] = set()

@@ -57,6 +57,7 @@ class SchedIdle:
     """
 
     name = "sched-idle, the policy of each thread"
+    weighs = False
 
     def __init__(self, ledger: Ledger, *, set_policy: Callable[[int, int], None] = set_policy) -> None:
         self._ledger = ledger

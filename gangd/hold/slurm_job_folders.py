@@ -49,6 +49,8 @@ class JobFolders:
         ``root`` is no directory.
     """
 
+    weighs = True
+
     def __init__(
         self,
         root: Path,

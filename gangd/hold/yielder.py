@@ -34,9 +34,17 @@ class Yielder(Protocol):
 
     The loop's thread alone calls ``gather``, without the gate's lock, for it may take milliseconds. All else
     is called under that lock and is quick; ``hold`` and ``release`` are the switch thread's.
+
+    Attributes
+    ----------
+    name
+        For people.
+    weighs
+        Whether a job that is within reach weighs as one, however many processes it has.
     """
 
     name: str
+    weighs: bool
 
     def gather(self, jobs: Mapping[int, Pids], alone: Alone = nullcontext) -> bool:
         """Bring exactly these jobs within reach of ``hold``, and what came before back to where it was.

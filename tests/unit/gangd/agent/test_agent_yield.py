@@ -6,7 +6,7 @@ import pytest
 
 from gangd.agent.decide import Limits, Situation, StepView, Why, decide
 from gangd.agent.sight.strangers import DYING_NS
-from gangd.agent.ways import NEWCOMER_NS, RESTLESS_NS
+from gangd.agent.ways import NEWCOMER_NS
 from gangd.freezer.holder import StepKey
 from gangd.wire import Bounds, Report, SliceReport
 from gangd.wire.messages_down import Exempt
@@ -229,8 +229,9 @@ def test_what_shares_cores_with_a_job_that_yields_is_weighed_against_it(agent: S
     agent.run(SECOND)
     assert agent.yielder.gathered.keys() == {1, 2, 3}
     assert 3 not in agent.held()
-    agent.rotate((), exempt=Exempt())
-    agent.run(RESTLESS_NS + 2 * SECOND)
+    agent.freezer.steps -= {ONE, TWO}
+    agent.rotate(())
+    agent.run(2 * SECOND)
     assert agent.yielder.gathered.keys() == set()  # nobody shares: back to where they were
 
 
@@ -242,7 +243,8 @@ def frozen() -> SimulatedAgent:
     agent.join()
     agent.rotate((1,), (2,))
     agent.run(2 * SECOND)
-    assert agent.yielder.gathered == {}
+    assert agent.yielder.gathered.keys() == {1, 2}
+    assert agent.yielder.writes == []
     assert agent.held() == agent.held_in[max(agent.held_in)]
     return agent
 
@@ -300,17 +302,12 @@ def test_steps_that_begin_one_after_the_other_get_a_job_nothing(frozen: Simulate
             frozen.run(MS)
             assert 1 in frozen.held() or not is_others(frozen, 1)
         frozen.freezer.steps.discard(StepKey(1, str(number)))
-    assert frozen.yielder.gathered[1]
     frozen.run(SECOND)
     assert in_others_slices(frozen, 1) == ({False}, {True})
 
 
-def test_a_job_that_was_exempt_is_weighed_as_one_until_it_is_planned_anew(frozen: SimulatedAgent) -> None:
-    frozen.rotate((2,), exempt=Exempt(opt_out=(1,)))
-    frozen.run(SECOND)
-    frozen.rotate((2,), exempt=Exempt())
-    frozen.run(SECOND)
-    assert 1 in frozen.yielder.gathered
-    assert 1 not in frozen.held()
-    frozen.run(RESTLESS_NS)
-    assert 1 not in frozen.yielder.gathered
+def test_jobs_that_no_plan_names_weigh_as_one_each(frozen: SimulatedAgent) -> None:
+    frozen.rotate((), exempt=Exempt(opt_out=(1,)))
+    frozen.run(2 * SECOND)
+    assert frozen.held() == set()
+    assert frozen.yielder.gathered.keys() == {1, 2}
