@@ -86,9 +86,9 @@ class Ways:
         restless = restless.union(exempt.never_freeze, exempt.opt_out).difference(exempt.suspended)
         self.yielding = self.by_plan | (restless & born.keys())
         self._both.yielding = self.yielding
-        self._reach = self.yielding.union(named if self.by_plan else ())
-        if self._both.yielder.weighs and len(born) > 1:
-            self._reach |= born.keys()
+        self._reach = named | self.by_plan if self.by_plan else frozenset()
+        if len(born) > 1:
+            self._reach |= born.keys() if self._both.yielder.weighs else self.yielding
         return before != (self.yielding, self._reach)
 
     def gather(self, table: StepTable) -> bool:
