@@ -165,8 +165,7 @@ def signals_to_continue(pid: int, proc: Path = PROC) -> tuple[signal.Signals, ..
     """
     raw = _read(f"{proc}/{pid}/status") or b""
     waiting, _ = _signals(raw)
-    if b"
-State:	T" in raw and waiting & _STOP_BIT:
+    if b"\nState:\tT" in raw and waiting & _STOP_BIT:
         return ()
     return (signal.SIGCONT, *(number for number in _TERMINAL_STOPS if waiting & 1 << number - 1))
 
