@@ -85,7 +85,7 @@ class Ways:
         self.by_plan = planned | self.newcomers.keys()
         restless = restless.union(exempt.never_freeze, exempt.opt_out).difference(exempt.suspended)
         self.yielding = self.by_plan | (restless & born.keys())
-        self._both.yielding = self.yielding
+        self._both.yielding, self._both.by_plan = self.yielding, self.by_plan
         self._reach = named | self.by_plan if self.by_plan else frozenset()
         if len(born) > 1:
             self._reach |= born.keys() if self._both.yielder.weighs else self.yielding

@@ -34,6 +34,8 @@ class BothWays:
         What does it.
     yielding
         Jobs that are held by yielding; all others are frozen. Replaced as a whole.
+    by_plan
+        Those among them that yield for longer than a moment.
     """
 
     def __init__(self, freezer: Holder, yielder: Yielder) -> None:
@@ -42,6 +44,7 @@ class BothWays:
         self.freezer = freezer
         self.yielder = yielder
         self.yielding: frozenset[int] = frozenset()
+        self.by_plan: frozenset[int] = frozenset()
         self._frozen: set[StepKey] = set()
         self._low: set[int] = set()
 
@@ -116,6 +119,10 @@ class BothWays:
         self._frozen.discard(key)
         self.freezer.disown(key)
 
+    def freezes(self, key: StepKey) -> bool:
+        """Whether a step is held by freezing, as it may be for a moment after its job has begun to yield."""
+        return key in self._frozen
+
     def plan(self, key: StepKey, ours: dict[int, bool], *, holds: bool) -> list[Write] | None:
         """See ``Holder``: of steps that were not held the other way before."""
         if key.job not in self.yielding:
@@ -147,8 +154,8 @@ class BothWays:
         return self.freezer.cpu_ns(key)
 
     def control_files(self, key: StepKey) -> tuple[str, ...]:
-        """See ``Holder``: of a job that yields, none matters to us."""
-        return () if key.job in self.yielding else self.freezer.control_files(key)
+        """See ``Holder``: of a job that yields by a plan, none matters to us."""
+        return () if key.job in self.by_plan else self.freezer.control_files(key)
 
     def _raise(self, job: int) -> Yielded:
         done = self.yielder.release(job)

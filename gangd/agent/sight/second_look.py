@@ -79,9 +79,9 @@ class Checks:
     def on_writes(self, now_ns: int) -> None:
         """Look at the steps whose control files strangers have written."""
         for key in self._gate.strange():
-            since_ns = self._frozen_since(key)
+            since_ns = self._gate.frozen_since(key)
             state = self._gate.holder.state(key)
-            if self._frozen_since(key) != since_ns:  # a switch came between: the next look tells
+            if self._gate.frozen_since(key) != since_ns:  # a switch came between: the next look tells
                 continue
             self._gate.settle(key)
             held = since_ns is not None
@@ -109,9 +109,9 @@ class Checks:
         self._settled &= frozen
         for key in {*keys, *frozen} if settled else frozen - self._settled:
             WORK.pause_if_spent()
-            since_ns = self._frozen_since(key)
+            since_ns = self._gate.frozen_since(key)
             state = self._gate.holder.state(key)
-            if self._frozen_since(key) != since_ns:  # a switch came between: nobody else did this
+            if self._gate.frozen_since(key) != since_ns:  # a switch came between: nobody else did this
                 continue
             ours = since_ns is not None
             if since_ns is not None and key not in self._settled:
@@ -136,11 +136,7 @@ class Checks:
 
     def _frozen(self) -> set[StepKey]:
         """Return the steps that we hold by freezing them; what yields has nothing to settle."""
-        spared = self._gate.yielding
-        return {key for key in self._gate.held if key.job not in spared}
-
-    def _frozen_since(self, key: StepKey) -> int | None:
-        return None if key.job in self._gate.yielding else self._gate.held.get(key)
+        return {key for key in self._gate.held if self._gate.frozen_since(key) is not None}
 
     def _set_due(self, now_ns: int) -> None:
         times = [each.look_ns(now_ns) for each in self._settling.values()]
@@ -156,7 +152,7 @@ class Checks:
         known = self._memory.dying_at(now_ns)
         for key in keys:
             WORK.pause_if_spent()
-            ours = self._frozen_since(key) is not None
+            ours = self._gate.frozen_since(key) is not None
             pids = self._table.probe(key, count)
             pending, stopped = 0, False
             if ours:

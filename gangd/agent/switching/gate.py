@@ -22,6 +22,7 @@ from gangd.agent.switching.lease import Lease
 from gangd.agent.switching.planned_switches import Ahead, Applied, Made, Prepared
 from gangd.freezer.holder import Did, Holder, Outcome, Step, StepKey, Write
 from gangd.freezer.procfs import WORK
+from gangd.hold.both import BothWays
 
 
 class Gate:
@@ -91,6 +92,11 @@ class Gate:
         """What was held when anybody was last here; ``held`` costs more after a switch of native code."""
         return self._shown
 
+    def frozen_since(self, key: StepKey) -> int | None:
+        """Since when we hold a step by freezing it (ns); None if we do not."""
+        since_ns, holder = self.held.get(key), self.holder
+        return since_ns if not isinstance(holder, BothWays) or holder.freezes(key) else None
+
     @property
     def has_made(self) -> bool:
         """Whether ``take_made`` has something to return."""
@@ -114,6 +120,11 @@ class Gate:
         """Note which jobs yield when they are held; what was planned to hold them otherwise is dropped."""
         if jobs != self.yielding:
             with self.alone():
+                now_ns = self._clock()
+                for key in self._held:
+                    if (key.job in jobs) is not (key.job in self.yielding):
+                        self._held[key] = now_ns  # it is held anew, the other way
+                self._shown = self._held.copy()
                 self.yielding = jobs
 
     @contextmanager

@@ -263,6 +263,7 @@ def in_others_slices(agent: SimulatedAgent, job: int) -> tuple[set[bool], set[bo
         if is_others(agent, job):
             yields.add(job in agent.yielder.low)
             stands.add(job in {key.job for key in agent.freezer.frozen})
+    assert not [found for report in agent.reports for found in report.found], "what we did is no stranger's"
     return yields, stands
 
 
@@ -288,6 +289,20 @@ def test_a_stopped_job_yields_while_it_is_left_alone(frozen: SimulatedAgent) -> 
     frozen.memory.on_signals(ONE, 0, stopped=True, now_ns=frozen.now_ns, ours=False)
     frozen.run(SECOND)
     assert in_others_slices(frozen, 1) == ({True}, {False})
+
+
+def test_control_files_of_a_job_that_yields_for_a_moment_stay_watched(
+    frozen: SimulatedAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frozen.freezer, "control_files", lambda key: (f"file of {key.job}",))
+    frozen.rotate((1,), (2,), exempt=Exempt(opt_out=(1,)))
+    frozen.run(SECOND)
+    assert frozen.node.ways.yielding == {1}
+    assert frozen.gate.holder.control_files(ONE) == ("file of 1",)
+    frozen.yielding = (1,)
+    frozen.rotate((1,), (2,))
+    frozen.run(SECOND)
+    assert frozen.gate.holder.control_files(ONE) == ()
 
 
 def test_steps_that_begin_one_after_the_other_get_a_job_nothing(frozen: SimulatedAgent) -> None:
