@@ -98,9 +98,8 @@ def alarm_of(news: News) -> Alarm:
     if isinstance(news, ShutOut):
         text = f"{origin}: {news.why}; nobody new is let in from there for {news.for_ns / 1e9:g} s"
         return Alarm("door", origin, text)
-    return Alarm(
-        "stranger", origin, f"{origin}: a key that is not in the key folder, {counted(news.times, 'time')}"
-    )
+    whose = "that is not in the key folder" if news.owner is None else f"of {news.owner} that was removed"
+    return Alarm("stranger", origin, f"{origin}: a key {whose}, {counted(news.times, 'time')}")
 
 
 class AlarmBoard:

@@ -49,6 +49,8 @@ MOST_NEWS = 1_000
 _EVENTS_A_TURN = 256
 _EVENT = struct.Struct("=Hi")
 _KEY_BYTES = 32
+_END, _CUT = b"x", b"c"
+"""What wakes the thread: it is to end, or to cut connections."""
 _BYTES_RECEIVED = struct.Struct("@Q")
 _BYTES_RECEIVED_AT = 128  # tcpi_bytes_received in struct tcp_info, linux/tcp.h
 
@@ -96,7 +98,9 @@ class Door:
         self._context = context
         self._domain = domain
         self._keys: Mapping[str, str] = {}
+        self._former: Mapping[str, str] = {}
         self._news: collections.deque[News] = collections.deque(maxlen=MOST_NEWS)
+        self._cuts: collections.deque[tuple[tuple[str, int], str]] = collections.deque(maxlen=MOST_NEWS)
         self._zap = context.socket(zmq.ROUTER)
         self._zap.setsockopt(zmq.LINGER, 0)
         self._zap.bind(ZAP_ENDPOINT)
@@ -122,9 +126,9 @@ class Door:
         self._monitors[name] = monitor
         self._allowances[name] = allowance
 
-    def admit(self, keys: Mapping[str, str]) -> None:
-        """Replace the allow-list: names by public key (Z85)."""
-        self._keys = dict(keys)
+    def admit(self, keys: Mapping[str, str], former: Mapping[str, str]) -> None:
+        """Replace the allow-list: names by public key (Z85); and those of keys that were removed."""
+        self._keys, self._former = dict(keys), dict(former)
 
     def start(self) -> None:
         """Begin to let in."""
@@ -133,6 +137,11 @@ class Door:
     def turned(self) -> None:
         """Note that the loop that uses the sockets is alive."""
         self._turned_ns = time.monotonic_ns()
+
+    def cut(self, name: str, fd: int, why: str) -> None:
+        """Have a connection of a watched socket cut, and its origin shut out for a while."""
+        self._cuts.append(((name, fd), why))
+        os.write(self._wake_write, _CUT)
 
     def take_news(self) -> list[News]:
         """Take what an operator should know; of very much the newest."""
@@ -144,7 +153,7 @@ class Door:
 
     def close(self) -> None:
         """End the thread, and let nobody in any more; the watched sockets must be closed already."""
-        os.write(self._wake_write, b"x")
+        os.write(self._wake_write, _END)
         self._thread.stop(None)
         for one in (self._zap, *self._monitors.values()):
             one.close(linger=0)
@@ -161,7 +170,7 @@ class Door:
             poller.register(monitor, zmq.POLLIN)
         while True:
             ready = dict(poller.poll(LOOK_NS // 1_000_000))
-            if self._wake_read in ready:
+            if self._wake_read in ready and _END in os.read(self._wake_read, MOST_NEWS):
                 return
             now_ns = time.monotonic_ns()
             for name, monitor in self._monitors.items():
@@ -169,6 +178,8 @@ class Door:
                     self._on_event(name, frames, now_ns)
             for frames in _waiting(self._zap):
                 self._on_request(frames, now_ns)
+            while self._cuts:
+                self._hold_to(*self._cuts.popleft(), -1, now_ns)
             if now_ns >= self._look_ns:
                 self._look_ns = now_ns + LOOK_NS
                 self._look(now_ns)
@@ -206,7 +217,7 @@ class Door:
                 self.keeper.admitted(origin, key, now_ns, shared=self._keys[key] == SHARED_AGENT)
                 status, text, user = b"200", b"OK", key.encode()
             else:
-                self._tell(self.keeper.denied(origin, now_ns))
+                self._tell(self.keeper.denied(origin, now_ns, self._former.get(key)))
         self._zap.send_multipart([frames[0], b"", version, request, status, text, user, b""])
 
     def _look(self, now_ns: int) -> None:
@@ -224,10 +235,16 @@ class Door:
                 continue
             allowed = self._allowances[connection[0]]
             most = allowed.at_once + allowed.a_second * (now_ns - peer.since_ns) // SECOND_NS
-            received = _cut(connection[1], peer.address, most)
-            if received > most:
-                why = f"{received} bytes over one connection, {most} are allowed"
-                self._tell(self.keeper.shut_out(origin_of(peer.address[0]), why, now_ns))
+            why = f"{{}} bytes over one connection, {most} are allowed"
+            self._hold_to(connection, why, most, now_ns)
+
+    def _hold_to(self, connection: tuple[str, int], why: str, most: int, now_ns: int) -> None:
+        """Cut a connection over which more bytes came, and shut its origin out."""
+        peer = self._peers.get(connection)
+        received = -1 if peer is None else _cut(connection[1], peer.address, most)
+        if peer is not None and received > most:
+            origin = origin_of(peer.address[0])
+            self._tell(self.keeper.shut_out(origin, why.format(received), now_ns))
 
     def _apply(self, now_ns: int) -> None:
         """Bring the filters in line with who is shut out."""
@@ -271,11 +288,11 @@ def _peer(fd: int) -> tuple[str, int] | None:
 
 
 def _cut(fd: int, peer: tuple[str, int], most: int) -> int:
-    """Cut a connection if more bytes came over it; returns how many did, 0 if it is another one by now."""
+    """Cut a connection if more bytes came over it; returns how many did, -1 if it is another one by now."""
     try:
         with socket.socket(fileno=os.dup(fd)) as own:
             if own.getpeername()[:2] != peer:
-                return 0
+                return -1
             told = own.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
             received = 0
             if len(told) >= _BYTES_RECEIVED_AT + _BYTES_RECEIVED.size:
@@ -284,7 +301,7 @@ def _cut(fd: int, peer: tuple[str, int], most: int) -> int:
                 own.shutdown(socket.SHUT_RDWR)
             return int(received)
     except (OSError, ValueError):
-        return 0
+        return -1
 
 
 def origin_of(address: str) -> str:

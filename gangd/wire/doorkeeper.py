@@ -73,10 +73,11 @@ class ShutOut:
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """A key that is not on the allow-list was tried from an origin, so often by now."""
+    """A key that is not on the allow-list was tried from an origin, so often by now; ``owner`` had it."""
 
     origin: str
     times: int
+    owner: str | None = None
 
 
 class Doorkeeper:
@@ -136,11 +137,11 @@ class Doorkeeper:
         keys = self._origin(origin, now_ns).keys
         keys.add(f"{key} {len(keys)}" if shared and len(keys) < MOST_SHARING else key)
 
-    def denied(self, origin: str, now_ns: int) -> Denied | None:
+    def denied(self, origin: str, now_ns: int, owner: str | None = None) -> Denied | None:
         """Note that another key has; returns the news, the more seldom the more often it does."""
         known = self._origin(origin, now_ns)
         known.denied += 1
-        return Denied(origin, known.denied) if known.denied.bit_count() == 1 else None
+        return Denied(origin, known.denied, owner) if known.denied.bit_count() == 1 else None
 
     def shut_out(self, origin: str, why: str, now_ns: int) -> ShutOut | None:
         """Shut an origin out; None if it is already."""

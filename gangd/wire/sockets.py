@@ -47,7 +47,7 @@ PUBLISH_QUEUE = 200  # for each agent: what it is told in a minute and more
 SUBSCRIPTION_QUEUE = 100
 REPORT_QUEUE = 20  # of each agent: what it says in some seconds
 AGENT_QUEUE = 200
-_MORE, _AT_ONCE = int(zmq.SNDMORE), int(zmq.NOBLOCK)
+_MORE, _AT_ONCE, _SOURCE_FD = int(zmq.SNDMORE), int(zmq.NOBLOCK), int(zmq.SRCFD)
 """As plain numbers: the library's enumerations cost more than a message does."""
 ZAP_DOMAIN = b"gangd"
 HANDSHAKE_MS = 5_000
@@ -73,11 +73,14 @@ class Received(msgspec.Struct, frozen=True):
         Name of the key that it was opened with.
     body
         Not decoded yet.
+    fd
+        Descriptor of the connection; -1 where it is not known.
     """
 
     connection: bytes
     key: str
     body: bytes
+    fd: int = -1
 
     @property
     def node(self) -> str | None:
@@ -99,6 +102,7 @@ class ControllerSockets:
         self._context = zmq.Context()
         self.door = Door(self._context, ZAP_DOMAIN, connections_possible())
         self._owners: dict[str, str] = {}
+        self._former: dict[str, str] = {}
         self.reload_keys()
         self.publish = self._context.socket(zmq.PUB)
         self.publish.setsockopt(zmq.SNDHWM, PUBLISH_QUEUE)
@@ -139,8 +143,10 @@ class ControllerSockets:
 
     def reload_keys(self) -> None:
         """Read the allow-list again; who is connected with a removed key hears on, and is not heard."""
+        known = self._owners
         self._owners = self._keys.agents()
-        self.door.admit(self._owners)
+        self._former = {key: name for key, name in (self._former | known).items() if key not in self._owners}
+        self.door.admit(self._owners, self._former)
 
     @property
     def has_shared_key(self) -> bool:
@@ -163,12 +169,17 @@ class ControllerSockets:
         if body.more:
             raise MalformedError(f"expected connection and body, got {2 + self._skip()} frames")
         try:
-            owner = self._owners.get(str(body.get("User-Id")))
+            key = str(body.get("User-Id"))
+            owner = self._owners.get(key)
         except zmq.ZMQError as error:
             raise MalformedError("a message without a key") from error
         if owner is None:
-            raise WrongNodeError("the key of a removed agent speaks")
-        return Received(connection, owner, body.bytes)
+            raise WrongNodeError(f"a key of {self._former.get(key)} that was removed speaks: stop its agent")
+        return Received(connection, owner, body.bytes, int(body.get(_SOURCE_FD)))
+
+    def cut(self, taken: Received, why: str) -> None:
+        """Cut the connection on which a message came, and shut its origin out for a while."""
+        self.door.cut("reports", taken.fd, why)
 
     def _skip(self) -> int:
         """Read the rest of a message; returns how many frames that were."""

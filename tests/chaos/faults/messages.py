@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import zmq
 
+from gangd.controller.intake import A_SECOND, AT_ONCE
 from gangd.curve_keys import load_agent_keys
 from gangd.wire import Hello, Ping, Report, Resend, encode, topic
 from tests.chaos.broken import Broken, wait_for
@@ -136,6 +137,8 @@ class FuzzedReports(MessageFault):
                     raise Broken("the controller takes no messages")
                 sent += len(part)
                 answers += drained(peer)
+                if self.count > AT_ONCE:  # a peer that sends more than is read is cut
+                    self.stage.pause(len(part) / A_SECOND)
             # A peer that leaves while answers are on their way to it resets the connection, and what it has
             # sent and the controller has not read is lost.
             until_s = time.monotonic() + 20.0

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import resource
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -150,3 +153,60 @@ def test_start_without_inotify_or_threads_says_what_to_raise(monkeypatch: pytest
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(HostError, match="limit of processes"):
         SwitchThread(Gate(RecordingFreezer(), Lease(None)), lambda: None)
+
+
+NOBODY = 65_534
+WATCH = """
+import sys
+from foundation.errors import HostError
+from gangd.agent.linux_host import FolderWatch
+try:
+    watch = FolderWatch()
+except HostError as error:
+    print(error)
+else:
+    watch.set_folders(["/proc/self"])
+    print(watch.complete)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
+def test_a_user_who_takes_all_of_inotify_takes_nothing_of_roots_agent() -> None:
+    taken_read, taken_write = os.pipe()
+    over_read, over_write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(over_write)
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            while linux_host._libc.inotify_init1(0) >= 0:
+                pass
+            os.write(taken_write, str(ctypes.get_errno()).encode())
+            os.read(over_read, 1)
+        finally:
+            os._exit(0)
+    try:
+        assert int(os.read(taken_read, 8)) == errno.EMFILE
+        watch = FolderWatch()
+        watch.set_folders(["/proc/self"])
+        assert watch.complete
+        watch.close()
+    finally:
+        for fd in (over_write, over_read, taken_read, taken_write):
+            os.close(fd)
+        os.waitpid(child, 0)
+
+
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [("max_inotify_instances", "fs.inotify.max_user_instances"), ("max_inotify_watches", "False")],
+)
+def test_an_agent_whose_own_inotify_budget_is_taken_says_so(limit: str, told: str) -> None:
+    script = f'echo 0 > /proc/sys/user/{limit} && exec "$@"'
+    words = ["unshare", "--user", "--map-root-user", "sh", "-c", script, "sh", sys.executable, "-c", WATCH]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    if done.returncode != 0:
+        pytest.skip(f"no user namespace with a limit of its own: {done.stderr.strip()}")
+    assert told in done.stdout

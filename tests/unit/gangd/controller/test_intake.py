@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, cast
 
-from gangd.controller.intake import BETWEEN_LOOKS, TURN_NS, Intake
+import msgspec
+import pytest
+
+from gangd.controller.intake import AT_ONCE, BETWEEN_LOOKS, GHOST_NS, MOST_BEYOND, TURN_NS, Intake
 from gangd.controller.nodes.uplink import Uplink
 from gangd.controller.orders import Orders
 from gangd.core import AgentJoined, Alarm, CoreMap, GangScheduler, NodeReport, Settings
-from gangd.wire import Controller, Hello, Message, Ping, Pong, Report, encode
+from gangd.wire import Controller, Farewell, Hello, Message, Ping, Pong, Report, encode
 from gangd.wire.sockets import ControllerSockets, Received
 
 NODES = [f"n{number}" for number in range(100)]
@@ -23,6 +26,8 @@ class Told:
         self.later: dict[int, Received] = {}
         self.did: list[str] = []
         self.dropped: list[str] = []
+        self.alarms: dict[str, str] = {}
+        self.cuts: list[str] = []
         self.ended: list[int] = []
         self.now_ns = self.judging_ns = 0
 
@@ -49,8 +54,13 @@ class Told:
 
     def drop(self, kind: str, text: str) -> None:
         self.dropped.append(kind)
+        self.alarms[kind] = text
 
-    def alarm(self, alarm: Alarm) -> None: ...
+    def alarm(self, alarm: Alarm) -> None:
+        self.alarms[alarm.kind] = alarm.text
+
+    def cut(self, taken: Received, why: str) -> None:
+        self.cuts.append(why)
 
     def on_foreign(self, *_: Any) -> None: ...
 
@@ -190,3 +200,63 @@ def test_what_is_told_once_is_heard_of_reports_that_were_never_judged_by_themsel
     intake.take()
     assert told.did == [f"report {NODES[0]}"]
     assert told.ended == [1, 2, 3, 4, 5]
+
+
+FORMER_AGENT, FORMER_CONTROLLER = b"former agent....", b"former control.."
+REPLAYED = {
+    "a report that was heard before": (report("n1", 3), "replayed"),
+    "a report of a former agent": (
+        msgspec.structs.replace(report("n1", 90, ended=(7,)), incarnation=FORMER_AGENT),
+        "unknown_agent",
+    ),
+    "the farewell of a former agent": (
+        Farewell(node="n1", incarnation=FORMER_AGENT, reason="stopped"),
+        "unknown_agent",
+    ),
+    "a report to a former controller": (
+        msgspec.structs.replace(report("n1", 4), follows=FORMER_CONTROLLER),
+        "replayed",
+    ),
+    "a report in another node's name": (report("n2", 90, ended=(7,)), "wrong_node"),
+}
+"""Recorded from an earlier agent or controller, and sent over another connection with the node's key."""
+
+
+@pytest.mark.parametrize(("replayed", "kind"), REPLAYED.values(), ids=REPLAYED.keys())
+def test_recorded_frames_with_a_nodes_key_are_dropped_counted_and_an_alarm_names_the_node(
+    replayed: Report | Farewell, kind: str
+) -> None:
+    told, intake = stage()
+    told.waiting.extend(message(report("n1", seq)) for seq in range(1, 6))
+    intake.take()
+    told.did.clear()
+    told.waiting.append(Received(b"thief", "n1", encode(replayed)))
+    intake.take()
+    assert told.dropped == [kind]
+    assert "n1" in told.alarms[kind]
+    assert (told.did, told.ended) == ([], [])
+    told.now_ns += GHOST_NS
+    told.waiting.append(message(report("n1", 6)))
+    intake.take()
+    assert told.did == ["report n1"], "the agent is heard all along"
+    if kind != "wrong_node":
+        assert "two connections speak with the key of n1" in told.alarms["key"]
+
+
+def test_who_sends_far_more_than_is_read_is_cut() -> None:
+    told, intake = stage()
+
+    def send(count: int) -> None:
+        told.waiting.extend([message(ping("n1"))] * count)
+        while told.waiting:
+            intake.take()
+
+    send(AT_ONCE + MOST_BEYOND // 2)
+    assert told.cuts == []
+    send(MOST_BEYOND)
+    assert told.cuts == ["the key of n1 sends more than is read"]
+    send(MOST_BEYOND)
+    assert len(told.cuts) == 2
+    told.waiting.append(message(ping("n2")))
+    intake.take()
+    assert told.did[-1] == "pong n2"

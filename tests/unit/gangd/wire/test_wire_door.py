@@ -14,8 +14,9 @@ import zmq
 from gangd.curve_keys import KeyPair, load_agent_keys, load_controller_keys, make_keys
 from gangd.wire import Ping, Refused, encode, topic
 from gangd.wire.door import News
-from gangd.wire.doorkeeper import NOWHERE, ROOM, Denied, ShutOut
-from gangd.wire.sockets import AgentSockets, ControllerSockets, connect_agent
+from gangd.wire.doorkeeper import NOWHERE, ROOM, SECOND_NS, Denied, ShutOut
+from gangd.wire.sockets import AgentSockets, ControllerSockets, Received, connect_agent
+from gangd.wire.wire_faults import WrongNodeError
 from tests.chaos.forger import client
 
 DEADLINE_S = 20.0
@@ -153,6 +154,70 @@ def test_subscriptions_without_number_are_cut_off(
     finally:
         context.destroy(linger=0)
     until(lambda: hears_and_is_answered(controller, agent), "the agent is served")
+
+
+def test_a_connection_that_is_to_be_cut_is_cut_and_others_go_on(
+    controller: ControllerSockets, agent: AgentSockets, keys: Path
+) -> None:
+    known, taken = load_agent_keys(keys, "n2"), []  # type: ignore[var-annotated]
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    try:
+        peer = client(context, zmq.DEALER, known.own, known.controller_public, None)
+        peer.setsockopt(zmq.RECONNECT_IVL, -1)
+        gone = peer.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        peer.connect(controller.report_endpoint)
+        peer.send(encode(Ping(node="n2", agent_ns=1)))
+        received: list[Received] = []
+
+        def came() -> bool:
+            one = controller.receive()
+            received.extend([one] if one is not None and one.key == "n2" else [])
+            return bool(received)
+
+        until(came, "a message of it comes")
+        controller.cut(received[0], "it sends too much")
+        until(lambda: gone.poll(100), "it is cut")
+        until(lambda: news_of(controller, ShutOut, taken), "its origin is shut out")
+        assert news_of(controller, ShutOut, taken)[0] == ShutOut(
+            "127.0.0.1", "it sends too much", SECOND_NS, 1
+        )
+        assert hears_and_is_answered(controller, agent)
+    finally:
+        context.destroy(linger=0)
+
+
+def test_a_key_that_was_replaced_is_named_when_it_speaks_and_when_it_comes_anew(
+    controller: ControllerSockets, keys: Path
+) -> None:
+    known, taken = load_agent_keys(keys, "n1"), []  # type: ignore[var-annotated]
+
+    def heard() -> str | None:
+        try:
+            received = controller.receive()
+        except WrongNodeError as error:
+            return str(error)
+        return None if received is None else received.key
+
+    with connect_agent(known, "n1", controller.publish_endpoint, controller.report_endpoint) as former:
+
+        def says(what: str) -> bool:
+            with suppress(zmq.Again):
+                former.reports.send(encode(Ping(node="n1", agent_ns=1)), zmq.NOBLOCK)
+            return what in (heard() or "")
+
+        until(lambda: says("n1"), "it is heard")
+        for path in keys.rglob("n1.*"):
+            path.unlink()
+        make_keys(keys, ["n1"])
+        controller.reload_keys()
+        until(lambda: says("a key of n1 that was removed"), "it is named")
+        former.connect_reports()
+        until(lambda: news_of(controller, Denied, taken), "it is denied")
+    assert news_of(controller, Denied, taken)[0] == Denied("127.0.0.1", 1, "n1")
+    until(lambda: heard() is None, "all that it said is read")
+    again = load_agent_keys(keys, "n1")
+    with connect_agent(again, "n1", controller.publish_endpoint, controller.report_endpoint) as agent:
+        until(lambda: hears_and_is_answered(controller, agent), "the new key is heard")
 
 
 def test_a_key_that_is_not_on_the_list_is_told_of(controller: ControllerSockets, keys: Path) -> None:

@@ -112,7 +112,7 @@ def test_a_key_that_was_removed_says_nothing_any_more(controller: ControllerSock
         (keys / "agents" / "node1.key").unlink()
         controller.reload_keys()
         one.reports.send(encode(Ping(node="node1", agent_ns=6)))
-        with pytest.raises(WrongNodeError, match="removed agent"):
+        with pytest.raises(WrongNodeError, match="a key of node1 that was removed speaks"):
             poll(controller.receive)
 
 
