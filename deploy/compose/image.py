@@ -21,7 +21,7 @@ _LOCKS = (
     "requirements-controller.lock",
     "requirements-agent.lock",
     "requirements-metrics.lock",
-    "requirements.lock",
+    "requirements-replay.lock",
 )
 _FOLDERS = (
     "osub",

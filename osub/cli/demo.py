@@ -14,7 +14,9 @@ from rich.text import Text
 from analysis.comparison import error_tables
 from analysis.tables import metrics_tables
 from analysis.verdict.verdict_in_terminal import verdict_lines
+from deploy.compose.engine import EngineName
 from foundation.writable import refuse_unwritable_folder
+from osub.cli.interrupts import told_of_signals
 from osub.cli.replay.watch import watch_replay
 from osub.cli.terminal import Console
 from osub.cli.trace.files import Lenient
@@ -37,6 +39,10 @@ def demo(
     ] = 230.0,
     seed: Annotated[int, typer.Option(help="For everything that is drawn at random.")] = 1,
     lenient: Lenient = False,
+    engine: Annotated[
+        EngineName | None,
+        typer.Option(help="Put the clusters into containers of this engine; by default on this host."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
 ) -> None:
     """Replay the same jobs on this host under several settings, and write a report that says what came of it.
@@ -59,6 +65,8 @@ def demo(
             Text.assemble((one.label, "bold"), f": {one.explanation}"), highlight=False
         ),
         watch=_watch,
+        engine_name=engine,
+        hear=told_of_signals,
     )
     if as_json:
         facts = {

@@ -19,9 +19,11 @@ from foundation.errors import UsageError
 from foundation.one_line import one_line
 from gangd.controller.site.controller_config import Config, load_config
 from osub.cli.completion import clusters_or_environment
+from osub.cli.interrupts import told_of_signals
 from osub.cli.terminal import Console
 from osub.cli.waiting import waiting
 from osub.live.cluster import conf_in, find_cluster
+from osub.live.forward import forward, is_in_containers
 from osub.live.job_folders import job_folders
 
 ENVIRONMENT = "environment"
@@ -51,6 +53,8 @@ def doctor(
     With --cluster: how a live Slurm is set up for jobs that share cores, and the lines to write where it is
     not. Exit code 1 if gangd cannot do its work there.
     """
+    if cluster is not None and cluster != ENVIRONMENT and is_in_containers(Path(cluster)):
+        raise typer.Exit(forward(Path(cluster), told_of_signals, [gangd]))
     if cluster is not None:
         doctor_cluster(cluster, gangd, as_json=as_json)
         return

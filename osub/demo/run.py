@@ -6,17 +6,21 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from deploy.compose.cluster import ComposeCluster, Options
+from deploy.compose.engine import EngineName
 from deploy.local import Gang, LocalCluster, Shape
 from deploy.local.watch import HostWatch
-from foundation.errors import OutputError
+from foundation.errors import ClusterError, OutputError
 from foundation.mpi_start import mpi_environment
+from foundation.records import load_run
 from foundation.trust import refuse_for_root
 from foundation.units import counted
+from osub.live.forward import Hear, forward_replay
 from osub.live.gang import AUTO, collector_of, find_gang
 from submitter.plan import ReplayOptions
 from submitter.replay import Collect, Look, Replay
@@ -31,6 +35,7 @@ LISTING = ".osub-demo"
 FAILED = "-failed"
 """What the folder of a run is called by, after its own name, whose setting was repeated."""
 _GENERATED_JOBS = 4000
+_SIGNALLED = 128
 COUPLED_APP, COUPLED_CLASS = "lu", "S"
 """What coupled jobs run: wavefronts, in which each rank waits for the one before it."""
 
@@ -138,7 +143,10 @@ def scratch_folder() -> Iterator[Path]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """What all settings have in common: the trace as a file, and the cluster's folder and shape."""
+    """What all settings have in common: the trace as a file, and the cluster's folder and shape.
+
+    With an ``engine`` clusters are in its containers. ``hear`` are the signals that end a replay there.
+    """
 
     swf: Path
     chosen: Chosen
@@ -146,6 +154,8 @@ class Stage:
     state: Path
     nodes: int
     cores: int
+    engine: EngineName | None = None
+    hear: Hear = lambda _: nullcontext()
 
 
 def replay_under(
@@ -167,6 +177,8 @@ def replay_under(
     apps = stage.out / "apps.csv" if stage.chosen.coupled else None
     if apps is not None:
         apps.write_text(stage.chosen.apps(steps), encoding="utf-8")
+    if stage.engine is not None:
+        return _replay_in_containers(stage.engine, setting, stage, shape, apps, most_s)
     cluster = LocalCluster(stage.state)
     try:
         cluster.up(shape)
@@ -189,6 +201,30 @@ def replay_under(
     finally:
         cluster.down()
     return dict(session.steps)
+
+
+def _replay_in_containers(
+    engine: EngineName, setting: Setting, stage: Stage, shape: Shape, apps: Path | None, most_s: float
+) -> dict[int, int]:
+    path = stage.out / setting.folder
+    words = ["replay", str(stage.swf), "--cluster", str(stage.state), "--out", str(path)]
+    words += ["--label", setting.label, "--no-memory", "--most-s", str(most_s)]
+    words += [] if apps is None else ["--apps", str(apps)]
+    words += [] if stage.chosen.block_jobs is None else ["--block-jobs", str(stage.chosen.block_jobs)]
+    cluster = ComposeCluster(stage.state)
+    try:
+        cluster.up(engine, shape, Options(accounting=False))
+        code = forward_replay(stage.state, stage.hear, (stage.swf, apps), path, words)
+        if code > _SIGNALLED:
+            raise KeyboardInterrupt("the demo's clusters are gone, its finished runs are kept")
+        if code:
+            raise ClusterError(
+                f"{setting.label}: `osub replay` in the controller ended with exit code {code}"
+            )
+    finally:
+        cluster.down()
+    jobs = load_run(path).jobs
+    return {row["trace_job"]: row["steps"] for row in jobs.iter_rows(named=True) if row["steps"]}
 
 
 def make_out(out: Path) -> None:

@@ -20,6 +20,9 @@ from analysis.comparison.comparison_page import comparison_section
 from analysis.metrics import RunMetrics, job_faults
 from analysis.report import write_report
 from analysis.verdict import Verdict, verdict_of
+from deploy.compose.engine import EngineName, find_engine
+from deploy.compose.image import base_of, ensure_images
+from deploy.compose.plan import DEBIANS, images_to_build
 from deploy.local import natural_shape
 from deploy.local.host import busy_warning, look_at_host
 from foundation.errors import OsubError
@@ -37,6 +40,7 @@ from osub.demo.run import (
     scratch_folder,
     set_aside,
 )
+from osub.live.forward import Hear
 from workloads.swf import write_swf
 
 PAGE = "report.html"
@@ -92,6 +96,8 @@ def demonstrate(
     say: Callable[[str], None],
     begin: Callable[[Setting], object],
     watch: Watch,
+    engine_name: EngineName | None,
+    hear: Hear,
 ) -> Demo:
     """Replay the same jobs under every setting, simulate each, and write the report.
 
@@ -113,6 +119,10 @@ def demonstrate(
         Told of each setting when it begins.
     watch
         Carries a replay out.
+    engine_name
+        The engine in whose containers clusters are; None: embedded ones.
+    hear
+        Signals that end a replay in containers.
 
     Raises
     ------
@@ -120,7 +130,8 @@ def demonstrate(
         The trace cannot be used, a cluster does not start, or the user wants to end.
     """
     began = time.monotonic()
-    nodes, cores = natural_shape(len(look_at_host().cpus))
+    engine = None if engine_name is None else find_engine(engine_name)
+    nodes, cores = natural_shape(len(look_at_host().cpus) if engine is None else engine.facts.cpus)
     say(f"This host is a cluster of {counted(nodes, 'node')} with {counted(cores, 'core')} each.")
     busy = busy_warning()
     if busy is not None:
@@ -132,10 +143,23 @@ def demonstrate(
     make_out(out)
     swf = out / f"{chosen.trace.name}.swf.gz"
     write_swf(swf, chosen.trace)
+    if engine is not None:
+        images = images_to_build(DEBIANS[0], accounting=False, monitoring=None)
+        ensure_images(engine, images, base_of(engine, DEBIANS[0]), anew=False, say=say)
+        began = time.monotonic()
     runs: list[Run] = []
     steps: dict[int, int] = {}
     with scratch_folder() as state:
-        stage = Stage(swf=swf, chosen=chosen, out=out, state=state, nodes=nodes, cores=cores)
+        stage = Stage(
+            swf=swf,
+            chosen=chosen,
+            out=out,
+            state=state,
+            nodes=nodes,
+            cores=cores,
+            engine=engine_name,
+            hear=hear,
+        )
         for number, setting in enumerate(settings):
             begin(setting)
             left_s = _MOST * seconds - (time.monotonic() - began)

@@ -21,6 +21,8 @@ from foundation.whole_file import draft_at
 _SLURM = Path("/etc/slurm")
 _GANGD = Path("/etc/gangd/gangd.toml")
 STATUS = Path("/var/lib/gangd/state/status.json")
+HOST, HOST_USER = Path("/shared/host"), "osub"
+"""Below it, and as this user, commands of the engine's host run and leave their files."""
 _TELL_EVERY_S = 5.0
 _NICE = -10
 """All containers share the host's CPUs with the jobs; a controller of its own would have its own."""
@@ -32,6 +34,7 @@ def run(settings: Settings) -> bool:
     _write(_SLURM / "cgroup.conf", cgroup_conf(hierarchy_of(), release()))
     for folder in ("/run/slurm", "/var/lib/slurm", "/var/lib/slurm/state"):
         _own_folder(Path(folder))
+    _own_folder(HOST, HOST_USER)
     supervisor = Supervisor()
     start_munged(supervisor)
     if settings.accounting:  # at its first start slurmctld ends without it
@@ -60,10 +63,10 @@ def _telling_prometheus() -> Callable[[], None]:
     return now_and_then(lambda: write_targets(STATUS), _TELL_EVERY_S)
 
 
-def _own_folder(path: Path) -> None:
-    """Make a folder of Slurm's user; a volume is root's when it is new."""
+def _own_folder(path: Path, user: str = "slurm") -> None:
+    """Make a folder of a user's; a volume is root's when it is new."""
     path.mkdir(mode=0o755, parents=True, exist_ok=True)
-    os.chown(path, pwd.getpwnam("slurm").pw_uid, -1)
+    os.chown(path, pwd.getpwnam(user).pw_uid, -1)
 
 
 def _write(path: Path, text: str) -> None:

@@ -15,7 +15,9 @@ from foundation.slurm import Receiver
 from foundation.units import counted, verb
 from osub.cli.completion import clusters
 from osub.cli.evict.answers_shown import show_answers, to_json
+from osub.cli.interrupts import told_of_signals
 from osub.cli.out_file import Force, check_free
+from osub.live.forward import forward, is_in_containers
 from simulator.eviction import Question, Solver, solve
 from simulator.eviction.jobs_file import read_jobs
 from simulator.eviction.solvers import LIMIT_S
@@ -148,6 +150,10 @@ def evict(
     given = _given({"--overlap": overlap, "--skip": skip})
     if given:
         raise UsageError(f"{given} is for a table of jobs")
+    if cluster is not None and is_in_containers(cluster):
+        if html is not None:
+            raise UsageError("--html is not there for a cluster in containers; --json prints the answers")
+        raise typer.Exit(forward(cluster, told_of_signals, [times]))
     from osub.cli.evict.live import evict_live
     from osub.live.evicting import Wanted, read_known
     from simulator.eviction.running_jobs import Rules

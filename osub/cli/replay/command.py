@@ -24,10 +24,12 @@ from foundation.slurm.calling.sbatch_options import check_options
 from foundation.units import counted, counted_of
 from foundation.writable import refuse_unwritable
 from osub.cli.completion import clusters
+from osub.cli.interrupts import told_of_signals
 from osub.cli.out_file import Force, clear_run
 from osub.cli.replay.watch import watch_replay
 from osub.cli.trace.files import Lenient
 from osub.live.cluster import find_cluster, meet
+from osub.live.forward import forward_replay, is_in_containers
 from osub.live.gang import AUTO, FoundGang, collector_of, find_gang
 from osub.live.pairing import check_beside, danger_of
 from predictor.chosen import other_cpu
@@ -145,6 +147,12 @@ def replay(
         bool, typer.Option("--resume", help="Go on with a killed or detached replay, as it was begun.")
     ] = False,
     force: Force = False,
+    most_s: Annotated[
+        float, typer.Option(hidden=True, help="Cancel the jobs that are left then.")
+    ] = math.inf,
+    block_jobs: Annotated[
+        int | None, typer.Option(hidden=True, min=1, help="The trace is so many jobs again and again.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Submit each job of TRACE to Slurm at its instant, follow it, and write the RUN.
@@ -152,10 +160,7 @@ def replay(
     Ctrl-C asks whether to detach (the jobs go on, --resume follows them) or to cancel them all.
     The exit status is then 130; after SIGTERM, which detaches, it is 143.
     """
-    if resume:
-        _check_resumed(out, dry_run=dry_run, force=force)
-    elif not dry_run:
-        refuse_unwritable(out)
+    _check_out(out, dry_run=dry_run, resume=resume, force=force, contained=is_in_containers(cluster))
     options = check_options(sbatch_option or ())
     _check_numbers(
         {"--start": start, "--length": length, "--speedup": speedup, "--patience": patience, "--fit": fit}
@@ -164,6 +169,18 @@ def replay(
         check_beside(options, apps, fit)
     if calibration is not None and not calibration.is_file():
         raise InputError(f"--calibration: there is no file {calibration}")
+    if cluster is not None and is_in_containers(cluster):
+        code = forward_replay(
+            cluster,
+            told_of_signals,
+            (trace, apps, pairing, calibration),
+            out,
+            finds_gangd=gangd == AUTO,
+            dry_run=dry_run,
+            resume=resume,
+            force=force,
+        )
+        raise typer.Exit(code)
     client, embedded = find_cluster(cluster)
     meet(client)
     if resume:
@@ -197,6 +214,7 @@ def replay(
             no_requeue=no_requeue,
             environment=exported(export or (), os.environ, one_host=embedded is not None),
             patience_s=patience,
+            block_jobs=block_jobs,
         )
         danger = None if pairing is None else _danger(pairing, pairing_threshold, client, wanted)
         with _made_fit(trace, client, asked, fit, apps, lenient=lenient) as (path, wished):
@@ -210,6 +228,7 @@ def replay(
     is_finished = watch_replay(
         session,
         collect=collector_of(session.gang_folder, client.config()),
+        most_s=most_s,
         look=None if embedded is None else HostWatch(embedded, os.getpid()),
     )
     _tell(session, trace, out, cluster, is_finished=is_finished, as_json=as_json)
@@ -277,12 +296,16 @@ def _gang(where: str, embedded: ClusterState | None, client: CommandSlurm, wante
     return found
 
 
-def _check_resumed(out: Path, *, dry_run: bool, force: bool) -> None:
+def _check_out(out: Path, *, dry_run: bool, resume: bool, force: bool, contained: bool) -> None:
+    if not resume:
+        if not dry_run:
+            refuse_unwritable(out)
+        return
     if dry_run:
         raise UsageError("--dry-run begins nothing, and --resume goes on: give one of them")
     if force:
         raise UsageError("--force replaces a RUN, and --resume goes on with it: give one of them")
-    if not out.exists():
+    if not contained and not out.exists():  # a container's may not have been copied yet
         raise UsageError(f"--resume: there is no RUN in {out}")
 
 

@@ -23,8 +23,10 @@ from foundation.errors import ClusterError
 from foundation.slurm import CommandSlurm
 from gangd.controller.controller_status import about, read_status
 from osub.cli.completion import clusters
+from osub.cli.interrupts import told_of_signals
 from osub.cli.terminal import Console
 from osub.cli.top.frame import Screen, frame
+from osub.live.forward import GANGD, forward, is_in_containers
 from osub.live.gangd_state import find_gangd, pulse_of
 from osub.live.queue import QueueEye
 
@@ -38,7 +40,8 @@ def top(
         Path | None,
         typer.Option(
             "--state",
-            help="Folder of an embedded cluster; by default the one that runs.",
+            "--cluster",
+            help="Folder of an embedded cluster, or one in containers; by default the one that runs.",
             metavar="DIR",
             autocompletion=clusters,
         ),
@@ -59,6 +62,11 @@ def top(
     Printed once (also where the output is no terminal, or one that cannot be redrawn) it exits with 1 if the
     controller writes no more.
     """
+    if state is not None and is_in_containers(state):
+        shown = [*(["--once"] if once else []), *(["--json"] if as_json else [])]
+        about_job = [] if job is None else ["--job", str(job)]
+        words = ["top", "--gangd", GANGD, *about_job, *shown]
+        raise typer.Exit(forward(state, told_of_signals, words=words))
     folder, conf = find_gangd(state, gangd)
     status = about(read_status(folder), job)
     console = Console()

@@ -1,0 +1,155 @@
+"""A command on a cluster in containers: it runs in the controller's, its files go in and come out."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from deploy.compose.forwarded_command import Controller
+from deploy.compose.found import holds_one
+from deploy.compose.inside.controller import HOST
+from foundation.errors import OutputError
+from foundation.records.records_folder import INFO_NAME, is_finished
+from foundation.records.runs_found import refuse_to_remove, remove_run
+
+Hear = Callable[[Callable[[int], object]], AbstractContextManager[None]]
+GANGD = "/var/lib/gangd/state"
+"""gangd's state folder in a controller's container."""
+
+
+def is_in_containers(cluster: Path | None) -> bool:
+    """Return whether a folder that ``--cluster`` or ``--state`` names holds a cluster in containers."""
+    return cluster is not None and holds_one(cluster)
+
+
+def forward(
+    cluster: Path,
+    hear: Hear,
+    inputs: Iterable[Path | None] = (),
+    words: Sequence[str] | None = None,
+) -> int:
+    """Run this command in the controller's container; returns its exit code.
+
+    Parameters
+    ----------
+    cluster
+        The state folder of the cluster in containers.
+    hear
+        Signals that ask this command to end, while the context lasts.
+    inputs
+        Files that the command reads.
+    words
+        The command; None: as it was typed.
+
+    Raises
+    ------
+    ClusterError
+        The controller's container does not run, has another version of osub, or ended before the command.
+    """
+    return _run(Controller.of(cluster), hear, inputs, sys.argv[1:] if words is None else words)
+
+
+def forward_replay(
+    cluster: Path,
+    hear: Hear,
+    inputs: Iterable[Path | None],
+    out: Path,
+    words: Sequence[str] | None = None,
+    *,
+    finds_gangd: bool = True,
+    dry_run: bool = False,
+    resume: bool = False,
+    force: bool = False,
+) -> int:
+    """Run this replay in the controller's container and copy the RUN to ``out``; returns its exit code.
+
+    A RUN that is not finished stays in the cluster, too, and goes on there with ``--resume``.
+
+    Raises
+    ------
+    OutputError
+        ``out`` cannot take the RUN; once it was replayed, the RUN is kept in the cluster.
+    ClusterError
+        As ``forward``.
+    """
+    if not resume and not dry_run:
+        _check_replaceable(out, force)
+    controller = Controller.of(cluster)
+    if resume and controller.has(out / INFO_NAME):
+        with _kept_on_failure():
+            _bring(controller, out)
+        if is_finished(out):
+            print(f"osub: {out} was finished in the cluster meanwhile", file=sys.stderr)
+            return 0
+    elif resume and (out / INFO_NAME).is_file():
+        controller.put([out])
+    gangd = ["--gangd", GANGD] if finds_gangd and controller.has_gangd else []
+    try:
+        code = _run(
+            controller, hear, () if resume else inputs, [*(sys.argv[1:] if words is None else words), *gangd]
+        )
+    finally:
+        if not dry_run:
+            with _kept_on_failure():
+                _bring(controller, out)
+    return code
+
+
+def _run(controller: Controller, hear: Hear, inputs: Iterable[Path | None], words: Sequence[str]) -> int:
+    files = [path for path in inputs if path is not None and path.exists()]
+    if files:
+        controller.put(files)
+    command = controller.start([_word(word) for word in words])
+    with hear(command.signal):
+        return command.wait()
+
+
+def _word(word: str) -> str:
+    """Return a word of the command line as the container has it: absolute paths are below ``HOST``."""
+    option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+    if Path(value).is_relative_to(GANGD):
+        return word
+    return f"{option}{equals}{HOST}{value}" if value.startswith("/") else word
+
+
+def _check_replaceable(out: Path, force: bool) -> None:
+    if (out / INFO_NAME).is_file():
+        if not force:
+            raise OutputError(
+                f"{out} exists already: choose another folder, or add --force to replace the run"
+            )
+        refuse_to_remove(out)
+    elif out.is_dir() and any(out.iterdir()):
+        raise OutputError(f"{out} holds what no run made; choose another folder")
+
+
+def _bring(controller: Controller, out: Path) -> None:
+    """Copy the RUN out of the container, in place of an earlier copy; one that is finished leaves it."""
+    if not controller.has(out / INFO_NAME):
+        return
+    draft = controller.fetch(out)
+    try:
+        left = remove_run(out, unfinished=True) if (out / INFO_NAME).is_file() else []
+        if left:
+            raise OutputError(f"{out} holds what no run made ({', '.join(left)}); move it away")
+        draft.rename(out)
+    except OSError as error:
+        raise OutputError(f"cannot write {out}: {error.strerror}") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    if is_finished(out):
+        controller.remove(out)
+
+
+@contextmanager
+def _kept_on_failure() -> Iterator[None]:
+    """Have an error say where the RUN is that could not be copied."""
+    try:
+        yield
+    except OutputError as error:
+        raise OutputError(
+            f"{error}; the RUN is kept in the cluster, the same command with --resume copies it"
+        ) from error
