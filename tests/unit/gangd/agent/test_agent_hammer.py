@@ -113,6 +113,20 @@ def test_one_node_only(left: Left, capsys: pytest.CaptureFixture[str]) -> None:
     assert [frozen(step) for step in (one, other)] == [True, False]
 
 
+def test_exchanged_state_files_never_freeze_and_thaw_what_is_left(
+    left: Left, capsys: pytest.CaptureFixture[str]
+) -> None:
+    healthy, dead = left.agent("a", 1), left.agent("b", 2, alive=False)
+    one, other = state_path(left.folder, "a"), state_path(left.folder, "b")
+    between = one.with_name("between")
+    for source, target in ((one, between), (other, one), (between, other)):
+        source.rename(target)
+    thaw(left, capsys, "--expired", "--node", "b")
+    assert (frozen(healthy), frozen(dead)) == (True, True), "a record says whose it is, and its agent lives"
+    thaw(left, capsys, "--expired", "--node", "a")
+    assert (frozen(healthy), frozen(dead)) == (True, False)
+
+
 def test_file_of_an_earlier_boot_means_nothing(left: Left, capsys: pytest.CaptureFixture[str]) -> None:
     step = left.agent("a", 1)
     path = state_path(left.folder, "a")
