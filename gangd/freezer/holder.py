@@ -304,34 +304,3 @@ class WithoutFolders:
     def account(self, key: StepKey) -> Account | None:  # noqa: ARG002 - as its protocol has it
         """See ``Holder``: there is none."""
         return None
-
-
-class NoLedger:
-    """A ledger that remembers nothing, for uses that end before anybody could have to clean up."""
-
-    def __init__(self) -> None:
-        self._next = 0
-
-    def claim_cgroup(self, kind: int, path: str, job: int) -> int | None:  # noqa: ARG002 - as its protocol has it
-        """Return a fresh number."""
-        self._next += 1
-        return self._next
-
-    def claim_process(self, pid: int, start_ticks: int, job: int) -> int | None:  # noqa: ARG002 - as its protocol has it
-        """Return a fresh number."""
-        self._next += 1
-        return self._next
-
-    def claim_idle(self, pid: int, start_ticks: int, job: int) -> int | None:  # noqa: ARG002 - as its protocol has it
-        """Return a fresh number."""
-        self._next += 1
-        return self._next
-
-    def hold(self, slot: int) -> None:
-        """Do nothing."""
-
-    def release(self, slot: int) -> None:
-        """Do nothing."""
-
-    def drop(self, slot: int) -> None:
-        """Do nothing."""

@@ -18,7 +18,7 @@ import pytest
 
 from foundation.in_memory import live_folder
 from gangd.freezer.cgroup_freezer import CgroupFreezer
-from gangd.freezer.holder import NoLedger, StepKey, StepState
+from gangd.freezer.holder import StepKey, StepState
 from gangd.freezer.tree import CGROUP1, CGROUP2, Dialect
 from gangd.guardian.place import state_path
 from gangd.guardian.statefile import StateFile, Word
@@ -26,6 +26,7 @@ from tests.fixtures.bench import record
 from tests.fixtures.gang_host import SPIN, V1_MOUNT, V2_MOUNTS, RealCgroups, until
 from tests.fixtures.gang_puppet import Puppet
 from tests.fixtures.gang_trials import guardian_pid, threads_of
+from tests.fixtures.no_ledger import NoLedger
 
 pytestmark = pytest.mark.benchmark
 STEP = "slurm_a/uid_0/job_{}/step_0"

@@ -25,12 +25,13 @@ from gangd.agent.switching.switch_thread import SwitchThread
 from gangd.freezer import cgroup_freezer
 from gangd.freezer.cgroup_freezer import CgroupFreezer
 from gangd.freezer.harmless_freezers import RecordingFreezer
-from gangd.freezer.holder import NoLedger, StepKey
+from gangd.freezer.holder import StepKey
 from gangd.freezer.open_cgroup import open_cgroup
 from gangd.freezer.procfs import is_slurmstepd
 from gangd.freezer.tree import CGROUP1
 from tests.fixtures.gang_host import FakeV1
 from tests.fixtures.gang_simulated import SECOND, SimulatedAgent
+from tests.fixtures.no_ledger import NoLedger
 
 NO_FILES = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 

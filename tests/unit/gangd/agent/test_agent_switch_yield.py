@@ -15,8 +15,8 @@ from gangd.agent.switching.planned_switches import Prepared
 from gangd.freezer.holder import Account, StepKey
 from gangd.hold.both import BothWays
 from gangd.hold.knob import own_group
-from gangd.hold.recording_yielder import RecordingYielder
 from tests.fixtures.gang_switch import JOBS, KEYS, MS, A, B, C, Spy, Stage, soon_ns
+from tests.fixtures.recording_yielder import RecordingYielder
 from tests.fixtures.tier import choose
 
 BATCH, EXTERN = StepKey(1, "batch"), StepKey(1, "extern")

@@ -21,11 +21,12 @@ from gangd.agent.switching.gate import Gate
 from gangd.agent.switching.lease import Lease
 from gangd.agent.talk.slicebook import SliceBook
 from gangd.freezer.cgroup_freezer import CgroupFreezer
-from gangd.freezer.holder import Did, NoLedger, Outcome, StepKey
+from gangd.freezer.holder import Did, Outcome, StepKey
 from gangd.freezer.procfs import WORK, WORK_NS, WorkBudget, scan
 from gangd.freezer.tree import CGROUP1
 from tests.fixtures.gang_host import FakeV1
 from tests.fixtures.gang_simulated import SECOND, SimulatedAgent
+from tests.fixtures.no_ledger import NoLedger
 
 ITEM_NS = WORK_NS // 20
 

@@ -6,9 +6,10 @@ import pytest
 
 from foundation.errors import HostError
 from gangd.freezer.cgroup_freezer import CgroupFreezer
-from gangd.freezer.holder import Did, NoLedger, StepKey, StepState
+from gangd.freezer.holder import Did, StepKey, StepState
 from gangd.freezer.tree import CGROUP1
 from tests.fixtures.gang_host import SLEEP, SPIN, FakeV1, RealCgroups, runs, stands, until
+from tests.fixtures.no_ledger import NoLedger
 
 BATCH = StepKey(12, "batch")
 

@@ -7,11 +7,12 @@ import time
 from pathlib import Path
 
 from gangd.freezer.cgroup_freezer import CgroupFreezer
-from gangd.freezer.holder import Did, NoLedger, StepKey, StepState
+from gangd.freezer.holder import Did, StepKey, StepState
 from gangd.freezer.tree import CGROUP2
 from gangd.guardian.revive import thaw_held
 from gangd.guardian.statefile import StateFile
 from tests.fixtures.gang_host import SLEEP, SPIN, RealCgroups, runs, stands, until
+from tests.fixtures.no_ledger import NoLedger
 
 SCOPE = "system.slice/a_slurmstepd.scope"
 KEY = StepKey(12, "0")

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gangd.freezer.holder import Did, NoLedger, StepKey, StepState
+from gangd.freezer.holder import Did, StepKey, StepState
 from gangd.freezer.procfs import is_slurmstepd, read_stat, scan
 from gangd.freezer.signal_freezer import SignalFreezer
 from tests.fixtures.gang_host import SPIN, runs, stands, until
+from tests.fixtures.no_ledger import NoLedger
 
 Children = list[subprocess.Popen[bytes]]
 KEY = StepKey(987654, "0")

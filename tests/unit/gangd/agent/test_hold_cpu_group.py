@@ -5,9 +5,10 @@ import os
 
 import pytest
 
-from gangd.freezer.holder import Did, NoLedger, StepKey
+from gangd.freezer.holder import Did, StepKey
 from gangd.hold.cpu_group import CpuGroup, Turner
 from gangd.hold.knob import IDLE1, IDLE2, SHARES1, WEIGHT2, Knob
+from tests.fixtures.no_ledger import NoLedger
 
 KEY = StepKey(1, "0")
 KNOBS = pytest.mark.parametrize("knob", [IDLE1, SHARES1, IDLE2, WEIGHT2])

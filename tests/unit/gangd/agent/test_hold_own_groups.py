@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from gangd.freezer.holder import Did, NoLedger
+from gangd.freezer.holder import Did
 from gangd.hold.cpu_places import cpu_path, width
 from gangd.hold.knob import IDLE1, SHARES1, Knob, job_of_own, own_group
 from gangd.hold.own_groups import OwnGroups
 from gangd.hold.thread_policy import threads
 from tests.fixtures.gang_host import cpu_ns, until
 from tests.fixtures.gang_yield import CPU1, PIN, a_cpu, remove_groups, shares
+from tests.fixtures.no_ledger import NoLedger
 
 Children = list[subprocess.Popen[bytes]]
 A, B = 7, 8

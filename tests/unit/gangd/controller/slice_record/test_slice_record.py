@@ -6,17 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
 from foundation.errors import InputError, OutputError
 from gangd.controller.slice_record.slicefiles import HOUR_NS, NAME, Retention, part_name
-from gangd.controller.slice_record.slicefollow import SliceFollower
 from gangd.controller.slice_record.slicelog import SliceLog, read_slices
 from gangd.core import SliceRow
-from tests.fixtures.gang_host import until
 from tests.fixtures.tier import choose
 
 SMALL = Retention(bytes=2_000, age_ns=HOUR_NS, parts=3)
@@ -146,67 +143,6 @@ def test_a_full_folder_is_an_error_and_the_record_goes_on(
     found = numbers(tmp_path)
     assert found[:10] == list(range(10))
     assert found[-100:] == list(range(100))
-
-
-def test_a_follower_reads_every_row_once_while_files_change(tmp_path: Path) -> None:
-    count = choose(2_000, 5_000, 50_000)
-    written = log(tmp_path, MANY)
-    follower = SliceFollower(tmp_path)
-
-    def write() -> None:
-        for number in range(count):
-            written.append([row(number)])
-            if number % 7 == 0:
-                written.flush()
-        written.close()
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    got: list[int] = []
-
-    def all_there() -> bool:
-        got.extend(found.number for found, _ in follower.poll())
-        return len(got) >= count
-
-    until(all_there, 60, "all rows")
-    writer.join()
-    assert got == list(range(count))
-    assert follower.missed == 0
-    assert list(follower.poll()) == []
-    follower.close()
-
-
-def test_a_follower_that_was_too_slow_is_told_what_it_missed_and_goes_on(tmp_path: Path) -> None:
-    written = log(tmp_path, SMALL)
-    written.append([row(0)])
-    written.flush()
-    follower = SliceFollower(tmp_path)
-    assert [found.number for found, _ in follower.poll()] == [0]
-    for number in range(1, 500):
-        written.append([row(number)])
-    written.flush()
-    got = [found.number for found, _ in follower.poll()]
-    assert got[-1] == 499
-    assert got == sorted(set(got))
-    assert follower.missed >= 1
-    follower.close()
-    written.close()
-
-
-def test_a_follower_waits_for_the_rest_of_a_line_and_may_begin_at_the_end(tmp_path: Path) -> None:
-    written = log(tmp_path, MANY)
-    written.append([row(1)])
-    written.flush()
-    follower = SliceFollower(tmp_path, from_end=True)
-    with (tmp_path / NAME).open("ab") as raw:
-        raw.write(b'[2,2000000,250000000,7,"n1"')
-        raw.flush()
-        assert list(follower.poll()) == []
-        raw.write(b',"run",1,0,0]\n')
-        raw.flush()
-        assert [found.number for found, _ in follower.poll()] == [2]
-    follower.close()
-    written.close()
 
 
 _WRITER = """
