@@ -281,24 +281,28 @@ class LoneJobs:
             user=None,
         )
         output = self._folder / "jobs" / f"{self._count}.out"
-        job_id = self._client.submit(
-            SubmitRequest(
-                script=batch_script(job, self._folder, pin=self._pin, calibration=calibration),
-                name=f"osub-{self._run_id}-{self._count}",
-                nodes=job.nodes,
-                tasks_per_node=job.cores_per_node,
-                partition=job.partition,
-                output=output,
-                comment="osub workloads",
-                environment=self._environment,
-            )
+        request = SubmitRequest(
+            script=batch_script(job, self._folder, pin=self._pin, calibration=calibration),
+            name=f"osub-{self._run_id}-{self._count}",
+            nodes=job.nodes,
+            tasks_per_node=job.cores_per_node,
+            partition=job.partition,
+            output=output,
+            comment="osub workloads",
+            environment=self._environment,
         )
         try:
-            self._wait(job_id)
+            self._wait(self._client.submit(request))
         except BaseException:
-            self._client.cancel([job_id])
+            self._cancel(request.name)
             raise
         return self._outcome(output)
+
+    def _cancel(self, name: str) -> None:
+        """Cancel our job of a name; its number is not known where a signal came while Slurm took it."""
+        jobs = self._client.jobs().jobs
+        ours = [job for job in jobs if (job.name, job.uid) == (name, os.geteuid())]
+        self._client.cancel([job.job_id for job in ours if not job.state.is_over])
 
     def _wait(self, job_id: int) -> None:
         folder, looked_s, over_s = self._folder / "jobs", time.monotonic(), None

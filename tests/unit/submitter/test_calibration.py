@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from foundation.errors import HostError
-from submitter.calibration import Outcome, Sampled, fit_kind
+from foundation.slurm import JobState, SubmitRequest
+from foundation.slurm.fake_slurm import FakeSlurm
+from submitter.calibration import LoneJobs, Outcome, Sampled, fit_kind
+from submitter.plan import look_at_target
 from workloads.rrba.calibration_kinds import Kind, kind_of
 from workloads.rrba.steps.calibrations import load_calibrations
 
@@ -74,3 +78,20 @@ def test_ranks_that_lack_their_core_are_sampled_no_longer(tmp_path: Path) -> Non
     assert max(host.runs) == 50
     with pytest.raises(HostError, match="had 40% of its core"):
         fit_kind(sampled, tmp_path / "steps.json", 0.9)
+
+
+class InterruptedSlurm(FakeSlurm):
+    """A signal comes while a job is submitted: Slurm has it, and its number is not known."""
+
+    def submit(self, request: SubmitRequest) -> int:
+        """Take the job, and raise."""
+        super().submit(request)
+        raise KeyboardInterrupt
+
+
+def test_a_job_is_cancelled_although_a_signal_came_while_it_was_submitted(tmp_path: Path) -> None:
+    slurm = InterruptedSlurm(uid=os.geteuid())
+    jobs = LoneJobs(slurm, look_at_target(slurm), tmp_path, pin=False)
+    with pytest.raises(KeyboardInterrupt):
+        jobs.run(KIND, ("--itr", "5"))
+    assert [job.state for job in slurm.jobs().jobs] == [JobState.CANCELLED]
