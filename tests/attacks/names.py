@@ -155,4 +155,4 @@ def wait_for_looks(scene: Scene, looks: int = 2) -> None:
             age_ms = (status.slurm_age_s or 1e9) * 1000
             return status.time_ms - age_ms > now_ms
 
-        wait_until(asked, 30, "the controller asks Slurm again")
+        wait_until(asked, 60, "the controller asks Slurm again")

@@ -114,8 +114,8 @@ def fork_on(scene: Scene) -> None:
     assert done.returncode == 0, done.stderr
     client = cluster.client()
     job = int(done.stdout)
-    wait_until(lambda: (known := client.job(job)) is not None and known.state.holds_cores, 30, "it runs")
-    wait_until(lambda: _escaped() >= 3, 20, "its processes are on their own")
+    wait_until(lambda: (known := client.job(job)) is not None and known.state.holds_cores, 60, "it runs")
+    wait_until(lambda: _escaped() >= 3, 60, "its processes are on their own")
     assert client.submit(SubmitRequest(script="#!/bin/sh\n", name="x", environment=dict(os.environ))) > job
     cluster.down()
     assert _escaped() == 0

@@ -90,7 +90,7 @@ def comments(scene: Scene) -> None:
     """
     client = scene.cluster.client()
     job = client.submit(SubmitRequest(script=SLEEPER, name="root's", environment=dict(os.environ)))
-    wait_until(lambda: (known := client.job(job)) is not None and known.state.holds_cores, 30, "it runs")
+    wait_until(lambda: (known := client.job(job)) is not None and known.state.holds_cores, 60, "it runs")
     before = client.job(job)
     asked = (f"gangd=off JobId={job}", f"gangd-weight=1e9 JobId={job}", "gangd-hold=\nx")
     jobs = [_submit(scene, f"--comment={comment}") for comment in asked]

@@ -154,7 +154,7 @@ def test_who_ignores_the_signal_is_put_back_to_the_queue_when_the_time_is_up(sit
     assert outcome["end"] == End.REQUEUED
     assert "did not end by itself in time" in outcome["note"]
     assert outcome["after_s"] >= 3
-    wait_until(lambda: is_held(site.job(deaf)), 40, "it is held in the queue")
+    wait_until(lambda: is_held(site.job(deaf)), 60, "it is held in the queue")
 
 
 def is_held(job: Job | None) -> bool:
@@ -240,7 +240,7 @@ scontrol suspend "$1" && scontrol --oneliner show job "$1" >"{site.folder}/image
     assert "JobState=SUSPENDED" in (site.folder / f"image.{good}").read_text()
     assert {site.state(job) for job in (good, bad, endless)} == {JobState.CANCELLED}
     started = int(left.read_text())
-    wait_until(lambda: is_gone(started), 10, "what the command had started is gone with it")
+    wait_until(lambda: is_gone(started), 60, "what the command had started is gone with it")
 
 
 def is_gone(pid: int) -> bool:
@@ -265,7 +265,7 @@ def test_slurm_refuses_who_may_not_and_each_refusal_is_told(site: Site) -> None:
     gone = site.sleeper("-N1", "-n2")
     orders = [site.order(jobs[0], Fate.KILL), site.order(jobs[1], Fate.APP), site.order(gone, Fate.KILL)]
     site.client.cancel([gone])
-    wait_until(lambda: site.state(gone) is JobState.CANCELLED, 40, "a job is gone")
+    wait_until(lambda: site.state(gone) is JobState.CANCELLED, 60, "a job is gone")
 
     def as_nobody(
         words: Sequence[str], stdin: str | None, environment: Mapping[str, str], timeout_s: float
@@ -304,7 +304,7 @@ def test_an_interruption_tells_what_was_done(site: Site) -> None:
         text=True,
         start_new_session=True,
     )
-    wait_until(lambda: site.state(killed) is JobState.CANCELLED, 40, "the first job is killed")
+    wait_until(lambda: site.state(killed) is JobState.CANCELLED, 60, "the first job is killed")
     time.sleep(1)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=40)

@@ -90,7 +90,7 @@ def test_killed_at_random_instants_no_job_is_lost_or_doubled(
         replay = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         if kills < 5:
             # The instant is drawn from when the RUN is there, so that each kill meets a replay at work.
-            wait_until((out / "run.json").exists, 30, "RUN is there")
+            wait_until((out / "run.json").exists, 60, "RUN is there")
             time.sleep(rng.uniform(0.6, 1.6))
             replay.kill()
         _, stderr = replay.communicate(timeout=120)
@@ -130,7 +130,7 @@ def test_each_life_of_a_requeued_job_is_recorded_although_the_replay_was_killed_
     def seen() -> bool:
         return (out / "run.json").exists() and load_run(out).allocations is not None
 
-    wait_until(seen, 30, "the first life is in the RUN")
+    wait_until(seen, 60, "the first life is in the RUN")
     replay.kill()
     replay.wait(timeout=30)
     number = load_run(out).jobs.row(by_predicate=pl.col("trace_job") == 1, named=True)["job_id"]
@@ -141,7 +141,7 @@ def test_each_life_of_a_requeued_job_is_recorded_although_the_replay_was_killed_
                 words(trace, shared_cluster, out, "--resume"), stdout=subprocess.DEVNULL
             )
         start_now(shared_cluster, number)
-        wait_until(partial(begun, again), 30, f"life {again} has begun")
+        wait_until(partial(begun, again), 60, f"life {again} has begun")
     assert resumed.wait(timeout=120) == 0
     run = load_run(out)
     assert states(run) == ["COMPLETED"] * 2
@@ -154,7 +154,7 @@ def test_each_life_of_a_requeued_job_is_recorded_although_the_replay_was_killed_
         assert life["from_s"] < life["to_s"] < following["from_s"]
         assert life["wasted_s"] == pytest.approx(life["to_s"] - life["from_s"], abs=0.002)
     assert (lives[2]["from_s"], lives[2]["to_s"]) == (row["start_s"], row["end_s"])
-    assert row["end_s"] - row["start_s"] == pytest.approx(8.0, abs=1.0)
+    assert 7.9 <= row["end_s"] - row["start_s"] < 60
     metrics = measure(run)
     assert (metrics.work.requeues, metrics.work.jobs_again) == (2, 1)
     assert metrics.work.lost_core_s == pytest.approx(row["wasted_s"], abs=0.01)
@@ -175,7 +175,7 @@ def test_a_life_after_a_preemption_with_grace_is_told_from_one_after_a_requeue(
     out = tmp_path / "run"
     more = ("--apps", str(apps), "--partition", "main", "--sbatch-option", "requeue")
     replay = subprocess.Popen(words(trace, cluster, out, *more), stdout=subprocess.DEVNULL)
-    wait_until(mark.exists, 30, "the job runs")
+    wait_until(mark.exists, 60, "the job runs")
     subprocess.run(
         ["sbatch", "-n1", "--mem=1", "-p", "high", "-o", "/dev/null"],
         env=os.environ | {"SLURM_CONF": str(cluster.conf)},
@@ -231,7 +231,7 @@ def test_ctrl_c_detaches_where_nobody_can_answer(shared_cluster: LocalCluster, t
         stderr=subprocess.PIPE,
         text=True,
     )
-    wait_until(lambda: (tmp_path / "run" / "jobs" / "1.start").exists(), 30, "first job runs")
+    wait_until(lambda: (tmp_path / "run" / "jobs" / "1.start").exists(), 60, "first job runs")
     replay.send_signal(signal.SIGINT)
     stdout, _ = replay.communicate(timeout=30)
     assert replay.returncode == 130
@@ -271,9 +271,9 @@ def test_the_caller_s_environment_changes_nothing(shared_cluster: LocalCluster, 
     assert states(run) == ["FAILED", "COMPLETED"]
     killed, well = run.jobs.sort("trace_job").to_dicts()
     for row in (killed, well):
-        assert 0 <= row["start_s"] < row["end_s"] < 90
+        assert 0 <= row["start_s"] < row["end_s"] < 150
         assert row["placement"] is not None
-    assert well["end_s"] - well["start_s"] == pytest.approx(2.0, abs=1.0)
+    assert 1.9 <= well["end_s"] - well["start_s"] < 60
     assert killed["exit_code"] == 128 + signal.SIGKILL
 
 
@@ -355,7 +355,7 @@ def test_dangerous_applications_never_meet_on_a_core(shared_cluster: LocalCluste
     out = tmp_path / "run"
     command = words(trace, shared_cluster, out, "--apps", str(apps), "--pairing", str(pairs))
     replay = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    wait_until((out / "run.json").exists, 30, "RUN is there")
+    wait_until((out / "run.json").exists, 60, "RUN is there")
     time.sleep(1.0)
     replay.kill()
     replay.communicate(timeout=60)

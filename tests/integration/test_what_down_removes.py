@@ -235,7 +235,7 @@ def test_a_path_too_long_for_sockets_is_no_obstacle(place: Path) -> None:
     short = Path(cluster.state().layout.short)
     assert short.is_dir()
     assert cluster.status().is_whole
-    wait_until(lambda: (short / "spool").exists(), 10, "the spool is there")
+    wait_until(lambda: (short / "spool").exists(), 60, "the spool is there")
     cluster.down()
     assert left_of(home) == []
     assert not short.exists()

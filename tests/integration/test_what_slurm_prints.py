@@ -51,7 +51,7 @@ def _left_idle(slurm: Hostile) -> Iterator[None]:
     yield
     known = slurm.states()
     slurm.cancel(number for number, state in known.items() if state in {"PD", "R", "S", "CF"})
-    wait_until(lambda: not {"R", "S", "CG", "PD"} & set(slurm.states().values()), 40, "all jobs end")
+    wait_until(lambda: not {"R", "S", "CG", "PD"} & set(slurm.states().values()), 60, "all jobs end")
 
 
 def running(slurm: Hostile, *options: str, words: Words | None = None) -> Job:

@@ -35,7 +35,7 @@ def test_calibrated_jobs_are_checked_and_a_changed_host_is_noticed(
     cluster = make_cluster(Shape(nodes=1, cores=1, virtual=True))
     where = ("--cluster", str(cluster.folder), "--calibration", str(tmp_path / "steps.json"))
     # On whatever else this host does meanwhile.
-    kinds = ("--app", "lu.S", "--sample-s", "0.5", "--least-share", "0.05")
+    kinds = ("--app", "lu.S", "--sample-s", "0.5", "--least-share", "0.05", "--rounds", "2")
     rows = told(capsys, "workloads", "calibrate", *where, *kinds)
     assert isinstance(rows, list)
     assert [(row["name"], row["ranks"], row["nodes"]) for row in rows] == [("lu.S", 1, 1)]

@@ -135,7 +135,7 @@ class Stage:
         file.write_text(text)
         os.kill(self.daemon("gangd").pid, signal.SIGHUP)
         self.quantum_ms = quantum_ms
-        wait_until(lambda: self.status().quantum_ms == quantum_ms, 30, f"slices of {quantum_ms:g} ms")
+        wait_until(lambda: self.status().quantum_ms == quantum_ms, 60, f"slices of {quantum_ms:g} ms")
 
     @contextmanager
     def lease(self, lease_ms: float) -> Iterator[None]:
@@ -151,7 +151,7 @@ class Stage:
     def _configure(self, text: str, lease_ms: float) -> None:
         (self.layout.gang / "gangd.toml").write_text(text)
         os.kill(self.daemon("gangd").pid, signal.SIGHUP)
-        wait_until(lambda: self.status().lease_ms == lease_ms, 30, f"a lease of {lease_ms:g} ms")
+        wait_until(lambda: self.status().lease_ms == lease_ms, 60, f"a lease of {lease_ms:g} ms")
 
     def daemon(self, role: str) -> Daemon:
         """Return a daemon of the cluster."""
@@ -167,7 +167,7 @@ class Stage:
     def another_agent(self, node: str, freezer: str) -> Iterator[None]:
         """Put an agent with another freezer in the place of a node's own, for as long as it lasts."""
         with self.in_place_of({f"gang-agent {node}": ("--freezer", freezer)}):
-            wait_until(lambda: self._joined_with(node, freezer), 30, f"another agent of {node} joins")
+            wait_until(lambda: self._joined_with(node, freezer), 60, f"another agent of {node} joins")
             yield
 
     @contextmanager
@@ -197,7 +197,7 @@ class Stage:
             for other in others.values():
                 other.wait(20)
             self.cluster.up(self.shape)
-            wait_until(lambda: agents_joined(self.layout), 30, f"{', '.join(options)} are back")
+            wait_until(lambda: agents_joined(self.layout), 60, f"{', '.join(options)} are back")
 
     def _joined_with(self, node: str, freezer: str) -> bool:
         status = self.node_status(node)
@@ -226,4 +226,4 @@ def gangd(*words: str) -> list[str]:
 
 def _end(daemon: Daemon) -> None:
     os.kill(daemon.pid, signal.SIGTERM)
-    wait_until(lambda: find_process(daemon) is None, 20, f"{daemon.role} leaves")
+    wait_until(lambda: find_process(daemon) is None, 60, f"{daemon.role} leaves")

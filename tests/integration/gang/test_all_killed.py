@@ -38,8 +38,8 @@ def kill_all(stage: Stage) -> None:
     daemons = [stage.daemon(f"gang-agent {node}").pid for node in stage.nodes] + [stage.daemon("gangd").pid]
     supervisor = stage.daemon("supervisor")
     os.kill(supervisor.pid, signal.SIGTERM)  # it would start them again
-    wait_until(lambda: find_process(supervisor) is None, 20, "the supervisor has left")
-    wait_until(lambda: bool(frozen_cgroups(stage.nodes)), 30, "a job is held")
+    wait_until(lambda: find_process(supervisor) is None, 60, "the supervisor has left")
+    wait_until(lambda: bool(frozen_cgroups(stage.nodes)), 60, "a job is held")
     # Whoever of agent and guardian sees the other die thaws: they are stopped first, so that neither does.
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in (*daemons, *guardians(stage)):
@@ -60,7 +60,7 @@ def frozen_with_everybody_dead(stage: Stage) -> list[Path]:
 
 def revive(stage: Stage) -> None:
     stage.cluster.up(stage.shape)
-    wait_until(lambda: agents_joined(stage.layout), 30, "the agents are back")
+    wait_until(lambda: agents_joined(stage.layout), 60, "the agents are back")
 
 
 def wide_jobs(stage: Stage) -> None:

@@ -47,7 +47,7 @@ def test_job_with_a_limit_gets_its_run_time_at_half_duty(stage: Stage, tmp_path:
         now = stage.job(job).end_time
         return now is not None and now >= end + 5
 
-    wait_until(moved, 40, "the job's end is moved by the time for which it is frozen")
+    wait_until(moved, 60, "the job's end is moved by the time for which it is frozen")
     assert stage.finish(job, within_s=120) == [JobState.COMPLETED]
     ended = stage.job(job).end_time
     assert ended is not None

@@ -54,8 +54,8 @@ def test_a_paused_node_lets_all_its_jobs_run_over_a_crash_of_the_controller(orde
     stage.wait_thawed(*tasks(stage, one, two))
     killed = stage.status().controller
     os.kill(stage.daemon("gangd").pid, signal.SIGKILL)
-    wait_until(lambda: stage.status().controller != killed, 20, "another controller serves")
-    wait_until(lambda: [order.jobs for order in stage.status().orders] == [2], 20, "the order stands")
+    wait_until(lambda: stage.status().controller != killed, 60, "another controller serves")
+    wait_until(lambda: [order.jobs for order in stage.status().orders] == [2], 60, "the order stands")
     for job in (one, two):
         stage.wait_state(job, "free")
     status = json.loads(osub(stage, "status", "--json"))
@@ -73,9 +73,9 @@ def test_a_drained_partition_takes_no_new_job_into_turns(ordered: Stage) -> None
     stage, node = ordered, ordered.nodes[0]
     old = stage.start(SPIN, node)
     before_s = time.time()
-    wait_until(lambda: time.time() > before_s + 1, 10, "the next second")
+    wait_until(lambda: time.time() > before_s + 1, 60, "the next second")
     osub(stage, "drain", "--partition", str(stage.job(old).partition))
-    wait_until(lambda: time.time() > before_s + 3, 10, "the next second")
+    wait_until(lambda: time.time() > before_s + 3, 60, "the next second")
     new = stage.start(SPIN, node)
     stage.wait_state(new, "free")
     row = next(one for one in stage.status().orders if one.what == "drain")

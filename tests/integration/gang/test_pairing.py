@@ -118,4 +118,4 @@ def test_a_dangerous_pair_takes_turns_on_a_node_and_others_do_not(pair_stage: St
 
     # Once the chase is gone nobody is held any more.
     stage.client.cancel([chase])
-    wait_until(lambda: stage.job_status(lu) is None, 30, "nobody shares anything")
+    wait_until(lambda: stage.job_status(lu) is None, 60, "nobody shares anything")

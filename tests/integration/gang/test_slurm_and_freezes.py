@@ -54,7 +54,7 @@ def test_job_suspended_while_it_is_held_stays_frozen_until_it_is_resumed(stage: 
     assert cpu_s(pids) == used
     assert stage.state(job) is JobState.SUSPENDED
     assert stage.run("scontrol", "resume", str(job)).returncode == 0
-    wait_until(lambda: cpu_s(pids) > used, 30, "the resumed job runs")
+    wait_until(lambda: cpu_s(pids) > used, 60, "the resumed job runs")
 
 
 @pytest.mark.parametrize("how", [("--full",), ()], ids=["script", "steps"])
@@ -67,7 +67,7 @@ def test_job_stopped_while_it_is_held_goes_on_once_it_is_continued(
     job, _, pids, other_pids = pair(stage, SPIN if how else f"srun sh -c '{SPIN}'")
     stage.wait_frozen(*pids)
     assert stage.run("scancel", "--signal=STOP", *how, str(job)).returncode == 0
-    wait_until(lambda: stage.state(job) is JobState.STOPPED, 30, f"job {job} is stopped")
+    wait_until(lambda: stage.state(job) is JobState.STOPPED, 60, f"job {job} is stopped")
     begin = cpu_s(other_pids)
     wait_until(lambda: cpu_s(other_pids) > begin + 0.6, 60, "the other job has had several slices")
     used, begin = cpu_s(pids), cpu_s(other_pids)

@@ -73,7 +73,7 @@ def test_up_is_not_done_while_an_agent_is_dead(stage: Stage) -> None:
     node = stage.nodes[0]
     agent = stage.daemon(f"gang-agent {node}")
     os.kill(agent.pid, signal.SIGTERM)
-    wait_until(lambda: find_process(agent) is None, 20, "the agent leaves")
+    wait_until(lambda: find_process(agent) is None, 60, "the agent leaves")
     lock = os.open(stage.layout.gang / "agents" / f"agent-{node}.lock", os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -100,7 +100,7 @@ class Mixed:
         former = self.stage.daemon(role)
         with suppress(ProcessLookupError):
             os.kill(former.pid, number)
-        wait_until(lambda: find_process(former) is None, 30, f"{role} leaves")
+        wait_until(lambda: find_process(former) is None, 60, f"{role} leaves")
 
     def status(self) -> dict[str, object]:
         """What the controller says, of whichever version it is."""

@@ -106,7 +106,7 @@ def test_job_that_opts_out_is_never_held_and_the_other_is_not_held_for_it(stage:
         seen.append(any(is_frozen(pid) for pid in both))
         return stage.status().slice >= begin + 12
 
-    wait_until(later, 30, "twelve slices pass")
+    wait_until(later, 60, "twelve slices pass")
     assert not any(seen)
 
 

@@ -80,8 +80,8 @@ def test_a_meter_is_read_while_it_is_written(tmp_path: Path) -> None:
     reading = read_meter(page)
     assert reading is not None
     assert reading.steps == 3
-    assert 0 <= time.monotonic() - reading.last_s < 5
-    assert 0 <= reading.busy_s < 5
+    assert 0 <= time.monotonic() - reading.last_s < 60
+    assert 0 <= reading.busy_s < 60
     assert Meter.of({}) is None
 
 

@@ -55,7 +55,7 @@ def test_a_controller_tells_what_its_status_tells(tmp_path: Path) -> None:
             assert found["gangd_jobs_running"] == found["gangd_jobs_shared"] == 2
             assert found["gangd_slice_seconds"] == status.quantum_ms / 1000
             assert found["gangd_connections"] == 4
-            assert found["gangd_slurm_age_seconds"] < 10
+            assert found["gangd_slurm_age_seconds"] < 60
             before = found["gangd_decision_seconds_count"]
             stage.until(lambda: scrape(port)["gangd_decision_seconds_count"] > before)
             slurm.reachable = False
