@@ -41,7 +41,7 @@ from deploy.local.gang import (
 from deploy.local.home import Home, take_home
 from deploy.local.host import Host, look_at_host
 from deploy.local.layout import checked_path, make_layout, names_of, state_option
-from deploy.local.members import is_daemon, kin_of, living_members
+from deploy.local.members import kin_of, living_daemons
 from deploy.local.slurm_setup import cgroup_conf, munged_command, slurm_commands, slurm_conf
 from deploy.local.state import ClusterState, read_own_state, require_state, write_state
 from deploy.shape import Gang, Shape, pin_cpus
@@ -276,9 +276,7 @@ def _running(home: Home, state: ClusterState, host: Host) -> dict[str, Daemon]:
     if state.shape.gang is Gang.OSUB:
         commands |= gang_daemons(state.layout, host) | supervisor_command(state.layout)
     alive = {}
-    for facts in living_members(kin).values():
-        if not is_daemon(facts, kin):
-            continue
+    for facts in living_daemons(kin).values():
         for role, words in commands.items():
             # Each of nice, taskset and the program itself runs what is left of the words.
             if len(facts.words) > 2 and tuple(words[-len(facts.words) :]) == facts.words:

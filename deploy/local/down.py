@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -22,7 +22,7 @@ from deploy.local.belongings import FolderName
 from deploy.local.cgroups import cluster_cgroups, remove_all, thaw_all
 from deploy.local.home import Home
 from deploy.local.layout import names_of
-from deploy.local.members import Kin, end_all, is_daemon, kin_of, living_members
+from deploy.local.members import Kin, end_all, kin_of, living_daemons, living_members
 from deploy.local.processes import PROC, Facts
 from foundation.errors import ClusterError, TrustError
 from foundation.in_memory import SHM, is_segment
@@ -71,9 +71,9 @@ def end_members(kin: Kin) -> set[str]:
     The supervisor comes first, so that nothing is started again, then the gang's daemons, so that nothing is
     frozen any more, then Slurm's, so that no job is started, then tasks, and munged last.
     """
-    _end_some(kin, lambda facts: is_daemon(facts, kin) and _runs(facts, _SUPERVISOR), within_s=3.0)
-    _end_some(kin, lambda facts: is_daemon(facts, kin) and _runs(facts, _GANG), within_s=3.0)
-    _end_some(kin, lambda facts: is_daemon(facts, kin) and _runs(facts, _SLURM), within_s=3.0)
+    for programs in (_SUPERVISOR, _GANG, _SLURM):
+        daemons = [facts for facts in living_daemons(kin).values() if _runs(facts, programs)]
+        end_all(daemons, 3.0, politely=True)
     thaw_all(cluster_cgroups(kin.names.letters))
     segments: set[str] = set()
     for _ in range(2):  # what a task started while it was looked for is found the second time
@@ -81,7 +81,7 @@ def end_members(kin: Kin) -> set[str]:
         segments |= mapped_segments(members)
         tasks = [facts for facts in members.values() if not _runs(facts, ("munged",))]
         end_all(tasks, 5.0, politely=False)
-    _end_some(kin, lambda _: True, within_s=2.0)
+    end_all(living_members(kin).values(), 2.0, politely=True)
     alive = list(living_members(kin))
     stuck = remove_all(cluster_cgroups(kin.names.letters), within_s=5.0)
     if alive or stuck:
@@ -91,11 +91,6 @@ def end_members(kin: Kin) -> set[str]:
             f"left after the cluster's end: {', '.join(left[:_MOST_NAMED])}{more}; try `down` again"
         )
     return segments
-
-
-def _end_some(kin: Kin, chosen: Callable[[Facts], bool], within_s: float) -> None:
-    members = living_members(kin)
-    end_all((facts for facts in members.values() if chosen(facts)), within_s, politely=True)
 
 
 def _runs(facts: Facts, programs: tuple[str, ...]) -> bool:

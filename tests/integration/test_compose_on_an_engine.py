@@ -261,6 +261,34 @@ def test_a_cut_network_takes_a_node_away_and_brings_it_back(contained: Contained
     assert contained.run("srun", "-w", name, "sh", "-c", "echo $SLURMD_NODENAME").strip() == name
 
 
+def test_nodes_that_are_started_anew_at_once_are_idle_again(contained: Contained) -> None:
+    contained.engine.ask("restart", *contained.names("node"), within_s=120.0)
+    until("every node is idle", lambda: set(contained.states().values()) == {"idle"}, 120.0)
+    assert contained.run("sinfo", "-R", "-h") == ""
+    assert len(contained.run("srun", f"-N{NODES}", "hostname").split()) == NODES
+
+
+def test_jobs_are_in_sacct_although_slurmdbd_was_killed(contained: Contained) -> None:
+    (accounting,) = contained.names("accounting")
+    contained.engine.ask("kill", accounting)
+    job = contained.run("sbatch", "--parsable", "-o", "/dev/null", "--wrap", "sleep 1").strip()
+    until("the job has ended", lambda: not contained.run("squeue", "-h", "-j", job).strip())
+    assert not contained.cluster.status().is_whole
+    contained.up()
+    words = ("sacct", "-X", "-n", "-j", job, "-o", "state")
+    until("sacct has the job", lambda: contained.run(*words).split() == ["COMPLETED"], 60.0)
+
+
+def test_accounting_outlives_containers_whose_volumes_are_kept(contained: Contained) -> None:
+    before = set(contained.run("sacct", "-X", "-n", "-o", "jobid").split())
+    assert before
+    roles = ("controller", "accounting", "database", "node")
+    contained.engine.ask("rm", "-f", *(name for role in roles for name in contained.names(role)))
+    contained.up()
+    assert contained.cluster.status().is_whole
+    assert before <= set(contained.run("sacct", "-X", "-n", "-o", "jobid").split())
+
+
 def test_the_engine_is_started_anew(contained: Contained) -> None:
     if contained.daemon is None:
         pytest.skip("the engine is not the tests' own")

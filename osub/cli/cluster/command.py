@@ -149,7 +149,9 @@ def down(
     as_json: Json = False,
 ) -> None:
     """End the cluster and its jobs, and remove everything that `up` made."""
+    gone = f"the cluster in {state} is gone"
     if holds_one(state) or is_left(state):
+        gone += ", and its volumes with what sacct knew of jobs"
         if keep_logs:
             raise UsageError("--keep-logs goes with an embedded cluster; a container's log goes with it")
         with Console(stderr=True).status("ending") as spinner:
@@ -162,7 +164,7 @@ def down(
     if ended.remains:
         typer.echo(f"no cluster in {state}; what an earlier one left there, such as logs, is removed")
     else:
-        typer.echo(f"the cluster in {state} is gone" if ended.existed else f"no cluster in {state}")
+        typer.echo(gone if ended.existed else f"no cluster in {state}")
     if ended.left:
         typer.echo(f"left in {state}, for `up` did not make it: {', '.join(ended.left)}")
 

@@ -16,7 +16,7 @@ import pytest
 from deploy.local.down import mapped_segments, remove_ledgers, remove_segments
 from deploy.local.layout import Names
 from deploy.local.members import Kin, end_all, find_members
-from deploy.local.processes import Facts, Pinned, end, pin, read_facts
+from deploy.local.processes import Facts, Pinned, all_facts, end, pin, read_facts
 
 ME, OTHER = 1000, 1001
 KIN = Kin(Names("abcde"), (Path("/home/me/c"), Path("/tmp/osub-1")), (Path("/dev/shm/gangd-1000-x"),), ME)
@@ -120,6 +120,18 @@ def test_a_process_is_pinned_by_its_start_too(sleeper: subprocess.Popen[bytes]) 
     os.close(pinned.pidfd)
     assert read_facts(sleeper.pid) is None
     assert pin(sleeper.pid, known.start_ticks) is None
+
+
+def test_processes_are_found_by_a_variable_of_their_environment(tmp_path: Path) -> None:
+    stat = (Path("/proc") / str(os.getpid()) / "stat").read_bytes()
+    for pid, environment in ((11, b"A=1\0OSUB_CLUSTER=c\0"), (12, b"XOSUB_CLUSTER=c\0"), (13, b"")):
+        folder = tmp_path / str(pid)
+        folder.mkdir()
+        for name, content in (("stat", stat), ("cmdline", b"x\0"), ("status", b""), ("cgroup", b"0::/\n")):
+            (folder / name).write_bytes(content)
+        (folder / "environ").write_bytes(environment)
+    assert {one.pid for one in all_facts(tmp_path)} == {11, 12, 13}
+    assert [one.pid for one in all_facts(tmp_path, "OSUB_CLUSTER=c")] == [11]
 
 
 def test_stopped_and_stubborn_processes_end(sleeper: subprocess.Popen[bytes]) -> None:
