@@ -285,7 +285,7 @@ def test_accounting_outlives_containers_whose_volumes_are_kept(contained: Contai
     roles = ("controller", "accounting", "database", "node")
     contained.engine.ask("rm", "-f", *(name for role in roles for name in contained.names(role)))
     contained.up()
-    assert contained.cluster.status().is_whole
+    until("the cluster is whole", lambda: contained.cluster.status().is_whole)
     assert before <= set(contained.run("sacct", "-X", "-n", "-o", "jobid").split())
 
 
