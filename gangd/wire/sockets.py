@@ -170,12 +170,12 @@ class ControllerSockets:
             raise MalformedError(f"expected connection and body, got {2 + self._skip()} frames")
         try:
             key = str(body.get("User-Id"))
-            owner = self._owners.get(key)
+            owner, fd = self._owners.get(key), int(body.get(_SOURCE_FD))
         except zmq.ZMQError as error:
             raise MalformedError("a message without a key") from error
         if owner is None:
             raise WrongNodeError(f"a key of {self._former.get(key)} that was removed speaks: stop its agent")
-        return Received(connection, owner, body.bytes, int(body.get(_SOURCE_FD)))
+        return Received(connection, owner, body.bytes, fd)
 
     def cut(self, taken: Received, why: str) -> None:
         """Cut the connection on which a message came, and shut its origin out for a while."""
