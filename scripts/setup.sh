@@ -51,10 +51,12 @@ set_up_system() {
     for program in slurmctld slurmd sbatch munged; do
         has "$program" || missing=yes
     done
+    wanted=${missing:+$PACKAGES}
+    # All at once, so that an administrator is asked once.
+    find_python >/dev/null || wanted="$wanted python3 python3-venv"
     # shellcheck disable=SC2086
-    [ -z "$missing" ] || install $PACKAGES
+    [ -z "$wanted" ] || install $wanted
     if ! find_python >/dev/null; then
-        install python3 python3-venv
         # A distribution whose python3 is older may have a newer one beside it.
         find_python >/dev/null || install python3.11 python3.11-venv
         find_python >/dev/null || stop "Python 3.11 or newer with venv is needed; set PYTHON to one"

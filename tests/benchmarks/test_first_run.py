@@ -6,8 +6,10 @@ Run it on a calm host, as root, with debootstrap installed::
 
 A machine is a Debian without Python, Slurm or caches: a fresh overlay over a folder that debootstrap made,
 with host name, mounts and process ids of its own and the address that Debian gives a host name, 127.0.1.1.
-The kernel and the network are the host's. ``OSUB_BIND`` lists files and folders of the host that a machine
-sees, separated by colons: what its apt and pip need to reach an index, for instance.
+The kernel and the network are the host's. With ``OSUB_AS=user`` a user without root gives the command: it
+must name in one line what an administrator installs; root installs just that, and the user repeats it.
+``OSUB_FIRST`` is another command than the demo's. ``OSUB_BIND`` lists files and folders of the host that a
+machine sees, separated by colons: what its apt and pip need to reach an index, for instance.
 """
 
 from __future__ import annotations
@@ -34,8 +36,23 @@ pytestmark = [
 ]
 
 MACHINES = int(os.environ.get("OSUB_MACHINES", "10"))
-COMMAND = os.environ.get("OSUB_FIRST", "scripts/demo --seconds 60 --out /root/run")
+COMMAND = os.environ.get("OSUB_FIRST", "scripts/demo --seconds 60 --out ../run")
+AS_USER = os.environ.get("OSUB_AS", "root") != "root"
 WITHIN_S = 1800
+SET_UP = "b=$(date +%s) && sh -c '. scripts/setup.sh' && echo SET UP $(($(date +%s) - b))"
+USER = r"""
+useradd --create-home stranger && mv /root/osub /home/stranger/ && chown -R stranger: /home/stranger/osub
+cd /home/stranger/osub
+as_user() {
+    setpriv --reuid stranger --regid stranger --init-groups env HOME=/home/stranger USER=stranger sh -c "$1"
+}
+said=$(as_user scripts/demo 2>&1) && echo 'it did not say what is missing' && exit 1
+printf '%s\n' "$said"
+[ "$(printf '%s\n' "$said" | wc -l)" = 1 ]
+asked=$(expr "$said" : ".*sudo sh -c '\(.*\)'$")
+sh -c "$asked" >/dev/null 2>&1
+as_user "$FIRST"
+"""
 PROJECT = Path(__file__).parents[2]
 INSIDE = """\
 set -eu
@@ -54,7 +71,8 @@ unset IFS
 hostname fresh
 printf '127.0.0.1 localhost\\n127.0.1.1 fresh\\n' >"$root/etc/hosts"
 PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin
-exec chroot "$root" /usr/bin/env -i HOME=/root "PATH=$PATH" sh -c "cd /root/osub && $4 && echo done"
+exec chroot "$root" /usr/bin/env -i HOME=/root "PATH=$PATH" "FIRST=$5" sh -c "set -e; cd /root/osub; $4
+echo done"
 """
 
 
@@ -81,12 +99,13 @@ def _first_run(folder: Path, lower: Path) -> tuple[str, float]:
         (folder / name).mkdir(parents=True)
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=PROJECT, capture_output=True, check=True)
     subprocess.run(["tar", "-x", "-C", str(folder / "upper/root/osub")], input=archive.stdout, check=True)
-    command = f"b=$(date +%s) && sh -c '. scripts/setup.sh' && echo SET UP $(($(date +%s) - b)) && {COMMAND}"
+    first = f"{SET_UP} && {COMMAND}"
+    command = (USER, first) if AS_USER else (first, "")
     words = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "sh", "-c", INSIDE, "sh"]
     began = time.monotonic()
     try:
         done = subprocess.run(
-            [*words, str(folder / "root"), str(lower), str(folder), command],
+            [*words, str(folder / "root"), str(lower), str(folder), *command],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
