@@ -95,8 +95,9 @@ class Controller:
     def put(self, paths: Iterable[Path]) -> None:
         """Copy files or folders of the host to where they are in the container; raises ClusterError."""
         with tempfile.TemporaryFile() as packed:
-            with tarfile.open(fileobj=packed, mode="w", dereference=True) as archive:
+            with tarfile.open(fileobj=packed, mode="w") as archive:
                 for path in paths:
+                    archive.dereference = path.is_file()  # in a RUN links are claims, and lead nowhere
                     archive.add(path, _inside(path.absolute())[1:], filter=_readable)
             packed.seek(0)
             words = self._words("tar", "-C", "/", "-x", "-f", "-", options=["-i"])
@@ -250,7 +251,7 @@ def _inside(path: Path) -> str:
 
 
 def _readable(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    entry.mode |= 0o600 if entry.isfile() else 0o700
+    entry.mode |= 0o700 if entry.isdir() else 0o600
     return entry
 
 

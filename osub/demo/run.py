@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -214,7 +215,8 @@ def _replay_in_containers(
     cluster = ComposeCluster(stage.state)
     try:
         cluster.up(engine, shape, Options(accounting=False))
-        code = forward_replay(stage.state, stage.hear, (stage.swf, apps), path, words)
+        with redirect_stdout(sys.stderr):  # the demo's own output may be JSON
+            code = forward_replay(stage.state, stage.hear, (stage.swf, apps), path, words)
         if code > _SIGNALLED:
             raise KeyboardInterrupt("the demo's clusters are gone, its finished runs are kept")
         if code:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 import urllib.parse
 import urllib.request
@@ -15,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ from deploy.compose.cluster import ComposeCluster, Options
 from deploy.compose.containers import FREEZER, list_containers, list_others, of_role
 from deploy.compose.engine import Engine, EngineName
 from deploy.local import Gang, Hold, LocalCluster, Shape
+from foundation.records import load_run
 from tests.fixtures.container_engine import Daemon, docker_engine, make_base
 from tests.fixtures.golden import small
 from tests.integration.conftest import empty_folder
@@ -230,6 +233,33 @@ def test_a_job_runs_on_every_node_as_a_plain_user(contained: Contained) -> None:
         "srun", f"-N{NODES}", "sh", "-c", "echo $SLURMD_NODENAME $(id -un)",
     )  # fmt: skip
     assert sorted(said.splitlines()) == sorted(f"{name} osub" for name in contained.names("node"))
+
+
+def test_a_replay_from_this_host_runs_mpi_across_nodes_and_agrees_with_sacct(
+    contained: Contained, tmp_path: Path
+) -> None:
+    header = "; MaxNodes: 3\n; MaxProcs: 3\n"
+    wide = [(1, 2), (2, 3), (3, 1), (4, 2)]
+    lines = [f"{job} {job} -1 2 {nodes} -1 -1 {nodes} 1800 -1 1 1 1 -1 1 -1 -1 -1\n" for job, nodes in wide]
+    (tmp_path / "t.swf").write_text(header + "".join(lines))
+    state = str(contained.cluster.folder)
+
+    def osub(*words: str) -> subprocess.CompletedProcess[str]:
+        program = [sys.executable, "-P", "-m", "osub.command", *words, "--cluster", state, "--json"]
+        return subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=900)
+
+    start = {one["what"]: one["found"] for one in json.loads(osub("doctor").stdout)}["MPI start"]
+    assert start.startswith("2 ranks on 2 nodes"), "from one container's network to another's"
+    done = osub("replay", "t.swf", "--out", "run")
+    assert done.returncode == 0, done.stderr
+    told = contained.run("sacct", "-n", "-X", "-P", "-o", "jobid,state,nnodes")
+    of_slurm = {int(line.split("|")[0]): line.split("|")[1:] for line in told.splitlines()}
+    rows = list(load_run(tmp_path / "run").jobs.iter_rows(named=True))
+    assert [row["nodes"] for row in rows] == [nodes for _, nodes in wide]
+    for row in rows:
+        assert row["state"] == "COMPLETED"
+        assert row["steps"] > 0
+        assert of_slurm[row["job_id"]] == [row["state"], str(row["nodes"])]
 
 
 def test_jobs_reach_nodes_that_were_made_anew(contained: Contained) -> None:

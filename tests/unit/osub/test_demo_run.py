@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from analysis.metrics import job_faults
-from foundation.errors import OutputError, TrustError
-from osub.demo.run import SETTINGS, Setting, Stage, choose_trace, clear_run, make_out, scratch_folder
+from deploy.compose.engine import EngineName
+from deploy.shape import Gang, Shape
+from foundation.errors import ClusterError, OutputError, TrustError
+from osub.demo.run import (
+    SETTINGS,
+    Setting,
+    Stage,
+    choose_trace,
+    clear_run,
+    make_out,
+    replay_under,
+    scratch_folder,
+)
 from osub.demo.whole import replayed
 from tests.fixtures.real_runs import Row, real_run
 
@@ -114,3 +126,47 @@ def test_a_setting_in_which_a_job_hung_is_repeated_once(
         assert said[-1].startswith("M=1: 1 of 1 job hung, failed or never ended; job 1 first: killed")
         assert str(tmp_path / "m1-failed" / "jobs" / "1.out") in said[-1]
         assert (tmp_path / "m1-failed" / "run.json").exists()
+
+
+@pytest.mark.parametrize("code", [0, 1, 130])
+def test_a_setting_in_containers_is_replayed_by_the_command_and_its_cluster_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    seen: list[object] = []
+
+    class Cluster:
+        def __init__(self, folder: Path) -> None:
+            self.folder = folder
+
+        def up(self, engine: EngineName, shape: Shape, _: object) -> None:
+            seen.append((engine, shape.multiplicity, shape.gang))
+
+        def down(self) -> None:
+            seen.append("down")
+
+    def forward(state: Path, _: object, inputs: object, out: Path, words: list[str]) -> int:
+        assert words[:6] == ["replay", str(tmp_path / "t.swf"), "--cluster", str(state), "--out", str(out)]
+        assert {"--no-memory", "--most-s", "--block-jobs"} <= set(words)
+        assert inputs == (tmp_path / "t.swf", tmp_path / "apps.csv")
+        real_run(out, JOBS, 1)
+        return code
+
+    monkeypatch.setattr("osub.demo.run.ComposeCluster", Cluster)
+    monkeypatch.setattr("osub.demo.run.forward_replay", forward)
+    stage = Stage(
+        swf=tmp_path / "t.swf",
+        chosen=choose_trace(None, 2, 1, 60.0, 1),
+        out=tmp_path,
+        state=tmp_path / "c",
+        nodes=2,
+        cores=1,
+        engine=EngineName.DOCKER,
+    )
+    ends: dict[int, AbstractContextManager[object]] = {
+        0: nullcontext(),
+        1: pytest.raises(ClusterError),
+        130: pytest.raises(KeyboardInterrupt),
+    }
+    with ends[code]:
+        replay_under(SETTINGS[2], stage, {}, 60.0, lambda *_: True)
+    assert seen == [(EngineName.DOCKER, 2, Gang.OSUB), "down"]

@@ -207,9 +207,11 @@ def test_resume_goes_on_in_the_cluster_or_takes_the_run_there(place: Place) -> N
     kept.mkdir(parents=True)
     (kept / "run.json").write_text("{}")
     (kept / "jobs").mkdir()
+    (kept / "jobs/1.claim").symlink_to("7")
     code, _, err = place.replay("--resume")
     assert (code, err) == (0, "osub: a warning\n")
     assert (kept / "jobs/1.out").read_text() == "done"
+    assert (kept / "jobs/1.claim").readlink() == Path("7")
     place.inside(kept / "jobs/1.out").unlink()
     (kept / "log.jsonl").write_text("")
     place.replay("--resume")
