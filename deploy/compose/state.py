@@ -63,6 +63,12 @@ def read_compose_state(folder: Path) -> ComposeState | None:
     return read_kept(folder, FILE, decode_state)
 
 
+def cores_there(folder: Path) -> int | None:
+    """Return the cores a node of the cluster in containers in ``folder``; None where there is none."""
+    state = read_compose_state(folder)
+    return None if state is None else state.shape.cores
+
+
 def write_compose_state(home: Home, state: ComposeState) -> None:
     """Write the state, whole or not at all; raises OutputError."""
     home.write(FILE, msgspec.json.format(msgspec.json.encode(state), indent=1))

@@ -17,7 +17,7 @@ from deploy.compose.engine import EngineName, find_engine
 from deploy.compose.found import holds_one, is_left
 from deploy.compose.found import live_clusters as live_compose_clusters
 from deploy.compose.plan import DEBIANS
-from deploy.compose.state import read_compose_state
+from deploy.compose.state import cores_there, read_compose_state
 from deploy.local import Gang, Hold, LocalCluster, Queues, Scheduler, Shape, fitting_shape
 from deploy.local.cluster import Status
 from deploy.local.found import live_clusters
@@ -92,7 +92,7 @@ def up(
         raise UsageError(f"--debian must be 12 or 13, not {debian}")
     cpus = len(look_at_host().cpus) if engine is None else find_engine(engine).facts.cpus
     if engine is not None and cores is None:
-        cores = containers.cores_there(state)
+        cores = cores_there(state)
     nodes, cores = fitting_shape(cpus, nodes, cores)
     shape = Shape(
         nodes=nodes,

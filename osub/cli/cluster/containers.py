@@ -14,7 +14,6 @@ from rich.table import Table
 from deploy.compose.cluster import ComposeCluster, ComposeStatus, Options
 from deploy.compose.containers import Container
 from deploy.compose.engine import EngineName
-from deploy.compose.state import read_compose_state
 from deploy.shape import Shape
 from osub.cli.cluster.job_counts import job_counts, unreadable_lines
 from osub.cli.terminal import Console
@@ -37,12 +36,6 @@ def up(
     typer.echo(f"{state.shape.system} is up: {engine} exec -it -w /shared {controller} bash")
     for line in _watchers_in_words(status_now):
         typer.echo(line)
-
-
-def cores_there(folder: Path) -> int | None:
-    """Return the cores a node of the cluster in containers in ``folder``; None where there is none."""
-    state = read_compose_state(folder)
-    return None if state is None else state.shape.cores
 
 
 def status(folder: Path, *, as_json: bool) -> int:

@@ -28,7 +28,7 @@ from deploy.compose.plan import (
     node_memory_mib,
     up_words,
 )
-from deploy.compose.state import ComposeState, Monitoring, decode_state, write_compose_state
+from deploy.compose.state import ComposeState, Monitoring, cores_there, decode_state, write_compose_state
 from deploy.compose.watchers import choose_watchers, free_port
 from deploy.local import LocalCluster
 from deploy.local.home import take_home
@@ -36,7 +36,6 @@ from deploy.local.layout import names_of
 from deploy.shape import Gang, Shape
 from foundation.errors import ClusterError, HostError, InputError, OsubError, TrustError
 from osub.cli.cluster.command import app
-from osub.cli.cluster.containers import cores_there
 from tests.fixtures.fake_engine import DOCKER_INFO, FakeEngine
 
 FACTS = Facts(hierarchy="v1", cpus=2, memory_mib=8192, knows_start_interval=False)
