@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from foundation.in_memory import live_folder
@@ -31,6 +32,7 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 JOBS = int(os.environ.get("OSUB_WORK_JOBS", "100"))
 PROCESSES = int(os.environ.get("OSUB_WORK_PROCESSES", "5"))
 FORKS = int(os.environ.get("OSUB_WORK_FORKS", "1000"))
+STEPS = int(os.environ.get("OSUB_WORK_STEPS", "1000"))
 LIMITS_MS = (300, 200, 100, 60, 40)
 STEP = "slurm_a/uid_0/job_{}/step_0"
 CROWD = ["sh", "-c", "i=0; while [ $i -lt $0 ]; do sleep 1000 & i=$((i+1)); done; wait"]
@@ -63,6 +65,11 @@ class Node:
 
     def limit(self, limit_ms: int) -> None:
         resource.prlimit(self.daemon.child.pid, resource.RLIMIT_RTTIME, (1000 * limit_ms, 2_000_000))
+
+    def cost(self) -> tuple[float, float]:
+        """CPU time that the agent has used so far, and now, in seconds."""
+        times = psutil.Process(self.daemon.child.pid).cpu_times()
+        return times.user + times.system, time.monotonic()
 
     def exhausted(self) -> int:
         return len(self.daemon.log("exhausted"))
@@ -123,6 +130,38 @@ def test_longest_work_without_a_pause(node: Node) -> None:
             )
     assert met.get("cancel", 1000) <= 100
     assert met.get("fork", 1000) <= 100
+
+
+def test_steps_one_after_another_and_at_once(node: Node) -> None:
+    until(lambda: node.daemon.log("guardian_started") != [], 60, "the agent")
+    for job in (1, 2):
+        node.cgroups.spawn(node.cgroups.make(STEP.format(job)), ["sh", "-c", "while :; do :; done"])
+    node.puppet.rotate((1,), (2,))
+    print(f"\n{'steps so far':>14}{'at once':>9}{'agent MiB':>11}{'agent CPU':>11}")
+    made = 0
+    for _ in range(10):
+        used, began = node.cost()
+        for _ in range(STEPS // 10):
+            made += 1
+            step = node.cgroups.make(f"slurm_a/uid_0/job_1/step_{made}")
+            node.cgroups.run(step, ["true"])
+        print_cost(made, 1, node, used, began)
+    steps = [node.cgroups.make(f"slurm_a/uid_0/job_1/step_{made + 1 + at}") for at in range(STEPS // 10)]
+    for step in steps:
+        node.cgroups.spawn(step, SLEEP)
+    for _ in range(2):
+        used, began = node.cost()
+        time.sleep(10)
+        print_cost(made + len(steps), len(steps), node, used, began)
+    assert node.daemon.child.poll() is None
+    assert node.exhausted() == 0
+    kill(steps)
+
+
+def print_cost(made: int, at_once: int, node: Node, used_s: float, began_s: float) -> None:
+    now_s, at_s = node.cost()
+    mib = psutil.Process(node.daemon.child.pid).memory_info().rss / 2**20
+    print(f"{made:>14}{at_once:>9}{mib:>11.1f}{(now_s - used_s) / (at_s - began_s):>11.1%}")
 
 
 def kill(steps: list[Path]) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import time
 from contextlib import nullcontext
 
 import pytest
 
+from foundation.slurm import JobState
 from tests.attacks.attack import ACCOUNT
 from tests.fixtures.leftovers import node_cgroups
 from tests.fixtures.looks import looks
-from tests.integration.gang.frozen import cpu_s, is_frozen
+from tests.integration.gang.frozen import cpu_s, is_frozen, processes_of
 from tests.integration.gang.stage import GENTLY, SPIN, Stage
 from tests.integration.waiting import wait_until
 
@@ -122,3 +124,69 @@ def test_no_trick_of_a_process_keeps_it_from_being_held(stage: Stage, freezer: s
         stage.wait_state(job, "busy")
         assert used_while_held(tasks_of(job, node)) <= 0.1
         assert stage.node_status(node).agent_pid == agent
+
+
+def as_user(stage: Stage, *words: str) -> subprocess.Popen[str]:
+    """Start a command of Slurm's as an ordinary user."""
+    environment = {"PATH": "/usr/sbin:/usr/bin:/bin", "SLURM_CONF": str(stage.layout.conf)}
+    return subprocess.Popen(
+        words,
+        user=ACCOUNT,
+        group=ACCOUNT,
+        extra_groups=[],
+        cwd="/",
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def ended(command: subprocess.Popen[str]) -> tuple[int, str]:
+    """Wait for a command and return its status and what it wrote."""
+    try:
+        wrote, _ = command.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        command.kill()
+        wrote, _ = command.communicate()
+    return command.returncode, wrote
+
+
+HELLO = "trap 'echo caught' USR1; echo begun; " + SPIN
+COMMANDS = {
+    "srun": (("srun", "--jobid={job}", "--overlap", "-n1", "echo", "done"), 0, "done"),
+    "srun --pty": (("script", "-qec", "srun --jobid={job} --overlap --pty tty", "/dev/null"), 0, "/dev/"),
+    "sattach": (("timeout", "2", "sattach", "{job}.0"), 124, "begun"),
+    "sbcast": (("env", "SLURM_JOB_ID={job}", "sbcast", "-f", "/etc/passwd", "/dev/null"), 0, ""),
+    "suspend": (("scontrol", "suspend", "{job}"), 1, "denied"),
+    "signal": (("scancel", "--signal=USR1", "{job}"), 0, ""),
+    "end of a step": (("scancel", "{job}.0"), 0, ""),
+}
+"""What a user asks of Slurm about a job of his that is held: status and words of the answer."""
+
+
+@pytest.mark.long
+def test_slurm_does_what_its_user_asks_while_an_allocation_is_held(stage: Stage) -> None:
+    stage.set_quantum(250)
+    node = stage.nodes[0]
+    rival = stage.start(SPIN, node)
+    status, wrote = ended(as_user(stage, "salloc", "--no-shell", "-n1", "-w", node))
+    assert status == 0, wrote
+    job = int(wrote.split("job allocation ")[1].split()[0])
+    step = as_user(stage, "srun", f"--jobid={job}", "-n1", "sh", "-c", HELLO)
+    try:
+        wait_until(lambda: bool(processes_of(job, node)), 30, "the step runs")
+        stage.wait_state(job, "busy")
+        pids = processes_of(job, node)
+        for name, (words, expected, answer) in COMMANDS.items():
+            stage.wait_frozen(*pids)
+            status, wrote = ended(as_user(stage, *(word.format(job=job) for word in words)))
+            assert (name, status) == (name, expected), wrote
+            assert answer in wrote
+        assert "caught" in ended(step)[1]
+    finally:
+        step.kill()
+        step.communicate()
+    assert stage.state(job) is JobState.RUNNING, "it outlives its step"
+    assert stage.job_status(rival) is not None
