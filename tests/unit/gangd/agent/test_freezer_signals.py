@@ -16,10 +16,12 @@ from tests.fixtures.gang_host import SPIN, runs, stands, until
 from tests.fixtures.no_ledger import NoLedger
 
 Children = list[subprocess.Popen[bytes]]
-KEY = StepKey(987654, "0")
+JOB = 1_000_000 + os.getpid()
+"""Other runs of these tests may go on beside this one."""
+KEY = StepKey(JOB, "0")
 TASK_ENV = {
     "PATH": os.environ["PATH"],
-    "SLURM_JOB_ID": "987654",
+    "SLURM_JOB_ID": str(JOB),
     "SLURM_STEP_ID": "0",
     "SLURMD_NODENAME": "a",
 }
@@ -44,7 +46,7 @@ def start_step(tmp_path: Path, children: Children, task: list[str], env: dict[st
     words = " ".join(f"'{word}'" for word in task)
     child = subprocess.Popen(
         [
-            "slurmstepd: [987654.0]",
+            f"slurmstepd: [{JOB}.0]",
             "-c",
             f"printf slurmstepd > /proc/$$/comm; env -i {variables} {words} & wait",
         ],
@@ -54,7 +56,7 @@ def start_step(tmp_path: Path, children: Children, task: list[str], env: dict[st
     children.append(child)
     mark = f"SLURM_JOB_ID={env['SLURM_JOB_ID']}".encode()
     # An environment that names no node is read again a few times, no more.
-    until(lambda: any(mark in _environ(stat.pid) for stat in scan()), what="the task's environment")
+    until(lambda: any(mark in _environ(stat.pid) for stat in scan()), 60, "the task's environment")
     return child.pid
 
 
@@ -67,7 +69,7 @@ def freezer() -> SignalFreezer:
 def _no_task_survives() -> object:
     yield
     for stat in scan():
-        if b"SLURM_JOB_ID=987654" in _environ(stat.pid):
+        if f"SLURM_JOB_ID={JOB}".encode() in _environ(stat.pid):
             os.kill(stat.pid, signal.SIGCONT)
             os.kill(stat.pid, signal.SIGKILL)
 
@@ -230,11 +232,13 @@ while True:
     pass
 """
 HEADLESS = """
-import ctypes, threading
+import ctypes, os, sys, threading, time
 def spin():
     while True:
         pass
 threading.Thread(target=spin).start()
+while os.path.exists(sys.argv[1]):  # its environment can be read no longer than its first thread runs
+    time.sleep(0.01)
 ctypes.CDLL(None).syscall(60, 0)  # exit: of this thread alone
 """
 
@@ -263,13 +267,16 @@ def test_step_is_frozen_although_a_first_thread_does_not_stop(
     tmp_path: Path, children: Children, freezer: SignalFreezer, script: str, count: int
 ) -> None:
     """The parent of a vfork sleeps in the kernel; where the first thread has ended, others run on."""
-    start_step(tmp_path, children, [sys.executable, "-c", script])
-    until(lambda: len(members(freezer)) == count, what=f"{count} processes")
-    until(lambda: any((stat := read_stat(pid)) and stat.state in "DZ" for pid in members(freezer)))
-    hold(freezer)
-    until(lambda: freezer.state(KEY) is StepState.FROZEN, what="all of it stands still")
+    gate = tmp_path / "gate"
+    gate.touch()
+    start_step(tmp_path, children, [sys.executable, "-c", script, str(gate)])
+    until(lambda: len(members(freezer)) == count, 60, f"{count} processes")
     running = max(freezer.pids(KEY))
     try:
+        gate.unlink()
+        until(lambda: any((stat := read_stat(pid)) and stat.state in "DZ" for pid in members(freezer)), 60)
+        hold(freezer)
+        until(lambda: freezer.state(KEY) is StepState.FROZEN, 60, "all of it stands still")
         assert stands(running)
         freezer.release(KEY)
         assert runs(running)
