@@ -55,7 +55,7 @@ from gangd.guardian.place import discard, ended_path, make_private, state_path
 from gangd.guardian.state_folders import forget_folder, note_folder
 from gangd.guardian.statefile import StateFile
 from gangd.hold.both import BothWays
-from gangd.hold.yielder_choice import Slurm, Way, choose_way, make_yielder
+from gangd.hold.yielder_choice import KILL_WAIT_S, Slurm, Way, choose_way, make_yielder
 from gangd.monitor.address import Address
 from gangd.monitor.hand_out import handed_out
 from gangd.monitor.metrics_table import AGENT
@@ -127,6 +127,7 @@ def serve(settings: Settings) -> int:
         **standing.as_fields(),
     )
     loop = _assemble(settings, (choice, way), (holder, both), state, reach, log)
+    loop.node.memory.kill_wait_ns = slurm.kill_wait_s * 1_000_000_000
     report_last_end(ended, log, loop.node.book)
     rest_collector()
     try:
@@ -288,4 +289,6 @@ def _slurm(settings: Settings) -> Slurm:
         config = CommandSlurm(settings.slurm_conf, timeout_s=5.0, tries=1).config()
     except OsubError:
         return Slurm()
-    return Slurm(config.get("ProctrackType"), config.get("JobAcctGatherType"))
+    words = config.get("KillWait", "").split()
+    kill_wait_s = int(words[0]) if words and words[0].isdigit() else KILL_WAIT_S
+    return Slurm(config.get("ProctrackType"), config.get("JobAcctGatherType"), kill_wait_s)

@@ -25,6 +25,7 @@ from gangd.hold.thread_policy import has_cap_nice
 from gangd.hold.yielder import Yielder
 
 WAYS = ("auto", "cgroup2", "cgroup1", "cgroup1-slurm", "sched-idle", "freeze")
+KILL_WAIT_S = 30
 AUTOGROUP = Path("sys/kernel/sched_autogroup_enabled")
 
 
@@ -47,10 +48,11 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Slurm:
-    """What of Slurm's configuration matters here; None for what is not known."""
+    """What of Slurm's configuration matters here; None for what is not known, Slurm's default of KillWait."""
 
     proctrack: str | None = None
     jobacct: str | None = None
+    kill_wait_s: int = KILL_WAIT_S
 
 
 def choose_way(

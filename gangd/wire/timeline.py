@@ -174,15 +174,20 @@ class Timeline:
     def held(self, number: int, yielding: frozenset[int] = _NO_JOBS) -> frozenset[int]:
         """Jobs that are held in slice ``number`` on this node, exemptions applied; lease not looked at.
 
-        Of the jobs that are ``yielding`` those are exempt that are suspended, and no others.
+        Of the jobs that are ``yielding`` those are exempt that are suspended, and no others. One that is
+        exempt and that the plan does not name runs beside the owner of the slice: where m gangs take turns,
+        in two of m + 1 slices. It is held in the others, and so gets as much as each of the gangs.
         """
         plan = self._plan(number)
         if plan is None:
             return _NO_JOBS
         held = {job for track in plan.tracks.values() for job in _sets(track, number)[1]}
         exempt = self.exempt
-        spared = {*exempt.never_freeze, *exempt.opt_out} - yielding
-        return frozenset(held.difference(spared, exempt.suspended))
+        free = {*exempt.never_freeze, *exempt.opt_out}
+        gangs = max((_gangs(track) for track in plan.tracks.values()), default=1)
+        if free and 2 * number % (gangs + 1) >= 2:
+            held |= (free & yielding) - self.jobs(number)
+        return frozenset(held.difference(free - yielding, exempt.suspended))
 
     def run(self, number: int) -> frozenset[int]:
         """Jobs that own slice ``number`` on this node."""
@@ -346,6 +351,13 @@ def _sets(track: Track, number: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if not 0 <= place < len(track.slices):
         return (), ()
     return track.slices[place].run, track.slices[place].held
+
+
+def _gangs(track: Track) -> int:
+    """How many gangs take turns on a core of a track, on average."""
+    runs = [len(sets.run) for sets in track.slices]
+    jobs = {job for sets in track.slices for job in (*sets.run, *sets.held)}
+    return max(1, round(len(runs) * len(jobs) / max(1, sum(runs))))
 
 
 def is_later(one: Controller, other: Controller) -> bool:

@@ -18,7 +18,8 @@ suspension then shows as the first row instead of hiding behind our own freeze.
 SIGTERM or SIGKILL that waits for a task of a held step latches the step for ``DYING_NS``: its job is dying
 (``Memory.dying_at``), whoever sent it. Slurm says soon whether it is the whole job that ends. If it is not (a
 script kills its helper, a step ends in a job that goes on), the latch ends with the step, or with time; a
-signal that still waits then is found again.
+signal that still waits then is found again. All latches of a job together last no longer than Slurm's
+KillWait, for by then Slurm has killed what it wants to end; ``RENEWED_NS`` after the first it counts anew.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from gangd.freezer.holder import StepKey, StepState
 COOL_NS = 30_000_000_000
 STOP_NS = 10_000_000_000
 DYING_NS = 10_000_000_000
+RENEWED_NS = 3_600_000_000_000
 _DEADLY = 1 << (signal.SIGTERM - 1) | 1 << (signal.SIGKILL - 1)
 _STOPPING = 1 << (signal.SIGTSTP - 1)
 
@@ -55,8 +57,16 @@ class Sighting:
 
 @dataclass(slots=True)
 class Memory:
-    """What strangers did to the steps of this node, until it is over."""
+    """What strangers did to the steps of this node, until it is over.
 
+    Attributes
+    ----------
+    kill_wait_ns
+        Slurm's KillWait.
+    """
+
+    kill_wait_ns: int = 30_000_000_000
+    _first: dict[int, int] = field(default_factory=dict)
     _dying: dict[StepKey, int] = field(default_factory=dict)
     _acts: dict[StepKey, tuple[Act, int]] = field(default_factory=dict)
 
@@ -71,7 +81,11 @@ class Memory:
 
     def dying_at(self, now_ns: int) -> frozenset[int]:
         """Return the jobs with a step for which a deadly signal was seen waiting not long ago."""
-        return frozenset(key.job for key, seen_ns in self._dying.items() if now_ns < seen_ns + DYING_NS)
+        return frozenset(
+            key.job
+            for key, seen_ns in self._dying.items()
+            if now_ns < min(seen_ns + DYING_NS, self._first.get(key.job, seen_ns) + self.kill_wait_ns)
+        )
 
     def restless_at(self, now_ns: int) -> frozenset[int]:
         """Return the jobs that are dying, and those with a step that a stranger thawed or wants to stop."""
@@ -116,6 +130,8 @@ class Memory:
     ) -> Sighting | None:
         """Take in the signals that wait for a task of the step, and whether it is stopped (state T)."""
         if pending & _DEADLY:
+            self._first = {job: at_ns for job, at_ns in self._first.items() if now_ns < at_ns + RENEWED_NS}
+            self._first.setdefault(key.job, now_ns)
             self._dying[key] = now_ns
         if (pending & _STOPPING or stopped) and key not in self._acts:
             return self._note(key, Act.STOPPING, now_ns, held=ours)

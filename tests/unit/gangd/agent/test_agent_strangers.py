@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from gangd.agent.sight.strangers import COOL_NS, DYING_NS, STOP_NS, Act, Memory, Sighting
+from gangd.agent.sight.strangers import COOL_NS, DYING_NS, RENEWED_NS, STOP_NS, Act, Memory, Sighting
 from gangd.freezer.holder import StepKey, StepState
 
 KEY, OTHER = StepKey(1, "batch"), StepKey(1, "0")
@@ -95,3 +95,13 @@ def test_other_signals_mean_nothing() -> None:
     pending = bit(signal.SIGCHLD) | bit(signal.SIGCONT) | bit(signal.SIGUSR1)
     assert memory.on_signals(KEY, pending, stopped=False, now_ns=1, ours=True) is None
     assert memory.dying_at(1) == frozenset()
+
+
+def test_a_job_is_dying_for_as_long_as_slurm_waits_before_it_kills_and_no_longer() -> None:
+    memory = Memory(kill_wait_ns=2 * DYING_NS)
+    for now_ns in range(0, 10 * DYING_NS, DYING_NS // 2):
+        key = OTHER if now_ns > DYING_NS else KEY
+        memory.on_signals(key, bit(signal.SIGTERM), stopped=False, now_ns=now_ns, ours=True)
+        assert memory.dying_at(now_ns) == ({1} if now_ns < 2 * DYING_NS else frozenset())
+    memory.on_signals(KEY, bit(signal.SIGTERM), stopped=False, now_ns=RENEWED_NS, ours=True)
+    assert memory.dying_at(RENEWED_NS) == {1}

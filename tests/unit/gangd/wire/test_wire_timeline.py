@@ -347,3 +347,22 @@ def test_an_unknown_way_of_holding_is_refused() -> None:
     raw["tracks"][0][4][0][1] = "sleep"
     with pytest.raises(MalformedError):
         decode_down([frames[0], msgspec.msgpack.encode(raw)], "n1")
+
+
+@pytest.mark.parametrize("gangs", [1, 2, 3, 4, 5])
+def test_a_job_that_opted_out_gets_as_much_beside_owners_as_each_of_them(gangs: int) -> None:
+    jobs = tuple(range(1, gangs + 1))
+    rounds = [(job, *(other for other in jobs if other != job)) for job in jobs]
+    track = Track(7, 10, True, tuple(SliceSets(run=(job,), held=tuple(held)) for job, *held in rounds))
+    timeline = Timeline("n1")
+    timeline.accept(plan(1, 1, track, exempt=Exempt(opt_out=(99, 98), suspended=(98,))), 0)
+    shares = dict.fromkeys((*jobs, 99), 0.0)
+    span = range(10, 10 + gangs * (gangs + 1) * 2)
+    for number in span:
+        (owner,) = timeline.run(number)
+        beside = 99 not in timeline.held(number, frozenset({99}))
+        assert timeline.held(number, frozenset({99, 98})) - {99} == set(jobs) - {owner}
+        shares[owner] += 0.5 if beside else 1.0
+        shares[99] += 0.5 if beside else 0.0
+        assert 99 not in timeline.held(number), "it cannot yield"
+    assert all(share / len(span) == pytest.approx(1 / (gangs + 1)) for share in shares.values())
