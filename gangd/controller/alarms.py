@@ -141,8 +141,8 @@ def unplaced(jobs: Sequence[int]) -> Alarm:
 
 def refused_opt_outs(refused: Mapping[str, int]) -> list[Alarm]:
     """Return an alarm for each user whose job asked to opt out and may not, by ``ClusterView.refused``."""
-    why = "asks to opt out and takes its slices: no rule has may_opt_out for it"
-    return [Alarm("opt_out", user, f"job {job} of user {user} {why}") for user, job in refused.items()]
+    text = "asks to opt out and takes its slices: no rule has may_opt_out for it"
+    return [Alarm("opt_out", user, text, job=job) for user, job in refused.items()]
 
 
 def damaged_state(why: str | None) -> Alarm:
