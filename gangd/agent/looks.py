@@ -31,6 +31,9 @@ REFRESH_NS = 1_000_000_000
 YOUNG_NS = 3_000_000_000
 LAUNCH_LOOK_NS, LAUNCH_NS = 40_000_000, 2_000_000_000
 """A launch is looked at so often, for so long after its newest step began, where looking is cheap."""
+TASKS_LOOK_NS, TASKS_SHARE = 10_000_000, 20
+"""A new step without tasks is looked at so often, but with one part in so many of a core at most: what its
+tasks fork before they are within reach of yielding, has to be found by itself."""
 SIGNALS_NS = 400_000_000
 """Pending signals are looked for no more often than this: Slurm waits seconds between SIGTERM and SIGKILL."""
 
@@ -61,6 +64,7 @@ class Looks:
         self.told = False
         self.for_new = True
         self._sees_writes = True
+        self._cost_ns = 0
         self._talk = talk
         self._switch = switch
         self._table = table
@@ -85,7 +89,10 @@ class Looks:
 
     def end(self, now_ns: int) -> None:
         """End a look for steps: where one is being launched, another follows soon."""
-        if self._is_told() and self._table.is_launching(now_ns, LAUNCH_NS):
+        if self._is_told() and self._table.is_empty_since(now_ns - LAUNCH_NS):
+            self.for_new = True
+            self._agenda.sooner(Item.LOOK, now_ns + max(TASKS_LOOK_NS, TASKS_SHARE * self._cost_ns))
+        elif self._is_told() and self._table.is_launching(now_ns, LAUNCH_NS):
             self.for_new = True
             self._agenda.sooner(Item.LOOK, now_ns + LAUNCH_LOOK_NS)
 
@@ -107,7 +114,8 @@ class Looks:
         began_ns = time.thread_time_ns()
         changes = self._table.refresh(now_ns)
         share = SCAN_SHARE if self._gate.holder.traits.searches_processes else LIST_SHARE
-        rest_ns = (time.thread_time_ns() - began_ns) * share
+        self._cost_ns = time.thread_time_ns() - began_ns
+        rest_ns = self._cost_ns * share
         if self._is_told() and not self._has_young(now_ns):
             rest_ns = max(rest_ns, REFRESH_NS)
         self._agenda.rest(Rest.REFRESH, now_ns + rest_ns)

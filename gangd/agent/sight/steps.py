@@ -118,6 +118,12 @@ class StepTable:
                 launched.add(key.job)
         return frozenset(launched)
 
+    def is_empty_since(self, from_ns: int) -> bool:
+        """Whether a step that began after an instant has no tasks yet."""
+        return any(
+            from_ns < seen.first_ns and (seen.has_stepd or not seen.pids) for seen in self._seen.values()
+        )
+
     def launching_at(self, now_ns: int, grace_ns: int) -> frozenset[int]:
         """Return the jobs with a step that began less than ``grace_ns`` ago."""
         return frozenset(key.job for key, seen in self._seen.items() if now_ns < seen.first_ns + grace_ns)

@@ -81,7 +81,7 @@ class Stage:
         self.daemons: list[Daemon] = []
 
     def start(self, *words: str) -> Daemon:
-        root = ["--freezer", "cgroup1", "--root", str(self.cgroups.root)]
+        root = ["--freezer", "cgroup1", "--root", str(self.cgroups.root), "--hold-by", "freeze"]
         daemon = Daemon(self.puppet, self.folder, *root, *words)
         self.daemons.append(daemon)
         return daemon
