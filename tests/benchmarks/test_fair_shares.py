@@ -223,27 +223,31 @@ def cores_under(mode: str, *, shield: bool) -> Iterator[list[Core]]:
 
 @contextmanager
 def shielded(stage: Stage) -> Iterator[Path]:
-    """Weigh the slurmds, and so all jobs, as one group above everything else on the host."""
-    group = CGROUP_ROOT / "cpu" / "osub-fair"
-    group.mkdir()
-    (group / "cpu.shares").write_text("65536")
-    pids = [stage.daemon(f"slurmd {node}").pid for node in stage.nodes]
-    for pid in pids:
-        (group / "cgroup.procs").write_text(str(pid))
+    """Weigh jobs as one group, and daemons with us as another one, above everything else on the host."""
+    top = CGROUP_ROOT / "cpu"
+    jobs, daemons = top / "osub-fair", top / "osub-fair-daemons"
+    slurmds = [stage.daemon(f"slurmd {node}").pid for node in stage.nodes]
+    others = [os.getpid(), stage.daemon("gangd").pid, stage.daemon("slurmctld").pid]
+    for group, pids in ((jobs, slurmds), (daemons, others)):
+        group.mkdir()
+        (group / "cpu.shares").write_text("65536")
+        for pid in pids:
+            (group / "cgroup.procs").write_text(str(pid))
     try:
-        yield group
+        yield jobs
     finally:
-        for left in (group / "cgroup.procs").read_text().split():
-            (group.parent / "cgroup.procs").write_text(left)
-        wait_slowly(lambda: removed(group), 60, f"{group} is empty")
+        wait_slowly(lambda: emptied(jobs, top) and emptied(daemons, top), 60, "the cgroups are empty")
 
 
-def removed(group: Path) -> bool:
-    """Remove a cgroup with those in it, if they are empty."""
+def emptied(group: Path, top: Path) -> bool:
+    """Move what is in a cgroup to the top, and remove it with those in it; False if something is left."""
     try:
+        for left in (group / "cgroup.procs").read_text().split() if group.exists() else ():
+            (top / "cgroup.procs").write_text(left)
         for inner in group.glob("*/"):
             inner.rmdir()
-        group.rmdir()
+        if group.exists():
+            group.rmdir()
     except OSError:
         return False
     return True
