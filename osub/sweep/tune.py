@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from analysis.claims.estimate import Estimate, estimate
 from foundation.errors import InputError, UsageError
+from foundation.units import durations
 from osub.sweep.measure import Outcome
 from osub.sweep.points import point_of
 from osub.sweep.run import Store
@@ -64,6 +65,13 @@ class Goal:
     def harm(self, outcome: Outcome) -> float:
         """Return by how much a point harms more than is allowed; 0 or less: not at all."""
         return float(outcome.get("degradation_mean") or math.inf) - self.most_degradation
+
+    def amounts(self, *settings: Tried) -> Callable[[float], str]:
+        """Return what writes values of ``figure``; times all in the unit of the longest of these settings."""
+        if not GOALS[self.figure].endswith("_s"):
+            return "{:.3g}".format
+        longest_s = max(self.value(one.outcome) for one in settings)
+        return lambda value_s: durations(value_s, longest_s)[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from rich.table import Table
 
 from foundation.errors import OsubError
 from foundation.one_line import one_line
-from foundation.units import counted, durations
+from foundation.units import counted
 from osub.cli.terminal import Console
 from osub.sweep.tell import SHOWN, figure
-from osub.sweep.tune import DEDICATED, GOAL_WORDS, GOALS, NODE_NOISE, TOLERANCE, Goal, Tried, Tuned
+from osub.sweep.tune import DEDICATED, GOAL_WORDS, NODE_NOISE, TOLERANCE, Goal, Tried, Tuned
 
 MOST_ROWS = 12
 
@@ -71,7 +71,7 @@ def _show_tuned(tuned: Tuned) -> None:
 def _answer(tuned: Tuned, best: Tried) -> str:
     """Return in sentences which setting it is, what it brings, and at what C_o it is another."""
     goal, alone = tuned.goal, tuned.alone
-    amount = _amounts(goal, alone, best)
+    amount = goal.amounts(alone, best)
     jobs_a_core = best.parameters["multiplicity"]
     answer = (
         f"Best of {counted(len(tuned.found), 'setting')}, assuming C_o = {tuned.overhead:g}: "
@@ -134,14 +134,6 @@ def _why_alone(found: Sequence[Tried], goal: Goal) -> str:
         f"M={mildest.parameters['multiplicity']}, the mildest, "
         f"{float(mildest.outcome['degradation_mean']):.3g} times"
     )
-
-
-def _amounts(goal: Goal, *settings: Tried) -> Callable[[float], str]:
-    """Return what writes values of the goal; times all in the unit of the longest of these settings."""
-    if not GOALS[goal.figure].endswith("_s"):
-        return "{:.3g}".format
-    longest_s = max(goal.value(one.outcome) for one in settings)
-    return lambda value_s: durations(value_s, longest_s)[0]
 
 
 def _remark(tried: Tried, goal: Goal) -> str:

@@ -214,7 +214,7 @@ def test_the_tuning_command_answers_and_says_when_nothing_is_mild_enough(
     assert command([*words, "--multiplicity", "1,2", "--most-degradation", "9"]) == 0
     answer = " ".join(capsys.readouterr().out.split())
     assert re.search(
-        r"Best of 2 .*, assuming C_o = 1\.2: M=2\. Jobs wait on average \d+ s instead of \d+ s at M=1\b",
+        r"Best of 2 .*, assuming C_o = 1\.2: M=2\. Jobs wait on average [\d.]+ s instead of [\d.]+ s at M=1",
         answer,
     )
     assert "Slurm does it with OverSubscribe=FORCE:2" in answer
