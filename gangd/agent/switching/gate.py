@@ -339,8 +339,8 @@ class Gate:
             self.watch.written()
 
     def _freeze(self, key: StepKey, now_ns: int) -> Outcome:
-        if key in self._strange and key not in self._held:
-            # Whoever looks at it next would take our freeze for the stranger's, and leave it.
+        if key in self._strange and (key not in self._held or key.job in self.yielding):
+            # The next look would take our freeze for another's, or another's freeze would end with ours.
             return Outcome(key, Did.NOTHING)
         outcome = self.holder.hold(key)
         if outcome.did is Did.GONE:

@@ -12,6 +12,8 @@ from gangd.agent.switching.switch_thread import Switch
 from gangd.freezer.harmless_freezers import RecordingFreezer
 from gangd.freezer.holder import Did, StepKey
 from gangd.guardian.statefile import StateFile, Word
+from gangd.hold.both import BothWays
+from tests.fixtures.recording_yielder import RecordingYielder
 
 A, B = StepKey(1, "0"), StepKey(2, "0")
 
@@ -177,6 +179,25 @@ def test_what_a_stranger_wrote_is_not_frozen_before_it_was_looked_at(
     gate.settle(A)
     gate.apply((A,), ())
     assert freezer.frozen == {A, B}
+
+
+def test_what_another_wrote_is_not_thawed_by_beginning_to_yield(
+    freezer: RecordingFreezer, clock: Clock, state: StateFile
+) -> None:
+    """Slurm freezes a step that is held already, and its job is let yield for that: it stays frozen."""
+    both = BothWays(freezer, RecordingYielder())
+    gate = Gate(both, Lease(state), clock)
+    gate.lease.set_until(10_000)
+    gate.watch = watch = Written(freezer)  # type: ignore[assignment]
+    gate.apply((A,), ())
+    watch.strangers = {A}
+    both.yielding = frozenset({A.job})
+    gate.let_yield(both.yielding)
+    gate.apply((A,), ())
+    assert freezer.frozen == {A}
+    gate.settle(A)
+    gate.apply((A,), ())
+    assert freezer.frozen == set()
 
 
 def test_thaw_of_all_spares_nothing(gate: Gate, freezer: RecordingFreezer, written: Written) -> None:
