@@ -26,7 +26,7 @@ from tests.integration.waiting import wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 
-START_S = 90.0
+START_S = 240.0
 PYSLURM = metadata.version("pyslurm") if is_installed() else "none"
 NEEDS_PYSLURM = pytest.mark.skipif(
     release(PYSLURM) is None, reason="no pyslurm here: docs/slurm.md says which fits and how it is built"

@@ -42,11 +42,12 @@ def test_two_coupled_jobs_take_turns_and_both_nodes_agree(stage: Stage) -> None:
     jobs = [stage.submit(body, *stage.nodes) for _ in range(2)]
     assert stage.finish(*jobs, within_s=120) == [JobState.COMPLETED] * 2
     roles = roles_of(stage.rows(*jobs))
-    # While both contend: who is left alone is let go at once, on each node when it learns of that.
+    # While both contend: who is left alone is let go at once, on each node when it learns of that, which may
+    # be in the middle of the last slice.
     whole = {
         number: slot
         for number, slot in roles.items()
-        if len(slot) == 4 and set(slot.values()) <= {"run", "held"}
+        if len(slot) == 4 and set(slot.values()) <= {"run", "held"} and number < max(roles)
     }
     assert len(whole) >= 8
     for number, slot in whole.items():
