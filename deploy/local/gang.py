@@ -110,28 +110,21 @@ def gang_daemons(layout: Layout, host: Host) -> dict[str, list[str]]:
     return {"gangd": controller} | agents
 
 
-def agents_joined(layout: Layout) -> bool:
-    """Whether the controller has heard from the agent of every node."""
-    return set(_joined(layout, {}, 0.0)) >= {node.name for node in layout.nodes}
-
-
 def gang_joined(layout: Layout, pids: Mapping[str, int], since_s: float) -> bool:
     """Whether these very processes (pids by role) are the controller and its agents, by a newer status.
 
     An agent that has died counts as joined for a lease.
     """
-    joined = _joined(layout, pids, since_s)
-    return all(joined.get(node.name) == pids[f"gang-agent {node.name}"] for node in layout.nodes)
-
-
-def _joined(layout: Layout, pids: Mapping[str, int], since_s: float) -> dict[str, int | None]:
-    """Return the pids of the agents that have joined, by node; none by an older status or another's."""
     with suppress(OSError, ValueError, KeyError):
         status = json.loads((status_folder(layout) / "status.json").read_bytes())
-        if status["pid"] == pids.get("gangd", status["pid"]) and status["time_ms"] > 1000 * since_s:
-            agents = [node for node in status["nodes"] if node["agent"].lower() == _JOINED]
-            return {node["node"]: node.get("agent_pid") for node in agents}
-    return {}
+        if status["pid"] == pids["gangd"] and status["time_ms"] > 1000 * since_s:
+            joined = {
+                node["node"]: node.get("agent_pid")
+                for node in status["nodes"]
+                if node["agent"].lower() == _JOINED
+            }
+            return all(joined.get(node.name) == pids[f"gang-agent {node.name}"] for node in layout.nodes)
+    return False
 
 
 def supervisor_command(layout: Layout) -> dict[str, list[str]]:

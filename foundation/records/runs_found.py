@@ -123,6 +123,29 @@ def remove_run(path: Path, *, unfinished: bool = False) -> list[str]:
         lock.release()
 
 
+def refuse_to_replace(path: Path, *, force: bool) -> None:
+    """Refuse to write a RUN where another one is and may not be replaced; nothing is removed.
+
+    Parameters
+    ----------
+    path
+        Where it is to be written.
+    force
+        Whether a RUN that is there may be replaced.
+
+    Raises
+    ------
+    OutputError
+        A RUN is there, and ``force`` is not given or ``remove_run`` would refuse it.
+    TrustError
+        It is another user's.
+    """
+    if not force and (path / INFO_NAME).exists():
+        raise OutputError(f"{path} exists already: choose another folder, or add --force to replace the run")
+    if (path / INFO_NAME).is_file():
+        refuse_to_remove(path)
+
+
 def refuse_to_remove(path: Path, *, unfinished: bool = False) -> None:
     """Raise what ``remove_run`` would raise before it removes anything; nothing is removed."""
     _locked_to_remove(path, unfinished=unfinished).release()

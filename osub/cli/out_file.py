@@ -10,7 +10,6 @@ import typer
 from foundation.errors import OutputError, UsageError
 from foundation.writable import refuse_unwritable
 
-_INFO_NAME = "run.json"
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist already.")]
 
 
@@ -23,22 +22,19 @@ def clear_run(out: Path, force: bool, *, resumable: bool = False) -> None:
     Raises
     ------
     OutputError
-        No RUN can be written there. Or there is one that may not be replaced: nobody says so, or it is not
-        finished, another process writes it, or it cannot be removed.
+        No RUN can be written there. Or there is one that may not be replaced: ``force`` is not given, it is
+        not finished, another process writes it, or it cannot be removed.
     TrustError
         It is another user's.
     """
     refuse_unwritable(out)
-    if not force:
-        if not resumable and (out / _INFO_NAME).exists():
-            raise OutputError(
-                f"{out} exists already: choose another folder, or add --force to replace the run"
-            )
+    if resumable and not force:
         return
     # Tables are slow to import, and a file needs none of it.
     from foundation.records.records_folder import INFO_NAME
-    from foundation.records.runs_found import remove_run
+    from foundation.records.runs_found import refuse_to_replace, remove_run
 
+    refuse_to_replace(out, force=force)
     if (out / INFO_NAME).is_file():
         left = remove_run(out)
         if left:

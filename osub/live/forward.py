@@ -13,7 +13,7 @@ from deploy.compose.found import holds_one
 from deploy.compose.inside.controller import HOST
 from foundation.errors import OutputError
 from foundation.records.records_folder import INFO_NAME, is_finished
-from foundation.records.runs_found import refuse_to_remove, remove_run
+from foundation.records.runs_found import refuse_to_replace, remove_run
 
 Hear = Callable[[Callable[[int], object]], AbstractContextManager[None]]
 GANGD = "/var/lib/gangd/state"
@@ -76,7 +76,9 @@ def forward_replay(
         As ``forward``.
     """
     if not resume and not dry_run:
-        _check_replaceable(out, force)
+        refuse_to_replace(out, force=force)
+        if not (out / INFO_NAME).exists() and out.is_dir() and any(out.iterdir()):
+            raise OutputError(f"{out} holds what no run made; choose another folder")
     controller = Controller.of(cluster)
     if resume and controller.has(out / INFO_NAME):
         with _kept_on_failure():
@@ -113,17 +115,6 @@ def _word(word: str) -> str:
     if Path(value).is_relative_to(GANGD):
         return word
     return f"{option}{equals}{HOST}{value}" if value.startswith("/") else word
-
-
-def _check_replaceable(out: Path, force: bool) -> None:
-    if (out / INFO_NAME).is_file():
-        if not force:
-            raise OutputError(
-                f"{out} exists already: choose another folder, or add --force to replace the run"
-            )
-        refuse_to_remove(out)
-    elif out.is_dir() and any(out.iterdir()):
-        raise OutputError(f"{out} holds what no run made; choose another folder")
 
 
 def _bring(controller: Controller, out: Path) -> None:

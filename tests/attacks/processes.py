@@ -11,9 +11,8 @@ from contextlib import suppress
 
 from deploy.local import LocalCluster, Shape
 from deploy.local.daemons import find_process
-from deploy.local.gang import agents_joined
 from tests.attacks.attack import STRANGER, Scene, attack, beside
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import agents_joined, wait_until
 
 
 @attack("a process that pretends")

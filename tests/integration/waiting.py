@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from contextlib import suppress
 
+from deploy.local.gang import status_folder
+from deploy.local.layout import Layout
 from tests.fixtures.looks import looks
 
 REVOKED_S = 2.0
@@ -20,3 +24,12 @@ def wait_until(condition: Callable[[], bool], within_s: float, what: str) -> Non
         if condition():
             return
     raise AssertionError(f"not within {within_s:g} s: {what}")
+
+
+def agents_joined(layout: Layout) -> bool:
+    """Return whether the controller has heard from the agent of every node."""
+    with suppress(OSError, ValueError, KeyError):
+        status = json.loads((status_folder(layout) / "status.json").read_bytes())
+        joined = {node["node"] for node in status["nodes"] if node["agent"].lower() == "joined"}
+        return joined >= {node.name for node in layout.nodes}
+    return False

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from deploy.local import LocalCluster, Shape
 from deploy.local.daemons import Daemon, find_process
-from deploy.local.gang import agents_joined, gang_daemons, record_folder, status_folder
+from deploy.local.gang import gang_daemons, record_folder, status_folder
 from deploy.local.host import look_at_host
 from foundation.records import SliceRecord
 from foundation.slurm import Job, JobState
@@ -22,7 +22,7 @@ from gangd.controller.lead.keeper import STATE_NAME
 from gangd.controller.slice_record.slicelog import read_slices
 from tests.fixtures.marked import marked_processes
 from tests.integration.gang.frozen import frozen_cgroups, is_frozen, processes_of
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import agents_joined, wait_until
 
 GENTLY = "{ echo 10 >/proc/self/autogroup; } 2>/dev/null"
 """Shell code after which a job takes little of a core that others want: Linux weighs sessions first."""

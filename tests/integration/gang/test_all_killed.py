@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from deploy.local.daemons import find_process
-from deploy.local.gang import agents_joined
 from gangd.guardian.place import state_path
 from gangd.guardian.statefile import StateFile, Word
 from tests.integration.gang.frozen import frozen_cgroups
 from tests.integration.gang.stage import SPIN, Stage
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import agents_joined, wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 

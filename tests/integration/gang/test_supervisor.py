@@ -11,12 +11,11 @@ import time
 import pytest
 
 from deploy.local.daemons import find_process
-from deploy.local.gang import agents_joined
 from foundation.errors import ClusterError
 from foundation.records import SliceRecord
 from tests.fixtures.exchange import osub
 from tests.integration.gang.stage import SPIN, TURN_S, Stage
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import agents_joined, wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.beside]
 

@@ -20,13 +20,13 @@ from pathlib import Path
 import pytest
 
 from deploy.local.daemons import find_process
-from deploy.local.gang import agents_joined, gang_daemons, status_folder
+from deploy.local.gang import gang_daemons, status_folder
 from deploy.local.host import look_at_host
 from gangd.wire.versions import OLDEST, VERSION
 from tests.fixtures.older_sources import environment_of, unpack_older, version_spoken
 from tests.integration.gang.frozen import is_frozen, processes_of
 from tests.integration.gang.stage import SPIN, Stage
-from tests.integration.waiting import wait_until
+from tests.integration.waiting import agents_joined, wait_until
 
 pytestmark = [pytest.mark.slurm, pytest.mark.long, pytest.mark.timeout(900)]
 
