@@ -14,7 +14,8 @@ one process) is measured with them again and again. Beside it: the victim's part
 All of it takes about half an hour. ``--tricks a,b``, ``--modes freeze,yield,signals`` measure some only;
 ``--seconds`` is the length of a trial, and ``OSUB_FIGURES`` names a file for the table. On a host with other
 work ``--shield`` has jobs weighed above it (cgroup v1's cpu hierarchy), on one core only, so that others keep
-the second one; it takes twice as long.
+the second one; it takes twice as long. ``--machine`` measures on cgroup v2 instead, in a machine with systemd
+(``tests/fixtures/machine``) whose one core counts its own time: other work on the host matters little.
 """
 
 from __future__ import annotations
@@ -41,6 +42,9 @@ from foundation.slurm import JobState
 from tests.attacks.attack import ACCOUNT
 from tests.fixtures import fair_tricks
 from tests.fixtures.gang_trials import Figures, middle, noise, wait_slowly
+from tests.fixtures.machine.fair import MachineCore, set_up
+from tests.fixtures.machine.slurm import MachineCluster
+from tests.fixtures.machine.started import started_machine
 from tests.fixtures.voice import say
 from tests.integration.gang.frozen import cpu_s, processes_of
 from tests.integration.gang.stage import Stage
@@ -123,9 +127,17 @@ class Share:
     of_both: float
     unused: float
 
+    @classmethod
+    def of(cls, then: Sequence[float], now: Sequence[float], alone: float) -> Share:
+        """Compare two readings of the clock, and of the CPU time of victim, of all jobs, and of nothing."""
+        at_s, used_s, both_s, idle_s = (new - old for new, old in zip(now, then, strict=True))
+        return cls(used_s / at_s / alone, used_s / max(both_s, used_s, 1e-9), idle_s / at_s)
+
 
 class Core:
     """A node of one core, and trials on it."""
+
+    slack_s = 15.0
 
     def __init__(self, stage: Stage, place: Path, number: int) -> None:
         self.stage, self.place = stage, place
@@ -176,20 +188,67 @@ class Core:
 
     def measured(self) -> Share:
         """End it, and what runs outside of jobs."""
-        at_s, used_s, both_s, idle_s = (
-            now - then for now, then in zip(self._now(), self._marks, strict=True)
-        )
+        share = Share.of(self._marks, self._now(), self.alone)
         if self._outside is not None:
             os.killpg(self._outside.pid, signal.SIGKILL)
             self._outside.communicate()
             self._outside = None
-        return Share(used_s / at_s / self.alone, used_s / max(both_s, used_s, 1e-9), idle_s / at_s)
+        return share
+
+    def alarms(self) -> list[str]:
+        """Return what the controller has to say."""
+        alarms = self.stage.status().alarms
+        return [f"{alarm.for_s:.0f} s, {alarm.count} times: {alarm.text}" for alarm in alarms]
+
+    def clear(self) -> None:
+        """Cancel all jobs and wait until nothing is left of them."""
+        self.stage.clear()
 
     def _now(self) -> tuple[float, ...]:
         times = psutil.cpu_times(percpu=True)
         idle_s = sum(times[cpu].idle + times[cpu].iowait for cpu in self.cpus)
         both_s = int(self._account.read_text()) / 1e9 if self._account.exists() else 0.0
         return time.monotonic(), cpu_s(self._pids), both_s, idle_s
+
+
+class CoreInMachine(MachineCore):
+    """The one core of a machine with cgroup v2, and trials on it."""
+
+    slack_s = 90.0
+
+    def begin(self, trick: Trick | None, until_s: float) -> None:
+        """Start the victim, and then the attacker."""
+        self.start_victim(HONEST)
+        if trick is not None:
+            for_s = until_s - time.time() if trick.for_s is None else trick.for_s
+            wait = not trick.for_s
+            self.start_attacker(trick.runs, trick.options, trick.user, for_s, trick.outside, wait=wait)
+
+    def measured(self) -> Share:
+        """End the window, and what runs outside of jobs."""
+        return Share.of(*self.end(), self.alone)
+
+
+@contextmanager
+def core_in_machine(mode: str) -> Iterator[list[CoreInMachine]]:
+    """Start a machine under gangd with a hold mode; how fast a loop alone is there is known."""
+    with started_machine() as machine:
+        cluster = MachineCluster(machine, with_gang=False)
+        set_up(cluster, mode, pwd.getpwuid(GRANTED).pw_name, 250)
+        core = CoreInMachine(cluster)
+        try:
+            know_alone(mode, [core])
+            yield [core]
+        except BaseException:
+            print(cluster.logs())
+            raise
+
+
+def know_alone(mode: str, cores: Sequence[Core | CoreInMachine]) -> None:
+    """Measure how fast a loop alone is on each core."""
+    for core, share in zip(cores, trial(cores, [None for _ in cores], ALONE_S), strict=True):
+        core.alone = share.kept
+        say(f"  {mode}: a loop alone on {core.node} has {share.kept:.3f} of a core")
 
 
 @contextmanager
@@ -222,9 +281,7 @@ def cores_under(mode: str, *, shield: bool) -> Iterator[list[Core]]:
                     "other agents join",
                 )
             cores = [Core(stage, place, number) for number in range(1 if shield else 2)]
-            for core, share in zip(cores, trial(cores, [None for _ in cores], ALONE_S), strict=True):
-                core.alone = share.kept
-                say(f"  {mode}: a loop alone on {core.node} has {share.kept:.3f} of a core")
+            know_alone(mode, cores)
             yield cores
     finally:
         cluster.down()
@@ -263,9 +320,11 @@ def emptied(group: Path, top: Path) -> bool:
     return True
 
 
-def trial(cores: Sequence[Core], tricks: Sequence[Trick | None], seconds: float) -> list[Share]:
+def trial(
+    cores: Sequence[Core | CoreInMachine], tricks: Sequence[Trick | None], seconds: float
+) -> list[Share]:
     """Measure a trick on each of the cores at the same time."""
-    until_s = time.time() + SETTLE_S + seconds + 15
+    until_s = time.time() + SETTLE_S + seconds + cores[0].slack_s
     for core, trick in zip(cores, tricks, strict=True):
         core.begin(trick, until_s)
     time.sleep(SETTLE_S)
@@ -273,9 +332,9 @@ def trial(cores: Sequence[Core], tricks: Sequence[Trick | None], seconds: float)
         core.mark()
     time.sleep(seconds)
     shares = [core.measured() for core in cores]
-    for alarm in cores[0].stage.status().alarms:
-        say(f"    alarm, {alarm.for_s:.0f} s, {alarm.count} times: {alarm.text}")
-    cores[0].stage.clear()
+    for alarm in cores[0].alarms():
+        say(f"    alarm, {alarm}")
+    cores[0].clear()
     return shares
 
 
@@ -283,14 +342,17 @@ def trial(cores: Sequence[Core], tricks: Sequence[Trick | None], seconds: float)
 def test_shares_of_a_victim(figures: Figures, request: pytest.FixtureRequest) -> None:
     option = request.config.getoption
     seconds, shield = float(option("--seconds", 60.0)), bool(option("--shield", False))
+    machine = bool(option("--machine", False))
     asked = {name for name in str(option("--tricks", "")).split(",") if name}
     modes = [mode for mode in str(option("--modes", ",".join(MODES))).split(",") if mode]
+    if machine:
+        modes = [mode for mode in modes if mode != "signals"]
     assert asked <= TRICKS.keys(), f"tricks are {', '.join(TRICKS)}"
     with noise() as host:
         for mode in modes:
             names = [name for name, each in TRICKS.items() if mode != "signals" or each.by_signals]
             names = [name for name in names if not asked or name in asked or name == NONE]
-            for name, shares in measured(mode, names, seconds, shield=shield).items():
+            for name, shares in measured(mode, names, seconds, shield=shield, machine=machine).items():
                 kept = [share.kept for share in shares]
                 figures.add(
                     f"{name}, {mode}",
@@ -301,13 +363,15 @@ def test_shares_of_a_victim(figures: Figures, request: pytest.FixtureRequest) ->
     say(f"  {host}")
 
 
-def measured(mode: str, names: Sequence[str], seconds: float, *, shield: bool) -> dict[str, list[Share]]:
+def measured(
+    mode: str, names: Sequence[str], seconds: float, *, shield: bool, machine: bool
+) -> dict[str, list[Share]]:
     """Measure tricks, as many at a time as there are cores; an honest attacker again and again."""
     found: dict[str, list[Share]] = {name: [] for name in names}
     queue: list[str] = []
     for number, name in enumerate(names):
         queue += [NONE, name] if number % 11 == 0 and name != NONE else [name]
-    with cores_under(mode, shield=shield) as cores:
+    with core_in_machine(mode) if machine else cores_under(mode, shield=shield) as cores:
         queue += [NONE] * (len(queue) % len(cores))
         for first in range(0, len(queue), len(cores)):
             pair = queue[first : first + len(cores)]
