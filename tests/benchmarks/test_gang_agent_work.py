@@ -4,7 +4,8 @@ The kernel counts: the agent's RLIMIT_RTTIME is lowered step by step, and a faul
 worked for longer. ``OSUB_WORK_JOBS`` and ``OSUB_WORK_PROCESSES`` set the jobs of the node and the processes
 of each (740 and 14 for a large node), which are killed at once; ``OSUB_WORK_FORKS`` the processes that one
 more job starts (29000). ``-k hogs`` has threads of FIFO 99 on every core for three seconds, and tells for how
-long a held job stays frozen after the agent was stopped.
+long a held job stays frozen after the agent was stopped. ``-k srun`` starts real steps (``OSUB_WORK_SRUNS``,
+ten at a time) in a job of an embedded cluster, and tells what agent and controller make of them.
 """
 
 from __future__ import annotations
@@ -22,10 +23,15 @@ from pathlib import Path
 import psutil
 import pytest
 
+from deploy.local import Gang
+from deploy.local.gang import record_folder
 from foundation.in_memory import live_folder
 from tests.fixtures.bench import record
 from tests.fixtures.gang_host import SLEEP, V1_MOUNT, RealCgroups, until
 from tests.fixtures.gang_puppet import Puppet
+from tests.fixtures.gang_trials import cluster_of, wait_slowly
+from tests.integration.gang.frozen import cpu_s, processes_of
+from tests.integration.gang.stage import Stage
 from tests.unit.gangd.agent.test_agent_daemon import Daemon
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
@@ -33,6 +39,8 @@ JOBS = int(os.environ.get("OSUB_WORK_JOBS", "100"))
 PROCESSES = int(os.environ.get("OSUB_WORK_PROCESSES", "5"))
 FORKS = int(os.environ.get("OSUB_WORK_FORKS", "1000"))
 STEPS = int(os.environ.get("OSUB_WORK_STEPS", "1000"))
+SRUNS = int(os.environ.get("OSUB_WORK_SRUNS", "1000"))
+SRUNS_WITHIN_S = 840
 LIMITS_MS = (300, 200, 100, 60, 40)
 STEP = "slurm_a/uid_0/job_{}/step_0"
 CROWD = ["sh", "-c", "i=0; while [ $i -lt $0 ]; do sleep 1000 & i=$((i+1)); done; wait"]
@@ -172,6 +180,40 @@ def kill(steps: list[Path]) -> None:
     for step in steps:
         until(lambda step=step: count(step) == 0, 60)  # type: ignore[misc]
         step.rmdir()
+
+
+def test_steps_by_srun() -> None:
+    with cluster_of(Gang.OSUB, multiplicity=2, nodes=1) as cluster:
+        stage = Stage(cluster, cluster.state().shape)
+        [node] = stage.nodes
+        honest = stage.start("while :; do :; done", node)
+        pids = processes_of(honest, node)
+        done = Path(f"/tmp/osub-sruns-{os.getpid()}")
+        one = f"srun -Q --overlap -n1 true && echo >>{done}"
+        stage.start(f"seq {SRUNS} | xargs -P 10 -n 1 sh -c {one!r}; echo end >>{done}", node)
+        daemons = [psutil.Process(stage.daemon(role).pid) for role in (f"gang-agent {node}", "gangd")]
+        print(f"\n{'steps':>7}{'s':>6}{'honest loop':>12}{'agent MiB':>10}{'agent CPU':>10}", end="")
+        print(f"{'gangd MiB':>10}{'gangd CPU':>10}{'record KiB':>11}  faults")
+        began_s = time.monotonic()
+        for part in range(1, 11):
+            before = [time.monotonic(), cpu_s(pids), *(cpu_s([each.pid]) for each in daemons)]
+            wait_slowly(lambda part=part: lines(done) >= SRUNS * part // 10, SRUNS_WITHIN_S, "steps")  # type: ignore[misc]
+            now = [time.monotonic(), cpu_s(pids), *(cpu_s([each.pid]) for each in daemons)]
+            at_s, loop_s, agent_s, gangd_s = (new - old for new, old in zip(now, before, strict=True))
+            agent, gangd = (each.memory_info().rss / 2**20 for each in daemons)
+            size = sum(file.stat().st_size for file in record_folder(stage.layout).rglob("*")) / 1024
+            print(
+                f"{lines(done):>7}{now[0] - began_s:>6.0f}{loop_s / at_s:>12.2f}"
+                f"{agent:>10.1f}{agent_s / at_s:>10.1%}"
+                f"{gangd:>10.1f}{gangd_s / at_s:>10.1%}{size:>11.0f}  {stage.node_status(node).faults}"
+            )
+        print(*(alarm.text for alarm in stage.status().alarms), sep="\n")
+        done.unlink()
+        stage.clear()
+
+
+def lines(file: Path) -> int:
+    return file.read_bytes().count(b"\n") if file.exists() else 0
 
 
 def test_resumed_in_time_beside_hogs(node: Node) -> None:
