@@ -234,7 +234,7 @@ def core_in_machine(mode: str) -> Iterator[list[CoreInMachine]]:
     """Start a machine under gangd with a hold mode; how fast a loop alone is there is known."""
     with started_machine() as machine:
         cluster = MachineCluster(machine, with_gang=False)
-        set_up(cluster, mode, pwd.getpwuid(GRANTED).pw_name, 250)
+        set_up(cluster, mode, pwd.getpwuid(GRANTED).pw_name)
         core = CoreInMachine(cluster)
         try:
             know_alone(mode, [core])
