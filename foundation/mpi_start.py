@@ -23,6 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from foundation.errors import HostError
+from foundation.process_stat import STATE, split_stat
 from foundation.units import counted
 
 PREFIXES = ("MPIR_CVAR_", "UCX_", "FI_")
@@ -162,11 +163,9 @@ def _watch(parent: int, reading: int, limit_s: float, line: str, clean_up: Calla
 
 def _is_stopped(pid: int) -> bool:
     """Say whether a signal has stopped the process."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[:1] == ["T"]
+    with suppress(OSError, ValueError):
+        return split_stat(Path(f"/proc/{pid}/stat").read_bytes())[1][STATE] == b"T"
+    return False
 
 
 def _number(first: str, second: str, default: int) -> int:

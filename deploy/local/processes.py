@@ -15,6 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from foundation.process_stat import PARENT, START_TICKS, STATE, split_stat
+
 PROC = Path("/proc")
 
 
@@ -70,17 +72,16 @@ def read_facts(pid: int, proc: Path = PROC) -> Facts | None:
     environment = b""
     with suppress(OSError):
         environment = _read(f"{proc}/{pid}/environ")
-    begin, end = stat.find(b"(") + 1, stat.rfind(b")")
-    fields = stat[end + 1 :].split()
+    name, fields = split_stat(stat)
     users = next((line.split()[1:4] for line in status.splitlines() if line.startswith(b"Uid:")), [])
-    if fields[0] in (b"Z", b"X"):
+    if fields[STATE] in (b"Z", b"X"):
         return None
     return Facts(
         pid=pid,
-        parent=int(fields[1]),
-        start_ticks=int(fields[19]),
+        parent=int(fields[PARENT]),
+        start_ticks=int(fields[START_TICKS]),
         user=int(users[0]) if len(set(users)) == 1 else None,
-        name=stat[begin:end].decode(errors="replace"),
+        name=name.decode(errors="replace"),
         words=_texts(words),
         environment=frozenset(_texts(environment)),
         cgroups=tuple(line.split(":", 2)[-1] for line in cgroups.decode(errors="replace").splitlines()),
@@ -144,8 +145,8 @@ def pin(pid: int, start_ticks: int) -> Pinned | None:
     except OSError:
         return None
     with suppress(OSError):
-        stat = _read(f"{PROC}/{pid}/stat")
-        if int(stat[stat.rfind(b")") + 1 :].split()[19]) == start_ticks and pinned.is_alive():
+        _, fields = split_stat(_read(f"{PROC}/{pid}/stat"))
+        if int(fields[START_TICKS]) == start_ticks and pinned.is_alive():
             return pinned
     os.close(pinned.pidfd)
     return None

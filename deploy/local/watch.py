@@ -21,6 +21,7 @@ from deploy.local.members import find_members, kin_of
 from deploy.local.processes import PROC, read_facts
 from deploy.local.state import ClusterState
 from foundation.cpu_time import CpuTime, cpu_time
+from foundation.process_stat import PARENT, START_TICKS, USER_TICKS, split_stat
 from foundation.records import HostRecord
 
 SAMPLE_S = 1.0
@@ -136,12 +137,12 @@ def read_process_times(proc: Path = PROC) -> dict[int, ProcessTime]:
     for name in os.listdir(proc):  # noqa: PTH208 - several times a second
         if not name.isdigit():
             continue
-        with suppress(OSError, ValueError, IndexError):
-            fields = (proc / name / "stat").read_bytes().rpartition(b")")[2].split()
-            user, system, waited_user, waited_system = map(int, fields[11:15])
+        with suppress(OSError, ValueError):
+            _, fields = split_stat((proc / name / "stat").read_bytes())
+            user, system, waited_user, waited_system = map(int, fields[USER_TICKS : USER_TICKS + 4])
             found[int(name)] = ProcessTime(
-                parent=int(fields[1]),
-                start_ticks=int(fields[19]),
+                parent=int(fields[PARENT]),
+                start_ticks=int(fields[START_TICKS]),
                 self_s=(user + system) / ticks_per_s,
                 waited_s=(waited_user + waited_system) / ticks_per_s,
             )

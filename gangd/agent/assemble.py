@@ -63,6 +63,8 @@ from gangd.process_setup import allow_open_files
 from gangd.wire import Hello
 
 _LONGEST_RECORD = 4096
+CLUSTER_MARK = "OSUB_CLUSTER"
+"""Daemons of an embedded cluster have it: its users log in to the same host, and run what they like there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +193,7 @@ def _assemble(
     )
     metrics = AgentMetrics(hello)
     bell = _bell(settings, log)
-    census = Census(settings.node, agenda)
+    census = Census(settings.node, agenda, finds_strays=CLUSTER_MARK not in os.environ)
     lines = Lines(settings.node, reach, lambda: _reach(settings))
     return Loop(node, lines, switch, state, watch, log, census, metrics, bell)
 

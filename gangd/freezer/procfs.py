@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from foundation.process_stat import PARENT, SESSION, START_TICKS, STATE, THREADS, split_stat
+
 PROC = Path("/proc")
 _SUFFIX = re.compile(r"(-[a-z0-9.]+)?")
 LAUNCHERS = frozenset({"srun"})
@@ -112,13 +114,15 @@ def read_stat(pid: int, proc: Path = PROC) -> ProcStat | None:
     raw = _read(f"{proc}/{pid}/stat")
     if raw is None:
         return None
-    text = raw.decode("utf-8", "surrogateescape")
-    left, right = text.find("("), text.rfind(")")
-    fields = text[right + 2 :].split()
-    if left < 0 or len(fields) < 20:
+    try:
+        name, fields = split_stat(raw)
+    except ValueError:
         return None
-    parent, session, threads, start_ticks = (int(fields[at]) for at in (1, 3, 17, 19))
-    return ProcStat(pid, text[left + 1 : right], fields[0], parent, session, start_ticks, threads)
+    parent, session, threads, start_ticks = (
+        int(fields[at]) for at in (PARENT, SESSION, THREADS, START_TICKS)
+    )
+    comm, state = name.decode("utf-8", "surrogateescape"), fields[STATE].decode("ascii")
+    return ProcStat(pid, comm, state, parent, session, start_ticks, threads)
 
 
 def is_stopped(found: ProcStat, proc: Path = PROC) -> bool:

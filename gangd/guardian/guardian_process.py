@@ -21,6 +21,7 @@ import sys
 import time
 from pathlib import Path
 
+from foundation.process_stat import STATE, split_stat
 from foundation.whole_file import draft_at
 from gangd.freezer.procfs import read_stat
 from gangd.guardian.guardian_watch import End, watch
@@ -90,8 +91,8 @@ def exit_status(pid: int, pidfd: int | None, wait_s: float = _END_WAIT_S) -> int
             if mask & _PIDFD_INFO_EXIT:
                 return int(status)
         with contextlib.suppress(OSError, ValueError, IndexError):
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            if fields[0] in "ZX":
+            _, fields = split_stat(Path(f"/proc/{pid}/stat").read_bytes())
+            if fields[STATE] in b"ZX":
                 return int(fields[-1])
     return None
 

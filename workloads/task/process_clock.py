@@ -12,6 +12,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from foundation.process_stat import START_TICKS, split_stat
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessStart:
@@ -29,7 +31,7 @@ class ProcessStart:
     epoch_ms: int
 
 
-def age_from_stat(stat: str, ticks_per_s: int, boottime_s: float) -> float:
+def age_from_stat(stat: bytes, ticks_per_s: int, boottime_s: float) -> float:
     """Return a process's age in seconds at ``boottime_s`` (CLOCK_BOOTTIME).
 
     The kernel rounds the start down to a tick. It is rounded up here, so that the age is at most
@@ -40,11 +42,8 @@ def age_from_stat(stat: str, ticks_per_s: int, boottime_s: float) -> float:
     ValueError
         ``stat`` is not a line of ``/proc/PID/stat``.
     """
-    # The name in brackets may itself hold spaces and brackets; field 3 follows the last one.
-    fields = stat.rpartition(")")[2].split()
-    if len(fields) < 20:
-        raise ValueError("not a line of /proc/PID/stat")
-    return max(0.0, boottime_s - (int(fields[19]) + 1) / ticks_per_s)
+    _, fields = split_stat(stat)
+    return max(0.0, boottime_s - (int(fields[START_TICKS]) + 1) / ticks_per_s)
 
 
 def process_start() -> ProcessStart:
@@ -52,7 +51,7 @@ def process_start() -> ProcessStart:
     monotonic_s, epoch_s = time.monotonic(), time.time()
     try:
         age_s = age_from_stat(
-            Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace"),
+            Path("/proc/self/stat").read_bytes(),
             os.sysconf("SC_CLK_TCK"),
             time.clock_gettime(time.CLOCK_BOOTTIME),
         )

@@ -83,15 +83,24 @@ class Census:
         Where processes are listed.
     cpu_clock
         CPU time of the calling thread (ns).
+    finds_strays
+        Whether to look for strays; not where users log in to the host.
     """
 
     def __init__(
-        self, node: str, agenda: Agenda, proc: Path = PROC, cpu_clock: Callable[[], int] = time.thread_time_ns
+        self,
+        node: str,
+        agenda: Agenda,
+        proc: Path = PROC,
+        cpu_clock: Callable[[], int] = time.thread_time_ns,
+        *,
+        finds_strays: bool = True,
     ) -> None:
         self._node = node
         self._agenda = agenda
         self._proc = proc
         self._cpu_clock = cpu_clock
+        self._finds_strays = finds_strays
         self._walk: Iterator[None] | None = None
         self._began_ns = 0
         self._found = Findings()
@@ -111,7 +120,7 @@ class Census:
         began_ns = self._cpu_clock()
         if self._walk is None:
             self._began_ns, self._found = now_ns, Findings()
-            wanted = frozenset(uid for uid in uids if uid >= FIRST_USER)
+            wanted = frozenset(uid for uid in uids if uid >= FIRST_USER and self._finds_strays)
             self._walk = self._processes(wanted, stepds=stepds) if wanted or stepds else iter(())
         try:
             for number, _ in enumerate(self._walk, 1):

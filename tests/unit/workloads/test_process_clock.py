@@ -8,7 +8,7 @@ import pytest
 
 from workloads.task.process_clock import age_from_stat, process_start, run_queue_delay_s
 
-STAT = "42 (a) b (c) S " + " ".join(str(field) for field in range(4, 22)) + " 1000 0 0"
+STAT = b"42 (a) b (c) S " + " ".join(str(field) for field in range(4, 22)).encode() + b" 1000 0 0"
 
 
 def test_start_is_the_field_after_whatever_the_name_holds() -> None:
@@ -21,7 +21,7 @@ def test_age_is_never_negative() -> None:
 
 def test_line_that_is_no_stat_is_refused() -> None:
     with pytest.raises(ValueError, match="not a line"):
-        age_from_stat("42 (a) S 1", 100, 1.0)
+        age_from_stat(b"42 (a) S 1", 100, 1.0)
 
 
 def test_this_process_began_when_others_say_it_did() -> None:

@@ -170,3 +170,11 @@ def test_what_cannot_be_recognised_is_told_when_it_lasts() -> None:
     assert unseen.lasting({"x": "x is odd", "y": "y is odd"}) == {"x": "x is odd"}
     assert unseen.lasting({}) == {}
     assert unseen.lasting({"x": "x is odd"}) == {}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make folders of another user")
+def test_where_users_log_in_what_they_run_is_no_stray(tmp_path: Path) -> None:
+    process(tmp_path, 10, "0::/user.slice\n", uid=USER)
+    found = Census("a", Agenda(), tmp_path, finds_strays=False).walk(frozenset({USER}), 0, stepds=False)
+    assert found is not None
+    assert not found.strays
