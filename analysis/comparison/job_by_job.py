@@ -11,7 +11,7 @@ import re
 import msgspec
 import polars as pl
 
-from analysis.metrics import pace_of, stretches, with_derived
+from analysis.metrics import LEAST_JOBS, pace_of, stretches, with_derived
 from analysis.quantiles import quantile
 from foundation.records import PLACEMENT_DTYPE, Run
 
@@ -53,7 +53,8 @@ class RunErrors(msgspec.Struct, frozen=True, kw_only=True):
     run_time
         Times on cores, all lives of a job together, as a share of the reference's.
     run_time_at_pace
-        The same at the host's pace: both times divided by the job's pace in that run, where it is known.
+        The same at the host's pace: both times divided by the job's pace in that run. Null, but for the number
+        of jobs, unless five jobs and half of the compared ones have a known pace: fewer say nothing of the run.
     same_place
         Share of the jobs with known places in both that held the same nodes and cores, one after the other.
     same_nodes
@@ -174,7 +175,7 @@ def run_errors(reference: Run, other: Run, least_run_s: float = 0.0) -> RunError
         start_s=_errors(compared["start_error_s"]),
         wait_s=_errors(compared["wait_error_s"]),
         run_time=_errors(compared["run_error"]),
-        run_time_at_pace=_errors(compared["run_error_at_pace"]),
+        run_time_at_pace=_of_enough(_errors(compared["run_error_at_pace"]), compared.height),
         same_place=_share(both["same_place"]),
         same_nodes=_share(both["same_nodes"]),
     )
@@ -190,6 +191,13 @@ def _errors(differences: pl.Series) -> Errors:
         max=quantile(sizes, 1.0),
         bias=quantile(known, 0.5),
     )
+
+
+def _of_enough(errors: Errors, compared: int) -> Errors:
+    """Leave out the figures where too few of the compared jobs are in them."""
+    if errors.jobs >= max(LEAST_JOBS, compared / 2):
+        return errors
+    return Errors(jobs=errors.jobs, median=None, p95=None, max=None, bias=None)
 
 
 def _share(flags: pl.Series) -> float | None:

@@ -32,13 +32,14 @@ from analysis.metrics.slice_metrics import (
     unattended_by_node,
     usage_intervals,
 )
-from analysis.metrics.use_of_host import HostUse, host_use, pace_of
+from analysis.metrics.use_of_host import LEAST_JOBS, HostUse, host_use, pace_of
 from analysis.metrics.work_and_waste import WorkMetrics
 
 __all__ = [
     "ATTENDED",
     "BETA_S",
     "KINDS",
+    "LEAST_JOBS",
     "MOST_SPREAD",
     "MOST_TAKEN",
     "USED",

@@ -2,8 +2,10 @@
 
 Foreign time is what others than the run used of the CPUs, stolen time what the hypervisor took. A job's
 *pace* is the CPU time of its steps over what they take on the calibrated host: 1.1 is a host slower by a
-tenth. It is not known of a job whose ranks wait for each other on cores that the operating system shares:
-they poll, and what they use tells nothing of the host.
+tenth. It is not known of a job whose ranks wait for each other on shared cores, unless gangd freezes all of
+them at once: a rank polls while another of its job waits for a core, and what it uses tells nothing of the
+host. Under gangd that yields, a rank on a core of its own polls through the slices of those that share with
+another rank.
 
 **A run is unfit** to judge by if foreign and stolen time together are more than ``most_taken`` of the CPUs'
 time, from the first start of a job to the last end; or, where every core had one job at a time, if the paces
@@ -99,13 +101,18 @@ def pace_of(run: Run) -> pl.Expr:
         usual = run.info.options.get("pace")
         return pl.lit(float(usual) if isinstance(usual, int | float) else 1.0).alias("pace")
     shared = run.info.most_a_core > 1
-    polls = pl.lit(value=shared and run.info.gang.kind == "none") & (pl.col("cores") > 1)
+    polls = pl.lit(value=shared and _ranks_poll(run)) & (pl.col("cores") > 1)
     usual_s = pl.col("steps") * pl.col("step_s")
     return (
         pl.when((usual_s > 0) & (pl.col("steps_cpu_s") > 0) & (pl.col("state") == "COMPLETED") & ~polls)
         .then(pl.col("steps_cpu_s") / usual_s)
         .alias("pace")
     )
+
+
+def _ranks_poll(run: Run) -> bool:
+    gang = run.info.gang
+    return gang.kind == "none" or gang.hold == "yield"
 
 
 def _while_jobs_ran(run: Run) -> pl.DataFrame:

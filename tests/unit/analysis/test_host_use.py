@@ -192,6 +192,34 @@ def test_errors_are_told_as_they_are_and_at_the_hosts_pace(tmp_path: Path) -> No
     )
 
 
+def test_the_hosts_pace_takes_five_jobs_and_half_of_those_compared(tmp_path: Path) -> None:
+    real = made_run(tmp_path, "real", wait_s=10, degradation=1.1, jobs=20)
+    simulated = made_run(tmp_path, "sim", wait_s=10, degradation=1.0, jobs=20, kind="simulated")
+
+    def known(jobs: int) -> Run:
+        some = paced(real, [1.25])
+        told = pl.when(pl.col("trace_job") <= jobs).then(pl.col("steps_cpu_s"))
+        return replace(some, jobs=some.jobs.with_columns(told.alias("steps_cpu_s")))
+
+    first = int(real.jobs["trace_job"].to_list()[0]) - 1
+    for jobs, enough in ((1, False), (4, False), (9, False), (10, True), (20, True)):
+        at_pace = run_errors(known(first + jobs), simulated).run_time_at_pace
+        assert (at_pace.jobs, at_pace.median is not None, at_pace.bias is not None) == (jobs, enough, enough)
+
+
+def test_the_pace_of_a_coupled_job_is_not_known_where_its_ranks_poll(tmp_path: Path) -> None:
+    run = paced(made_run(tmp_path, "gang", wait_s=10, degradation=1.1), [1.2], cores=2)
+    shared = msgspec.structs.replace(run.info, multiplicity=2)
+
+    def known(gang: GangSettings) -> bool:
+        info = msgspec.structs.replace(shared, gang=gang)
+        return host_use(replace(run, info=info)).pace is not None
+
+    assert known(GangSettings(kind="osub", hold="freeze"))
+    assert not known(GangSettings(kind="osub", hold="yield"))
+    assert not known(GangSettings(kind="none"))
+
+
 def test_two_real_runs_are_compared_each_at_its_own_pace(tmp_path: Path) -> None:
     one = paced(made_run(tmp_path, "one", wait_s=10, degradation=1.0, noise=0.0), [1.0])
     two = paced(made_run(tmp_path, "two", wait_s=10, degradation=1.2, noise=0.0), [1.2])
