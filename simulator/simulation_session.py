@@ -9,12 +9,13 @@ from pathlib import Path
 
 import msgspec
 
-from foundation.records import TRACE_NAME, GangSettings, HostInfo, RunInfo, utc_now
+from foundation.errors import InputError, UsageError
+from foundation.records import TRACE_NAME, GangSettings, HostInfo, Run, RunInfo, utc_now
 from foundation.records.records_folder import read_info
 from foundation.records.run_info import HoldKind
 from foundation.units import US_PER_S
 from gangd.core import Hold
-from simulator.fit import Latencies, delayed, undelayed
+from simulator.fit import Decision, Latencies, RecordedOrder, delayed, order_of, undelayed
 from simulator.recording import RunTables, write_tables
 from simulator.setting_choices import (
     Words,
@@ -31,6 +32,7 @@ from workloads.swf import load_columns
 OTHER_OVERHEADS = ("1.0", "1.4")
 """C_o at which a run on shared cores is simulated again: no site can choose it, and it is seldom measured."""
 _INFO_NAME = "run.json"
+_ORDERED = ("easy", "fcfs", "slurm")
 _MOST_ENGINE_S = 1.0
 
 
@@ -47,6 +49,8 @@ class Session:
         What a real cluster adds to the schedule; None: nothing.
     fitted_on
         Label of the run that latencies and settings were fitted on, if they were.
+    order_of
+        Real run whose order of starts and ends the jobs have; None: the policy decides.
     lenient
         Pass over lines of the trace that break a rule of the format.
 
@@ -64,6 +68,7 @@ class Session:
         latencies: Latencies | None = None,
         fitted_on: str | None = None,
         *,
+        order_of: Run | None = None,
         lenient: bool = False,
     ) -> None:
         self.fitted_on = fitted_on
@@ -89,6 +94,30 @@ class Session:
                 whole_nodes=takes_whole_nodes(words),
             ),
         )
+        self.order_of = order_of
+        self._order = () if order_of is None else self._order_in(order_of)
+        self.setting = self._ordered(self.setting)
+
+    def _order_in(self, run: Run) -> tuple[Decision, ...]:
+        """Return the order that ``run`` has of the workload's jobs."""
+        if self.words.policy not in _ORDERED or self.setting.queues.is_mq or self.setting.rules.fails:
+            raise UsageError(
+                "--order-of takes the place of a policy in one queue: it goes with --policy "
+                f"{', '.join(_ORDERED)}, without --queues mq, --failures and --mtbf"
+            )
+        known = set(self.workload.number.tolist())
+        order = tuple(decision for decision in order_of(run) if decision.job in known)
+        if not order:
+            raise InputError(
+                f"--order-of: {run.info.label} has started none of the jobs of {self.trace_name}"
+            )
+        return order
+
+    def _ordered(self, setting: Setting) -> Setting:
+        if not self._order:
+            return setting
+        rules = replace(setting.rules, policy=RecordedOrder(self._order), policy_name="order-of")
+        return replace(setting, rules=rules)
 
     @property
     def of_run(self) -> bool:
@@ -125,7 +154,7 @@ class Session:
             return
         for overhead in OTHER_OVERHEADS:
             if float(overhead) != float(words.overhead):
-                result = self._run(setting_of(replace(words, overhead=overhead)))
+                result = self._run(self._ordered(setting_of(replace(words, overhead=overhead))))
                 self.other_overheads[overhead] = _means(result)
 
     def info(self, engine_cpu_s: float, label: str | None, wall_s: float, cpu_s: float) -> RunInfo:
@@ -138,7 +167,7 @@ class Session:
             system=str(self.setting.system),
             node_names=node_names(self.setting.system.nodes),
             queues="mq" if queues.is_mq else "sq",
-            policy=words.policy,
+            policy=words.policy if self.order_of is None else "order-of",
             multiplicity=most_jobs_a_core(words),
             multiplicity_interactive=queues.interactive.multiplicity if queues.is_mq else None,
             interactive_nodes=queues.interactive.nodes if queues.is_mq else None,
@@ -157,6 +186,7 @@ class Session:
                 **{name: _plain(value) for name, value in asdict(self.cleaning).items() if name != "speedup"},
                 **({} if self.latencies is None else msgspec.to_builtins(self.latencies)),
                 **({} if self.fitted_on is None else {"fitted_on": self.fitted_on}),
+                **({} if self.order_of is None else {"order_of": self.order_of.info.label}),
                 **{f"left out: {reason}": count for reason, count in self.workload.left_out.items()},
             },
             other_overheads=self.other_overheads,

@@ -27,6 +27,8 @@ ERROR_COLUMNS = (
     "bias",
     "same place",
     "same nodes",
+    "jobs that found the same jobs",
+    "same place, of these",
 )
 JOB_COLUMNS = (
     "job",
@@ -58,6 +60,8 @@ def error_rows(errors: Sequence[RunErrors]) -> list[list[str]]:
             _share(one.run_time_at_pace.bias, signed=True),
             _share(one.same_place),
             _share(one.same_nodes),
+            f"{one.alike:,}",
+            _share(one.same_place_alike),
         ]
         for one in errors
     ]

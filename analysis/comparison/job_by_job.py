@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 import msgspec
+import numpy as np
 import polars as pl
 
 from analysis.metrics import LEAST_JOBS, pace_of, stretches, with_derived
@@ -53,12 +54,15 @@ class RunErrors(msgspec.Struct, frozen=True, kw_only=True):
     run_time
         Times on cores, all lives of a job together, as a share of the reference's.
     run_time_at_pace
-        The same at the host's pace: both times divided by the job's pace in that run. Null, but for the number
-        of jobs, unless five jobs and half of the compared ones have a known pace: fewer say nothing of the run.
+        The same at the host's pace: both times divided by the job's pace in that run. Only the number of jobs
+        is known unless five jobs, and half of those compared, have a pace: fewer say nothing of the run.
     same_place
         Share of the jobs with known places in both that held the same nodes and cores, one after the other.
     same_nodes
         The same for nodes alone.
+    alike, same_place_alike
+        Jobs that found the same jobs running at the same places in both when they first started, and
+        ``same_place`` of these: what the placement has of it, whatever run times and order did.
     """
 
     label: str
@@ -72,6 +76,8 @@ class RunErrors(msgspec.Struct, frozen=True, kw_only=True):
     run_time_at_pace: Errors
     same_place: float | None
     same_nodes: float | None
+    alike: int
+    same_place_alike: float | None
 
 
 def places(run: Run) -> pl.DataFrame:
@@ -121,7 +127,9 @@ def pair(reference: Run, other: Run) -> pl.DataFrame:
 
     The columns ``submit_s``, ``start_s`` (of its first life), ``end_s``, ``run_s`` (on cores, all ``lives``
     together), ``wait_s`` (all waits), ``state`` and ``place`` are the reference's, with ``_other`` those of
-    the other run. ``same_place`` and ``same_nodes`` are null where a place is not known. ``start_error_s``,
+    the other run. ``same_place`` and ``same_nodes`` are null where a place is not known; ``alike`` is null
+    where a job did not start, and says whether both runs had the same jobs at the same places when it did.
+    ``start_error_s``,
     ``wait_error_s`` and ``run_error`` (a share) are the other run's minus the reference's; in
     ``run_error_at_pace`` each time is divided by the job's ``pace`` (``host_use.pace_of``).
     """
@@ -134,12 +142,13 @@ def pair(reference: Run, other: Run) -> pl.DataFrame:
         .with_columns(
             same_place=pl.col("place") == pl.col("place_other"),
             same_nodes=pl.col("at_nodes") == pl.col("at_nodes_other"),
+            alike=pl.col("found") == pl.col("found_other"),
             start_error_s=pl.col("start_s_other") - pl.col("start_s"),
             wait_error_s=pl.col("wait_s_other") - pl.col("wait_s"),
             run_error=pl.when(run_s > 0).then(run_other_s / run_s - 1),
             run_error_at_pace=pl.when(run_s > 0).then(run_other_s * drift / run_s - 1),
         )
-        .drop(*(f"{name}_other" for name in _DESCRIBED), "at_nodes", "at_nodes_other")
+        .drop(*(f"{name}_other" for name in _DESCRIBED), "at_nodes", "at_nodes_other", "found", "found_other")
         .sort("trace_job")
     )
 
@@ -147,9 +156,28 @@ def pair(reference: Run, other: Run) -> pl.DataFrame:
 def _measured(run: Run) -> pl.DataFrame:
     held = stretches(run.jobs, run.allocations)
     jobs = with_derived(run.jobs, held=held).with_columns(pace_of(run), start_s=pl.col("first_start_s"))
-    return jobs.join(_places(run, held), on="trace_job", how="left", maintain_order="left").select(
-        "trace_job", *_DESCRIBED, *_MEASURED, "at_nodes"
-    )
+    at = jobs.join(_places(run, held), on="trace_job", how="left", maintain_order="left")
+    return at.with_columns(found=_found(at)).select("trace_job", *_DESCRIBED, *_MEASURED, "at_nodes", "found")
+
+
+def _found(jobs: pl.DataFrame) -> pl.Series:
+    """Return a number for the jobs and places that each job found when it started; null if it never did.
+
+    Ends come before starts at one instant. A job that moved or began again counts with all of its places.
+    """
+    code = jobs.select(pl.struct("trace_job", "place").hash()).to_series()
+    changes = pl.concat(
+        [
+            pl.DataFrame({"at_s": jobs[column], "starts": starts, "row": range(jobs.height), "code": code})
+            for column, starts in (("start_s", True), ("end_s", False))
+        ]
+    ).filter(pl.col("at_s").is_not_null() & pl.Series([*jobs["start_s"].is_not_null()] * 2))
+    changes = changes.sort("at_s", "starts", "row")
+    running = np.bitwise_xor.accumulate(changes["code"].to_numpy()) if changes.height else np.array([])
+    before = changes.with_columns(found=pl.Series(running, dtype=pl.UInt64) ^ pl.col("code"))
+    first = before.filter("starts").select("row", "found")
+    rows = pl.DataFrame({"row": range(jobs.height)}, {"row": pl.Int64})
+    return rows.join(first, on="row", how="left", maintain_order="left")["found"]
 
 
 def run_errors(reference: Run, other: Run, least_run_s: float = 0.0) -> RunErrors:
@@ -165,6 +193,7 @@ def run_errors(reference: Run, other: Run, least_run_s: float = 0.0) -> RunError
     paired = pair(reference, other)
     both = paired.filter(pl.col("state").is_not_null() & pl.col("state_other").is_not_null())
     completed = (pl.col("state") == "COMPLETED") & (pl.col("state_other") == "COMPLETED")
+    alike = both.filter(pl.col("alike").fill_null(value=False))
     compared = both.filter(completed & (pl.col("run_s") >= least_run_s))
     return RunErrors(
         label=other.info.label,
@@ -178,6 +207,8 @@ def run_errors(reference: Run, other: Run, least_run_s: float = 0.0) -> RunError
         run_time_at_pace=_of_enough(_errors(compared["run_error_at_pace"]), compared.height),
         same_place=_share(both["same_place"]),
         same_nodes=_share(both["same_nodes"]),
+        alike=alike["same_place"].drop_nulls().len(),
+        same_place_alike=_share(alike["same_place"]),
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foundation.errors import OutputError, UsageError
+from foundation.records import load_run
 from foundation.units import counted_of
 from foundation.writable import refuse_unwritable
 from osub.api.run import Run
@@ -55,6 +56,7 @@ def simulate(
     limits: str = "raise",
     latency: PathText | None = None,
     fit: Fit | None = None,
+    order_of: Run | PathText | None = None,
     failures: PathText | None = None,
     mtbf: float | None = None,
     repair: float = 6.0,
@@ -119,6 +121,8 @@ def simulate(
         Run times beyond the request: ``raise`` the request, or ``enforce`` it.
     latency, fit
         Latencies of a real cluster, a JSON file or a real RUN with M=1; what ``simulator.fit`` found.
+    order_of
+        A real run, whose order of starts and ends the jobs have; the policy decides nothing then.
     failures, mtbf, repair, failure_shape, after_failure
         When nodes fail: a CSV file, or at random with mean hours between failures and of a repair; what
         becomes of their jobs (``checkpoint``, ``scratch``, ``give-up``).
@@ -186,7 +190,13 @@ def simulate(
     )
     cleaning = cleaning_of(interactive_queue, speedup, oversize or "skip", zero_length, limits)
     session = Session(
-        _trace_path(trace), words, cleaning, latencies, None if fit is None else fit.run, lenient=lenient
+        _trace_path(trace),
+        words,
+        cleaning,
+        latencies,
+        None if fit is None else fit.run,
+        order_of=None if order_of is None else load_run(_run_path(order_of)),
+        lenient=lenient,
     )
     if oversize is None:
         _refuse_a_rest(session)
@@ -229,6 +239,10 @@ def _trace_path(trace: Trace | Run | PathText) -> Path:
     if isinstance(trace, Trace | Run):
         return trace.path
     return as_path(trace, "trace")
+
+
+def _run_path(run: Run | PathText) -> Path:
+    return run.path if isinstance(run, Run) else as_path(run, "order_of")
 
 
 def _all_settings(settings: Settings, fit: Fit | None, **named: object) -> tuple[str, ...]:

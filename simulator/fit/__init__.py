@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from simulator.fit.fit_parameters import Fit, Parameter
 from simulator.fit.measured_run import latencies_of, overhead_of
+from simulator.fit.recorded_order import Decision, RecordedOrder, order_of
 from simulator.fit.slurm_fit import fit_run
 from simulator.fit.slurm_latency import Latencies, delayed, undelayed
 
-__all__ = ["Fit", "Latencies", "Parameter", "delayed", "fit_run", "latencies_of", "overhead_of", "undelayed"]
+__all__ = [
+    "Decision",
+    "Fit",
+    "Latencies",
+    "Parameter",
+    "RecordedOrder",
+    "delayed",
+    "fit_run",
+    "latencies_of",
+    "order_of",
+    "overhead_of",
+    "undelayed",
+]

@@ -19,7 +19,7 @@ from analysis.metrics import stretches
 from foundation.records import Run, parse_cores
 
 Slot = tuple[str, int]
-_SAME_PASS_S = 0.5
+SAME_PASS_S = 0.5
 """Starts that are nearer may be of one pass: what a start takes varies."""
 _MOST_JOBS = 10_000
 
@@ -182,7 +182,7 @@ def _read_queue(jobs: Sequence[Queued], opened: Mapping[Slot, list[float]], foun
         job = jobs[place]
         before = (rank < rank[place]) | ((rank == rank[place]) & (np.arange(len(jobs)) < place))
         before &= submitted < job.start_s
-        waited = before & (left > job.start_s + _SAME_PASS_S)
+        waited = before & (left > job.start_s + SAME_PASS_S)
         if waited.any():
             found.overtook.append(job.start_s)
             found.deepest = max(found.deepest, int(waited.sum()) + 1)

@@ -132,6 +132,12 @@ def simulate(
             metavar="RUN",
         ),
     ] = None,
+    order_of: Annotated[
+        Path | None,
+        typer.Option(
+            help="Start and end jobs in the order in which a real RUN did: no policy decides.", metavar="RUN"
+        ),
+    ] = None,
     failures: Annotated[
         Path | None,
         typer.Option(help="When nodes fail: a CSV file node,down_s,up_s.", metavar="FILE"),
@@ -225,6 +231,7 @@ def simulate(
             limits=limits,
             latency=latency,
             fit=fitted,
+            order_of=order_of,
             failures=failures,
             mtbf=mtbf,
             repair=repair,

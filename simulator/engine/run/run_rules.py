@@ -68,6 +68,11 @@ class Rules:
         ]
 
     @property
+    def fails(self) -> bool:
+        """Whether nodes fail."""
+        return bool(self.outages) or self.failing is not None
+
+    @property
     def are_built_in(self) -> bool:
         """Whether kernels know all of them."""
         return (

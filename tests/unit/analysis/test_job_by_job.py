@@ -87,6 +87,29 @@ def test_errors_are_of_the_jobs_that_both_completed(runs: tuple[Run, Run]) -> No
     assert (errors.same_place, errors.same_nodes) == (0.5, 0.5)
 
 
+def test_places_are_judged_among_jobs_that_found_the_same_jobs(tmp_path: Path) -> None:
+    names = ("n1", "n2")
+    first: list[Row] = [
+        (1, 0, 50, [("n1", "0")]),
+        (2, 1, 20, [("n2", "0")]),
+        (3, 30, 40, [("n2", "0")]),  # the second has ended in both, at another time
+        (4, 45, 60, [("n2", "0")]),
+    ]
+    other: list[Row] = [
+        (1, 0, 55, [("n1", "0")]),
+        (2, 2, 25, [("n2", "0")]),
+        (3, 31, 50, [("n1", "1")]),  # another place for the same jobs running: the placement's error
+        (4, 45, 60, [("n2", "1")]),  # the third still runs: not the placement's
+    ]
+    real, simulated = (
+        make_run(tmp_path / name, name, rows, names) for name, rows in (("a", first), ("b", other))
+    )
+    assert pair(real, simulated)["alike"].to_list() == [True, True, True, False]
+    errors = run_errors(real, simulated)
+    assert (errors.same_place, errors.alike) == (0.5, 3)
+    assert errors.same_place_alike == pytest.approx(2 / 3)
+
+
 def test_short_jobs_can_be_left_out_of_the_errors(runs: tuple[Run, Run]) -> None:
     errors = run_errors(*runs, least_run_s=60)
     assert errors.compared == 1
