@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,7 +63,7 @@ def test_with_slices_the_order_is_the_same(tmp_path: Path) -> None:
         {"mtbf": 10.0},
     ],
 )
-def test_what_an_order_cannot_replace_is_refused(tmp_path: Path, words: dict[str, object]) -> None:
+def test_what_an_order_cannot_replace_is_refused(tmp_path: Path, words: dict[str, Any]) -> None:
     run = real_run(tmp_path / "r", ROWS)
     with pytest.raises(UsageError, match="place of a policy in one queue"):
         simulate(run.path, **{"system": "N1C2", **words}, order_of=run.path, out=tmp_path / "s")
