@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -16,12 +15,12 @@ from deploy.compose.cluster import ComposeCluster, Options
 from deploy.compose.engine import EngineName
 from deploy.local import Gang, LocalCluster, Shape
 from deploy.local.watch import HostWatch
-from foundation.errors import ClusterError, OutputError
+from foundation.errors import OutputError
 from foundation.mpi_start import mpi_environment
 from foundation.records import load_run
 from foundation.trust import refuse_for_root
 from foundation.units import counted
-from osub.live.forward import Hear, forward_replay
+from osub.live.forward import Hear, replay_there
 from osub.live.gang import AUTO, collector_of, find_gang
 from submitter.plan import ReplayOptions
 from submitter.replay import Collect, Look, Replay
@@ -36,7 +35,6 @@ LISTING = ".osub-demo"
 FAILED = "-failed"
 """What the folder of a run is called by, after its own name, whose setting was repeated."""
 _GENERATED_JOBS = 4000
-_SIGNALLED = 128
 COUPLED_APP, COUPLED_CLASS = "lu", "S"
 """What coupled jobs run: wavefronts, in which each rank waits for the one before it."""
 
@@ -179,7 +177,23 @@ def replay_under(
     if apps is not None:
         apps.write_text(stage.chosen.apps(steps), encoding="utf-8")
     if stage.engine is not None:
-        return _replay_in_containers(stage.engine, setting, stage, shape, apps, most_s)
+        contained = ComposeCluster(stage.state)
+        try:
+            contained.up(stage.engine, shape, Options(accounting=False))
+            replay_there(
+                stage.state,
+                stage.hear,
+                stage.swf,
+                path,
+                label=setting.label,
+                most_s=most_s,
+                apps=apps,
+                block_jobs=stage.chosen.block_jobs,
+            )
+        finally:
+            contained.down()
+        jobs = load_run(path).jobs
+        return {row["trace_job"]: row["steps"] for row in jobs.iter_rows(named=True) if row["steps"]}
     cluster = LocalCluster(stage.state)
     try:
         cluster.up(shape)
@@ -202,31 +216,6 @@ def replay_under(
     finally:
         cluster.down()
     return dict(session.steps)
-
-
-def _replay_in_containers(
-    engine: EngineName, setting: Setting, stage: Stage, shape: Shape, apps: Path | None, most_s: float
-) -> dict[int, int]:
-    path = stage.out / setting.folder
-    words = ["replay", str(stage.swf), "--cluster", str(stage.state), "--out", str(path)]
-    words += ["--label", setting.label, "--no-memory", "--most-s", str(most_s)]
-    words += [] if apps is None else ["--apps", str(apps)]
-    words += [] if stage.chosen.block_jobs is None else ["--block-jobs", str(stage.chosen.block_jobs)]
-    cluster = ComposeCluster(stage.state)
-    try:
-        cluster.up(engine, shape, Options(accounting=False))
-        with redirect_stdout(sys.stderr):  # the demo's own output may be JSON
-            code = forward_replay(stage.state, stage.hear, (stage.swf, apps), path, words)
-        if code > _SIGNALLED:
-            raise KeyboardInterrupt("the demo's clusters are gone, its finished runs are kept")
-        if code:
-            raise ClusterError(
-                f"{setting.label}: `osub replay` in the controller ended with exit code {code}"
-            )
-    finally:
-        cluster.down()
-    jobs = load_run(path).jobs
-    return {row["trace_job"]: row["steps"] for row in jobs.iter_rows(named=True) if row["steps"]}
 
 
 def make_out(out: Path) -> None:

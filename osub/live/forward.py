@@ -5,17 +5,18 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from pathlib import Path
 
 from deploy.compose.forwarded_command import Controller
 from deploy.compose.found import holds_one
 from deploy.compose.inside.controller import HOST
-from foundation.errors import OutputError
+from foundation.errors import ClusterError, OutputError
 from foundation.records.records_folder import INFO_NAME, is_finished
 from foundation.records.runs_found import refuse_to_replace, remove_run
 
 Hear = Callable[[Callable[[int], object]], AbstractContextManager[None]]
+_SIGNALLED = 128
 GANGD = "/var/lib/gangd/state"
 """gangd's state folder in a controller's container."""
 
@@ -98,6 +99,44 @@ def forward_replay(
             with _kept_on_failure():
                 _bring(controller, out)
     return code
+
+
+def replay_there(
+    cluster: Path,
+    hear: Hear,
+    swf: Path,
+    out: Path,
+    *,
+    label: str,
+    most_s: float,
+    apps: Path | None = None,
+    trial: int = 1,
+    block_jobs: int | None = None,
+) -> None:
+    """Replay a trace that a command made for a cluster of its own, and copy the RUN to ``out``.
+
+    The memory that its jobs ask for is of another machine. ``ReplayOptions`` says what the options mean;
+    after ``most_s`` seconds the jobs that are left are cancelled.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        The user ended the replay.
+    ClusterError
+        The replay failed, or as ``forward``.
+    OutputError
+        As ``forward_replay``.
+    """
+    words = ["replay", str(swf), "--cluster", str(cluster), "--out", str(out), "--label", label]
+    words += ["--no-memory", "--most-s", str(most_s), "--trial", str(trial)]
+    words += [] if apps is None else ["--apps", str(apps)]
+    words += [] if block_jobs is None else ["--block-jobs", str(block_jobs)]
+    with redirect_stdout(sys.stderr):  # the caller's own output may be JSON
+        code = forward_replay(cluster, hear, (swf, apps), out, words)
+    if code > _SIGNALLED:
+        raise KeyboardInterrupt("its cluster is gone, finished runs are kept")
+    if code:
+        raise ClusterError(f"{label}: `osub replay` in the controller ended with exit code {code}")
 
 
 def _run(controller: Controller, hear: Hear, inputs: Iterable[Path | None], words: Sequence[str]) -> int:

@@ -1,38 +1,113 @@
-"""Clusters in the layouts of the study: embedded ones that come and go, given ones, one that is changed."""
+"""Clusters in the layouts of the study: its own ones that come and go, given ones, one that is changed."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from deploy.compose.cluster import ComposeCluster, Options
+from deploy.compose.engine import EngineName
 from deploy.local import LocalCluster, Shape
 from deploy.local.state import ClusterState
+from deploy.local.watch import HostWatch
 from foundation.errors import ClusterError, UsageError
+from foundation.mpi_start import mpi_environment
 from foundation.slurm import CommandSlurm
 from osub.live.cluster import find_cluster
-from osub.live.gang import AUTO, FoundGang, find_gang
+from osub.live.forward import Hear, replay_there
+from osub.live.gang import AUTO, FoundGang, collector_of, find_gang
 from osub.physical.folder import StudyFolder
 from osub.physical.layouts import DEDICATED, Layout, layout_found
 from osub.physical.places import SHAPE
 from osub.physical.plan import PLACES
-from submitter.plan import Target, look_at_target
+from submitter.plan import ReplayOptions, Target, look_at_target
+from submitter.replay import Collect, Look, Replay
 
 Say = Callable[[str], None]
+Follow = Callable[[Replay, str, Collect | None, float, Look], bool]
+"""Carries one replay out under a title, for so many seconds at most; False if the user ended it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedReplay:
+    """One replay: its trace and table of applications, its RUN, its name and number, its time at most."""
+
+    swf: Path
+    apps: Path
+    out: Path
+    title: str
+    label: str
+    trial: int
+    most_s: float
+
+
+class Bed(Protocol):
+    """A cluster to replay on."""
+
+    def replay(self, asked: AskedReplay, follow: Follow) -> bool:
+        """Carry a replay out; False if the user ended it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
-class Bed:
-    """A cluster to replay on: its Slurm, who takes turns there, and whether tasks must pin themselves."""
+class SlurmBed:
+    """A cluster whose Slurm is reached from here: who takes turns, and whether tasks must pin themselves."""
 
     client: CommandSlurm
     gang: FoundGang
     pin: bool
     embedded: ClusterState | None = None
+
+    def replay(self, asked: AskedReplay, follow: Follow) -> bool:
+        """Carry a replay out; False if the user ended it."""
+        options = ReplayOptions(
+            label=asked.label,
+            trial=asked.trial,
+            gang=self.gang.settings,
+            slices=self.gang.slices,
+            pin=self.pin,
+            use_memory=False,  # of another machine
+            environment=mpi_environment(os.environ, one_host=self.embedded is not None),
+        )
+        session = Replay.begin(asked.swf, asked.out, self.client, options, asked.apps)
+        collect = collector_of(self.gang.slices, self.client.config())
+        look = _no_sample if self.embedded is None else HostWatch(self.embedded, os.getpid())
+        return follow(session, asked.title, collect, asked.most_s, look)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainedBed:
+    """A cluster in containers, by its state folder, and the signals that end a replay there."""
+
+    folder: Path
+    hear: Hear
+
+    def replay(self, asked: AskedReplay, follow: Follow) -> bool:  # noqa: ARG002 - it is followed in the container
+        """Carry a replay out; False if the user ended it."""
+        try:
+            replay_there(
+                self.folder,
+                self.hear,
+                asked.swf,
+                asked.out,
+                label=asked.label,
+                most_s=asked.most_s,
+                apps=asked.apps,
+                trial=asked.trial,
+            )
+        except KeyboardInterrupt:
+            return False
+        return True
+
+
+def _no_sample(_: float) -> None:
+    """Nodes elsewhere: this host's CPUs tell nothing of them."""
 
 
 class Beds(Protocol):
@@ -43,20 +118,33 @@ class Beds(Protocol):
         ...
 
 
-class EmbeddedBeds:
-    """Embedded clusters on this host, one at a time, in a folder that a killed study's successor finds."""
+class OwnBeds:
+    """Clusters of the study's own, one at a time, in a folder that a killed study's successor finds.
 
-    def __init__(self, nodes: int, cores: int, layouts: Mapping[str, Layout], folder: StudyFolder) -> None:
+    They are embedded ones of this host, or with an ``engine`` in its containers; ``hear`` are the signals
+    that end a replay there.
+    """
+
+    def __init__(
+        self,
+        nodes: int,
+        cores: int,
+        layouts: Mapping[str, Layout],
+        folder: StudyFolder,
+        engine: EngineName | None = None,
+        hear: Hear = lambda _: nullcontext(),
+    ) -> None:
         self._nodes, self._cores = nodes, cores
         self._layouts = layouts
         self._folder = folder
+        self._engine, self._hear = engine, hear
 
     def clear(self) -> bool:
         """Take down what a killed study left; returns whether there was a cluster."""
         left = self._folder.cluster_folder()
         if left is None:
             return False
-        ended = LocalCluster(left).down()
+        ended = (LocalCluster if self._engine is None else ComposeCluster)(left).down()
         with suppress(OSError):
             left.parent.rmdir()
         self._folder.note_cluster(None)
@@ -67,11 +155,16 @@ class EmbeddedBeds:
         """Start the cluster of a layout, and end it however the context ends."""
         shape = SHAPE if layout == PLACES else self._layouts[layout].shape(self._nodes, self._cores)
         folder = Path(tempfile.mkdtemp(prefix="osub-thesis-7-")) / "cluster"
-        cluster = LocalCluster(folder)
+        cluster = LocalCluster(folder) if self._engine is None else ComposeCluster(folder)
         self._folder.note_cluster(folder)
         try:
-            cluster.up(shape)
-            yield _bed_of(cluster, shape)
+            if isinstance(cluster, LocalCluster):
+                cluster.up(shape)
+                yield _bed_of(cluster, shape)
+            else:
+                assert self._engine is not None
+                cluster.up(self._engine, shape, Options(accounting=False))
+                yield ContainedBed(folder, self._hear)
         finally:
             cluster.down()
             with suppress(OSError):
@@ -79,10 +172,10 @@ class EmbeddedBeds:
             self._folder.note_cluster(None)
 
 
-def _bed_of(cluster: LocalCluster, shape: Shape) -> Bed:
+def _bed_of(cluster: LocalCluster, shape: Shape) -> SlurmBed:
     client = cluster.client()
     gang = find_gang(AUTO, cluster.state(), client.config(), ())
-    return Bed(client, gang, pin=shape.cores > 1 and not shape.virtual, embedded=cluster.state())
+    return SlurmBed(client, gang, pin=shape.cores > 1 and not shape.virtual, embedded=cluster.state())
 
 
 class GivenBeds:
@@ -92,7 +185,7 @@ class GivenBeds:
         self._clusters = clusters
 
     @contextmanager
-    def bed(self, layout: str) -> Iterator[Bed]:
+    def bed(self, layout: str) -> Iterator[SlurmBed]:
         """Give the user's cluster of this layout."""
         yield look_at(self._clusters[layout]).bed
 
@@ -116,7 +209,7 @@ class ConfiguredBeds:
         self._layouts = layouts
 
     @contextmanager
-    def bed(self, layout: str) -> Iterator[Bed]:
+    def bed(self, layout: str) -> Iterator[SlurmBed]:
         """Have Slurm changed to this layout, and give it.
 
         Raises
@@ -148,7 +241,7 @@ class ConfiguredBeds:
 class Looked:
     """A cluster of the user's: what it is, and which layout it has (None: none of the study's)."""
 
-    bed: Bed
+    bed: SlurmBed
     target: Target
     layout: Layout | None
 
@@ -165,7 +258,7 @@ def look_at(folder: Path) -> Looked:
     target = look_at_target(client)
     gang = find_gang(AUTO, embedded, client.config(), target.node_names)
     pin = embedded is not None and not embedded.shape.virtual and embedded.shape.cores > 1
-    return Looked(Bed(client, gang, pin, embedded), target, layout_found(target, gang.settings))
+    return Looked(SlurmBed(client, gang, pin, embedded), target, layout_found(target, gang.settings))
 
 
 @dataclass(frozen=True, slots=True)

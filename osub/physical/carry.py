@@ -6,31 +6,26 @@ applications drawn at random, and the same work in every layout.
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from deploy.local.watch import HostWatch
+import polars as pl
+
 from foundation.errors import ClusterError, OsubError
-from foundation.mpi_start import mpi_environment
+from foundation.records import load_run
 from foundation.units import counted_of
 from foundation.whole_file import write_whole
-from osub.live.gang import collector_of
-from osub.physical.beds import Bed, Beds, Say
+from osub.physical.beds import AskedReplay, Bed, Beds, Follow, Say
 from osub.physical.folder import INPUTS, StudyFolder
 from osub.physical.layouts import DEDICATED, Layout
 from osub.physical.pair import GRID_CLASS, Work, pair_table, pair_trace
 from osub.physical.places import places_trace
 from osub.physical.plan import DAY, FIRST, PAIR, PLACES, Item, Plan, fitted_trace
-from submitter.plan import ReplayOptions
-from submitter.replay import Collect, Look, Replay
 from workloads.rrba.drawn_applications import FALLBACK, legal_applications
 from workloads.swf import SwfTrace, write_swf
 from workloads.trace.scaling import INTERACTIVE_QUEUE
 
-Follow = Callable[[Replay, str, Collect | None, float, Look], bool]
-"""Carries one replay out under a title, for so many seconds at most; False if the user ended it."""
 Rerun = Callable[[Item, Bed], None]
 _TRIES = 2
 _MOST = 5.0
@@ -122,34 +117,35 @@ class Replays:
         """
         trace, table, label = self._of(item)
         swf, apps = self._files(item, trace, table)
-        options = ReplayOptions(
+        last_s = max(job.submit_s + (job.run_s or 0) for job in trace.jobs)
+        out = self._folder.run(item)
+        asked = AskedReplay(
+            swf=swf,
+            apps=apps,
+            out=out,
+            title=f"{item.workload}, {label}, trial {item.trial}",
             label=f"{label}, trial {item.trial}",
             trial=item.trial,
-            gang=bed.gang.settings,
-            slices=bed.gang.slices,
-            pin=bed.pin,
-            use_memory=False,  # of another machine
-            environment=mpi_environment(os.environ, one_host=bed.embedded is not None),
+            most_s=max(_LEAST_MOST_S, _MOST * last_s),
         )
-        session = Replay.begin(swf, self._folder.run(item), bed.client, options, apps)
-        collect = collector_of(bed.gang.slices, bed.client.config())
-        last_s = max(job.submit_s + (job.run_s or 0) for job in trace.jobs)
-        most_s = max(_LEAST_MOST_S, _MOST * last_s)
-        look = _no_sample if bed.embedded is None else HostWatch(bed.embedded, os.getpid())
-        if not self._follow(session, f"{item.workload}, {label}, trial {item.trial}", collect, most_s, look):
+        if not bed.replay(asked, self._follow):
             raise InterruptedStudyError("finished runs are kept, the same command goes on")
-        unfinished = len(session.plan.jobs) - session.states().get("COMPLETED", 0)
-        if unfinished and item.layout == DEDICATED.key:
+        if item.layout == DEDICATED.key:
+            self._keep_work(item, trace, load_run(out).jobs)
+
+    def _keep_work(self, item: Item, trace: SwfTrace, jobs: pl.DataFrame) -> None:
+        """Keep how many steps the jobs of a dedicated replay made; raises ClusterError where one lacks."""
+        unfinished = jobs.filter(pl.col("state") != "COMPLETED").height
+        if unfinished:
             self._folder.remove_run(self._folder.run(item))
             raise ClusterError(
-                f"{counted_of(unfinished, len(session.plan.jobs), 'job')} of {item.name} did not complete, "
-                "so nobody knows their work: this host is too busy, or jobs fail on it; the same command "
-                "tries again"
+                f"{counted_of(unfinished, jobs.height, 'job')} of {item.name} did not complete, so nobody "
+                "knows their work: this host is too busy, or jobs fail on it; the same command tries again"
             )
-        if item.layout == DEDICATED.key and draw_of(item) not in self._folder.work():
+        if draw_of(item) not in self._folder.work():
+            made = jobs.filter(pl.col("steps") > 0).select("trace_job", "steps").rows()
             ranks = {job.job_number: job.procs or 1 for job in trace.jobs}
-            made = {number: (ranks[number], steps) for number, steps in session.steps.items()}
-            self._folder.keep_work(draw_of(item), made)
+            self._folder.keep_work(draw_of(item), {job: (ranks[job], steps) for job, steps in made})
 
     def _of(self, item: Item) -> tuple[SwfTrace, str, str]:
         """Return trace, table of applications and label of a replay."""
@@ -176,10 +172,6 @@ class Replays:
         write_swf(swf, trace)
         write_whole(apps, table)
         return swf, apps
-
-
-def _no_sample(_: float) -> None:
-    """Nodes elsewhere: this host's CPUs tell nothing of them."""
 
 
 def draw_of(item: Item) -> str:

@@ -33,12 +33,13 @@ VERSION = 2
 
 
 class Study(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``study.json`` holds: the plan, and the trace that it was made for."""
+    """What ``study.json`` holds: the plan, the trace that it was made for, the engine of its clusters."""
 
     version: int = VERSION
     plan: Plan
     trace_name: str
     trace_sha256: str
+    engine: str | None = None
 
 
 class StudyFolder:

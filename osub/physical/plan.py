@@ -28,6 +28,8 @@ START_S = 1.0
 SHORTEST_RUN_S = 1.0
 CLUSTER_S = 5.0
 """To start a cluster and to end it; 1 to 3 s on two calm CPUs."""
+CONTAINERS_S = 30.0
+"""The same in containers."""
 PAIR_S, PAIR_JOBS = 6.0, 2
 """A job of the pair takes so long alone; together they are several slices of Slurm's long."""
 PAIR_ROOM = 1.25
@@ -181,6 +183,8 @@ class Wanted:
         Whether Slurm can be started here for Table 7.8.
     only
         ``"pair"``: the pair of Table 7.4 and nothing else.
+    cluster_s
+        Seconds to start a cluster and to end it.
     """
 
     nodes: int
@@ -192,6 +196,7 @@ class Wanted:
     trials: int | None = None
     places: bool = True
     only: Literal["pair"] | None = None
+    cluster_s: float = CLUSTER_S
 
 
 def make_plan(wanted: Wanted, first: SwfTrace, day: SwfTrace) -> Plan:
@@ -299,7 +304,7 @@ class _Takes:
         )
         seconds = JUDGING_S if wanted.only is None else JUDGING_PAIR_S
         for layout, items in plan.sessions():
-            seconds += PLACES_CLUSTER_S if layout == PLACES else CLUSTER_S
+            seconds += max(wanted.cluster_s, PLACES_CLUSTER_S if layout == PLACES else 0.0)
             seconds += sum(self._item_s(plan, item) for item in items)
         return msgspec.structs.replace(plan, estimate_s=round(seconds, 1))
 

@@ -5,29 +5,33 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from deploy.compose.engine import EngineName
 from foundation.errors import InputError, UsageError
 from foundation.units import counted
+from osub.live.forward import Hear
 from osub.physical.beds import (
     Beds,
     ConfiguredBeds,
-    EmbeddedBeds,
+    Follow,
     Given,
     GivenBeds,
+    OwnBeds,
     Say,
     look_at,
     recognise,
 )
-from osub.physical.carry import Follow, Replays, carry_out, traces_of
+from osub.physical.carry import Replays, carry_out, traces_of
 from osub.physical.folder import Study, StudyFolder
 from osub.physical.found import findings
 from osub.physical.full_size import FullSize, simulate_full_size
 from osub.physical.layouts import layouts_of
-from osub.physical.plan import Plan, Wanted, known_layouts, make_plan
+from osub.physical.plan import CLUSTER_S, CONTAINERS_S, Plan, Wanted, known_layouts, make_plan
 from osub.physical.results import gather
 from simulator.experiments.claim_study import Findings
 from workloads.importers.fetch_log import cache_folder
@@ -56,9 +60,12 @@ class Asked:
     configure
         A program that changes the one cluster to each layout; None: each cluster has one.
     nodes, cores
-        Of embedded clusters: as this host's CPUs have it.
+        Of the study's own clusters: as this host's CPUs have it.
     again_unfit
         Whether replays that are unfit to judge by are removed first, and made again.
+    engine, hear
+        The engine in whose containers the study's own clusters are, and signals that end a replay there;
+        None: that of the study in the folder, or embedded clusters.
     """
 
     trace: Path
@@ -72,6 +79,8 @@ class Asked:
     nodes: int
     cores: int
     again_unfit: bool = False
+    engine: EngineName | None = None
+    hear: Hear = lambda _: nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +146,7 @@ class PhysicalStudy:
         folder = StudyFolder(self._asked.out) if self._asked.out.exists() else None
         known = None if folder is None or self._force else folder.study()
         if folder is None or known is None:
-            plan = self._planned()
+            plan = self._planned(self._asked.engine)
             return Prepared(plan, len(plan.items()), plan.estimate_s, is_new=True)
         self._check_same(known)
         lacking = len(folder.lacking(known.plan))
@@ -169,14 +178,19 @@ class PhysicalStudy:
                 folder.forget(known.plan)
                 known = None
             if known is None:
-                plan = self._planned()
-                known = Study(plan=plan, trace_name=self._log.name, trace_sha256=self.sha256)
+                plan = self._planned(self._asked.engine)
+                known = Study(
+                    plan=plan,
+                    trace_name=self._log.name,
+                    trace_sha256=self.sha256,
+                    engine=self._asked.engine,
+                )
                 folder.begin(known)
             self._check_same(known)
             if self._asked.again_unfit and (gone := folder.remove_unfit(known.plan)):
                 self._say(f"{counted(gone, 'replay')} unfit to judge by: made again")
             if folder.lacking(known.plan) or embedded is not None:
-                self._replay(known.plan, folder, follow)
+                self._replay(known, folder, follow)
             return self._judged(known.plan, folder, done)
 
     def judge(self, done: Callable[[str], None] = lambda _: None) -> Findings:
@@ -203,7 +217,8 @@ class PhysicalStudy:
             self._say(f"not simulated: {why}")
         return findings(results, self._first, self.day(plan.draws[0] if plan.draws else 1))
 
-    def _replay(self, plan: Plan, folder: StudyFolder, follow: Follow) -> None:
+    def _replay(self, known: Study, folder: StudyFolder, follow: Follow) -> None:
+        plan = known.plan
         layouts = known_layouts(plan)
         beds: Beds
         if self._asked.configure is not None:
@@ -211,17 +226,17 @@ class PhysicalStudy:
         elif self._given is not None:
             beds = GivenBeds(self._given.folders)
         else:
-            embedded = EmbeddedBeds(plan.nodes, plan.cores, layouts, folder)
-            if embedded.clear():
+            engine = None if known.engine is None else EngineName(known.engine)
+            beds = own = OwnBeds(plan.nodes, plan.cores, layouts, folder, engine, self._asked.hear)
+            if own.clear():
                 self._say("took down the cluster that an earlier call left")
-            beds = embedded
         from workloads.rrba.solvers.kernels.compiled_solvers import compile_all
 
         compile_all()  # ahead of the jobs, of which the first would take seconds longer
         replays = Replays(plan, folder, layouts, traces_of(plan, self._first, self.day), follow)
         carry_out(plan, folder, beds, replays, self._say)
 
-    def _planned(self) -> Plan:
+    def _planned(self, engine: str | None) -> Plan:
         asked, given = self._asked, self._given
         nodes, cores = (asked.nodes, asked.cores) if given is None else (given.nodes, given.cores)
         wanted = Wanted(
@@ -233,6 +248,7 @@ class PhysicalStudy:
             trials=asked.trials,
             only=asked.only,
             places=given is None,
+            cluster_s=CLUSTER_S if engine is None else CONTAINERS_S,
         )
         return make_plan(wanted, self._first, self.day(1))
 
@@ -244,10 +260,15 @@ class PhysicalStudy:
                 f"{where} holds a study of another file ({known.trace_name}); choose another --out"
             )
         asked = self._asked
+        if asked.engine is not None and asked.engine != known.engine:
+            raise UsageError(
+                f"{where} holds a study on {known.engine or 'embedded or given'} clusters: leave --engine "
+                "out to go on with it, choose another --out, or --force to begin anew"
+            )
         said = (asked.budget_s, asked.seeds, asked.trials, asked.only)
-        if (
-            self._given is not None or any(one is not None for one in said)
-        ) and self._planned() != known.plan:
+        if (self._given is not None or any(one is not None for one in said)) and self._planned(
+            known.engine
+        ) != known.plan:
             raise UsageError(
                 f"{where} holds a study that was planned otherwise: leave --budget, --seeds, --trials, "
                 "--only and --cluster as they were to go on with it, choose another --out, or --force to "

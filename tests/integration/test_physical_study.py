@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from analysis.claims import Verdict
-from osub.physical.beds import EmbeddedBeds
+from osub.physical.beds import OwnBeds
 from osub.physical.carry import InterruptedStudyError, Replays, carry_out
 from osub.physical.folder import StudyFolder
 from osub.physical.found import claims
@@ -68,7 +68,7 @@ def study(tmp_path: Path) -> Callable[[Follow], None]:
     layouts = known_layouts(plan())
 
     def carry(follow: Follow) -> None:
-        beds = EmbeddedBeds(2, 1, layouts, folder)
+        beds = OwnBeds(2, 1, layouts, folder)
         beds.clear()
         replays = Replays(plan(), folder, layouts, {(FIRST, 1): few_jobs()}, follow)
         carry_out(plan(), folder, beds, replays, lambda _: None)
@@ -107,13 +107,13 @@ def test_a_study_that_is_ended_leaves_no_cluster_and_goes_on(
 def test_a_cluster_that_a_killed_call_left_is_taken_down_by_the_next(tmp_path: Path) -> None:
     folder = StudyFolder(tmp_path / "study")
     layouts = known_layouts(plan())
-    left = EmbeddedBeds(2, 1, layouts, folder).bed(DEDICATED.key)
+    left = OwnBeds(2, 1, layouts, folder).bed(DEDICATED.key)
     left.__enter__()
     place = folder.cluster_folder()
     assert place is not None
     assert place.exists()
     try:
-        assert EmbeddedBeds(2, 1, layouts, folder).clear()
+        assert OwnBeds(2, 1, layouts, folder).clear()
         assert folder.cluster_folder() is None
         assert not place.exists()
     finally:

@@ -12,10 +12,12 @@ import msgspec
 import typer
 
 from analysis.claims.claims_table import claims_table, tally
-from foundation.errors import OutputError
+from deploy.compose.engine import EngineName, find_engine
+from foundation.errors import OutputError, UsageError
 from foundation.units import counted, duration, seconds_of
 from foundation.writable import refuse_unwritable_folder
 from osub.cli.experiment.show import note, progress, show_table
+from osub.cli.interrupts import told_of_signals
 from osub.cli.out_file import check_free
 from osub.cli.terminal import Console
 
@@ -62,6 +64,10 @@ def thesis_7(
             exists=True,
             dir_okay=False,
         ),
+    ] = None,
+    engine: Annotated[
+        EngineName | None,
+        typer.Option(help="Put the embedded clusters into containers of this engine."),
     ] = None,
     seeds: Annotated[
         int | None, typer.Option(min=0, max=20, help="Draws of the whole day at most (3).")
@@ -116,7 +122,11 @@ def thesis_7(
         if not as_json:
             note(text)
 
-    nodes, cores = natural_shape(len(look_at_host().cpus))
+    if engine is not None and cluster:
+        raise UsageError("--engine is for clusters that the study makes: it does not go with --cluster")
+    nodes, cores = natural_shape(
+        len(look_at_host().cpus) if engine is None else find_engine(engine).facts.cpus
+    )
     study = PhysicalStudy(
         Asked(
             trace=trace or cached_log(),
@@ -130,6 +140,8 @@ def thesis_7(
             nodes=nodes,
             cores=cores,
             again_unfit=again_unfit and not judge,
+            engine=engine,
+            hear=told_of_signals,
         ),
         force=force,
         say=say,

@@ -152,7 +152,7 @@ def test_a_setting_in_containers_is_replayed_by_the_command_and_its_cluster_ends
         return code
 
     monkeypatch.setattr("osub.demo.run.ComposeCluster", Cluster)
-    monkeypatch.setattr("osub.demo.run.forward_replay", forward)
+    monkeypatch.setattr("osub.live.forward.forward_replay", forward)
     stage = Stage(
         swf=tmp_path / "t.swf",
         chosen=choose_trace(None, 2, 1, 60.0, 1),

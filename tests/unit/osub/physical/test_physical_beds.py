@@ -1,14 +1,18 @@
-"""A cluster that the user's program changes: what goes wrong is told."""
+"""A cluster that the user's program changes, and those in containers: what goes wrong is told."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from deploy.compose.engine import EngineName
+from deploy.shape import Shape
 from foundation.errors import ClusterError, UsageError
 from osub.physical import beds as rooms
-from osub.physical.beds import Bed, ConfiguredBeds, Given, Looked, recognise
+from osub.physical.beds import AskedReplay, ConfiguredBeds, Given, Looked, OwnBeds, SlurmBed, recognise
+from osub.physical.folder import StudyFolder
 from osub.physical.layouts import DEDICATED, GANGD, NAIVE, Layout
 from tests.unit.osub.physical.test_physical_study import target_of
 
@@ -25,7 +29,7 @@ def looked(layout: Layout | None, nodes: int = 4) -> Looked:
         remark = None
         settings = type("Settings", (), {"kind": "none"})
 
-    return Looked(Bed(None, NoGang(), pin=False), target_of(1, nodes=nodes), layout)  # type: ignore[arg-type]
+    return Looked(SlurmBed(None, NoGang(), pin=False), target_of(1, nodes=nodes), layout)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -95,3 +99,46 @@ def test_clusters_of_different_sizes_are_refused(found: dict[str, Looked]) -> No
     found |= {"a": looked(DEDICATED), "b": looked(NAIVE, nodes=8)}
     with pytest.raises(UsageError, match="differ in size: N4C2, N8C2"):
         given("a", "b")
+
+
+@pytest.mark.parametrize("code", [0, 1, 130])
+def test_a_layout_in_containers_is_replayed_by_the_command_and_its_cluster_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    seen: list[object] = []
+
+    class Cluster:
+        def __init__(self, folder: Path) -> None:
+            self.folder = folder
+
+        def up(self, engine: EngineName, shape: Shape, _: object) -> None:
+            seen.append((engine, shape.multiplicity))
+
+        def down(self) -> None:
+            seen.append("down")
+
+    def forward(_: Path, _hear: object, inputs: object, out: Path, words: list[str]) -> int:
+        assert inputs == (asked.swf, asked.apps)
+        assert words[words.index("--trial") + 1] == "2"
+        assert out == asked.out
+        return code
+
+    monkeypatch.setattr(rooms, "ComposeCluster", Cluster)
+    monkeypatch.setattr("osub.live.forward.forward_replay", forward)
+    asked = AskedReplay(
+        swf=tmp_path / "t.swf",
+        apps=tmp_path / "t.csv",
+        out=tmp_path / "run",
+        title="t",
+        label="t, trial 2",
+        trial=2,
+        most_s=60.0,
+    )
+    folder = StudyFolder(tmp_path / "study")
+    beds = OwnBeds(2, 1, {NAIVE.key: NAIVE}, folder, EngineName.DOCKER, lambda _: nullcontext())
+    ends = pytest.raises(ClusterError, match="exit code 1") if code == 1 else nullcontext()
+    with ends, beds.bed(NAIVE.key) as bed:
+        assert folder.cluster_folder() is not None
+        assert bed.replay(asked, lambda *_: True) is (code == 0)
+    assert seen == [(EngineName.DOCKER, 2), "down"]
+    assert folder.cluster_folder() is None

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from analysis.claims import Verdict
+from deploy.compose.engine import EngineName
 from deploy.local import Gang, Queues
 from foundation.errors import InputError, UsageError
 from foundation.records import GangSettings
@@ -97,6 +98,18 @@ def test_other_options_than_the_study_was_begun_with_are_refused(tmp_path: Path)
     with pytest.raises(UsageError, match=r"planned otherwise.*--force"):
         PhysicalStudy(asked(tmp_path, budget_s=3600.0)).prepare()
     assert PhysicalStudy(asked(tmp_path, budget_s=3600.0), force=True).prepare().is_new
+
+
+@pytest.mark.slow
+def test_a_study_goes_on_with_the_engine_that_it_was_begun_with(tmp_path: Path) -> None:
+    docker = asked(tmp_path, budget_s=1800.0, engine=EngineName.DOCKER)
+    plan = PhysicalStudy(docker).prepare().plan
+    StudyFolder(tmp_path / "out").begin(
+        Study(plan=plan, trace_name="log", trace_sha256=PhysicalStudy(docker).sha256, engine="docker")
+    )
+    assert PhysicalStudy(asked(tmp_path, budget_s=1800.0)).prepare().plan == plan
+    with pytest.raises(UsageError, match=r"on docker clusters.*--force"):
+        PhysicalStudy(asked(tmp_path, engine=EngineName.PODMAN)).prepare()
 
 
 @pytest.mark.slow
