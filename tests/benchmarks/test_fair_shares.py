@@ -55,6 +55,8 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.slurm, pytest.mark.timeout(3600
 REACH = 0.47
 SETTLE_S = 3.0
 ALONE_S = 10.0
+STARTED_S = 20.0
+"""What the machine's daemons may take until they are at rest."""
 PYTHON = shutil.which("python3", path="/usr/bin:/bin")
 GRANTED = 5
 """The id of ``games``, who has an account as ``nobody`` has: he may opt out."""
@@ -237,6 +239,7 @@ def core_in_machine(mode: str) -> Iterator[list[CoreInMachine]]:
         cluster = MachineCluster(machine, with_gang=False)
         set_up(cluster, mode, pwd.getpwuid(GRANTED).pw_name)
         core = CoreInMachine(cluster)
+        time.sleep(STARTED_S)
         try:
             know_alone(mode, [core])
             yield [core]
