@@ -7,7 +7,8 @@ Rules, each with its name in ``Why``; a step is held if its job is planned to be
 * ``SLURMSTEPD``: a step that has slurmstepd among its processes is never held; Slurm would hang.
 * ``STRANGER``: somebody else froze or thawed the step; hands off. Other steps of that job are not frozen
   either; those that we hold are kept for ``SUSPEND_NS``, while Slurm makes its round, and then thawed.
-* ``LAUNCHING``: a step younger than the launch grace runs, so that its launch can complete.
+* ``LAUNCHING``: a step younger than the launch grace runs, so that its launch can complete, and one whose
+  tasks are slurmstepd still.
 * ``STUCK``: its freeze did not take effect in this slice; better all of it runs than a part.
 * ``LONG``: it has been held for as long as anything may be (peers and Slurm's own time-outs).
 * ``EXTERN``: the site lets ``step_extern`` run.
@@ -29,6 +30,8 @@ from dataclasses import dataclass, field
 from gangd.freezer.holder import StepKey
 
 SUSPEND_NS = 3_000_000_000
+STEPD_NS = 3_000_000_000
+"""A task is slurmstepd until it runs its program: only in a step that is older is it the daemon itself."""
 
 
 class Why(enum.Enum):
@@ -182,6 +185,8 @@ def _spare(step: StepView, situation: Situation, limits: Limits) -> tuple[Why | 
         why = Why.CLOSED
     elif step.key.job in situation.dying:
         why = Why.DYING
+    elif step.has_stepd and situation.now_ns < step.first_seen_ns + STEPD_NS:
+        why, again_ns = Why.LAUNCHING, step.first_seen_ns + STEPD_NS
     elif step.has_stepd:
         why = Why.SLURMSTEPD
     elif step.key in situation.stuck:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gangd.agent.decide import StepView
+from gangd.agent.decide import STEPD_NS, StepView
 from gangd.agent.switching.gate import Gate
 from gangd.freezer.holder import Step, StepKey
 from gangd.freezer.procfs import WORK, is_launcher, is_slurmstepd, owner
@@ -24,6 +24,7 @@ class _Seen:
     pids: tuple[int, ...] = ()
     cleared: frozenset[int] = frozenset()  # processes known not to be slurmstepd
     has_stepd: bool = False
+    begun_ns: int | None = None
     turn: int = 0
 
 
@@ -85,6 +86,8 @@ class StepTable:
             seen.step = step
             seen.pids, stepds = looked[key]
             seen.cleared, seen.has_stepd = frozenset(seen.pids) - stepds, bool(stepds)
+            if seen.begun_ns is None and seen.pids and not stepds:
+                seen.begun_ns = now_ns
         self._keys = {}
         for key in self._seen:
             self._keys.setdefault(key.job, []).append(key)
@@ -125,8 +128,15 @@ class StepTable:
         )
 
     def launching_at(self, now_ns: int, grace_ns: int) -> frozenset[int]:
-        """Return the jobs with a step that began less than ``grace_ns`` ago."""
-        return frozenset(key.job for key, seen in self._seen.items() if now_ns < seen.first_ns + grace_ns)
+        """Return the jobs with a step whose tasks have yet to begin, or did less than ``grace_ns`` ago.
+
+        Tasks that do not begin within ``STEPD_NS`` are not waited for.
+        """
+        return frozenset(
+            key.job
+            for key, seen in self._seen.items()
+            if now_ns < (seen.first_ns + STEPD_NS if seen.begun_ns is None else seen.begun_ns + grace_ns)
+        )
 
     def jobs(self) -> frozenset[int]:
         """Return the jobs that had a process at the last look."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gangd.agent.decide import SUSPEND_NS, Limits, Situation, StepView, Why, decide
+from gangd.agent.decide import STEPD_NS, SUSPEND_NS, Limits, Situation, StepView, Why, decide
 from gangd.freezer.holder import StepKey
 
 BATCH, ZERO, OTHER = StepKey(1, "batch"), StepKey(1, "0"), StepKey(2, "batch")
@@ -32,9 +32,15 @@ def test_dying_job_is_not_held() -> None:
 
 def test_step_with_slurmstepd_is_not_held_but_its_siblings_are() -> None:
     steps = (StepView(BATCH, 0, has_stepd=True), StepView(ZERO, 0))
-    verdict = decide(replace(PLAIN, steps=steps), LIMITS)
+    verdict = decide(replace(PLAIN, steps=steps, now_ns=STEPD_NS), LIMITS)
     assert verdict.hold == {ZERO}
     assert verdict.spared == {BATCH: Why.SLURMSTEPD}
+
+
+def test_step_whose_tasks_slurmstepd_has_yet_to_start_is_launching() -> None:
+    verdict = decide(replace(PLAIN, steps=(StepView(BATCH, 0, has_stepd=True),)), LIMITS)
+    assert verdict.spared == {BATCH: Why.LAUNCHING}
+    assert verdict.again_ns == STEPD_NS
 
 
 def test_new_step_of_a_held_job_runs_for_its_launch_grace_and_no_longer() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gangd.agent.decide import STEPD_NS
 from gangd.agent.sight.steps import BATCH_NS, StepTable
 from gangd.agent.switching.gate import Gate
 from gangd.agent.switching.lease import Lease
@@ -49,6 +50,22 @@ def test_step_that_was_launched_runs_once_its_tasks_are_no_slurmstepd(
     put(freezer, FIRST, TASK, TASK + 1)
     assert table.refresh(2).launched == {1}
     assert not table.refresh(3).launched  # it is told once
+
+
+def test_job_launches_until_the_grace_after_its_tasks_have_begun(
+    table: StepTable, freezer: RecordingFreezer
+) -> None:
+    put(freezer, FIRST)
+    table.refresh(0)
+    assert table.launching_at(2 * SECOND, 200 * MS) == {1}
+    assert not table.launching_at(STEPD_NS, 200 * MS)  # it is not waited for
+    put(freezer, FIRST, STEPD)
+    table.refresh(2 * SECOND)
+    assert table.launching_at(2 * SECOND, 200 * MS) == {1}
+    put(freezer, FIRST, TASK)
+    table.refresh(2 * SECOND)
+    assert table.launching_at(2 * SECOND + 199 * MS, 200 * MS) == {1}
+    assert not table.launching_at(2 * SECOND + 200 * MS, 200 * MS)
 
 
 def test_batch_script_runs_after_a_moment_unless_it_launches(

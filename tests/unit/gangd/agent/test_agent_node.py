@@ -214,7 +214,7 @@ def test_step_with_slurmstepd_is_never_held_and_reported() -> None:
     agent.freezer.members[ONE] = (999, 5)
     agent.join()
     agent.rotate((1, 2), (1, 2))
-    agent.run(SECOND)
+    agent.run(4 * SECOND)
     assert agent.held() == {2}
     assert any(fault.kind == "spared_slurmstepd" for report in agent.reports for fault in report.faults)
 
