@@ -240,7 +240,6 @@ class Node:
         until_ns = (timeline.lease_until_ns or 0) if may_hold else 0
         self.gate.lease.set_until(until_ns)
         self.agenda.set(Item.LEASE, until_ns)
-        self._bar(now_ns)
         if timeline.epoch is None:
             self._turns.current = None
         if timeline.controller != self._follows:
