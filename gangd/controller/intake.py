@@ -20,11 +20,10 @@ what was on the way over that one may still come for a while.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 
 from gangd.controller.alarms import fault_alarm
-from gangd.controller.nodes.backlog import Backlog
+from gangd.controller.nodes.backlog import Backlog, Quota
 from gangd.controller.nodes.uplink import Times, Uplink
 from gangd.controller.orders import Orders
 from gangd.core import Alarm, CoreMap, GangScheduler, InvalidEvent, NodeReport
@@ -39,13 +38,6 @@ READ_AT_ONCE = 256
 BETWEEN_LOOKS = 32
 """Reports judged between two looks for probes: some 2 ms."""
 LONGEST_PROBE_BYTES = 256
-
-SECOND_NS = 1_000_000_000
-AT_ONCE = 5_000
-A_SECOND = 500
-MOST_BEYOND = 5_000
-"""So many messages beyond its quota cost a sender the connection."""
-_MOST_SENDERS = 20_000
 
 GHOST_NS = 5_000_000_000
 """A connection that speaks so long after another has taken its place is alive."""
@@ -93,7 +85,6 @@ class Intake:
         self._clock = clock
         self._lines = Lines()
         self._quota = Quota()
-        self._beyond: Counter[object] = Counter()
         self._waiting = Backlog()
 
     @property
@@ -147,9 +138,7 @@ class Intake:
         if self._quota.takes(sender, received_ns):
             return True
         self._orders.on_flood(taken.key)
-        self._beyond[sender] += 1
-        if self._beyond[sender] >= MOST_BEYOND:
-            self._beyond.clear()
+        if self._quota.is_flood(sender):
             self._sockets.cut(taken, f"the key of {taken.key} sends more than is read")
         return False
 
@@ -190,27 +179,6 @@ class Intake:
             if isinstance(event, NodeReport) and event.slices:
                 self.heard.add(event.node)
             self._orders.tell(event)
-
-
-class Quota:
-    """A bucket for each sender, which fills with time and is emptied by messages."""
-
-    def __init__(self) -> None:
-        self._left: dict[object, tuple[float, int]] = {}
-
-    def takes(self, sender: object, now_ns: int) -> bool:
-        """Note a message; False if it is one too many."""
-        left, then_ns = self._left.get(sender, (AT_ONCE, now_ns))
-        left = min(AT_ONCE, left + A_SECOND * (now_ns - then_ns) / SECOND_NS)
-        self._left[sender] = (max(0.0, left - 1), now_ns)
-        if len(self._left) > _MOST_SENDERS:
-            self._forget(now_ns)
-        return left >= 1
-
-    def _forget(self, now_ns: int) -> None:
-        """Forget the senders whose buckets are full again."""
-        filled_ns = AT_ONCE * SECOND_NS // A_SECOND
-        self._left = {one: kept for one, kept in self._left.items() if now_ns - kept[1] < filled_ns}
 
 
 class Lines:

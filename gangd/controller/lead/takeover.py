@@ -26,6 +26,7 @@ from foundation.notify import Notifier
 from foundation.trust import make_folder
 from gangd.controller.lead.keeper import Keeper
 from gangd.controller.lead.leadership import Candidate, Lead, LeadFile
+from gangd.controller.nodes.backlog import Quota
 from gangd.controller.site.controller_config import MS, Config
 from gangd.core import AgentState
 from gangd.wire import WireError
@@ -66,7 +67,7 @@ def take_the_lead(config: Config, sockets: ControllerSockets) -> Keeper | None:
 
 
 def _wait(file: LeadFile, takeover_ns: int, sockets: ControllerSockets, folder: Path) -> Lead | None:
-    candidate, notifier = Candidate(takeover_ns), Notifier()
+    candidate, notifier, quota = Candidate(takeover_ns), Notifier(), Quota()
     pipe, pipe_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     old_fd = signal.set_wakeup_fd(pipe_in, warn_on_full_buffer=False)
     numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -101,7 +102,7 @@ def _wait(file: LeadFile, takeover_ns: int, sockets: ControllerSockets, folder: 
                     return None
                 if number == signal.SIGHUP:
                     _read_keys(sockets)
-            _drop(sockets)
+            drop_messages(sockets, quota, time.monotonic_ns())
     finally:
         notifier.close()
         signal.set_wakeup_fd(old_fd)
@@ -111,15 +112,22 @@ def _wait(file: LeadFile, takeover_ns: int, sockets: ControllerSockets, folder: 
         os.close(pipe_in)
 
 
-def _drop(sockets: ControllerSockets) -> None:
-    """Read what agents say and forget it: what waits when this controller leads would be out of date."""
+def drop_messages(sockets: ControllerSockets, quota: Quota, now_ns: int) -> None:
+    """Read what agents say and forget it: what waits when this controller leads would be out of date.
+
+    The connection of a sender that says far more than an agent does is cut, as the leader does it.
+    """
     sockets.door.turned()
     for _ in range(10_000):
         try:
-            if sockets.receive() is None:
-                return
+            taken = sockets.receive()
         except WireError:
             continue
+        if taken is None:
+            return
+        sender = taken.connection if taken.node is None else taken.key
+        if not quota.takes(sender, now_ns) and quota.is_flood(sender):
+            sockets.cut(taken, f"the key of {taken.key} sends more than is read")
 
 
 def _read_keys(sockets: ControllerSockets) -> None:

@@ -32,6 +32,13 @@ MOST_FAULTS = 256
 MOST_BYTES_OF_ONE = MAX_FRAME_BYTES
 """Of which no more is taken in once so many wait."""
 
+SECOND_NS = 1_000_000_000
+AT_ONCE, A_SECOND = 5_000, 500
+"""Messages of one sender that are read: so many after a silence, and so many a second."""
+MOST_BEYOND = 5_000
+"""So many messages beyond its quota cost a sender the connection."""
+_MOST_SENDERS = 20_000
+
 Sender = bytes | tuple[bytes, str]
 
 
@@ -174,3 +181,33 @@ def _both(older: tuple[int, ...], newer: tuple[int, ...]) -> tuple[int, ...]:
 def _newest(older: Iterable[JobSample], newer: Iterable[JobSample]) -> tuple[JobSample, ...]:
     by_job = {sample.job: sample for sample in older} | {sample.job: sample for sample in newer}
     return tuple(by_job.values())[-MAX_JOBS_PER_LIST:]
+
+
+class Quota:
+    """A bucket for each sender, which fills with time and is emptied by messages."""
+
+    def __init__(self) -> None:
+        self._left: dict[object, tuple[float, int]] = {}
+        self._beyond: collections.Counter[object] = collections.Counter()
+
+    def takes(self, sender: object, now_ns: int) -> bool:
+        """Note a message; False if it is one too many."""
+        left, then_ns = self._left.get(sender, (AT_ONCE, now_ns))
+        left = min(AT_ONCE, left + A_SECOND * (now_ns - then_ns) / SECOND_NS)
+        self._left[sender] = (max(0.0, left - 1), now_ns)
+        if len(self._left) > _MOST_SENDERS:
+            self._forget(now_ns)
+        return left >= 1
+
+    def is_flood(self, sender: object) -> bool:
+        """Note that a message was not read; whether its sender has sent too many of them."""
+        self._beyond[sender] += 1
+        if self._beyond[sender] < MOST_BEYOND:
+            return False
+        self._beyond.clear()
+        return True
+
+    def _forget(self, now_ns: int) -> None:
+        """Forget the senders whose buckets are full again."""
+        filled_ns = AT_ONCE * SECOND_NS // A_SECOND
+        self._left = {one: kept for one, kept in self._left.items() if now_ns - kept[1] < filled_ns}

@@ -8,7 +8,8 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from gangd.controller.intake import AT_ONCE, BETWEEN_LOOKS, GHOST_NS, MOST_BEYOND, TURN_NS, Intake
+from gangd.controller.intake import BETWEEN_LOOKS, GHOST_NS, TURN_NS, Intake
+from gangd.controller.nodes.backlog import AT_ONCE, MOST_BEYOND
 from gangd.controller.nodes.uplink import Uplink
 from gangd.controller.orders import Orders
 from gangd.core import AgentJoined, Alarm, CoreMap, GangScheduler, NodeReport, Settings

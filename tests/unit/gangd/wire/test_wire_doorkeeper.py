@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from gangd.controller.alarms import alarm_of
-from gangd.controller.intake import A_SECOND, AT_ONCE, Quota
+from gangd.controller.nodes.backlog import A_SECOND, AT_ONCE, Quota
 from gangd.threads import Death
 from gangd.wire.door import MOST_ORIGINS as MOST_FILTERED
 from gangd.wire.door import attach, origin_of, program

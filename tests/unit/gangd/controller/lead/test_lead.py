@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from foundation.errors import HostError, TrustError, UsageError
 from gangd.controller.lead.keeper import Keeper
 from gangd.controller.lead.leadership import LEADER_NAME, Candidate, Lead, Leader, LeadFile
+from gangd.controller.lead.takeover import drop_messages
+from gangd.controller.nodes.backlog import AT_ONCE, MOST_BEYOND, Quota
 from gangd.controller.site.controller_config import Config, load_config
+from gangd.wire.sockets import ControllerSockets, Received
 
 SECOND = 1_000_000_000
 
@@ -138,3 +142,30 @@ def test_the_time_after_which_a_standby_takes_over_has_bounds(tmp_path: Path) ->
     path.write_text("takeover_ms = 100\n")
     with pytest.raises(UsageError):
         load_config(path)
+
+
+class Flooded:
+    """Sockets in which messages of one key wait."""
+
+    def __init__(self, messages: int) -> None:
+        self.left = messages
+        self.cuts: list[str] = []
+        self.door = self
+
+    def turned(self) -> None:
+        """The thread at the door sees to it that somebody reads."""
+
+    def receive(self) -> Received | None:
+        self.left -= 1
+        return Received(b"c", "n1", b"?", 7) if self.left >= 0 else None
+
+    def cut(self, taken: Received, why: str) -> None:
+        self.cuts.append(taken.key)
+
+
+@pytest.mark.parametrize(("messages", "cuts"), [(AT_ONCE, 0), (AT_ONCE + MOST_BEYOND, 1)])
+def test_a_standby_cuts_whoever_sends_far_more_than_is_read(messages: int, cuts: int) -> None:
+    sockets, quota = Flooded(messages), Quota()
+    while sockets.left > 0:
+        drop_messages(cast("ControllerSockets", sockets), quota, 0)
+    assert sockets.cuts == ["n1"] * cuts
