@@ -20,6 +20,7 @@ from gangd.agent.sight.steps import StepTable
 from gangd.freezer.holder import StepKey
 from gangd.freezer.procfs import WORK
 from gangd.hold.both import BothWays
+from gangd.hold.yielder import NO_CORES
 from gangd.wire.timeline import Timeline
 
 NEWCOMER_NS = 2_000_000_000
@@ -52,6 +53,7 @@ class Ways:
         self.hold_extern = hold_extern
         self._since_ns: int | None = None
         self._reach: frozenset[int] = frozenset()
+        self._cores: Mapping[int, int] = NO_CORES
 
     def follow(
         self,
@@ -67,6 +69,7 @@ class Ways:
         """
         if self._both is None:
             return False
+        self._cores = timeline.cores
         born = table.born_ns()
         if self._since_ns is None:
             self._since_ns = now_ns
@@ -100,7 +103,7 @@ class Ways:
             if self.hold_extern or key.step != "extern":
                 keys.setdefault(key.job, []).append(key)
         jobs = {job: partial(self._pids, steps) for job, steps in keys.items()}
-        return self._both.gather(jobs, table.gate.alone)
+        return self._both.gather(jobs, table.gate.alone, self._cores)
 
     def troubles(self) -> dict[int, str]:
         """Return what could not be brought within reach since the last call, by job."""

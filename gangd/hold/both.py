@@ -22,7 +22,7 @@ from gangd.freezer.holder import (
     Write,
 )
 from gangd.freezer.procfs import WORK
-from gangd.hold.yielder import Alone, Pids, Yielded, Yielder
+from gangd.hold.yielder import NO_CORES, Alone, Pids, Yielded, Yielder
 
 
 class BothWays:
@@ -53,9 +53,11 @@ class BothWays:
         """See ``Holder``."""
         return self.freezer.unseen
 
-    def gather(self, jobs: Mapping[int, Pids], alone: Alone = nullcontext) -> bool:
+    def gather(
+        self, jobs: Mapping[int, Pids], alone: Alone = nullcontext, cores: Mapping[int, int] = NO_CORES
+    ) -> bool:
         """Bring exactly these jobs within reach of yielding; whether anything new was found. Not locked."""
-        return self.yielder.gather(jobs, alone)
+        return self.yielder.gather(jobs, alone, cores)
 
     def expect(self, jobs: Iterable[int]) -> None:
         """See ``Holder``: where jobs really yield, nothing is pretended."""

@@ -1,8 +1,7 @@
-"""Which cpu cgroup a process is in, and how many cores its threads may ask for: facts from ``/proc``."""
+"""Which cpu cgroup a process is in, and how many cores its threads can keep busy: facts from ``/proc``."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -61,16 +60,9 @@ def is_daemon(pid: int, proc: Path = PROC) -> bool:
     return stat is None or not is_slurmstepd(stat.parent, proc)
 
 
-def width(pids: tuple[int, ...], proc: Path = PROC) -> int:
-    """How many cores the processes can keep busy: their threads, at most the cores that they may use."""
-    cores = 1
-    for pid in pids:
-        try:
-            cores = max(1, len(os.sched_getaffinity(pid)))
-        except OSError:
-            continue
-        break
-    if len(pids) > min(cores, _COUNTED):
+def width(pids: tuple[int, ...], cores: int, proc: Path = PROC) -> int:
+    """How many of ``cores`` the processes can keep busy: as many as they have threads."""
+    if len(pids) >= min(cores, _COUNTED):
         return cores
     threads = 0
     for pid in pids:

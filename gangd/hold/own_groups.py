@@ -6,7 +6,7 @@ born there. A job that ends leaves an empty group, which is removed; one that is
 back to where it came from.
 
 A group's weight counts on all of its cores together, so it gets as many times the usual one as its threads
-can use cores: each thread then weighs what it weighed before.
+can use cores of those that Slurm has allocated to the job: each thread then weighs what it weighed before.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gangd.freezer.tree import is_gone, read_anew, subdirectories
 from gangd.hold.cpu_group import CpuGroup, Turner
 from gangd.hold.cpu_places import born_at, cpu_path, is_daemon, width
 from gangd.hold.knob import Knob, job_of_own, own_group
-from gangd.hold.yielder import Alone, Pids, Yielded
+from gangd.hold.yielder import NO_CORES, Alone, Pids, Yielded
 
 PASSES = 8
 """How often the processes of a job are listed in one go: a pass finds only what was forked meanwhile."""
@@ -36,12 +36,13 @@ MOST_WEIGHT = 262_144
 
 @dataclass(slots=True, kw_only=True)
 class _Group(CpuGroup):
-    """An open group of a job. ``origin``: where its processes came from."""
+    """An open group of a job. ``origin``: where its processes came from; ``cores``: those it has of Slurm."""
 
     job: int
     procs_fd: int
     tasks_fd: int
     origin: str | None = None
+    cores: int = 1
 
     def close(self) -> None:
         CpuGroup.close(self)
@@ -98,7 +99,9 @@ class OwnGroups:
         except OSError as error:
             raise HostError(f"cannot use the cpu hierarchy {root}: {error.strerror}") from error
 
-    def gather(self, jobs: Mapping[int, Pids], alone: Alone = nullcontext) -> bool:
+    def gather(
+        self, jobs: Mapping[int, Pids], alone: Alone = nullcontext, cores: Mapping[int, int] = NO_CORES
+    ) -> bool:
         """See ``Yielder``."""
         new = False
         for job, pids in jobs.items():
@@ -109,7 +112,11 @@ class OwnGroups:
                     continue
             if group.slot is None:  # the ledger had no room before
                 group.slot = self._claim(job)
-            new = self._fill(group, pids, alone) or new
+            filled = self._fill(group, pids, alone)
+            new = new or filled
+            if self._groups.get(job) is group and (filled or group.cores != cores.get(job, 1)):
+                group.cores = cores.get(job, 1)
+                self._weigh(group, pids(), alone)
         for job in [job for job in self._groups if job not in jobs]:
             self._dissolve(job, alone)
         for job in list(self._leaving):
@@ -213,8 +220,6 @@ class OwnGroups:
                     stuck.add(pid)
                 else:
                     moved = True
-        if moved:
-            self._weigh(group, pids(), alone)
         return moved
 
     def _move(self, group: _Group, pid: int) -> bool:
@@ -243,7 +248,7 @@ class OwnGroups:
         return moved
 
     def _weigh(self, group: _Group, pids: tuple[int, ...], alone: Alone) -> None:
-        weight = min(MOST_WEIGHT, self._knob.usual * width(pids))
+        weight = min(MOST_WEIGHT, self._knob.usual * width(pids, group.cores))
         if weight == group.weight:
             return
         with alone(), self._lock:

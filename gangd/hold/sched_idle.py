@@ -19,7 +19,7 @@ from gangd.freezer.holder import Did, Ledger, Step, StepKey, Write
 from gangd.freezer.procfs import ProcStat, read_stat
 from gangd.hold.cpu_places import is_daemon
 from gangd.hold.thread_policy import has_cap_nice, is_fair, may_return, policy_of, set_policy, threads
-from gangd.hold.yielder import Alone, Pids, Yielded
+from gangd.hold.yielder import NO_CORES, Alone, Pids, Yielded
 
 PASSES = 8
 _IDLE = os.SCHED_IDLE
@@ -67,7 +67,12 @@ class SchedIdle:
         self._troubles: dict[int, str] = {}
         self._lock = threading.Lock()
 
-    def gather(self, jobs: Mapping[int, Pids], alone: Alone = nullcontext) -> bool:  # noqa: ARG002 - as its protocol has it
+    def gather(
+        self,
+        jobs: Mapping[int, Pids],
+        alone: Alone = nullcontext,  # noqa: ARG002 - as its protocol has it
+        cores: Mapping[int, int] = NO_CORES,  # noqa: ARG002
+    ) -> bool:
         """See ``Yielder``."""
         new = False
         for number, pids in jobs.items():

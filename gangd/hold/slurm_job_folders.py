@@ -26,7 +26,7 @@ from gangd.freezer.holder import Did, Ledger, Step, StepKey, Write
 from gangd.freezer.tree import is_gone
 from gangd.hold.cpu_group import CpuGroup, Turner
 from gangd.hold.knob import Knob
-from gangd.hold.yielder import Alone, Pids, Yielded
+from gangd.hold.yielder import NO_CORES, Alone, Pids, Yielded
 
 
 class JobFolders:
@@ -78,7 +78,12 @@ class JobFolders:
         except OSError as error:
             raise HostError(f"cannot open the cpu hierarchy {root}: {error.strerror}") from error
 
-    def gather(self, jobs: Mapping[int, Pids], alone: Alone = nullcontext) -> bool:
+    def gather(
+        self,
+        jobs: Mapping[int, Pids],
+        alone: Alone = nullcontext,
+        cores: Mapping[int, int] = NO_CORES,  # noqa: ARG002 - as its protocol has it
+    ) -> bool:
         """See ``Yielder``: the processes are there already, and their folders are opened."""
         with alone(), self._lock:
             self._wanted = frozenset(jobs)

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 from gangd.freezer.holder import Did, Step, StepKey, Write
 
+NO_CORES: Mapping[int, int] = MappingProxyType({})
 Pids = Callable[[], tuple[int, ...]]
 """Reads the processes of a job anew."""
 Alone = Callable[[], AbstractContextManager[None]]
@@ -46,8 +48,12 @@ class Yielder(Protocol):
     name: str
     weighs: bool
 
-    def gather(self, jobs: Mapping[int, Pids], alone: Alone = nullcontext) -> bool:
+    def gather(
+        self, jobs: Mapping[int, Pids], alone: Alone = nullcontext, cores: Mapping[int, int] = NO_CORES
+    ) -> bool:
         """Bring exactly these jobs within reach of ``hold``, and what came before back to where it was.
+
+        ``cores`` are those that Slurm has allocated to jobs here; one is taken where it is not known.
 
         Returns whether anything new was found: then more may have been born meanwhile. ``alone`` is entered
         for whatever a plan depends on: closing a file, giving up a record, writing, another weight.

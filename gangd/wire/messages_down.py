@@ -44,6 +44,18 @@ class SliceSets(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_l
     held: f.Jobs
 
 
+class JobCores(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """How many cores of this node Slurm has allocated to a job."""
+
+    job: f.JobId
+    cores: f.Cores
+
+
+AllocatedCores = (
+    Annotated[tuple[JobCores, ...], msgspec.Meta(max_length=4 * f.MAX_JOBS_PER_LIST)] | msgspec.UnsetType
+)
+
+
 class JobHold(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
     """How a job of a track is held."""
 
@@ -126,7 +138,7 @@ class SlicePlan(Down, frozen=True, kw_only=True, tag="plan"):
     """The whole schedule of one node from ``first_slice`` on; it replaces what was known from there on.
 
     Slice ``n >= first_slice`` begins at ``first_start_ns + (n - first_slice) * quantum_ns``. Slices below
-    ``horizon`` are final.
+    ``horizon`` are final. ``cores`` are those of the jobs that are named here; version 3 has none.
     """
 
     first_slice: f.SliceNumber
@@ -136,13 +148,14 @@ class SlicePlan(Down, frozen=True, kw_only=True, tag="plan"):
     bounds: Bounds
     tracks: Annotated[tuple[Track, ...], msgspec.Meta(max_length=f.MAX_TRACKS)]
     exempt: Exempt = Exempt()
+    cores: AllocatedCores = msgspec.UNSET
 
 
 class PlanChange(Down, frozen=True, kw_only=True, tag="change"):
     """A difference against the plan of epoch ``base_epoch``, in force from ``first_slice`` on.
 
     ``tracks`` are new or replace the one of the same name, ``drop`` names tracks that end; the time base
-    stays as it is. ``exempt`` replaces the former one at once; None leaves it.
+    stays as it is. ``exempt`` replaces the former one at once; None leaves it. ``cores`` as in ``SlicePlan``.
     """
 
     base_epoch: f.Epoch
@@ -151,6 +164,7 @@ class PlanChange(Down, frozen=True, kw_only=True, tag="change"):
     tracks: Annotated[tuple[Track, ...], msgspec.Meta(max_length=f.MAX_TRACKS)] = ()
     drop: Annotated[tuple[f.JobId, ...], msgspec.Meta(max_length=f.MAX_TRACKS)] = ()
     exempt: Exempt | None = None
+    cores: AllocatedCores = msgspec.UNSET
 
 
 class Beat(Down, frozen=True, kw_only=True, tag="beat"):

@@ -17,9 +17,11 @@ the first message of a later controller, whatever becomes of it, voids those of 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gangd.wire.messages_down import (
+    AllocatedCores,
     Beat,
     Bounds,
     Controller,
@@ -47,6 +49,12 @@ class Plan:
     quantum_ns: int
     tracks: dict[int, Track]
 
+    def jobs(self) -> frozenset[int]:
+        """All jobs that it names."""
+        return frozenset(
+            job for track in self.tracks.values() for sets in track.slices for job in (*sets.run, *sets.held)
+        )
+
 
 class Timeline:
     """The schedule of one node as its agent knows it.
@@ -59,6 +67,8 @@ class Timeline:
         The newest exemptions, with ``never_freeze`` latched over all messages (``keep`` ends the latch).
     horizon
         Slices below are final.
+    cores
+        How many cores of this node each job has that was named, as long as it is here or planned.
     lease_ns
         How long the newest message that renewed the lease lets jobs be held; 0 before the first.
     """
@@ -71,6 +81,7 @@ class Timeline:
         self._latched: frozenset[int] = frozenset()
         self.horizon = 0
         self._plans: list[Plan] = []
+        self.cores: Mapping[int, int] = {}
         self.bounds: Bounds | None = None
         self._epoch: int | None = None
         self._seqs: dict[Controller, int] = {}
@@ -167,6 +178,9 @@ class Timeline:
 
         What the newest message lists stays exempt: a job may end before it ever had a process.
         """
+        if not self.cores.keys() <= jobs:
+            kept = jobs.union(*(plan.jobs() for plan in self._plans))
+            self.cores = {job: cores for job, cores in self.cores.items() if job in kept}
         if not self._latched <= jobs:
             self._latched &= jobs
             self._exempt_now()
@@ -199,21 +213,11 @@ class Timeline:
     def jobs(self, number: int) -> frozenset[int]:
         """All jobs that the plan in force in slice ``number`` names."""
         plan = self._plan(number)
-        if plan is None:
-            return _NO_JOBS
-        return frozenset(
-            job for track in plan.tracks.values() for sets in track.slices for job in (*sets.run, *sets.held)
-        )
+        return _NO_JOBS if plan is None else plan.jobs()
 
     def ahead(self, number: int) -> frozenset[int]:
         """All jobs that the plans name which are in force in slice ``number`` or later."""
-        return frozenset(
-            job
-            for plan in self._from(number)
-            for track in plan.tracks.values()
-            for sets in track.slices
-            for job in (*sets.run, *sets.held)
-        )
+        return _NO_JOBS.union(*(plan.jobs() for plan in self._from(number)))
 
     def yielding(self, number: int) -> frozenset[int]:
         """Jobs that yield when held, as a plan says that is in force in slice ``number`` or later."""
@@ -271,6 +275,7 @@ class Timeline:
             base = (message.first_slice, message.first_start_ns, message.quantum_ns)
             self._install(Plan(message.epoch, message.first_slice, *base, tracks), message.horizon)
             self._set_exempt(message.exempt)
+            self._note_cores(message.cores)
             self.bounds = message.bounds
         elif isinstance(message, PlanChange):
             if self._epoch is None or message.base_epoch != self._epoch:
@@ -283,6 +288,7 @@ class Timeline:
             self._install(Plan(message.epoch, message.first_slice, *base, tracks), message.horizon)
             if message.exempt is not None:
                 self._set_exempt(message.exempt)
+            self._note_cores(message.cores)
         elif isinstance(message, Beat):
             if self._epoch is None or message.epoch != self._epoch:
                 raise self._missed(message.epoch)
@@ -314,6 +320,10 @@ class Timeline:
         """Drop the plans that ended before slice ``number``: the agent calls it as slices pass."""
         while len(self._plans) > 1 and self._plans[1].first_slice <= number:
             del self._plans[0]
+
+    def _note_cores(self, cores: AllocatedCores) -> None:
+        if cores:
+            self.cores = {**self.cores, **{each.job: each.cores for each in cores}}
 
     def _set_exempt(self, exempt: Exempt) -> None:
         self._listed = exempt

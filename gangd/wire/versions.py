@@ -14,12 +14,13 @@ one version apart:
   speaks its version.
 * An agent begins with its own version. Where it is not answered it tries the one before now and then.
 
-History: 2, strict both ways; 3, as said here, agents keep the plan of a former controller.
+History: 2, strict both ways; 3, as said here, agents keep the plan of a former controller; 4, plans say how
+many cores jobs have.
 """
 
 from __future__ import annotations
 
-VERSION = 3
+VERSION = 4
 OLDEST = VERSION - 1
 NEWEST = VERSION + 1
 """The newest that is understood upwards."""

@@ -35,6 +35,8 @@ LongestNs = Annotated[int, msgspec.Meta(ge=20_000_000, le=60 * SECOND_NS)]
 QuantumNs = Annotated[int, msgspec.Meta(ge=20_000_000, le=5 * SECOND_NS)]
 LeaseNs = Annotated[int, msgspec.Meta(ge=SECOND_NS // 10, le=60 * SECOND_NS)]
 
+Cores = Annotated[int, msgspec.Meta(ge=1, le=65_536)]
+
 HoldKind = Literal["freeze", "yield"]
 """How a job is held: it does not run at all, or takes only what the owner of the slice leaves."""
 

@@ -11,12 +11,14 @@ from typing import Any
 
 import msgspec
 
-from gangd.wire.messages_down import DownMessage, Message
+from gangd.wire.messages_down import DownMessage, Message, PlanChange, SlicePlan
 from gangd.wire.messages_up import ReplyMessage, UpMessage
 from gangd.wire.versions import NEWEST, OLDEST, VERSION
 from gangd.wire.wire_faults import MalformedError, VersionError, WrongNodeError
 from gangd.wire.wire_fields import MAX_FRAME_BYTES, printable
 
+CORES_SINCE = 4
+"""First version whose plans have ``cores``."""
 ALL_NODES_TOPIC = b"*/"
 """Every agent subscribes to this topic and to its own."""
 
@@ -45,6 +47,8 @@ def encode(message: Message, version: int = VERSION) -> bytes:
     """Body of a message, as it is said in a version."""
     if message.version != version:
         message = msgspec.structs.replace(message, version=version)
+        if version < CORES_SINCE and isinstance(message, SlicePlan | PlanChange):
+            message = msgspec.structs.replace(message, cores=msgspec.UNSET)
     return _encoder.encode(message)
 
 

@@ -18,6 +18,7 @@ from gangd.wire import (
     Bounds,
     Controller,
     DownMessage,
+    JobCores,
     JobHold,
     PlanChange,
     SlicePlan,
@@ -38,10 +39,10 @@ class NodePlan:
     ----------
     epoch
         Of its newest message.
-    tracks
-        By name.
+    tracks, cores
+        By name: tracks, and how many cores their jobs have here.
     exempt
-        Jobs by kind, in the order in which they came.
+        Jobs by kind, in the order in which they came, with how many cores they have here.
     outdated
         Whether the exemptions that were sent still list a job that is gone: worth no message of its own,
         but its number may run anew.
@@ -49,7 +50,8 @@ class NodePlan:
 
     epoch: int = 0
     tracks: dict[int, Track] = field(default_factory=dict)
-    exempt: dict[ExemptKind, dict[int, None]] = field(
+    cores: dict[int, tuple[JobCores, ...]] = field(default_factory=dict)
+    exempt: dict[ExemptKind, dict[int, int]] = field(
         default_factory=lambda: {kind: {} for kind in ExemptKind}
     )
     outdated: bool = False
@@ -63,6 +65,13 @@ class NodePlan:
             opt_out=tuple(self.exempt[ExemptKind.FREE]),
             suspended=tuple(self.exempt[ExemptKind.SUSPENDED]),
         )
+
+    def allocated(self, tracks: Iterable[int], *, exempt: bool) -> tuple[JobCores, ...]:
+        """Return the cores of the jobs of tracks, and of those that are exempt."""
+        named = [each for name in tracks for each in self.cores[name]]
+        if exempt:
+            named += [JobCores(job, cores) for jobs in self.exempt.values() for job, cores in jobs.items()]
+        return tuple(named)
 
 
 @dataclass(slots=True)
@@ -125,8 +134,9 @@ class Fanout:
             tracks = _split(plan, self._cores)
             for node in before - tracks.keys():
                 self._change(node, first).end(plan.name)
-            for node, track in tracks.items():
+            for node, (track, allocated) in tracks.items():
                 self._change(node, first).begin(track)
+                self._plan(node).cores[plan.name] = allocated
             self._nodes_of[plan.name] = set(tracks)
         if command.rebase:
             for node in self.plans:
@@ -134,10 +144,10 @@ class Fanout:
 
     def exempt(self, command: Exempt) -> None:
         """Note an exemption that begins or ends, on all nodes of the gang's jobs."""
-        for job, node in _places(command.member, self._cores):
+        for job, node, cores in _places(command.member, self._cores):
             listed = self._plan(node).exempt[command.kind]
             if command.on:
-                listed[job] = None
+                listed[job] = cores
             else:
                 listed.pop(job, None)
             if command.on or command.kind is not ExemptKind.TERMINATING:
@@ -173,11 +183,13 @@ class Fanout:
             plan.epoch += 1
             for name in change.drop:
                 plan.tracks.pop(name, None)
+                plan.cores.pop(name, None)
             plan.tracks |= change.tracks
             if change.whole or not before:
                 messages.append(self._whole(node, plan, now_ns, first))
             else:
                 self._seq += 1
+                exempt = change.exempt or plan.outdated
                 messages.append(
                     PlanChange(
                         controller=self.controller,
@@ -191,7 +203,8 @@ class Fanout:
                         horizon=horizon,
                         tracks=tuple(change.tracks.values()),
                         drop=tuple(change.drop),
-                        exempt=plan.exemptions() if change.exempt or plan.outdated else None,
+                        exempt=plan.exemptions() if exempt else None,
+                        cores=plan.allocated(change.tracks, exempt=exempt),
                     )
                 )
             plan.outdated = False
@@ -256,6 +269,7 @@ class Fanout:
             bounds=self._bounds,
             tracks=tuple(plan.tracks.values()),
             exempt=plan.exemptions(),
+            cores=plan.allocated(plan.tracks, exempt=True),
         )
 
     def _plan(self, node: str) -> NodePlan:
@@ -271,30 +285,37 @@ class Fanout:
         return change
 
 
-def _places(member: Member, cores: CoreMap) -> list[tuple[int, str]]:
-    return [(job, cores.name(node)) for job, placed in member.jobs for node in placed.nodes]
+def _places(member: Member, cores: CoreMap) -> list[tuple[int, str, int]]:
+    return [
+        (job, cores.name(node), count)
+        for job, placed in member.jobs
+        for node, count in zip(placed.nodes, cores.counts(placed), strict=True)
+    ]
 
 
-def _split(plan: TrackPlan, cores: CoreMap) -> dict[str, Track]:
-    """Tracks of one group by node: there, only the jobs that the node runs."""
+def _split(plan: TrackPlan, cores: CoreMap) -> dict[str, tuple[Track, tuple[JobCores, ...]]]:
+    """Tracks of one group by node: there, only the jobs that the node runs, and how many cores they have."""
     jobs: dict[int, list[tuple[int, int]]] = {}
+    allocated: dict[int, list[JobCores]] = {}
     for column, member in enumerate(plan.members):
         for job, placed in member.jobs:
-            for node in placed.nodes:
-                here = jobs.get(node)
-                if here is None:
-                    jobs[node] = [(job, column)]
-                else:
-                    here.append((job, column))
+            for node, count in zip(placed.nodes, cores.counts(placed), strict=True):
+                jobs.setdefault(node, []).append((job, column))
+                allocated.setdefault(node, []).append(JobCores(job, count))
     rows = plan.run.tolist()
     yielding = {column for column, member in enumerate(plan.members) if member.hold is Hold.YIELD}
     return {
-        cores.name(node): Track(
-            plan.name,
-            plan.first_slice,
-            plan.repeat,
-            tuple([_sets(row, here) for row in rows]),
-            tuple([JobHold(job, "yield") for job, column in here if column in yielding]) if yielding else (),
+        cores.name(node): (
+            Track(
+                plan.name,
+                plan.first_slice,
+                plan.repeat,
+                tuple([_sets(row, here) for row in rows]),
+                tuple([JobHold(job, "yield") for job, column in here if column in yielding])
+                if yielding
+                else (),
+            ),
+            tuple(allocated[node]),
         )
         for node, here in jobs.items()
     }

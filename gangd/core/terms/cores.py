@@ -123,6 +123,14 @@ class CoreMap:
             cores.update(self._seats[name][place] for place in places)
         return CoreSet(np.array(sorted(cores), dtype=np.int32).tobytes(), tuple(sorted(nodes)))
 
+    def counts(self, cores: CoreSet) -> list[int]:
+        """How many cores there are on each of ``cores.nodes``; seats are not among them."""
+        first = np.array([self._first[node] for node in cores.nodes])
+        end = first + [self._cores[node] for node in cores.nodes]
+        numbers = cores.numbers()
+        counts: list[int] = (np.searchsorted(numbers, end) - np.searchsorted(numbers, first)).tolist()
+        return counts
+
     def unpack(self, cores: CoreSet) -> dict[str, list[int]]:
         """Core indices by node name, the reverse of ``pack``; seats are not among them."""
         placement: dict[str, list[int]] = {}

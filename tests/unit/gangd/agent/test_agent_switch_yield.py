@@ -269,11 +269,9 @@ def test_job_that_leaves_is_not_written_to_any_more(native: Stage, tmp_path: Pat
 
 def test_weight_that_changes_counts(stage: Stage) -> None:
     """Of this process, which has two threads at least, by the time of its release."""
-    if len(os.sched_getaffinity(0)) < 2:
-        pytest.skip("needs two cores")
     stage.gate.apply((A,), ())
     stage.switch.prepare(Prepared(1, 1, soon_ns(50 * MS), (), (A,)))
-    stage.holder.gather({1: lambda: (os.getpid(),), 2: tuple, 3: tuple}, stage.gate.alone)
+    stage.holder.gather({1: lambda: (os.getpid(),), 2: tuple, 3: tuple}, stage.gate.alone, {1: 2})
     stage.made()
     assert shares(stage, 1) >= 2 * 1024
     assert stage.low() == stage.recorded() == set()

@@ -203,7 +203,7 @@ def test_weight_that_cannot_be_set_is_told_of_and_set_with_the_next_release(
 
     pids = (started(children, "print(flush=True); import time; time.sleep(1000)"), spinner(children))
     groups = OwnGroups(CPU1, SHARES1, node, NoLedger(), write=write)
-    groups.gather({A: only(*pids)})
+    groups.gather({A: only(*pids)}, cores={A: 2})
     assert refused
     assert "Input/output error" in groups.troubles()[A]
     groups.hold(A)
@@ -235,23 +235,26 @@ def test_real_time_thread_is_told_of_and_the_others_yield(node: str, children: C
     groups.close()
 
 
-def test_weight_is_that_of_the_cores_a_job_can_keep_busy(node: str, children: Children) -> None:
+def test_weight_is_that_of_allocated_cores_a_job_can_keep_busy(node: str, children: Children) -> None:
     program = (
         "import threading, time\n"
         "for _ in range(3): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n"
         "print(flush=True)\ntime.sleep(1000)"
     )
     pid = started(children, program)
-    cores = len(os.sched_getaffinity(pid))
-    assert width((pid,)) == min(4, cores)
-    assert width((pid, 2**22 + 1)) == min(4, cores)  # one that is gone counts for nothing
+    assert [width((pid,), cores) for cores in (1, 3, 8)] == [1, 3, 4]
+    assert width((pid, 2**22 + 1), 8) == 4  # one that is gone counts for nothing
     groups = OwnGroups(CPU1, IDLE1, node, NoLedger())
     groups.gather({A: only(pid)})
     file = CPU1 / own_group(node, A) / "cpu.shares"
-    assert int(file.read_text()) == 1024 * min(4, cores)
+    assert int(file.read_text()) == 1024, "whatever cores its user lets it run on"
+    for cores in (3, 2):  # also when nothing was moved
+        groups.gather({A: only(pid)}, cores={A: cores})
+        assert int(file.read_text()) == 1024 * cores
     groups.hold(A)
+    groups.gather({A: only(pid)}, cores={A: 3})
     groups.release(A)
-    assert int(file.read_text()) == 1024 * min(4, cores)
+    assert int(file.read_text()) == 1024 * 3
     groups.close()
 
 

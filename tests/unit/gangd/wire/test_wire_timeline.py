@@ -12,6 +12,7 @@ from gangd.wire import (
     Controller,
     Exempt,
     ForeignControllerError,
+    JobCores,
     JobHold,
     MalformedError,
     MissedPlanError,
@@ -366,3 +367,18 @@ def test_a_job_that_opted_out_gets_as_much_beside_owners_as_each_of_them(gangs: 
         shares[99] += 0.5 if beside else 0.0
         assert 99 not in timeline.held(number), "it cannot yield"
     assert all(share / len(span) == pytest.approx(1 / (gangs + 1)) for share in shares.values())
+
+
+def test_cores_of_jobs_are_known_while_they_are_here_or_planned() -> None:
+    timeline = Timeline("n1")
+    timeline.accept(plan(cores=(JobCores(7, 2), JobCores(8, 1), JobCores(5, 3))), 0)
+    timeline.accept(change(2, 2, 1, 13, turns(7, 13, (7, 8), (8, 7)), cores=(JobCores(7, 4),)), 0)
+    assert timeline.cores == {7: 4, 8: 1, 5: 3}
+    timeline.keep(frozenset({5}))
+    assert timeline.cores == {7: 4, 8: 1, 5: 3}
+    timeline.keep(frozenset({8}))
+    assert timeline.cores == {7: 4, 8: 1}
+    timeline.accept(plan(3, 3, turns(3, 20, (3, 8), (8, 3)), first=20), 0)  # of a controller of version 3
+    timeline.prune(20)
+    timeline.keep(frozenset({8}))
+    assert timeline.cores == {8: 1}

@@ -19,6 +19,7 @@ from gangd.wire import (
     Fault,
     FoundState,
     Hello,
+    JobCores,
     JobHold,
     JobSample,
     Leak,
@@ -48,8 +49,9 @@ from gangd.wire import (
 from gangd.wire.messages_down import Exempt
 from gangd.wire.versions import NEWEST, OLDEST, VERSION, common
 from tests.fixtures.gang_loop import ScriptedAgent, Stage, two_jobs
-from tests.fixtures.wire2 import frames as wire2
-from tests.fixtures.wire2.faults import VersionError as OldVersionError
+from tests.fixtures.wire3 import frames as wire3
+from tests.fixtures.wire3 import versions as wire3_versions
+from tests.fixtures.wire3.faults import VersionError as OldVersionError
 
 CONTROLLER = Controller(b"c" * 16, 7)
 LEASE_NS = 2_000_000_000
@@ -58,9 +60,18 @@ TRACK = Track(1, 10, True, (SliceSets((1,), (2,)), SliceSets((2,), (1,))), (JobH
 PLAN = SlicePlan(
     **HEAD, node="n1", first_slice=10, first_start_ns=0, quantum_ns=250_000_000, horizon=10,
     bounds=Bounds(5_000_000_000, 200_000_000, newcomers_yield=True), tracks=(TRACK,),
-    exempt=Exempt((4,), (5,), (6,)),
+    exempt=Exempt((4,), (5,), (6,)), cores=(JobCores(1, 2), JobCores(4, 1)),
 )  # fmt: skip
-CHANGE = PlanChange(**HEAD, node="n1", base_epoch=2, first_slice=11, horizon=11, tracks=(TRACK,), drop=(7,))
+CHANGE = PlanChange(
+    **HEAD,
+    node="n1",
+    base_epoch=2,
+    first_slice=11,
+    horizon=11,
+    tracks=(TRACK,),
+    drop=(7,),
+    cores=(JobCores(1, 2),),
+)
 DOWN: list[DownMessage] = [
     PLAN,
     CHANGE,
@@ -102,31 +113,39 @@ def pack(fields: object) -> bytes:
 
 
 def test_the_version_before_is_the_one_that_is_kept_as_it_was() -> None:
-    assert (OLDEST, wire2.VERSION, VERSION, NEWEST) == (2, 2, 3, 4)
-    assert [common(theirs) for theirs in (2, 3, 4)] == [2, 3, 3]
+    assert (OLDEST, wire3_versions.VERSION, VERSION, NEWEST) == (3, 3, 4, 5)
+    assert [common(theirs) for theirs in (3, 4, 5)] == [3, 4, 4]
+
+
+def without_cores(message: DownMessage) -> DownMessage:
+    """What version 3 has of a message."""
+    if isinstance(message, SlicePlan | PlanChange):
+        return msgspec.structs.replace(message, cores=msgspec.UNSET)
+    return message
 
 
 @pytest.mark.parametrize("message", DOWN, ids=lambda one: type(one).__name__)
 def test_an_agent_of_the_version_before_understands_what_it_is_told(message: DownMessage) -> None:
-    told = wire2.decode_down(encode_down(message, OLDEST), "n1")
-    assert {**raw(told), "version": VERSION} == raw(message)
-    assert decode_down(wire2.encode_down(told), "n1") == msgspec.structs.replace(message, version=OLDEST)
+    told = wire3.decode_down(encode_down(message, OLDEST), "n1")
+    known = without_cores(message)
+    assert {**raw(told), "version": VERSION} == raw(known)
+    assert decode_down(wire3.encode_down(told), "n1") == msgspec.structs.replace(known, version=OLDEST)
     with pytest.raises(OldVersionError):
-        wire2.decode_down(encode_down(message), "n1")
+        wire3.decode_down(encode_down(message), "n1")
 
 
 @pytest.mark.parametrize("message", UP, ids=lambda one: type(one).__name__)
 def test_agents_of_both_versions_are_understood_by_controllers_of_both(message: UpMessage) -> None:
-    said = wire2.decode_up(encode(message, OLDEST), "n1")
+    said = wire3.decode_up(encode(message, OLDEST), "n1")
     assert {**raw(said), "version": VERSION} == raw(message)
-    assert decode_up(wire2.encode(said), "n1") == msgspec.structs.replace(message, version=OLDEST)
+    assert decode_up(wire3.encode(said), "n1") == msgspec.structs.replace(message, version=OLDEST)
 
 
 @pytest.mark.parametrize("message", REPLIES, ids=lambda one: type(one).__name__)
 def test_answers_are_understood_by_agents_of_both_versions(message: ReplyMessage) -> None:
-    said = wire2.decode_reply(encode(message, OLDEST), "n1")
+    said = wire3.decode_reply(encode(message, OLDEST), "n1")
     assert {**raw(said), "version": VERSION} == raw(message)
-    assert decode_reply(wire2.encode(said), "n1") == msgspec.structs.replace(message, version=OLDEST)
+    assert decode_reply(wire3.encode(said), "n1") == msgspec.structs.replace(message, version=OLDEST)
 
 
 @pytest.mark.parametrize("message", UP, ids=lambda one: type(one).__name__)
@@ -175,11 +194,11 @@ class OldAgent(ScriptedAgent):
 
     def encoded(self, message: Message) -> bytes:
         body = encode(message, OLDEST)
-        wire2.decode_up(body, self.node)
+        wire3.decode_up(body, self.node)
         return body
 
     def understood(self, frames: list[bytes]) -> list[bytes]:
-        wire2.decode_down(frames, self.node)
+        wire3.decode_down(frames, self.node)
         return frames
 
 
@@ -217,11 +236,11 @@ def test_an_agent_finds_the_version_of_a_controller_of_the_version_before() -> N
         while talk.outbox:
             message = talk.outbox.popleft()
             try:
-                said = wire2.decode_up(encode(message, talk.speaks), "n1")
+                said = wire3.decode_up(encode(message, talk.speaks), "n1")
             except OldVersionError:
                 continue
-            if type(said).__name__ == "Hello" and welcomed_ns is None:
-                welcomed_ns = now_ns
+            if type(said).__name__ == "Hello":
+                welcomed_ns = welcomed_ns or now_ns
                 assert not talk.on_reply(encode(REPLIES[0], OLDEST), now_ns)
     assert welcomed_ns is not None
     assert welcomed_ns - 10**12 <= (OLDER_EVERY + 1) * 1_000_000_000

@@ -7,7 +7,7 @@ from gangd.core import CoreMap
 from gangd.core.terms.scheduler_commands import Exempt, ExemptKind, Member, Publish, TrackPlan
 from gangd.core.terms.scheduler_events import Hold
 from gangd.core.terms.timebase import Timebase
-from gangd.wire import Bounds, Controller, JobHold, PlanChange, SlicePlan
+from gangd.wire import Bounds, Controller, JobCores, JobHold, PlanChange, SlicePlan
 from gangd.wire import Exempt as Listed
 
 CONTROLLER = Controller(b"c" * 16, 1)
@@ -58,3 +58,29 @@ def test_nodes_are_told_which_of_their_jobs_yield() -> None:
     assert all(isinstance(message, SlicePlan) for message in told.values())
     holds = {node: [track.holds for track in getattr(one, "tracks", ())] for node, one in told.items()}
     assert holds == {"n1": [(JobHold(7, "yield"),)], "n2": [(JobHold(7, "yield"),)]}
+
+
+def test_nodes_are_told_how_many_cores_their_jobs_have_there() -> None:
+    cores = CoreMap({"n1": 4, "n2": 2})
+    cores.add_seats("n1", 1)
+    fanout = Fanout(CONTROLLER, cores, Timebase(0, 250_000_000), 2_000_000_000, BOUNDS)
+    wide = Member(7, ((7, cores.pack({"n1": (0, 1, 3), "n2": (0,)}, {"n1": (0,)})),))
+    narrow = Member(8, ((8, cores.pack({"n1": (0,)})),))
+    free = Member(9, ((9, cores.pack({"n2": (0, 1)})),))
+    run = np.array([[True, False], [False, True]])
+    fanout.publish(Publish(1, 5, (TrackPlan(7, 5, True, (wide, narrow), run, [0, 1], 0),), ()))
+    told = {message.node: message for message in fanout.messages(0, 5)}
+    assert {node: set(getattr(one, "cores", ())) for node, one in told.items()} == {
+        "n1": {JobCores(7, 3), JobCores(8, 1)},
+        "n2": {JobCores(7, 1)},
+    }
+    fanout.exempt(Exempt(free, ExemptKind.FREE, on=True))
+    [message] = fanout.messages(0, 6)
+    assert isinstance(message, PlanChange)
+    assert message.cores == (JobCores(9, 2),)
+    fanout.publish(Publish(2, 8, (), (7,)))
+    fanout.messages(0, 8)
+    fanout.resend("n2")
+    [whole] = fanout.messages(0, 9)
+    assert isinstance(whole, SlicePlan)
+    assert whole.cores == (JobCores(9, 2),)
