@@ -14,8 +14,12 @@ and the true offset is within ``rtt / 2`` of it, whatever the asymmetry. Rules:
   a guest migrated, another controller answers), or time stamps lie. While there is a suspect the estimate
   is not trusted. ``SURE_PROBES`` suspects in a row that agree with each other replace all that was known; a
   probe that agrees with the estimate clears them.
-* Nothing is trusted before ``SURE_PROBES`` probes, nor with a bound above ``MAX_BOUND_NS``: without new
-  probes, drift alone brings it there.
+* Nothing is trusted before ``SURE_PROBES`` probes, nor by a round trip above ``MAX_TRUSTED_RTT_NS``, nor when
+  clocks may have drifted apart by more than ``MAX_DRIFT_NS`` since, as they may in ten seconds.
+
+Half of the round trip is the error only where all of it is spent one way. Of a long way with some jitter
+only the jitter is in the error. A way that always takes longer one way than the other moves the estimate by
+half of the difference, which no exchange of messages can show.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from dataclasses import dataclass, replace
 DRIFT_PPM = 500
 KEEP = 16
 SURE_PROBES = 3
-MAX_BOUND_NS = 5_000_000
+MAX_TRUSTED_RTT_NS, MAX_DRIFT_NS = 40_000_000, 5_000_000
 MAX_RTT_NS = 1_000_000_000
 QUICK_RTT_NS, STEADY_PPM = 2_000_000, 50
 """Clocks keep step that move apart by no more between two quick probes, as all do that nobody sets."""
@@ -42,7 +46,11 @@ class Probe:
 
     def bound_ns(self, now_ns: int) -> int:
         """How far the true offset can be from ``offset_ns`` at ``now_ns`` (agent's clock)."""
-        return self.rtt_ns // 2 + _drift_ns(abs(now_ns - self.returned_ns) + self.span_ns) + 2
+        return self.rtt_ns // 2 + self.drift_ns(now_ns) + 2
+
+    def drift_ns(self, now_ns: int) -> int:
+        """How far the clocks can have drifted apart since it began."""
+        return _drift_ns(abs(now_ns - self.returned_ns) + self.span_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +112,8 @@ class OffsetEstimate:
             self.best is not None
             and not self.suspects
             and len(self.probes) >= SURE_PROBES
-            and self.best.bound_ns(now_ns) <= MAX_BOUND_NS
+            and self.best.rtt_ns <= MAX_TRUSTED_RTT_NS
+            and self.best.drift_ns(now_ns) <= MAX_DRIFT_NS
         )
 
     @property
