@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -134,9 +133,16 @@ def _try(launcher: Sequence[str], environment: Mapping[str, str], pmi: str) -> T
 
 
 def _ended(process: subprocess.Popen[bytes]) -> int:
-    """Wait for the end of a launcher; end it where it takes too long."""
-    for number, within_s in ((signal.SIGTERM, MOST_S), (signal.SIGKILL, _KILL_S)):
+    """Wait for the end of a launcher; end it where it takes too long, or this command is interrupted."""
+    try:
         with suppress(subprocess.TimeoutExpired):
-            return process.wait(within_s)
-        process.send_signal(number)
+            return process.wait(MOST_S)
+    finally:
+        if process.returncode is None:
+            process.terminate()  # it ends what it has started, and removes its files
+            try:
+                process.wait(_KILL_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
     return process.wait()

@@ -24,6 +24,7 @@ from deploy.local.home import Home
 from deploy.local.layout import names_of
 from deploy.local.members import Kin, end_all, kin_of, living_daemons, living_members
 from deploy.local.processes import PROC, Facts
+from foundation.cpu_time import promptly
 from foundation.errors import ClusterError, TrustError
 from foundation.in_memory import SHM, is_segment
 from foundation.trust import names_in, open_folder
@@ -32,6 +33,9 @@ _GANG = ("gangd.main", "gangd.agent.main")
 _SLURM = ("slurmctld", "slurmd")
 _SUPERVISOR = ("deploy.local.supervisor",)
 _MOST_NAMED = 10
+_KILLED_S = 5.0
+_SEARCHES = 4
+"""What a task started while it was looked for is found the next time."""
 
 _LEDGER = "agent-*.state"
 
@@ -58,7 +62,8 @@ def take_down(home: Home, *, keep_logs: bool) -> tuple[FolderName, ...]:
     """
     names = names_of(home.path)
     kin = kin_of(names, home.path, home.short)
-    remove_segments(end_members(kin), home.marked_s)
+    with promptly():
+        remove_segments(end_members(kin), home.marked_s)
     remove_ledgers(kin.ledgers)
     keep: tuple[FolderName, ...] = ("log",) if keep_logs and home.holds_any("log") else ()
     home.empty(keep)
@@ -68,24 +73,24 @@ def take_down(home: Home, *, keep_logs: bool) -> tuple[FolderName, ...]:
 def end_members(kin: Kin) -> set[str]:
     """End every process of a cluster; returns the paths of the memory that its tasks shared.
 
-    The supervisor comes first, so that nothing is started again, then the gang's daemons, so that nothing is
-    frozen any more, then Slurm's, so that no job is started, then tasks, and munged last.
+    Their state is removed afterwards, so each is killed. The supervisor comes first, so that nothing is
+    started again, then the gang's daemons, so that nothing is frozen any more, then Slurm's, so that no job
+    is started, then all others, as often as a search still finds one.
     """
+    daemons = living_daemons(kin).values()
     for programs in (_SUPERVISOR, _GANG, _SLURM):
-        daemons = [facts for facts in living_daemons(kin).values() if _runs(facts, programs)]
-        end_all(daemons, 3.0, politely=True)
-    thaw_all(cluster_cgroups(kin.names.letters))
+        end_all([facts for facts in daemons if _runs(facts, programs)], _KILLED_S)
     segments: set[str] = set()
-    for _ in range(2):  # what a task started while it was looked for is found the second time
+    for _ in range(_SEARCHES):
+        thaw_all(cluster_cgroups(kin.names.letters))
         members = living_members(kin)
+        if not members:
+            break
         segments |= mapped_segments(members)
-        tasks = [facts for facts in members.values() if not _runs(facts, ("munged",))]
-        end_all(tasks, 5.0, politely=False)
-    end_all(living_members(kin).values(), 2.0, politely=True)
-    alive = list(living_members(kin))
+        end_all(members.values(), _KILLED_S)
     stuck = remove_all(cluster_cgroups(kin.names.letters), within_s=5.0)
-    if alive or stuck:
-        left = [f"process {pid}" for pid in alive] + [str(path) for path in stuck]
+    if members or stuck:
+        left = [f"process {pid}" for pid in members] + [str(path) for path in stuck]
         more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
         raise ClusterError(
             f"left after the cluster's end: {', '.join(left[:_MOST_NAMED])}{more}; try `down` again"

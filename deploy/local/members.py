@@ -116,13 +116,13 @@ def _refuse_own(kin: Kin) -> None:
         pid = one.parent
 
 
-def end_all(members: Iterable[Facts], within_s: float, *, politely: bool) -> None:
+def end_all(members: Iterable[Facts], within_s: float) -> None:
     """End members as ``end`` does, some at a time: a user may have more processes than this one may open."""
     waiting = list(members)
     for first in range(0, len(waiting), MOST_PINNED):
         some = waiting[first : first + MOST_PINNED]
         pinned = (pin(one.pid, one.start_ticks) for one in some)
-        end([one for one in pinned if one is not None], within_s, politely=politely)
+        end([one for one in pinned if one is not None], within_s)
 
 
 def _is_task(facts: Facts, kin: Kin) -> bool:

@@ -152,27 +152,16 @@ def pin(pid: int, start_ticks: int) -> Pinned | None:
     return None
 
 
-def end(processes: Iterable[Pinned], within_s: float, *, politely: bool) -> list[int]:
-    """End processes, stopped ones too, and let go of them; returns the pids of those that live on.
+def end(processes: Iterable[Pinned], within_s: float) -> list[int]:
+    """Kill processes, stopped ones too, and let go of them; returns the pids of those that still live.
 
-    Parameters
-    ----------
-    processes
-        Each is sent SIGTERM first (``politely``), and SIGKILL if it lives on.
-    within_s
-        How long to wait after each signal, seconds.
-    politely
-        Else SIGKILL at once.
+    ``within_s`` is how long to wait for their ends, seconds.
     """
-    left = list(processes)
-    every = list(left)
+    every = list(processes)
     try:
-        for number in (signal.SIGTERM, signal.SIGKILL) if politely else (signal.SIGKILL,):
-            for process in left:
-                process.send(number)
-                process.send(signal.SIGCONT)
-            left = _wait(left, within_s)
-        return [process.pid for process in left]
+        for process in every:
+            process.send(signal.SIGKILL)
+        return [process.pid for process in _wait(every, within_s)]
     finally:
         for process in every:
             os.close(process.pidfd)

@@ -27,6 +27,7 @@ from workloads.rrba.ranks.shared_segments import discard_segments
 from workloads.task.step_meter import METER_VARIABLE, Reading, make_meter, read_meter
 
 START_S = 60.0
+_LAUNCHER_S = 5.0
 _POLL_S = 0.005
 
 
@@ -148,13 +149,16 @@ class Running:
         return total // 1024
 
     def close(self) -> None:
-        """End it, whatever it does, and reap it."""
+        """End it, whatever it does, and reap it; a launcher of ranks first removes its files in ``/tmp``."""
         with contextlib.suppress(psutil.Error):
             whole = psutil.Process(self._process.pid)
-            for process in [*whole.children(recursive=True), whole, *self.processes]:
-                with contextlib.suppress(psutil.Error):
-                    discard_segments(Path(f"/proc/{process.pid}/maps"))
-                    process.kill()
+            below = whole.children(recursive=True)
+            ranks = [process for process in below if _rank_of(process) is not None]
+            if ranks:
+                _kill(ranks)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(_LAUNCHER_S)
+            _kill([*below, whole, *self.processes])
         self._process.wait()
         self._meter.close()
 
@@ -183,10 +187,9 @@ class Running:
             return [[whole, *below]]
         ranks: dict[int, list[psutil.Process]] = {}
         for process in below:
-            with contextlib.suppress(psutil.Error, ValueError):
-                word = process.environ().get("PMI_RANK")
-                if word is not None:
-                    ranks.setdefault(int(word), []).append(process)
+            rank = _rank_of(process)
+            if rank is not None:
+                ranks.setdefault(rank, []).append(process)
         if len(ranks) != self.application.ranks:
             raise ProgramError(
                 self.application.name,
@@ -216,6 +219,19 @@ class Running:
             self.application.name,
             f"{self.application.name} {how}" + (f": {one_line(said[-1])}" if said else ""),
         )
+
+
+def _rank_of(process: psutil.Process) -> int | None:
+    with contextlib.suppress(psutil.Error, KeyError, ValueError):
+        return int(process.environ()["PMI_RANK"])
+    return None
+
+
+def _kill(processes: Sequence[psutil.Process]) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            discard_segments(Path(f"/proc/{process.pid}/maps"))
+            process.kill()
 
 
 def weigh_session(process: Path, niceness: int) -> None:

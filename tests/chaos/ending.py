@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from collections.abc import Iterable
 
 from deploy.local.daemons import Daemon
@@ -11,4 +13,9 @@ from deploy.local.processes import end, pin
 def end_daemons(daemons: Iterable[Daemon], within_s: float) -> None:
     """End daemons: SIGTERM, and SIGKILL for what is left after ``within_s`` seconds."""
     pinned = [found for daemon in daemons if (found := pin(daemon.pid, daemon.start_ticks)) is not None]
-    end(pinned, within_s, politely=True)
+    for process in pinned:
+        process.send(signal.SIGTERM)
+    deadline_s = time.monotonic() + within_s
+    while any(process.is_alive() for process in pinned) and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+    end(pinned, within_s)

@@ -140,7 +140,7 @@ def test_stopped_and_stubborn_processes_end(sleeper: subprocess.Popen[bytes]) ->
     assert stubborn.stdout is not None
     stubborn.stdout.readline()
     pinned = [Pinned(process.pid, os.pidfd_open(process.pid)) for process in (sleeper, stubborn)]
-    assert end(pinned, 0.3, politely=True) == []
+    assert end(pinned, 60) == []
     assert read_facts(sleeper.pid) is None
     assert read_facts(stubborn.pid) is None
     stubborn.stdout.close()
@@ -157,7 +157,7 @@ def test_a_descriptor_above_1023_tells_whether_a_process_lives(sleeper: subproce
         high = Pinned(sleeper.pid, fcntl.fcntl(pidfd, fcntl.F_DUPFD_CLOEXEC, 1500))
         os.close(pidfd)
         assert high.is_alive()
-        assert end([high], 5.0, politely=True) == []
+        assert end([high], 60) == []
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -165,7 +165,7 @@ def test_a_descriptor_above_1023_tells_whether_a_process_lives(sleeper: subproce
 def test_more_processes_end_than_are_pinned_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deploy.local.members.MOST_PINNED", 2)
     crowd = [subprocess.Popen(["sleep", "600"]) for _ in range(5)]
-    end_all([known for one in crowd if (known := read_facts(one.pid))], 5.0, politely=False)
+    end_all([known for one in crowd if (known := read_facts(one.pid))], 60)
     assert [read_facts(one.pid) for one in crowd] == [None] * 5
     for one in crowd:
         one.wait()

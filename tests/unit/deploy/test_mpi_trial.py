@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from pathlib import Path
 
 import pytest
 
 from deploy.checks import Grade, judge_binding, judge_start
 from deploy.mpi_trial import Bound, try_binding, try_here, try_on_slurm
+from tests.fixtures.gang_host import until
 
 CUT = "slurmstepd-n2: error: mpi/pmi2: invalid client request"
 
@@ -59,6 +62,30 @@ def test_a_launcher_that_is_not_there_tries_nothing(tmp_path: Path) -> None:
     trial = try_here(tmp_path / "mpiexec")
     assert trial.is_started is None
     assert "No such file" in trial.found
+
+
+def test_an_interrupted_trial_leaves_no_launcher(srun: Path, tmp_path: Path) -> None:
+    begun, ended = tmp_path / "begun", tmp_path / "ended"
+    srun.write_text(f"#!/bin/sh\ntrap ': >{ended}; exit' TERM\n: >{begun}\nwhile :; do sleep 0.05; done\n")
+    srun.chmod(0o755)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def wait_and_interrupt() -> None:
+        until(begun.exists, 60, "the launcher begins")
+        signal.pthread_kill(main, signal.SIGUSR1)
+
+    before, main = signal.signal(signal.SIGUSR1, interrupt), threading.get_ident()
+    thread = threading.Thread(target=wait_and_interrupt)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            try_on_slurm(None, 2)
+    finally:
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
+    assert ended.exists()
 
 
 def test_a_user_s_choice_of_network_is_named(srun: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -297,6 +297,33 @@ def test_a_program_that_is_not_there_or_dies_is_named(tmp_path: Path) -> None:
         Running(application("mute", "sh", "-c", "echo no tea >&2; exit 3"), tmp_path, cpu, 0)
 
 
+STEPS = """
+import os, time
+from workloads.task.step_meter import Meter
+meter = Meter.of(os.environ)
+while True:
+    meter.step()
+    time.sleep(0.005)
+"""
+
+
+def test_launcher_of_ranks_removes_its_files_when_they_are_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher, kept = tmp_path / "mpiexec", tmp_path / "xmlfile"
+    launcher.write_text(
+        f'#!/bin/sh\nshift 2\n: >{kept}\nPMI_RANK=0 "$@" &\nPMI_RANK=1 "$@" &\nwait\nrm {kept}\n'
+    )
+    launcher.chmod(0o755)
+    monkeypatch.setattr("predictor.programs.program_catalogue._mpiexec", lambda: str(launcher))
+    twins = Application("twins", "twins", "a step", lambda _: [sys.executable, "-c", STEPS], 2)
+    running = Running(twins, tmp_path, [min(os.sched_getaffinity(0))], 0)
+    assert kept.exists()
+    running.close()
+    assert not kept.exists()
+    assert not any(psutil.pid_exists(process.pid) for process in running.processes)
+
+
 def test_no_compiler_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("CC", "no-such-compiler")
