@@ -1,19 +1,14 @@
-"""This host's CPUs: their times so far, and priority on them.
+"""Who used this host's CPUs so far: seconds since boot, as psutil reads them from the kernel.
 
-Times are seconds since boot, as psutil reads them from the kernel. Source: proc(5), ``/proc/stat``. Time spent
-on a guest is in ``user`` already.
+Source: proc(5), ``/proc/stat``. Time spent on a guest is in ``user`` already.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import psutil
-
-_NICENESS = -10
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +52,3 @@ def cpu_time(cpus: Iterable[int] | None = None) -> CpuTime | None:
         steal += one.steal
         whole += mine + one.steal + one.idle + one.iowait
     return CpuTime(used, steal, whole)
-
-
-@contextmanager
-def promptly() -> Iterator[None]:
-    """Put this process before others (niceness -10) where it shares their CPUs and the system permits it."""
-    before = os.getpriority(os.PRIO_PROCESS, 0)
-    with suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, min(before, _NICENESS))
-    try:
-        yield
-    finally:
-        with suppress(PermissionError):
-            os.setpriority(os.PRIO_PROCESS, 0, before)

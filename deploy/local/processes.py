@@ -132,6 +132,12 @@ class Pinned:
         poller.register(self.pidfd, select.POLLIN)
         return not poller.poll(0)
 
+    def hurry(self) -> None:
+        """Let its threads run before all others where the system permits it: an end takes CPU time, too."""
+        with suppress(OSError):
+            for thread in os.listdir(f"{PROC}/{self.pid}/task"):
+                os.sched_setscheduler(int(thread), os.SCHED_RR, os.sched_param(1))
+
     def send(self, number: signal.Signals) -> None:
         """Send a signal, to this process or to none."""
         with suppress(ProcessLookupError, PermissionError):
@@ -160,6 +166,7 @@ def end(processes: Iterable[Pinned], within_s: float) -> list[int]:
     every = list(processes)
     try:
         for process in every:
+            process.hurry()
             process.send(signal.SIGKILL)
         return [process.pid for process in _wait(every, within_s)]
     finally:

@@ -6,14 +6,13 @@ import os
 import queue
 import resource
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
 import msgspec
 
-from foundation.cpu_time import promptly
 from foundation.errors import InputError, OsubError
 from foundation.one_line import last_words
 from foundation.records import JobEntry, JobRecord, RunWriter
@@ -48,6 +47,7 @@ from submitter.replay.replay_progress import Collect, HeldTime, Look, Progress, 
 from submitter.replay.timed_submission import Submissions
 from submitter.replay.work_beside import Running, Worker, WorkerThread
 
+_NICENESS = -10
 _LAST_ANSWER_S = 1.0
 _LEFT_ANEW_S = 1.0
 _MOST_DISAGREEMENTS = 100  # that are told one by one
@@ -211,7 +211,7 @@ class Replay:
         OsubError
             Nothing can be submitted (sbatch is missing), or the work beside this thread died.
         """
-        with self._writer, promptly():
+        with self._writer, _promptly():
             known = self._following.entries
             submissions = self._submissions([job for job in self.plan.jobs if job.trace_job not in known])
             poll = Poll(self._client, self._timing, self._clock)
@@ -439,3 +439,15 @@ def _begun_unheard(row: JobRecord, job_id: int) -> JobRecord:
 
 def _number(name: str) -> str:
     return name.partition(".")[0]
+
+
+@contextmanager
+def _promptly() -> Iterator[None]:
+    """Put this process before the jobs where it shares their CPUs and the system lets it."""
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    with suppress(PermissionError):
+        os.setpriority(os.PRIO_PROCESS, 0, min(before, _NICENESS))
+    try:
+        yield
+    finally:
+        os.setpriority(os.PRIO_PROCESS, 0, before)
