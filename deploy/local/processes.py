@@ -135,8 +135,8 @@ class Pinned:
     def hurry(self) -> None:
         """Let its threads run before all others where the system permits it: an end takes CPU time, too."""
         with suppress(OSError):
-            for thread in os.listdir(f"{PROC}/{self.pid}/task"):
-                os.sched_setscheduler(int(thread), os.SCHED_RR, os.sched_param(1))
+            for thread in (PROC / str(self.pid) / "task").iterdir():
+                os.sched_setscheduler(int(thread.name), os.SCHED_RR, os.sched_param(1))
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal, to this process or to none."""
