@@ -1,19 +1,22 @@
-"""A study that ends in a table of claims: what it is asked for and what it finds.
+"""Studies that end in a table of claims: what they are, and the one runner and judge of them all.
 
-``osub experiment NAME`` runs any module of ``simulator.experiments.studies``, by its ``STUDY``. Such a module
-is cheap to import: what computes is imported by ``run``.
+``osub experiment NAME`` runs any of ``STUDIES``. This module is cheap to import: what computes is imported by
+``ClaimStudy.run``. What papers claim is data (``claims.csv``); ``run_grid`` runs, ``judged_rows`` judges.
 """
 
 from __future__ import annotations
 
+import csv
+import functools
 import importlib
-import pkgutil
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from analysis.claims import LEAST_SEEDS, Row
+from analysis.claims import LEAST_SEEDS, Claim, Judgement, Row
 from foundation.errors import UsageError
 from foundation.units import counted, verb
 
@@ -22,10 +25,13 @@ if TYPE_CHECKING:
     from simulator.experiments.paper_tables import ExperimentTable
 
 QUICK_SEEDS = 3
-_STUDIES = "simulator.experiments.studies"
+_WORDS = Path(__file__).with_name("claims.csv")
 
+CellT = TypeVar("CellT")
+FoundT = TypeVar("FoundT")
+DrawnT = TypeVar("DrawnT")
 Step = Callable[[str], None]
-"""Told what is done next, once a step."""
+"""Takes what was done, once a step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,32 +89,127 @@ class ClaimStudy:
     ----------
     help
         One line.
+    traces_help
+        What its trace is, and what is done without one.
+    module
+        Where its ``examine`` is, which takes a ``Request``, returns ``Findings`` and raises an ``OsubError``
+        for what cannot be done.
     most_traces
         How many traces it takes at most.
-    traces_help
-        What they are, and what is done without them.
-    run
-        Does it; raises an ``OsubError`` for what cannot be.
     """
 
     help: str
-    most_traces: int
     traces_help: str
-    run: Callable[[Request], Findings]
+    module: str
+    most_traces: int = 1
+
+    def run(self, request: Request) -> Findings:
+        """Run the study and judge every claim."""
+        found = importlib.import_module(self.module).examine(request)
+        if not isinstance(found, Findings):
+            raise TypeError(f"{self.module}.examine returned no Findings")
+        return found
 
 
-def study_names() -> list[str]:
-    """Return the names of all studies, in order."""
-    package = importlib.import_module(_STUDIES)
-    return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(package.__path__))
+STUDIES = {
+    "eviction": ClaimStudy(
+        help="CoSim: evicting jobs for one that cannot wait; optimum, greedy, backtracking.",
+        traces_help="Theta (SWF); without it all scenarios are generated.",
+        module="simulator.experiments.eviction.eviction_study",
+    ),
+    "hybrid": ClaimStudy(
+        help="Fan et al.: on-demand, rigid and malleable jobs; six mechanisms, and sharing instead.",
+        traces_help="A year of Theta (SWF), on 4,392 nodes; without it a trace is made.",
+        module="simulator.experiments.hybrid.hybrid_study",
+    ),
+    "malleable": ClaimStudy(
+        help="Zojer, Posner, Oezden: jobs that change size under MIN, PREF, AVG and KEEPPREF, over EASY.",
+        traces_help="28 days of it stand for THETA (SWF); without it windows like the other three are made.",
+        module="simulator.experiments.malleable.malleable_study",
+    ),
+    "pairing": ClaimStudy(
+        help="Losses of pairs that share a core, their prediction, and placement that knows of them.",
+        traces_help="SWF for the effect of placement, on the nodes of its header; without it one is drawn.",
+        module="simulator.experiments.pairing.pairing_study",
+    ),
+    "timesharing": ClaimStudy(
+        help="Time-sharing of whole nodes against batch: slowdowns by size and length, overhead, noise.",
+        traces_help="Any SWF whose header has its nodes; without it days like Edison's are generated.",
+        module="simulator.experiments.timesharing.timesharing_study",
+    ),
+}
+"""The studies by the names of their commands."""
 
 
-def study_of(name: str) -> ClaimStudy:
-    """Return the study of that name, one of :func:`study_names`."""
-    found = importlib.import_module(f"{_STUDIES}.{name.replace('-', '_')}").STUDY
-    if not isinstance(found, ClaimStudy):
-        raise TypeError(f"{_STUDIES}.{name}: STUDY is no ClaimStudy")
+def run_grid(
+    cells: Iterable[CellT],
+    seeds: Iterable[int],
+    draw: Callable[[int], DrawnT],
+    trial: Callable[[DrawnT, CellT, int], FoundT],
+    step: Step,
+    *,
+    workers: int = 1,
+) -> dict[CellT, list[FoundT]]:
+    """Run every cell of a grid with every seed.
+
+    Parameters
+    ----------
+    cells, seeds
+        What is crossed.
+    draw
+        Returns what all cells of a seed have in common.
+    trial
+        Runs a cell with a seed.
+    step
+        Called after each trial with its seed and cell.
+    workers
+        Trials of a seed that run at once; compiled loops leave the interpreter to each other.
+
+    Returns
+    -------
+    dict
+        By cell one result a seed, in the order of the seeds.
+    """
+    found: dict[CellT, list[FoundT]] = {cell: [] for cell in cells}
+    for seed in seeds:
+        run = functools.partial(_one, trial, draw(seed), seed)
+        for cell, one in run_trials(found, run, step, f"seed {seed}", workers=workers).items():
+            found[cell].append(one)
     return found
+
+
+def run_trials(
+    trials: Iterable[CellT], run: Callable[[CellT], FoundT], step: Step, label: str, *, workers: int = 1
+) -> dict[CellT, FoundT]:
+    """Run each trial, ``workers`` of them at once, and call ``step`` with the label and its name."""
+    found: dict[CellT, FoundT] = {}
+    with ThreadPoolExecutor(workers) as pool:
+        one, another = itertools.tee(trials)
+        results = map(run, one) if workers == 1 else pool.map(run, one)
+        for trial, result in zip(another, results, strict=True):
+            found[trial] = result
+            step(f"{label}: {trial}")
+    return found
+
+
+def _one(trial: Callable[[DrawnT, CellT, int], FoundT], drawn: DrawnT, seed: int, cell: CellT) -> FoundT:
+    return trial(drawn, cell, seed)
+
+
+def judged_rows(judges: Mapping[str, Callable[[FoundT], tuple[Judgement, str]]], found: FoundT) -> list[Row]:
+    """Return the row of each claim: a judge returns the judgement and our value in words."""
+    return [Row.of(claim_of(name), *judge(found)) for name, judge in judges.items()]
+
+
+def claim_of(name: str) -> Claim:
+    """Return what a paper claims, by the claim's identifier."""
+    return _claims()[name]
+
+
+@functools.cache
+def _claims() -> dict[str, Claim]:
+    with _WORDS.open(encoding="utf-8", newline="") as file:
+        return {line["id"]: Claim(**line) for line in csv.DictReader(file)}
 
 
 def seeds_of(seeds: int | None, *, quick: bool) -> int:

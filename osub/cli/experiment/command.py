@@ -1,6 +1,6 @@
 """``osub experiment``: published experiments again, with the published numbers beside ours.
 
-The studies of claims are the modules of ``simulator.experiments.studies``; they all have the options that are
+The studies of claims are ``simulator.experiments.claim_study.STUDIES``; they all have the options that are
 written here.
 """
 
@@ -29,19 +29,19 @@ class Studies(Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
         """Return the names of all experiments."""
-        from simulator.experiments.claim_study import study_names
+        from simulator.experiments.claim_study import STUDIES
 
-        return [*_thesis().commands, *study_names()]
+        return [*_thesis().commands, *sorted(STUDIES)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as click calls it
         """Return an experiment's command, or None if there is none of that name."""
-        from simulator.experiments.claim_study import study_names, study_of
+        from simulator.experiments.claim_study import STUDIES
 
         if cmd_name in _thesis().commands:
             return _thesis().commands[cmd_name]
-        if cmd_name not in study_names():
+        known = STUDIES.get(cmd_name)
+        if known is None:
             return None
-        known = study_of(cmd_name)
         alone = application()
         about = f"{known.help}\n\nTRACE: {known.traces_help}"
         alone.command(cmd_name, help=about)(study)
@@ -74,11 +74,11 @@ def study(
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
     """Run a study and judge every claim."""
-    from simulator.experiments.claim_study import Request, check_traces, seeds_of, study_of
+    from simulator.experiments.claim_study import STUDIES, Request, check_traces, seeds_of
 
     check_free(html, force, makes_folder=True)
     name = ctx.info_name or ""
-    chosen = study_of(name)
+    chosen = STUDIES[name]
     check_traces(chosen, traces or [])
     count = seeds_of(seeds, quick=quick)
     with progress() as bar:

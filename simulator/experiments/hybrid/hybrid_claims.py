@@ -1,10 +1,13 @@
-"""Every H claim of Fan et al., judged; ``claims_mechanisms`` has those on mechanisms against each other.
+"""The judges of the H claims of Fan et al.
 
-H1 to H6: EASY alone, and what the six mechanisms change. H19 to H23 and H29: instant starts, decisions, and
-the traces that were drawn. H24 to H28: what notices, and checkpoints that are more frequent, are good for.
+H1 to H6: EASY alone, and what the six mechanisms change. H7 to H18: mechanisms against each other. H19 to H23
+and H29: instant starts, decisions, and the traces that were drawn. H24 to H28: what notices, and checkpoints
+that are more frequent, are good for.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -12,6 +15,7 @@ from msgspec.structs import replace
 from analysis.claims import (
     Judgement,
     Row,
+    Verdict,
     best_of,
     direction,
     fact,
@@ -23,144 +27,272 @@ from analysis.claims import (
 from analysis.claims.estimate import estimate, figures
 from analysis.quantiles import quantiles
 from foundation.units import counted_of
-from simulator.experiments.hybrid.claims_mechanisms import mechanism_rows
-from simulator.experiments.hybrid.hybrid_measures import Measured
-from simulator.experiments.hybrid.hybrid_survey import EVEN, MECHANISMS, Survey
-from simulator.experiments.hybrid.hybrid_words import (
-    OTHER_TRACE,
-    Value,
-    against_base,
-    by_mechanism,
-    by_setting,
-    claim,
-    less,
-    pairs,
-    spread,
-    together,
-    values_of,
+from simulator.experiments.claim_study import judged_rows
+from simulator.experiments.hybrid.hybrid_survey import (
+    ARRIVALS,
+    EVEN,
+    MECHANISMS,
+    STRATEGIES,
+    Measured,
+    Survey,
 )
 from simulator.hybrid.drawn_jobs import MIXES
 
+Values = dict[str, list[float]]
+Judged = tuple[Judgement, str]
+Judge = Callable[[Survey], Judged]
+
+OTHER_TRACE = "another trace than the paper's"
 LEAST_SHARE, MOST_SHARE = 0.03, 0.15
 DECISION_MS = 10.0
-
-_FOUR: dict[str, tuple[Value, bool]] = {
-    "turnaround": (lambda one: one.turnaround, True),
-    "utilisation": (lambda one: one.utilisation, False),
-    "rigid preemption": (lambda one: one.rigid_preempted, True),
-    "malleable preemption": (lambda one: one.malleable_preempted, True),
+SMALL_DIFFERENCE = 0.05
+"""Turnarounds that differ by less than this share are about the same (H17)."""
+PREPARED = tuple(name for name in MECHANISMS if not name.startswith("N"))
+_LOWER_IS_BETTER = {
+    "turnaround": True,
+    "utilisation": False,
+    "rigid_preempted": True,
+    "malleable_preempted": True,
 }
 
 
 def claim_rows(survey: Survey) -> list[Row]:
     """Return the rows of H1 to H30, in order."""
-    found = [
-        *base_rows(survey),
-        *mechanism_rows(survey),
-        *instant_rows(survey),
-        *notice_rows(survey),
-    ]
-    rows = {row.id: row for row in found}
-    rows["H30"] = _h30(rows)
-    return sorted(rows.values(), key=lambda row: int(row.id[1:]))
+    return judged_rows(JUDGES, survey)
 
 
-def _h30(rows: dict[str, Row]) -> Row:
-    said = claim(
-        "H30",
-        "VI",
-        "summary",
-        "preference",
-        "CUA over CUP; SPAA over PAA in general; N&SPAA for rigid jobs",
+def of_each(runs: Sequence[Measured], metric: str) -> list[float]:
+    """Return one value a seed."""
+    return [float(getattr(one, metric)) for one in runs]
+
+
+def less(a: Sequence[float], b: Sequence[float], sign: float = 1.0) -> list[float]:
+    """Return the differences a - b, seed by seed, or with sign -1 the differences b - a."""
+    return [sign * (one - other) for one, other in zip(a, b, strict=True)]
+
+
+def values_of(survey: Survey, mechanism: str, metric: str, mix: str | None = None) -> list[float]:
+    """Return one value a seed: of a mix, or the mean over all mixes."""
+    mixes = MIXES if mix is None else (mix,)
+    lists = [of_each(survey.runs[mechanism, name], metric) for name in mixes]
+    return [float(np.mean(of)) for of in zip(*lists, strict=True)]
+
+
+def by_mechanism(survey: Survey, metric: str, names: Sequence[str] = tuple(MECHANISMS)) -> Values:
+    """Return one value a seed for each mechanism, the mean over all mixes."""
+    return {name: values_of(survey, name, metric) for name in names}
+
+
+def by_mix(survey: Survey, mechanism: str, metric: str) -> Values:
+    """Return one value a seed for each mix under a mechanism."""
+    return {mix: values_of(survey, mechanism, metric, mix) for mix in MIXES}
+
+
+def by_setting(survey: Survey, metric: str) -> Values:
+    """Return one value a seed for each mechanism under each mix."""
+    return {f"{name}, {mix}": values_of(survey, name, metric, mix) for name in MECHANISMS for mix in MIXES}
+
+
+def _scaled(value: float, unit: str) -> str:
+    return figures(100 * value if unit == "%" else value)
+
+
+def _after(unit: str) -> str:
+    return f" {unit}" if unit and unit != "%" else unit
+
+
+def spread(values: Mapping[str, Sequence[float]], unit: str) -> str:
+    """Return the least and the largest mean."""
+    found = [estimate(of).mean for of in values.values()]
+    return f"{_scaled(min(found), unit)} to {_scaled(max(found), unit)}{_after(unit)}"
+
+
+def pairs(values: Mapping[str, Sequence[float]], unit: str) -> str:
+    """Return each mean under its name."""
+    means = (f"{name} {_scaled(estimate(of).mean, unit)}" for name, of in values.items())
+    return ", ".join(means) + _after(unit)
+
+
+def together(parts: Mapping[str, Judgement]) -> Judgement:
+    """Return a judgement of several: it holds if all do, else it is the worst, whose estimate it has."""
+    order = (Verdict.FAILS, Verdict.NOT_COMPARABLE, Verdict.TIE, Verdict.HOLDS)
+    name, worst = min(parts.items(), key=lambda item: order.index(item[1].verdict))
+    held = sum(one.verdict is Verdict.HOLDS for one in parts.values())
+    note = f"{held} of {len(parts)} hold; {name}: {worst.verdict.value}"
+    return Judgement(
+        verdict=worst.verdict,
+        estimate=worst.estimate,
+        note=f"{note}, {worst.note}" if worst.note else note,
     )
-    rests_on = ("H9", "H13", "H14", "H16")
-    parts = {name: Judgement(verdict=rows[name].verdict) for name in rests_on}
-    judged = together(parts)
-    told = ", ".join(f"{name} {rows[name].verdict.value}" for name in rests_on)
-    return Row.of(said, Judgement(verdict=judged.verdict, note="the least of those that it rests on"), told)
 
 
-def base_rows(survey: Survey) -> list[Row]:
-    """Return the rows of H1 to H6."""
-    return [*_table_ii(survey), _h4(survey), _h5(survey), _h6(survey)]
+def table_ii(metric: str, paper: float, unit: str = "") -> Judge:
+    """Judge a magnitude of EASY alone."""
+
+    def judge(survey: Survey) -> Judged:
+        found = of_each(survey.base, metric)
+        return magnitude(found, paper, other_data=OTHER_TRACE), estimate(found).text(unit)
+
+    return judge
 
 
-def _table_ii(survey: Survey) -> list[Row]:
-    found: tuple[tuple[str, str, str, float, Value, str], ...] = (
-        ("H1", "mean turnaround", "15.6 h", 15.6, lambda one: one.turnaround, "h"),
-        ("H2", "utilisation", "83.93%", 0.8393, lambda one: one.utilisation, ""),
-        ("H3", "instant-start rate", "22.69%", 0.2269, lambda one: one.instant, ""),
-    )
-    rows = []
-    for name, quantity, told, paper, value, unit in found:
-        judged = magnitude([value(one) for one in survey.base], paper, other_data=OTHER_TRACE)
-        rows.append(Row.of(claim(name, "Table II", "baseline", quantity, told), judged, unit=unit))
-    return rows
+def rises(metric: str, unit: str, cause: str = "") -> Judge:
+    """Judge that a metric is larger under each mechanism and mix than under EASY alone."""
+
+    def judge(survey: Survey) -> Judged:
+        base = of_each(survey.base, metric)
+        settings = by_setting(survey, metric)
+        judged = over_settings({name: less(of, base) for name, of in settings.items()})
+        return replace(judged, note=judged.note + cause), spread(settings, unit)
+
+    return judge
 
 
-def _useful(one: Measured) -> float:
-    return one.utilisation
+def shrinking(metric: str, unit: str, signs: Mapping[str, float]) -> Judge:
+    """Judge SPAA less PAA after each strategy, with that strategy's sign."""
 
-
-def _h4(survey: Survey) -> Row:
-    said = claim("H4", "Obs. 1", "six mechanisms, W1-W5", "utilisation against H2", "rises, up to 90%")
-    judged = over_settings(against_base(survey, _useful))
-    cause = "all jobs come to their end, so useful node time is the trace's: only the last end can differ"
-    note = f"{judged.note}; {cause}"
-    found = Judgement(verdict=judged.verdict, estimate=judged.estimate, note=note)
-    return Row.of(said, found, spread(by_setting(survey, _useful), "%"))
-
-
-def _h5(survey: Survey) -> Row:
-    said = claim("H5", "Obs. 1", "six mechanisms", "instant-start rate against H3", "22% to 98%")
-    judged = over_settings(against_base(survey, lambda one: one.instant))
-    return Row.of(said, judged, spread(by_setting(survey, lambda one: one.instant), "%"))
-
-
-def _h6(survey: Survey) -> Row:
-    said = claim(
-        "H6",
-        "Obs. 1",
-        "six mechanisms",
-        "mean turnaround against H1",
-        "worse, 15 h to as much as 22 h",
-    )
-    judged = over_settings(against_base(survey, lambda one: one.turnaround))
-    return Row.of(said, judged, spread(by_setting(survey, lambda one: one.turnaround), "h"))
-
-
-def instant_rows(survey: Survey) -> list[Row]:
-    """Return the rows of H19 to H23 and of H29."""
-    return [_h19(survey), _h20(survey), _h21(survey), *_traces(survey), _h23(survey)]
-
-
-def _h19(survey: Survey) -> Row:
-    said = claim("H19", "Obs. 9", "all", "instant-start rate", "98% in the mean")
-    rates = by_mechanism(survey, lambda one: one.instant)
-    means = [float(np.mean(of)) for of in zip(*rates.values(), strict=True)]
-    at_once = by_mechanism(survey, lambda one: one.at_once)
-    ours = f"{figures(100 * estimate(means).mean)}% within the warning, {spread(at_once, '%')} within 0 s"
-    return Row.of(said, magnitude(means, 0.98, other_data=OTHER_TRACE), ours)
-
-
-def _h20(survey: Survey) -> Row:
-    said = claim("H20", "Obs. 9", "between mechanisms", "instant-start rate", "no significant difference")
-    rates = by_mechanism(survey, lambda one: one.instant)
-    names = list(MECHANISMS)
-    judged = together(
-        {
-            f"{a} and {b}": no_difference(less(rates[a], rates[b]))
-            for place, a in enumerate(names)
-            for b in names[place + 1 :]
+    def judge(survey: Survey) -> Judged:
+        settings = {
+            before: less(
+                values_of(survey, f"{before}&SPAA", metric), values_of(survey, f"{before}&PAA", metric), sign
+            )
+            for before, sign in signs.items()
         }
-    )
-    return Row.of(said, judged, pairs(rates, "%"))
+        return over_settings(settings), pairs(by_mechanism(survey, metric), unit)
+
+    return judge
 
 
-def _h21(survey: Survey) -> Row:
-    said = claim(
-        "H21", "Obs. 9", "misses", "cause", "running on-demand jobs and the new one exceed the machine"
+def collecting(metric: str, unit: str, sign: float) -> Judge:
+    """Judge CUP less CUA, in most cases."""
+
+    def judge(survey: Survey) -> Judged:
+        settings = {
+            f"{at}, {mix}": less(
+                values_of(survey, f"CUP&{at}", metric, mix), values_of(survey, f"CUA&{at}", metric, mix), sign
+            )
+            for at in ARRIVALS
+            for mix in MIXES
+        }
+        return over_settings(settings, most=True), pairs(by_mechanism(survey, metric, PREPARED), unit)
+
+    return judge
+
+
+def extreme(metric: str, unit: str, *, lowest: bool, named: str) -> Judge:
+    """Judge that the named mechanism is the lowest, or the highest, of the six."""
+
+    def judge(survey: Survey) -> Judged:
+        found = by_mechanism(survey, metric)
+        return best_of(found, named, lowest=lowest), pairs(found, unit)
+
+    return judge
+
+
+def best_mix(survey: Survey, before: str, mix: str, metric: str, *, lowest: bool) -> dict[str, Judgement]:
+    """Judge that a mix is the best of all, for a strategy with either arrival."""
+    return {
+        f"{before}&{at}": best_of(by_mix(survey, f"{before}&{at}", metric), mix, lowest=lowest)
+        for at in ARRIVALS
+    }
+
+
+def mixes_text(survey: Survey, before: str, metric: str, unit: str) -> str:
+    """Return the means under all mixes, for a strategy with either arrival."""
+    return "; ".join(
+        f"{before}&{at}: {pairs(by_mix(survey, f'{before}&{at}', metric), unit)}" for at in ARRIVALS
     )
+
+
+def late(metric: str, unit: str, *, lowest: bool) -> Judge:
+    """Judge that CUA is best where notices come late."""
+
+    def judge(survey: Survey) -> Judged:
+        parts = best_mix(survey, "CUA", "W4", metric, lowest=lowest)
+        return together(parts), mixes_text(survey, "CUA", metric, unit)
+
+    return judge
+
+
+def at_interval(survey: Survey, name: str, percent: int) -> Sequence[Measured]:
+    """Return the runs of a mechanism with checkpoints at a percentage of Daly's interval."""
+    return survey.runs[name, EVEN] if percent == 100 else survey.intervals[name, percent]
+
+
+def often(metric: str, unit: str, sign: float) -> Judge:
+    """Judge how much more, or less, a metric is at Daly's optimum than at each interval below it."""
+
+    def judge(survey: Survey) -> Judged:
+        percents = sorted({100, *(percent for _, percent in survey.intervals)})
+        settings, means = {}, {}
+        for name in MECHANISMS:
+            best = of_each(survey.runs[name, EVEN], metric)
+            for percent in (one for one in percents if one < 100):
+                other = of_each(survey.intervals[name, percent], metric)
+                settings[f"{name} at {percent}%"] = less(best, other, sign)
+        for percent in percents:
+            lists = [of_each(at_interval(survey, name, percent), metric) for name in MECHANISMS]
+            means[f"{percent}%:"] = [sum(of) / len(MECHANISMS) for of in zip(*lists, strict=True)]
+        return over_settings(settings), pairs(means, unit)
+
+    return judge
+
+
+def _h7(survey: Survey) -> Judged:
+    took, used = by_mechanism(survey, "turnaround"), by_mechanism(survey, "utilisation")
+    parts = {
+        "turnaround": best_of(took, "N&PAA", lowest=False),
+        "utilisation": best_of(used, "N&PAA", lowest=True),
+    }
+    return together(parts), f"{pairs(took, 'h')}; {pairs(used, '%')}"
+
+
+def _h15(survey: Survey) -> Judged:
+    four = {
+        name: less(values_of(survey, name, "rigid"), values_of(survey, name, "malleable"))
+        for name in PREPARED
+    }
+    return over_settings(four), f"rigid less malleable: {pairs(four, 'h')}"
+
+
+def _h17(survey: Survey) -> Judged:
+    both = {kind: values_of(survey, "N&SPAA", kind) for kind in ("rigid", "malleable")}
+    own = zip(both["malleable"], both["rigid"], strict=True)
+    relative = [(mine - other) / other for mine, other in own if other > 0]
+    return no_difference(relative or [0.0], SMALL_DIFFERENCE), pairs(both, "h")
+
+
+def _h18(survey: Survey) -> Judged:
+    ratios = {}
+    for name in MECHANISMS:
+        lists = [
+            less(of_each(runs, "malleable_preempted"), of_each(runs, "rigid_preempted"))
+            for runs in (survey.runs[name, mix] for mix in MIXES)
+        ]
+        ratios[name] = [float(np.mean(of)) for of in zip(*lists, strict=True)]
+    return over_settings(ratios), f"malleable less rigid: {pairs(ratios, '%')}"
+
+
+def _h19(survey: Survey) -> Judged:
+    rates = by_mechanism(survey, "instant")
+    means = [float(np.mean(of)) for of in zip(*rates.values(), strict=True)]
+    at_once = spread(by_mechanism(survey, "at_once"), "%")
+    ours = f"{figures(100 * estimate(means).mean)}% within the warning, {at_once} within 0 s"
+    return magnitude(means, 0.98, other_data=OTHER_TRACE), ours
+
+
+def _h20(survey: Survey) -> Judged:
+    rates = by_mechanism(survey, "instant")
+    names = list(MECHANISMS)
+    parts = {
+        f"{a} and {b}": no_difference(less(rates[a], rates[b]))
+        for place, a in enumerate(names)
+        for b in names[place + 1 :]
+    }
+    return together(parts), pairs(rates, "%")
+
+
+def _h21(survey: Survey) -> Judged:
     shares = []
     for seed in range(survey.seeds):
         every = [survey.runs[name, mix][seed].full for name in MECHANISMS for mix in MIXES]
@@ -168,136 +300,87 @@ def _h21(survey: Survey) -> Row:
         if own:
             shares.append(float(np.mean(own)))
     if not shares:
-        return Row.of(said, not_comparable("every on-demand job started instantly"))
-    judged = direction([share - 0.5 for share in shares])
+        judged = not_comparable("every on-demand job started instantly")
+        return judged, "-"
     mean = figures(100 * estimate(shares).mean)
     ours = f"{mean}% of the misses; the others meet nodes under warning, or reserved for another one"
-    return Row.of(said, replace(judged, note="read as: of more than half of them"), ours)
+    judged = direction([share - 0.5 for share in shares])
+    return replace(judged, note="read as: of more than half of them"), ours
 
 
-def _traces(survey: Survey) -> list[Row]:
+def _h22(survey: Survey) -> Judged:
+    shares = survey.traces.shares
+    inside = sum(LEAST_SHARE <= one <= MOST_SHARE for one in shares)
+    judged = fact(holds=inside == len(shares), note=f"{counted_of(inside, len(shares), 'seed')} inside")
+    return judged, f"{figures(100 * min(shares))}% to {figures(100 * max(shares))}%"
+
+
+def _h23(survey: Survey) -> Judged:
+    worst = max(1e3 * float(quantiles(of, (0.99,))[0]) for of in survey.decisions_s.values())
+    most = max(float(of.max()) for of in survey.decisions_s.values()) * 1e3
+    note = f"every event of the first seed with its pass; the longest of all {figures(most)} ms"
+    return fact(holds=worst < DECISION_MS, note=note), f"99% within {figures(worst)} ms"
+
+
+def _h24(survey: Survey) -> Judged:
+    parts = {
+        f"{name}, {metric.replace('_preempted', ' preemption')}": judged
+        for metric, lowest in _LOWER_IS_BETTER.items()
+        for name, judged in best_mix(survey, "CUP", "W2", metric, lowest=lowest).items()
+    }
+    return together(parts), mixes_text(survey, "CUP", "turnaround", "h")
+
+
+def _h29(survey: Survey) -> Judged:
     drawn = survey.traces
-    share = claim("H22", "Obs. 9, Fig. 4", "generated traces", "on-demand share of jobs", "3% to 15%")
-    inside = sum(LEAST_SHARE <= one <= MOST_SHARE for one in drawn.shares)
-    bursty = claim("H29", "Fig. 5", "generated traces", "on-demand jobs a week", "bursty: none, or very many")
-    told = (
+    ours = (
         f"{figures(100 * estimate(drawn.empty).mean)}% of the weeks have none, the busiest has "
         f"{figures(estimate(drawn.busiest).mean)} times the mean; variance over mean "
         f"{figures(estimate(drawn.dispersion).mean)}, 1 if they came independently"
     )
-    return [
-        Row.of(
-            share,
-            fact(
-                holds=inside == len(drawn.shares),
-                note=f"{counted_of(inside, len(drawn.shares), 'seed')} inside",
-            ),
-            f"{figures(100 * min(drawn.shares))}% to {figures(100 * max(drawn.shares))}%",
-        ),
-        Row.of(bursty, direction([one - 1 for one in drawn.dispersion]), told),
-    ]
+    return direction([one - 1 for one in drawn.dispersion]), ours
 
 
-def _h23(survey: Survey) -> Row:
-    said = claim("H23", "Obs. 10", "all", "time of one decision", "under 10 ms")
-    p99 = {name: 1e3 * float(quantiles(of, (0.99,))[0]) for name, of in survey.decisions_s.items()}
-    most = max(float(of.max()) for of in survey.decisions_s.values()) * 1e3
-    worst = max(p99.values())
-    note = f"every event of the first seed with its pass; the longest of all {figures(most)} ms"
-    ours = f"99% within {figures(worst)} ms"
-    return Row.of(said, fact(holds=worst < DECISION_MS, note=note), ours)
+def _h30(survey: Survey) -> Judged:
+    verdicts = {name: JUDGES[name](survey)[0].verdict for name in ("H9", "H13", "H14", "H16")}
+    judged = together({name: Judgement(verdict=verdict) for name, verdict in verdicts.items()})
+    ours = ", ".join(f"{name} {verdict.value}" for name, verdict in verdicts.items())
+    return replace(judged, note="the least of those that it rests on"), ours
 
 
-def notice_rows(survey: Survey) -> list[Row]:
-    """Return the rows of H24 to H28."""
-    return [_h24(survey), *_late(survey), *_often(survey)]
-
-
-def _by_mix(survey: Survey, mechanism: str, value: Value) -> dict[str, list[float]]:
-    return {mix: values_of(survey, mechanism, value, mix) for mix in MIXES}
-
-
-def _best_mix(survey: Survey, before: str, mix: str, value: Value, *, lowest: bool) -> dict[str, Judgement]:
-    return {
-        f"{before}&{at}": best_of(_by_mix(survey, f"{before}&{at}", value), mix, lowest=lowest)
-        for at in ("PAA", "SPAA")
-    }
-
-
-def _h24(survey: Survey) -> Row:
-    said = claim(
-        "H24",
-        "Obs. 11",
-        "CUP&* over W1-W5",
-        "turnaround, utilisation, both preemption ratios",
-        "best on W2",
-    )
-    parts = {
-        f"{name}, {quantity}": judged
-        for quantity, (value, lowest) in _FOUR.items()
-        for name, judged in _best_mix(survey, "CUP", "W2", value, lowest=lowest).items()
-    }
-    ours = "; ".join(
-        f"{name}: {pairs(_by_mix(survey, name, lambda one: one.turnaround), 'h')}"
-        for name in ("CUP&PAA", "CUP&SPAA")
-    )
-    return Row.of(said, together(parts), ours)
-
-
-def _late(survey: Survey) -> list[Row]:
-    lowest = claim("H25", "Obs. 12", "CUA&* over W1-W5", "mean turnaround", "lowest on W4")
-    better = claim("H26", "Obs. 12", "CUA&* over W1-W5", "instant-start rate", "slightly better on W4")
-    rows = []
-    for said, value, is_lowest, unit in (
-        (lowest, lambda one: one.turnaround, True, "h"),
-        (better, lambda one: one.instant, False, "%"),
-    ):
-        ours = "; ".join(
-            f"{name}: {pairs(_by_mix(survey, name, value), unit)}" for name in ("CUA&PAA", "CUA&SPAA")
-        )
-        rows.append(Row.of(said, together(_best_mix(survey, "CUA", "W4", value, lowest=is_lowest)), ours))
-    return rows
-
-
-def _gain(survey: Survey, value: Value, sign: float) -> dict[str, list[float]]:
-    """Return how much more, or less, a value is at Daly's optimum than at each interval below it."""
-    return {
-        f"{name} at {percent}%": [
-            sign * one
-            for one in less(
-                [value(one) for one in survey.runs[name, EVEN]],
-                [value(one) for one in survey.intervals[name, percent]],
-            )
-        ]
-        for name in MECHANISMS
-        for percent in sorted({percent for _, percent in survey.intervals if percent < 100})
-    }
-
-
-def _often(survey: Survey) -> list[Row]:
-    falls = claim("H27", "Obs. 13, Fig. 7", "interval below Daly's", "rigid turnaround", "falls, for all six")
-    rises = claim("H28", "Obs. 13, Fig. 7", "interval below Daly's", "utilisation", "rises")
-
-    def rigid(one: Measured) -> float:
-        return one.rigid
-
-    def used(one: Measured) -> float:
-        return one.utilisation
-
-    return [
-        Row.of(falls, over_settings(_gain(survey, rigid, 1.0)), _by_percent(survey, rigid, "h")),
-        Row.of(rises, over_settings(_gain(survey, used, -1.0)), _by_percent(survey, used, "%")),
-    ]
-
-
-def _by_percent(survey: Survey, value: Value, unit: str) -> str:
-    """Return the mean over the mechanisms at each interval."""
-    percents = sorted({100, *(percent for _, percent in survey.intervals)})
-    found: dict[str, list[float]] = {}
-    for percent in percents:
-        lists = [
-            survey.runs[name, EVEN] if percent == 100 else survey.intervals[name, percent]
-            for name in MECHANISMS
-        ]
-        found[f"{percent}%:"] = [sum(map(value, of)) / len(MECHANISMS) for of in zip(*lists, strict=True)]
-    return pairs(found, unit)
+JUDGES: dict[str, Judge] = {
+    "H1": table_ii("turnaround", 15.6, "h"),
+    "H2": table_ii("utilisation", 0.8393),
+    "H3": table_ii("instant", 0.2269),
+    "H4": rises(
+        "utilisation",
+        "%",
+        "; all jobs come to their end, so useful node time is the trace's: only the last end can differ",
+    ),
+    "H5": rises("instant", "%"),
+    "H6": rises("turnaround", "h"),
+    "H7": _h7,
+    "H8": extreme("malleable_preempted", "%", lowest=False, named="N&PAA"),
+    "H9": shrinking("utilisation", "%", dict.fromkeys(STRATEGIES, 1.0)),
+    "H10": shrinking("malleable_preempted", "%", dict.fromkeys(STRATEGIES, -1.0)),
+    "H11": shrinking("rigid_preempted", "%", dict.fromkeys(STRATEGIES, 1.0)),
+    "H12": shrinking("turnaround", "h", {"N": -1.0, "CUA": 1.0, "CUP": 1.0}),
+    "H13": collecting("turnaround", "h", 1.0),
+    "H14": collecting("utilisation", "%", -1.0),
+    "H15": _h15,
+    "H16": extreme("rigid", "h", lowest=True, named="N&SPAA"),
+    "H17": _h17,
+    "H18": _h18,
+    "H19": _h19,
+    "H20": _h20,
+    "H21": _h21,
+    "H22": _h22,
+    "H23": _h23,
+    "H24": _h24,
+    "H25": late("turnaround", "h", lowest=True),
+    "H26": late("instant", "%", lowest=False),
+    "H27": often("rigid", "h", 1.0),
+    "H28": often("utilisation", "%", -1.0),
+    "H29": _h29,
+    "H30": _h30,
+}

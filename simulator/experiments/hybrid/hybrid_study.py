@@ -20,13 +20,13 @@ from foundation.units import US_PER_S, counted
 from simulator.experiments.claim_study import Findings, Request
 from simulator.experiments.experiment_page import Drawing
 from simulator.experiments.hybrid.hybrid_claims import claim_rows
-from simulator.experiments.hybrid.hybrid_measures import Measured
 from simulator.experiments.hybrid.hybrid_survey import (
     EVEN,
     MECHANISMS,
     OVERHEAD,
     QUICK,
     WHOLE,
+    Measured,
     Survey,
     steps_of,
     survey,

@@ -1,26 +1,27 @@
-"""All runs of the study: mechanisms, mixes of notices, intervals between checkpoints, sharing; seeds."""
+"""What is run and measured: mechanisms, mixes of notices, intervals between checkpoints, sharing; seeds."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from foundation.units import US_PER_S
 from simulator.engine.building.build_state import PoolJobs
-from simulator.experiments.hybrid.hybrid_measures import Measured, measure
-from simulator.hybrid.drawn_jobs import MIXES, Draw, draw_lives
+from simulator.experiments.claim_study import CellT, run_grid
+from simulator.hybrid.drawn_jobs import MIXES, Draw, Kind, draw_lives
 from simulator.hybrid.hybrid_build import Mechanism
-from simulator.hybrid.hybrid_run import run_jobs
+from simulator.hybrid.hybrid_run import Outcome, run_jobs
 from simulator.hybrid.loop.hybrid_state import BASELINE, COLLECT, NOTHING, PLAN, SHARE
 from simulator.simulation import Workload
 
+_US_PER_H = 3.6e9
+SHORT_US = 3600 * 10**6
+"""An on-demand job is short up to here."""
 STRATEGIES = {"N": NOTHING, "CUA": COLLECT, "CUP": PLAN}
 ARRIVALS = {"PAA": False, "SPAA": True}
 MECHANISMS = {
@@ -33,7 +34,103 @@ OVERHEAD = Fraction(6, 5)
 """C_o of shared cores, the thesis's."""
 _WEEK_US = 7 * 86_400 * US_PER_S
 _WORKERS = 2
-KeyT = TypeVar("KeyT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What came of a run; turnaround in hours, the rest are shares.
+
+    Parameters
+    ----------
+    turnaround, rigid, malleable, on_demand
+        Mean turnaround of all jobs and of each kind.
+    short, long
+        Mean bounded slowdown of on-demand jobs up to an hour, and of longer ones.
+    utilisation
+        Useful node time over elapsed node time, from the first submission to the last end.
+    wasted
+        Node time that was lost, went on repeated set-up or passed in warnings, over what was held.
+    instant, at_once
+        On-demand jobs that had all nodes assigned, and that ran, the moment they came.
+    rigid_preempted, malleable_preempted
+        Jobs of the kind that were preempted at least once.
+    full
+        Of the on-demand jobs that were not instant those that came while on-demand jobs and they were more
+        than the machine; None without such jobs.
+    cpu_s
+        CPU time of the run.
+    """
+
+    turnaround: float
+    rigid: float
+    malleable: float
+    on_demand: float
+    short: float
+    long: float
+    utilisation: float
+    wasted: float
+    instant: float
+    at_once: float
+    rigid_preempted: float
+    malleable_preempted: float
+    full: float | None
+    cpu_s: float
+
+
+def measure(jobs: PoolJobs, nodes: int, mechanism: Mechanism, overhead: Fraction) -> Measured:
+    """Run the jobs and return what the study asks."""
+    found = run_jobs(jobs, nodes, mechanism, overhead)
+    kind = found.column("kind")
+    submit_us, end_us = jobs.submit_us, found.column("end_us")
+    took_h = (end_us - submit_us) / _US_PER_H
+    demand = kind == Kind.ON_DEMAND
+    flag = found.column("ready_us") == submit_us
+    if mechanism.strategy != BASELINE:
+        flag = found.column("instant") == 1
+    instant = demand & flag
+    slowdown = (end_us - submit_us) / np.maximum(jobs.run_us, 10 * 10**6)
+    short = demand & (jobs.run_us <= SHORT_US)
+    useful = float((jobs.run_us * jobs.nodes).sum())
+    elapsed_us = int(end_us.max()) - int(submit_us.min())
+    again = found.column("again_node_us") + found.column("lost_node_us") + found.column("warned_node_us")
+    preempted = found.column("preemptions") > 0
+    return Measured(
+        turnaround=float(took_h.mean()),
+        rigid=_mean(took_h, kind == Kind.RIGID),
+        malleable=_mean(took_h, kind == Kind.MALLEABLE),
+        on_demand=_mean(took_h, demand),
+        short=_mean(slowdown, short),
+        long=_mean(slowdown, demand & ~short),
+        utilisation=useful / nodes / max(elapsed_us, 1),
+        wasted=float(again.sum()) / float(found.column("held_node_us").sum()),
+        instant=_mean(instant.astype(float), demand),
+        at_once=_mean((found.column("ready_us") == submit_us).astype(float), demand),
+        rigid_preempted=_mean(preempted.astype(float), kind == Kind.RIGID),
+        malleable_preempted=_mean(preempted.astype(float), kind == Kind.MALLEABLE),
+        full=_full(found, nodes, demand & ~instant, demand),
+        cpu_s=found.engine_cpu_s,
+    )
+
+
+def _mean(values: npt.NDArray[np.float64], where: npt.NDArray[np.bool_]) -> float:
+    return float(values[where].mean()) if where.any() else 0.0
+
+
+def _full(
+    found: Outcome, nodes: int, missed: npt.NDArray[np.bool_], demand: npt.NDArray[np.bool_]
+) -> float | None:
+    """Return how many of the misses came while on-demand jobs, with the new one, exceeded the machine."""
+    if not missed.any():
+        return None
+    own = np.flatnonzero(demand)
+    start_us, end_us, asked = (found.column(name)[own] for name in ("start_us", "end_us", "asked"))
+    submit_us = found.column("submit_us")
+    over = 0
+    for place in np.flatnonzero(missed[own]).tolist():
+        at_us = submit_us[own[place]]
+        running = (start_us <= at_us) & (end_us > at_us)
+        over += int(asked[running].sum() + asked[place] > nodes)
+    return over / int(missed.sum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +198,8 @@ class Survey:
 
 def steps_of(seeds: int, effort: Effort) -> int:
     """Return how many steps there are."""
-    return seeds * (len(MIXES) + 1 + len(effort.intervals)) + len(MECHANISMS)
+    six = len(MECHANISMS)
+    return seeds * (1 + len(_sharing(effort)) + six * (len(MIXES) + len(effort.intervals))) + six
 
 
 def survey(workload: Workload, nodes: int, seeds: int, effort: Effort, step: Callable[[str], None]) -> Survey:
@@ -116,55 +214,49 @@ def survey(workload: Workload, nodes: int, seeds: int, effort: Effort, step: Cal
     effort
         How much is done.
     step
-        Told what is done next.
+        Takes what was done, once a step.
     """
-    base, traces = [], []
+    traces: list[tuple[float, float, float, float]] = []
+
+    def grid(cells: Mapping[CellT, tuple[Mechanism, Fraction]], mix: str) -> dict[CellT, list[Measured]]:
+        def draw(seed: int) -> PoolJobs:
+            jobs = drawn(workload, nodes, seed, mix)
+            if cells is alone:
+                traces.append(_told(jobs))
+            return jobs
+
+        return run_grid(
+            cells,
+            range(1, seeds + 1),
+            draw,
+            lambda jobs, cell, _: measure(jobs, nodes, *cells[cell]),
+            step,
+            workers=_WORKERS,
+        )
+
+    alone = {EVEN: (Mechanism(strategy=BASELINE), OVERHEAD)}
+    base = grid(alone, EVEN)[EVEN]
+    shared = grid(_sharing(effort), EVEN)
     runs: dict[tuple[str, str], list[Measured]] = {}
-    intervals: dict[tuple[str, int], list[Measured]] = {}
-    shared: dict[tuple[int, Fraction], list[Measured]] = {}
-    spent_s = 0.0
-    for seed in range(1, seeds + 1):
-        step(f"seed {seed}: EASY, and sharing")
-        jobs = drawn(workload, nodes, seed, EVEN)
-        base.append(measure(jobs, nodes, Mechanism(strategy=BASELINE), OVERHEAD))
-        traces.append(_told(jobs))
-        _note(shared, _all(jobs, nodes, _sharing(effort)))
-        for mix in MIXES:
-            step(f"seed {seed}: {mix}")
-            began_s = time.perf_counter()
-            announced = drawn(workload, nodes, seed, mix)
-            _note(runs, _all(announced, nodes, {(name, mix): how for name, how in _six().items()}))
-            spent_s += time.perf_counter() - began_s
-        for percent in effort.intervals:
-            step(f"seed {seed}: checkpoints at {percent}%")
-            how = {(name, percent): how for name, how in _six(Fraction(percent, 100)).items()}
-            _note(intervals, _all(jobs, nodes, how))
+    began_s = time.perf_counter()
+    for mix in MIXES:
+        runs |= grid({(name, mix): (one, OVERHEAD) for name, one in MECHANISMS.items()}, mix)
+    spent_s = time.perf_counter() - began_s
+    often = {
+        (name, percent): (replace(one, interval=Fraction(percent, 100)), OVERHEAD)
+        for percent in effort.intervals
+        for name, one in MECHANISMS.items()
+    }
     shares, dispersion, empty, busiest = zip(*traces, strict=True)
     return Survey(
         base=base,
         runs=runs,
-        intervals=intervals,
+        intervals=grid(often, EVEN),
         shared=shared,
         traces=Traces(shares=shares, dispersion=dispersion, empty=empty, busiest=busiest),
         decisions_s=_decisions(workload, nodes, step),
         wall_s=spent_s,
     )
-
-
-def _six(interval: Fraction = Fraction(1)) -> dict[str, tuple[Mechanism, Fraction]]:
-    return {name: (replace(one, interval=interval), OVERHEAD) for name, one in MECHANISMS.items()}
-
-
-def _note(lists: dict[KeyT, list[Measured]], found: Mapping[KeyT, Measured]) -> None:
-    """Add what a seed came to."""
-    for key, one in found.items():
-        lists.setdefault(key, []).append(one)
-
-
-def drawn(workload: Workload, nodes: int, seed: int, mix: str) -> PoolJobs:
-    """Return the jobs of a seed with notices of a mix."""
-    told = draw_lives(workload, nodes, replace(Draw(), mix=mix), seed)
-    return told.pool_jobs(np.arange(told.count), with_memory=False)
 
 
 def _sharing(effort: Effort) -> dict[tuple[int, Fraction], tuple[Mechanism, Fraction]]:
@@ -175,11 +267,10 @@ def _sharing(effort: Effort) -> dict[tuple[int, Fraction], tuple[Mechanism, Frac
     }
 
 
-def _all(jobs: PoolJobs, nodes: int, how: Mapping[KeyT, tuple[Mechanism, Fraction]]) -> dict[KeyT, Measured]:
-    """Measure mechanisms side by side; compiled loops leave the interpreter to each other."""
-    with ThreadPoolExecutor(_WORKERS) as pool:
-        found = pool.map(lambda one: measure(jobs, nodes, *one), how.values())
-        return dict(zip(how, found, strict=True))
+def drawn(workload: Workload, nodes: int, seed: int, mix: str) -> PoolJobs:
+    """Return the jobs of a seed with notices of a mix."""
+    told = draw_lives(workload, nodes, replace(Draw(), mix=mix), seed)
+    return told.pool_jobs(np.arange(told.count), with_memory=False)
 
 
 def _told(jobs: PoolJobs) -> tuple[float, float, float, float]:

@@ -1,42 +1,147 @@
-"""Every M claim, judged on the windows that there are: here those on THETA and on all systems together.
+"""Every M claim, judged on the windows that there are.
 
-THETA is a system of few large jobs; ``claims_many_jobs`` has the others. None of the windows is the paper's,
-so directions are judged and magnitudes are told; the rows say so.
+HASWELL, KNL and EAGLE are systems of many small jobs, THETA is one of few large jobs; the last claims are on
+all systems together. None of the windows is the paper's, so directions are judged and magnitudes are printed;
+the rows say so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from statistics import fmean
 
 import msgspec
 
-from analysis.claims import Judgement, Row, best_of, fact, not_comparable, over_settings
-from simulator.experiments.malleable import claims_many_jobs
-from simulator.experiments.malleable.malleable_judging import (
-    ALL,
-    AVG,
-    FEW,
-    KEEP,
-    METRICS,
-    MIN,
-    NAMES,
-    OPERATIONS,
-    PREF,
-    Judge,
-    Judged,
-    Settings,
-    best,
-    better_by,
-    change_text,
-    compared,
-    gains,
-    table_text,
-    together,
-    within_steady,
+from analysis.claims import (
+    Judgement,
+    Row,
+    Verdict,
+    best_of,
+    direction,
+    estimate,
+    fact,
+    no_difference,
+    not_comparable,
+    over_settings,
 )
+from simulator.experiments.claim_study import claim_of
 from simulator.experiments.malleable.malleable_survey import SHARES, STRATEGIES, Outcomes
-from simulator.experiments.malleable.malleable_words import OF_ALL, OF_ONE, THETA
+
+HASWELL, KNL, EAGLE, THETA = SYSTEMS = ("HASWELL", "KNL", "EAGLE", "THETA")
+NAMES = {
+    "malleable-min": "MIN",
+    "malleable-pref": "PREF",
+    "malleable-avg": "AVG",
+    "malleable-keep-pref": "KEEPPREF",
+}
+"""As the paper calls them."""
+MIN, PREF, AVG, KEEP = STRATEGIES
+RIGID_SHARE, FEW, ALL = 0, SHARES[0], SHARES[-1]
+NEAR = 0.2
+"""What changes by less than this share of itself is steady."""
+HIGHER_IS_BETTER = ("utilisation",)
+METRICS = ("turnaround_s", "run_s", "wait_s", "utilisation")
+OPERATIONS = ("expansions", "shrinks")
+
+Settings = dict[str, list[float]]
+Judged = tuple[Judgement, str]
+"""A judgement, and what we have, in words."""
+Judge = Callable[[Outcomes], Judged]
+
+
+def better_by(
+    found: Outcomes, metric: str, policy: str, share: int = ALL, than: int = RIGID_SHARE
+) -> list[float]:
+    """Return by how much a metric is better at a share than at another, a value a seed."""
+    sign = 1 if metric in HIGHER_IS_BETTER else -1
+    pairs = zip(found.values(metric, policy, share), found.values(metric, policy, than), strict=True)
+    return [sign * (mine - other) for mine, other in pairs]
+
+
+def gains(found: Outcomes, metric: str, policy: str, share: int = ALL) -> list[float]:
+    """Return the change of a metric in percent of its value with rigid jobs, a value a seed."""
+    pairs = zip(found.values(metric, policy, share), found.values(metric, policy, RIGID_SHARE), strict=True)
+    return [100 * (mine / rigid - 1) if rigid else 0.0 for mine, rigid in pairs]
+
+
+def best(found: Outcomes, metric: str, share: int = ALL) -> str:
+    """Return the strategy with the best mean of a metric."""
+    return max(STRATEGIES, key=lambda policy: fmean(better_by(found, metric, policy, share)))
+
+
+def change_text(found: Outcomes, metric: str, policy: str, share: int = ALL) -> str:
+    """Return a metric with rigid jobs and at a share, and the change, with its interval, in words."""
+    rigid = fmean(found.values(metric, policy, RIGID_SHARE))
+    mine = fmean(found.values(metric, policy, share))
+    change = estimate(gains(found, metric, policy, share)).text("%")
+    return f"{NAMES[policy]}: {value_text(metric, rigid)} to {value_text(metric, mine)}, {change}"
+
+
+def value_text(metric: str, value: float) -> str:
+    """Return a value with its unit."""
+    if metric == "utilisation":
+        return f"{value:.1%}"
+    if metric.endswith("_s"):
+        return f"{value:,.0f} s" if value >= 10 else f"{value:.2g} s"
+    return f"{value:.3g}"
+
+
+def every_step(found: Outcomes, metric: str, policy: str) -> Judgement:
+    """Judge that a metric gets better with every step of the share."""
+    steps = pairwise((RIGID_SHARE, *SHARES))
+    return over_settings(
+        {f"{before} to {after}%": better_by(found, metric, policy, after, before) for before, after in steps}
+    )
+
+
+def compared(
+    found: Outcomes, metric: str, share: int, more: str, less: str, factor: float = 1.0
+) -> list[float]:
+    """Return by how much one strategy's metric exceeds a multiple of another's, a value a seed."""
+    pairs = zip(found.values(metric, more, share), found.values(metric, less, share), strict=True)
+    return [one - factor * other for one, other in pairs]
+
+
+def falls(found: Outcomes, metric: str, policy: str, since: int = FEW, until: int = ALL) -> list[float]:
+    """Return by how much a metric falls from a share to another, a value a seed."""
+    pairs = zip(found.values(metric, policy, since), found.values(metric, policy, until), strict=True)
+    return [before - after for before, after in pairs]
+
+
+def beyond_steady(found: Outcomes, metric: str, policy: str) -> list[float]:
+    """Return by how much a metric falls from few to all malleable beyond what is steady."""
+    pairs = zip(found.values(metric, policy, FEW), found.values(metric, policy, ALL), strict=True)
+    return [(1 - NEAR) * before - after for before, after in pairs]
+
+
+def within_steady(found: Outcomes, metric: str, policy: str) -> list[float]:
+    """Return by how much a metric stays within what is steady from few to all malleable."""
+    pairs = zip(found.values(metric, policy, FEW), found.values(metric, policy, ALL), strict=True)
+    return [NEAR * before - abs(after - before) for before, after in pairs]
+
+
+def table_text(
+    found: Outcomes, metric: str, shares: Sequence[int], policies: Sequence[str] = STRATEGIES
+) -> str:
+    """Return the means of a metric at some shares for each strategy, in words."""
+    return "; ".join(
+        f"{NAMES[policy]} "
+        + ", ".join(value_text(metric, fmean(found.values(metric, policy, share))) for share in shares)
+        for policy in policies
+    )
+
+
+def together(*judged: Judgement) -> Judgement:
+    """Judge a claim of several parts, all of which must hold; the estimate is that of a weak part, if any."""
+    for verdict in (Verdict.FAILS, Verdict.NOT_COMPARABLE, Verdict.TIE):
+        weak = [one for one in judged if one.verdict is verdict]
+        if weak:
+            notes = [one.note for one in weak if one.note]
+            return Judgement(verdict=verdict, estimate=weak[0].estimate, note="; ".join(notes))
+    notes = [one.note for one in judged if one.note]
+    return Judgement(verdict=Verdict.HOLDS, estimate=judged[0].estimate, note="; ".join(notes))
+
 
 MADE = "without TRACE a window is made"
 NO_TRACE = "no window of THETA: name a trace that stands for it"
@@ -44,23 +149,22 @@ NO_TRACE = "no window of THETA: name a trace that stands for it"
 
 def claim_rows(found: Mapping[str, Outcomes]) -> list[Row]:
     """Return the rows of M1 to M32, from the outcomes of the systems' windows."""
-    judges = claims_many_jobs.JUDGES | _JUDGES_OF_THETA
     rows = []
-    for system, claims in OF_ONE.items():
-        for claim in claims:
+    for system, judges in JUDGES.items():
+        for name, judge in judges.items():
             if system in found:
-                judgement, ours = judges[claim.id](found[system])
-                rows.append(Row.of(claim, _on(judgement, [found[system]]), ours))
+                judgement, ours = judge(found[system])
+                rows.append(Row.of(claim_of(name), _on(judgement, [found[system]]), ours))
             else:
                 why = NO_TRACE if system == THETA else f"no window of {system}: {MADE}"
-                rows.append(Row.of(claim, not_comparable(why)))
-    for claim in OF_ALL:
-        why = _missing(claim.id, found)
+                rows.append(Row.of(claim_of(name), not_comparable(why)))
+    for name, judge_all in JUDGES_OF_ALL.items():
+        why = _missing(name, found)
         if why:
-            rows.append(Row.of(claim, not_comparable(why)))
+            rows.append(Row.of(claim_of(name), not_comparable(why)))
         else:
-            judgement, ours = _JUDGES_OF_ALL[claim.id](found)
-            rows.append(Row.of(claim, _on(judgement, found.values()), ours))
+            judgement, ours = judge_all(found)
+            rows.append(Row.of(claim_of(name), _on(judgement, found.values()), ours))
     return rows
 
 
@@ -78,6 +182,141 @@ def _on(judgement: Judgement, windows: Iterable[Outcomes]) -> Judgement:
     names = ", ".join(f"{one.window.name} {'made' if one.window.is_made else 'for THETA'}" for one in windows)
     told = f"{judgement.note}; " if judgement.note else ""
     return msgspec.structs.replace(judgement, note=f"{told}direction only, on {names}")
+
+
+def best_gain(metric: str, *, steps: bool = False) -> Judge:
+    """Judge the change from rigid to all malleable under the strategy that is best then."""
+
+    def judge(found: Outcomes) -> Judged:
+        policy = best(found, metric)
+        parts = [direction(better_by(found, metric, policy))]
+        if steps:
+            parts.append(every_step(found, metric, policy))
+        return together(*parts), change_text(found, metric, policy)
+
+    return judge
+
+
+def wait_gain(metric: str, few_s: float) -> Judge:
+    """As ``best_gain``; tell from which share on the wait is below some seconds."""
+
+    def judge(found: Outcomes) -> Judged:
+        policy = best(found, metric)
+        judgement = direction(better_by(found, metric, policy))
+        short = [share for share in SHARES if fmean(found.values(metric, policy, share)) < few_s]
+        since = f"under {few_s:g} s from {min(short)}% on" if short else f"never under {few_s:g} s"
+        return judgement, f"{change_text(found, metric, policy)}; {since}"
+
+    return judge
+
+
+def keep_waits(shares: tuple[int, ...], *, soon: bool = False, wider: bool = False) -> Judge:
+    """Judge that KEEPPREF waits longer than the others.
+
+    Perhaps also that most jobs hardly wait at 20%, and that its means spread wider over the seeds.
+    """
+
+    def judge(found: Outcomes) -> Judged:
+        settings = {
+            f"{share}%, {NAMES[other]}": compared(found, "wait_s", share, KEEP, other)
+            for share in shares
+            for other in (MIN, PREF, AVG)
+        }
+        parts = [over_settings(settings, most=True)]
+        text = table_text(found, "wait_s", shares)
+        if soon:
+            share = fmean(found.values("soon", KEEP, FEW))
+            parts.append(fact(holds=share > 0.5))
+            text += f"; {share:.0%} of the jobs under 1 s at {FEW}%"
+        if wider:
+            spread = {
+                policy: sum(_range(found.values("wait_s", policy, share)) for share in shares)
+                for policy in STRATEGIES
+            }
+            widest = max(STRATEGIES, key=spread.__getitem__)
+            parts.append(fact(holds=widest == KEEP, note=f"widest range: {NAMES[widest]}"))
+        return together(*parts), text
+
+    return judge
+
+
+def _m5(found: Outcomes) -> Judged:
+    policy = best(found, "utilisation")
+    most = SHARES[-2]  # with all jobs malleable nothing is drawn
+    spread = [_range(found.values("utilisation", policy, share)) for share in (FEW, most)]
+    told = f"range over the seeds {spread[0]:.2%} at {FEW}%, {spread[1]:.2%} at {most}%"
+    narrows = fact(holds=spread[1] < spread[0], note=told)
+    judgement = together(direction(better_by(found, "utilisation", policy)), narrows)
+    return judgement, change_text(found, "utilisation", policy)
+
+
+def _range(values: tuple[float, ...]) -> float:
+    return max(values) - min(values)
+
+
+def _m6(found: Outcomes) -> Judged:
+    most = best_of(
+        {policy: found.values("expansions", policy, ALL) for policy in STRATEGIES}, KEEP, lowest=False
+    )
+    steady = direction(within_steady(found, "expansions", AVG))
+    return together(most, steady), table_text(found, "expansions", (FEW, ALL))
+
+
+def _m7(found: Outcomes) -> Judged:
+    settings = {NAMES[policy]: beyond_steady(found, "shrinks", policy) for policy in (AVG, PREF)}
+    for policy in (MIN, KEEP):
+        settings[NAMES[policy]] = [-value for value in beyond_steady(found, "shrinks", policy)]
+    return over_settings(settings), table_text(found, "shrinks", (FEW, ALL))
+
+
+def _m12(found: Outcomes) -> Judged:
+    policy = best(found, "utilisation")
+    rises = direction(better_by(found, "utilisation", policy, 60))
+    flat = no_difference(better_by(found, "utilisation", policy, ALL, 60))
+    means = [
+        value_text("utilisation", fmean(found.values("utilisation", policy, share))) for share in (0, 60, ALL)
+    ]
+    return together(rises, flat), f"{NAMES[policy]}: {means[0]}, {means[1]} at 60%, {means[2]} at 100%"
+
+
+def _m13(found: Outcomes) -> Judged:
+    settings = {f"{NAMES[policy]} falls": falls(found, "expansions", policy) for policy in STRATEGIES}
+    settings |= {
+        f"{NAMES[more]} over twice {NAMES[less]}": compared(found, "expansions", ALL, more, less, 2)
+        for more in (KEEP, AVG)
+        for less in (MIN, PREF)
+    }
+    return over_settings(settings), table_text(found, "expansions", (FEW, ALL))
+
+
+def _m14(found: Outcomes) -> Judged:
+    settings = {
+        f"{NAMES[policy]} steady": within_steady(found, "shrinks", policy) for policy in (PREF, AVG, KEEP)
+    }
+    settings["MIN rises"] = [-value for value in falls(found, "shrinks", MIN)]
+    return over_settings(settings), table_text(found, "shrinks", (FEW, ALL))
+
+
+def _m19(found: Outcomes) -> Judged:
+    settings = {f"{NAMES[policy]} falls": falls(found, "expansions", policy) for policy in STRATEGIES}
+    settings |= {
+        f"{NAMES[more]} over {NAMES[less]} at {share}%": compared(found, "expansions", share, more, less)
+        for more in (KEEP, AVG)
+        for less in (MIN, PREF)
+        for share in (FEW, ALL)
+    }
+    return over_settings(settings), table_text(found, "expansions", (FEW, ALL))
+
+
+def _m20(found: Outcomes) -> Judged:
+    settings: Settings = {}
+    for policy in STRATEGIES:
+        whole, first = falls(found, "shrinks", policy), falls(found, "shrinks", policy, FEW, 40)
+        settings[f"{NAMES[policy]} falls"] = whole
+        settings[f"{NAMES[policy]} mostly before 40%"] = [
+            2 * early - late for early, late in zip(first, whole, strict=True)
+        ]
+    return over_settings(settings), table_text(found, "shrinks", (FEW, 40, ALL))
 
 
 def _m21(found: Outcomes) -> Judged:
@@ -141,14 +380,43 @@ def _m26(found: Outcomes) -> Judged:
     return over_settings(settings), table_text(found, "shrinks", (FEW, ALL))
 
 
-_JUDGES_OF_THETA: dict[str, Judge] = {
-    "M21": _m21,
-    "M22": _m22,
-    "M23": _m23,
-    "M24": _m24,
-    "M25": _m25,
-    "M26": _m26,
+JUDGES: dict[str, dict[str, Judge]] = {
+    HASWELL: {
+        "M1": best_gain("turnaround_s", steps=True),
+        "M2": best_gain("run_s"),
+        "M3": wait_gain("wait_s", 10),
+        "M4": keep_waits(SHARES, soon=True),
+        "M5": _m5,
+        "M6": _m6,
+        "M7": _m7,
+    },
+    KNL: {
+        "M8": best_gain("turnaround_s"),
+        "M9": best_gain("run_s"),
+        "M10": wait_gain("wait_s", 20),
+        "M11": keep_waits((40, 60), wider=True),
+        "M12": _m12,
+        "M13": _m13,
+        "M14": _m14,
+    },
+    EAGLE: {
+        "M15": best_gain("turnaround_s"),
+        "M16": best_gain("run_s"),
+        "M17": best_gain("wait_s"),
+        "M18": best_gain("utilisation"),
+        "M19": _m19,
+        "M20": _m20,
+    },
+    THETA: {
+        "M21": _m21,
+        "M22": _m22,
+        "M23": _m23,
+        "M24": _m24,
+        "M25": _m25,
+        "M26": _m26,
+    },
 }
+"""The judges of the claims on one system; ``JUDGES_OF_ALL`` are those on several."""
 
 
 def _m27(found: Mapping[str, Outcomes]) -> Judged:
@@ -226,7 +494,7 @@ def _m32(found: Mapping[str, Outcomes]) -> Judged:
     return over_settings(settings), ", ".join(texts)
 
 
-_JUDGES_OF_ALL: dict[str, Callable[[Mapping[str, Outcomes]], Judged]] = {
+JUDGES_OF_ALL: dict[str, Callable[[Mapping[str, Outcomes]], Judged]] = {
     "M27": _m27,
     "M28": _m28,
     "M29": _m29,

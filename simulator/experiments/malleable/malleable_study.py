@@ -20,8 +20,15 @@ from foundation.units import counted
 from simulator.experiments.claim_study import Findings, Request
 from simulator.experiments.experiment_page import Drawing
 from simulator.experiments.malleable.job_windows import RECIPES, Window, made_window, trace_window
-from simulator.experiments.malleable.malleable_claims import claim_rows
-from simulator.experiments.malleable.malleable_judging import ALL, NAMES, OPERATIONS, RIGID_SHARE, value_text
+from simulator.experiments.malleable.malleable_claims import (
+    ALL,
+    NAMES,
+    OPERATIONS,
+    RIGID_SHARE,
+    THETA,
+    claim_rows,
+    value_text,
+)
 from simulator.experiments.malleable.malleable_survey import (
     RIGID,
     SHARES,
@@ -31,7 +38,6 @@ from simulator.experiments.malleable.malleable_survey import (
     cases_of,
     run_cases,
 )
-from simulator.experiments.malleable.malleable_words import THETA
 from simulator.experiments.paper_tables import ABSENT, ExperimentTable
 from simulator.policies.policy_family import Value
 

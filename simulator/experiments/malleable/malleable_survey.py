@@ -5,9 +5,9 @@ Measured (sections 2.1, 2.3) are means over the jobs of a window, and the use of
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -19,6 +19,7 @@ from foundation.units import US_PER_S
 from simulator.engine.kernels.field_records import Ints
 from simulator.engine.run import PoolRun, Rules
 from simulator.engine.state.life_state import BY_RESIZE
+from simulator.experiments.claim_study import Step, run_trials
 from simulator.experiments.malleable.job_windows import Window
 from simulator.placement import ThesisPlacement
 from simulator.policies.policy_family import Value
@@ -42,6 +43,9 @@ class Case:
     share: int = 0
     seed: int = 1
     options: tuple[tuple[str, Value], ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.policy}, {self.share}%, seed {self.seed}"
 
 
 RIGID = Case(policy="easy")
@@ -77,16 +81,12 @@ def cases_of(seeds: int, shares: Sequence[int] = SHARES) -> list[Case]:
     ]
 
 
-def run_cases(window: Window, cases: Sequence[Case], done: Callable[[str], None]) -> dict[Case, Measures]:
-    """Simulate cases, several at a time; ``done`` is told the name of each."""
-    first, *rest = cases
-    found = {first: run_case(window, first)}
-    done(window.name)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:  # kernels leave the interpreter to others
-        for case, measures in zip(rest, pool.map(lambda case: run_case(window, case), rest), strict=True):
-            found[case] = measures
-            done(window.name)
-    return found
+def run_cases(window: Window, cases: Sequence[Case], step: Step) -> dict[Case, Measures]:
+    """Simulate cases: the first alone, which compiles what all run, then several at a time."""
+    run = functools.partial(run_case, window)
+    return run_trials(cases[:1], run, step, window.name) | run_trials(
+        cases[1:], run, step, window.name, workers=os.cpu_count() or 1
+    )
 
 
 def run_case(window: Window, case: Case) -> Measures:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from analysis.claims import Row, Verdict
-from simulator.experiments.claim_study import study_of
+from simulator.experiments.claim_study import STUDIES
 from simulator.experiments.hybrid.hybrid_claims import claim_rows
 from simulator.experiments.hybrid.hybrid_study import drawings, made_workload, nodes_of, tables
 from simulator.experiments.hybrid.hybrid_survey import MECHANISMS, QUICK, Survey, steps_of, survey
@@ -93,7 +93,7 @@ def test_a_made_trace_loads_the_machine_as_wanted() -> None:
 
 
 def test_the_study_takes_one_trace() -> None:
-    assert study_of("hybrid").most_traces == 1
+    assert STUDIES["hybrid"].most_traces == 1
 
 
 @pytest.mark.parametrize(

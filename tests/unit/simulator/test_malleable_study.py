@@ -25,7 +25,7 @@ from simulator.experiments.malleable.job_windows import (
     sizes_of,
     trace_window,
 )
-from simulator.experiments.malleable.malleable_claims import claim_rows
+from simulator.experiments.malleable.malleable_claims import SYSTEMS, claim_rows
 from simulator.experiments.malleable.malleable_survey import (
     RIGID,
     SHARES,
@@ -35,7 +35,6 @@ from simulator.experiments.malleable.malleable_survey import (
     Outcomes,
     run_case,
 )
-from simulator.experiments.malleable.malleable_words import SYSTEMS
 
 MIN, PREF, AVG, KEEP = STRATEGIES
 

@@ -8,7 +8,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 ROOMS = ("analysis", "predictor", "simulator", "submitter", "workloads")
 BY_CUSTOM = {"__init__.py", "__main__.py", "main.py"}
-BY_COMMAND = "simulator/experiments/studies/"
 MOST_FILES = 20
 
 
@@ -22,7 +21,7 @@ def test_no_two_files_share_a_name() -> None:
     found = defaultdict(list)
     for path in sources():
         name = path.rpartition("/")[2]
-        if name not in BY_CUSTOM and not path.startswith(BY_COMMAND):
+        if name not in BY_CUSTOM:
             found[name].append(path)
     assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
 

@@ -1,4 +1,4 @@
-"""A study of claims through ``osub experiment``: found by its file, shown in terminal, page and JSON."""
+"""A study of claims through ``osub experiment``: found by its entry, shown in terminal, page and JSON."""
 
 from __future__ import annotations
 
@@ -11,18 +11,14 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-import simulator.experiments.studies
+from analysis.claims import Claim, Row, direction, not_comparable
 from foundation.errors import OutputError, UsageError
 from osub.cli.experiment.command import app
-from simulator.experiments.claim_study import study_names
-
-SOURCE = """
-from analysis.claims import Claim, Row, direction, not_comparable
-from simulator.experiments.claim_study import ClaimStudy, Findings
+from simulator.experiments.claim_study import STUDIES, ClaimStudy, Findings, Request
 from simulator.experiments.paper_tables import ExperimentTable
 
 
-def run(request):
+def examine(request: Request) -> Findings:
     step = request.steps(request.seeds)
     values = []
     for seed in range(request.seeds):
@@ -39,24 +35,17 @@ def run(request):
     )
 
 
-STUDY = ClaimStudy(help="Tries the seam.", most_traces=1, traces_help="any file.", run=run)
-"""
-
-
 @pytest.fixture(autouse=True)
-def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "made_up.py").write_text(SOURCE)
-    where = [*simulator.experiments.studies.__path__, str(tmp_path)]
-    monkeypatch.setattr(simulator.experiments.studies, "__path__", where)
-    monkeypatch.delitem(sys.modules, "simulator.experiments.studies.made_up", raising=False)
+def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = ClaimStudy(help="Tries the seam.", traces_help="any file.", module=__name__)
+    monkeypatch.setitem(STUDIES, "made-up", study)
 
 
 def call(*words: str) -> Result:
     return CliRunner().invoke(app, ["made-up", *words], catch_exceptions=True, env={"COLUMNS": "140"})
 
 
-def test_a_study_is_one_file() -> None:
-    assert "made-up" in study_names()
+def test_a_study_is_one_entry() -> None:
     shown = CliRunner().invoke(app, ["--help"]).output
     assert "made-up" in shown
     assert "thesis-5" in shown
@@ -106,8 +95,7 @@ def test_a_page_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 
 def test_listing_experiments_imports_nothing_that_computes() -> None:
     code = (
-        "import sys; from simulator.experiments.claim_study import study_names, study_of;"
-        "[study_of(name) for name in study_names()];"
+        "import sys; import simulator.experiments.claim_study;"
         "print(*({'numba', 'polars', 'plotly', 'numpy'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
