@@ -85,7 +85,7 @@ def job_frame(result: Result) -> pl.DataFrame:
 
 def _applications(workload: Workload) -> dict[str, pl.Series]:
     """Return the column of applications, where they are known."""
-    if workload.app is None:
+    if workload.app is None or not workload.applications:
         return {}
     names = pl.Series(workload.applications, dtype=pl.String)
     return {"app": names.gather(pl.Series(workload.app.astype(np.uint32)))}

@@ -60,8 +60,9 @@ class Words:
     """A setting as it is written.
 
     ``policy``, ``placement`` and ``sharing`` may be ``FILE.py:NAME``; with ``quantum_ms`` jobs take turns in
-    exact slices, and ``hold`` says how they stand back. ``settings`` are the policy's, ``NAME=VALUE``. Nodes
-    fail as the file ``failures`` says, or at random with a mean time between failures of ``mtbf_h``.
+    exact slices, and ``hold`` says how they stand back. ``settings`` are the policy's, ``NAME=VALUE``.
+    ``slowdowns`` are those of jobs of one core and of several by each other, in the place of ``overhead``;
+    X
     """
 
     system: str
@@ -72,6 +73,8 @@ class Words:
     interactive_nodes: int | None = None
     multiplicity_interactive: int = 4
     overhead: str = "1.2"
+    slowdowns: tuple[tuple[float, float], tuple[float, float]] | None = None
+    slice_cost: float = 1.0
     sharing: str | None = None
     pairs: Path | None = None
     pairing_threshold: float | None = None
@@ -194,6 +197,9 @@ def prepared(words: Words, setting: Setting, workload: Workload) -> Workload:
             workload = family.prepare(workload, setting.queues, family.values(words.settings), words.seed)
     if setting.pairing is not None:
         workload = _with_applications(words, setting.pairing, workload)
+    elif words.slowdowns is not None:
+        several = workload.nodes * workload.cores > 1
+        workload = replace(workload, app=several.astype(np.int64))
     if words.checkpoint_interval_s is None:
         return workload
     every_us, cost_us = seconds_to_us(words.checkpoint_interval_s), seconds_to_us(words.checkpoint_cost_s)
@@ -286,7 +292,7 @@ def _sharing(words: Words, system: System, pairing: PairTable | None) -> Sharing
     if sum(kinds) > 1:
         raise UsageError("--sharing, --node-noise and --slices do not go together")
     if words.quantum_ms is not None:
-        return ExactSlices.of(model, words.quantum_ms, words.hold)
+        return replace(ExactSlices.of(model, words.quantum_ms, words.hold), cost=words.slice_cost)
     if words.sharing == PAIRWISE:
         assert pairing is not None
         return Pairwise(pairing.slowdown)
@@ -294,7 +300,7 @@ def _sharing(words: Words, system: System, pairing: PairTable | None) -> Sharing
         return cast("SharingModel", load_plugin(words.sharing, "core_speed"))
     if words.node_noise:
         return NoisyNodes.draw(model, system.nodes, words.node_noise, words.seed)
-    return model
+    return model if words.slowdowns is None else Pairwise(np.array(words.slowdowns))
 
 
 def _memory_kib(gib: float | None) -> int | None:

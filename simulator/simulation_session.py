@@ -154,7 +154,8 @@ class Session:
             return
         for overhead in OTHER_OVERHEADS:
             if float(overhead) != float(words.overhead):
-                result = self._run(self._ordered(setting_of(replace(words, overhead=overhead))))
+                other = replace(words, overhead=overhead, slowdowns=None)
+                result = self._run(self._ordered(setting_of(other)))
                 self.other_overheads[overhead] = _means(result)
 
     def info(self, engine_cpu_s: float, label: str | None, wall_s: float, cpu_s: float) -> RunInfo:
@@ -232,6 +233,8 @@ def _engine_options(words: Words) -> dict[str, str | float | None]:
     return {
         "placement": words.placement,
         "overhead": words.overhead,
+        **({} if words.slowdowns is None else {"slowdowns": str(words.slowdowns)}),
+        **({} if words.slice_cost == 1 else {"slice_cost": words.slice_cost}),
         "sharing": words.sharing,
         "node_noise": words.node_noise,
     }

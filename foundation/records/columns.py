@@ -163,7 +163,7 @@ JOBS = Table(
     ),
     needs=(("state", "COMPLETED", ("start_s", "end_s")),),
     forbids=(("state", "REFUSED", ("start_s", "end_s")),),
-    later=("steps", "step_s", "steps_cpu_s"),
+    later=("steps", "step_s", "steps_cpu_s", "first_step_s", "last_step_s"),
 )
 ALLOCATIONS = Table(
     name="allocations",

@@ -167,6 +167,14 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             " it is the job's pace: 1.1 is a host slower by a tenth than the calibrated one."
         ),
     ] = None
+    first_step_s: Annotated[
+        Seconds | None,
+        Meta(description="When the application made its first time step; before it is the job's start-up."),
+    ] = None
+    last_step_s: Annotated[
+        Seconds | None,
+        Meta(description="When the application had made its last time step and checked the answer."),
+    ] = None
     min_nodes: Annotated[Nodes | None, Meta(description="Fewest nodes that a malleable job runs on.")] = None
     max_nodes: Annotated[Nodes | None, Meta(description="Most nodes that a malleable job can use.")] = None
     preferred_nodes: Annotated[

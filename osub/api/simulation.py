@@ -93,7 +93,8 @@ def simulate(
         of the SWF queue ``interactive_queue`` (-1: there are none).
     overhead
         C_o: the speed on a core that m jobs share is 1/(m x C_o). A real RUN without gang scheduling: as
-        there.
+        there, for jobs of one core and of several apart. With ``quantum_ms`` a real RUN under gangd: its
+        slices cost as much as there.
     sharing, node_noise
         Your own sharing model, ``FILE.py:NAME``, or ``pairwise``; standard deviation of the nodes' speeds.
     pairs, apps
@@ -151,7 +152,7 @@ def simulate(
     """
     began_wall, began_cpu = time.perf_counter(), time.process_time()
     target = None if out is None else _empty(as_path(out, "out"))
-    from simulator.fit import latencies_of, overhead_of
+    from simulator.fit import latencies_of, overheads_of
     from simulator.recording import tables_of
     from simulator.setting_choices import Words
     from simulator.simulation import cleaning_of
@@ -160,6 +161,7 @@ def simulate(
     latencies = None if latency is None else latencies_of(as_path(latency, "latency"))
     if fit is not None:
         latencies = fit.times(latencies)
+    costs = overheads_of(str(overhead), latencies, in_slices=quantum_ms is not None)
     words = Words(
         system=system,
         policy=policy,
@@ -168,7 +170,9 @@ def simulate(
         interactive_share=interactive_share,
         interactive_nodes=interactive_nodes,
         multiplicity_interactive=multiplicity_interactive,
-        overhead=overhead_of(str(overhead), latencies),
+        overhead=costs.overhead,
+        slowdowns=costs.by_kind,
+        slice_cost=costs.slice_cost,
         sharing=sharing,
         pairs=None if pairs is None else as_path(pairs, "pairs"),
         apps=apps,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simulator.fit.fit_parameters import Fit, Parameter
-from simulator.fit.measured_run import latencies_of, overhead_of
+from simulator.fit.measured_run import latencies_of, overheads_of
 from simulator.fit.recorded_order import Decision, RecordedOrder, order_of
 from simulator.fit.slurm_fit import fit_run
 from simulator.fit.slurm_latency import Latencies, delayed, undelayed
@@ -18,6 +18,6 @@ __all__ = [
     "fit_run",
     "latencies_of",
     "order_of",
-    "overhead_of",
+    "overheads_of",
     "undelayed",
 ]

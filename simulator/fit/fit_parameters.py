@@ -13,6 +13,7 @@ from simulator.policies.slurm.slurm_family import FAMILY
 
 Source = Literal["configuration", "fitted", "default"]
 LAUNCHES = ("launch_serial_s", "launch_parallel_s", "launch_interactive_s")
+IDLE_PARTS = ("blocked_serial_s", "blocked_parallel_s", "ending_serial_s", "ending_parallel_s")
 _DEFAULTS = {option.name: option.default for option in FAMILY.options}
 
 
@@ -74,7 +75,7 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
         """Return the latencies; how long launching takes, where this run does not tell it, from others."""
         times = {one.name: float(one.value) for one in self.latencies}
         for one in self.latencies:
-            if launching is not None and one.source == "default" and one.name in LAUNCHES:
+            if launching is not None and one.source == "default" and one.name in (*LAUNCHES, *IDLE_PARTS):
                 times[one.name] = getattr(launching, one.name)
         return Latencies(**times)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 import polars as pl
 
 from analysis.metrics import pace_of
@@ -17,7 +18,10 @@ from simulator.fit.slurm_latency import Latencies, read_latencies
 
 _ENOUGH = 3
 """With fewer starts of either kind, those at once and those after a wait are taken together."""
+_PRIOR_S = 5.0
+_MOST_OVERHEAD = 8.0
 Slot = tuple[str, int]
+Slowdowns = tuple[tuple[float, float], tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,7 @@ def measure_latencies(run: Run) -> Latencies:
     scheduling_s = _middle(at_once if enough else at_once + after_wait)
     kinds = launches(jobs)
     serial, parallel, interactive = (some or [one for kind in kinds for one in kind] for some in kinds)
+    idle = {name: _middle(some) for name, some in idle_parts(run).items() if some}
     return Latencies(
         submission_s=_middle(submission.to_list()),
         scheduling_s=scheduling_s,
@@ -98,7 +103,31 @@ def measure_latencies(run: Run) -> Latencies:
         launch_parallel_s=_middle(parallel),
         launch_interactive_s=_middle(interactive),
         pace=_pace(run),
+        **idle,
     )
+
+
+def idle_parts(run: Run) -> dict[str, list[float]]:
+    """Return what passed without computing before the first step of each batch job and after its last one.
+
+    By the names of ``Latencies``. Start-up computes for what its ranks used in the mean beyond their steps.
+    """
+    ranks = pl.col("cores")
+    computed_s = (pl.col("cpu_s") / ranks - pl.col("steps_cpu_s")).clip(0)
+    known = (
+        run.jobs.filter((pl.col("state") == "COMPLETED") & (pl.col("kind") == "batch"))
+        .select(
+            parallel=ranks > 1,
+            blocked=(pl.col("first_step_s") - pl.col("start_s") - computed_s).clip(0),
+            ending=(pl.col("end_s") - pl.col("last_step_s")).clip(0),
+        )
+        .drop_nulls()
+    )
+    return {
+        f"{part}_{kind}_s": known.filter(pl.col("parallel") == (kind == "parallel"))[part].to_list()
+        for part in ("blocked", "ending")
+        for kind in ("serial", "parallel")
+    }
 
 
 def _pace(run: Run) -> float | None:
@@ -161,41 +190,120 @@ def measure_overhead(run: Run, latencies: Latencies) -> float:
     """
     if run.info.kind != "real" or run.info.gang.kind != "none":
         raise InputError(f"C_o is measured on a real run without gang scheduling; {run.info.label} is none")
-    jobs = completed(run)
-    shared_s = work_s = 0.0
+    return _overhead(run, shared_work(run, latencies))
+
+
+def _overhead(run: Run, done: Sequence[SharedWork]) -> float:
+    shared_s = sum(sum(job.seconds) for job in done)
+    work_s = sum(job.work_s for job in done)
+    if shared_s <= 0 or work_s <= 0:
+        raise InputError(f"no two batch jobs of {run.info.label} shared a core: C_o cannot be measured on it")
+    return round(shared_s / work_s, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedWork:
+    """What a batch job did on shared cores.
+
+    Parameters
+    ----------
+    several
+        Whether it has several cores.
+    seconds
+        How long it shared with a job of one core, and with one of several, each divided by the multiplicity.
+    work_s
+        What it did meanwhile, in seconds on dedicated cores.
+    """
+
+    several: bool
+    seconds: tuple[float, float]
+    work_s: float
+
+
+def shared_work(run: Run, latencies: Latencies) -> list[SharedWork]:
+    """Return what each batch job did on shared cores; none that shared with an interactive one."""
+    jobs = [_computing(job, latencies) for job in completed(run)]
+    done = []
     for job in jobs:
         others = [other for other in jobs if other is not job and other.slots & job.slots]
         if job.interactive or any(other.interactive and _overlap(job, other) for other in others):
             continue
-        launch_s = latencies.launch_serial_s if len(job.slots) == 1 else latencies.launch_parallel_s
-        alone_s, part_s = _alone_and_shared(job, others)
-        if part_s > 0:
-            shared_s += part_s
-            work_s += job.dedicated_s + launch_s - alone_s
-    if shared_s <= 0 or work_s <= 0:
-        raise InputError(f"no two batch jobs of {run.info.label} shared a core: C_o cannot be measured on it")
-    return round(shared_s / work_s, 3)
+        alone_s, seconds = _alone_and_shared(job, others)
+        if sum(seconds) > 0:
+            done.append(SharedWork(len(job.slots) > 1, seconds, job.dedicated_s - alone_s))
+    return done
+
+
+def _computing(job: Ran, latencies: Latencies) -> Ran:
+    """Return a batch job from where it computes first to where it does last, with what it computes."""
+    if job.interactive:
+        return job
+    kind = "serial" if len(job.slots) == 1 else "parallel"
+    launch_s, blocked_s, ending_s = (
+        getattr(latencies, f"{part}_{kind}_s") for part in ("launch", "blocked", "ending")
+    )
+    all_s = job.dedicated_s + launch_s
+    blocked_s, ending_s = min(blocked_s, all_s / 4), min(ending_s, all_s / 4)
+    return replace(
+        job,
+        start_s=job.start_s + blocked_s,
+        end_s=max(job.start_s + blocked_s, job.end_s - ending_s),
+        dedicated_s=all_s - blocked_s - ending_s,
+    )
+
+
+def slowdowns_by_kind(done: Sequence[SharedWork], overhead: float) -> Slowdowns | None:
+    """Return how much jobs of one core and of several slow each other, two to a core.
+
+    Ranks that wait for each other lose far more to a job that does the same than to one of a single core. So
+    work is fitted to seconds with a C_o for each pair of kinds (least squares; ``_PRIOR_S`` seconds at
+    the common C_o stand for what was not seen).
+
+    Returns
+    -------
+    slowdowns
+        ``[a][b]``: of kind ``a`` by kind ``b``, 0 one core, 1 several; None where all jobs are of one kind.
+    """
+    if len({job.several for job in done}) < 2:
+        return None
+    rows = []
+    for several in (False, True):
+        own = [job for job in done if job.several is several]
+        seconds = np.array([*(job.seconds for job in own), (_PRIOR_S, 0.0), (0.0, _PRIOR_S)])
+        work = np.array([*(job.work_s for job in own), *[_PRIOR_S / overhead] * 2])
+        products, wanted = seconds.T @ seconds, seconds.T @ work
+        speeds = [1 / overhead] * 2
+        for place in (0, 1) * 50:  # one after the other: that finds the bounded minimum
+            other = 1 - place
+            best = (wanted[place] - products[place, other] * speeds[other]) / products[place, place]
+            speeds[place] = min(1.0, max(1 / _MOST_OVERHEAD, float(best)))
+        rows.append((round(2 / speeds[0], 3), round(2 / speeds[1], 3)))
+    return (rows[0], rows[1])
 
 
 def _overlap(job: Ran, other: Ran) -> bool:
     return other.start_s < job.end_s and job.start_s < other.end_s
 
 
-def _alone_and_shared(job: Ran, others: Sequence[Ran]) -> tuple[float, float]:
-    """Return the seconds alone, and those shared, each divided by the multiplicity of the fullest core."""
+def _alone_and_shared(job: Ran, others: Sequence[Ran]) -> tuple[float, tuple[float, float]]:
+    """Return the seconds alone, and those shared, each divided by the multiplicity of the fullest core.
+
+    The latter with jobs of one core there, and with any of several.
+    """
     instants = {job.start_s, job.end_s}
     for other in others:
         instants |= {at for at in (other.start_s, other.end_s) if job.start_s < at < job.end_s}
-    alone_s = shared_s = 0.0
+    alone_s, shared_s = 0.0, [0.0, 0.0]
     ordered = sorted(instants)
     for begin, end in pairwise(ordered):
         here = [other for other in others if other.start_s <= begin and end <= other.end_s]
-        multiplicity = max(1 + sum(slot in other.slots for other in here) for slot in job.slots)
-        if multiplicity == 1:
-            alone_s += end - begin
+        there = max(([other for other in here if slot in other.slots] for slot in job.slots), key=len)
+        if there:
+            several = any(len(other.slots) > 1 for other in there)
+            shared_s[several] += (end - begin) / (1 + len(there))
         else:
-            shared_s += (end - begin) / multiplicity
-    return alone_s, shared_s
+            alone_s += end - begin
+    return alone_s, (shared_s[0], shared_s[1])
 
 
 def latencies_of(path: Path) -> Latencies:
@@ -209,14 +317,40 @@ def latencies_of(path: Path) -> Latencies:
     return measure_latencies(load_run(path)) if path.is_dir() else read_latencies(path)
 
 
-def overhead_of(word: str, latencies: Latencies | None) -> str:
-    """Return C_o as it is written, or, where ``word`` names a RUN, as it is measured there, and at least 1.
+@dataclass(frozen=True, slots=True)
+class Overheads:
+    """What sharing costs in a simulation.
+
+    Parameters
+    ----------
+    overhead
+        C_o as it is written, at least 1.
+    by_kind
+        Slowdowns of jobs of one core and of several; None: C_o holds for all.
+    slice_cost
+        How many seconds of its own slices a job takes for a second of work, while it shares cores.
+    """
+
+    overhead: str
+    by_kind: Slowdowns | None = None
+    slice_cost: float = 1.0
+
+
+def overheads_of(word: str, latencies: Latencies | None, *, in_slices: bool = False) -> Overheads:
+    """Return C_o as it is written, or, where ``word`` names a RUN, what sharing costs there.
+
+    With ``in_slices`` the RUN may be one under gangd; its slices then cost what they cost there.
 
     Raises
     ------
     InputError
-        C_o cannot be measured on that run.
+        That cannot be measured on that run.
     """
     if not Path(word).is_dir():
-        return word
-    return str(max(1.0, measure_overhead(load_run(Path(word)), latencies or Latencies())))
+        return Overheads(word)
+    run, usual = load_run(Path(word)), latencies or Latencies()
+    if in_slices and run.info.kind == "real" and run.info.gang.kind == "osub":
+        return Overheads("1.0", slice_cost=max(1.0, _overhead(run, shared_work(run, usual))))
+    overhead = max(1.0, measure_overhead(run, usual))
+    by_kind = None if in_slices else slowdowns_by_kind(shared_work(run, usual), overhead)
+    return Overheads(str(overhead), by_kind)

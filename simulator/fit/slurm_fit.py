@@ -18,9 +18,9 @@ import msgspec
 from foundation.errors import InputError, UsageError
 from foundation.records import Run
 from simulator.fit.configured_slurm import Configured, Stated, configured
-from simulator.fit.fit_parameters import LAUNCHES, Fit, Parameter, default, fitted
+from simulator.fit.fit_parameters import IDLE_PARTS, LAUNCHES, Fit, Parameter, default, fitted
 from simulator.fit.job_starts import Starts, read_starts
-from simulator.fit.measured_run import completed, launches
+from simulator.fit.measured_run import completed, idle_parts, launches
 from simulator.fit.robust_estimates import (
     Estimate,
     estimate,
@@ -190,8 +190,8 @@ def _latencies(run: Run, gaps: Gaps) -> tuple[Parameter, ...]:
         fitted("scheduling_s", gaps.dispatch, _FEW_STARTS),
     ]
     if run.info.most_a_core > 1:
-        return (*times, *(default(name, "jobs share cores") for name in LAUNCHES))
-    some = zip(LAUNCHES, launches(completed(run)), strict=True)
+        return (*times, *(default(name, "jobs share cores") for name in (*LAUNCHES, *IDLE_PARTS)))
+    some = [*zip(LAUNCHES, launches(completed(run)), strict=True), *idle_parts(run).items()]
     return (
         *times,
         *(fitted(name, with_interval(middle, one) if one else None, "no such job") for name, one in some),

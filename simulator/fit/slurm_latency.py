@@ -2,7 +2,8 @@
 
 A simulated job is in the queue, starts and ends in no time. With latencies it enters the queue
 ``submission_s`` after it is due, holds its cores for ``scheduling_s`` before it starts and for ``release_s``
-after it has ended, idle both times, and computes for its launch time before its own work.
+after it has ended, idle both times. Its run is longer than its dedicated time by its launch time. Some of the
+run, at the beginning and at the end, passes without computing, whatever shares the cores; the rest computes.
 """
 
 from __future__ import annotations
@@ -36,6 +37,11 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     launch_serial_s, launch_parallel_s, launch_interactive_s
         What the run of a batch job of one core, of several, or of an interactive job takes on dedicated cores
         beyond its dedicated time.
+    blocked_serial_s, blocked_parallel_s
+        Of the run of a batch job of one core, or of several, what passes before its first step without
+        computing: it waits for files, for the launcher, for MPI.
+    ending_serial_s, ending_parallel_s
+        The same from its last step to its end.
     pace
         Of the host that they were measured on: CPU time of steps over what they take as calibrated. Nothing
         is simulated with it; a comparison takes it out.
@@ -47,6 +53,10 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     launch_serial_s: Seconds = 0.0
     launch_parallel_s: Seconds = 0.0
     launch_interactive_s: Seconds = 0.0
+    blocked_serial_s: Seconds = 0.0
+    blocked_parallel_s: Seconds = 0.0
+    ending_serial_s: Seconds = 0.0
+    ending_parallel_s: Seconds = 0.0
     pace: Annotated[float, msgspec.Meta(gt=0, le=1000)] | None = None
 
     def launch_us(self, workload: Workload) -> Ints:
@@ -58,6 +68,22 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         )
         launch: Ints = np.where(workload.interactive, seconds_to_us(self.launch_interactive_s), batch)
         return launch
+
+    def idle_us(self, workload: Workload) -> tuple[Ints, Ints]:
+        """Return what each job idles at its beginning and at its end, shape (jobs,).
+
+        None of an interactive job, whose periods say it; at most a quarter of the run each.
+        """
+        several = workload.nodes * workload.cores > 1
+        most_us = np.where(workload.interactive, 0, (self.launch_us(workload) + workload.run_us) // 4)
+        begin, end = (
+            np.minimum(most_us, np.where(several, seconds_to_us(parallel_s), seconds_to_us(serial_s)))
+            for serial_s, parallel_s in (
+                (self.blocked_serial_s, self.blocked_parallel_s),
+                (self.ending_serial_s, self.ending_parallel_s),
+            )
+        )
+        return begin, end
 
 
 def read_latencies(path: Path) -> Latencies:
@@ -80,6 +106,7 @@ def delayed(workload: Workload, latencies: Latencies) -> Workload:
     """Return the workload as the engine is to see it; ``undelayed`` takes the latencies out again."""
     scheduling_us, release_us = seconds_to_us(latencies.scheduling_s), seconds_to_us(latencies.release_s)
     launch_us = latencies.launch_us(workload)
+    blocked_us, ending_us = (each.tolist() for each in latencies.idle_us(workload))
     bounds = workload.periods.at.tolist()
     us = workload.periods.us.tolist()
     pieces: list[list[int]] = []
@@ -87,6 +114,9 @@ def delayed(workload: Workload, latencies: Latencies) -> Workload:
         own = [scheduling_us, launch, *us[bounds[job] : bounds[job + 1]]]
         # Idle periods have even places.
         own += [release_us] if len(own) % 2 == 0 else [0, release_us]
+        idle_us = blocked_us[job] + ending_us[job]
+        if idle_us:  # a batch job: it computes from its start to its end
+            own = [scheduling_us + blocked_us[job], sum(own[1::2]) - idle_us, release_us + ending_us[job]]
         pieces.append(merged(own))
     periods = Periods(
         np.concatenate(([0], np.cumsum([len(piece) for piece in pieces]))),

@@ -30,11 +30,15 @@ class ExactSlices:
         Those of the gang scheduler.
     hold
         What a held job does: nothing, or what the owners of the slice leave of its cores.
+    cost
+        How long a job that shares cores takes in its own slices for a second of work: caches are cold after a
+        switch, and ranks wait for nodes that switch later.
     """
 
     model: Proportional
     settings: Settings = field(default_factory=lambda: Settings(grace_ns=0, record=True))
     hold: Hold = Hold.YIELD
+    cost: float = 1.0
 
     @classmethod
     def of(cls, model: Proportional, quantum_ms: float, hold: str = Hold.YIELD) -> ExactSlices:

@@ -100,6 +100,7 @@ class GangStepper(Stepper):
         self._index = {job.number: job.index for job in jobs}
         self._yields = sharing.hold is Hold.YIELD
         self._hold = sharing.hold
+        self._cost = sharing.cost
         self._held: set[int] = set()
         self._asleep: set[int] = set()
         self._boundary_us: int | None = None
@@ -140,6 +141,20 @@ class GangStepper(Stepper):
             self.show()
             if self._boundary_us is None and self._is_sharing():
                 self._begin_slices()
+
+    def speed(self, job: int) -> int:
+        """See ``Stepper``; less by what slices cost, while another job computes or is held on its cores."""
+        even = super().speed(job)
+        return even if self._cost == 1 or not self._has_others(job) else max(1, round(even / self._cost))
+
+    def _has_others(self, job: int) -> bool:
+        for node, cores in self.cluster.cores_of(job).items():
+            mine = set(cores)
+            for other, theirs in self.cluster.holders(node).items():
+                computes = other in self._held or self.state.runs[other].busy
+                if other != job and computes and not mine.isdisjoint(theirs):
+                    return True
+        return False
 
     def _is_sharing(self) -> bool:
         occupied = self.state.occupied

@@ -170,6 +170,8 @@ def ended(
         steps=stamps.steps,
         step_s=stamps.step_s,
         steps_cpu_s=stamps.steps_cpu_s,
+        first_step_s=instant(stamps.first_step_ms, None, origin),
+        last_step_s=instant(stamps.last_step_ms, None, origin),
         state=state,
         exit_code=_exit_code(job, stamps),
     )

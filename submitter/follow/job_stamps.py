@@ -35,11 +35,25 @@ class _Report(msgspec.Struct):
     steps: Annotated[int, msgspec.Meta(ge=0)] | None = None
     step_s: _Seconds | None = None
     steps_cpu_s: _Seconds | None = None
+    state: str | None = None
+    end_ms: _MS | None = None
+    busy_s: _Seconds | None = None
+
+    @property
+    def first_step_ms(self) -> int | None:
+        """When a job that made all of its steps made the first one."""
+        last_ms = self.last_step_ms
+        return None if last_ms is None or self.busy_s is None else round(last_ms - 1000 * self.busy_s)
+
+    @property
+    def last_step_ms(self) -> int | None:
+        """When it had made the last one; it reports at once."""
+        return self.end_ms if self.steps is not None and self.state == "completed" else None
 
 
 @dataclass(frozen=True, slots=True)
 class Stamps:
-    """Epoch milliseconds of start and end, exit code, CPU seconds, time steps as `JobRecord` has them.
+    """Epoch milliseconds of start, end, first and last step; exit code, CPU seconds, steps as in `JobRecord`.
 
     None for what is not known.
     """
@@ -52,6 +66,8 @@ class Stamps:
     steps: int | None = None
     step_s: float | None = None
     steps_cpu_s: float | None = None
+    first_step_ms: int | None = None
+    last_step_ms: int | None = None
 
     @property
     def are_whole(self) -> bool:
@@ -75,6 +91,8 @@ def read_stamps(folder: Path, trace_job: int, life: int = 0) -> Stamps:
         steps=report.steps if report else None,
         step_s=report.step_s if report else None,
         steps_cpu_s=report.steps_cpu_s if report else None,
+        first_step_ms=report.first_step_ms if report else None,
+        last_step_ms=report.last_step_ms if report else None,
     )
 
 

@@ -11,6 +11,14 @@ Times: rrba jobs of 20 to 30 s on two nodes of one core, each pinned to a CPU, u
 operating system, M=2 under gangd. Latencies and C_o are measured on the runs of one trace (``fit``), the
 simulation is judged on those of another (``judge``).
 
+What each part of the model is worth, on a trace that ``osub replay --fit`` scales to two nodes of one core:
+three replays naively and three under gangd, each judged with latencies of a run with M=1 and with what
+sharing costs in the next replay, never with what it tells itself. It takes thirteen minutes for 120 s. RUNs
+stay, so that a change of the model is judged on the same ones::
+
+    OSUB_VALIDATION=folder OSUB_TRACE=log.swf.gz OSUB_FIT=120 \\
+        pytest -m benchmark -s tests/benchmarks/test_real_against_simulated.py -k cause
+
 The clock rate of a virtual host drifts: the same steps on a dedicated core take more or less time from one
 minute to the next. A second line for each setting tells the errors at the pace that each job recorded.
 """
@@ -19,15 +27,22 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+import polars as pl
 import pytest
 
-from analysis.comparison.job_by_job import run_errors
-from deploy.local import Gang, Shape
+from analysis.comparison.job_by_job import pair, run_errors
+from analysis.metrics import host_use, unfit
+from analysis.quantiles import quantile
+from deploy.local import Gang, LocalCluster, Shape
 from deploy.shape import Scheduler
-from foundation.records import load_run
+from foundation.records import Run, load_run
+from simulator.fit.fit_parameters import IDLE_PARTS
+from simulator.fit.measured_run import measure_latencies, measure_overhead
 from submitter.plan.replay_options import ReplayOptions
 from tests.fixtures.slurm_decisions import SETTINGS, Places
 from tests.fixtures.validation_runs import FOLDER, arrivals, child, replay, write_apps, write_trace
@@ -123,3 +138,112 @@ def test_judge_m1_gangd_and_naive(scheduler: Scheduler, sharing: str) -> None:
                 f"  at the pace that jobs recorded: median {at_pace.median:.1%}, p95 {at_pace.p95:.1%}, "
                 f"bias {at_pace.bias:+.1%}"
             )
+
+
+TRACE = os.environ.get("OSUB_TRACE")
+FIT_S = float(os.environ.get("OSUB_FIT", "120"))
+TRIALS = int(os.environ.get("OSUB_TRIALS", "3"))
+LONG_S = 10.0
+"""Jobs that run as long in the real run, and shorter ones, have figures of their own."""
+BEFORE = "before: EASY, medians, one C_o"
+MODELS = {
+    BEFORE: "",
+    "+ waits of start-up and tear-down": "idle",
+    "+ C_o by kind of job, cost of slices": "idle costs",
+    "+ Slurm's schedulers, fitted": "idle costs slurm",
+    "+ Slurm's order of starts and ends": "idle costs order",
+}
+AGAIN = "the same replayed again"
+
+
+def replays(
+    name: str, multiplicity: int, gang: Gang, seconds: float, trials: int, seed: int = 1
+) -> list[Path]:
+    """Return the RUNs of a trace scaled to so many seconds, all on one cluster; those that are there stay."""
+    assert TRACE is not None
+    stem = Path(TRACE).name.partition(".")[0]
+    runs = [FOLDER / f"{stem}-{seconds:g}-{name}-{trial}" for trial in range(1, trials + 1)]
+    missing = [run for run in runs if not ((run / "run.json").exists() and load_run(run).complete)]
+    if not missing:
+        return runs
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="osub-") as state:
+        cluster = LocalCluster(Path(state, "c"))
+        try:
+            cluster.up(Shape(nodes=2, cores=1, multiplicity=multiplicity, gang=gang))
+            for run in missing:
+                where = ["--cluster", Path(state, "c"), "--out", run, "--force", "--label", run.name]
+                how = ["--fit", seconds, "--seed", seed, "--trial", runs.index(run) + 1]
+                child("osub.cli.main", "replay", TRACE, *where, *how)
+        finally:
+            cluster.down()
+    return runs
+
+
+def simulated_as(real: Path, parts: str, alone: Path, other: Path) -> Run:
+    """Simulate the jobs of ``real`` with what ``alone`` (M=1) and ``other``, of the same setting, tell."""
+    out = FOLDER / f"{real.name}-sim-{parts.replace(' ', '-') or 'before'}"
+    shutil.rmtree(out, ignore_errors=True)
+    info = load_run(real).info
+    usual = measure_latencies(load_run(alone))
+    if "idle" not in parts:
+        usual = msgspec.structs.replace(usual, **dict.fromkeys(IDLE_PARTS, 0.0))
+    latencies = out.with_suffix(".json")
+    latencies.write_bytes(msgspec.json.encode(usual))
+    under_gangd = info.gang.kind == "osub"
+    costs: object = "1.0"
+    if "costs" in parts:
+        costs = other
+    elif not under_gangd:
+        costs = max(1.0, measure_overhead(load_run(other), usual))
+    words = ["simulate", real, "--system", info.system, "--multiplicity", info.multiplicity, "--out", out]
+    words += ["--latency", latencies, "--overhead", costs]
+    words += ["--slices", 250] if under_gangd else []
+    words += ["--policy", "slurm", "--fit", alone] if "slurm" in parts else []
+    words += ["--order-of", real] if "order" in parts else []
+    child("osub.cli.main", *words)
+    return load_run(out)
+
+
+def fidelity(model: str, setting: str, two: Sequence[tuple[Run, Run]]) -> str:
+    """Return a line of the table: errors of all pairs of a real run and what is to be as it."""
+    frames = [pair(real, other) for real, other in two]
+    jobs = pl.concat(frames)
+    done = jobs.filter((pl.col("state") == "COMPLETED") & (pl.col("state_other") == "COMPLETED"))
+    cells = []
+    for some in (done.filter(pl.col("run_s") >= LONG_S), done.filter(pl.col("run_s") < LONG_S)):
+        off = some["run_error"].drop_nulls()
+        figures = [quantile(off.abs(), 0.5), quantile(off.abs(), 0.95), quantile(off, 0.5)]
+        cells += [f"{len(off)}: " + ", ".join("-" if one is None else f"{one:+.1%}" for one in figures)]
+    starts = done["start_error_s"].drop_nulls().abs()
+    alike = jobs.filter(pl.col("alike").fill_null(value=False))["same_place"].drop_nulls()
+    ends = [(real.jobs["end_s"].max(), other.jobs["end_s"].max()) for real, other in two]
+    spans = [abs(theirs / ours - 1) for ours, theirs in ends]  # type: ignore[operator]
+    cells += [
+        f"{quantile(starts, 0.5):.2f}, {quantile(starts, 0.95):.2f}",
+        f"{jobs['same_place'].drop_nulls().mean():.0%}",
+        f"{alike.mean():.0%} of {len(alike)}" if len(alike) else "-",
+        ", ".join(f"{span:.1%}" for span in spans),
+    ]
+    return f"| {setting} | {model} | {' | '.join(cells)} |"
+
+
+@pytest.mark.skipif(TRACE is None, reason="OSUB_TRACE names no trace")
+def test_fidelity_by_cause() -> None:
+    """What each part of the model is worth, each run judged with what another one tells."""
+    alone = replays("alone", 1, Gang.NONE, FIT_S / 2, 1, seed=2)[0]
+    settings = {"naive": Gang.NONE, "gangd": Gang.OSUB}
+    runs = {name: replays(name, 2, gang, FIT_S, TRIALS) for name, gang in settings.items()}
+    for path in (alone, *(path for several in runs.values() for path in several)):
+        run = load_run(path)
+        why = "; ".join(one.brief for one in unfit(run)) or "fit"
+        say(f"{run.info.label}: {run.jobs.height} jobs, {why}, pace {host_use(run).pace}")
+    say(f"| setting | model | jobs of {LONG_S:g} s and more: median, p95, bias | shorter ones |")
+    say("| | | start: median, p95 [s] | same place | same place, same jobs | makespan of each trial |")
+    for setting, several in runs.items():
+        two = [(path, several[(place + 1) % len(several)]) for place, path in enumerate(several)]
+        for model, parts in MODELS.items():
+            judged = [(load_run(path), simulated_as(path, parts, alone, other)) for path, other in two]
+            say(fidelity(model, setting, judged))
+        if len(several) > 1:
+            say(fidelity(AGAIN, setting, [(load_run(one), load_run(other)) for one, other in two]))

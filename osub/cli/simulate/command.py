@@ -69,7 +69,8 @@ def simulate(
     overhead: Annotated[
         str,
         typer.Option(
-            help="C_o: speed on a shared core is 1/(m x C_o); a real RUN without gang scheduling: as there.",
+            help="C_o: speed on a shared core is 1/(m x C_o); a real RUN without gang scheduling (with "
+            "--slices: under gangd): as there.",
             metavar="NUMBER|RUN",
         ),
     ] = "1.2",

@@ -8,12 +8,21 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from foundation.errors import InputError
 from foundation.records import ALLOCATIONS, AllocationRecord, GangSettings, Placement, load_run
 from foundation.records.table_files import frame_of
-from simulator.fit.measured_run import latencies_of, measure_latencies, measure_overhead, overhead_of
+from osub import simulate
+from simulator.fit.measured_run import (
+    SharedWork,
+    latencies_of,
+    measure_latencies,
+    measure_overhead,
+    overheads_of,
+    slowdowns_by_kind,
+)
 from simulator.fit.slurm_latency import Latencies, read_latencies
 from tests.fixtures.real_runs import Row, real_run
 
@@ -74,8 +83,77 @@ def test_overhead_is_what_the_work_on_shared_cores_took(tmp_path: Path) -> None:
     run = real_run(tmp_path / "r", NAIVE, multiplicity=2)
     assert measure_overhead(run, Latencies()) == pytest.approx(10 / 11, abs=1e-3)
     assert measure_overhead(run, Latencies(launch_serial_s=1)) == pytest.approx(10 / 12, abs=1e-3)
-    assert overhead_of("1.2", None) == "1.2"
-    assert overhead_of(str(tmp_path / "r"), None) == "1.0"  # the model knows no gain
+    assert overheads_of("1.2", None).overhead == "1.2"
+    assert overheads_of(str(tmp_path / "r"), None).overhead == "1.0"  # the model knows no gain
+    assert overheads_of(str(tmp_path / "r"), None).by_kind is None  # all of one core
+
+
+def test_what_passes_without_computing_does_not_count_as_shared(tmp_path: Path) -> None:
+    """The first second of each job is idle: 10 s alone and 19 s shared are left of 30, for 20 s of work."""
+    run = real_run(tmp_path / "r", NAIVE[:2], multiplicity=2)
+    plain, blocked = measure_overhead(run, Latencies()), measure_overhead(run, Latencies(blocked_serial_s=1))
+    assert plain == pytest.approx(10 / 11, abs=1e-3)
+    assert blocked == pytest.approx((9.5 + 9.5) / (10 + 10), abs=1e-3)
+
+
+def test_jobs_of_one_core_and_of_several_slow_each_other_differently() -> None:
+    """A coupled job makes half of its share with another; the others lose nothing beyond the share."""
+    done = [
+        *[SharedWork(several=False, seconds=(10.0, 5.0), work_s=15.0)] * 20,
+        *[SharedWork(several=True, seconds=(10.0, 0.0), work_s=10.0)] * 20,
+        *[SharedWork(several=True, seconds=(0.0, 10.0), work_s=5.0)] * 20,
+    ]
+    found = slowdowns_by_kind(done, 1.3)
+    assert found is not None
+    (by_one, by_several), (coupled_by_one, coupled_by_coupled) = found
+    assert (by_one, by_several) == pytest.approx((2, 2), abs=0.05)
+    assert coupled_by_one == pytest.approx(2, abs=0.05)
+    assert coupled_by_coupled == pytest.approx(4, abs=0.1)
+    unseen = slowdowns_by_kind(done[:21], 1.3)
+    assert unseen is not None
+    assert unseen[1][1] == pytest.approx(2.6, abs=1e-3)  # nothing seen: C_o for all
+    assert slowdowns_by_kind(done[:20], 1.3) is None
+
+
+def test_under_gangd_it_is_slices_that_cost(tmp_path: Path) -> None:
+    slow: list[Row] = [("batch", 0, 0, 0, 44, 20, "0"), ("batch", 0, 0, 0, 44, 20, "0")]
+    run = real_run(tmp_path / "r", slow, multiplicity=2, gang=GangSettings(kind="osub", quantum_ms=250))
+    costs = overheads_of(str(run.path), None, in_slices=True)
+    assert (costs.overhead, costs.by_kind, costs.slice_cost) == ("1.0", None, pytest.approx(1.1))
+    with pytest.raises(InputError, match="without gang scheduling"):
+        overheads_of(str(run.path), None)
+    words = {"multiplicity": 2, "quantum_ms": 250.0, "overhead": str(run.path)}
+    jobs = simulate(run.path, "N1C1", out=tmp_path / "s", **words).jobs  # type: ignore[arg-type]
+    assert jobs["end_s"].to_list() == pytest.approx([44, 44], abs=1)
+
+
+def test_start_up_and_tear_down_are_measured_apart_from_steps(tmp_path: Path) -> None:
+    """Start-up of 2 s of which 0.5 s computes; 0.3 s from the last step to the end."""
+    run = real_run(tmp_path / "r", ONE_A_CORE)
+    batch = pl.col("kind") == "batch"
+    jobs = run.jobs.with_columns(
+        first_step_s=pl.when(batch).then(pl.col("start_s") + 2),
+        last_step_s=pl.when(batch).then(pl.col("end_s") - 0.3),
+        steps_cpu_s=pl.lit(4.0),
+        cpu_s=4.5 * pl.col("cores"),
+    )
+    found = measure_latencies(replace(run, jobs=jobs))
+    assert (found.blocked_serial_s, found.blocked_parallel_s) == (1.5, 1.5)
+    assert (found.ending_serial_s, found.ending_parallel_s) == (0.3, 0.3)
+    assert measure_latencies(run).blocked_serial_s == 0
+
+
+def test_a_job_that_waits_while_it_starts_leaves_its_core_to_others(tmp_path: Path) -> None:
+    """Two jobs of 10 s on one core, of which 2 s pass without computing: 8 s each by turns."""
+    rows: list[Row] = [("batch", 0, 0, 0, 20, 10, "0"), ("batch", 0, 0, 0, 20, 10, "0")]
+    run = real_run(tmp_path / "r", rows, multiplicity=2)
+    latencies = tmp_path / "l.json"
+    latencies.write_text('{"blocked_serial_s": 1.5, "ending_serial_s": 0.5}')
+    jobs = simulate(
+        run.path, "N1C1", multiplicity=2, overhead=1.0, latency=latencies, out=tmp_path / "s"
+    ).jobs
+    assert jobs["start_s"].to_list() == [0, 0]
+    assert jobs["end_s"].to_list() == [18, 18]
 
 
 def test_overhead_cannot_be_measured_without_sharing_or_under_gang_scheduling(tmp_path: Path) -> None:

@@ -141,11 +141,21 @@ def test_a_job_that_slurm_has_forgotten_is_known_by_its_own_stamps(trace: Path, 
     ms = int(origin * 1000)
     (out / "jobs" / "1.start").write_text(json.dumps({"slurm_job": 77, "ms": ms + 100}))
     (out / "jobs" / "1.end").write_text(json.dumps({"ms": ms + 400, "exit_code": 0}))
-    (out / "jobs" / "1.report").write_text(json.dumps({"cpu_s": 0.25, "app": "rrba"}))
+    report = {
+        "cpu_s": 0.25,
+        "app": "rrba",
+        "state": "completed",
+        "steps": 9,
+        "end_ms": ms + 390,
+        "busy_s": 0.2,
+    }
+    (out / "jobs" / "1.report").write_text(json.dumps(report))
     assert Replay.resume(out, slurm, timing=QUICK).run()
     first_row = rows(out)[0]
     assert (first_row["job_id"], first_row["state"], first_row["cpu_s"]) == (77, "COMPLETED", 0.25)
     assert first_row["end_s"] == pytest.approx(0.4, abs=0.002)  # stamps are whole milliseconds
+    steps = [first_row["first_step_s"], first_row["last_step_s"]]
+    assert steps == pytest.approx([0.19, 0.39], abs=0.002)
     assert not any(name.endswith("-1") for name in slurm.submitted)
 
 
