@@ -205,6 +205,11 @@ def simulated_as(real: Path, parts: str, alone: Path, other: Path) -> Run:
     return load_run(out)
 
 
+def share_of(flags: pl.Series) -> str:
+    known = flags.drop_nulls()
+    return f"{float(known.sum()) / len(known):.0%} of {len(known)}" if len(known) else "-"
+
+
 def fidelity(model: str, setting: str, two: Sequence[tuple[Run, Run]]) -> str:
     """Return a line of the table: errors of all pairs of a real run and what is to be as it."""
     frames = [pair(real, other) for real, other in two]
@@ -216,13 +221,12 @@ def fidelity(model: str, setting: str, two: Sequence[tuple[Run, Run]]) -> str:
         figures = [quantile(off.abs(), 0.5), quantile(off.abs(), 0.95), quantile(off, 0.5)]
         cells += [f"{len(off)}: " + ", ".join("-" if one is None else f"{one:+.1%}" for one in figures)]
     starts = done["start_error_s"].drop_nulls().abs()
-    alike = jobs.filter(pl.col("alike").fill_null(value=False))["same_place"].drop_nulls()
     ends = [(real.jobs["end_s"].max(), other.jobs["end_s"].max()) for real, other in two]
     spans = [abs(theirs / ours - 1) for ours, theirs in ends]  # type: ignore[operator]
     cells += [
         f"{quantile(starts, 0.5):.2f}, {quantile(starts, 0.95):.2f}",
-        f"{jobs['same_place'].drop_nulls().mean():.0%}",
-        f"{alike.mean():.0%} of {len(alike)}" if len(alike) else "-",
+        share_of(jobs["same_place"]),
+        share_of(jobs.filter(pl.col("alike").fill_null(value=False))["same_place"]),
         ", ".join(f"{span:.1%}" for span in spans),
     ]
     return f"| {setting} | {model} | {' | '.join(cells)} |"

@@ -119,7 +119,8 @@ def test_under_gangd_it_is_slices_that_cost(tmp_path: Path) -> None:
     slow: list[Row] = [("batch", 0, 0, 0, 44, 20, "0"), ("batch", 0, 0, 0, 44, 20, "0")]
     run = real_run(tmp_path / "r", slow, multiplicity=2, gang=GangSettings(kind="osub", quantum_ms=250))
     costs = overheads_of(str(run.path), None, in_slices=True)
-    assert (costs.overhead, costs.by_kind, costs.slice_cost) == ("1.0", None, pytest.approx(1.1))
+    assert (costs.overhead, costs.by_kind) == ("1.0", None)
+    assert costs.slice_cost == pytest.approx(1.1)
     with pytest.raises(InputError, match="without gang scheduling"):
         overheads_of(str(run.path), None)
     words = {"multiplicity": 2, "quantum_ms": 250.0, "overhead": str(run.path)}
