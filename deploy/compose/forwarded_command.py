@@ -16,7 +16,7 @@ import sys
 import tarfile
 import tempfile
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,8 +146,8 @@ class Controller:
         """Remove a folder from the container."""
         self._shell(f"rm -rf {shlex.quote(_inside(path))}")
 
-    def start(self, words: Sequence[str]) -> RunningCommand:
-        """Start ``osub`` with these words in the container."""
+    def start(self, words: Sequence[str], user: str = HOST_USER) -> RunningCommand:
+        """Start ``osub`` with these words in the container, as this user of it."""
         note = f"/tmp/osub-{secrets.token_hex(4)}"  # noqa: S108 - in the container
         passed = [name for name in os.environ if name.startswith(_PASSED)]
         options = ["-w", _inside(Path.cwd()), *(f"-e{name}={os.environ[name]}" for name in passed)]
@@ -156,13 +156,13 @@ class Controller:
         on_terminal = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
         options += ["-it"] if on_terminal else []
         shell = f'echo $$ >{note}; exec {_OSUB} "$@"'
-        command = self._words("sh", "-c", shell, "osub", *words, options=options)
-        return RunningCommand(self, note, command, on_terminal=on_terminal)
+        command = self._words("sh", "-c", shell, "osub", *words, options=options, user=user)
 
-    def signal(self, number: int, note: str) -> None:
-        """Send a signal to the command whose process id is in the file ``note``, once it is there."""
-        once = f"[ -s {note} ] && kill -{number} $(cat {note}) && exit 0; sleep 0.2"
-        self._shell(f"for try in $(seq 25); do {once}; done")
+        def signal(number: int) -> None:
+            once = f"[ -s {note} ] && kill -{number} $(cat {note}) && exit 0; sleep 0.2"
+            self._shell(f"for try in $(seq 25); do {once}; done", user)
+
+        return RunningCommand(self, signal, command, on_terminal=on_terminal)
 
     def check_lives(self) -> None:
         """Raise ClusterError where the container has ended."""
@@ -178,25 +178,31 @@ class Controller:
         if answer.returncode:
             raise ClusterError(f"cannot {what}: {last_word(answer)}")
 
-    def _shell(self, text: str) -> Answer:
-        return self.engine.run(*self._words("sh", "-c", text)[1:])
+    def _shell(self, text: str, user: str = HOST_USER) -> Answer:
+        return self.engine.run(*self._words("sh", "-c", text, user=user)[1:])
 
-    def _words(self, *words: str, options: Sequence[str] = ()) -> list[str]:
-        return [str(self.engine.name), "exec", "-u", HOST_USER, *options, self.container, *words]
+    def _words(self, *words: str, options: Sequence[str] = (), user: str = HOST_USER) -> list[str]:
+        return [str(self.engine.name), "exec", "-u", user, *options, self.container, *words]
 
 
 class RunningCommand:
-    """A command in the container, its output on this one's, without ``HOST`` before the paths in it."""
+    """A command in the container, its output on this one's, without ``HOST`` before the paths in it.
 
-    def __init__(self, controller: Controller, note: str, words: Sequence[str], *, on_terminal: bool) -> None:
+    ``signal`` sends a signal to it, once its process id is known.
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        signal: Callable[[int], None],
+        words: Sequence[str],
+        *,
+        on_terminal: bool,
+    ) -> None:
         self._controller = controller
-        self._note = note
+        self.signal = signal
         self._words = words
         self._on_terminal = on_terminal
-
-    def signal(self, number: int) -> None:
-        """Send a signal to the command."""
-        self._controller.signal(number, self._note)
 
     def wait(self) -> int:
         """Carry its output until it ends; returns its exit code.

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from deploy.compose.forwarded_command import Controller
 from deploy.compose.found import holds_one
-from deploy.compose.inside.controller import HOST
-from foundation.errors import ClusterError, OutputError
+from deploy.compose.inside.controller import HOST, HOST_USER
+from foundation.errors import ClusterError, OutputError, UsageError
 from foundation.records.records_folder import INFO_NAME, is_finished
 from foundation.records.runs_found import refuse_to_replace, remove_run
 
@@ -31,6 +31,7 @@ def forward(
     hear: Hear,
     inputs: Iterable[Path | None] = (),
     words: Sequence[str] | None = None,
+    user: str = HOST_USER,
 ) -> int:
     """Run this command in the controller's container; returns its exit code.
 
@@ -44,13 +45,15 @@ def forward(
         Files that the command reads.
     words
         The command; None: as it was typed.
+    user
+        The container's user that runs it.
 
     Raises
     ------
     ClusterError
         The controller's container does not run, has another version of osub, or ended before the command.
     """
-    return _run(Controller.of(cluster), hear, inputs, sys.argv[1:] if words is None else words)
+    return _run(Controller.of(cluster), hear, inputs, sys.argv[1:] if words is None else words, user)
 
 
 def forward_replay(
@@ -75,6 +78,8 @@ def forward_replay(
         ``out`` cannot take the RUN; once it was replayed, the RUN is kept in the cluster.
     ClusterError
         As ``forward``.
+    UsageError
+        There is no RUN to go on with.
     """
     if not resume and not dry_run:
         refuse_to_replace(out, force=force)
@@ -89,6 +94,8 @@ def forward_replay(
             return 0
     elif resume and (out / INFO_NAME).is_file():
         controller.put([out])
+    elif resume:
+        raise UsageError(f"--resume: there is no RUN in {out}, and none of that name in the cluster")
     gangd = ["--gangd", GANGD] if finds_gangd and controller.has_gangd else []
     try:
         code = _run(
@@ -139,11 +146,17 @@ def replay_there(
         raise ClusterError(f"{label}: `osub replay` in the controller ended with exit code {code}")
 
 
-def _run(controller: Controller, hear: Hear, inputs: Iterable[Path | None], words: Sequence[str]) -> int:
+def _run(
+    controller: Controller,
+    hear: Hear,
+    inputs: Iterable[Path | None],
+    words: Sequence[str],
+    user: str = HOST_USER,
+) -> int:
     files = [path for path in inputs if path is not None and path.exists()]
     if files:
         controller.put(files)
-    command = controller.start([_word(word) for word in words])
+    command = controller.start([_word(word) for word in words], user)
     with hear(command.signal):
         return command.wait()
 

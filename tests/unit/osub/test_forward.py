@@ -42,6 +42,8 @@ elif words[0] == "inspect" and "-f" in words:
 elif words[0] == "inspect":
     print(json.dumps(world["containers"]))
 elif words[0] == "exec":
+    with open({root!r} + "/users", "a") as users:
+        print(words[words.index("-u") + 1] if "-u" in words else "", file=users)
     place = words.index("c1")
     if "-P" in words:
         print(world["version"])
@@ -258,3 +260,19 @@ def test_top_and_doctor_run_there_too(place: Place) -> None:
     assert place.called == ["top", "--gangd", "/var/lib/gangd/state", "--once"]
     assert place.osub("doctor", "--cluster", str(place.state), "--json")[0] == 0
     assert place.called == ["doctor", "--cluster", f"{place.root}/shared/host{place.state}", "--json"]
+
+
+@pytest.mark.parametrize("named", ["--cluster", "--cluster="])
+def test_evict_runs_there_as_root_for_jobs_are_of_others(place: Place, named: str) -> None:
+    option = [named + str(place.state)] if named.endswith("=") else [named, str(place.state)]
+    code, _, err = place.osub("evict", "--free-nodes", "1", *option, "--deadline", "5")
+    assert (code, "`osub cluster status` names it" in err) == (0, True)
+    assert place.called == ["evict", "--free-nodes", "1", "--live", "--deadline", "5"]
+    assert (place.root / "users").read_text().splitlines()[-1] == "root"
+
+
+def test_resume_of_what_nowhere_is_says_so_and_starts_nothing(place: Place) -> None:
+    code, _, err = place.replay("--resume")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "there is no RUN in" in err
+    assert not (place.root / "called.json").exists()
