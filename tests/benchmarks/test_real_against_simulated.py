@@ -247,6 +247,8 @@ def test_fidelity_by_cause() -> None:
     for setting, several in runs.items():
         two = [(path, several[(place + 1) % len(several)]) for place, path in enumerate(several)]
         for model, parts in MODELS.items():
+            if setting == "gangd" and "slurm" in parts:  # exact slices take no policy that sets timers
+                continue
             judged = [(load_run(path), simulated_as(path, parts, alone, other)) for path, other in two]
             say(fidelity(model, setting, judged))
         if len(several) > 1:
