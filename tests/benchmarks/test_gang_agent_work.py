@@ -189,7 +189,7 @@ def test_steps_by_srun() -> None:
         [node] = stage.nodes
         honest = stage.start("while :; do :; done", node)
         pids = processes_of(honest, node)
-        done = Path(f"/tmp/osub-sruns-{os.getpid()}")
+        done = stage.layout.gang / "steps"
         one = f"srun -Q --overlap -n1 true && echo >>{done}"
         stage.start(f"seq {SRUNS} | xargs -P 10 -n 1 sh -c {one!r}; echo end >>{done}", node)
         daemons = [psutil.Process(stage.daemon(role).pid) for role in (f"gang-agent {node}", "gangd")]
@@ -212,7 +212,6 @@ def test_steps_by_srun() -> None:
                 f"{gangd:>10.1f}{gangd_s / at_s:>10.1%}{size:>11.0f}  {stage.node_status(node).faults}"
             )
         print(*(alarm.text for alarm in stage.status().alarms), sep="\n")
-        done.unlink()
         stage.clear()
 
 
