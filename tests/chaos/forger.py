@@ -98,7 +98,7 @@ class FalseController:
         self._socket.setsockopt(zmq.CURVE_SECRETKEY, own.secret)
         self.port = self._socket.bind_to_random_port("tcp://127.0.0.1")
 
-    def wait_heard(self, within_s: float = 20.0) -> None:
+    def wait_heard(self, within_s: float = 60.0) -> None:
         """Wait until an agent has subscribed; raises Broken."""
         if not self._socket.poll(int(within_s * 1000)):
             raise Broken("the agent never subscribed to the false controller")

@@ -145,7 +145,7 @@ class Stage:
                     line.close()
                 self.proxies.close()
 
-    def _remove_gang_folder(self, within_s: float = 10.0) -> None:
+    def _remove_gang_folder(self, within_s: float = 60.0) -> None:
         """Remove the folder; a guardian may still write into it how its agent ended."""
         deadline = time.monotonic() + within_s
         while self.layout.gang.exists() and time.monotonic() < deadline:
@@ -201,7 +201,7 @@ class Stage:
             "OSUB_CLUSTER": self.layout.cluster_name,
         }
 
-    def command(self, *words: str, within_s: float = 30.0) -> subprocess.CompletedProcess[str]:
+    def command(self, *words: str, within_s: float = 90.0) -> subprocess.CompletedProcess[str]:
         """Run a command of Slurm or of ours to its end."""
         return subprocess.run(
             words, env=self.environment(), capture_output=True, text=True, timeout=within_s, check=False
@@ -265,7 +265,7 @@ class Stage:
             return False
         return {node.node for node in status.nodes if node.agent == "joined"} >= set(self.nodes)
 
-    def wait_joined(self, within_s: float = 40.0) -> float:
+    def wait_joined(self, within_s: float = 90.0) -> float:
         """Wait until controller and agents work together, by a status newer than this call."""
         now_ms = time.time() * 1000
 

@@ -92,7 +92,7 @@ class Troupe:
             raise Broken(f"job {job} is unknown to Slurm")
         return found
 
-    def wait_turns(self, within_s: float = 45.0) -> float:
+    def wait_turns(self, within_s: float = 90.0) -> float:
         """Wait until the residents take turns on every node; returns how long that took."""
         wanted = [(node, job) for node in self._stage.nodes for job in self.residents]
         before = self._stage.watcher.switches()

@@ -43,7 +43,7 @@ class Stage:
         self.nodes = tuple(node.name for node in self.layout.nodes)
         self.quantum_ms = shape.quantum_ms
 
-    def run(self, *words: str, timeout_s: float = 30.0) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str, timeout_s: float = 90.0) -> subprocess.CompletedProcess[str]:
         """Run a command of Slurm, or another one that needs to know the cluster."""
         environment = dict(os.environ) | {"SLURM_CONF": str(self.layout.conf)}
         return subprocess.run(

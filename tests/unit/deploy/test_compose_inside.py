@@ -128,6 +128,14 @@ def test_gangd_hands_out_metrics_where_it_is_watched_and_to_who_has_the_token() 
     assert told["metrics_token"] == "/etc/gangd/metrics.token"
 
 
+@pytest.fixture
+def root_owns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container it is root who gives files to their owners; a plain user's tests keep them."""
+    if os.geteuid() != 0:
+        monkeypatch.setattr("os.chown", lambda *_: None)
+        monkeypatch.setattr("os.fchown", lambda *_: None)
+
+
 def test_prometheus_asks_gangd_and_each_node_that_gangd_knows() -> None:
     told = json.loads(monitoring.prometheus_yml())
     jobs = {one["job_name"]: one for one in told["scrape_configs"]}
@@ -139,6 +147,7 @@ def test_prometheus_asks_gangd_and_each_node_that_gangd_knows() -> None:
     ]
 
 
+@pytest.mark.usefixtures("root_owns")
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"nodes": [{"node": 3}]}', b"\xff"])
 def test_what_is_no_status_of_gangd_changes_no_target(content: bytes, tmp_path: Path) -> None:
     status, targets = tmp_path / "status.json", tmp_path / "agents.json"
@@ -236,6 +245,7 @@ def test_names_that_nobody_knows_fail_soon(tmp_path: Path) -> None:
     wait_less_for_names(tmp_path / "none")
 
 
+@pytest.mark.usefixtures("root_owns")
 def test_a_key_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "key"
     keys.make_secret(path, b"first", os.geteuid())

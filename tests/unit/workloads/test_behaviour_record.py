@@ -113,7 +113,7 @@ def process(code: str) -> Iterator[subprocess.Popen[bytes]]:
             started.kill()
 
 
-def until(condition: object, deadline_s: float = 20.0) -> None:
+def until(condition: object, deadline_s: float = 60.0) -> None:
     end_s = time.monotonic() + deadline_s
     while time.monotonic() < end_s:
         if callable(condition) and condition():

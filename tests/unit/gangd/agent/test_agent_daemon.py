@@ -95,7 +95,7 @@ class Stage:
         os.write(fd, state)
         os.close(fd)
 
-    def held(self, job: int, within_s: float = 30.0) -> None:
+    def held(self, job: int, within_s: float = 60.0) -> None:
         until(lambda: self.state(job) == "FROZEN", within_s, f"job {job} held")
 
     def free(self, within_s: float) -> None:
