@@ -20,8 +20,8 @@ import pytest
 
 from simulator.eviction import Question, Solver, solve
 from simulator.eviction.checkpoint_costs import Storage
+from simulator.experiments.eviction.eviction_survey import table_s
 from simulator.experiments.eviction.scenarios import instant_of, question_of
-from simulator.experiments.eviction.solver_measures import table_s
 from tests.fixtures.voice import say
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]

@@ -1,4 +1,4 @@
-"""Every V claim of CoSim, judged.
+"""The judges of the V claims of CoSim.
 
 V7 to V10 are what greedy and the optimum lose; V2 to V6 and V11 how long the solvers take. Times are compared
 by their ratios, in orders of magnitude.
@@ -7,13 +7,12 @@ by their ratios, in orders of magnitude.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from msgspec.structs import replace
 
 from analysis.claims import (
-    Claim,
     Judgement,
     Row,
     Verdict,
@@ -26,16 +25,21 @@ from analysis.claims import (
 )
 from analysis.claims.estimate import figures
 from foundation.units import counted
-from simulator.experiments.eviction.eviction_survey import FILE_SYSTEMS_GB_S, SETTINGS, Setting, Survey
-from simulator.experiments.eviction.scenarios import NEEDS, NODES
-from simulator.experiments.eviction.solver_measures import Measured
-from simulator.experiments.eviction.trace_facts import Facts
+from simulator.experiments.claim_study import judged_rows
+from simulator.experiments.eviction.eviction_survey import (
+    FILE_SYSTEMS_GB_S,
+    SETTINGS,
+    Measured,
+    Setting,
+    Survey,
+)
+from simulator.experiments.eviction.scenarios import NEEDS, NODES, Facts
+
+Values = dict[str, list[float]]
+Judged = tuple[Judgement, str]
+Judge = Callable[[Survey], Judged]
 
 NO_TRACE = "no trace was named"
-
-AXES = {512: 125, 1024: 400, 2048: 800}
-"""Where the axes of Fig. 8 end, node-hours."""
-
 TIMES_FASTER = 30.0
 MILLISECONDS = 10.0
 """Up to here it is "milliseconds"."""
@@ -46,28 +50,35 @@ SMALLER = "our table is bounded by K and counts nodes in units; as Algorithm 1 i
 
 def claim_rows(survey: Survey, facts: Facts | None) -> list[Row]:
     """Return the rows of V1 to V16; without a trace V12 to V14 are not comparable."""
-    found = [
-        _v1(survey),
-        *time_rows(survey),
-        *loss_rows(survey),
-        growth_row(survey),
-        *_trace_rows(facts),
-        _v15(survey),
-    ]
-    verdict = {row.id: row.verdict for row in found}
-    said = claim("V16", "VI", "conclusions 1 and 2", "trade-off", "optimum in ms; greedy's loss does not pay")
-    rests_on = [verdict["V6"], verdict["V7"]]
-    worst = next(
-        (one for one in (Verdict.FAILS, Verdict.NOT_COMPARABLE, Verdict.TIE) if one in rests_on), None
-    )
-    judged = Judgement(verdict=worst or Verdict.HOLDS, note="the lesser of both")
-    return [*found, Row.of(said, judged, f"V6 {verdict['V6']}, V7 {verdict['V7']}")]
+    of_trace: dict[str, Judge] = {name: _of_trace(facts, judge) for name, judge in _JUDGES_OF_TRACE.items()}
+    return judged_rows(JUDGES | of_trace | {"V15": _v15, "V16": _v16}, survey)
 
 
-def _v1(survey: Survey) -> Row:
-    said = claim("V1", "IV-C, IV-E", "all", "loss of the programme against backtracking", "equal everywhere")
+def by_setting(
+    survey: Survey, value: Callable[[Measured], float], settings: Iterable[Setting] = SETTINGS
+) -> Values:
+    """Return a value for each seed, by the name of the setting."""
+    return {str(setting): [value(one) for one in survey.settings[setting]] for setting in settings}
+
+
+def spread(values: Values) -> str:
+    """Return the least and the largest mean over the seeds."""
+    means = [estimate(of).mean for of in values.values()]
+    return f"{figures(min(means))} to {figures(max(means))}"
+
+
+def every(survey: Survey, settings: Iterable[Setting] = SETTINGS) -> list[Measured]:
+    """Return all measurements of some settings."""
+    return [one for setting in settings for one in survey.settings[setting]]
+
+
+def _of(need: int) -> list[Setting]:
+    return [setting for setting in SETTINGS if setting.need == need]
+
+
+def _v1(survey: Survey) -> Judged:
     alike = ended = 0
-    for one in (one for of in survey.settings.values() for one in of):
+    for one in every(survey):
         ended += one.ended
         pairs = zip(one.optimum, one.backtracking, strict=False)
         alike += one.ended and all(math.isclose(best, found, abs_tol=1e-4) for best, found in pairs)
@@ -75,96 +86,92 @@ def _v1(survey: Survey) -> Row:
         f"equal in {survey.worlds_alike:,} of {survey.worlds:,} random worlds and in {alike} of the {ended} "
         "questions of which backtracking came to an end"
     )
-    return Row.of(said, fact(holds=survey.worlds_alike == survey.worlds and alike == ended), ours)
+    return fact(holds=survey.worlds_alike == survey.worlds and alike == ended), ours
 
 
-def _v15(survey: Survey) -> Row:
-    said = claim("V15", "III-C", "one solution", "other node counts 0..M", "come with the same table")
-    ours = f"{survey.needs_alike:,} of {survey.needs:,} answered as by a table of their own"
-    return Row.of(said, fact(holds=survey.needs_alike == survey.needs), ours)
+def _v2(survey: Survey) -> Judged:
+    times = spread(by_setting(survey, lambda one: _MS * one.table_s))
+    return fact(holds=True, note="by construction"), f"one run for all deadlines, {times} ms"
 
 
-def _trace_rows(facts: Facts | None) -> list[Row]:
-    occupancy = claim(
-        "V12",
-        "IV-A",
-        "Theta 2019, 91,217 jobs",
-        "most frequent occupancy",
-        "4,352 nodes, 34 days; all 4,392 1.5 days",
-    )
-    running = claim("V13", "IV-A", "Theta 2019 near capacity", "running jobs", "up to about 25")
-    short = claim("V14", "IV-A", "Theta 2019", "jobs under 30 minutes", "61%")
-    if facts is None:
-        return [Row.of(one, not_comparable(NO_TRACE)) for one in (occupancy, running, short)]
-    other = f"another trace: {facts.name}, {counted(facts.jobs, 'job')} in {facts.days:.0f} days"
-    same = facts.busiest == NODES
-    return [
-        Row.of(
-            occupancy,
-            fact(holds=True, note=f"{other}; judged is which is the most frequent")
-            if same
-            else not_comparable(other),
-            f"{counted(facts.busiest, 'node')}, {facts.busiest_days:.1f} days; all 4,392 "
-            f"{facts.full_days:.1f} days",
-        ),
-        Row.of(
-            running,
-            not_comparable(other),
-            f"up to {facts.most_jobs}, 99% of the time up to {facts.common_jobs}",
-        ),
-        Row.of(short, not_comparable(other), f"{facts.short:.0%}"),
-    ]
+def _v3(survey: Survey) -> Judged:
+    judged = over_settings(_log_ratios(survey, lambda one: one.table_s))
+    printed = over_settings(_log_ratios(survey, lambda one: one.printed_s))
+    tables = spread(by_setting(survey, lambda one: one.table_s / one.greedy_s))
+    whole = spread(by_setting(survey, lambda one: one.printed_s / one.greedy_s))
+    searches = by_setting(survey, lambda one: one.backtracking_s / one.greedy_s)
+    least = figures(min(estimate(of).mean for of in searches.values()))
+    ours = f"than the programme {tables} times, than backtracking {least} times and more"
+    return replace(judged, note=f"{judged.note}; {SMALLER} {whole} times: {printed.verdict}"), ours
 
 
-def loss_rows(survey: Survey) -> list[Row]:
-    """Return the rows of V7 to V10."""
-    return [_v7(survey), _v8(survey), _v9(survey), _v10(survey)]
+def _log_ratios(survey: Survey, programme_s: Callable[[Measured], float]) -> Values:
+    """Return by how many orders of magnitude greedy is faster than 30 times, than each of the others."""
 
+    def beyond(seconds: Callable[[Measured], float]) -> Values:
+        return by_setting(survey, lambda one: math.log10(seconds(one) / one.greedy_s / TIMES_FASTER))
 
-def _v7(survey: Survey) -> Row:
-    axes = ", ".join(str(end) for end in AXES.values())
-    said = claim(
-        "V7",
-        "IV-E, Fig. 8",
-        "every setting",
-        "greedy's relative loss",
-        f"positive; axes to {axes} node-hours",
-    )
-    judged = over_settings(by_setting(survey, lambda one: float(np.mean(one.relative))))
-    most = {
-        need: max(max(one.relative) for setting in _of(need) for one in survey.settings[setting])
-        for need in NEEDS
+    others = {"programme": programme_s, "backtracking": lambda one: one.backtracking_s}
+    return {
+        f"{name}, {other}": values
+        for other, seconds in others.items()
+        for name, values in beyond(seconds).items()
     }
-    largest = ", ".join(figures(value) for value in most.values())
-    lowest = means(by_setting(survey, lambda one: float(np.mean(one.relative))))
-    ours = (
-        f"{figures(min(lowest.values()))} to {figures(max(lowest.values()))} node-hours in the mean over "
-        f"deadlines; the largest {largest}"
-    )
-    return Row.of(said, judged, ours)
 
 
-def _v8(survey: Survey) -> Row:
-    said = claim(
-        "V8",
-        "IV-E, Fig. 8",
-        "all but scenario 3 with T > 13",
-        "greedy's relative loss over the deadline",
-        "rises",
+def _v4(survey: Survey) -> Judged:
+    measured = survey.settings[SETTINGS[0]]
+    judged = direction([math.log10(one.table_s / one.backtracking_s) for one in measured])
+    printed = direction([math.log10(one.printed_s / one.backtracking_s) for one in measured])
+    searched, table, whole = (
+        estimate([_MS * getattr(one, name) for one in measured])
+        for name in ("backtracking_s", "table_s", "printed_s")
     )
-    slopes = {str(setting): survey.slopes[FILE_SYSTEMS_GB_S[0]][setting] for setting in SETTINGS}
+    ours = f"backtracking {searched.text('ms')}, programme {table.text('ms')}"
+    return replace(judged, note=f"{SMALLER} {whole.text('ms')}: {printed.verdict}"), ours
+
+
+def _v5(survey: Survey) -> Judged:
+    larger = [setting for setting in SETTINGS if setting.scenario > 0 and setting.need > SETTINGS[0].need]
+    judged = over_settings(
+        by_setting(survey, lambda one: math.log10(one.backtracking_s / one.table_s), larger)
+    )
+    measured = every(survey, larger)
+    most = max(one.backtracking_s / one.table_s for one in measured)
+    cut = sum(not one.ended for one in measured)
+    ours = f"up to 10^{math.log10(most):.1f} times" + (" and more" if cut else "")
+    note = f"{judged.note}; {cut} of {len(measured)} searches were given up, theirs are lower bounds"
+    return replace(judged, note=note), ours
+
+
+def _v6(survey: Survey) -> Judged:
+    by_seed = zip(*survey.settings.values(), strict=True)
+    worst = [max(_MS * one.whole_s for one in of) for of in by_seed]
+    judged = direction([MILLISECONDS - value for value in worst])
+    ours = f"{estimate(worst).text('ms')}, choices in Python included; the worst {figures(max(worst))} ms"
+    return replace(judged, note="on this host; the paper's is not named"), ours
+
+
+def _v7(survey: Survey) -> Judged:
+    losses = by_setting(survey, lambda one: float(np.mean(one.relative)))
+    most = [max(max(one.relative) for one in every(survey, _of(need))) for need in NEEDS]
+    largest = ", ".join(map(figures, most))
+    ours = f"{spread(losses)} node-hours in the mean over deadlines; the largest {largest}"
+    return over_settings(losses), ours
+
+
+def _v8(survey: Survey) -> Judged:
+    slopes = {str(setting): list(survey.slopes[FILE_SYSTEMS_GB_S[0]][setting]) for setting in SETTINGS}
     judged = over_settings(slopes)
-    every = [one for of in survey.settings.values() for one in of]
-    first = [_first_fit(one) for one in every]
-    rising = sum(one.relative[at - 1] > one.relative[0] for one, at in zip(every, first, strict=True))
-    fitting = sum(at < len(one.greedy) for one, at in zip(every, first, strict=True))
+    measured = every(survey)
+    first = [_first_fit(one) for one in measured]
+    rising = sum(one.relative[at - 1] > one.relative[0] for one, at in zip(measured, first, strict=True))
+    fitting = sum(at < len(one.greedy) for one, at in zip(measured, first, strict=True))
     note = (
-        f"{judged.note}; it rises in {rising} of {len(every)} cases until greedy's dearest job can be "
+        f"{judged.note}; it rises in {rising} of {len(measured)} cases until greedy's dearest job can be "
         f"checkpointed in time, and falls then; in {fitting} cases that is within 15 min"
     )
-    found = {name: estimate(of).mean for name, of in slopes.items()}
-    ours = f"{figures(min(found.values()))} to {figures(max(found.values()))} node-hours a minute"
-    return Row.of(said, replace(judged, note=note), ours)
+    return replace(judged, note=note), f"{spread(slopes)} node-hours a minute"
 
 
 def _first_fit(one: Measured) -> int:
@@ -173,162 +180,95 @@ def _first_fit(one: Measured) -> int:
     return next((at for at, loss in losses if loss < one.greedy[0] - 1e-9), len(one.greedy))
 
 
-def _v9(survey: Survey) -> Row:
-    said = claim("V9", "IV-E", "all three approaches", "least loss over the deadline", "falls")
-    falls = {
-        f"{name}, {solver}": values
-        for solver, of in (
-            ("optimum", by_setting(survey, lambda one: one.optimum[0] - one.optimum[-1])),
-            ("greedy", by_setting(survey, lambda one: one.greedy[0] - one.greedy[-1])),
-        )
-        for name, values in of.items()
-    }
+def _v9(survey: Survey) -> Judged:
+    optimum = by_setting(survey, lambda one: one.optimum[0] - one.optimum[-1])
+    greedy = by_setting(survey, lambda one: one.greedy[0] - one.greedy[-1])
+    falls = {f"{name}, optimum": of for name, of in optimum.items()}
+    falls |= {f"{name}, greedy": of for name, of in greedy.items()}
     judged = over_settings(falls)
-    every = [one for of in survey.settings.values() for one in of]
-    rising = sum(bool(np.any(np.diff(one.optimum) > 1e-6)) for one in every)
-    greedy = sum(bool(np.any(np.diff(one.greedy) > 1e-6)) for one in every)
+    measured = every(survey)
+    rising = sum(_rises(one.optimum) for one in measured)
+    more = sum(_rises(one.greedy) for one in measured)
+    note = f"{judged.note}; in between it rises in {rising} of {len(measured)} cases, greedy's in {more}"
     verdict = Verdict.FAILS if rising else judged.verdict
-    note = f"{judged.note}; in between it rises in {rising} of {len(every)} cases, greedy's in {greedy}"
-    optimum = means(by_setting(survey, lambda one: one.optimum[0] - one.optimum[-1]))
-    ours = (
-        f"the optimum by {figures(min(optimum.values()))} to {figures(max(optimum.values()))} node-hours "
-        "from 0 to 15 min; backtracking as the optimum"
-    )
-    return Row.of(said, Judgement(verdict=verdict, estimate=judged.estimate, note=note), ours)
+    ours = f"the optimum by {spread(optimum)} node-hours from 0 to 15 min; backtracking as the optimum"
+    return replace(judged, verdict=verdict, note=note), ours
 
 
-def _v10(survey: Survey) -> Row:
-    said = claim("V10", "IV-E", "larger deadlines", "optimal loss", "often 0")
+def _rises(losses: Sequence[float]) -> bool:
+    return bool(np.any(np.diff(losses) > 1e-6))
+
+
+def _v10(survey: Survey) -> Judged:
     nothing = by_setting(survey, lambda one: float(one.optimum[-1] == 0))
-    seeds = range(len(next(iter(nothing.values()))))
-    shares = [float(np.mean([of[seed] for of in nothing.values()])) for seed in seeds]
-    judged = direction([share - 0.5 for share in shares])
+    shares = [float(np.mean(of)) for of in zip(*nothing.values(), strict=True)]
     by_need = ", ".join(
         f"{np.mean([np.mean(nothing[str(setting)]) for setting in _of(need)]):.0%} for K={need:,}"
         for need in NEEDS
     )
-    note = "read as: in more than half of all cases at 15 min"
-    return Row.of(said, replace(judged, note=note), f"0 in {np.mean(shares):.0%} at 15 min: {by_need}")
+    judged = replace(
+        direction([share - 0.5 for share in shares]),
+        note="read as: in more than half of all cases at 15 min",
+    )
+    return judged, f"0 in {np.mean(shares):.0%} at 15 min: {by_need}"
 
 
-def _of(need: int) -> list[Setting]:
-    return [setting for setting in SETTINGS if setting.need == need]
-
-
-def time_rows(survey: Survey) -> list[Row]:
-    """Return the rows of V2 to V6."""
-    return [_v2(survey), _v3(survey), _v4(survey), _v5(survey), _v6(survey)]
-
-
-def growth_row(survey: Survey) -> Row:
-    """Return the row of V11: the time is a power of each size, and the power is one."""
-    said = claim("V11", "III-C", "all", "complexity", "proportional to N, to M and to T")
+def _v11(survey: Survey) -> Judged:
+    """Judge that the time is a power of each size, and the power is one."""
     judged = {name: magnitude(values, 1.0) for name, values in survey.growth.items()}
     letters = {"jobs": "N", "nodes": "M", "deadline": "T"}
     ours = ", ".join(f"{letters[name]}^{one.estimate.text()}" for name, one in judged.items() if one.estimate)
     holds = all(one.verdict is Verdict.HOLDS for one in judged.values())
-    note = "exponents of the time of a whole table, over doublings of one size"
-    return Row.of(said, fact(holds=holds, note=note), ours)
+    return fact(holds=holds, note="exponents of the time of a whole table, over doublings of one size"), ours
 
 
-def _v2(survey: Survey) -> Row:
-    times = means(by_setting(survey, lambda one: _MS * one.table_s))
-    said = claim("V2", "IV-E, Figs. 5-7", "any scenario", "programme's response over deadlines", "constant")
-    ours = f"one run for all deadlines, {figures(min(times.values()))} to {figures(max(times.values()))} ms"
-    return Row.of(said, fact(holds=True, note="by construction"), ours)
+def _of_trace(facts: Facts | None, judge: Callable[[Facts, str], Judged]) -> Judge:
+    """Return the judge of a claim on the trace itself."""
+    if facts is None:
+        return lambda _: (not_comparable(NO_TRACE), "-")
+    other = f"another trace: {facts.name}, {counted(facts.jobs, 'job')} in {facts.days:.0f} days"
+    return lambda _: judge(facts, other)
 
 
-def _v3(survey: Survey) -> Row:
-    said = claim("V3", "IV-E", "any scenario", "greedy's accumulated response", "30 times faster than both")
-    judged = over_settings(_log_ratios(survey, lambda one: one.table_s))
-    printed = over_settings(_log_ratios(survey, lambda one: one.printed_s))
-    tables = means(by_setting(survey, lambda one: one.table_s / one.greedy_s))
-    whole = means(by_setting(survey, lambda one: one.printed_s / one.greedy_s))
-    searches = means(by_setting(survey, lambda one: one.backtracking_s / one.greedy_s))
-    ours = (
-        f"than the programme {figures(min(tables.values()))} to {figures(max(tables.values()))} times, than "
-        f"backtracking {figures(min(searches.values()))} times and more"
-    )
-    note = (
-        f"{judged.note}; {SMALLER} {figures(min(whole.values()))} to {figures(max(whole.values()))} times: "
-        f"{printed.verdict}"
-    )
-    return Row.of(said, replace(judged, note=note), ours)
+def _v12(facts: Facts, other: str) -> Judged:
+    judged = not_comparable(other)
+    if facts.busiest == NODES:
+        judged = fact(holds=True, note=f"{other}; judged is which is the most frequent")
+    busiest = f"{counted(facts.busiest, 'node')}, {facts.busiest_days:.1f} days"
+    return judged, f"{busiest}; all 4,392 {facts.full_days:.1f} days"
 
 
-def _log_ratios(survey: Survey, programme_s: Callable[[Measured], float]) -> dict[str, list[float]]:
-    """Return by how many orders of magnitude greedy is faster than 30 times, than each of the others."""
-    others = {"programme": programme_s, "backtracking": lambda one: one.backtracking_s}
-    return {
-        f"{name}, {other}": values
-        for other, seconds in others.items()
-        for name, values in by_setting(
-            survey,
-            lambda one, of=seconds: math.log10(of(one) / one.greedy_s / TIMES_FASTER),  # type: ignore[misc]
-        ).items()
-    }
+def _v13(facts: Facts, other: str) -> Judged:
+    return not_comparable(other), f"up to {facts.most_jobs}, 99% of the time up to {facts.common_jobs}"
 
 
-def _v4(survey: Survey) -> Row:
-    first = SETTINGS[0]
-    said = claim(
-        "V4", "IV-E, Fig. 5", str(first), "backtracking against the programme", "backtracking faster"
-    )
-    measured = survey.settings[first]
-    judged = direction([math.log10(one.table_s / one.backtracking_s) for one in measured])
-    printed = direction([math.log10(one.printed_s / one.backtracking_s) for one in measured])
-    searched, table, whole = (
-        estimate([_MS * getattr(one, name) for one in measured])
-        for name in ("backtracking_s", "table_s", "printed_s")
-    )
-    ours = f"backtracking {searched.text('ms')}, programme {table.text('ms')}"
-    return Row.of(said, replace(judged, note=f"{SMALLER} {whole.text('ms')}: {printed.verdict}"), ours)
+def _v14(facts: Facts, other: str) -> Judged:
+    return not_comparable(other), f"{facts.short:.0%}"
 
 
-def _v5(survey: Survey) -> Row:
-    said = claim(
-        "V5",
-        "IV-E, Figs. 6, 7",
-        "scenarios 2, 3, larger K",
-        "the programme",
-        "faster, up to 5 orders of magnitude",
-    )
-    larger = [setting for setting in SETTINGS if setting.scenario > 0 and setting.need > SETTINGS[0].need]
-    judged = over_settings(
-        by_setting(survey, lambda one: math.log10(one.backtracking_s / one.table_s), larger)
-    )
-    every = [one for setting in larger for one in survey.settings[setting]]
-    most = max(every, key=lambda one: one.backtracking_s / one.table_s)
-    cut = sum(not one.ended for one in every)
-    ours = f"up to 10^{math.log10(most.backtracking_s / most.table_s):.1f} times" + (
-        " and more" if cut else ""
-    )
-    note = f"{judged.note}; {cut} of {len(every)} searches were given up, theirs are lower bounds"
-    return Row.of(said, replace(judged, note=note), ours)
+def _v15(survey: Survey) -> Judged:
+    ours = f"{survey.needs_alike:,} of {survey.needs:,} answered as by a table of their own"
+    return fact(holds=survey.needs_alike == survey.needs), ours
 
 
-def _v6(survey: Survey) -> Row:
-    said = claim("V6", "IV-E, VI", "worst case", "programme's response", "milliseconds")
-    seeds = range(len(next(iter(survey.settings.values()))))
-    worst = [max(_MS * of[seed].whole_s for of in survey.settings.values()) for seed in seeds]
-    judged = direction([MILLISECONDS - value for value in worst])
-    ours = f"{estimate(worst).text('ms')}, choices in Python included; the worst {figures(max(worst))} ms"
-    note = "on this host; the paper's is not named"
-    return Row.of(said, replace(judged, note=note), ours)
+def _v16(survey: Survey) -> Judged:
+    rests_on = [judge(survey)[0].verdict for judge in (_v6, _v7)]
+    order = (Verdict.FAILS, Verdict.NOT_COMPARABLE, Verdict.TIE, Verdict.HOLDS)
+    judged = Judgement(verdict=min(rests_on, key=order.index), note="the lesser of both")
+    return judged, f"V6 {rests_on[0]}, V7 {rests_on[1]}"
 
 
-def claim(identifier: str, where: str, setting: str, quantity: str, paper: str) -> Claim:
-    """Return a claim."""
-    return Claim(id=identifier, where=where, setting=setting, quantity=quantity, paper=paper)
-
-
-def by_setting(
-    survey: Survey, value: Callable[[Measured], float], settings: Iterable[Setting] = SETTINGS
-) -> dict[str, list[float]]:
-    """Return a value for each seed, by the name of the setting."""
-    return {str(setting): [value(one) for one in survey.settings[setting]] for setting in settings}
-
-
-def means(values: dict[str, list[float]]) -> dict[str, float]:
-    """Return the means over the seeds."""
-    return {name: estimate(of).mean for name, of in values.items()}
+JUDGES: dict[str, Judge] = {
+    "V1": _v1,
+    "V2": _v2,
+    "V3": _v3,
+    "V4": _v4,
+    "V5": _v5,
+    "V6": _v6,
+    "V7": _v7,
+    "V8": _v8,
+    "V9": _v9,
+    "V10": _v10,
+    "V11": _v11,
+}
+_JUDGES_OF_TRACE = {"V12": _v12, "V13": _v13, "V14": _v14}

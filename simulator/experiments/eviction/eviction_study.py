@@ -18,14 +18,13 @@ from simulator.experiments.eviction.eviction_survey import (
     QUICK,
     SETTINGS,
     WHOLE,
+    Measured,
     Setting,
     Survey,
     steps_of,
     survey,
 )
-from simulator.experiments.eviction.scenarios import JOBS, NEEDS, Theta
-from simulator.experiments.eviction.solver_measures import Measured
-from simulator.experiments.eviction.trace_facts import facts_of
+from simulator.experiments.eviction.scenarios import JOBS, NEEDS, Theta, facts_of
 from simulator.experiments.experiment_page import Drawing
 from simulator.experiments.paper_tables import ExperimentTable
 from workloads.swf import load_columns

@@ -1,17 +1,29 @@
-"""All settings of the study: three scenarios, three numbers of nodes, seeds; and worlds drawn at random."""
+"""All settings of the study: three scenarios, three numbers of nodes, seeds; and worlds drawn at random.
+
+What the three solvers answer in a setting, and how long they take for all deadlines. Response times are those
+of the compiled kernels, so that they compare algorithms and not languages: one run of the dynamic programme,
+and for the baselines one run for each deadline, added up. Each is the least of a few repetitions.
+Backtracking is given up after a time; then its time is a lower bound.
+"""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from simulator.engine.kernels.compilation import Compiled
 from simulator.eviction import EvictableJob, Question, Solver, solve
+from simulator.eviction.backtracking import Search, search
 from simulator.eviction.checkpoint_costs import Storage
+from simulator.eviction.eviction_problem import Choice
+from simulator.eviction.greedy import Columns, choose_greedily_for_all
 from simulator.eviction.programme_items import job_items
-from simulator.eviction.programme_table import Table
+from simulator.eviction.programme_table import Table, fill
+from simulator.experiments.claim_study import CellT, FoundT, run_grid
 from simulator.experiments.eviction.scenarios import (
     ALL_GB_S,
     DEADLINE_MIN,
@@ -22,8 +34,9 @@ from simulator.experiments.eviction.scenarios import (
     instant_of,
     question_of,
 )
-from simulator.experiments.eviction.solver_measures import Measured, losses_by_search, measure, table_s
 
+REPEAT = 5
+_BRANCHES = 2_000_000
 FILE_SYSTEMS_GB_S = (250.0, 150.0, 100.0, 60.0)
 NODE_BANDWIDTHS: tuple[float | None, ...] = (0.7, 1.0, 4.0, None)
 EXCEPTION, UNTIL_MIN = 2, 13
@@ -43,6 +56,44 @@ class Setting:
 
 
 SETTINGS = tuple(Setting(scenario, need) for scenario in range(len(JOBS)) for need in NEEDS)
+SIZES = ("jobs", "nodes", "deadline")
+"""What grows in the worlds that show how the time grows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Losses by deadline, and seconds for all deadlines.
+
+    Parameters
+    ----------
+    optimum, greedy, skipping
+        Least loss by deadline; of greedy as it is, and if it passes over what does not fit.
+    table_s, printed_s, whole_s, greedy_s, backtracking_s
+        The programme's table, the same as it is printed (for all nodes of all jobs, one by one), the whole
+        answer with everything in Python, and the baselines.
+    backtracking
+        Its losses, for the deadlines up to which it got.
+    """
+
+    optimum: tuple[float, ...]
+    greedy: tuple[float, ...]
+    skipping: tuple[float, ...]
+    table_s: float
+    printed_s: float
+    whole_s: float
+    greedy_s: float
+    backtracking_s: float
+    backtracking: tuple[float, ...] = field(default=())
+
+    @property
+    def ended(self) -> bool:
+        """Whether backtracking got through all deadlines."""
+        return len(self.backtracking) == len(self.optimum)
+
+    @property
+    def relative(self) -> tuple[float, ...]:
+        """Greedy's loss beyond the optimum, by deadline."""
+        return tuple(mine - best for mine, best in zip(self.greedy, self.optimum, strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,53 +147,64 @@ class Survey:
 
 
 def survey(theta: Theta | None, seeds: int, effort: Effort, step: Callable[[str], None]) -> Survey:
-    """Measure everything; ``step`` is told ``steps_of(seeds)`` times what comes next."""
-    measured: dict[Setting, list[Measured]] = {setting: [] for setting in SETTINGS}
-    bandwidths: dict[float | None, list[tuple[float, float]]] = {width: [] for width in NODE_BANDWIDTHS}
-    slopes: dict[float, dict[Setting, list[float]]] = {
-        width: {setting: [] for setting in SETTINGS} for width in FILE_SYSTEMS_GB_S
-    }
-    growth: dict[str, list[float]] = {"jobs": [], "nodes": [], "deadline": []}
-    for seed in range(1, seeds + 1):
-        step(f"seed {seed}")
-        for setting, question in _questions(theta, seed, STORAGE):
-            is_hardest = seed == 1 and setting == SETTINGS[-1]
-            limit_s = effort.hardest_s if is_hardest else effort.limit_s
-            measured[setting].append(measure(question, limit_s))
-        for width in NODE_BANDWIDTHS:
-            storage = Storage(all_gb_s=ALL_GB_S, node_gb_s=width)
-            ends = [_at_the_end(question) for _, question in _questions(theta, seed, storage)]
-            bandwidths[width].append((_mean(best for best, _ in ends), _mean(more for _, more in ends)))
-        for width in FILE_SYSTEMS_GB_S:
-            storage = Storage(all_gb_s=width, node_gb_s=NODE_GB_S)
-            for setting, question in _questions(theta, seed, storage):
-                slopes[width][setting].append(slope(setting, _relative(question)))
-        for name, exponent in _growth(seed, effort.doublings):
-            growth[name].append(exponent)
-    step("random worlds")
+    """Measure everything; ``step`` is called ``steps_of(seeds)`` times."""
+
+    def grid(
+        cells: Sequence[CellT], trial: Callable[[Questions, CellT, int], FoundT]
+    ) -> Mapping[CellT, list[FoundT]]:
+        return run_grid(cells, range(1, seeds + 1), lambda seed: Questions(theta, seed), trial, step)
+
+    def measured(asked: Questions, setting: Setting, seed: int) -> Measured:
+        is_hardest = seed == 1 and setting == SETTINGS[-1]
+        return measure(asked.at(STORAGE)[setting], effort.hardest_s if is_hardest else effort.limit_s)
+
+    def at_the_end(asked: Questions, width: float | None, _: int) -> tuple[float, float]:
+        ends = [_at_the_end(one) for one in asked.at(Storage(all_gb_s=ALL_GB_S, node_gb_s=width)).values()]
+        return _mean(best for best, _ in ends), _mean(more for _, more in ends)
+
+    def slopes(asked: Questions, width: float, _: int) -> dict[Setting, float]:
+        questions = asked.at(Storage(all_gb_s=width, node_gb_s=NODE_GB_S))
+        return {setting: slope(setting, _relative(one)) for setting, one in questions.items()}
+
+    rising = grid(FILE_SYSTEMS_GB_S, slopes)
     alike, needs, needs_alike = _random_worlds(effort.worlds)
+    step("random worlds")
     return Survey(
-        settings=measured,
-        bandwidths=bandwidths,
-        slopes=slopes,
+        settings=grid(SETTINGS, measured),
+        bandwidths=grid(NODE_BANDWIDTHS, at_the_end),
+        slopes={
+            width: {setting: [one[setting] for one in of] for setting in SETTINGS}
+            for width, of in rising.items()
+        },
         worlds=effort.worlds,
         worlds_alike=alike,
         needs=needs,
         needs_alike=needs_alike,
-        growth=growth,
+        growth=grid(SIZES, lambda _, size, seed: growth(seed, size, effort.doublings)),
     )
 
 
 def steps_of(seeds: int) -> int:
-    """Return how often ``survey`` tells what comes next."""
-    return seeds + 1
+    """Return how many trials ``survey`` has."""
+    return seeds * sum(map(len, (SETTINGS, NODE_BANDWIDTHS, FILE_SYSTEMS_GB_S, SIZES))) + 1
 
 
-def _questions(theta: Theta | None, seed: int, storage: Storage) -> Iterator[tuple[Setting, Question]]:
-    for scenario in range(len(JOBS)):
-        instant = instant_of(theta, scenario, np.random.default_rng([seed, scenario]))
-        for need in NEEDS:
-            yield Setting(scenario, need), question_of(instant, need, storage, [seed, scenario, 1])
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What is asked with a seed."""
+
+    theta: Theta | None
+    seed: int
+
+    def at(self, storage: Storage) -> dict[Setting, Question]:
+        """Return the question of each setting where checkpoints go to that storage."""
+        found = {}
+        for scenario in range(len(JOBS)):
+            instant = instant_of(self.theta, scenario, np.random.default_rng([self.seed, scenario]))
+            for need in NEEDS:
+                of = question_of(instant, need, storage, [self.seed, scenario, 1])
+                found[Setting(scenario, need)] = of
+        return found
 
 
 def _at_the_end(question: Question) -> tuple[float, float]:
@@ -166,20 +228,19 @@ def _mean(values: Iterator[float]) -> float:
     return math.fsum(found) / len(found)
 
 
-def _growth(seed: int, doublings: int) -> Iterator[tuple[str, float]]:
-    """Yield by which power the time of a whole table grows with jobs, nodes and deadline."""
+def growth(seed: int, size: str, doublings: int) -> float:
+    """Return by which power the time of a whole table grows with one of ``SIZES``."""
     factors = [2**power for power in range(doublings + 1)]
-    for name in ("jobs", "nodes", "deadline"):
-        times = []
-        for factor in factors:
-            question = _world(
-                np.random.default_rng(seed),
-                jobs=16 * (factor if name == "jobs" else 1),
-                nodes=512 * (factor if name == "nodes" else 1),
-                deadline_min=DEADLINE_MIN * (factor if name == "deadline" else 1),
-            )
-            times.append(table_s(question, every_need=True))
-        yield name, float(np.polyfit(np.log(factors), np.log(times), 1)[0])
+    times = []
+    for factor in factors:
+        question = _world(
+            np.random.default_rng(seed),
+            jobs=16 * (factor if size == "jobs" else 1),
+            nodes=512 * (factor if size == "nodes" else 1),
+            deadline_min=DEADLINE_MIN * (factor if size == "deadline" else 1),
+        )
+        times.append(table_s(question, every_need=True))
+    return float(np.polyfit(np.log(factors), np.log(times), 1)[0])
 
 
 def _world(rng: np.random.Generator, jobs: int, nodes: int, deadline_min: int) -> Question:
@@ -229,3 +290,91 @@ def _random_world(rng: np.random.Generator) -> Question:
     ]
     held = sum(job.nodes for job in jobs)
     return Question(jobs=jobs, need=int(rng.integers(0, held + 1)), deadline_min=int(rng.integers(1, 16)))
+
+
+def measure(question: Question, limit_s: float) -> Measured:
+    """Solve a question three ways; backtracking gets ``limit_s`` seconds for all deadlines."""
+    searched_s, found = _search(question, limit_s)
+    return Measured(
+        optimum=_losses(question, Solver.OPTIMAL),
+        greedy=_losses(question, Solver.GREEDY),
+        skipping=_losses(question, Solver.GREEDY, skip=True),
+        table_s=table_s(question),
+        printed_s=table_s(_indivisible(question), every_need=True),
+        whole_s=_least(lambda: solve(question)),
+        greedy_s=_greedy_s(question),
+        backtracking_s=searched_s,
+        backtracking=found,
+    )
+
+
+def table_s(question: Question, *, every_need: bool = False) -> float:
+    """Return the seconds in which the compiled kernel fills the table."""
+    arguments = Table(question, job_items(question), every_need=every_need).arguments()
+    compiled = Compiled(fill, arguments)
+    compiled.prepare()
+    return _least(lambda: compiled(*arguments))
+
+
+def _indivisible(question: Question) -> Question:
+    """Return the question with one more job, of one node, so that sizes have no common divisor."""
+    tiny = EvictableJob(name="tiny", nodes=1, loss=1.0)
+    return replace(question, jobs=[*question.jobs, tiny])
+
+
+def losses_by_search(question: Question) -> tuple[float, ...]:
+    """Return backtracking's losses for all deadlines."""
+    return _search(question, float("inf"))[1]
+
+
+def _losses(question: Question, solver: Solver, *, skip: bool = False) -> tuple[float, ...]:
+    return tuple(answer.loss or 0.0 for answer in solve(question, solver, skip=skip))
+
+
+def _greedy_s(question: Question) -> float:
+    columns = Columns(question)
+    arguments = (
+        columns.nodes,
+        columns.losses,
+        columns.app,
+        columns.system,
+        columns.need,
+        question.steps,
+        0,
+        columns.room(),
+        columns.room(),
+    )
+    compiled = Compiled(choose_greedily_for_all, arguments)
+    compiled.prepare()
+    # One call is too short to be timed.
+    return _least(lambda: [compiled(*arguments) for _ in range(100)]) / 100
+
+
+def _search(question: Question, limit_s: float) -> tuple[float, tuple[float, ...]]:
+    columns = Columns(question)
+    compiled = Compiled(search, Search(columns, 0).arguments(1))
+    compiled.prepare()
+    spent_s = 0.0
+    found: list[float] = []
+    for step in range(question.steps + 1):
+        one = Search(columns, step)
+        arguments = one.arguments(_BRANCHES)
+        over = 0
+        while not over:
+            began_s = time.perf_counter()
+            over = compiled(*arguments)
+            spent_s += time.perf_counter() - began_s
+            if not over and spent_s > limit_s:
+                return spent_s, tuple(found)
+        killed = [place for place, choice in (one.result() or {}).items() if choice is Choice.KILL]
+        found.append(sum(question.jobs[place].loss or 0.0 for place in killed))
+    return spent_s, tuple(found)
+
+
+def _least(act: Callable[[], object]) -> float:
+    best = float("inf")
+    for _ in range(REPEAT):
+        began_s = time.perf_counter()
+        act()
+        best = min(best, time.perf_counter() - began_s)
+    return best

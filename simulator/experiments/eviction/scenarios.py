@@ -28,6 +28,7 @@ DEADLINE_MIN = 15
 NODE_GB = 192.0
 ALL_GB_S, NODE_GB_S = 250.0, 1.0
 SHORT_S = 1800
+_S_PER_DAY = 86_400
 _STEP = 8
 _ELAPSED_S = (1800.0, 12 * 3600.0)
 _SYSTEM, _APP = (0.4, 0.9), (0.2, 0.6)
@@ -89,6 +90,49 @@ class Theta:
             if (self.run_s[now] >= SHORT_S).all():
                 found.append(Stretch(int(begins[at]), int(ends[at]), self.nodes[now], self.start_s[now]))
         return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Facts of a trace.
+
+    ``busiest`` is the number of busy nodes that lasts longest of all but none, for ``busiest_days`` of
+    ``days``; ``full_days`` is how long all nodes of the machine are busy; near capacity at most ``most_jobs``
+    run, and 99% of the time no more than ``common_jobs``; ``short`` is the share of jobs under 30 minutes.
+    """
+
+    name: str
+    jobs: int
+    days: float
+    busiest: int
+    busiest_days: float
+    full_days: float
+    most_jobs: int
+    common_jobs: int
+    short: float
+
+
+def facts_of(theta: Theta) -> Facts:
+    """Return the facts of a trace."""
+    begins, ends, busy, running = theta.occupancy()
+    lasts = ends - begins
+    used = np.bincount(np.maximum(busy, 0), weights=lasts)
+    used[0] = 0
+    busiest = int(np.argmax(used))
+    near = (busy >= LEAST_NODES) & (busy <= MACHINE_NODES)
+    many = np.bincount(running[near], weights=lasts[near], minlength=1)
+    common = int(np.searchsorted(np.cumsum(many), 0.99 * many.sum()))
+    return Facts(
+        name=theta.name,
+        jobs=len(theta.nodes),
+        days=float(ends[-1] - begins[0]) / _S_PER_DAY,
+        busiest=busiest,
+        busiest_days=float(used[busiest]) / _S_PER_DAY,
+        full_days=float(lasts[busy == MACHINE_NODES].sum()) / _S_PER_DAY,
+        most_jobs=int(running[near].max(initial=0)),
+        common_jobs=common,
+        short=float((theta.run_s < SHORT_S).mean()),
+    )
 
 
 def instant_of(theta: Theta | None, scenario: int, rng: np.random.Generator) -> Instant:

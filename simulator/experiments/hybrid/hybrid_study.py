@@ -5,7 +5,7 @@ Whoever has no trace of Theta's gets one that is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from analysis.quantiles import quantiles
 from foundation.units import US_PER_S, counted
 from simulator.experiments.claim_study import Findings, Request
 from simulator.experiments.experiment_page import Drawing
-from simulator.experiments.hybrid.hybrid_claims import claim_rows
+from simulator.experiments.hybrid.hybrid_claims import at_interval, claim_rows, less, of_each
 from simulator.experiments.hybrid.hybrid_survey import (
     EVEN,
     MECHANISMS,
@@ -50,34 +50,34 @@ _SIZES = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 _OFTEN = (0.45, 0.25, 0.15, 0.09, 0.04, 0.02)
 _MOST_BURST = 12
 
-_COLUMNS: tuple[tuple[str, Callable[[Measured], float], float], ...] = (
-    ("turnaround h", lambda one: one.turnaround, 1),
-    ("rigid h", lambda one: one.rigid, 1),
-    ("malleable h", lambda one: one.malleable, 1),
-    ("on demand h", lambda one: one.on_demand, 1),
-    ("utilisation %", lambda one: one.utilisation, 100),
-    ("wasted %", lambda one: one.wasted, 100),
-    ("instant %", lambda one: one.instant, 100),
-    ("within 0 s %", lambda one: one.at_once, 100),
-    ("rigid preempted %", lambda one: one.rigid_preempted, 100),
-    ("malleable preempted %", lambda one: one.malleable_preempted, 100),
+_COLUMNS = (
+    ("turnaround h", "turnaround", 1),
+    ("rigid h", "rigid", 1),
+    ("malleable h", "malleable", 1),
+    ("on demand h", "on_demand", 1),
+    ("utilisation %", "utilisation", 100),
+    ("wasted %", "wasted", 100),
+    ("instant %", "instant", 100),
+    ("within 0 s %", "at_once", 100),
+    ("rigid preempted %", "rigid_preempted", 100),
+    ("malleable preempted %", "malleable_preempted", 100),
 )
-_AGAINST: tuple[tuple[str, Callable[[Measured], float], bool], ...] = (
-    ("turnaround of all", lambda one: one.turnaround, True),
-    ("of rigid jobs", lambda one: one.rigid, True),
-    ("of malleable jobs", lambda one: one.malleable, True),
-    ("of on-demand jobs", lambda one: one.on_demand, True),
-    ("slowdown on demand, up to 1 h", lambda one: one.short, True),
-    ("slowdown on demand, over 1 h", lambda one: one.long, True),
-    ("instant starts", lambda one: one.instant, False),
-    ("starts within 0 s", lambda one: one.at_once, False),
-    ("wasted node time", lambda one: one.wasted, True),
+_AGAINST = (
+    ("turnaround of all", "turnaround", True),
+    ("of rigid jobs", "rigid", True),
+    ("of malleable jobs", "malleable", True),
+    ("of on-demand jobs", "on_demand", True),
+    ("slowdown on demand, up to 1 h", "short", True),
+    ("slowdown on demand, over 1 h", "long", True),
+    ("instant starts", "instant", False),
+    ("starts within 0 s", "at_once", False),
+    ("wasted node time", "wasted", True),
 )
 
-_KINDS: tuple[tuple[str, Callable[[Measured], float]], ...] = (
-    ("rigid", lambda one: one.rigid),
-    ("malleable", lambda one: one.malleable),
-    ("on demand", lambda one: one.on_demand),
+_KINDS = (
+    ("rigid", "rigid"),
+    ("malleable", "malleable"),
+    ("on demand", "on_demand"),
 )
 
 
@@ -171,7 +171,7 @@ def tables(survey: Survey) -> list[ExperimentTable]:
 
 
 def _row(name: str, measured: Sequence[Measured]) -> tuple[str, ...]:
-    cells = (figures(scale * estimate([value(one) for one in measured]).mean) for _, value, scale in _COLUMNS)
+    cells = (figures(scale * estimate(of_each(measured, metric)).mean) for _, metric, scale in _COLUMNS)
     return name, *cells
 
 
@@ -191,7 +191,7 @@ def _mechanisms(survey: Survey) -> ExperimentTable:
 
 def _mixes(survey: Survey) -> ExperimentTable:
     rows = [
-        (name, *(figures(estimate([one.turnaround for one in survey.runs[name, mix]]).mean) for mix in MIXES))
+        (name, *(figures(estimate(of_each(survey.runs[name, mix], "turnaround")).mean) for mix in MIXES))
         for name in MECHANISMS
     ]
     return ExperimentTable(
@@ -222,8 +222,8 @@ def _against(survey: Survey) -> ExperimentTable:
     chosen = (4, OVERHEAD) if (4, OVERHEAD) in keys else keys[0]
     shared = survey.shared[chosen]
     rows = [
-        (told, *(_better(shared, survey.runs[name, EVEN], value, is_lower) for name in MECHANISMS))
-        for told, value, is_lower in _AGAINST
+        (told, *(_better(shared, survey.runs[name, EVEN], metric, is_lower) for name in MECHANISMS))
+        for told, metric, is_lower in _AGAINST
     ]
     return ExperimentTable(
         name="Sharing against",
@@ -234,15 +234,13 @@ def _against(survey: Survey) -> ExperimentTable:
     )
 
 
-def _better(
-    mine: Sequence[Measured], other: Sequence[Measured], value: Callable[[Measured], float], lower: bool
-) -> str:
-    sign = 1.0 if lower else -1.0
-    gains = [sign * (value(b) - value(a)) for a, b in zip(mine, other, strict=True)]
+def _better(mine: Sequence[Measured], other: Sequence[Measured], metric: str, lower: bool) -> str:
+    ours, theirs = of_each(mine, metric), of_each(other, metric)
+    gains = less(theirs, ours, 1.0 if lower else -1.0)
     verdict = direction(gains).verdict
     word = {Verdict.HOLDS: "better", Verdict.FAILS: "worse"}.get(verdict, "neither")
-    ours, theirs = (estimate([value(one) for one in of]).mean for of in (mine, other))
-    return f"{word} ({ours / theirs:.2f})" if theirs else word
+    average, rival = estimate(ours).mean, estimate(theirs).mean
+    return f"{word} ({average / rival:.2f})" if rival else word
 
 
 def drawings(survey: Survey) -> list[Drawing]:
@@ -275,8 +273,8 @@ def _turnaround(survey: Survey) -> go.Figure:
     runs = {"FCFS/EASY": survey.base, **{name: survey.runs[name, EVEN] for name in MECHANISMS}}
     runs |= {f"sharing {weight}:1": survey.shared[weight, overhead] for weight, overhead in weights}
     figure = go.Figure()
-    for number, (told, value) in enumerate(_KINDS):
-        lists = {name: [value(one) for one in of] for name, of in runs.items()}
+    for number, (told, metric) in enumerate(_KINDS):
+        lists = {name: of_each(of, metric) for name, of in runs.items()}
         _bars(figure, list(runs), lists, told, number)
     arrange(figure, 420)
     figure.update_yaxes(title="mean turnaround [h]", rangemode="tozero")
@@ -286,7 +284,7 @@ def _turnaround(survey: Survey) -> go.Figure:
 def _mixes_figure(survey: Survey) -> go.Figure:
     figure = go.Figure()
     for number, mix in enumerate(MIXES):
-        lists = {name: [one.turnaround for one in survey.runs[name, mix]] for name in MECHANISMS}
+        lists = {name: of_each(survey.runs[name, mix], "turnaround") for name in MECHANISMS}
         _bars(figure, list(MECHANISMS), lists, mix, number)
     arrange(figure, 420)
     figure.update_yaxes(title="mean turnaround [h]", rangemode="tozero")
@@ -297,19 +295,7 @@ def _intervals(survey: Survey) -> go.Figure:
     percents = sorted({100, *(percent for _, percent in survey.intervals)})
     figure = go.Figure()
     for number, name in enumerate(MECHANISMS):
-        means = [
-            float(
-                np.mean(
-                    [
-                        one.rigid
-                        for one in (
-                            survey.runs[name, EVEN] if percent == 100 else survey.intervals[name, percent]
-                        )
-                    ]
-                )
-            )
-            for percent in percents
-        ]
+        means = [float(np.mean(of_each(at_interval(survey, name, percent), "rigid"))) for percent in percents]
         figure.add_trace(
             go.Scatter(x=percents, y=means, name=name, mode="lines+markers", line=run_style(number))
         )

@@ -7,15 +7,19 @@ directions those are judged that do not depend on it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 
 from analysis.claims import Claim, Row, direction, fact, not_comparable
 from foundation.units import counted, verb
+from predictor.dataset import Kind
 from predictor.model.three_folds import accuracy_of
-from simulator.experiments.pairing import parallel_pairs as parallel
+from simulator.experiments.claim_study import claim_of
 from simulator.experiments.pairing.beside_thesis import UNFIT, Folds
 from simulator.experiments.pairing.measured_pairs import SOLVERS, Floats, Measured, family, share
+from simulator.experiments.paper_tables import ExperimentTable
 
 THREADS = "hardware threads there, turns on one core here"
 _CACHE = ("PAPI_L", "DCM", "TCM", "ICM", "LDM", "STM")
@@ -25,16 +29,12 @@ _BRANCH = "PAPI_BR"
 def rows(found: Measured, folds: Folds) -> list[Row]:
     """Return all claims, judged; ``folds`` is what three folds of the same records say."""
     return [
-        *parallel.rows(found),
+        *_of_coupled(found),
         *_losses(found),
         *_interactive(found),
         *_phase_one(found),
         *_phase_two(found, folds),
     ]
-
-
-def _claim(id_: str, where: str, setting: str, quantity: str, paper: str) -> Claim:
-    return Claim(id=id_, where=where, setting=setting, quantity=quantity, paper=paper)
 
 
 def _losses(found: Measured) -> list[Row]:
@@ -52,19 +52,11 @@ def _losses(found: Measured) -> list[Row]:
     worst = max(medians, key=lambda name: medians[name])
     solvers = {name: loss for name, loss in medians.items() if family(name) in SOLVERS}
     told = ", ".join(f"{name} {loss:.2f}" for name, loss in sorted(solvers.items()))
-    unfit = _claim(
-        "P7", "Fig. 4.3", "victim sp.B; victim cg.B", "E_v", "under 0.5; over 0.5: cg is unfit for sharing"
-    )
+    unfit = claim_of("P7")
     within = found.report.records
     return [
         Row.of(
-            _claim(
-                "P6",
-                "Table 4.7",
-                "800 batch-batch records",
-                "E_v <= 0.5, E_o <= 0.5, E <= 1",
-                "92%, 89%, 92%",
-            ),
+            claim_of("P6"),
             not_comparable(THREADS),
             f"{shares} of {counted(len(e_v), 'pair')}; E_v within 0.02 of 0.5 in "
             f"{share(np.abs(e_v - 0.5), 0.02):.0%}",
@@ -78,7 +70,7 @@ def _losses(found: Measured) -> list[Row]:
             f"worst victim: {worst}, median {medians[worst]:.2f}; of solvers {told}",
         ),
         Row.of(
-            _claim("P8", "4.2.3", "most NAS victims", "E_v", "under 0.5"),
+            claim_of("P8"),
             not_comparable(THREADS),
             f"medians of solvers {told}; {counted(len(within), 'pair')} of all {verb(len(within))} "
             "surely on one side of 0.5",
@@ -91,25 +83,9 @@ def _interactive(found: Measured) -> list[Row]:
     e_v, e_o = found.twins("e_v"), found.twins("e_o")
     both = {name: e_v[name] + e_o[name] for name in e_v if len(e_v[name]) == len(e_o.get(name, ()))}
     made = [
-        _difference(
-            _claim(
-                id_,
-                "Table 4.8",
-                "interactive against batch opponent",
-                f"{what} difference, mean / median",
-                paper,
-            ),
-            values,
-        )
-        for id_, what, paper, values in (
-            ("P9", "E_v", "+0.04 / +0.02", e_v),
-            ("P10", "E_o", "+0.15 / +0.16", e_o),
-            ("P11", "E", "+0.19 / +0.19", both),
-        )
+        _difference(claim_of(name), values) for name, values in (("P9", e_v), ("P10", e_o), ("P11", both))
     ]
-    cause = _claim(
-        "P12", "4.2.3", "cause of P9 to P11", "who suffers", "the interactive job: its cache content is gone"
-    )
+    cause = claim_of("P12")
     cached = [name for name in e_o if "chase" in name or "stream" in name]
     others = [name for name in e_o if name not in cached]
     if not cached or not others:
@@ -138,13 +114,7 @@ def _phase_one(found: Measured) -> list[Row]:
         for place, label in zip(groups.places.tolist(), groups.labels.tolist(), strict=True)
         if names[place] in chases
     }
-    claim = _claim(
-        "P13",
-        "Fig. 4.5",
-        "counters of dedicated runs",
-        "clusters",
-        "four; cg of all classes together and apart from the rest",
-    )
+    claim = claim_of("P13")
     told = f"{best} by silhouette ({groups.silhouette[best]:.2f}); chases of all sizes are in {len(homes)}"
     return [Row.of(claim, fact(holds=len(homes) == 1, note="chases stand for cg: both read at random"), told)]
 
@@ -165,53 +135,35 @@ def _phase_two(found: Measured, sets: Folds) -> list[Row]:
     everyone, without = accuracy_of(sets.all), accuracy_of(sets.fit)
     return [
         Row.of(
-            _claim(
-                "P14",
-                "Table 4.9",
-                "dataset2",
-                "kinds of counters kept",
-                "cache, memory and branch; 11 of them, 31 for dataset1",
-            ),
+            claim_of("P14"),
             fact(holds=caches > 0 and branches > 0),
             f"{len(kept)}: {caches} of caches and memory, {branches} of branches",
         ),
         Row.of(
-            _claim("P15", "Table 4.10", "dataset1, folds 1 to 3", "accuracy", "96%, 92%, 93%"),
+            claim_of("P15"),
             not_comparable(THREADS),
             f"{folds} at random as there; victims never seen {report.accuracies['application'].accuracy:.0%}",
         ),
         Row.of(
-            _claim(
-                "P16",
-                "Table 4.10",
-                "dataset2, folds 1 to 3",
-                "accuracy",
-                "98%, 96%, 98%: excluding dangerous applications helps",
-            ),
+            claim_of("P16"),
             fact(holds=without > everyone, note=f"{UNFIT} stands for cg: both read at random")
             if sets.fit
             else not_comparable("too few records"),
             f"{without:.0%} of {len(sets.fit)} without {UNFIT}, with it {everyone:.0%} of {len(sets.all)}",
         ),
         Row.of(
-            _claim(
-                "P17",
-                "Table 4.11",
-                "dataset2",
-                "mispredictions",
-                "13 of 591: 4 false negatives, 9 false positives",
-            ),
+            claim_of("P17"),
             not_comparable(THREADS),
             f"{sum(counts)} of {len(sets.fit)}: {overlooked} false negatives, "
             f"{sum(counts) - overlooked} false positives; victims never seen: {missed[0]:.1%} missed",
         ),
         Row.of(
-            _claim("P18", "Table 4.11", "folds 1, 2, 3", "mispredictions", "3, 7, 3"),
+            claim_of("P18"),
             not_comparable("which records are in a fold is drawn"),
             f"{', '.join(map(str, counts))}",
         ),
         Row.of(
-            _claim("P19", "4.3.3", "cut lowered to 0.3", "false negatives", "2 of 4 become right"),
+            claim_of("P19"),
             fact(holds=missed[1] < missed[0]),
             f"{missed[0]:.1%} of all pairs at 0.5, {missed[1]:.1%} at 0.3",
         ),
@@ -230,3 +182,105 @@ def by_victim(found: Measured) -> pl.DataFrame:
         )
         .sort("median", descending=True)
     )
+
+
+_COUPLED = (
+    ("bt.B", "9", -0.11, 0.28, 0.02),
+    ("lu.B", "12", -0.03, 0.50, -0.11),
+    ("mg.C", "8", 0.09, 0.55, 0.20),
+    ("sp.B", "9", -0.20, 0.59, 0.01),
+)
+"""Application, processes, and degradation in Tables 4.4, 4.5 and 4.6."""
+
+SPEEDS = "speeds of other machines"
+_NO = "the pairs have no jobs of two ranks {}: measure them with --kinds {}"
+
+
+def degradation(losses: Floats) -> Floats:
+    """Return how far a shared speed is below half of the dedicated one, as a share of that half."""
+    lost: Floats = 2.0 * losses - 1.0
+    return lost
+
+
+def partial(found: Measured) -> pl.DataFrame:
+    """Return the pairs in which a job of several ranks shares one core of its cores with a job of one."""
+    frame = found.of_kind(Kind.TIMESLICE)
+    return frame.filter(pl.col("victim").is_in(found.coupled) & pl.col("opponent").is_in(found.single))
+
+
+def _of_coupled(found: Measured) -> list[Row]:
+    """Return P1 to P5."""
+    naive, gang = found.of_kind(Kind.NAIVE), found.of_kind(Kind.GANG)
+    one_core = partial(found)
+    return [
+        _p1(one_core, naive),
+        _p2(naive),
+        _p3(naive, gang),
+        *(Row.of(claim_of(name), not_comparable(SPEEDS)) for name in ("P4", "P5")),
+    ]
+
+
+def _p1(one_core: pl.DataFrame, naive: pl.DataFrame) -> Row:
+    claim = claim_of("P1")
+    both = _by_victim(one_core).join(_by_victim(naive), on="victim", suffix="_naive")
+    if not both.height:
+        return Row.of(claim, not_comparable(_NO.format("with one core shared", "timeslice")))
+    lost = degradation(one_core["e_v"].to_numpy())
+    gap = (both["e_v_naive"] - both["e_v"]).to_list()
+    told = f"{_spread(lost)} over {counted(len(lost), 'pair')}; judged: less than with all cores shared"
+    return Row.of(claim, direction(gap), told)
+
+
+def _p2(naive: pl.DataFrame) -> Row:
+    claim = claim_of("P2")
+    if not naive.height:
+        return Row.of(claim, not_comparable(_NO.format("on the same cores", "naive")))
+    losses = naive["e_v"].to_numpy()
+    return Row.of(
+        claim,
+        direction((losses - 0.5).tolist()),
+        f"{_spread(degradation(losses))} over {counted(len(losses), 'pair')}",
+    )
+
+
+def _p3(naive: pl.DataFrame, gang: pl.DataFrame) -> Row:
+    claim = claim_of("P3")
+    both = gang.join(naive, on=("victim", "opponent"), suffix="_naive")
+    if not both.height:
+        return Row.of(claim, not_comparable(_NO.format("in gang slices", "gang")))
+    gap = (both["e_v_naive"] - both["e_v"]).to_list()
+    told = (
+        f"{_spread(degradation(gang['e_v'].to_numpy()))} over {counted(gang.height, 'pair')}; "
+        "judged: less than naive"
+    )
+    return Row.of(claim, direction(gap), told)
+
+
+def coupled_table(found: Measured) -> ExperimentTable:
+    """Return degradations of ours beside the thesis's: one core shared, all of them, all with gang slices."""
+    kinds = (partial(found), found.of_kind(Kind.NAIVE), found.of_kind(Kind.GANG))
+    means = [dict(_by_victim(frame).iter_rows()) for frame in kinds]
+    lines: list[Sequence[str]] = [
+        (name, "2", *(_percent(2 * own[name] - 1) if name in own else "-" for own in means))
+        for name in sorted({name for own in means for name in own})
+    ]
+    lines += [(f"thesis: {name}", processes, *map(_percent, values)) for name, processes, *values in _COUPLED]
+    return ExperimentTable(
+        name="Parallel",
+        title="how far jobs of several ranks fall below half of their speed alone (Tables 4.4 to 4.6)",
+        columns=("victim", "ranks", "one core shared", "all shared", "all shared, gang slices"),
+        rows=[tuple(line) for line in lines],
+        notes=("means over all opponents; 0% is the half, below it is better than the half",),
+    )
+
+
+def _by_victim(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.group_by("victim").agg(pl.col("e_v").mean()).sort("victim")
+
+
+def _spread(lost: Floats) -> str:
+    return f"{lost.min():.0%} to {lost.max():.0%}, {np.median(lost):.0%} in the median,"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.0%}"

@@ -11,10 +11,18 @@ from foundation.errors import InputError
 from foundation.units import counted
 from simulator.experiments.claim_study import Step
 from simulator.experiments.paper_tables import ExperimentTable
-from simulator.experiments.thesis import kit_trace as kit_numbers
-from simulator.experiments.thesis import thesis5, thesis6
 from simulator.experiments.thesis.case_runs import Study, run_all
-from simulator.experiments.thesis.compared_cases import main_finding
+from simulator.experiments.thesis.compared_cases import (
+    CHAPTER_5,
+    CHAPTER_6,
+    EXAMPLES,
+    KIT,
+    main_finding,
+    smaller_queue,
+    tables_5,
+    tables_6,
+    tables_kit,
+)
 from simulator.experiments.thesis.layout_survey import SHARES, survey_tables
 from simulator.experiments.thesis.layout_survey import survey as find_best
 from simulator.experiments.thesis.thesis_datasets import (
@@ -108,23 +116,23 @@ def chapter_5(
     UsageError
         The words name no rules.
     """
-    rules = Rules(policy, placement, thesis5.OVERHEAD)
-    study = _study_of(trace, rules, thesis5.SYSTEM, patterns=False, examples=thesis5.EXAMPLES)
+    rules = Rules(policy, placement, CHAPTER_5.overhead)
+    study = _study_of(trace, rules, CHAPTER_5.system, patterns=False, examples=EXAMPLES)
     remarks = _about_trace(study, any_trace=any_trace)
     other = None if kit is None else _kit_study(kit, rules, kit_queue)
-    cases = thesis5.cases()
-    more = [] if other is None else kit_numbers.cases()
+    cases = CHAPTER_5.cases()
+    more = [] if other is None else KIT.cases()
     done = steps(len(cases) + len(more))
     outcomes = run_all(study, cases, done)
     kit_outcomes = {} if other is None else run_all(other, more, done)
-    tables = thesis5.tables(outcomes) + ([] if other is None else kit_numbers.tables(kit_outcomes))
+    tables = tables_5(outcomes) + ([] if other is None else tables_kit(kit_outcomes))
 
     def figures() -> Sequence[Drawing]:
         from simulator.experiments.thesis.thesis_charts import figures_5
 
-        drawn = figures_5(list(outcomes.values()), "(a)", thesis5.WAITED)
+        drawn = figures_5(list(outcomes.values()), "(a)", CHAPTER_5.waited)
         if other is not None:
-            drawn += figures_5(list(kit_outcomes.values()), "(b)", kit_numbers.WAITED)
+            drawn += figures_5(list(kit_outcomes.values()), "(b)", KIT.waited)
         return drawn
 
     return Chapter(
@@ -172,13 +180,13 @@ def chapter_6(
     InputError, UsageError
         As ``chapter_5``.
     """
-    rules = Rules(policy, placement, thesis6.OVERHEAD)
-    plain = _study_of(trace, rules, thesis6.SYSTEM, patterns=True)
+    rules = Rules(policy, placement, CHAPTER_6.overhead)
+    plain = _study_of(trace, rules, CHAPTER_6.system, patterns=True)
     remarks = _about_trace(plain, any_trace=any_trace)
     if interleaved:
         plain = plain.with_trace(in_blocks(plain.trace))
     sets = [with_interactive_jobs(plain.trace, DATA_SETS[number - 1], seed) for number in data_sets]
-    cases = thesis6.cases()
+    cases = CHAPTER_6.cases()
     done = steps(len(cases) + len(data_sets) * len(SHARES))
     study = plain.with_trace(with_patterns(plain.trace, seed))
     outcomes = run_all(study, cases, done)
@@ -194,7 +202,7 @@ def chapter_6(
 
     return Chapter(
         title="Chapter 6 again",
-        tables=[*thesis6.tables(outcomes), *(survey_tables(found) if found else [])],
+        tables=[*tables_6(outcomes), *(survey_tables(found) if found else [])],
         outcomes=[*outcomes.values(), *found],
         remarks=remarks,
         facts=[
@@ -218,12 +226,12 @@ def _study_of(
 def _kit_study(trace: Path, rules: Rules, queue: int | None) -> Study:
     """Return the study of the second trace (KIT-FH2); without ``queue`` the smaller one is interactive."""
     columns = load_columns(trace)
-    queue = kit_numbers.smaller_queue(columns) if queue is None else queue
+    queue = smaller_queue(columns) if queue is None else queue
     columns = cleaned(columns, None, queue)
     return Study(
         columns,
-        kit_numbers.SYSTEM,
-        _setting(rules, kit_numbers.SYSTEM).rules,
+        KIT.system,
+        _setting(rules, KIT.system).rules,
         patterns=False,
         interactive_queue=queue,
     )

@@ -1,12 +1,216 @@
-"""Tables that chapters 5 and 6 have in common: who waits, and when the CPU time was done."""
+"""Chapters 5 and 6 beside the thesis: which cases are simulated, and tables of ours beside its numbers.
+
+Chapter 5: interactive jobs as short batch jobs, C_o = 1.0; MQ has no oversubscribing. On the UniLu trace
+Tables 5.3(a), 5.4 and 5.5, on the KIT trace 5.3(b) and 5.6, and the numbers behind Figures 5.4 to 5.7. Which
+queue of KIT has the highly responsive (HRR) jobs is not said; it is the one with fewer of them, 2,349 of
+114,347 jobs (Table 5.2). Chapter 6: interactive jobs that idle, C_o = 1.2, M_I = 4 (experiment 1, Tables 6.2
+and 6.3, Figure 6.6); ``layout_survey`` has experiment 2.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
+from foundation.errors import InputError
 from simulator.experiments.paper_tables import ABSENT, ExperimentTable, against, hours, number, percent
-from simulator.experiments.thesis.case_outcome import Outcome
-from simulator.experiments.thesis.case_runs import published_label
+from simulator.experiments.thesis.case_runs import Case, Outcome, mq_cases, published_label, sq
+from simulator.world import System
+from workloads.swf import SwfColumns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Cases on one trace, and the thesis's numbers for them by label.
+
+    Parameters
+    ----------
+    system, overhead
+        Nodes, and C_o.
+    most
+        SQ is simulated with M from here down to 1.
+    shares, multiplicity_interactive
+        MQ's R, and M_I.
+    waited
+        Shares of the interactive jobs that wait.
+    done_h
+        When 90, 95 and 100% of the CPU time was done, hours.
+    """
+
+    system: System
+    overhead: str
+    most: int = 4
+    shares: tuple[str, ...]
+    multiplicity_interactive: int = 1
+    waited: Mapping[str, float]
+    done_h: Mapping[str, tuple[int, int, int]]
+
+    def cases(self) -> list[Case]:
+        """Return the cases; MQ with R rounded down, and to the nearest number where that differs."""
+        single = map(sq, range(self.most, 0, -1))
+        return [*single, *mq_cases(self.system, self.shares, self.multiplicity_interactive)]
+
+
+CHAPTER_5 = Comparison(
+    system=System(150, 12),
+    overhead="1.0",
+    shares=("12%", "10%", "7%", "5%", "3%", "1%"),
+    waited={
+        "SQ, M=4": 0.0,
+        "SQ, M=3": 0.0011,
+        "SQ, M=2": 0.021,
+        "SQ, M=1": 0.17,
+        "MQ, R=12%": 0.0,
+        "MQ, R=10%": 0.0,
+        "MQ, R=7%": 0.0023,
+        "MQ, R=5%": 0.0085,
+        "MQ, R=3%": 0.072,
+        "MQ, R=1%": 0.72,
+    },
+    done_h={
+        "SQ, M=4": (1883, 2015, 2139),
+        "SQ, M=3": (1889, 2015, 2139),
+        "SQ, M=2": (1874, 2016, 2193),
+        "SQ, M=1": (1850, 2015, 2139),
+        "MQ, R=12%": (1859, 2015, 2139),
+        "MQ, R=10%": (1833, 1989, 2139),
+        "MQ, R=7%": (1833, 1989, 2139),
+        "MQ, R=5%": (1833, 1989, 2139),
+        "MQ, R=3%": (1832, 1989, 2139),
+        "MQ, R=1%": (1832, 1989, 2158),
+    },
+)
+"""Tables 5.3(a) and 5.5."""
+KIT = Comparison(
+    system=System(1152, 20),
+    overhead="1.0",
+    shares=("7%", "5%", "3%", "1%", "0.5%"),
+    most=8,
+    waited={
+        "SQ, M=8": 0.00042,
+        "SQ, M=7": 0.00042,
+        "SQ, M=6": 0.00042,
+        "SQ, M=5": 0.0012,
+        "SQ, M=4": 0.0093,
+        "SQ, M=3": 0.30,
+        "SQ, M=2": 0.18,
+        "SQ, M=1": 0.41,
+        "MQ, R=7%": 0.0,
+        "MQ, R=5%": 0.0,
+        "MQ, R=3%": 0.011,
+        "MQ, R=1%": 0.18,
+        "MQ, R=0.5%": 0.30,
+    },
+    done_h={
+        "SQ, M=8": (13566, 13728, 14147),
+        "SQ, M=7": (13568, 13728, 14101),
+        "SQ, M=6": (13569, 13728, 14108),
+        "SQ, M=5": (13568, 13728, 14102),
+        "SQ, M=4": (13568, 13728, 14109),
+        "SQ, M=3": (13566, 13727, 14072),
+        "SQ, M=2": (13566, 13726, 14047),
+        "SQ, M=1": (13566, 13726, 13982),
+        "MQ, R=7%": (12838, 13365, 13982),
+        "MQ, R=5%": (12837, 13359, 13982),
+        "MQ, R=3%": (12856, 13359, 13982),
+        "MQ, R=1%": (12835, 13354, 13982),
+        "MQ, R=0.5%": (12834, 13351, 13982),
+    },
+)
+"""Tables 5.3(b) and 5.6."""
+CHAPTER_6 = Comparison(
+    system=System(150, 12),
+    overhead="1.2",
+    shares=("3%", "2%", "1%"),
+    multiplicity_interactive=4,
+    waited={
+        "SQ, M=4": 0.0,
+        "SQ, M=3": 0.007,
+        "SQ, M=2": 0.012,
+        "SQ, M=1": 0.062,
+        "MQ, R=3%": 0.0,
+        "MQ, R=2%": 0.0,
+        "MQ, R=1%": 0.083,
+    },
+    done_h={
+        "SQ, M=4": (1859, 2004, 2194),
+        "SQ, M=3": (1870, 2016, 2192),
+        "SQ, M=2": (1883, 2013, 2154),
+        "SQ, M=1": (1852, 2015, 2138),
+        "MQ, R=3%": (1851, 2015, 2138),
+        "MQ, R=2%": (1851, 2015, 2138),
+        "MQ, R=1%": (1850, 2015, 2138),
+    },
+)
+"""Tables 6.2 and 6.3."""
+
+EXAMPLES = (2819, 918, 9121)
+JOBS = {
+    (2819, "MQ, R=5%"): (2938, 29289, 11.0),
+    (2819, "SQ, M=4"): (5876, 0, 2.0),
+    (918, "MQ, R=5%"): (119, 0, 1.0),
+    (918, "SQ, M=4"): (119, 0, 1.0),
+    (9121, "MQ, R=5%"): (20920, 12702, 7.07),
+    (9121, "SQ, M=4"): (41840, 0, 2.0),
+}
+"""Table 5.4: run time, wait, S_OSub."""
+BATCH_SLOWDOWN = {"MQ, R=3%": 18652.0, "MQ, R=2%": 12697.0}
+"""Largest slowdowns of batch jobs that the text gives for Figure 6.6(b)."""
+ALL_SLOWDOWN = {"SQ, M=4": 4.8}
+"""The same for all jobs."""
+
+_NOTES = (
+    "Thesis, in words: with M = 4 no job waits and S_OSub is at most 4.",
+    "With MQ, R=10%, S_OSub of all HRR jobs is 1.",
+    "With MQ, R=5%, 1.3% of the jobs have S_OSub of at least 100.",
+    "The larger R, the larger S_OSub of normal jobs.",
+)
+_KIT_NOTES = (
+    "Thesis, in words: one HRR job waits, for about 6 minutes, with M = 6 to 8; none with MQ from R=5% on.",
+    "With MQ, R=3%, 3.2% of the jobs have S_OSub of at least 100; with SQ, M=8, none has more than 6.",
+)
+
+
+def tables_5(outcomes: dict[str, Outcome]) -> list[ExperimentTable]:
+    """Return the tables of chapter 5."""
+    return [
+        waited_table("Table 5.3(a)", outcomes, CHAPTER_5.waited),
+        _examples(outcomes),
+        done_table("Table 5.5", outcomes, CHAPTER_5.done_h),
+        figures_table("(a)", outcomes, _NOTES),
+    ]
+
+
+def tables_kit(outcomes: dict[str, Outcome]) -> list[ExperimentTable]:
+    """Return the tables of chapter 5 on the KIT trace."""
+    return [
+        waited_table("Table 5.3(b)", outcomes, KIT.waited),
+        done_table("Table 5.6", outcomes, KIT.done_h),
+        figures_table("(b)", outcomes, _KIT_NOTES),
+    ]
+
+
+def tables_6(outcomes: dict[str, Outcome]) -> list[ExperimentTable]:
+    """Return the tables of chapter 6."""
+    return [
+        waited_table("Table 6.2", outcomes, CHAPTER_6.waited),
+        done_table("Table 6.3", outcomes, CHAPTER_6.done_h),
+        _figure_6_6(outcomes),
+    ]
+
+
+def smaller_queue(trace: SwfColumns) -> int:
+    """Return the queue with the fewest jobs.
+
+    Raises
+    ------
+    InputError
+        The trace has not two queues or more.
+    """
+    counts = trace.frame["queue"].drop_nulls().value_counts().sort("count", "queue")
+    if counts.height < 2:
+        raise InputError(f"trace {trace.name} has no two queues: it cannot be the KIT trace of the thesis")
+    return int(counts["queue"][0])
 
 
 def waited_table(
@@ -69,3 +273,75 @@ def main_finding(outcomes: Mapping[str, Outcome]) -> list[str]:
     )
     largest = f"{number(alone.slowdown_batch_max)} with one job a core; {costs}"
     return [waiting, f"Batch jobs: the largest S_OSub is {largest}."]
+
+
+def _examples(outcomes: dict[str, Outcome]) -> ExperimentTable:
+    rows = []
+    for (job, label), thesis in JOBS.items():
+        found = [example for example in outcomes[label].examples if example.job == job]
+        if not found:
+            continue
+        one = found[0]
+        ours = (one.run_s, one.wait_s, one.slowdown_osub)
+        cells = [
+            f"{number(mine)} ({number(theirs)}, {against(mine, theirs)})"
+            for mine, theirs in zip(ours, thesis, strict=True)
+        ]
+        rows.append((str(job), label, *cells))
+    return ExperimentTable(
+        name="Table 5.4",
+        title="single jobs; the thesis's numbers in parentheses",
+        columns=("job", "case", "run time [s]", "wait [s]", "S_OSub"),
+        rows=rows,
+        notes=(
+            "The run time of 20,920 s in the thesis's row of job 9121 is that of job 9087 in the trace.",
+            "With a wait of 12,702 s that would make an S_OSub of 1.61, not 7.07.",
+        ),
+    )
+
+
+def figures_table(part: str, outcomes: dict[str, Outcome], notes: tuple[str, ...]) -> ExperimentTable:
+    """Return the numbers behind one half of Figures 5.4 to 5.7."""
+    rows = [
+        (
+            label,
+            number(outcome.interactive_wait_max_s),
+            number(outcome.slowdown_batch_max),
+            number(outcome.slowdown_interactive_max),
+            percent(outcome.slowdown_from_100),
+            number(outcome.slowdown_long_batch_max),
+        )
+        for label, outcome in outcomes.items()
+    ]
+    return ExperimentTable(
+        name=", ".join(f"{figure}{part}" for figure in ("Figures 5.4", "5.5", "5.6", "5.7")),
+        title="longest wait of interactive jobs, largest S_OSub, jobs with S_OSub of at least 100",
+        columns=("case", "wait [s]", "S_OSub, normal", "S_OSub, HRR", "S_OSub >= 100", "S_OSub, long normal"),
+        rows=rows,
+        notes=notes,
+    )
+
+
+def _figure_6_6(outcomes: dict[str, Outcome]) -> ExperimentTable:
+    rows = []
+    for label, outcome in outcomes.items():
+        name = published_label(label)
+        largest = max(outcome.slowdown_batch_max, outcome.slowdown_interactive_max)
+        told = BATCH_SLOWDOWN.get(name) or ALL_SLOWDOWN.get(name)
+        rows.append(
+            (
+                label,
+                number(outcome.interactive_wait_max_s),
+                number(outcome.slowdown_batch_max),
+                number(outcome.slowdown_interactive_max),
+                number(told) if told else ABSENT,
+                against(outcome.slowdown_batch_max if name in BATCH_SLOWDOWN else largest, told),
+            )
+        )
+    return ExperimentTable(
+        name="Figure 6.6",
+        title="longest wait of interactive jobs, largest S_OSub",
+        columns=("case", "wait [s]", "S_OSub, batch", "S_OSub, interactive", "thesis", "difference"),
+        rows=rows,
+        notes=("The thesis tells that of batch jobs for MQ, and that of all jobs for SQ, M=4.",),
+    )

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import msgspec
 
 from simulator.experiments.paper_tables import ExperimentTable, number
-from simulator.experiments.thesis.case_outcome import Outcome
-from simulator.experiments.thesis.case_runs import Study, mq, sq
-from simulator.experiments.thesis.thesis6 import MULTIPLICITY_INTERACTIVE, SYSTEM
+from simulator.experiments.thesis.case_runs import Outcome, Study, mq, sq
+from simulator.experiments.thesis.compared_cases import CHAPTER_6
 
 SHARES = ("1%", "2%", "3%", "4%", "5%", "6%", "9%", "12%", "15%", "18%", "21%", "24%")
 MOST_INTERACTIVE = (1, 2, 3, 4, 6, 8)
@@ -81,7 +80,7 @@ def survey(study: Study, data_set: int, done: Callable[[str], None] | None = Non
 
 def prompt_pair(interactive: list[Queue], batch: list[Queue]) -> tuple[Queue, Queue]:
     """Return the least R, M_I = 4, with which no interactive job waits (or the fewest), and M_B likewise."""
-    candidates = [queue for queue in interactive if queue.most == MULTIPLICITY_INTERACTIVE]
+    candidates = [queue for queue in interactive if queue.most == CHAPTER_6.multiplicity_interactive]
     inner = min(candidates, key=lambda queue: queue.waited)
     return inner, min(
         (queue for queue in batch if queue.share == inner.share), key=lambda queue: queue.waited
@@ -99,14 +98,14 @@ def _choice(study: Study, inner: Queue, outer: Queue) -> Choice:
         share=inner.share,
         multiplicity_interactive=inner.most,
         multiplicity=outer.most,
-        outcome=study.run(mq(SYSTEM, inner.share, inner.most, outer.most)),
+        outcome=study.run(mq(CHAPTER_6.system, inner.share, inner.most, outer.most)),
     )
 
 
 def _queue(study: Study, share: str, most: int, *, interactive: bool) -> Queue:
     """Simulate one queue of MQ."""
-    case = mq(SYSTEM, share, most) if interactive else mq(SYSTEM, share, 1, most)
-    queues = case.queues(SYSTEM)
+    case = mq(CHAPTER_6.system, share, most) if interactive else mq(CHAPTER_6.system, share, 1, most)
+    queues = case.queues(CHAPTER_6.system)
     workload = study.workload(queues)
     known = study.pool(workload, queues, queues.interactive if interactive else queues.batch)
     submit_us = workload.submit_us[known.members]

@@ -9,9 +9,8 @@ from plotly.subplots import make_subplots
 
 from analysis.charts import INK, MUTED, arrange, run_style
 from simulator.experiments.experiment_page import Drawing
-from simulator.experiments.thesis import thesis6
-from simulator.experiments.thesis.case_outcome import CURVE_SHARES, Outcome
-from simulator.experiments.thesis.case_runs import published_label
+from simulator.experiments.thesis.case_runs import CURVE_SHARES, Outcome, published_label
+from simulator.experiments.thesis.compared_cases import ALL_SLOWDOWN, BATCH_SLOWDOWN, CHAPTER_6
 from simulator.experiments.thesis.layout_survey import SurveyOutcome
 
 
@@ -124,9 +123,9 @@ def figures_5(outcomes: Sequence[Outcome], part: str, waited: Mapping[str, float
 def figures_6(outcomes: Sequence[Outcome], found: Sequence[SurveyOutcome]) -> list[Drawing]:
     """Return Figures 6.6 and 6.7."""
     outcomes = _repeated(outcomes)
-    told = {**thesis6.BATCH_SLOWDOWN, **thesis6.ALL_SLOWDOWN}
+    told = {**BATCH_SLOWDOWN, **ALL_SLOWDOWN}
     drawn = [
-        ("Table 6.2: interactive jobs that wait", waits(outcomes, thesis6.WAITED)),
+        ("Table 6.2: interactive jobs that wait", waits(outcomes, CHAPTER_6.waited)),
         (
             "Figure 6.6(a): longest wait of interactive jobs",
             bars(outcomes, [("wait", [one.interactive_wait_max_s for one in outcomes])], "s", log=True),

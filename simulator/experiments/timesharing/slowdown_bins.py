@@ -1,7 +1,13 @@
-"""Mean bounded slowdowns by size and length: 26 by 26 logarithmic bins, and classes of sizes."""
+"""Mean bounded slowdowns by size and length, and what they make of applications that strong scale.
+
+There are 26 by 26 logarithmic bins, and classes of sizes. The measurements of the five APEX applications
+(Hofmeyr et al., section V) are not published. Instead there are a perfect one and one after Amdahl with an
+efficiency of 49% on 960 nodes, the least that is printed of the five.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +22,15 @@ SIZE_EDGES = (1, 10, 100, 1000)
 """Where classes of sizes begin."""
 SMALL_TO, LARGE_FROM = 32, 100
 """Small jobs have fewer nodes, as 90% have; large ones have at least so many, as half of the node-hours."""
+
+SIZES = (4, 8, 16, 32, 64, 128, 256, 512, 960)
+NODE_S = 57_600.0
+"""What each has to do: 16 node-hours on one node."""
+EFFICIENCY = 0.49
+SERIAL = (1 / EFFICIENCY - 1) / (SIZES[-1] - 1)
+"""Share of the work that does not scale, such that the efficiency on the last size is that."""
+APPLICATIONS: Mapping[str, float] = {"perfect": 0.0, "49% at 960 nodes": SERIAL}
+"""Serial share by application."""
 
 Counts = npt.NDArray[np.int64]
 
@@ -100,3 +115,24 @@ def crossing_s(batch: Binned, sharing: Binned, row: int, edges: Floats) -> float
         return float(edges[-1])
     part = ratio[last] / (ratio[last] - ratio[last + 1])
     return float(middles[last] * (middles[last + 1] / middles[last]) ** part)
+
+
+def dedicated_s(nodes: int, serial: float) -> float:
+    """Return the run time on dedicated nodes."""
+    return NODE_S * (serial + (1 - serial) / nodes)
+
+
+def turnarounds_s(bins: Binned, grid: Grid, serial: float, most: int) -> list[float]:
+    """Return the turnaround for each size up to ``most`` nodes: run time times the slowdown of its bin."""
+    found = []
+    for nodes in sizes_to(most):
+        run_s = dedicated_s(nodes, serial)
+        size = int(grid.size_of(np.array([nodes]))[0])
+        length = int(grid.length_of(np.array([run_s]))[0])
+        found.append(run_s * bins.pooled(size, length))
+    return found
+
+
+def sizes_to(most: int) -> list[int]:
+    """Return the sizes that the machine has."""
+    return [nodes for nodes in SIZES if nodes <= most] or [1]

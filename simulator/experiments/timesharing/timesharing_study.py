@@ -13,19 +13,9 @@ from analysis.claims import estimate
 from simulator.experiments.claim_study import Findings, Request
 from simulator.experiments.experiment_page import Drawing
 from simulator.experiments.paper_tables import ExperimentTable
-from simulator.experiments.timesharing.claims_load import load_rows, smooth, trace_rows
-from simulator.experiments.timesharing.claims_map import (
-    map_rows,
-    ratios,
-    scaling_rows,
-    sum_of,
-    turnaround_curves,
-)
-from simulator.experiments.timesharing.claims_noise import noise_rows, spmd_rows
-from simulator.experiments.timesharing.edison import Floats
-from simulator.experiments.timesharing.slowdown_bins import FEWEST, SIZE_EDGES, Counts
-from simulator.experiments.timesharing.strong_scaling import APPLICATIONS, sizes_to
-from simulator.experiments.timesharing.timesharing_outcome import SPANS_A_DAY, Setting
+from simulator.experiments.timesharing.edison import Floats, generated, of_trace
+from simulator.experiments.timesharing.slowdown_bins import APPLICATIONS, FEWEST, SIZE_EDGES, Counts, sizes_to
+from simulator.experiments.timesharing.timesharing_claims import claim_rows, shown
 from simulator.experiments.timesharing.timesharing_survey import (
     ANY_BATCH,
     ANY_SHARE,
@@ -38,12 +28,17 @@ from simulator.experiments.timesharing.timesharing_survey import (
     OVERHEADS,
     SETTINGS,
     SHARE,
+    SPANS_A_DAY,
+    Setting,
     Survey,
+    mean,
+    ratios,
+    smooth,
     steps_of,
+    sum_of,
     survey,
+    turnaround_curves,
 )
-from simulator.experiments.timesharing.timesharing_words import mean, shown
-from simulator.experiments.timesharing.timesharing_world import generated, of_trace
 
 DAYS, QUICK_DAYS = 36, 12
 
@@ -74,14 +69,7 @@ def examine(request: Request) -> Findings:
     return Findings(
         title="Time-sharing against batch again",
         facts=facts,
-        claims=[
-            *load_rows(found),
-            *map_rows(found),
-            *scaling_rows(found),
-            *noise_rows(found),
-            *spmd_rows(found),
-            *trace_rows(found),
-        ],
+        claims=claim_rows(found),
         tables=tables(found),
         figures=lambda: drawings(found),
     )
@@ -96,12 +84,12 @@ def _settings(survey: Survey) -> ExperimentTable:
     rows = [
         (
             str(setting),
-            estimate(survey.by_seed(setting, lambda one: one.mean)).text(),
+            estimate(survey.by_seed(setting, "mean")).text(),
             *map(shown, np.mean([one.quarters for one in survey.outcomes[setting]], axis=0).tolist()),
-            shown(mean(survey, setting, lambda one: one.largest)),
-            f"{mean(survey, setting, lambda one: one.utilisation):.3f}",
-            shown(mean(survey, setting, lambda one: one.load)),
-            f"{mean(survey, setting, lambda one: one.at_once):.1%}",
+            shown(mean(survey, setting, "largest")),
+            f"{mean(survey, setting, 'utilisation'):.3f}",
+            shown(mean(survey, setting, "load")),
+            f"{mean(survey, setting, 'at_once'):.1%}",
         )
         for setting in SETTINGS
     ]
@@ -237,13 +225,13 @@ def _overheads(survey: Survey) -> go.Figure:
     settings = [SHARE, *(Setting(overhead=overhead) for overhead in OVERHEADS)]
     x = [100 * setting.overhead for setting in settings]
     lines = (
-        [mean(survey, setting, lambda one: one.utilisation) for setting in settings],
-        [mean(survey, setting, lambda one: one.mean) for setting in settings],
+        [mean(survey, setting, "utilisation") for setting in settings],
+        [mean(survey, setting, "mean") for setting in settings],
     )
     for column, y in enumerate(lines, start=1):
         line = go.Scatter(x=x, y=y, mode="lines+markers", line=run_style(0), showlegend=False)
         figure.add_trace(line, row=1, col=column)
-    batch = mean(survey, BATCH, lambda one: one.utilisation)
+    batch = mean(survey, BATCH, "utilisation")
     figure.add_hline(
         y=batch, line={"color": MUTED, "width": 1, "dash": "dot"}, annotation_text="batch", row=1, col=1
     )

@@ -1,14 +1,55 @@
-"""All settings of the study over all seeds."""
+"""All settings of the study over all seeds; of each run figures after the warm-up, bins and the load."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from simulator.experiments.timesharing.slowdown_bins import Grid
-from simulator.experiments.timesharing.timesharing_outcome import Outcome, Setting, grid_of, outcome_of
-from simulator.experiments.timesharing.timesharing_world import World
-from simulator.timeshare.timeshare_state import Demands
+import numpy as np
+
+from analysis.quantiles import quantiles
+from foundation.units import US_PER_S
+from simulator.experiments.claim_study import run_grid
+from simulator.experiments.timesharing.edison import Floats, World
+from simulator.experiments.timesharing.slowdown_bins import (
+    BINS,
+    FEWEST,
+    LARGE_FROM,
+    SIZE_EDGES,
+    SMALL_TO,
+    Binned,
+    Counts,
+    Grid,
+    binned,
+    crossing_s,
+    turnarounds_s,
+)
+from simulator.timeshare.step_noise import NO_NOISE_AT_ALL, Noise
+from simulator.timeshare.timeshare_run import Course, run
+from simulator.timeshare.timeshare_state import SPAN_US, Demands, Manner
+
+BETA_S = 10.0
+HOUR_S = 3600.0
+LONG_S, VERY_LONG_S, SHORT_S = 4 * 3600, 8 * 3600, 100
+SPANS_A_DAY = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A scheduler, and what disturbs it."""
+
+    batch: bool = False
+    overhead: float = 0.0
+    noise: float = 0.0
+    spmd: bool = True
+
+    def __str__(self) -> str:
+        words = ["batch" if self.batch else "time-sharing"]
+        words += [f"overhead {self.overhead:.0%}"] * (self.overhead > 0)
+        words += [f"noise {self.noise:g}"] * (self.noise > 0)
+        words += ["not SPMD"] * (not self.spmd)
+        return ", ".join(words)
+
 
 NOISE, PRINTED_NOISE = 0.001, 0.0001
 """What five or six slow nodes at a time need, and what is printed (CLAIMS 4c)."""
@@ -36,6 +77,51 @@ SETTINGS = (
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Outcome:
+    """One run.
+
+    Parameters
+    ----------
+    mean, largest, quarters
+        Bounded slowdown: mean, maximum, and quartiles.
+    long_mean, very_long_mean, short_mean
+        Its mean over jobs of 4 h and more, 8 h and more, less than 100 s.
+    slopes
+        By how much its decimal logarithm rises with a decade of nodes, and of length, at once.
+    bins, classes, sizes
+        Its sums by bin; by length for small jobs (row 0), large ones (1) and all (2); by class of sizes.
+    utilisation, load
+        Mean progress of a node, mean jobs on one, from the end of the warm-up to the last submission.
+    course
+        Jobs on a node by span of six hours.
+    at_once
+        Share of the jobs that started when they came.
+    most
+        Most jobs on a node at a time.
+    """
+
+    mean: float
+    largest: float
+    quarters: tuple[float, float, float]
+    long_mean: float
+    very_long_mean: float
+    short_mean: float
+    slopes: tuple[float, float]
+    bins: Binned
+    classes: Binned
+    sizes: Binned
+    utilisation: float
+    load: float
+    course: Floats
+    at_once: float
+    most: int
+
+
+Metric = str | Callable[[Outcome], float]
+"""An attribute of an outcome, or what is computed of it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Survey:
     """What was simulated and what came of it: one outcome a seed for each setting.
 
@@ -47,24 +133,138 @@ class Survey:
     grids: Sequence[Grid]
     jobs: Sequence[Demands]
 
-    def by_seed(self, setting: Setting, value: Callable[[Outcome], float]) -> list[float]:
+    def by_seed(self, setting: Setting, metric: Metric) -> list[float]:
         """Return a value for each seed."""
-        return [value(one) for one in self.outcomes[setting]]
+        outcomes = self.outcomes[setting]
+        if isinstance(metric, str):
+            return [float(getattr(one, metric)) for one in outcomes]
+        return [metric(one) for one in outcomes]
 
 
 def survey(world: World, seeds: int, step: Callable[[str], None]) -> Survey:
-    """Simulate everything; ``step`` is told ``steps_of(seeds)`` times what comes next."""
-    outcomes: dict[Setting, list[Outcome]] = {setting: [] for setting in SETTINGS}
-    drawn = []
-    for seed in range(1, seeds + 1):
-        jobs = world.draw(seed)
-        drawn.append(jobs)
-        for setting in SETTINGS:
-            step(f"seed {seed}: {setting}")
-            outcomes[setting].append(outcome_of(world, jobs, setting, seed))
+    """Simulate everything; ``step`` is called ``steps_of(seeds)`` times."""
+    drawn: list[Demands] = []
+
+    def draw(seed: int) -> Demands:
+        drawn.append(world.draw(seed))
+        return drawn[-1]
+
+    outcomes = run_grid(
+        SETTINGS,
+        range(1, seeds + 1),
+        draw,
+        lambda jobs, setting, seed: outcome_of(world, jobs, setting, seed),
+        step,
+    )
     return Survey(world=world, outcomes=outcomes, grids=[grid_of(world, jobs) for jobs in drawn], jobs=drawn)
 
 
 def steps_of(seeds: int) -> int:
-    """Return how often ``survey`` tells what comes next."""
+    """Return how many trials ``survey`` has."""
     return seeds * len(SETTINGS)
+
+
+def mean(survey: Survey, setting: Setting, metric: Metric) -> float:
+    """Return the mean over the seeds."""
+    return float(np.mean(survey.by_seed(setting, metric)))
+
+
+def differences(survey: Survey, more: Setting, less: Setting, metric: Metric) -> list[float]:
+    """Return by how much a value is larger in one setting than in the other, for each seed."""
+    pairs = zip(survey.by_seed(more, metric), survey.by_seed(less, metric), strict=True)
+    return [one - other for one, other in pairs]
+
+
+def changes(survey: Survey, after: Setting, before: Setting) -> list[float]:
+    """Return the relative change of the mean slowdown, for each seed."""
+    pairs = zip(survey.by_seed(after, "mean"), survey.by_seed(before, "mean"), strict=True)
+    return [one / other - 1 for one, other in pairs]
+
+
+def smooth(course: Floats, days: int) -> Floats:
+    """Return the moving mean over some days."""
+    width = days * SPANS_A_DAY
+    if len(course) < width:
+        return course
+    found: Floats = np.convolve(course, np.ones(width) / width, mode="valid")
+    return found
+
+
+def crossings_h(survey: Survey, size: int, batch: Setting = BATCH, share: Setting = SHARE) -> list[float]:
+    """Return the length in hours from which on batch is better, for each seed."""
+    both = zip(survey.outcomes[batch], survey.outcomes[share], survey.grids, strict=True)
+    return [crossing_s(one.classes, other.classes, size, grid.lengths) / HOUR_S for one, other, grid in both]
+
+
+def ratios(survey: Survey, batch: Setting, share: Setting, fewest: int = FEWEST) -> Floats:
+    """Return batch's mean over time-sharing's by bin, all seeds together; NaN where there are few jobs."""
+    one, other = (sum_of(survey, setting) for setting in (batch, share))
+    found = np.full(one[1].shape, np.nan)
+    enough = one[1] >= fewest
+    found[enough] = one[0][enough] / other[0][enough]
+    return found
+
+
+def sum_of(survey: Survey, setting: Setting) -> tuple[Floats, Counts]:
+    """Return sums of slowdowns and numbers of jobs by bin, over all seeds."""
+    every = [one.bins for one in survey.outcomes[setting]]
+    return np.sum([one.sums for one in every], axis=0), np.sum([one.counts for one in every], axis=0)
+
+
+def turnaround_curves(survey: Survey, setting: Setting, serial: float) -> list[list[float]]:
+    """Return the turnaround of an application for each of its sizes, for each seed."""
+    both = zip(survey.outcomes[setting], survey.grids, strict=True)
+    return [turnarounds_s(one.bins, grid, serial, survey.world.nodes) for one, grid in both]
+
+
+def outcome_of(world: World, jobs: Demands, setting: Setting, seed: int) -> Outcome:
+    """Simulate the jobs in a setting."""
+    noise = Noise(probability=setting.noise, seed=seed) if setting.noise else NO_NOISE_AT_ALL
+    manner = Manner(batch=setting.batch, overhead=setting.overhead, spmd=setting.spmd)
+    return summed_up(world, jobs, run(jobs, world.nodes, manner, noise), setting.overhead)
+
+
+def grid_of(world: World, jobs: Demands) -> Grid:
+    """Return the bins for these jobs."""
+    return Grid.of(world.nodes, float(jobs.run_us.max()) / US_PER_S)
+
+
+def summed_up(world: World, jobs: Demands, course: Course, overhead: float) -> Outcome:
+    """Return the figures of a run; what overhead takes is no progress."""
+    grid = grid_of(world, jobs)
+    counted = jobs.submit_us >= world.warm_up_us
+    run_s = jobs.run_us[counted] / US_PER_S
+    nodes = jobs.nodes[counted]
+    turnaround_s = (course.end_us - jobs.submit_us)[counted] / US_PER_S
+    slowdown = turnaround_s / np.maximum(run_s, BETA_S)
+    lengths = grid.length_of(run_s)
+    small = np.where(nodes < SMALL_TO, 0, np.where(nodes >= LARGE_FROM, 1, 2))
+    classes = binned(small, lengths, slowdown, (3, BINS))
+    whole = binned(np.full(len(nodes), 2), lengths, slowdown, (3, BINS))
+    classes.sums[2], classes.counts[2] = whole.sums[2], whole.counts[2]
+    size_class = np.searchsorted(SIZE_EDGES, nodes, side="right") - 1
+    spans = slice(world.warm_up_us // SPAN_US, int(jobs.submit_us.max()) // SPAN_US)
+    design = np.stack([np.ones(len(nodes)), np.log10(nodes), np.log10(run_s)], axis=1)
+    slopes = np.linalg.lstsq(design, np.log10(slowdown), rcond=None)[0]
+    low, middle, high = quantiles(slowdown, (0.25, 0.5, 0.75))
+    return Outcome(
+        mean=float(slowdown.mean()),
+        largest=float(slowdown.max()),
+        quarters=(float(low), float(middle), float(high)),
+        long_mean=_mean(slowdown[run_s >= LONG_S]),
+        very_long_mean=_mean(slowdown[run_s >= VERY_LONG_S]),
+        short_mean=_mean(slowdown[run_s < SHORT_S]),
+        slopes=(float(slopes[1]), float(slopes[2])),
+        bins=binned(grid.size_of(nodes), lengths, slowdown, (BINS, BINS)),
+        classes=classes,
+        sizes=binned(size_class, np.zeros(len(nodes), dtype=np.int64), slowdown, (len(SIZE_EDGES), 1)),
+        utilisation=_mean(course.progress[spans]) * (1 - overhead),
+        load=_mean(course.load[spans]),
+        course=course.load,
+        at_once=float((course.start_us == jobs.submit_us)[counted].mean()),
+        most=course.most,
+    )
+
+
+def _mean(values: Floats) -> float:
+    return float(values.mean()) if len(values) else float("nan")

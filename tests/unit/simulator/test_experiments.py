@@ -16,11 +16,9 @@ from foundation.errors import InputError, UsageError
 from osub.cli.experiment.command import app
 from simulator.engine.run.run_rules import Rules
 from simulator.experiments.paper_tables import against, percent
-from simulator.experiments.thesis import kit_trace as kit
-from simulator.experiments.thesis import thesis5, thesis6
-from simulator.experiments.thesis.case_outcome import Outcome as Figures
-from simulator.experiments.thesis.case_outcome import done_h
-from simulator.experiments.thesis.case_runs import Case, Study, mq, mq_cases, sq
+from simulator.experiments.thesis.case_runs import Case, Study, done_h, mq, mq_cases, sq
+from simulator.experiments.thesis.case_runs import Outcome as Figures
+from simulator.experiments.thesis.compared_cases import CHAPTER_5, CHAPTER_6, KIT
 from simulator.experiments.thesis.layout_survey import Queue, fair_pair, prompt_pair
 from simulator.experiments.thesis.thesis_datasets import (
     cleaned,
@@ -135,8 +133,8 @@ class TestDataSets:
 
     def test_patterns_keep_the_run_times(self, busy_trace: Path) -> None:
         trace = with_patterns(cleaned(load_columns(busy_trace), 12), seed=3)
-        study = Study(trace, thesis6.SYSTEM, rules("1.2"), patterns=True)
-        workload = study.workload(sq(1).queues(thesis6.SYSTEM))
+        study = Study(trace, CHAPTER_6.system, rules("1.2"), patterns=True)
+        workload = study.workload(sq(1).queues(CHAPTER_6.system))
         assert workload.periods.patterned
         assert (workload.run_us == workload.periods.totals_us).all()
 
@@ -159,9 +157,9 @@ def test_shares_are_rounded_down_and_the_nearest_number_is_shown_where_it_differ
 
 def test_pools_that_cases_share_are_simulated_once(busy_trace: Path) -> None:
     trace = cleaned(load_columns(busy_trace), 12)
-    study = Study(trace, thesis5.SYSTEM, rules("1.0"), patterns=False)
-    first = study.run(mq(thesis5.SYSTEM, "5%", 1))
-    again = study.run(mq(thesis5.SYSTEM, "5%", 2))
+    study = Study(trace, CHAPTER_5.system, rules("1.0"), patterns=False)
+    first = study.run(mq(CHAPTER_5.system, "5%", 1))
+    again = study.run(mq(CHAPTER_5.system, "5%", 2))
     assert again.interactive_waited == first.interactive_waited
     assert len(study._pools) == 3
 
@@ -170,10 +168,10 @@ def test_a_larger_pool_takes_no_jobs_that_were_cut_for_a_smaller_one(tmp_path: P
     """A batch job of 60 nodes fits where R is 5%, not where it is 70%, whichever is simulated first."""
     lines = [line(n, 10 * n, 500, 24 if n % 3 == 0 else 720, 0 if n % 3 == 0 else 1) for n in range(1, 13)]
     trace = cleaned(load(tmp_path, lines), None)
-    cases = [mq(thesis5.SYSTEM, share, 1) for share in ("70%", "5%", "70%", "6%")]
+    cases = [mq(CHAPTER_5.system, share, 1) for share in ("70%", "5%", "70%", "6%")]
 
     def outcomes(*studied: Case) -> list[Figures]:
-        study = Study(trace, thesis5.SYSTEM, rules("1.0"), patterns=False)
+        study = Study(trace, CHAPTER_5.system, rules("1.0"), patterns=False)
         return [msgspec.structs.replace(study.run(case), engine_cpu_s=0.0) for case in studied]
 
     together = outcomes(*cases)
@@ -183,8 +181,8 @@ def test_a_larger_pool_takes_no_jobs_that_were_cut_for_a_smaller_one(tmp_path: P
 
 def test_a_workload_that_fits_everywhere_is_made_once(tmp_path: Path) -> None:
     lines = [line(n, 10 * n, 500, 12, 0 if n % 3 == 0 else 1) for n in range(1, 13)]
-    study = Study(cleaned(load(tmp_path, lines), 12), thesis5.SYSTEM, rules("1.0"), patterns=False)
-    made = {id(study.workload(case.queues(thesis5.SYSTEM))) for case in [sq(1), *thesis5.cases()]}
+    study = Study(cleaned(load(tmp_path, lines), 12), CHAPTER_5.system, rules("1.0"), patterns=False)
+    made = {id(study.workload(case.queues(CHAPTER_5.system))) for case in [sq(1), *CHAPTER_5.cases()]}
     assert len(made) == 1
 
 
@@ -255,7 +253,7 @@ class TestCommand:
         assert outcome.exit_code == 0, outcome.output
         found = json.loads(outcome.stdout)
         assert [table["name"] for table in found["tables"]][-3:-1] == ["Table 5.3(b)", "Table 5.6"]
-        assert len(found["outcomes"]) == len(thesis5.cases()) + len(kit.cases())
+        assert len(found["outcomes"]) == len(CHAPTER_5.cases()) + len(KIT.cases())
         assert found["outcomes"][-1]["interactive_jobs"] == 15
 
     def test_chapter_6_without_a_survey(self, short_trace: Path, tmp_path: Path) -> None:

@@ -13,12 +13,10 @@ import pytest
 from analysis.claims import Verdict
 from osub.cli.main import run
 from predictor.dataset import PAIRS, Kind
-from simulator.experiments.pairing import parallel_pairs as parallel
 from simulator.experiments.pairing.beside_thesis import Folds, folds_of, tables
 from simulator.experiments.pairing.measured_pairs import Measured, family, look_at
-from simulator.experiments.pairing.pairing_claims import rows
-from simulator.experiments.pairing.pairing_study import effect_table, unseen_matrix
-from simulator.experiments.pairing.placement_effect import (
+from simulator.experiments.pairing.pairing_claims import coupled_table, rows
+from simulator.experiments.pairing.pairing_study import (
     APART,
     APART_PREDICTED,
     GANG,
@@ -26,8 +24,10 @@ from simulator.experiments.pairing.placement_effect import (
     PREDICTED,
     RANDOM,
     TWINS,
+    effect_table,
     effects,
     rules_of,
+    unseen_matrix,
 )
 from simulator.pairing import PairTable, read_pair_table
 
@@ -110,7 +110,7 @@ def test_jobs_of_several_ranks_are_judged_by_order_and_shown_beside_the_thesis(f
     assert [verdicts(as_there)[f"P{number}"] for number in (1, 2, 3)] == [Verdict.HOLDS] * 3
     otherwise = with_kinds(found, 0.9, 0.4, 0.6)
     assert [verdicts(otherwise)[f"P{number}"] for number in (1, 2, 3)] == [Verdict.FAILS] * 3
-    shown = {row[0]: row[1:] for row in parallel.table(as_there).rows}
+    shown = {row[0]: row[1:] for row in coupled_table(as_there).rows}
     assert shown["lu.W.2"] == ("2", "1%", "51%", "3%")
     assert shown["thesis: mg.C"] == ("8", "9%", "55%", "20%")
     none = Measured(

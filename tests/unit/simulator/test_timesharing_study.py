@@ -10,16 +10,18 @@ import pytest
 
 from foundation.errors import InputError
 from foundation.units import US_PER_S
-from simulator.experiments.timesharing.claims_load import load_rows, trace_rows
-from simulator.experiments.timesharing.claims_map import map_rows, scaling_rows
-from simulator.experiments.timesharing.claims_noise import noise_rows, spmd_rows
-from simulator.experiments.timesharing.edison import DAY_S, LOAD, NODES, Edison
-from simulator.experiments.timesharing.slowdown_bins import BINS, Grid, binned, crossing_s
-from simulator.experiments.timesharing.strong_scaling import SERIAL, dedicated_s
+from simulator.experiments.timesharing.edison import DAY_S, LOAD, NODES, Edison, World, of_trace
+from simulator.experiments.timesharing.slowdown_bins import (
+    BINS,
+    SERIAL,
+    Grid,
+    binned,
+    crossing_s,
+    dedicated_s,
+)
+from simulator.experiments.timesharing.timesharing_claims import claim_rows, direction, over_settings
 from simulator.experiments.timesharing.timesharing_study import drawings, tables
 from simulator.experiments.timesharing.timesharing_survey import SETTINGS, Survey, steps_of, survey
-from simulator.experiments.timesharing.timesharing_words import direction, over_settings
-from simulator.experiments.timesharing.timesharing_world import World, of_trace
 from simulator.timeshare.assumed_memory import draw_memory
 
 
@@ -45,14 +47,7 @@ def small() -> Survey:
 
 @pytest.mark.slow
 def test_every_claim_is_judged_once(small: Survey) -> None:
-    rows = [
-        *load_rows(small),
-        *map_rows(small),
-        *scaling_rows(small),
-        *noise_rows(small),
-        *spmd_rows(small),
-        *trace_rows(small),
-    ]
+    rows = claim_rows(small)
     assert msgspec.json.encode(rows)
     assert sorted(int(row.id[1:]) for row in rows) == list(range(1, 33))
     assert all(row.ours and row.paper for row in rows)

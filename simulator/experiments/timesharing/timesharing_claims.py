@@ -1,0 +1,477 @@
+"""The judges of the T claims of Hofmeyr et al.
+
+T1 to T10: what schedulers do with load. T11 to T18: where which scheduler is better, and what applications
+that strong scale have of it. T19 to T28: noise, and jobs that are not SPMD. T29 to T32: the trace.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from msgspec.structs import replace
+
+from analysis.claims import Judgement, Row, Verdict, estimate, fact, no_difference, not_comparable
+from analysis.claims import claim_rules as rules
+from analysis.claims.estimate import figures
+from foundation.units import counted
+from simulator.experiments.claim_study import judged_rows
+from simulator.experiments.timesharing.slowdown_bins import APPLICATIONS, FEWEST, sizes_to
+from simulator.experiments.timesharing.timesharing_survey import (
+    ANY_BATCH,
+    ANY_SHARE,
+    BATCH,
+    HOUR_S,
+    LITTLE_BATCH,
+    LITTLE_SHARE,
+    LONG_S,
+    NOISY_ANY_BATCH,
+    NOISY_ANY_SHARE,
+    NOISY_BATCH,
+    NOISY_SHARE,
+    OVERHEADS,
+    SHARE,
+    SPANS_A_DAY,
+    Outcome,
+    Setting,
+    Survey,
+    changes,
+    crossings_h,
+    differences,
+    mean,
+    ratios,
+    smooth,
+    turnaround_curves,
+)
+from simulator.timeshare.timeshare_state import MEMORY, SPAN_US
+
+Judged = tuple[Judgement, str]
+Judge = Callable[[Survey], Judged]
+
+OTHER_TRACE = "another trace than the paper's"
+NO_SUCH_JOBS = "too few jobs of that kind"
+NOT_PUBLIC = "when Edison's jobs really started is not public"
+SOME, KNEE, MUCH = Setting(overhead=0.05), Setting(overhead=0.08), Setting(overhead=0.13)
+NEARLY = 0.2
+"""Slowdown under time-sharing is nearly uniform if it changes by no more than that part of batch's change."""
+MAJORITY = 0.9
+ALMOST = 0.9
+"""Almost everywhere: in more of the bins with ten jobs."""
+ORDERS = 100.0
+"""Orders of magnitude: at least two."""
+SMALL, LARGE, ALL = range(3)
+"""Rows of ``Outcome.classes``."""
+
+
+def claim_rows(survey: Survey) -> list[Row]:
+    """Return the rows of T1 to T32, in order."""
+    return judged_rows(JUDGES, survey)
+
+
+def shown(value: float) -> str:
+    """Return a number as text; a dash where there is none."""
+    return figures(value) if math.isfinite(value) else "-"
+
+
+def with_interval(values: Sequence[float]) -> str:
+    """Return a mean with its interval, as text."""
+    return estimate(list(values)).text() if all(map(math.isfinite, values)) else "-"
+
+
+def direction(values: Sequence[float]) -> Judgement:
+    """Judge a direction; where a seed has no such jobs it cannot be judged."""
+    if not all(map(math.isfinite, values)):
+        return not_comparable(NO_SUCH_JOBS)
+    return rules.direction([float(value) for value in values])
+
+
+def over_settings(settings: Mapping[str, Sequence[float]]) -> Judgement:
+    """Judge a direction in several settings; where a seed has no such jobs it cannot be judged."""
+    if not all(math.isfinite(value) for values in settings.values() for value in values):
+        return not_comparable(NO_SUCH_JOBS)
+    return rules.over_settings({name: [float(value) for value in of] for name, of in settings.items()})
+
+
+def against_paper(judged: Judgement, ours: float, paper: float) -> Judgement:
+    """Return a judgement that says how far ours is from the paper's value, which is not judged."""
+    if not math.isfinite(ours):
+        return judged
+    return noted(
+        judged, f"ours is {(ours - paper) / paper:+.0%} from the paper's {figures(paper)}, not judged"
+    )
+
+
+def noted(judged: Judgement, note: str) -> Judgement:
+    """Return a judgement with more to say."""
+    return replace(judged, note=f"{judged.note}; {note}" if judged.note else note)
+
+
+def upper_quartile(one: Outcome) -> float:
+    """Return the 75th percentile of the slowdown."""
+    return one.quarters[2]
+
+
+def _t1(survey: Survey) -> Judged:
+    return not_comparable(NOT_PUBLIC), f"simulated: {mean(survey, BATCH, 'utilisation'):.1%}"
+
+
+def _t2(survey: Survey) -> Judged:
+    average, largest = (shown(mean(survey, BATCH, metric)) for metric in ("mean", "largest"))
+    return not_comparable(NOT_PUBLIC), f"simulated: mean {average}, largest {largest}"
+
+
+def _slopes(survey: Survey, setting: Setting) -> tuple[list[float], list[float], str]:
+    """Return by how much the slowdown's logarithm changes with nodes and with length; and that in words."""
+    nodes, length = ([one.slopes[at] for one in survey.outcomes[setting]] for at in (0, 1))
+    words = (
+        f"its logarithm changes by {with_interval(nodes)} with a decade of nodes, by "
+        f"{with_interval(length)} with one of length"
+    )
+    return nodes, length, words
+
+
+def _t3(survey: Survey) -> Judged:
+    nodes, length, words = _slopes(survey, BATCH)
+    return over_settings({"nodes": nodes, "length": [-slope for slope in length]}), words
+
+
+def _t4(survey: Survey) -> Judged:
+    *batch, _ = _slopes(survey, BATCH)
+    *sharing, words = _slopes(survey, SHARE)
+    uniform = over_settings(
+        {
+            name: [NEARLY * abs(before) - abs(now) for before, now in zip(was, new, strict=True)]
+            for name, was, new in zip(("nodes", "length"), batch, sharing, strict=True)
+        }
+    )
+    return noted(uniform, f"read as: it changes by at most {NEARLY:.0%} of batch's change"), words
+
+
+def _t5(survey: Survey) -> Judged:
+    used = [mean(survey, setting, "utilisation") for setting in (SHARE, BATCH)]
+    judged = no_difference(differences(survey, SHARE, BATCH, "utilisation"))
+    return judged, f"{used[0]:.3f}, batch {used[1]:.3f}"
+
+
+def _t6(survey: Survey) -> Judged:
+    much, none = (mean(survey, setting, "utilisation") for setting in (MUCH, SHARE))
+    judged = direction(differences(survey, SHARE, MUCH, "utilisation"))
+    return against_paper(judged, much, 0.83), f"{much:.3f} against {none:.3f}"
+
+
+def _t7(survey: Survey) -> Judged:
+    """Judge that both are without a significant change."""
+    use = no_difference(differences(survey, SHARE, SOME, "utilisation"))
+    slow = no_difference(changes(survey, SOME, SHARE))
+    worst = slow if slow.verdict is not Verdict.HOLDS else use
+    used = [mean(survey, setting, "utilisation") for setting in (SHARE, SOME)]
+    slowed = [shown(mean(survey, setting, "mean")) for setting in (SHARE, SOME)]
+    return (
+        noted(worst, f"utilisation {use.verdict}, slowdown {slow.verdict}"),
+        f"utilisation {used[0]:.3f} to {used[1]:.3f}, slowdown {slowed[0]} to {slowed[1]}",
+    )
+
+
+def _t8(survey: Survey) -> Judged:
+    climbs = [
+        (after - before) / 5 - (before - first) / 8
+        for first, before, after in zip(
+            *(survey.by_seed(setting, "mean") for setting in (SHARE, KNEE, MUCH)), strict=True
+        )
+    ]
+    course = ", ".join(
+        f"{shown(mean(survey, Setting(overhead=overhead), 'mean'))} at {overhead:.0%}"
+        for overhead in (0.0, *OVERHEADS)
+    )
+    return noted(direction(climbs), "a point from 8 to 13% costs more than one up to 8%"), course
+
+
+def _t9(survey: Survey) -> Judged:
+    if survey.world.spell_us is None:
+        return not_comparable("this trace has no such spike"), "-"
+    some, much = (
+        [_drop(one, survey, seed) for seed, one in enumerate(survey.outcomes[setting])]
+        for setting in (SOME, MUCH)
+    )
+    falls = [with_interval(drops) for drops in (some, much)]
+    return (
+        over_settings({"5%": some, "13%": [-drop for drop in much]}),
+        f"from the spike to the last day it falls by {falls[0]} at 5%, {falls[1]} at 13%",
+    )
+
+
+def _drop(one: Outcome, survey: Survey, seed: int) -> float:
+    """Return by how much the load of a day falls from the spike to the last submission."""
+    spell = int(survey.world.spell_us or 0) // SPAN_US
+    last = int(survey.jobs[seed].submit_us.max()) // SPAN_US
+    daily = smooth(one.course, 1)
+    around = daily[spell - 2 * SPANS_A_DAY : spell + 4 * SPANS_A_DAY]
+    if not len(around) or last - SPANS_A_DAY >= len(daily):
+        return float("nan")
+    return float(around.max() - daily[last - SPANS_A_DAY])
+
+
+def _t10(survey: Survey) -> Judged:
+    days = min(7, max(1, int(survey.world.days // 60)))
+    peak = mean(survey, SHARE, lambda one: float(smooth(one.course, days).max()))
+    average = shown(mean(survey, SHARE, "load"))
+    ours = f"{average} in the mean, mean over {counted(days, 'day')} at most {shown(peak)}"
+    return not_comparable("it follows from how arrivals cluster"), ours
+
+
+def _t11(survey: Survey) -> Judged:
+    hours = crossings_h(survey, SMALL)
+    judged = not_comparable("a magnitude, on another trace")
+    return against_paper(judged, float(np.mean(hours)), 2.0), f"{with_interval(hours)} h (under 32 nodes)"
+
+
+def _later(before: Sequence[float], after: Sequence[float], than: str) -> Judgement:
+    later = direction([np.log(last / first) for first, last in zip(before, after, strict=True)])
+    return noted(later, f"judged is that it is later than for {than} jobs")
+
+
+def _t12(survey: Survey) -> Judged:
+    hours = crossings_h(survey, LARGE)
+    judged = _later(crossings_h(survey, SMALL), hours, "small")
+    ours = f"{with_interval(hours)} h (100 nodes and more)"
+    return against_paper(judged, float(np.mean(hours)), 4.0), ours
+
+
+def _t13(survey: Survey) -> Judged:
+    ahead = differences(survey, SHARE, BATCH, lambda one: float(np.log(one.very_long_mean)))
+    best = _extremes(survey)[0]
+    judged = noted(direction(ahead), "judged is that there is one")
+    ours = f"{shown(float(np.exp(np.mean(ahead))))} times from 8 h on; in a bin up to {shown(best)} times"
+    return against_paper(judged, best, 8.0), ours
+
+
+def _t14(survey: Survey) -> Judged:
+    behind = differences(survey, BATCH, SHARE, lambda one: float(np.log10(one.short_mean)))
+    worst = _extremes(survey)[1]
+    judged = direction([value - np.log10(ORDERS) for value in behind])
+    ours = f"{shown(float(10 ** np.mean(behind)))} times under 100 s; in a bin up to {shown(worst)} times"
+    return against_paper(noted(judged, f"read as: {ORDERS:g} times and more under 100 s"), worst, 500.0), ours
+
+
+def _extremes(survey: Survey) -> tuple[float, float]:
+    """Return the largest advantage of batch, and of time-sharing, in a bin of all seeds with ten jobs."""
+    ratio = ratios(survey, BATCH, SHARE)
+    known = ratio[np.isfinite(ratio)]
+    if not len(known):
+        return float("nan"), float("nan")
+    return float(1 / known.min()), float(known.max())
+
+
+def _curves(survey: Survey, setting: Setting) -> tuple[dict[str, list[list[float]]], str]:
+    """Return the turnarounds of the applications, and their ends in words."""
+    found = {name: turnaround_curves(survey, setting, serial) for name, serial in APPLICATIONS.items()}
+
+    def hours(values: Sequence[list[float]], at: int) -> str:
+        return shown(float(np.mean([of[at] for of in values])) / HOUR_S)
+
+    return found, "; ".join(f"{name}: {hours(of, 0)} h to {hours(of, -1)} h" for name, of in found.items())
+
+
+def _t15(survey: Survey) -> Judged:
+    found, words = _curves(survey, SHARE)
+    return over_settings({name: [np.log(of[0] / of[-1]) for of in found[name]] for name in found}), words
+
+
+def _t16(survey: Survey) -> Judged:
+    found, words = _curves(survey, BATCH)
+    rises = {
+        f"{name}, {word}": [np.log(of[-1] / of[at]) for of in found[name]]
+        for name in found
+        for word, at in (("largest against smallest", 0), ("against a quarter of it", -3))
+    }
+    return over_settings(rises), words
+
+
+def _t17(survey: Survey) -> Judged:
+    batch, share = (_curves(survey, setting)[0] for setting in (BATCH, SHARE))
+    apart = {
+        name: [one[-1] / other[-1] for one, other in zip(batch[name], share[name], strict=True)]
+        for name in APPLICATIONS
+    }
+    judged = over_settings({name: [np.log10(of / ORDERS) for of in apart[name]] for name in apart})
+    times = " and ".join(shown(float(np.mean(of))) for of in apart.values())
+    nodes = counted(sizes_to(survey.world.nodes)[-1], "node")
+    return noted(judged, f"read as: {ORDERS:g} times and more"), f"{times} times on {nodes}"
+
+
+def _t18(_: Survey) -> Judged:
+    why = "their measurements are not public; a perfect and an Amdahl one stand in"
+    return not_comparable(why), "-"
+
+
+def rise(none: Setting, little: Setting, much: Setting, paper: float) -> Judge:
+    """Judge that the mean slowdown rises with noise."""
+
+    def judge(survey: Survey) -> Judged:
+        values = [mean(survey, setting, "mean") for setting in (none, little, much)]
+        judged = direction(differences(survey, much, none, "mean"))
+        quiet, some, loud = map(shown, values)
+        ours = f"{quiet} to {loud}; with the printed p, {little.noise:g}, {some}"
+        return against_paper(judged, values[2], paper), ours
+
+    return judge
+
+
+def _t20(survey: Survey) -> Judged:
+    quarter = [shown(mean(survey, setting, upper_quartile)) for setting in (BATCH, NOISY_BATCH)]
+    judged = direction(differences(survey, NOISY_BATCH, BATCH, upper_quartile))
+    return judged, " to ".join(quarter)
+
+
+def _t22(survey: Survey) -> Judged:
+    parts = {name: _parts(survey, least_s) for name, least_s in (("all", 0.0), ("4 h and more", LONG_S))}
+    judged = over_settings({name: [part - ALMOST for part in of] for name, of in parts.items()})
+    ours = ", ".join(f"{np.mean(of):.0%} of the bins ({name})" for name, of in parts.items())
+    return noted(judged, f"read as: in more than {ALMOST:.0%} of the bins"), ours
+
+
+def _parts(survey: Survey, least_s: float) -> list[float]:
+    """Return in which part of the bins with ten jobs time-sharing is better under noise, for each seed."""
+    found = []
+    both = zip(survey.outcomes[NOISY_BATCH], survey.outcomes[NOISY_SHARE], survey.grids, strict=True)
+    for one, other, grid in both:
+        enough = (one.bins.counts >= FEWEST) & (grid.lengths[:-1] >= least_s)[np.newaxis, :]
+        found.append(float((one.bins.sums[enough] > other.bins.sums[enough]).mean()) if enough.any() else 0.0)
+    return found
+
+
+def _t23(survey: Survey) -> Judged:
+    batch, share = (survey.by_seed(setting, _skew) for setting in (NOISY_BATCH, NOISY_SHARE))
+    apart = {"time-sharing": [1 - value for value in share], "batch": [value - 2 for value in batch]}
+    note = "read as: time-sharing under 1, batch over 2 orders, 1,000 nodes against 1 to 9"
+    ours = f"orders of magnitude: time-sharing {with_interval(share)}, batch {with_interval(batch)}"
+    return noted(over_settings(apart), note), ours
+
+
+def _skew(one: Outcome) -> float:
+    """Return by how many orders of magnitude the largest jobs' mean slowdown is above the smallest ones'."""
+    means = one.sizes.means[:, 0]
+    known = means[~np.isnan(means)]
+    return float(np.log10(known[-1] / known[0]))
+
+
+def _t24(survey: Survey) -> Judged:
+    slow = [mean(survey, setting, "mean") for setting in (SHARE, ANY_SHARE)]
+    judged = direction(differences(survey, SHARE, ANY_SHARE, "mean"))
+    return against_paper(judged, slow[1], 3.3), " to ".join(map(shown, slow))
+
+
+def _t25(survey: Survey) -> Judged:
+    before, hours = crossings_h(survey, ALL), crossings_h(survey, ALL, ANY_BATCH, ANY_SHARE)
+    judged = against_paper(_later(before, hours, "SPMD"), float(np.mean(hours)), 16.0)
+    return judged, f"from {with_interval(hours)} h on; SPMD: {with_interval(before)} h"
+
+
+def _t26(survey: Survey) -> Judged:
+    change = {
+        "batch": changes(survey, NOISY_ANY_BATCH, ANY_BATCH),
+        "time-sharing": changes(survey, NOISY_ANY_SHARE, ANY_SHARE),
+    }
+    judged = [no_difference(of) for of in change.values()]
+    failing = [one for one in judged if one.verdict is not Verdict.HOLDS]
+    note = "read as: no significant relative change of the mean"
+    ours = ", ".join(f"{name} {np.mean(of):+.1%}" for name, of in change.items())
+    return noted((failing or judged)[0], note), ours
+
+
+def _t27(survey: Survey) -> Judged:
+    pairs = zip(survey.outcomes[BATCH], survey.outcomes[ANY_BATCH], strict=True)
+    alike = all(one.mean == other.mean and one.largest == other.largest for one, other in pairs)
+    return fact(holds=alike), "job by job the same" if alike else "not the same"
+
+
+def _t28(survey: Survey) -> Judged:
+    over = over_settings(
+        {
+            "batch": survey.by_seed(BATCH, lambda one: one.mean - one.quarters[2]),
+            "time-sharing": survey.by_seed(SHARE, lambda one: one.quarters[2] - one.mean),
+        }
+    )
+    (batch, top), (share, high) = (
+        [shown(mean(survey, setting, metric)) for metric in ("mean", upper_quartile)]
+        for setting in (BATCH, SHARE)
+    )
+    ours = f"batch {batch}, quartile {top}; time-sharing {share}, {high}"
+    return noted(over, "read as: above, and within, the upper quartile"), ours
+
+
+def _t29(survey: Survey) -> Judged:
+    shares = survey.by_seed(SHARE, "at_once")
+    judged = direction([share - MAJORITY for share in shares])
+    return noted(judged, f"read as: more than {MAJORITY:.0%}"), f"{np.mean(shares):.2%}"
+
+
+def _drawn(survey: Survey) -> Judgement:
+    return not_comparable("drawn to be so" if survey.world.spell_us is not None else OTHER_TRACE)
+
+
+def _t30(survey: Survey) -> Judged:
+    jobs = survey.jobs[0]
+    use = (jobs.nodes * jobs.run_us).astype(float)
+    part = [float(use[jobs.nodes > over].sum() / use.sum()) for over in (100, 1000)]
+    small = float((jobs.nodes < 32).mean())
+    return _drawn(survey), f"{small:.0%} under 32; {part[0]:.0%} over 100, {part[1]:.0%} over 1,000"
+
+
+def _t31(survey: Survey) -> Judged:
+    jobs = survey.jobs[0]
+    use = (jobs.nodes * jobs.run_us).astype(float)
+    low = float(use[jobs.memory < 0.6 * MEMORY].sum() / use.sum())
+    return _drawn(survey), f"{len(jobs.nodes) / survey.world.days:,.0f} jobs a day; {low:.0%} under 60%"
+
+
+def _t32(survey: Survey) -> Judged:
+    ends = over_settings(
+        {
+            "largest": differences(survey, BATCH, SHARE, "largest"),
+            "mean of 4 h and more": differences(survey, SHARE, BATCH, "long_mean"),
+        }
+    )
+    largest, long = (
+        [shown(mean(survey, setting, metric)) for setting in (BATCH, SHARE)]
+        for metric in ("largest", "long_mean")
+    )
+    ours = f"largest {largest[0]}, time-sharing {largest[1]}; from 4 h on {long[0]}, time-sharing {long[1]}"
+    return ends, ours
+
+
+JUDGES: dict[str, Judge] = {
+    "T1": _t1,
+    "T2": _t2,
+    "T3": _t3,
+    "T4": _t4,
+    "T5": _t5,
+    "T6": _t6,
+    "T7": _t7,
+    "T8": _t8,
+    "T9": _t9,
+    "T10": _t10,
+    "T11": _t11,
+    "T12": _t12,
+    "T13": _t13,
+    "T14": _t14,
+    "T15": _t15,
+    "T16": _t16,
+    "T17": _t17,
+    "T18": _t18,
+    "T19": rise(BATCH, LITTLE_BATCH, NOISY_BATCH, 1009.0),
+    "T20": _t20,
+    "T21": rise(SHARE, LITTLE_SHARE, NOISY_SHARE, 13.0),
+    "T22": _t22,
+    "T23": _t23,
+    "T24": _t24,
+    "T25": _t25,
+    "T26": _t26,
+    "T27": _t27,
+    "T28": _t28,
+    "T29": _t29,
+    "T30": _t30,
+    "T31": _t31,
+    "T32": _t32,
+}
