@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from foundation.slurm import FakeSlurm, JobState, SubmitRequest
+from foundation.slurm import JobState, SubmitRequest
 from osub.cli.evict import live as evict_live
 from osub.live.evicting import Surroundings
+from tests.fixtures.fake_slurm import FakeSlurm
 from tests.unit.osub.test_evict_command import call
 
 HOSTILE = "$(reboot); <b>x</b> \x1b[2J ts_min=0"

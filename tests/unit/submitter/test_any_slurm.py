@@ -9,12 +9,13 @@ import pytest
 
 from foundation.errors import ClusterError, UsageError
 from foundation.records import load_run
-from foundation.slurm import FakeSlurm, Node, Partition, SubmitRequest
+from foundation.slurm import Node, Partition, SubmitRequest
 from submitter.plan.replay_options import ReplayOptions, exported, restored
 from submitter.plan.replay_plan import Oversize, PlanOptions, make_plan
 from submitter.plan.target_cluster import DownNodes, Wanted, look_at_target
 from submitter.replay.job_request import submit_request
 from submitter.replay.replay_progress import Wish
+from tests.fixtures.fake_slurm import FakeSlurm
 from tests.fixtures.replay_world import World, make_world, rows
 from workloads.swf import SwfHeader, SwfJob, SwfTrace
 

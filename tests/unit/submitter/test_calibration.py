@@ -10,9 +10,9 @@ import pytest
 
 from foundation.errors import HostError
 from foundation.slurm import JobState, SubmitRequest
-from foundation.slurm.fake_slurm import FakeSlurm
 from submitter.calibration import LoneJobs, Outcome, Sampled, fit_kind
 from submitter.plan import look_at_target
+from tests.fixtures.fake_slurm import FakeSlurm
 from workloads.rrba.calibration_kinds import Kind, kind_of
 from workloads.rrba.steps.calibrations import load_calibrations
 

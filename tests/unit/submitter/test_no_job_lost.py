@@ -11,12 +11,12 @@ import pytest
 from foundation.errors import ClusterError, HostError
 from foundation.records import load_run
 from foundation.slurm import Job, JobSnapshot, JobState, SubmitRequest, UnreadableJob
-from foundation.slurm.fake_slurm import SubmitFault, account_of
 from foundation.slurm.job_accounting import Accounted
 from foundation.slurm.reading.record_faults import SlurmUnreachableError
 from submitter.follow.job_rows import Submission
 from submitter.replay.replay_progress import Progress, Wish
 from submitter.replay.work_beside import WorkerThread
+from tests.fixtures.fake_slurm import SubmitFault, account_of
 from tests.fixtures.replay_world import START, World, events, make_world, rows, write_trace
 
 JOBS = [(1, 0, 3, 1), (2, 1, 3, 1), (3, 2, 3, 1)]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from foundation.slurm import FakeSlurm, JobState, SubmitRequest
+from foundation.slurm import JobState, SubmitRequest
 from foundation.slurm.reading.record_faults import (
     SlurmRefusedError,
     SlurmUnreachableError,
     SubmitUncertainError,
 )
+from tests.fixtures.fake_slurm import FakeSlurm
 
 
 def request(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from foundation.slurm import FakeSlurm, JobSnapshot
+from foundation.slurm import JobSnapshot
 from gangd.control.order_requests import Answer, Request, Target
 from gangd.control.order_socket import ask
 from gangd.controller.lead.keeper import STATE_NAME
@@ -18,6 +18,7 @@ from gangd.controller.slice_record.slicelog import read_slices
 from gangd.curve_keys import SHARED_AGENT
 from gangd.main import main
 from gangd.wire import Ping, Pong, Report
+from tests.fixtures.fake_slurm import FakeSlurm
 from tests.fixtures.gang_loop import Stage, no_jobs, submit_two, two_jobs
 
 pytestmark = pytest.mark.slow

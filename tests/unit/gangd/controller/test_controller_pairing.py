@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.errors import InputError, TrustError
-from foundation.slurm import FakeSlurm, JobSnapshot, SubmitRequest
+from foundation.slurm import JobSnapshot, SubmitRequest
 from gangd.controller.site.job_policy import Policy
 from gangd.controller.site.kept_apart import PairRule, read_pairs
 from gangd.controller.site.slurm_view import ClusterView
 from gangd.core import CoreMap, Hold, JobView
+from tests.fixtures.fake_slurm import FakeSlurm
 from tests.fixtures.tier import examples
 
 

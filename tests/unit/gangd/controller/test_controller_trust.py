@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import zmq
 
-from foundation.slurm import FakeSlurm, SubmitRequest
+from foundation.slurm import SubmitRequest
 from gangd.curve_keys import load_agent_keys
 from gangd.wire import Fault, FoundState, JobSample, Leak, Ping, Pong, Report, SliceReport, encode
 from tests.chaos.forger import client
+from tests.fixtures.fake_slurm import FakeSlurm
 from tests.fixtures.gang_loop import ScriptedAgent, Stage
 
 

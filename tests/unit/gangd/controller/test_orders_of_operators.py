@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation.errors import ClusterError, OutputError, TrustError, UsageError
-from foundation.slurm import FakeSlurm, Job, JobSnapshot, JobState, SubmitRequest
+from foundation.slurm import Job, JobSnapshot, JobState, SubmitRequest
 from gangd.control.order_book import OrderBook, by_name
 from gangd.control.order_requests import (
     MOST_BYTES,
@@ -36,6 +36,7 @@ from gangd.controller.operators import Operators
 from gangd.controller.site.job_policy import Policy
 from gangd.controller.site.slurm_view import ClusterView
 from gangd.core import CoreMap
+from tests.fixtures.fake_slurm import FakeSlurm
 
 ROOT, GANGD, ALICE, BOB = 0, 990, 1000, 1001
 ROOT_PEER = Peer(ROOT, 7, "root")

@@ -9,7 +9,7 @@ import pytest
 import zmq
 
 from foundation.errors import ClusterError
-from foundation.slurm import FakeSlurm, Job, Node, SubmitRequest
+from foundation.slurm import Job, Node, SubmitRequest
 from foundation.slurm.job_updates import MarkField
 from foundation.slurm.reading.record_faults import SlurmUnreachableError
 from gangd.controller.site.controller_config import Config
@@ -18,6 +18,7 @@ from gangd.controller.site.sharing_marks import AT_ONCE, EVERY_S, Marks
 from gangd.controller.site.slurm_worker import Answer, Failed, Looked, Marked, SlurmWorker
 from gangd.core import BeganToShare
 from tests.fixtures.core_bench import Bench, only
+from tests.fixtures.fake_slurm import FakeSlurm
 
 REQUEST = SubmitRequest(script="#!/bin/sh\n", name="job")
 

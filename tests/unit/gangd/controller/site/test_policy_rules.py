@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from foundation.errors import ClusterError, UsageError
-from foundation.slurm import FakeSlurm, Job, JobSnapshot, Partition, SubmitRequest
+from foundation.slurm import Job, JobSnapshot, Partition, SubmitRequest
 from gangd.controller.alarms import refused_opt_outs
 from gangd.controller.site.controller_config import Config, Saying, load_config
 from gangd.controller.site.examine_slurm import check_slurm, enforces, examine, unknown_names
@@ -17,6 +17,7 @@ from gangd.controller.site.job_policy import Policy, Rule, Rules
 from gangd.controller.site.sayings import policy_of
 from gangd.controller.site.slurm_view import ClusterView
 from gangd.core import CoreMap, Hold
+from tests.fixtures.fake_slurm import FakeSlurm
 
 
 def job(**more: Any) -> Job:

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from foundation.slurm import FakeSlurm, JobSnapshot, SubmitRequest, UnreadableJob
+from foundation.slurm import JobSnapshot, SubmitRequest, UnreadableJob
 from foundation.slurm import JobState as SlurmState
 from gangd.controller.site.job_policy import Policy, Rule, Rules
 from gangd.controller.site.slurm_view import ClusterView
 from gangd.core import CoreMap, Hold, JobState
+from tests.fixtures.fake_slurm import FakeSlurm
 
 MAIN = Rules({"main": Rule(weight=4.0, may_opt_out=True)})
 

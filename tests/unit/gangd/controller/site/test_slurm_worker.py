@@ -5,10 +5,11 @@ from collections.abc import Callable, Mapping
 import pytest
 import zmq
 
-from foundation.slurm import FakeSlurm, JobSnapshot, SubmitRequest
+from foundation.slurm import JobSnapshot, SubmitRequest
 from foundation.slurm.reading.record_faults import SlurmUnreachableError
 from gangd.controller.site.slurm_worker import MOVES_A_CALL, Answer, Failed, Looked, Moved, SlurmWorker
 from gangd.threads import Death
+from tests.fixtures.fake_slurm import FakeSlurm
 
 
 def request(**more: int) -> SubmitRequest:
