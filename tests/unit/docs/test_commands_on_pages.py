@@ -82,6 +82,14 @@ def test_the_pages_show_commands() -> None:
     assert sum(1 for page in PAGES for _ in commands(page.read_text(encoding="utf-8"))) > 100
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorials/first-verdict.md"])
+def test_a_page_for_a_fresh_clone_says_first_where_the_command_is(page: str) -> None:
+    text = (PROJECT / page).read_text(encoding="utf-8")
+    shown = re.compile(r"```\w*\nosub ").search(text, text.index("\nscripts/demo"))
+    assert shown is not None
+    assert 0 < text.index(". .venv/bin/activate") < shown.start()
+
+
 @pytest.mark.parametrize("words", ["osub replya x", "osub replay x --clustre c", "osub replay x y"])
 def test_a_command_that_is_not_there_is_found(words: str) -> None:
     assert complaint(words.split()) is not None

@@ -301,6 +301,7 @@ def test_whoever_ends_it_gets_the_terminal_back(
 ) -> None:
     (tmp_path / "status.json").write_bytes(msgspec.json.encode(status()))
     monkeypatch.setattr(command, "_asked_to_leave", lambda _: os.kill(os.getpid(), ending))
+    monkeypatch.setenv("TERM", "xterm")
     console = Terminal(file=io.StringIO(), force_terminal=True, width=80, height=20, color_system=None)
     before = signal.getsignal(ending)
     with interrupted_by_signals():
