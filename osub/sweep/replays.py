@@ -19,6 +19,9 @@ from deploy.local import Gang, Hold, LocalCluster, Queues, Scheduler, Shape
 from foundation.errors import OsubError, UsageError
 from foundation.interruption import ENDING
 from foundation.one_line import one_line
+from foundation.records import load_run
+from foundation.records.records_folder import is_finished
+from osub.live.forward import is_in_containers
 from osub.sweep.measure import Outcome, figures_of_run
 from osub.sweep.points import Point
 from osub.sweep.spec import Parameters, Value
@@ -72,8 +75,9 @@ class Replays:
             else:
                 conf = where
             run = self._folder / RUNS / point.key
-            is_other = not isinstance(where, Shape)
-            told = _told(point.parameters, run, conf, resume=is_other and (run / "run.json").exists())
+            # In containers the RUN of a killed sweep may not have been copied yet.
+            is_begun = (run / "run.json").exists() or is_in_containers(conf)
+            told = _told(point.parameters, run, conf, resume=is_begun and not isinstance(where, Shape))
             if isinstance(told, Failure):
                 return told
             return (
@@ -163,6 +167,8 @@ def _told(parameters: Parameters, run: Path, cluster: Path, *, resume: bool) -> 
     run.parent.mkdir(parents=True, exist_ok=True)
     if resume:
         done = _ended([*command, "--resume"])
+        if done.returncode == 0 and is_finished(run):  # maybe meanwhile, in containers
+            return {"completed": load_run(run).jobs["state"].eq("COMPLETED").sum()}
         if done.returncode in (0, *_INTERRUPTED):
             return _outcome(done)
     return _outcome(_ended([*command, *_words(parameters), "--force"]))

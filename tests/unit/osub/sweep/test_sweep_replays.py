@@ -18,6 +18,7 @@ from osub.sweep.replays import ByKind, Replays, shape_of
 from osub.sweep.spec import Parameters, read_spec
 from osub.sweep.workers import KILLED, Failure, Processes
 from tests.fixtures import sweep_work
+from tests.fixtures.real_runs import real_run
 
 SWF = "1 0 -1 3 1 -1 -1 1 10 -1 1 1 1 -1 1 -1 -1 -1\n"
 
@@ -138,6 +139,24 @@ def test_on_a_cluster_that_is_there_an_unfinished_run_goes_on(
     assert [shape for shape in cluster.seen if shape is not None] == []
     assert ["--resume" in words for words in commands] == [True]
     assert commands[0][commands[0].index("--cluster") + 1] == str(tmp_path / "theirs")
+
+
+def test_a_cluster_in_containers_is_asked_for_a_run_that_was_not_copied(
+    trace: Path,
+    tmp_path: Path,
+    team: tuple[Replays, NoCluster, list[list[str]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, _, commands = team
+    monkeypatch.setattr(replays, "is_in_containers", lambda _: True)
+    (asked,) = points(trace, {"cluster": str(tmp_path / "theirs")})
+    place = tmp_path / "out" / "runs" / asked.key
+    place.parent.mkdir(parents=True)
+    real_run(place, [("batch", 0, 0.2, 1.2, 12.2, 10, "0")])
+    ((_, outcome),) = made.run([asked])
+    assert ["--resume" in words for words in commands] == [True]
+    assert isinstance(outcome, dict)
+    assert outcome["completed"] == 1
 
 
 def test_simulations_come_before_replays(
