@@ -234,6 +234,10 @@ def test_the_kernel_drops_what_comes_from_who_is_shut_out(family: socket.Address
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listener.bind(("", 0))
         listener.listen()
+        try:
+            attach(listener, set())
+        except PermissionError:
+            pytest.skip("this kernel lets root alone filter what comes to a socket")
         many = {f"10.0.{number // 200}.{number % 200}" for number in range(MOST_FILTERED - 1)}
         for shut in ({"127.0.0.2"}, {"127.0.0.1", "2001:db8::/64"}, {origin_of("::1")}, many | {"127.0.0.2"}):
             attach(listener, shut)
