@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +13,8 @@ import pytest
 import zmq
 
 from gangd.curve_keys import KeyPair, load_agent_keys, load_controller_keys, make_keys
-from gangd.wire import Ping, Refused, encode, topic
+from gangd.threads import Death
+from gangd.wire import Ping, Refused, door, encode, topic
 from gangd.wire.door import News
 from gangd.wire.doorkeeper import NOWHERE, ROOM, SECOND_NS, Denied, ShutOut
 from gangd.wire.sockets import AgentSockets, ControllerSockets, Received, connect_agent
@@ -156,9 +158,19 @@ def test_subscriptions_without_number_are_cut_off(
     until(lambda: hears_and_is_answered(controller, agent), "the agent is served")
 
 
+@pytest.mark.parametrize("filters", ["installed", "refused by the kernel"])
 def test_a_connection_that_is_to_be_cut_is_cut_and_others_go_on(
-    controller: ControllerSockets, agent: AgentSockets, keys: Path
+    filters: str,
+    controller: ControllerSockets,
+    agent: AgentSockets,
+    keys: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    if filters != "installed":
+        monkeypatch.setattr(door, "attach", refuse)
     known, taken = load_agent_keys(keys, "n2"), []  # type: ignore[var-annotated]
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     try:
@@ -182,6 +194,7 @@ def test_a_connection_that_is_to_be_cut_is_cut_and_others_go_on(
             "127.0.0.1", "it sends too much", SECOND_NS, 1
         )
         assert hears_and_is_answered(controller, agent)
+        assert not news_of(controller, Death, taken)
     finally:
         context.destroy(linger=0)
 
